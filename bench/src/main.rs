@@ -1,0 +1,2 @@
+//! Load generator, test upstream and the side-by-side runs.
+fn main() {}

@@ -1,0 +1,1 @@
+//! `portunus keystore`: add, list, remove, export, check.

@@ -1,0 +1,3 @@
+//! What the command line does besides running: check, keystore, import.
+
+pub mod keystore;

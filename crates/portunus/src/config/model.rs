@@ -1,0 +1,491 @@
+//! The validated, immutable configuration: what the rest of the program sees. Nothing here is text that still needs parsing.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use wire::http::Method;
+
+use crate::limits::Limits;
+
+/// The whole configuration of a process.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Worker threads, each with its own runtime and listeners. At least 1.
+    pub workers: usize,
+    /// Where connections come in. At least one.
+    pub listeners: Vec<Arc<ListenerConfig>>,
+    /// Key material by name.
+    pub keystores: BTreeMap<String, KeystoreConfig>,
+    /// HTTP routes, in file order.
+    pub routes: Vec<RouteConfig>,
+    /// Upstream groups by name.
+    pub upstreams: BTreeMap<String, Arc<UpstreamConfig>>,
+    /// Peers whose forwarding headers are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Which forwarding headers go upstream.
+    pub forwarding: Forwarding,
+    /// The admin listener, if any.
+    pub admin: Option<AdminConfig>,
+    /// Logs.
+    pub log: LogConfig,
+    /// Every bound; see `limits.rs`.
+    pub limits: Limits,
+}
+
+/// An address to listen on or connect to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// IPv4 or IPv6.
+    Tcp(SocketAddr),
+    /// A Unix stream socket.
+    Unix(PathBuf),
+}
+
+/// One listener: addresses that share all settings.
+#[derive(Debug, Clone)]
+pub struct ListenerConfig {
+    /// Unique name, used by routes, logs and metrics.
+    pub name: String,
+    /// Where it binds. At least one.
+    pub bind: Vec<Endpoint>,
+    /// TLS, unless plain.
+    pub tls: Option<TlsConfig>,
+    /// What happens with what was accepted.
+    pub service: Service,
+}
+
+/// What a listener does with its connections.
+#[derive(Debug, Clone)]
+pub enum Service {
+    /// HTTP, routed by `Config::routes`.
+    Http,
+    /// Every request is answered 308 to the same URL under https at this port.
+    RedirectToHttps {
+        /// Port in the Location; 443 is left out there.
+        port: u16,
+    },
+}
+
+/// TLS of a listener.
+#[derive(Debug, Clone)]
+pub struct TlsConfig {
+    /// Key into `Config::keystores`.
+    pub keystore: String,
+    /// Settings for names without their own.
+    pub settings: Arc<TlsSettings>,
+    /// Settings by host pattern: exact names and `*.` wildcards, lower-case A-labels.
+    pub names: BTreeMap<String, Arc<TlsSettings>>,
+    /// An unknown name is refused with unrecognized_name instead of getting the default certificate.
+    pub strict_sni: bool,
+}
+
+/// What a name is served under. Two names with equal settings are one TLS policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// Versions, suites, groups.
+    pub policy: tls::Policy,
+    /// Lowest version.
+    pub min_version: tls::ProtocolVersion,
+    /// ALPN protocols in our order: `h2`, `http/1.1`.
+    pub alpn: Vec<String>,
+    /// Client certificates.
+    pub client_certificate: Option<ClientCertificateConfig>,
+}
+
+/// A rule for client certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificateConfig {
+    /// Without one: refused, or served without identity headers.
+    pub required: bool,
+    /// PEM file of trusted roots.
+    pub ca: PathBuf,
+    /// PEM or DER file of revocation lists.
+    pub crl: Option<PathBuf>,
+    /// If not empty, one of the certificate's SANs (`DNS:`, `URI:`, `EMAIL:`, `IP:` prefixed) must be here.
+    pub allow_san: Vec<String>,
+}
+
+/// A keystore.
+#[derive(Debug, Clone)]
+pub struct KeystoreConfig {
+    /// Name.
+    pub name: String,
+    /// Where and in which form.
+    pub location: keystore::Location,
+    /// Where its password comes from.
+    pub password: Option<Secret>,
+    /// The name whose identities serve as `default`; else the alias `default` must exist.
+    pub default: Option<String>,
+    /// Period of the unconditional re-read.
+    pub reload_every: Duration,
+}
+
+/// Where a secret comes from. The secret itself is read when it is needed, never kept in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Secret {
+    /// A file's content without its final newline.
+    File(PathBuf),
+    /// An environment variable.
+    Env(String),
+}
+
+/// One route: what it matches, and what is done.
+#[derive(Debug, Clone)]
+pub struct RouteConfig {
+    /// Name in logs and metrics; unique. Made from file and position if the file gives none.
+    pub name: String,
+    /// Where it stands, for messages: `portunus.yaml:31`.
+    pub place: String,
+    /// Listener names it belongs to; empty = all HTTP listeners.
+    pub listeners: Vec<String>,
+    /// Hosts; empty = any.
+    pub hosts: Vec<HostPattern>,
+    /// Methods; empty = any.
+    pub methods: Vec<Method>,
+    /// The path pattern.
+    pub path: PathPattern,
+    /// Fields that must be present with exactly this value (names lower case).
+    pub headers: Vec<(String, String)>,
+    /// What is done.
+    pub action: Action,
+    /// Set, add, remove on the request.
+    pub request_headers: HeaderEdits,
+    /// Set, add, remove on the response.
+    pub response_headers: HeaderEdits,
+    /// Strict-Transport-Security value for answers over TLS, whole.
+    pub hsts: Option<String>,
+    /// `%2F` may occur within a parameter.
+    pub allow_encoded_slash: bool,
+    /// Largest request body, bytes.
+    pub max_body_bytes: u64,
+    /// Upgrade tokens that may pass (lower case); `websocket` by default.
+    pub upgrades: Vec<String>,
+    /// What a set of compatible routes does beyond native matching.
+    pub lenient: Leniency,
+}
+
+/// Matching conveniences that native routes do not have; front doors switch them on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Leniency {
+    /// Redirect (301 for GET, 307 otherwise) where adding or removing the final slash, cleaning the path or ignoring case would match.
+    pub redirect_to_match: bool,
+    /// Answer OPTIONS with 200 and Allow.
+    pub answer_options: bool,
+}
+
+/// A host of a route.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum HostPattern {
+    /// Exactly this name, lower-case A-label form, without port.
+    Exact(String),
+    /// `*.example.com`, stored as `example.com`: one or more labels before it.
+    Wildcard(String),
+}
+
+/// A path pattern: `/users/{id}/files/{*rest}`. Static parts are canonical paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathPattern {
+    /// As written.
+    pub text: String,
+    /// The parts between slashes, in order.
+    pub segments: Vec<Segment>,
+}
+
+/// One segment of a path pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Segment {
+    /// Exactly this text (canonical, without slashes).
+    Static(String),
+    /// `prefix{name}`: the rest of the segment after a literal prefix (usually empty) is the parameter.
+    Param {
+        /// Literal start of the segment.
+        prefix: String,
+        /// Name.
+        name: String,
+    },
+    /// `{*name}`: everything from here on, slashes included. Last only.
+    CatchAll {
+        /// Name.
+        name: String,
+    },
+}
+
+/// What a route does.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Forward to a group.
+    Forward(Forward),
+    /// Redirect.
+    Redirect {
+        /// 301, 302, 303, 307 or 308.
+        status: u16,
+        /// Location; the query is appended unless the template has one.
+        to: Template,
+    },
+    /// Answer by ourselves.
+    Respond {
+        /// 200 to 599.
+        status: u16,
+        /// Content-Type.
+        content_type: String,
+        /// Body.
+        body: Arc<[u8]>,
+    },
+}
+
+/// Forwarding of a request.
+#[derive(Debug, Clone)]
+pub struct Forward {
+    /// Who gets it.
+    pub to: ForwardTo,
+    /// The path sent; none = the path as matched. The query is appended (with `&` if the template already holds `?`).
+    pub rewrite: Option<Template>,
+    /// The Host field sent.
+    pub host: HostRewrite,
+}
+
+/// Who gets a forwarded request.
+#[derive(Debug, Clone)]
+pub enum ForwardTo {
+    /// A group, by name.
+    Group(String),
+    /// A server whose authority is built from parameters. Each parameter there must be one host label, and on the list if there is one.
+    Authority {
+        /// TLS to the upstream.
+        tls: bool,
+        /// `host[:port]` template.
+        authority: Template,
+        /// Allowed values of the whole authority; empty = any whose parameters are single letter-digit-hyphen labels.
+        allow: Vec<String>,
+        /// Settings of connections made this way (its `servers` are empty).
+        settings: Arc<UpstreamConfig>,
+    },
+}
+
+/// Which Host goes upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostRewrite {
+    /// The client's.
+    Keep,
+    /// The upstream server's own name and port.
+    Upstream,
+    /// This one.
+    Fixed(String),
+}
+
+/// Literal text with parameters in it. How a parameter is escaped depends on where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// The parts in order.
+    pub parts: Vec<TemplatePart>,
+}
+
+/// One part of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TemplatePart {
+    /// Literal.
+    Text(String),
+    /// The parameter with this index among the pattern's parameters.
+    Param {
+        /// Index in path order.
+        index: usize,
+        /// How it is written.
+        escape: Escape,
+    },
+}
+
+/// How a parameter is written into a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Escape {
+    /// As it stood in the canonical path (already a valid piece of a path); native rewrites.
+    Raw,
+    /// Decoded, one leading `/` dropped, then everything but letters, digits and `-_.~$&+=:@` percent-encoded (`/` too).
+    PathSegment,
+    /// Percent-encoded for a query value.
+    Query,
+    /// One letter-digit-hyphen label of 1 to 63 bytes, or the request is refused.
+    HostLabel,
+}
+
+/// Edits of header fields, applied remove, set, add.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeaderEdits {
+    /// Names, lower case.
+    pub remove: Vec<String>,
+    /// Replace or create.
+    pub set: Vec<(String, String)>,
+    /// Append.
+    pub add: Vec<(String, String)>,
+}
+
+impl HeaderEdits {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
+    }
+}
+
+/// Which forwarding fields are written upstream. Copies from untrusted peers are always removed first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forwarding {
+    /// `X-Forwarded-For`, `-Proto`, `-Host`, `-Port`.
+    pub x_forwarded: bool,
+    /// `X-Real-IP`.
+    pub x_real_ip: bool,
+    /// `Forwarded` (RFC 7239).
+    pub forwarded: bool,
+    /// `Via` both ways (RFC 9110 §7.6.3).
+    pub via: bool,
+    /// `X-Request-Id`: kept from trusted peers, else made.
+    pub request_id: bool,
+}
+
+/// A group of servers.
+#[derive(Debug, Clone)]
+pub struct UpstreamConfig {
+    /// Name.
+    pub name: String,
+    /// Its servers.
+    pub servers: Vec<ServerConfig>,
+    /// HTTP spoken to them.
+    pub protocol: UpstreamProtocol,
+    /// TLS to them.
+    pub tls: Option<UpstreamTls>,
+    /// How one is chosen.
+    pub balance: Balance,
+    /// Connecting, TCP and TLS together.
+    pub connect_timeout: Duration,
+    /// From the request's last byte to the answer's head.
+    pub header_timeout: Duration,
+    /// Between two bytes of a body.
+    pub idle_timeout: Duration,
+    /// The whole exchange; none for no bound (tunnels and streams outlive it).
+    pub total_timeout: Option<Duration>,
+    /// Idle connections kept per process.
+    pub max_idle: usize,
+    /// How long an idle connection is kept.
+    pub keep_idle: Duration,
+    /// Requests in flight per process beyond which 503 is answered.
+    pub max_in_flight: usize,
+    /// Retries: the share of requests that may be retried, percent; 0 switches retries off.
+    pub retry_budget_percent: u32,
+    /// Passive ejection.
+    pub ejection: Ejection,
+    /// Active checks.
+    pub health: Option<HealthCheck>,
+}
+
+/// One server of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Where it is.
+    pub address: ServerAddress,
+    /// Share of the load, 1 to 1000.
+    pub weight: u32,
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerAddress {
+    /// A literal address.
+    Ip(SocketAddr),
+    /// A name resolved again by TTL.
+    Name(String, u16),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// HTTP version spoken to upstreams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UpstreamProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2 with prior knowledge in the clear, or by ALPN where TLS is on.
+    Http2,
+}
+
+/// TLS towards upstreams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// PEM file of trusted roots; none = the system's (`/etc/ssl/certs/ca-certificates.crt`).
+    pub ca: Option<PathBuf>,
+    /// Name to send and check instead of the server's own.
+    pub name: Option<String>,
+    /// PEM chain of our client certificate.
+    pub client_certificate: Option<PathBuf>,
+    /// PEM key of our client certificate.
+    pub client_key: Option<PathBuf>,
+    /// False only by explicit opt-out.
+    pub verify: bool,
+}
+
+/// How a server is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Balance {
+    /// In turn, by weight.
+    #[default]
+    RoundRobin,
+    /// The less loaded of two random ones.
+    LeastLoaded,
+}
+
+/// When a server that fails is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ejection {
+    /// Failures in a row; 0 switches ejection off.
+    pub failures: u32,
+    /// For how long, at first; doubles up to ten times this.
+    pub period: Duration,
+}
+
+/// Active health checks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// Path asked for with GET; 200 to 399 is healthy.
+    pub path: String,
+    /// Host sent.
+    pub host: Option<String>,
+    /// Between two checks.
+    pub every: Duration,
+    /// For one check.
+    pub timeout: Duration,
+    /// Checks in a row that must fail before the server is left out.
+    pub fall: u32,
+    /// Checks in a row that must succeed before it is back.
+    pub rise: u32,
+}
+
+/// The admin listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// Loopback or Unix socket, unless `allow_remote` was said.
+    pub bind: Endpoint,
+    /// Further Host values accepted beside the bound address, `localhost` and loopback literals.
+    pub hosts: Vec<String>,
+}
+
+/// Logs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// Access log, if any.
+    pub access: Option<AccessLog>,
+    /// Level of the diagnostic log: error, warn, info, debug, trace.
+    pub level: String,
+}
+
+/// The access log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessLog {
+    /// A file, reopened on SIGUSR1; none = stdout.
+    pub path: Option<PathBuf>,
+    /// JSON lines, or text for people.
+    pub json: bool,
+}
+
+/// True client of a connection.
+pub type ClientAddr = IpAddr;

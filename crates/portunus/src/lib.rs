@@ -1,0 +1,21 @@
+//! Portunus as a library: the modules in reading order.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod limits;
+pub mod generation;
+pub mod server;
+pub mod listener;
+pub mod conn;
+pub mod client;
+pub mod transport;
+pub mod identity;
+pub mod route;
+pub mod http;
+pub mod guard;
+pub mod tunnel;
+pub mod upstream;
+pub mod report;
+pub mod admin;
+pub mod command;
+pub mod compat;

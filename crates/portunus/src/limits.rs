@@ -1,0 +1,69 @@
+//! Every size, count and time bound that an operator may set for the process: name with unit, default, one line why.
+
+use std::time::Duration;
+
+/// Bounds of the edge. Per-upstream bounds stand in `config::UpstreamConfig`, per-route ones in `config::RouteConfig`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections open at once in the process; further ones wait in the kernel's queue until one ends.
+    pub max_connections: usize,
+    /// Connections open at once from one client address (IPv6: from one /64); further ones are closed at once.
+    pub max_connections_per_client: usize,
+    /// From accept to the end of the TLS handshake.
+    pub handshake_timeout: Duration,
+    /// From the first byte of a request to the end of its head.
+    pub head_timeout: Duration,
+    /// Between two requests of a connection.
+    pub keep_alive_timeout: Duration,
+    /// Between two reads of a request body, or two writes the client accepts.
+    pub client_idle_timeout: Duration,
+    /// Slowest body a client may send or accept, bytes per second, judged after `client_idle_timeout`.
+    pub min_body_rate: u64,
+    /// A tunnel (WebSocket and the like) in which nothing moves either way.
+    pub tunnel_idle_timeout: Duration,
+    /// Request head, bytes.
+    pub max_head_bytes: usize,
+    /// Request line, bytes.
+    pub max_request_line_bytes: usize,
+    /// Fields in a head.
+    pub max_fields: usize,
+    /// Request body, bytes, where the route does not say otherwise.
+    pub max_body_bytes: u64,
+    /// Response head from an upstream, bytes.
+    pub max_response_head_bytes: usize,
+    /// Interim (1xx) responses before the final one.
+    pub max_interim_responses: u32,
+    /// Requests on one connection, then it is closed politely.
+    pub max_requests_per_connection: u64,
+    /// An unread request body is read up to this many bytes to keep the connection, else the connection closes.
+    pub max_drain_bytes: u64,
+    /// HTTP/2 streams open at once on one connection.
+    pub h2_max_streams: u32,
+    /// After SIGTERM, how long open requests and tunnels may go on.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_connections: 100_000,
+            max_connections_per_client: 1_000,
+            handshake_timeout: Duration::from_secs(10),
+            head_timeout: Duration::from_secs(10),
+            keep_alive_timeout: Duration::from_secs(75),
+            client_idle_timeout: Duration::from_secs(30),
+            min_body_rate: 256,
+            tunnel_idle_timeout: Duration::from_secs(3600),
+            max_head_bytes: 32 * 1024,
+            max_request_line_bytes: 8 * 1024,
+            max_fields: 100,
+            max_body_bytes: 64 * 1024 * 1024,
+            max_response_head_bytes: 64 * 1024,
+            max_interim_responses: 8,
+            max_requests_per_connection: 1_000_000,
+            max_drain_bytes: 64 * 1024,
+            h2_max_streams: 128,
+            drain_timeout: Duration::from_secs(30),
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! Arguments, config, signals, exit code.
+fn main() {}

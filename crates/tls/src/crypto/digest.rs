@@ -1,0 +1,1 @@
+//! SHA-1 and SHA-256, constant-time comparison, random bytes.

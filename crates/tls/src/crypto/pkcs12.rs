@@ -1,0 +1,1 @@
+//! PKCS#12 containers (RFC 7292).

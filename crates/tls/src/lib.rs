@@ -1,0 +1,20 @@
+//! TLS over memory: bytes in, bytes out, on AWS-LC's libssl.
+//!
+//! Owns every call into AWS-LC: sessions, identities, tickets, certificate and key material. Opens no socket and reads no file. Everything
+//! `unsafe` stands next to the reason why it is sound, and no pointer leaves the crate. Ruled by RFC 8446, RFC 5246, RFC 5077, RFC 7301.
+
+pub mod acceptor;
+pub mod connector;
+pub mod crypto;
+mod ffi;
+pub mod identity;
+pub mod policy;
+pub mod session;
+pub mod tickets;
+
+pub use acceptor::{Acceptor, Choice, Chooser, ClientAuth};
+pub use connector::{Connector, ServerName};
+pub use identity::{Identity, KeyType};
+pub use policy::{Policy, ProtocolVersion};
+pub use session::{Alert, Error, Handshake, Info, PeerCertificate, Read, Session};
+pub use tickets::TicketKeys;

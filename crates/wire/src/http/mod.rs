@@ -1,0 +1,11 @@
+//! HTTP messages as values (RFC 9110), and their HTTP/1 form (RFC 9112).
+
+pub mod chunked;
+pub mod fields;
+pub mod head;
+pub mod http1;
+pub mod target;
+
+pub use chunked::{ChunkEvent, ChunkedDecoder};
+pub use fields::Fields;
+pub use head::{BodyFraming, HeadError, HeadLimits, Method, RequestHead, ResponseHead, Version};
