@@ -55,7 +55,7 @@ impl Client {
             let mut spent = Duration::ZERO;
             let begun = cpu_time();
             let mut server = make_server();
-            spent += (cpu_time() - begun);
+            spent += cpu_time() - begun;
             let mut from_server = Vec::new();
             let mut done = false;
             while !done || sys::SSL_in_init(ssl) == 1 {
@@ -63,7 +63,7 @@ impl Client {
                 let to_server = drain(output);
                 let begun = cpu_time();
                 let end = server.handshake(&mut to_server.as_slice(), &mut from_server).unwrap();
-                spent += (cpu_time() - begun);
+                spent += cpu_time() - begun;
                 done = end == Handshake::Done;
                 sys::BIO_write(input, from_server.as_ptr().cast(), from_server.len() as i32);
                 from_server.clear();
@@ -147,7 +147,7 @@ fn measure(acceptor: &Acceptor, authority: &Authority, row: &Row, rounds: usize)
     let choice = Choice { policy: row.policy, min_version: ProtocolVersion::Tls10, ..choice(&identity) };
     let chooser = fixed(choice);
     let mut client = Client::new(row.groups, row.version, row.suites);
-    let mut meet = |client: &mut Client| client.meet(|| Session::server(acceptor, chooser.clone()).unwrap());
+    let meet = |client: &mut Client| client.meet(|| Session::server(acceptor, chooser.clone()).unwrap());
     meet(&mut client);
     if row.resume {
         client.resume_next();
