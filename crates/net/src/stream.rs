@@ -163,26 +163,28 @@ impl Stream {
         self.poll_write_with(context, || rustix::net::send(self.socket.get_ref(), bytes, SendFlags::NOSIGNAL))
     }
 
-    /// Sends all of two slices in order, in one call where the kernel takes them.
+    /// Sends three slices in order (any may be empty), in one call where the kernel takes them.
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn send_both(&self, first: &[u8], second: &[u8]) -> io::Result<()> {
-        let slices = [IoSlice::new(first), IoSlice::new(second)];
-        let sent = poll_fn(|context| {
+    pub async fn send_slices(&self, slices: [&[u8]; 3]) -> io::Result<()> {
+        if let [only, [], []] = slices {
+            return self.send(only).await;
+        }
+        let vector = slices.map(IoSlice::new);
+        let mut sent = poll_fn(|context| {
             self.poll_write_with(context, || {
                 let mut control = rustix::net::SendAncillaryBuffer::default();
-                rustix::net::sendmsg(self.socket.get_ref(), &slices, &mut control, SendFlags::NOSIGNAL)
+                rustix::net::sendmsg(self.socket.get_ref(), &vector, &mut control, SendFlags::NOSIGNAL)
             })
         })
         .await?;
-        match sent.checked_sub(first.len()) {
-            Some(of_second) => self.send(second.get(of_second..).unwrap_or_default()).await,
-            None => {
-                self.send(first.get(sent..).unwrap_or_default()).await?;
-                self.send(second).await
-            }
+        for slice in slices {
+            let skipped = sent.min(slice.len());
+            sent -= skipped;
+            self.send(slice.get(skipped..).unwrap_or_default()).await?;
         }
+        Ok(())
     }
 
     fn poll_write_with(
