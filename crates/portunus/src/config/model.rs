@@ -168,6 +168,12 @@ pub struct Leniency {
     pub redirect_to_match: bool,
     /// Answer OPTIONS with 200 and Allow.
     pub answer_options: bool,
+    /// HEAD needs a route that names it; natively a route that names GET serves HEAD too.
+    pub explicit_head: bool,
+    /// A parameter before the last segment may be empty: `/a//b` matches `/a/{x}/b`.
+    pub empty_parameters: bool,
+    /// A host without routes is answered 403 instead of 404; holds for the whole table as soon as one route has it.
+    pub forbid_unknown_hosts: bool,
 }
 
 /// A host of a route.
@@ -184,7 +190,7 @@ pub enum HostPattern {
 pub struct PathPattern {
     /// As written.
     pub text: String,
-    /// The parts between slashes, in order.
+    /// The parts between slashes, in order. A final slash is an empty static segment, so `/` has exactly that one.
     pub segments: Vec<Segment>,
 }
 
@@ -296,7 +302,7 @@ pub enum TemplatePart {
 pub enum Escape {
     /// As it stood in the canonical path (already a valid piece of a path); native rewrites.
     Raw,
-    /// Decoded, one leading `/` dropped, then everything but letters, digits and `-_.~$&+=:@` percent-encoded (`/` too).
+    /// Decoded, then everything but letters, digits and `-_.~$&+=:@` percent-encoded (`/` too).
     PathSegment,
     /// Percent-encoded for a query value.
     Query,
