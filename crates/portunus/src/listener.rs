@@ -94,8 +94,21 @@ pub struct Accepted {
     pub admitted: Admitted,
 }
 
-/// Accepts on one socket until the task is dropped.
+/// Accepts on one socket until the task is dropped or the worker drains; then takes in what the kernel has queued already, which
+/// would be reset otherwise.
 pub async fn serve(listener: Listener, endpoint: Rc<Endpoint>, worker: Rc<Worker>) {
+    let drain = worker.drain.notified();
+    tokio::select! {
+        biased;
+        () = drain => {}
+        () = accept_on(&listener, &endpoint, &worker) => {}
+    }
+    while let Some(Ok((stream, peer))) = listener.accept().now_or_never() {
+        admit(stream, peer, &endpoint, &worker);
+    }
+}
+
+async fn accept_on(listener: &Listener, endpoint: &Rc<Endpoint>, worker: &Rc<Worker>) {
     loop {
         if worker.shared.admission.total() >= worker.pin().config.limits.max_connections {
             crate::report::diagnostics::once_per_second!("connections are at their limit; further ones wait");
@@ -103,7 +116,7 @@ pub async fn serve(listener: Listener, endpoint: Rc<Endpoint>, worker: Rc<Worker
             continue;
         }
         match listener.accept().await {
-            Ok((stream, peer)) => admit(stream, peer, &endpoint, &worker),
+            Ok((stream, peer)) => admit(stream, peer, endpoint, worker),
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 // Out of descriptors or memory: give back what we can do without, and do not spin.
