@@ -103,8 +103,15 @@ pub async fn serve(listener: Listener, endpoint: Rc<Endpoint>, worker: Rc<Worker
         () = drain => {}
         () = accept_on(&listener, &endpoint, &worker) => {}
     }
-    while let Some(Ok((stream, peer))) = listener.accept().now_or_never() {
-        admit(stream, peer, &endpoint, &worker);
+    let queued = async {
+        while let Ok((stream, peer)) = listener.accept().await {
+            admit(stream, peer, &endpoint, &worker);
+        }
+    };
+    tokio::select! {
+        biased;
+        () = queued => {}
+        () = std::future::ready(()) => {}
     }
 }
 

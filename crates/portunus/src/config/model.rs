@@ -344,7 +344,7 @@ pub struct Forwarding {
 }
 
 /// A group of servers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamConfig {
     /// Name.
     pub name: String,

@@ -18,7 +18,7 @@ use crate::conn::Conn;
 use crate::generation::Generation;
 use crate::guard::{self, Admitted};
 use crate::report::Fault;
-use crate::route::Routed;
+use crate::route::{Routed, build_location};
 use crate::transport::{buffer, recycle};
 use crate::upstream::Group;
 use crate::worker::Worker;
@@ -110,7 +110,10 @@ async fn serve(
     }
     let (route, params) = match context.generation.routes.find(&context.conn.listener.name, head) {
         Routed::Found(route, params) => (route, params),
-        Routed::UnknownHost => return Err(Refusal::client(403, "unknown_host").into()),
+        Routed::UnknownHost => {
+            let status = context.generation.routes.unknown_host_status();
+            return Err(Refusal::client(status, "unknown_host").into());
+        }
         Routed::NotFound => return Err(Refusal::client(404, "no_route").into()),
         Routed::EncodedSlash => return Err(Refusal::client(400, "encoded_slash").into()),
         Routed::MethodNotAllowed(allow) => {
@@ -129,10 +132,7 @@ async fn serve(
         }
         Action::Redirect { status, to } => {
             let mut location = buffer();
-            to.render(head.path(), &params, &mut location).map_err(|_| Refusal::client(400, "bad_parameter"))?;
-            if !location.contains(&b'?') {
-                location.extend_from_slice(head.query());
-            }
+            build_location(to, head, &params, &mut location).map_err(|_| Refusal::client(400, "bad_parameter"))?;
             let sent = redirect(*status, &location, answer, ledger).await;
             recycle(location);
             Ok(sent.map(|()| None)?)

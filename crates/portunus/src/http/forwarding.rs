@@ -302,14 +302,6 @@ pub fn response_fields(
     edits.set.iter().chain(&edits.add).for_each(|(name, value)| put(name.as_bytes(), value.as_bytes()));
 }
 
-/// Appends `name: value` and a line end.
-pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(name);
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value);
-    out.extend_from_slice(b"\r\n");
-}
-
 /// Appends the framing field of a message, if it needs one. `bodiless_length` is kept where a message has a length but no body (HEAD, 304).
 pub fn write_framing(framing: BodyFraming, out: &mut Vec<u8>) {
     match framing {

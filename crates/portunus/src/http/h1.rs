@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use net::{Chunk, Deadline};
 use tokio::sync::futures::Notified;
-use wire::http::http1::{Parsed, parse_request, write_status_line};
+use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use super::body::{BodyReader, BodyWriter};
 use super::exchange::{self, Context, Cut};
-use super::forwarding::{write_field, write_framing};
+use super::forwarding::write_framing;
 use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
 use super::scratch::{self, Parts};

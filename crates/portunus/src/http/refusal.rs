@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use wire::http::http1::reason_phrase;
 use wire::http::{HeadError, RequestHead};
 
 use crate::report::Fault;
@@ -42,11 +43,6 @@ impl From<HeadError> for Refusal {
     }
 }
 
-/// The standard phrase of a status (RFC 9110 §15).
-pub fn phrase(status: u16) -> &'static str {
-    http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Error")
-}
-
 /// Whether the client reads JSON rather than text: it says so, or it sent JSON itself.
 fn wants_json(head: &RequestHead) -> bool {
     let mentions = |name: &str| {
@@ -58,7 +54,7 @@ fn wants_json(head: &RequestHead) -> bool {
 /// Body and content type of a refusal: a problem document (RFC 9457) for API clients, a line of text for others.
 pub fn body(status: u16, head: &RequestHead) -> (Vec<u8>, &'static str) {
     let mut body = Vec::with_capacity(96);
-    let title = phrase(status);
+    let title = reason_phrase(status);
     if wants_json(head) {
         let _ = write!(body, "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status}}}\n");
         (body, "application/problem+json")

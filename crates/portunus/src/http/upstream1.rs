@@ -1,12 +1,13 @@
 //! One try of a request at one server over HTTP/1.1: send it, read the answer's head, relay the rest.
 
+use std::cell::Cell;
 use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
 use net::Chunk;
-use wire::http::http1::{Parsed, parse_response};
+use wire::http::http1::{Parsed, parse_response, write_field};
 use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead};
 
 use super::body::{BodyError, BodyReader, BodyWriter};
@@ -22,7 +23,7 @@ use crate::guard::Admitted;
 use crate::report::Fault;
 use crate::route;
 use crate::transport::{Broken, Transport, buffer, recycle};
-use crate::upstream::{Connected, Group, Server, Target, connect};
+use crate::upstream::{ConnectError, Connected, Group, Server, Target, connect};
 
 /// What is tried, and where.
 #[derive(Debug, Clone, Copy)]
@@ -79,47 +80,47 @@ pub async fn attempt(
 ) -> Result<Option<Upgraded>, Failed> {
     let mut head = buffer();
     write_head(&attempt, ledger.id(), &mut head).map_err(Failed::finally)?;
-    let pooled = attempt.context.worker.pools.take(attempt.server.id);
     let mut result = None;
-    if let Some(transport) = pooled {
-        let tried = over(transport, &head, attempt, response, body, answer, ledger, timers).await;
+    if let Some(transport) = attempt.context.worker.pools.take(attempt.server.id) {
+        let tried = on_connection(transport, &head, attempt, response, body, answer, ledger, timers).await;
         let is_stale = matches!(&tried, Err(OnConnection { stale: true, .. }));
-        if !is_stale || !may_repeat(attempt.admitted.head(), body) {
+        if !is_stale || !may_repeat(attempt.admitted.head()) {
             result = Some(tried);
         }
     }
-    if result.is_none() {
-        let target = Target { group: attempt.group, server: attempt.server };
-        // The future is big and rare.
-        let fresh = Box::pin(connect(target)).await;
-        result = Some(match fresh {
-            Ok(Connected { transport }) => over(transport, &head, attempt, response, body, answer, ledger, timers).await,
-            Err(error) => {
-                let status = if matches!(error, crate::upstream::ConnectError::Timeout) { 504 } else { 502 };
-                tracing::debug!(server = %attempt.server.name, ?error, "cannot connect");
-                Err(OnConnection {
-                    failure: Refusal::upstream(status, error.code()).into(),
-                    servers_fault: true,
-                    stale: false,
-                    unsent: true,
-                })
-            }
-        });
-    }
+    let result = match result {
+        Some(result) => result,
+        None => match fresh_connection(attempt).await {
+            Ok(transport) => on_connection(transport, &head, attempt, response, body, answer, ledger, timers).await,
+            Err(failed) => Err(failed),
+        },
+    };
     recycle(head);
-    let Some(result) = result else { return Err(Failed::finally(Refusal::ours(500, "no_attempt"))) };
     result.map_err(|failed| Failed {
-        may_try_again: !answer.has_begun()
+        may_try_again: failed.servers_fault
+            && !answer.has_begun()
             && matches!(failed.failure, Failure::Refused(_))
-            && (failed.unsent || may_repeat(attempt.admitted.head(), body)) && failed.servers_fault,
+            && (failed.unsent || may_repeat(attempt.admitted.head())),
         failure: failed.failure,
         servers_fault: failed.servers_fault,
     })
 }
 
-/// Whether a request may be sent once more although it may have run: it is idempotent and nothing of its body is used up.
-fn may_repeat(head: &RequestHead, body: &impl RequestBody) -> bool {
-    head.method.is_idempotent() && head.framing == BodyFraming::None && body.is_done()
+async fn fresh_connection(attempt: Attempt<'_>) -> Result<Transport, OnConnection> {
+    let target = Target { group: attempt.group, server: attempt.server };
+    // The future is big and rare.
+    let connected = Box::pin(connect(target)).await;
+    connected.map(|Connected { transport }| transport).map_err(|error| {
+        let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
+        tracing::debug!(server = %attempt.server.name, ?error, "cannot connect");
+        let failure = Refusal::upstream(status, error.code()).into();
+        OnConnection { failure, servers_fault: true, stale: false, unsent: true }
+    })
+}
+
+/// Whether a request may be sent once more although it may have run: it is idempotent and has no body that might be used up.
+fn may_repeat(head: &RequestHead) -> bool {
+    head.method.is_idempotent() && matches!(head.framing, BodyFraming::None | BodyFraming::Length(0))
 }
 
 /// A failure on one connection.
@@ -142,8 +143,18 @@ impl OnConnection {
     }
 }
 
+/// What a connection is good for after a message.
+enum After {
+    /// Another request.
+    Reuse,
+    /// Nothing.
+    Close,
+    /// A tunnel.
+    Tunnel,
+}
+
 #[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
-async fn over(
+async fn on_connection(
     transport: Transport,
     head: &[u8],
     attempt: Attempt<'_>,
@@ -153,25 +164,47 @@ async fn over(
     ledger: &mut Ledger,
     timers: &mut Timers,
 ) -> Result<Option<Upgraded>, OnConnection> {
-    let Context { generation, worker, .. } = attempt.context;
-    let limits = &generation.config.limits;
+    let mut input = Chunk::empty();
+    let after = message((&transport, &mut input), head, attempt, response, body, answer, ledger, timers).await?;
+    match after {
+        After::Tunnel => return Ok(Some(Upgraded { transport, first: input })),
+        // Bytes behind the answer belong to no request: such a connection is not used again.
+        After::Reuse if input.is_empty() => {
+            let config = &attempt.group.config;
+            attempt.context.worker.pools.put(attempt.server.id, transport, config.keep_idle, config.max_idle);
+        }
+        After::Reuse | After::Close => {}
+    }
+    Ok(None)
+}
+
+#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
+async fn message(
+    (transport, input): (&Transport, &mut Chunk),
+    head: &[u8],
+    attempt: Attempt<'_>,
+    response: &mut ResponseHead,
+    body: &mut impl RequestBody,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+    timers: &mut Timers,
+) -> Result<After, OnConnection> {
+    let limits = &attempt.context.generation.config.limits;
     let request = attempt.admitted.head();
     let started = Instant::now();
-    let mut input = Chunk::empty();
-    let received = ledger.received.clone();
-    let writer = BodyWriter::new(&transport, request.framing);
+    let writer = BodyWriter::new(transport, request.framing);
     let max_body = attempt.admitted.route().config.max_body_bytes;
+    let received = Cell::new(0);
     let upload = relay::upload(head, body, writer, limits, max_body, &received, &mut timers.upload);
-    let upload = pin!(upload);
-    let mut upload = Upload::new(upload);
+    let mut upload = pin!(upload);
+    let mut upload = Upload::new(upload.as_mut());
 
-    let reading = read_final_head(&transport, &mut input, request, response, answer, attempt);
+    let reading = read_final_head(transport, input, request, response, answer, attempt);
     let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
     let read = upload.beside(reading, patience).await;
     ledger.received.set(received.get());
     match read {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(error),
+        Ok(read) => read?,
         Err(Stopped::Elapsed) => return Err(OnConnection::servers(Refusal::upstream(504, "upstream_header_timeout"))),
         Err(Stopped::Upload(error)) => return Err(OnConnection::clients(upload_failure(&error, ledger))),
     }
@@ -180,34 +213,22 @@ async fn over(
     ledger.status = response.status;
     begin_answer(attempt, response, answer);
     if response.status == 101 {
-        return match answer.flush().await {
-            Ok(()) => {
-                drop(upload);
-                Ok(Some(Upgraded { transport, first: input }))
-            }
-            Err(_) => Err(OnConnection::clients(Failure::Cut)),
-        };
+        let flushed = answer.flush().await;
+        return flushed.map(|()| After::Tunnel).map_err(|_| OnConnection::clients(Failure::Cut));
     }
 
-    let mut reader = BodyReader::new(&transport, &mut input, response.framing);
+    let mut reader = BodyReader::new(transport, input, response.framing);
     let idle = attempt.group.config.idle_timeout;
     let relaying = relay::download(&mut reader, answer, limits, idle, &ledger.sent, &mut timers.download);
     let relayed = upload.beside(relaying, None).await;
-    let whole = upload.is_complete();
-    drop(upload);
     ledger.received.set(received.get());
     match relayed {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(download_failure(&error, ledger)),
-        Err(Stopped::Upload(error)) => return Err(OnConnection::clients(upload_failure(&error, ledger))),
-        Err(Stopped::Elapsed) => return Err(OnConnection::clients(Failure::Cut)),
+        Ok(Ok(())) if upload.is_complete() && response.keep_alive => Ok(After::Reuse),
+        Ok(Ok(())) => Ok(After::Close),
+        Ok(Err(error)) => Err(download_failure(&error, ledger)),
+        Err(Stopped::Upload(error)) => Err(OnConnection::clients(upload_failure(&error, ledger))),
+        Err(Stopped::Elapsed) => Err(OnConnection::clients(Failure::Cut)),
     }
-    // Bytes behind the answer belong to no request: such a connection is not used again.
-    if whole && response.keep_alive && input.is_empty() {
-        let config = &attempt.group.config;
-        worker.pools.put(attempt.server.id, transport, config.keep_idle, config.max_idle);
-    }
-    Ok(None)
 }
 
 fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
@@ -354,15 +375,15 @@ fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Re
         .map_err(|_| Refusal::client(400, "bad_parameter"))?;
     out.extend_from_slice(b" HTTP/1.1\r\n");
     match &attempt.forward.host {
-        HostRewrite::Keep if !request.authority.is_empty() => forwarding::write_field(b"Host", &request.authority, out),
-        HostRewrite::Fixed(host) => forwarding::write_field(b"Host", host.as_bytes(), out),
+        HostRewrite::Keep if !request.authority.is_empty() => write_field(b"Host", &request.authority, out),
+        HostRewrite::Fixed(host) => write_field(b"Host", host.as_bytes(), out),
         HostRewrite::Keep | HostRewrite::Upstream => {
-            forwarding::write_field(b"Host", attempt.server.name.as_bytes(), out);
+            write_field(b"Host", attempt.server.name.as_bytes(), out);
         }
     }
     let forwarding = &attempt.context.generation.config.forwarding;
     forwarding::request_fields(request, &attempt.context.facts(), forwarding, request_id, &config.request_headers, |name, value| {
-        forwarding::write_field(name, value, out);
+        write_field(name, value, out);
     });
     match request.framing {
         // A method that usually has a body says so when it has none (RFC 9110 §8.6).

@@ -143,3 +143,5 @@ impl WorkerReport {
         let _ = record;
     }
 }
+impl Reporter { pub fn reload(&self, _: bool, _: u64) {} pub fn keystore(&self, _: &str, _: &keystore::Store) {} }
+impl WorkerReport { pub fn flush(&self) {} }
