@@ -231,6 +231,9 @@ pub enum Action {
         status: u16,
         /// Location; the query is appended unless the template has one.
         to: Template,
+        /// Allowed values of the authority of the rendered Location; anything else is refused (400). Never empty if a parameter stands in
+        /// the authority, and not to be checked if it is empty.
+        allow: Vec<String>,
     },
     /// Answer by ourselves.
     Respond {
