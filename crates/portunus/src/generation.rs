@@ -12,6 +12,21 @@ use crate::identity::{IdentityTable, TlsFront, TlsRule};
 use crate::route::RouteTable;
 use crate::upstream::Group;
 
+/// Why a generation could not be built.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BuildError {
+    /// Everything that is wrong.
+    pub problems: Vec<String>,
+    /// Keystores that are among it.
+    pub failed_keystores: Vec<String>,
+}
+
+impl From<Vec<String>> for BuildError {
+    fn from(problems: Vec<String>) -> BuildError {
+        BuildError { problems, failed_keystores: Vec::new() }
+    }
+}
+
 /// Everything a request is served under.
 #[derive(Debug)]
 pub struct Generation {
@@ -33,9 +48,10 @@ impl Generation {
     ///
     /// # Errors
     /// Everything that is wrong; nothing was changed.
-    pub fn build(config: Arc<Config>, previous: Option<&Generation>) -> Result<Generation, Vec<String>> {
+    pub fn build(config: Arc<Config>, previous: Option<&Generation>) -> Result<Generation, BuildError> {
         let mut problems = Vec::new();
-        let stores = load_stores(&config, previous, &mut problems);
+        let mut failed_keystores = Vec::new();
+        let stores = load_stores(&config, previous, &mut problems, &mut failed_keystores);
         let routes = RouteTable::compile(&config).map_err(|conflicts| problems.extend(conflicts)).ok();
         let fronts = build_fronts(&config, &stores, &mut problems);
         let groups = build_groups(&config, previous, &mut problems);
@@ -49,7 +65,7 @@ impl Generation {
                 listeners: listeners_by_endpoint(&config),
                 config,
             }),
-            _ => Err(problems),
+            _ => Err(BuildError { problems, failed_keystores }),
         }
     }
 
@@ -93,13 +109,17 @@ fn load_stores(
     config: &Config,
     previous: Option<&Generation>,
     problems: &mut Vec<String>,
+    failed: &mut Vec<String>,
 ) -> BTreeMap<String, Arc<keystore::Store>> {
     let mut stores = BTreeMap::new();
     for (name, keystore) in &config.keystores {
         let before = previous.and_then(|previous| previous.stores.get(name));
         match load_store(keystore, before.map(Arc::as_ref)) {
             Ok(store) => _ = stores.insert(name.clone(), Arc::new(store)),
-            Err(texts) => problems.extend(texts.into_iter().map(|text| format!("keystore {name}: {text}"))),
+            Err(texts) => {
+                problems.extend(texts.into_iter().map(|text| format!("keystore {name}: {text}")));
+                failed.push(name.clone());
+            }
         }
     }
     stores

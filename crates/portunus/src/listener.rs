@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use net::{Endpoint, Listener, Stream};
 
 use crate::conn;
-use crate::report::{ConnRecord, Fault};
+use crate::report::{ConnRecord, Fault, OncePerSecond};
 use crate::worker::{Shared, Worker};
 
 /// Pause after the kernel refused to accept for want of descriptors or memory, and while the process is full.
@@ -118,7 +118,10 @@ pub async fn serve(listener: Listener, endpoint: Rc<Endpoint>, worker: Rc<Worker
 async fn accept_on(listener: &Listener, endpoint: &Rc<Endpoint>, worker: &Rc<Worker>) {
     loop {
         if worker.shared.admission.total() >= worker.pin().config.limits.max_connections {
-            crate::report::diagnostics::once_per_second!("connections are at their limit; further ones wait");
+            static FULL: OncePerSecond = OncePerSecond::new();
+            if FULL.allow().is_some() {
+                tracing::warn!("connections are at their limit; further ones wait");
+            }
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         }
@@ -127,7 +130,10 @@ async fn accept_on(listener: &Listener, endpoint: &Rc<Endpoint>, worker: &Rc<Wor
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 // Out of descriptors or memory: give back what we can do without, and do not spin.
-                crate::report::diagnostics::once_per_second!("cannot accept: {error}");
+                static SHORT: OncePerSecond = OncePerSecond::new();
+                if SHORT.allow().is_some() {
+                    tracing::warn!(%error, "cannot accept; trying again");
+                }
                 worker.pools.clear();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }

@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use crate::config::Config;
 use crate::generation::Generation;
 use crate::listener::{self, Admission};
-use crate::report::Reporter;
+use crate::report::{CertificateExpiry, Reporter};
 use crate::worker::{Shared, Worker};
 
 /// How often a worker hands its log lines over and tidies its pools.
@@ -83,8 +83,9 @@ impl Server {
     /// Everything that is wrong with configuration, key material or addresses; nothing runs then.
     pub fn start(config: Config, source: Source, reporter: Arc<Reporter>) -> Result<Server, Vec<String>> {
         let config = Arc::new(config);
-        let generation = Generation::build(Arc::clone(&config), None)?;
+        let generation = Generation::build(Arc::clone(&config), None).map_err(|error| error.problems)?;
         report_stores(&generation, &reporter);
+        reporter.generation(generation.number);
         let mut bound = BTreeMap::new();
         bind_missing(&config, &mut bound)?;
         let tickets = Arc::new(tls::TicketKeys::new(TICKET_ROTATION));
@@ -141,7 +142,11 @@ impl Server {
             let fresh = bind_missing(&config, &mut inner.bound)?;
             Ok((generation, fresh))
         });
-        let (generation, fresh) = built.inspect_err(|_| self.note_reload(false))?;
+        let (generation, fresh) = built.map_err(|error| {
+            error.failed_keystores.iter().for_each(|name| self.shared.reporter.keystore_failed(name));
+            self.note_reload(false);
+            error.problems
+        })?;
         report_stores(&generation, &self.shared.reporter);
         let number = generation.number;
         self.shared.generation.store(Arc::new(generation));
@@ -257,7 +262,14 @@ fn report_stores(generation: &Generation, reporter: &Reporter) {
         for warning in &store.warnings {
             tracing::warn!(keystore = name, "{warning}");
         }
-        reporter.keystore(name, store);
+        let expiries = store.entries.iter().flat_map(|entry| {
+            entry.names.iter().map(|name| CertificateExpiry {
+                name: name.clone(),
+                key_type: entry.identity.key_type(),
+                not_after: entry.not_after,
+            })
+        });
+        reporter.keystore_loaded(name, expiries.collect());
     }
 }
 
