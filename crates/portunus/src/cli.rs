@@ -1,11 +1,12 @@
 //! The command line: one definition for arguments, `--help`, the man page and shell completions.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::command;
+use crate::{command, config};
 
 /// The gateway for the edge of a network: TLS, HTTP routing, key material.
 #[derive(Debug, Parser)]
@@ -44,8 +45,8 @@ pub enum Command {
 pub fn run(arguments: Arguments) -> ExitCode {
     match arguments.command {
         Command::Run { file } => command::run::run(&file),
-        Command::Check { file: _ } => ExitCode::SUCCESS,
-        Command::Schema => ExitCode::SUCCESS,
+        Command::Check { file } => command::check::run(&file),
+        Command::Schema => print_with(|out| writeln!(out, "{:#}", config::json_schema())),
         Command::Man => print_with(|out| clap_mangen::Man::new(Arguments::command()).render(out)),
         Command::Completions { shell } => print_with(|out| {
             clap_complete::generate(shell, &mut Arguments::command(), "portunus", out);
