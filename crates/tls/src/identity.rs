@@ -19,6 +19,13 @@ pub enum KeyType {
     Ed25519,
 }
 
+/// secp256r1, secp384r1 and secp521r1 as supported groups name them (RFC 8422 §5.1.1).
+pub const CURVE_P256: u16 = 23;
+/// See [`CURVE_P256`].
+pub const CURVE_P384: u16 = 24;
+/// See [`CURVE_P256`].
+pub const CURVE_P521: u16 = 25;
+
 /// An identity. Cheap until a handshake needs it: the key stays DER until its first use, when it is parsed once (9 us for P-256, 135 us for
 /// RSA-2048).
 pub struct Identity {
@@ -28,6 +35,7 @@ pub struct Identity {
     key_pkcs8: Mutex<Zeroizing<Vec<u8>>>,
     key: OnceLock<Result<Owned<sys::EVP_PKEY>, Error>>,
     key_type: KeyType,
+    curve: u16,
 }
 
 impl std::fmt::Debug for Identity {
@@ -45,7 +53,13 @@ impl Identity {
             key_pkcs8: Mutex::new(key_pkcs8),
             key: OnceLock::new(),
             key_type,
+            curve: chain.first().map_or(CURVE_P256, |leaf| curve_of(leaf)),
         })
+    }
+
+    /// The curve of an ECDSA key, as a supported group; without meaning for other keys.
+    pub fn curve(&self) -> u16 {
+        self.curve
     }
 
     /// The kind of key.
@@ -90,6 +104,20 @@ impl Identity {
             parse_key(&std::mem::take(&mut *der))
         });
         Ok((chain, key.as_ref().map_err(Clone::clone)?))
+    }
+}
+
+/// The curve in a certificate's subjectPublicKeyInfo, found by its algorithm identifier (RFC 5480 §2.1.1): id-ecPublicKey, then the curve.
+fn curve_of(leaf: &[u8]) -> u16 {
+    const EC_PUBLIC_KEY: &[u8] = &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+    let found = leaf.windows(EC_PUBLIC_KEY.len()).position(|window| window == EC_PUBLIC_KEY);
+    let curve = found.and_then(|at| leaf.get(at + EC_PUBLIC_KEY.len()..)).unwrap_or_default();
+    if curve.starts_with(&[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22]) {
+        CURVE_P384
+    } else if curve.starts_with(&[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23]) {
+        CURVE_P521
+    } else {
+        CURVE_P256
     }
 }
 

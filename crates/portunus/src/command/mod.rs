@@ -1,4 +1,6 @@
 //! What the command line does besides running: check, keystore, import.
 
+pub mod check;
 pub mod dev_ca;
 pub mod keystore;
+pub mod run;

@@ -1,5 +1,118 @@
 //! Configuration: one YAML file to one immutable [`Config`], every mistake reported at once with file, line, what and fix.
+//!
+//! The way: text → `yaml.rs` (a tree that knows its positions) → `shape.rs` (is it the right shape?) → `build.rs` (does it make sense?) →
+//! `model.rs`. The reference for users is `docs/configuration.md`, generated from the shape. Nothing here starts, opens or resolves anything; only
+//! [`load`] touches the disk, to read the file and to see whether what it names exists.
 
+mod build;
+mod defaults;
 mod model;
+mod problem;
+mod redact;
+mod shape;
+mod units;
+mod yaml;
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
 
 pub use model::*;
+pub use problem::{Problem, Problems};
+pub use redact::redacted_json;
+pub use shape::reference::reference;
+pub use shape::schema::json_schema;
+
+use problem::Collector;
+
+/// Reads, checks and builds the configuration of a file; also looks whether the files and folders it names exist.
+///
+/// Relative paths in it start at the file's own folder.
+///
+/// # Errors
+/// Every mistake found, at most 100 of them in full.
+pub fn load(path: &Path) -> Result<Config, Problems> {
+    let name = path.display().to_string();
+    let text = read_text(path, &name)?;
+    let base = path.parent().unwrap_or(Path::new(""));
+    build_text(&name, &text, base, true)
+}
+
+/// Builds the configuration of a text, without touching the disk. `file_name` is for messages; relative paths start at `base_dir`.
+///
+/// # Errors
+/// Every mistake found, at most 100 of them in full.
+pub fn parse(file_name: &str, text: &str, base_dir: &Path) -> Result<Config, Problems> {
+    build_text(file_name, text, base_dir, false)
+}
+
+fn build_text(file_name: &str, text: &str, base: &Path, look: bool) -> Result<Config, Problems> {
+    if text.len() > yaml::MAX_FILE_BYTES {
+        return Err(too_large(file_name));
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut problems = Collector::default();
+    let mut config = None;
+    if let Some(root) = yaml::parse(text, &mut problems) {
+        shape::check_file(&root, &mut problems);
+        let (built, referenced) = build::build(&root, file_name, base, &mut problems);
+        if look {
+            look_at(&referenced, &mut problems);
+        }
+        config = built;
+    }
+    match (problems.finish(file_name, text), config) {
+        (None, Some(config)) => Ok(config),
+        (Some(problems), _) => Err(problems),
+        // Every step that gives up notes why; should one not, the file is refused all the same.
+        (None, None) => Err(Problems::of_file(file_name, "the file could not be understood".to_owned(), "please report this as a bug")),
+    }
+}
+
+/// Reads a file of bounded size, so that a runaway generator (or a device) does not fill the memory.
+fn read_text(path: &Path, name: &str) -> Result<String, Problems> {
+    let unreadable = |error: std::io::Error| {
+        let fix = match error.kind() {
+            std::io::ErrorKind::NotFound => "check the path; `examples/` holds configurations to start from",
+            std::io::ErrorKind::PermissionDenied => "let the user that Portunus runs as read it",
+            _ => "check that it is a readable file",
+        };
+        Problems::of_file(name, format!("cannot read the file: {error}"), fix)
+    };
+    let file = fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(yaml::MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > yaml::MAX_FILE_BYTES {
+        return Err(too_large(name));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
+        Problems::of_file(name, format!("not UTF-8 text, first in line {line}"), "save it as UTF-8")
+    })
+}
+
+fn too_large(name: &str) -> Problems {
+    let what = format!("the file is larger than {}", units::size_text(yaml::MAX_FILE_BYTES as u64));
+    Problems::of_file(name, what, "make it smaller; check what generated it")
+}
+
+/// Notes what is named and is not there, or is something else.
+fn look_at(referenced: &[build::Referenced], problems: &mut Collector) {
+    for wanted in referenced {
+        let path = if wanted.path.as_os_str().is_empty() { Path::new(".") } else { &wanted.path };
+        let kind = if wanted.is_folder { "folder" } else { "file" };
+        let shown = problem::shown(&path.display().to_string());
+        match fs::metadata(path) {
+            Err(error) => {
+                let fix = "check the path; relative ones start at the folder of this file";
+                problems.add(wanted.span, format!("cannot use the {kind} {shown}: {error}"), fix);
+            }
+            Ok(found) if found.is_dir() != wanted.is_folder => {
+                let (is, fix) = if wanted.is_folder { ("a file", "name the folder it is in") } else { ("a folder", "name a file in it") };
+                problems.add(wanted.span, format!("{shown} is {is}, not a {kind}"), fix);
+            }
+            Ok(_) => {}
+        }
+    }
+}

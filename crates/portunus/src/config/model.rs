@@ -36,14 +36,7 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// An address to listen on or connect to.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Endpoint {
-    /// IPv4 or IPv6.
-    Tcp(SocketAddr),
-    /// A Unix stream socket.
-    Unix(PathBuf),
-}
+pub use net::Endpoint;
 
 /// One listener: addresses that share all settings.
 #[derive(Debug, Clone)]
@@ -175,6 +168,12 @@ pub struct Leniency {
     pub redirect_to_match: bool,
     /// Answer OPTIONS with 200 and Allow.
     pub answer_options: bool,
+    /// HEAD needs a route that names it; natively a route that names GET serves HEAD too.
+    pub explicit_head: bool,
+    /// A parameter before the last segment may be empty: `/a//b` matches `/a/{x}/b`.
+    pub empty_parameters: bool,
+    /// A host without routes is answered 403 instead of 404; holds for the whole table as soon as one route has it.
+    pub forbid_unknown_hosts: bool,
 }
 
 /// A host of a route.
@@ -191,7 +190,7 @@ pub enum HostPattern {
 pub struct PathPattern {
     /// As written.
     pub text: String,
-    /// The parts between slashes, in order.
+    /// The parts between slashes, in order. A final slash is an empty static segment, so `/` has exactly that one.
     pub segments: Vec<Segment>,
 }
 
@@ -225,6 +224,9 @@ pub enum Action {
         status: u16,
         /// Location; the query is appended unless the template has one.
         to: Template,
+        /// Allowed values of the authority of the rendered Location; anything else is refused (400). Never empty if a parameter stands in
+        /// the authority, and not to be checked if it is empty.
+        allow: Vec<String>,
     },
     /// Answer by ourselves.
     Respond {
@@ -303,7 +305,7 @@ pub enum TemplatePart {
 pub enum Escape {
     /// As it stood in the canonical path (already a valid piece of a path); native rewrites.
     Raw,
-    /// Decoded, one leading `/` dropped, then everything but letters, digits and `-_.~$&+=:@` percent-encoded (`/` too).
+    /// Decoded, then everything but letters, digits and `-_.~$&+=:@` percent-encoded (`/` too).
     PathSegment,
     /// Percent-encoded for a query value.
     Query,
@@ -345,7 +347,7 @@ pub struct Forwarding {
 }
 
 /// A group of servers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamConfig {
     /// Name.
     pub name: String,

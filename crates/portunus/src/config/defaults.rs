@@ -1,0 +1,85 @@
+//! What holds where a file says nothing: the defaults of upstreams, forwarding and logs. Those of the process are in `crate::limits`.
+//!
+//! `shape/surface.rs` repeats them as text for readers, and a test compares the two.
+
+use std::time::Duration;
+
+use super::model::{
+    AccessLog, Balance, Ejection, Forwarding, HealthCheck, LogConfig, PathPattern, Segment, UpstreamConfig, UpstreamProtocol, UpstreamTls,
+};
+
+impl UpstreamConfig {
+    /// A group without servers, with every setting at its default.
+    pub fn new(name: impl Into<String>) -> UpstreamConfig {
+        UpstreamConfig {
+            name: name.into(),
+            servers: Vec::new(),
+            protocol: UpstreamProtocol::default(),
+            tls: None,
+            balance: Balance::default(),
+            connect_timeout: Duration::from_secs(5),
+            header_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(60),
+            total_timeout: None,
+            max_idle: 256,
+            // Below the minute after which common servers drop an idle connection, so that we close first.
+            keep_idle: Duration::from_secs(30),
+            max_in_flight: 10_000,
+            retry_budget_percent: 20,
+            ejection: Ejection::default(),
+            health: None,
+        }
+    }
+}
+
+impl Default for Ejection {
+    fn default() -> Ejection {
+        Ejection { failures: 5, period: Duration::from_secs(10) }
+    }
+}
+
+impl Default for UpstreamTls {
+    /// Verified by the system's roots.
+    fn default() -> UpstreamTls {
+        UpstreamTls { ca: None, name: None, client_certificate: None, client_key: None, verify: true }
+    }
+}
+
+impl HealthCheck {
+    /// A check of `path` with every setting at its default.
+    pub fn new(path: impl Into<String>) -> HealthCheck {
+        HealthCheck {
+            path: path.into(),
+            host: None,
+            every: Duration::from_secs(5),
+            timeout: Duration::from_secs(2),
+            fall: 3,
+            rise: 2,
+        }
+    }
+}
+
+impl Default for Forwarding {
+    fn default() -> Forwarding {
+        Forwarding { x_forwarded: true, x_real_ip: true, forwarded: false, via: true, request_id: true }
+    }
+}
+
+impl Default for LogConfig {
+    fn default() -> LogConfig {
+        LogConfig { access: Some(AccessLog::default()), level: "info".to_owned() }
+    }
+}
+
+impl Default for AccessLog {
+    fn default() -> AccessLog {
+        AccessLog { path: None, json: true }
+    }
+}
+
+impl PathPattern {
+    /// Every path.
+    pub fn any() -> PathPattern {
+        PathPattern { text: "/{*rest}".to_owned(), segments: vec![Segment::CatchAll { name: "rest".to_owned() }] }
+    }
+}

@@ -1,0 +1,235 @@
+//! The configuration as JSON for the admin side: everything in force, no secret.
+//!
+//! Secrets never are in a [`Config`], only where they come from; what is taken out here are header values that look like credentials.
+
+use serde_json::{Map, Value, json};
+
+use super::build::{parameter_names, policy_text, version_text};
+use super::model::*;
+use super::units::duration_text;
+
+/// In place of a value that looks like a credential.
+const REDACTED: &str = "(redacted)";
+
+/// The configuration with its defaults filled in. Durations are texts, sizes bytes.
+pub fn redacted_json(config: &Config) -> Value {
+    json!({
+        "workers": config.workers,
+        "listeners": config.listeners.iter().map(|listener| listener_json(listener)).collect::<Vec<_>>(),
+        "keystores": config.keystores.iter().map(|(name, keystore)| (name.clone(), keystore_json(keystore))).collect::<Map<_, _>>(),
+        "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.clone(), upstream_json(upstream))).collect::<Map<_, _>>(),
+        "routes": config.routes.iter().map(route_json).collect::<Vec<_>>(),
+        "trusted_proxies": config.trusted_proxies.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "forwarding": {
+            "x_forwarded": config.forwarding.x_forwarded,
+            "x_real_ip": config.forwarding.x_real_ip,
+            "forwarded": config.forwarding.forwarded,
+            "via": config.forwarding.via,
+            "request_id": config.forwarding.request_id,
+        },
+        "admin": config.admin.as_ref().map(|admin| json!({ "bind": endpoint(&admin.bind), "hosts": admin.hosts })),
+        "log": {
+            "access": config.log.access.as_ref().map(|access| json!({
+                "format": if access.json { "json" } else { "text" },
+                "to": access.path.as_ref().map_or("stdout".into(), |path| path.display().to_string()),
+            })),
+            "level": config.log.level,
+        },
+        "limits": limits_json(&config.limits),
+    })
+}
+
+fn endpoint(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Tcp(address) => address.to_string(),
+        Endpoint::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+fn listener_json(listener: &ListenerConfig) -> Value {
+    json!({
+        "name": listener.name,
+        "bind": listener.bind.iter().map(endpoint).collect::<Vec<_>>(),
+        "tls": listener.tls.as_ref().map(|tls| json!({
+            "keystore": tls.keystore,
+            "settings": tls_json(&tls.settings),
+            "names": tls.names.iter().map(|(name, settings)| (name.clone(), tls_json(settings))).collect::<Map<_, _>>(),
+            "strict_sni": tls.strict_sni,
+        })),
+        "redirect_to_https": match listener.service {
+            Service::Http => Value::Null,
+            Service::RedirectToHttps { port } => json!({ "port": port }),
+        },
+    })
+}
+
+fn tls_json(settings: &TlsSettings) -> Value {
+    json!({
+        "policy": policy_text(settings.policy),
+        "min_version": version_text(settings.min_version),
+        "alpn": settings.alpn,
+        "client_certificate": settings.client_certificate.as_ref().map(|rule| json!({
+            "mode": if rule.required { "required" } else { "optional" },
+            "ca": rule.ca,
+            "crl": rule.crl,
+            "allow_san": rule.allow_san,
+        })),
+    })
+}
+
+fn keystore_json(keystore: &KeystoreConfig) -> Value {
+    let (kind, path) = match &keystore.location {
+        keystore::Location::PemFolder(path) => ("folder", path),
+        keystore::Location::Pkcs12(path) => ("pkcs12", path),
+        keystore::Location::Jks(path) => ("jks", path),
+    };
+    json!({
+        kind: path,
+        "password": keystore.password.as_ref().map(|secret| match secret {
+            Secret::File(path) => json!({ "file": path }),
+            Secret::Env(name) => json!({ "env": name }),
+        }),
+        "default": keystore.default,
+        "reload_every": duration_text(keystore.reload_every),
+    })
+}
+
+fn upstream_json(upstream: &UpstreamConfig) -> Value {
+    let server = |server: &ServerConfig| {
+        let address = match &server.address {
+            ServerAddress::Ip(address) => address.to_string(),
+            ServerAddress::Name(name, port) => format!("{name}:{port}"),
+            ServerAddress::Unix(path) => format!("unix:{}", path.display()),
+        };
+        json!({ "address": address, "weight": server.weight })
+    };
+    json!({
+        "servers": upstream.servers.iter().map(server).collect::<Vec<_>>(),
+        "protocol": match upstream.protocol { UpstreamProtocol::Http1 => "http1", UpstreamProtocol::Http2 => "http2" },
+        "tls": upstream.tls.as_ref().map(|tls| json!({
+            "ca": tls.ca,
+            "name": tls.name,
+            "client_certificate": tls.client_certificate,
+            "client_key": tls.client_key,
+            "insecure_skip_verify": !tls.verify,
+        })),
+        "balance": match upstream.balance { Balance::RoundRobin => "round_robin", Balance::LeastLoaded => "least_loaded" },
+        "connect_timeout": duration_text(upstream.connect_timeout),
+        "header_timeout": duration_text(upstream.header_timeout),
+        "idle_timeout": duration_text(upstream.idle_timeout),
+        "total_timeout": upstream.total_timeout.map(duration_text),
+        "max_idle": upstream.max_idle,
+        "keep_idle": duration_text(upstream.keep_idle),
+        "max_in_flight": upstream.max_in_flight,
+        "retries": { "budget": upstream.retry_budget_percent },
+        "ejection": { "failures": upstream.ejection.failures, "period": duration_text(upstream.ejection.period) },
+        "health": upstream.health.as_ref().map(|health| json!({
+            "path": health.path,
+            "host": health.host,
+            "every": duration_text(health.every),
+            "timeout": duration_text(health.timeout),
+            "fall": health.fall,
+            "rise": health.rise,
+        })),
+    })
+}
+
+fn route_json(route: &RouteConfig) -> Value {
+    let host = |host: &HostPattern| match host {
+        HostPattern::Exact(name) => name.clone(),
+        HostPattern::Wildcard(parent) => format!("*.{parent}"),
+    };
+    json!({
+        "name": route.name,
+        "place": route.place,
+        "listeners": route.listeners,
+        "hosts": route.hosts.iter().map(host).collect::<Vec<_>>(),
+        "methods": route.methods.iter().map(wire::http::Method::as_str).collect::<Vec<_>>(),
+        "path": route.path.text,
+        "headers": fields(&route.headers),
+        "action": action_json(&route.action, &parameter_names(&route.path)),
+        "request_headers": edits_json(&route.request_headers),
+        "response_headers": edits_json(&route.response_headers),
+        "hsts": route.hsts,
+        "max_body": route.max_body_bytes,
+        "allow_encoded_slash": route.allow_encoded_slash,
+        "upgrades": route.upgrades,
+    })
+}
+
+fn action_json(action: &Action, parameters: &[&str]) -> Value {
+    let forward = match action {
+        Action::Redirect { status, to, allow } => {
+            return json!({ "redirect": { "to": template(to, parameters), "status": status, "allow": allow } });
+        }
+        Action::Respond { status, content_type, body } => {
+            return json!({ "respond": { "status": status, "content_type": content_type, "body_bytes": body.len() } });
+        }
+        Action::Forward(forward) => forward,
+    };
+    let host = match &forward.host {
+        HostRewrite::Keep => json!("keep"),
+        HostRewrite::Upstream => json!("upstream"),
+        HostRewrite::Fixed(name) => json!({ "set": name }),
+    };
+    let rewrite = forward.rewrite.as_ref().map(|rewrite| template(rewrite, parameters));
+    match &forward.to {
+        ForwardTo::Group(name) => json!({ "upstream": name, "rewrite": rewrite, "host": host }),
+        ForwardTo::Authority { tls, authority, allow, settings } => {
+            let scheme = if *tls { "https" } else { "http" };
+            let to = format!("{scheme}://{}", template(authority, parameters));
+            json!({ "upstream_url": { "to": to, "allow": allow, "settings": upstream_json(settings) }, "rewrite": rewrite, "host": host })
+        }
+    }
+}
+
+/// A template as it would be written.
+fn template(template: &Template, parameters: &[&str]) -> String {
+    let part = |part: &TemplatePart| match part {
+        TemplatePart::Text(text) => text.clone(),
+        TemplatePart::Param { index, .. } => match parameters.get(*index) {
+            Some(name) => format!("{{{name}}}"),
+            None => format!("{{{index}}}"),
+        },
+    };
+    template.parts.iter().map(part).collect()
+}
+
+fn edits_json(edits: &HeaderEdits) -> Value {
+    json!({ "remove": edits.remove, "set": fields(&edits.set), "add": fields(&edits.add) })
+}
+
+fn fields(fields: &[(String, String)]) -> Map<String, Value> {
+    let value = |name: &str, value: &str| if is_credential(name) { json!(REDACTED) } else { json!(value) };
+    fields.iter().map(|(name, text)| (name.clone(), value(name, text))).collect()
+}
+
+/// Whether the value of a field (name in lower case) is likely to be a credential.
+fn is_credential(name: &str) -> bool {
+    let known = ["authorization", "cookie"];
+    let telling = ["auth", "token", "secret", "password", "passwd", "key", "credential", "session", "signature"];
+    known.iter().any(|known| name.ends_with(known)) || telling.iter().any(|telling| name.contains(telling))
+}
+
+fn limits_json(limits: &crate::limits::Limits) -> Value {
+    json!({
+        "max_connections": limits.max_connections,
+        "max_connections_per_client": limits.max_connections_per_client,
+        "handshake_timeout": duration_text(limits.handshake_timeout),
+        "head_timeout": duration_text(limits.head_timeout),
+        "keep_alive_timeout": duration_text(limits.keep_alive_timeout),
+        "client_idle_timeout": duration_text(limits.client_idle_timeout),
+        "min_body_rate": limits.min_body_rate,
+        "tunnel_idle_timeout": duration_text(limits.tunnel_idle_timeout),
+        "max_head": limits.max_head_bytes,
+        "max_request_line": limits.max_request_line_bytes,
+        "max_fields": limits.max_fields,
+        "max_body": limits.max_body_bytes,
+        "max_response_head": limits.max_response_head_bytes,
+        "max_interim_responses": limits.max_interim_responses,
+        "max_requests_per_connection": limits.max_requests_per_connection,
+        "max_drain": limits.max_drain_bytes,
+        "h2_max_streams": limits.h2_max_streams,
+        "drain_timeout": duration_text(limits.drain_timeout),
+    })
+}

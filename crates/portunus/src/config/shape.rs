@@ -1,0 +1,289 @@
+//! The shape of a configuration file as one declarative description, and the check of a file against it.
+//!
+//! The description itself is `shape/surface.rs`. From it come this structural check, the JSON Schema (`shape/schema.rs`) and the reference
+//! (`shape/reference.rs`), so they cannot disagree. What keys mean together is judged in `build.rs`.
+
+pub(crate) mod reference;
+mod scalar;
+pub(crate) mod schema;
+pub(crate) mod surface;
+#[cfg(test)]
+mod tests;
+
+use super::problem::{Collector, Span, closest, listed, shown};
+use super::yaml::{Node, Value};
+
+/// What a value must look like.
+#[derive(Debug)]
+pub(crate) enum Shape {
+    /// A mapping with known keys.
+    Object(&'static Object),
+    /// A mapping whose keys the user names; the text says what they are.
+    Table(&'static str, &'static Shape),
+    /// A list.
+    List(&'static Shape),
+    /// A list, or one item without the list.
+    OneOrMany(&'static Shape),
+    /// Text; what it is and an example.
+    Text(&'static str),
+    /// Any scalar, taken as it is written; what it is.
+    Verbatim(&'static str),
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// A whole number within bounds.
+    Int(u64, u64),
+    /// `true` or `false`.
+    Bool,
+    /// A duration within bounds, in milliseconds.
+    Duration(u64, u64),
+    /// A size within bounds, in bytes.
+    Size(u64, u64),
+    /// Any of these; the kind of the value decides which is meant.
+    Either(&'static [Shape]),
+}
+
+/// A mapping with known keys.
+#[derive(Debug)]
+pub(crate) struct Object {
+    /// Its name in schema and reference.
+    pub(crate) name: &'static str,
+    /// What it is.
+    pub(crate) doc: &'static str,
+    /// Its keys, in groups so that objects can share some.
+    pub(crate) fields: &'static [&'static [Field]],
+    /// Exactly one of these keys must be there; empty = no such rule.
+    pub(crate) one_of: &'static [&'static str],
+    /// It stands for a secret: plain text in its place is neither accepted nor shown.
+    pub(crate) secret: bool,
+}
+
+/// A key of an object.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) shape: Shape,
+    /// Whether it must be there.
+    pub(crate) required: bool,
+    /// What it means.
+    pub(crate) doc: &'static str,
+    /// What holds without it, as it would be written; or a phrase in parentheses.
+    pub(crate) default: &'static str,
+}
+
+impl Object {
+    /// All its keys.
+    pub(crate) fn all_fields(&self) -> impl Iterator<Item = &'static Field> + use<> {
+        self.fields.iter().flat_map(|group| group.iter())
+    }
+}
+
+/// How a value is called, and where.
+#[derive(Debug, Clone, Copy)]
+struct Named<'a> {
+    /// Its key; for an item, that of its list.
+    key: &'a str,
+    kind: Kind,
+    /// Where it is named, for what is missing in it.
+    at: Span,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Root,
+    Key,
+    Item,
+    /// A key that the user chose.
+    Entry,
+}
+
+impl Named<'_> {
+    /// The value as the subject of a sentence.
+    fn subject(&self) -> String {
+        match self.kind {
+            Kind::Root => "the file".to_owned(),
+            Kind::Key => format!("`{}`", self.key),
+            Kind::Item => format!("this item of `{}`", self.key),
+            Kind::Entry => shown(self.key),
+        }
+    }
+
+    /// How it could be written: after its key, or alone.
+    fn written(&self, value: &str) -> String {
+        if self.kind == Kind::Item { format!("`{value}`") } else { format!("`{}: {value}`", self.key) }
+    }
+}
+
+/// Checks a whole file against the shape and notes every deviation.
+pub(crate) fn check_file(root: &Node, problems: &mut Collector) {
+    check(&Shape::Object(&surface::ROOT), root, Named { key: "", kind: Kind::Root, at: root.span }, problems);
+}
+
+fn check(shape: &Shape, node: &Node, named: Named<'_>, problems: &mut Collector) {
+    if matches!(node.value, Value::Refused) {
+        return;
+    }
+    match shape {
+        Shape::Object(object) => check_object(object, node, named, problems),
+        Shape::Table(_, value) => match &node.value {
+            Value::Map(entries) => {
+                for entry in entries {
+                    let named = Named { key: &entry.key, kind: Kind::Entry, at: entry.key_span };
+                    check(value, &entry.value, named, problems);
+                }
+            }
+            _ => wrong_kind(shape, node, named, problems),
+        },
+        Shape::List(item) | Shape::OneOrMany(item) => match (&node.value, shape) {
+            (Value::List(items), _) => {
+                for node in items {
+                    check(item, node, Named { kind: Kind::Item, at: node.span, ..named }, problems);
+                }
+            }
+            (Value::Scalar(_) | Value::Map(_), Shape::OneOrMany(_)) => check(item, node, named, problems),
+            _ => wrong_kind(shape, node, named, problems),
+        },
+        Shape::Either(alternatives) => check_either(alternatives, node, named, problems),
+        _ => match &node.value {
+            Value::Scalar(scalar) => {
+                if let Err((what, fix)) = scalar::check(shape, scalar, node, named) {
+                    problems.add(node.span, what, fix);
+                }
+            }
+            _ => wrong_kind(shape, node, named, problems),
+        },
+    }
+}
+
+/// Notes a value that is not what `shape` wants at all.
+fn wrong_kind(shape: &Shape, node: &Node, named: Named<'_>, problems: &mut Collector) {
+    let (what, fix) = match &node.value {
+        Value::Null => (format!("{} has no value", named.subject()), how_to_write(shape, named)),
+        _ => (mismatch(shape, node, named), how_to_write(shape, named)),
+    };
+    problems.add(if matches!(node.value, Value::Null) { named.at } else { node.span }, what, fix);
+}
+
+fn mismatch(shape: &Shape, node: &Node, named: Named<'_>) -> String {
+    format!("{} must be {}, not {}", named.subject(), expected(shape), node.kind())
+}
+
+fn check_object(object: &'static Object, node: &Node, named: Named<'_>, problems: &mut Collector) {
+    let Value::Map(entries) = &node.value else {
+        if object.secret && matches!(node.value, Value::Scalar(_)) {
+            let what = format!("{} must not stand in the configuration itself", named.subject());
+            let fix = format!("write {} or {}", named.written("{ file: PATH }"), named.written("{ env: NAME }"));
+            return problems.add_secret(node.span, what, fix);
+        }
+        return wrong_kind(&Shape::Object(object), node, named, problems);
+    };
+    for entry in entries {
+        match object.all_fields().find(|field| field.name == entry.key) {
+            Some(field) => {
+                let named = Named { key: field.name, kind: Kind::Key, at: entry.key_span };
+                check(&field.shape, &entry.value, named, problems);
+            }
+            None if object.secret => {
+                let fix = format!("known are {}", listed(object.all_fields().map(|field| field.name)));
+                problems.add_secret(entry.key_span, format!("unknown key in {}", named.subject()), fix);
+            }
+            None => unknown_key(object, &entry.key, entry.key_span, named, problems),
+        }
+    }
+    for field in object.all_fields().filter(|field| field.required && node.entry(field.name).is_none()) {
+        let what = format!("{} lacks `{}`", named.subject(), field.name);
+        problems.add(named.at, what, format!("add `{}`: {}", field.name, example(&field.shape)));
+    }
+    check_one_of(object, node, named, problems);
+}
+
+fn check_one_of(object: &'static Object, node: &Node, named: Named<'_>, problems: &mut Collector) {
+    let mut present = object.one_of.iter().filter_map(|name| node.entry(name));
+    match (present.next(), present.next()) {
+        (None, _) if !object.one_of.is_empty() => {
+            let what = format!("{} has none of {}", named.subject(), listed(object.one_of.iter().copied()));
+            problems.add(named.at, what, "add exactly one of them");
+        }
+        (Some(first), Some(second)) => {
+            let what = format!("`{}` and `{}` exclude each other", first.key, second.key);
+            problems.add(second.key_span, what, "keep one of the two");
+        }
+        _ => {}
+    }
+}
+
+fn unknown_key(object: &'static Object, given: &str, span: Span, named: Named<'_>, problems: &mut Collector) {
+    let names = || object.all_fields().map(|field| field.name);
+    let fix = match (problems.is_full(), closest(given, names())) {
+        (false, Some(name)) => format!("did you mean `{name}`?"),
+        _ => format!("remove it; known are {}", names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+    };
+    problems.add(span, format!("unknown key {} in {}", shown(given), named.subject()), fix);
+}
+
+/// Picks the alternative the value is meant to be by its kind; for scalars, any that fits.
+fn check_either(alternatives: &'static [Shape], node: &Node, named: Named<'_>, problems: &mut Collector) {
+    let fits = |shape: &&Shape| match (&node.value, shape) {
+        (Value::Map(_), Shape::Object(_)) => true,
+        (Value::Scalar(scalar), shape) => scalar::check(shape, scalar, node, named).is_ok(),
+        _ => false,
+    };
+    if let Some(shape) = alternatives.iter().find(fits) {
+        return check(shape, node, named, problems);
+    }
+    // One scalar alternative only: its own message is the better one.
+    let mut scalars = alternatives.iter().filter(|shape| !matches!(shape, Shape::Object(_)));
+    match (&node.value, scalars.next(), scalars.next()) {
+        (Value::Scalar(_), Some(only), None) => check(only, node, named, problems),
+        _ => wrong_kind(&Shape::Either(alternatives), node, named, problems),
+    }
+}
+
+/// What a shape expects, as part of a sentence, without examples.
+fn expected(shape: &Shape) -> String {
+    match shape {
+        Shape::Object(object) => format!("a mapping ({})", object.doc),
+        Shape::Table(..) => "a mapping".to_owned(),
+        Shape::List(_) => "a list".to_owned(),
+        Shape::OneOrMany(item) => format!("{} or a list", expected(item)),
+        Shape::Text(what) | Shape::Verbatim(what) => what.split(" such as ").next().unwrap_or(what).to_owned(),
+        Shape::Choice([word]) => format!("`{word}`"),
+        Shape::Choice(words) => format!("one of {}", listed(words.iter().copied())),
+        Shape::Int(min, max) => format!("a whole number from {min} to {max}"),
+        Shape::Bool => "`true` or `false`".to_owned(),
+        Shape::Duration(..) => "a duration".to_owned(),
+        Shape::Size(..) => "a size".to_owned(),
+        Shape::Either(alternatives) => alternatives.iter().map(expected).collect::<Vec<_>>().join(" or "),
+    }
+}
+
+/// What a shape expects, with examples.
+fn example(shape: &Shape) -> String {
+    match shape {
+        Shape::Object(object) => {
+            let names = object.all_fields().take(4).map(|field| field.name);
+            format!("a mapping of {}", listed(names))
+        }
+        Shape::Table(name, _) => format!("a mapping, `{name}: ...`"),
+        Shape::List(item) => format!("a list, each item {}", example(item)),
+        Shape::OneOrMany(item) => format!("{}, or a list of such", example(item)),
+        Shape::Text(what) | Shape::Verbatim(what) => (*what).to_owned(),
+        Shape::Duration(..) => "a whole number and one of ms, s, m, h, d, such as `30s`".to_owned(),
+        Shape::Size(..) => "bytes, or a whole number and a unit, such as `64KiB`".to_owned(),
+        Shape::Either(alternatives) => alternatives.iter().map(example).collect::<Vec<_>>().join(", or "),
+        Shape::Choice(_) | Shape::Int(..) | Shape::Bool => expected(shape),
+    }
+}
+
+/// A fix for a value that is not what it should be.
+fn how_to_write(shape: &Shape, named: Named<'_>) -> String {
+    match shape {
+        Shape::Object(object) => {
+            let names = listed(object.all_fields().take(6).map(|field| field.name));
+            format!("write keys below it, such as {names}, or remove it")
+        }
+        Shape::Table(name, _) => format!("write `{name}: ...` lines below it, or remove it"),
+        Shape::List(_) => format!("write a list: {}, or `- ...` lines below it", named.written("[ ... ]")),
+        _ => format!("write {}", example(shape)),
+    }
+}

@@ -1,0 +1,81 @@
+//! The reference `docs/configuration.md`, from the shape: a table per object with type, default and meaning.
+//!
+//! The prose before the tables is `reference_intro.md`.
+
+use std::fmt::Write as _;
+
+use super::surface::{OBJECTS, ROOT};
+use super::{Field, Object, Shape};
+
+/// The whole page, in Markdown.
+pub fn reference() -> String {
+    let mut page = include_str!("reference_intro.md").to_owned();
+    for object in OBJECTS {
+        section(object, &mut page);
+    }
+    page
+}
+
+fn section(object: &Object, page: &mut String) {
+    let title = if std::ptr::eq(object, &ROOT) { "The file" } else { object.name };
+    // Writing to a String cannot fail.
+    let _ = write!(page, "\n### {title}\n\n{}.", sentence(object.doc));
+    let used: Vec<String> = OBJECTS.iter().flat_map(|user| user.all_fields().filter(|field| uses(&field.shape, object)).map(|field| place(user, field))).collect();
+    if !used.is_empty() {
+        let _ = write!(page, " Used by {}.", used.join(", "));
+    }
+    if !object.one_of.is_empty() {
+        let names: Vec<_> = object.one_of.iter().map(|name| format!("`{name}`")).collect();
+        let _ = write!(page, " Exactly one of {} must be there.", names.join(", "));
+    }
+    page.push_str("\n\n| key | type | default | meaning |\n|---|---|---|---|\n");
+    for field in object.all_fields() {
+        let default = match field.default {
+            _ if field.required => "**required**".to_owned(),
+            "" => "one of these".to_owned(),
+            text if text.starts_with('(') => text.trim_matches(['(', ')']).to_owned(),
+            text => format!("`{text}`"),
+        };
+        let _ = writeln!(page, "| `{}` | {} | {default} | {} |", field.name, kind(&field.shape), field.doc);
+    }
+}
+
+fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+fn place(user: &Object, field: &Field) -> String {
+    if std::ptr::eq(user, &ROOT) { format!("`{}`", field.name) } else { format!("`{}` of [{}]({})", field.name, user.name, anchor(user)) }
+}
+
+/// The anchor that Markdown renderers give a heading: dots go.
+fn anchor(object: &Object) -> String {
+    format!("#{}", object.name.replace('.', ""))
+}
+
+fn uses(shape: &Shape, object: &Object) -> bool {
+    match shape {
+        Shape::Object(used) => std::ptr::eq(*used, object),
+        Shape::Table(_, inner) | Shape::List(inner) | Shape::OneOrMany(inner) => uses(inner, object),
+        Shape::Either(alternatives) => alternatives.iter().any(|shape| uses(shape, object)),
+        _ => false,
+    }
+}
+
+/// A shape in a table cell.
+fn kind(shape: &Shape) -> String {
+    match shape {
+        Shape::Object(object) => format!("[{}]({})", object.name, anchor(object)),
+        Shape::Table(name, value) => format!("{name} → {}", kind(value)),
+        Shape::List(item) => format!("list of {}", kind(item)),
+        Shape::OneOrMany(item) => format!("{}, or a list of such", kind(item)),
+        Shape::Text(what) | Shape::Verbatim(what) => (*what).to_owned(),
+        Shape::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        Shape::Int(min, max) => format!("number, {min} to {max}"),
+        Shape::Bool => "`true`, `false`".to_owned(),
+        Shape::Duration(..) => "duration".to_owned(),
+        Shape::Size(..) => "size".to_owned(),
+        Shape::Either(alternatives) => alternatives.iter().map(kind).collect::<Vec<_>>().join(", or "),
+    }
+}
