@@ -15,18 +15,23 @@ pub enum KeyType {
 
 /// An identity. Cheap until a handshake needs it: holds DER, and parses key and chain once, on first use.
 #[derive(Debug)]
-pub struct Identity {}
+pub struct Identity {
+    #[allow(dead_code)]
+    chain: Vec<Vec<u8>>,
+    #[allow(dead_code)]
+    key_pkcs8: zeroize::Zeroizing<Vec<u8>>,
+    key_type: KeyType,
+}
 
 impl Identity {
     /// From a chain (leaf first, DER) and a PKCS#8 key (DER, wiped when dropped). That both belong together has been checked by whoever loaded
     /// them; the library is not asked before the first handshake.
     pub fn new(chain: Vec<Vec<u8>>, key_pkcs8: zeroize::Zeroizing<Vec<u8>>, key_type: KeyType) -> Arc<Identity> {
-        let _ = (chain, key_pkcs8, key_type);
-        todo!()
+        Arc::new(Identity { chain, key_pkcs8, key_type })
     }
 
     /// The kind of key.
     pub fn key_type(&self) -> KeyType {
-        todo!()
+        self.key_type
     }
 }
