@@ -1,4 +1,7 @@
 //! The TLS ClientHello (RFC 8446 §4.1.2, RFC 6066 §3), as much of it as choosing an identity needs.
+//!
+//! Owns the strict reading of the message and of the extensions named below. Does not judge what was offered, nor check
+//! what the TLS library checks anyway: key shares, tickets, the content of extensions that are not named here.
 
 /// What a client offered in its first flight. Borrows from the handshake message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,18 +33,292 @@ pub enum HelloError {
     ServerName,
 }
 
+/// Extension types (IANA TLS ExtensionType Values).
+const SERVER_NAME: u16 = 0;
+const SUPPORTED_GROUPS: u16 = 10;
+const SIGNATURE_ALGORITHMS: u16 = 13;
+const ALPN: u16 = 16;
+const SUPPORTED_VERSIONS: u16 = 43;
+
+/// The only name type that was ever defined (RFC 6066 §3).
+const HOST_NAME: u8 = 0;
+
+/// The longest host name, bytes.
+const MAX_SERVER_NAME_BYTES: usize = 255;
+
+/// The longest session id, bytes (RFC 8446 §4.1.2).
+const MAX_SESSION_ID_BYTES: usize = 32;
+
 impl<'a> ClientHello<'a> {
     /// Parses the body of a ClientHello handshake message (after the four-byte handshake header).
+    ///
+    /// Lists that must not be empty are refused where they are. Time is bounded by the length of the message, whatever the
+    /// number of extensions.
     ///
     /// # Errors
     /// [`HelloError`] for anything a strict reader would not accept; never panics.
     pub fn parse(body: &'a [u8]) -> Result<ClientHello<'a>, HelloError> {
-        let _ = body;
-        todo!()
+        let mut reader = Reader(body);
+        let mut hello = ClientHello { legacy_version: reader.u16()?, ..ClientHello::default() };
+        let _random = reader.take(32)?;
+        let session_id = reader.vector8()?;
+        hello.cipher_suites = reader.vector16()?.list_of_u16()?;
+        let compression_methods = reader.vector8()?;
+        if session_id.0.len() > MAX_SESSION_ID_BYTES || compression_methods.0.is_empty() {
+            return Err(HelloError::Malformed);
+        }
+        // TLS 1.2 and earlier may send no extensions at all (RFC 5246 §7.4.1.2).
+        if reader.0.is_empty() {
+            return Ok(hello);
+        }
+        let mut extensions = reader.vector16()?;
+        reader.finish()?;
+        let mut kinds = Vec::with_capacity(32);
+        while !extensions.0.is_empty() {
+            let kind = extensions.u16()?;
+            let content = extensions.vector16()?;
+            kinds.push(kind);
+            hello.read_extension(kind, content)?;
+        }
+        kinds.sort_unstable();
+        if kinds.windows(2).any(|pair| pair.first() == pair.last()) {
+            return Err(HelloError::Duplicate);
+        }
+        Ok(hello)
     }
 
     /// Whether TLS 1.3 is among the offered versions.
     pub fn offers_tls13(&self) -> bool {
         self.versions.contains(&0x0304)
+    }
+
+    fn read_extension(&mut self, kind: u16, mut content: Reader<'a>) -> Result<(), HelloError> {
+        match kind {
+            SERVER_NAME => self.server_name = server_name(content.vector16()?)?,
+            SUPPORTED_GROUPS => self.groups = content.vector16()?.list_of_u16()?,
+            SIGNATURE_ALGORITHMS => self.signature_schemes = content.vector16()?.list_of_u16()?,
+            ALPN => self.alpn = protocols(content.vector16()?)?,
+            SUPPORTED_VERSIONS => self.versions = content.vector8()?.list_of_u16()?,
+            _ => return Ok(()),
+        }
+        content.finish()
+    }
+}
+
+/// The host name of a `ServerNameList`. Names of other types are stepped over: all begin with a length (RFC 6066 §3).
+fn server_name(mut names: Reader<'_>) -> Result<Option<&[u8]>, HelloError> {
+    let mut seen = [false; 256];
+    let mut host_name = None;
+    if names.0.is_empty() {
+        return Err(HelloError::ServerName);
+    }
+    while !names.0.is_empty() {
+        let kind = names.u8()?;
+        let name = names.vector16()?.0;
+        if std::mem::replace(&mut seen[usize::from(kind)], true) {
+            return Err(HelloError::Duplicate);
+        }
+        if kind == HOST_NAME {
+            if name.is_empty() || name.len() > MAX_SERVER_NAME_BYTES {
+                return Err(HelloError::ServerName);
+            }
+            host_name = Some(name);
+        }
+    }
+    Ok(host_name)
+}
+
+/// The names of a `ProtocolNameList`: at least one, none of them empty (RFC 7301 §3.1).
+fn protocols(mut list: Reader<'_>) -> Result<Vec<&[u8]>, HelloError> {
+    let mut protocols = Vec::new();
+    while !list.0.is_empty() {
+        let name = list.vector8()?.0;
+        if name.is_empty() {
+            return Err(HelloError::Malformed);
+        }
+        protocols.push(name);
+    }
+    if protocols.is_empty() { Err(HelloError::Malformed) } else { Ok(protocols) }
+}
+
+/// What is left to read of a message or of a vector inside it (RFC 8446 §3.4).
+#[derive(Debug, Clone, Copy)]
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], HelloError> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(HelloError::Malformed)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn u8(&mut self) -> Result<u8, HelloError> {
+        let (&octet, rest) = self.0.split_first().ok_or(HelloError::Malformed)?;
+        self.0 = rest;
+        Ok(octet)
+    }
+
+    fn u16(&mut self) -> Result<u16, HelloError> {
+        let (octets, rest) = self.0.split_first_chunk::<2>().ok_or(HelloError::Malformed)?;
+        self.0 = rest;
+        Ok(u16::from_be_bytes(*octets))
+    }
+
+    /// A vector behind a length of one byte.
+    fn vector8(&mut self) -> Result<Reader<'a>, HelloError> {
+        let len = usize::from(self.u8()?);
+        self.take(len).map(Reader)
+    }
+
+    /// A vector behind a length of two bytes.
+    fn vector16(&mut self) -> Result<Reader<'a>, HelloError> {
+        let len = usize::from(self.u16()?);
+        self.take(len).map(Reader)
+    }
+
+    /// All that is left, as at least one 16-bit number.
+    fn list_of_u16(self) -> Result<Vec<u16>, HelloError> {
+        let (pairs, odd) = self.0.as_chunks::<2>();
+        if pairs.is_empty() || !odd.is_empty() {
+            return Err(HelloError::Malformed);
+        }
+        Ok(pairs.iter().map(|pair| u16::from_be_bytes(*pair)).collect())
+    }
+
+    fn finish(self) -> Result<(), HelloError> {
+        if self.0.is_empty() { Ok(()) } else { Err(HelloError::Malformed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    fn vector8(content: &[u8]) -> Vec<u8> {
+        [&[u8::try_from(content.len()).unwrap()], content].concat()
+    }
+
+    fn vector16(content: &[u8]) -> Vec<u8> {
+        [&u16::try_from(content.len()).unwrap().to_be_bytes()[..], content].concat()
+    }
+
+    fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
+        [kind.to_be_bytes().to_vec(), vector16(content)].concat()
+    }
+
+    fn sni(names: &[(u8, &[u8])]) -> Vec<u8> {
+        let list: Vec<u8> = names.iter().flat_map(|(kind, name)| [vec![*kind], vector16(name)].concat()).collect();
+        extension(SERVER_NAME, &vector16(&list))
+    }
+
+    /// Everything up to the extensions: version 0x0303, two suites, null compression.
+    fn start() -> Vec<u8> {
+        [&[3, 3][..], &[7; 32], &vector8(&[9; 32]), &vector16(&[0x13, 1, 0xc0, 0x2b]), &vector8(&[0])].concat()
+    }
+
+    fn with_extensions(extensions: &[Vec<u8>]) -> Vec<u8> {
+        [start(), vector16(&extensions.concat())].concat()
+    }
+
+    fn check(extensions: &[Vec<u8>], expected: Result<ClientHello<'_>, HelloError>) {
+        let body = with_extensions(extensions);
+        let found = ClientHello::parse(&body);
+        let expected =
+            expected.map(|hello| ClientHello { legacy_version: 0x0303, cipher_suites: vec![0x1301, 0xc02b], ..hello });
+        assert_eq!(found, expected, "{extensions:02x?}");
+        // No prefix is a ClientHello, but the one that ends where extensions may be left out.
+        for len in 0..body.len() {
+            let cut = ClientHello::parse(&body[..len]);
+            assert_eq!(cut.is_ok(), len == start().len(), "cut to {len}");
+        }
+        let longer = [&body[..], &[0]].concat();
+        assert!(ClientHello::parse(&longer).is_err());
+    }
+
+    #[test]
+    fn what_is_read() {
+        check(&[], Ok(ClientHello::default()));
+        let all = [
+            extension(0x0a0a, &[]),
+            sni(&[(0, b"a.example")]),
+            extension(SUPPORTED_GROUPS, &vector16(&[0x11, 0xec, 0, 29])),
+            extension(SIGNATURE_ALGORITHMS, &vector16(&[4, 3, 8, 4])),
+            extension(ALPN, &vector16(b"\x02h2\x08http/1.1")),
+            extension(SUPPORTED_VERSIONS, &vector8(&[3, 4, 3, 3])),
+            extension(51, b"not looked at"),
+        ];
+        let expected = ClientHello {
+            server_name: Some(b"a.example"),
+            alpn: vec![b"h2", b"http/1.1"],
+            signature_schemes: vec![0x0403, 0x0804],
+            groups: vec![0x11ec, 29],
+            versions: vec![0x0304, 0x0303],
+            ..ClientHello::default()
+        };
+        assert!(expected.offers_tls13());
+        check(&all, Ok(expected));
+        assert!(!ClientHello { versions: vec![0x0303], ..ClientHello::default() }.offers_tls13());
+    }
+
+    #[test]
+    fn no_extensions_at_all() {
+        let hello = start();
+        assert_eq!(ClientHello::parse(&hello).unwrap().cipher_suites, [0x1301, 0xc02b]);
+    }
+
+    #[test]
+    fn server_names() {
+        let longest = [b'a'; 255];
+        let named = |name| ClientHello { server_name: Some(name), ..ClientHello::default() };
+        check(&[sni(&[(0, &longest)])], Ok(named(&longest)));
+        check(&[sni(&[(0, b"\0")])], Ok(named(b"\0")));
+        check(&[sni(&[(7, b"x"), (0, b"a")])], Ok(named(b"a")));
+        check(&[sni(&[(7, b"x")])], Ok(ClientHello::default()));
+        check(&[sni(&[(0, &[b'a'; 256])])], Err(HelloError::ServerName));
+        check(&[sni(&[(0, b"")])], Err(HelloError::ServerName));
+        check(&[sni(&[])], Err(HelloError::ServerName));
+        check(&[sni(&[(0, b"a"), (0, b"b")])], Err(HelloError::Duplicate));
+        check(&[sni(&[(7, b"a"), (7, b"b")])], Err(HelloError::Duplicate));
+        check(&[extension(SERVER_NAME, &[])], Err(HelloError::Malformed));
+        check(&[extension(SERVER_NAME, b"\x00\x04\x00\x00\x01a!")], Err(HelloError::Malformed));
+        check(&[extension(SERVER_NAME, b"\x00\x04\x00\x00\x02a")], Err(HelloError::Malformed));
+    }
+
+    #[test]
+    fn lists_are_whole_and_not_empty() {
+        for kind in [SUPPORTED_GROUPS, SIGNATURE_ALGORITHMS] {
+            for bad in [&b""[..], b"\0", b"\0\0", b"\0\x01a", b"\0\x03abc", b"\0\x02a", b"\0\x02abc"] {
+                check(&[extension(kind, bad)], Err(HelloError::Malformed));
+            }
+        }
+        for bad in [&b""[..], b"\0", b"\x01a", b"\x03abc", b"\x02a", b"\x02abc"] {
+            check(&[extension(SUPPORTED_VERSIONS, bad)], Err(HelloError::Malformed));
+        }
+        for bad in [&b""[..], b"\0\0", b"\0\x01\0", b"\0\x03\x02h2x", b"\0\x02\x02h2", b"\0\x04\x02h2\0"] {
+            check(&[extension(ALPN, bad)], Err(HelloError::Malformed));
+        }
+    }
+
+    #[test]
+    fn duplicates() {
+        let versions = extension(SUPPORTED_VERSIONS, &vector8(&[3, 4]));
+        check(&[versions.clone(), sni(&[(0, b"a")]), versions], Err(HelloError::Duplicate));
+        check(&[extension(0xfafa, &[]), extension(51, &[]), extension(0xfafa, &[])], Err(HelloError::Duplicate));
+        let many: Vec<_> = (100..16_000).map(|kind| extension(kind, &[])).collect();
+        assert!(ClientHello::parse(&with_extensions(&many)).is_ok());
+    }
+
+    #[test]
+    fn fixed_parts() {
+        let body = |session_id: &[u8], suites: &[u8], compression: &[u8]| {
+            [&[3, 1][..], &[7; 32], &vector8(session_id), &vector16(suites), &vector8(compression)].concat()
+        };
+        assert_eq!(ClientHello::parse(&body(&[], &[0, 5], &[1, 0])).unwrap().legacy_version, 0x0301);
+        for bad in
+            [body(&[0; 33], &[0, 5], &[0]), body(&[], &[], &[0]), body(&[], &[0, 5, 0], &[0]), body(&[], &[0, 5], &[])]
+        {
+            assert_eq!(ClientHello::parse(&bad), Err(HelloError::Malformed));
+        }
     }
 }

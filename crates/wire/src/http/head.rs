@@ -1,6 +1,11 @@
-//! Request and response heads, the limits they are read under, and why one is refused.
+//! Request and response heads, the limits they are read under, and why one is refused (RFC 9110 §6, §9).
+//!
+//! Owns the values that every HTTP version is turned into. Does not read or write bytes: `http1` does.
 
-use super::fields::Fields;
+use super::fields::{Fields, is_token};
+
+/// The longest method token, bytes. The longest registered one (`UPDATEREDIRECTREF`) has 17.
+pub(super) const MAX_METHOD_BYTES: usize = 32;
 
 /// An HTTP version as it was spoken on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,18 +48,45 @@ pub enum Method {
 impl Method {
     /// The method whose token these bytes are; none if they are no token or longer than 32 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Method> {
-        let _ = bytes;
-        todo!()
+        Some(match bytes {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            b"DELETE" => Method::Delete,
+            b"CONNECT" => Method::Connect,
+            b"OPTIONS" => Method::Options,
+            b"TRACE" => Method::Trace,
+            b"PATCH" => Method::Patch,
+            _ if bytes.len() <= MAX_METHOD_BYTES && is_token(bytes) => {
+                Method::Other(std::str::from_utf8(bytes).ok()?.into())
+            }
+            _ => return None,
+        })
     }
 
     /// The token.
     pub fn as_str(&self) -> &str {
-        todo!()
+        match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+            Method::Connect => "CONNECT",
+            Method::Options => "OPTIONS",
+            Method::Trace => "TRACE",
+            Method::Patch => "PATCH",
+            Method::Other(token) => token,
+        }
     }
 
     /// Whether a request with this method may be sent again after a failure (RFC 9110 §9.2.2).
     pub fn is_idempotent(&self) -> bool {
-        todo!()
+        match self {
+            Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Trace => true,
+            Method::Post | Method::Connect | Method::Patch | Method::Other(_) => false,
+        }
     }
 }
 
@@ -73,7 +105,7 @@ pub enum BodyFraming {
 }
 
 /// A request head after strict parsing. Reused from request to request: `clear` keeps its memory.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestHead {
     /// The method.
     pub method: Method,
@@ -88,7 +120,8 @@ pub struct RequestHead {
     /// Host and optional port: from the absolute form or `:authority` if there was one, else from Host. Lower case, and
     /// checked against RFC 3986 §3.2.2; userinfo is refused. Empty only for HTTP/1.0 without Host.
     pub authority: Vec<u8>,
-    /// All fields as sent, Host among them.
+    /// All fields as sent, Host among them; but where Host was not spelled like `authority`, it is rewritten to it, so that
+    /// what is decided on is what goes on (RFC 9112 §3.2.2).
     pub fields: Fields,
     /// How the body is delimited.
     pub framing: BodyFraming,
@@ -128,12 +161,16 @@ impl RequestHead {
 
     /// The authority without its port; an IPv6 literal keeps its brackets.
     pub fn host(&self) -> &[u8] {
-        todo!()
+        let end = match self.authority.first() {
+            Some(b'[') => memchr::memchr(b']', &self.authority).map(|bracket| bracket + 1),
+            _ => memchr::memchr(b':', &self.authority),
+        };
+        end.and_then(|end| self.authority.get(..end)).unwrap_or(&self.authority)
     }
 }
 
 /// A response head after strict parsing.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResponseHead {
     /// 100 to 599.
     pub status: u16,
@@ -164,9 +201,9 @@ impl ResponseHead {
 /// Bounds under which a head is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// The whole head, bytes.
+    /// The whole head with its line ends and the empty line, bytes; at most 16 MiB.
     pub head_bytes: usize,
-    /// Request line, bytes.
+    /// Request line (or status line) without its line end, bytes.
     pub request_line_bytes: usize,
     /// Number of fields; at most 256.
     pub fields: usize,
@@ -175,8 +212,112 @@ pub struct HeadLimits {
 /// Why a head was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadError {
-    /// The status that a request with this mistake deserves: 400, 413, 414, 417, 431, 501 or 505.
+    /// The status that a request with this mistake deserves: 400, 413, 414, 417, 431, 501 or 505. For a mistake of the
+    /// upstream's: 502.
     pub status: u16,
     /// A stable short code for logs, in lower-case words joined by `_`: `duplicate_content_length`.
     pub code: &'static str,
+}
+
+impl HeadError {
+    /// A refusal with this status and code.
+    pub const fn new(status: u16, code: &'static str) -> HeadError {
+        HeadError { status, code }
+    }
+
+    /// A malformed message: 400.
+    pub(super) const fn bad(code: &'static str) -> HeadError {
+        HeadError::new(400, code)
+    }
+}
+
+impl std::fmt::Display for HeadError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} ({})", self.code, self.status)
+    }
+}
+
+impl std::error::Error for HeadError {}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    fn check_method(token: &str, expected: Option<Method>, idempotent: bool) {
+        let method = Method::from_bytes(token.as_bytes());
+        assert_eq!(method, expected, "{token}");
+        if let Some(method) = method {
+            assert_eq!(method.as_str(), token);
+            assert_eq!(method.is_idempotent(), idempotent, "{token}");
+        }
+    }
+
+    #[test]
+    fn methods() {
+        check_method("GET", Some(Method::Get), true);
+        check_method("HEAD", Some(Method::Head), true);
+        check_method("POST", Some(Method::Post), false);
+        check_method("PUT", Some(Method::Put), true);
+        check_method("DELETE", Some(Method::Delete), true);
+        check_method("CONNECT", Some(Method::Connect), false);
+        check_method("OPTIONS", Some(Method::Options), true);
+        check_method("TRACE", Some(Method::Trace), true);
+        check_method("PATCH", Some(Method::Patch), false);
+        check_method("get", Some(Method::Other("get".into())), false);
+        check_method("M-SEARCH", Some(Method::Other("M-SEARCH".into())), false);
+        check_method(&"A".repeat(32), Some(Method::Other("A".repeat(32).into())), false);
+        check_method(&"A".repeat(33), None, false);
+        check_method("", None, false);
+        check_method("GE T", None, false);
+        check_method("GET\n", None, false);
+        check_method("G\u{c9}T", None, false);
+    }
+
+    #[test]
+    fn host_is_the_authority_without_its_port() {
+        for (authority, host) in [
+            ("", ""),
+            ("a.example", "a.example"),
+            ("a.example:8080", "a.example"),
+            ("127.0.0.1:1", "127.0.0.1"),
+            ("[::1]", "[::1]"),
+            ("[::1]:443", "[::1]"),
+        ] {
+            let head = RequestHead { authority: authority.into(), ..RequestHead::default() };
+            assert_eq!(head.host(), host.as_bytes(), "{authority}");
+        }
+    }
+
+    #[test]
+    fn clear_restores_the_default() {
+        let mut fields = Fields::new();
+        fields.push(b"A", b"b");
+        let mut head = RequestHead {
+            method: Method::Put,
+            version: Version::H10,
+            target: b"/a?b".to_vec(),
+            path_len: 2,
+            has_encoded_slash: true,
+            authority: b"a".to_vec(),
+            fields: fields.clone(),
+            framing: BodyFraming::Chunked,
+            expects_continue: true,
+            keep_alive: true,
+            upgrade: Some("x".into()),
+        };
+        assert_eq!((head.path(), head.query()), (&b"/a"[..], &b"?b"[..]));
+        head.clear();
+        assert_eq!(head, RequestHead::default());
+        let mut head = ResponseHead {
+            status: 200,
+            version: Version::H10,
+            fields,
+            framing: BodyFraming::UntilClose,
+            keep_alive: true,
+            upgrade: Some("x".into()),
+        };
+        head.clear();
+        assert_eq!(head, ResponseHead::default());
+    }
 }

@@ -1,8 +1,13 @@
 //! HTTP messages as values (RFC 9110), and their HTTP/1 form (RFC 9112).
+//!
+//! Owns the modules below and nothing of its own. Does no I/O and knows no route, policy or contract.
+
+mod octets;
 
 pub mod chunked;
 pub mod fields;
 pub mod head;
+pub mod hop;
 pub mod http1;
 pub mod target;
 
