@@ -72,3 +72,9 @@ impl Store {
         todo!()
     }
 }
+
+pub mod pem {
+    pub fn certificates(_: &[u8]) -> Result<Vec<Vec<u8>>, String> { todo!() }
+    pub fn revocation_lists(_: &[u8]) -> Result<Vec<Vec<u8>>, String> { todo!() }
+}
+pub fn load_pair(_: &std::path::Path, _: &std::path::Path, _: Option<&Password>) -> Result<Entry, LoadError> { todo!() }

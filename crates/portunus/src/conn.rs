@@ -1,1 +1,156 @@
-//! Stub.
+//! The life of one connection, top to bottom.
+//!
+//! ```text
+//! accepted → identified → opened (TLS or plain) → HTTP/1.1 or HTTP/2 → closed, counted, logged
+//! ```
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use net::Deadline;
+use tls::{Chooser, Session};
+
+use crate::client;
+use crate::config::ListenerConfig;
+use crate::http;
+use crate::identity::{TlsFront, TlsRule};
+use crate::listener::Accepted;
+use crate::report::{ConnRecord, Fault};
+use crate::transport::{Broken, Transport};
+use crate::worker::Worker;
+
+/// What stays true for as long as a connection lives.
+#[derive(Debug)]
+pub struct Conn {
+    /// The listener it came in by, as configured when it was accepted.
+    pub listener: Arc<ListenerConfig>,
+    /// Who connected; none on Unix sockets.
+    pub client: Option<SocketAddr>,
+    /// Port it connected to; 0 on Unix sockets.
+    pub local_port: u16,
+    /// TLS, if it is under TLS.
+    pub tls: Option<ConnTls>,
+    /// When it was accepted.
+    pub accepted_at: SystemTime,
+}
+
+/// What a connection's handshake agreed on, and under which rule.
+#[derive(Debug)]
+pub struct ConnTls {
+    /// Versions, names, keys, the client's certificate.
+    pub info: tls::Info,
+    /// The rule the handshake was judged by.
+    pub rule: Arc<TlsRule>,
+}
+
+/// Serves one connection to its end.
+pub async fn run(accepted: Accepted, worker: Rc<Worker>) {
+    let generation = worker.pin();
+    let Some(listener) = generation.listener(&accepted.endpoint).cloned() else { return };
+    let front = generation.front(&listener.name).cloned();
+    let handshake_timeout = generation.config.limits.handshake_timeout;
+    drop(generation);
+
+    let Accepted { stream, peer, at, admitted, .. } = accepted;
+    let client = client::identify(peer);
+    let local_port = stream.local().map_or(0, |address| address.port());
+    let mut conn = Conn { listener, client, local_port, tls: None, accepted_at: at };
+
+    let opened = match front {
+        None => Ok(Transport::plain(stream)),
+        Some(front) => open(stream, &mut conn, &front, handshake_timeout, &worker).await,
+    };
+    let (received, sent) = match opened {
+        Ok(transport) => {
+            let transport = Rc::new(transport);
+            let is_http2 = conn.tls.as_ref().is_some_and(|tls| tls.info.alpn.as_deref() == Some(b"h2"));
+            let conn = Rc::new(conn);
+            if is_http2 {
+                http::h2::serve(Rc::clone(&transport), Rc::clone(&conn), Rc::clone(&worker)).await;
+            } else {
+                http::h1::serve(&transport, &conn, &worker).await;
+            }
+            worker.report.connection_closed(&conn.listener.name, client, transport.traffic().0, transport.traffic().1);
+            drop(admitted);
+            return;
+        }
+        Err(traffic) => traffic,
+    };
+    worker.report.connection_closed(&conn.listener.name, client, received, sent);
+    drop(admitted);
+}
+
+/// Performs the TLS handshake. A failure is logged here; what it cost in bytes is given back.
+async fn open(
+    stream: net::Stream,
+    conn: &mut Conn,
+    front: &Arc<TlsFront>,
+    limit: std::time::Duration,
+    worker: &Worker,
+) -> Result<Transport, (u64, u64)> {
+    let started = Instant::now();
+    let chooser: Arc<dyn Chooser + Send + Sync> = Arc::clone(front) as _;
+    let session = match Session::server(&worker.shared.acceptor, chooser) {
+        Ok(session) => session,
+        Err(error) => {
+            failed(conn, worker, started, Fault::Ours, "tls_setup", &error.to_string());
+            return Err((0, 0));
+        }
+    };
+    let outcome = Deadline::new().within(limit, Box::pin(Transport::handshake(stream, session))).await;
+    let transport = match outcome {
+        Ok(Ok(transport)) => transport,
+        Ok(Err((transport, broken))) => {
+            let (fault, reason, detail) = classify(&broken);
+            failed(conn, worker, started, fault, reason, &detail);
+            // The alert must arrive before the end does.
+            transport.stream().shutdown_write();
+            return Err(transport.traffic());
+        }
+        Err(_) => {
+            failed(conn, worker, started, Fault::Client, "tls_handshake_timeout", "");
+            return Err((0, 0));
+        }
+    };
+    if let Some(info) = transport.tls_info() {
+        worker.report.handshake(&conn.listener.name, &info, started.elapsed());
+        let rule = Arc::clone(front.rule(info.server_name.as_deref()));
+        if !client::is_allowed(&rule, info.peer.as_deref()) {
+            failed(conn, worker, started, Fault::Client, "client_certificate_not_allowed", "");
+            transport.refuse(tls::Alert::ACCESS_DENIED).await;
+            return Err(transport.traffic());
+        }
+        conn.tls = Some(ConnTls { info, rule });
+    }
+    Ok(transport)
+}
+
+fn classify(broken: &Broken) -> (Fault, &'static str, String) {
+    match broken {
+        Broken::Socket(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            (Fault::Client, "tls_handshake_abandoned", String::new())
+        }
+        Broken::Socket(error) => (Fault::Client, "tls_handshake_broken", error.to_string()),
+        Broken::Tls(tls::Error::Ours(detail)) => (Fault::Ours, "tls_handshake_ours", detail.to_string()),
+        Broken::Tls(tls::Error::PeerCertificate(detail)) => (Fault::Client, "client_certificate", detail.to_string()),
+        Broken::Tls(tls::Error::PeerAlert(alert)) => (Fault::Client, "tls_alert_received", format!("alert {}", alert.0)),
+        Broken::Tls(tls::Error::Refused(alert)) => (Fault::Client, "tls_refused", format!("alert {}", alert.0)),
+        Broken::Tls(error) => (Fault::Client, "tls_handshake_failed", error.to_string()),
+    }
+}
+
+fn failed(conn: &Conn, worker: &Worker, started: Instant, fault: Fault, reason: &'static str, detail: &str) {
+    worker.report.connection_failed(&ConnRecord {
+        started: conn.accepted_at,
+        listener: &conn.listener.name,
+        client: conn.client,
+        server_name: None,
+        duration: started.elapsed(),
+        phase: "tls_handshake",
+        fault,
+        reason,
+        detail,
+    });
+}

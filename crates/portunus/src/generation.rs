@@ -1,1 +1,204 @@
-//! One immutable generation of everything a reload can change, and the pointer that is swapped.
+//! One immutable generation of everything a reload can change.
+//!
+//! A generation is built whole or not at all. Requests pin the newest one when they begin; what keeps running in the background
+//! (server health, connection pools) belongs to groups that pass from one generation to the next where their configuration is equal.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::config::{Config, Endpoint, KeystoreConfig, ListenerConfig, Secret, TlsConfig, TlsSettings};
+use crate::identity::{IdentityTable, TlsFront, TlsRule};
+use crate::route::RouteTable;
+use crate::upstream::Group;
+
+/// Why a generation could not be built.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BuildError {
+    /// Everything that is wrong.
+    pub problems: Vec<String>,
+    /// Keystores that are among it.
+    pub failed_keystores: Vec<String>,
+}
+
+impl From<Vec<String>> for BuildError {
+    fn from(problems: Vec<String>) -> BuildError {
+        BuildError { problems, failed_keystores: Vec::new() }
+    }
+}
+
+/// Everything a request is served under.
+#[derive(Debug)]
+pub struct Generation {
+    /// Counts up from 1.
+    pub number: u64,
+    /// As configured.
+    pub config: Arc<Config>,
+    /// Its routes.
+    pub routes: RouteTable,
+    /// Its keystores as read from disk.
+    pub stores: BTreeMap<String, Arc<keystore::Store>>,
+    fronts: HashMap<String, Arc<TlsFront>>,
+    groups: BTreeMap<String, Arc<Group>>,
+    listeners: HashMap<Endpoint, Arc<ListenerConfig>>,
+}
+
+impl Generation {
+    /// Builds the generation after `previous`. Reads keystores and TLS files.
+    ///
+    /// # Errors
+    /// Everything that is wrong; nothing was changed.
+    pub fn build(config: Arc<Config>, previous: Option<&Generation>) -> Result<Generation, BuildError> {
+        let mut problems = Vec::new();
+        let mut failed_keystores = Vec::new();
+        let stores = load_stores(&config, previous, &mut problems, &mut failed_keystores);
+        let routes = RouteTable::compile(&config).map_err(|conflicts| problems.extend(conflicts)).ok();
+        let fronts = build_fronts(&config, &stores, &mut problems);
+        let groups = build_groups(&config, previous, &mut problems);
+        match routes {
+            Some(routes) if problems.is_empty() => Ok(Generation {
+                number: previous.map_or(0, |previous| previous.number) + 1,
+                routes,
+                stores,
+                fronts,
+                groups,
+                listeners: listeners_by_endpoint(&config),
+                config,
+            }),
+            _ => Err(BuildError { problems, failed_keystores }),
+        }
+    }
+
+    /// The listener bound to `endpoint` (as configured).
+    pub fn listener(&self, endpoint: &Endpoint) -> Option<&Arc<ListenerConfig>> {
+        self.listeners.get(endpoint)
+    }
+
+    /// Names and rules of a TLS listener.
+    pub fn front(&self, listener: &str) -> Option<&Arc<TlsFront>> {
+        self.fronts.get(listener)
+    }
+
+    /// An upstream group.
+    pub fn group(&self, name: &str) -> Option<&Arc<Group>> {
+        self.groups.get(name)
+    }
+
+    /// All upstream groups.
+    pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
+        self.groups.values()
+    }
+
+    /// Whether a peer may speak for others.
+    pub fn trusts(&self, peer: Option<IpAddr>) -> bool {
+        let proxies = &self.config.trusted_proxies;
+        !proxies.is_empty()
+            && peer.is_some_and(|peer| proxies.iter().any(|network| network.contains(&peer.to_canonical())))
+    }
+}
+
+fn listeners_by_endpoint(config: &Config) -> HashMap<Endpoint, Arc<ListenerConfig>> {
+    config
+        .listeners
+        .iter()
+        .flat_map(|listener| listener.bind.iter().map(|endpoint| (endpoint.clone(), Arc::clone(listener))))
+        .collect()
+}
+
+fn load_stores(
+    config: &Config,
+    previous: Option<&Generation>,
+    problems: &mut Vec<String>,
+    failed: &mut Vec<String>,
+) -> BTreeMap<String, Arc<keystore::Store>> {
+    let mut stores = BTreeMap::new();
+    for (name, keystore) in &config.keystores {
+        let before = previous.and_then(|previous| previous.stores.get(name));
+        match load_store(keystore, before.map(Arc::as_ref)) {
+            Ok(store) => _ = stores.insert(name.clone(), Arc::new(store)),
+            Err(texts) => {
+                problems.extend(texts.into_iter().map(|text| format!("keystore {name}: {text}")));
+                failed.push(name.clone());
+            }
+        }
+    }
+    stores
+}
+
+fn load_store(keystore: &KeystoreConfig, before: Option<&keystore::Store>) -> Result<keystore::Store, Vec<String>> {
+    let password = keystore.password.as_ref().map(read_secret).transpose().map_err(|problem| vec![problem])?;
+    keystore::Store::load(&keystore.location, password.as_ref(), before).map_err(|error| error.problems)
+}
+
+/// Reads a secret where it lies.
+///
+/// # Errors
+/// The file or variable is missing or not text; never tells what it holds.
+pub fn read_secret(secret: &Secret) -> Result<keystore::Password, String> {
+    let text = match secret {
+        Secret::File(path) => std::fs::read_to_string(path)
+            .map_err(|error| format!("password file {}: {error}", path.display()))?,
+        Secret::Env(name) => {
+            std::env::var(name).map_err(|_| format!("the environment variable {name} is not set or not text"))?
+        }
+    };
+    let password = keystore::Password::new(text.trim_end_matches(['\r', '\n']).to_owned());
+    drop(keystore::Password::new(text));
+    Ok(password)
+}
+
+fn build_fronts(
+    config: &Config,
+    stores: &BTreeMap<String, Arc<keystore::Store>>,
+    problems: &mut Vec<String>,
+) -> HashMap<String, Arc<TlsFront>> {
+    let mut tables: BTreeMap<&str, Arc<IdentityTable>> = BTreeMap::new();
+    let mut fronts = HashMap::new();
+    for listener in &config.listeners {
+        let Some(tls) = &listener.tls else { continue };
+        let Some(store) = stores.get(&tls.keystore) else { continue };
+        if !tables.contains_key(tls.keystore.as_str()) {
+            let default = config.keystores.get(&tls.keystore).and_then(|keystore| keystore.default.as_deref());
+            match IdentityTable::new(store, default) {
+                Ok(table) => _ = tables.insert(&tls.keystore, Arc::new(table)),
+                Err(problem) => {
+                    problems.push(format!("keystore {}: {problem}", tls.keystore));
+                    continue;
+                }
+            }
+        }
+        let Some(table) = tables.get(tls.keystore.as_str()) else { continue };
+        match build_front(tls, table) {
+            Ok(front) => _ = fronts.insert(listener.name.clone(), Arc::new(front)),
+            Err(problem) => problems.push(format!("listener {}: {problem}", listener.name)),
+        }
+    }
+    fronts
+}
+
+fn build_front(tls: &TlsConfig, table: &Arc<IdentityTable>) -> Result<TlsFront, String> {
+    let rule = |settings: &Arc<TlsSettings>| TlsRule::new(settings).map(Arc::new);
+    let rules = tls.names.iter().map(|(host, settings)| Ok((host.clone(), rule(settings)?))).collect::<Result<_, String>>()?;
+    Ok(TlsFront::new(Arc::clone(table), rule(&tls.settings)?, rules, tls.strict_sni))
+}
+
+fn build_groups(
+    config: &Config,
+    previous: Option<&Generation>,
+    problems: &mut Vec<String>,
+) -> BTreeMap<String, Arc<Group>> {
+    let mut groups = BTreeMap::new();
+    for (name, upstream) in &config.upstreams {
+        let kept = previous.and_then(|previous| previous.group(name)).filter(|group| group.config == *upstream);
+        // A group with TLS is made anew, since its files may have changed.
+        if let Some(group) = kept.filter(|group| group.config.tls.is_none()) {
+            groups.insert(name.clone(), Arc::clone(group));
+            continue;
+        }
+        match Group::new(upstream) {
+            Ok(group) => _ = groups.insert(name.clone(), Arc::new(group)),
+            Err(problem) => problems.push(format!("upstream {name}: {problem}")),
+        }
+    }
+    groups
+}

@@ -1,9 +1,11 @@
 //! Portunus as a library: the modules in reading order.
 #![forbid(unsafe_code)]
 
+pub mod cli;
 pub mod config;
 pub mod limits;
 pub mod generation;
+pub mod worker;
 pub mod server;
 pub mod listener;
 pub mod conn;

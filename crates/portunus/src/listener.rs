@@ -1,1 +1,175 @@
-//! Stub.
+//! Accepting: bind, accept, admission, spawn. Accepting never waits for a peer and never dies.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use net::{Endpoint, Listener, Stream};
+
+use crate::conn;
+use crate::report::{ConnRecord, Fault, OncePerSecond};
+use crate::worker::{Shared, Worker};
+
+/// Pause after the kernel refused to accept for want of descriptors or memory, and while the process is full.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Counts connections in total and per client.
+#[derive(Debug, Default)]
+pub struct Admission {
+    total: AtomicUsize,
+    clients: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One admitted connection; counts itself out when dropped.
+#[derive(Debug)]
+pub struct Admitted {
+    shared: Arc<Shared>,
+    client: Option<IpAddr>,
+}
+
+/// What counts as one client: an IPv4 address, or an IPv6 /64.
+fn client_key(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let bits = u128::from(address) & !(u128::from(u64::MAX));
+            IpAddr::V6(Ipv6Addr::from(bits))
+        }
+        v4 => v4,
+    }
+}
+
+impl Admission {
+    /// Connections open now.
+    pub fn total(&self) -> usize {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connection in; none if this client has `per_client` already.
+    fn admit(shared: &Arc<Shared>, peer: Option<SocketAddr>, per_client: usize) -> Option<Admitted> {
+        let client = peer.map(|peer| client_key(peer.ip()));
+        let admission = &shared.admission;
+        if let Some(client) = client {
+            let mut clients = admission.clients.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = clients.entry(client).or_insert(0);
+            if *count >= per_client {
+                return None;
+            }
+            *count += 1;
+        }
+        admission.total.fetch_add(1, Ordering::Relaxed);
+        Some(Admitted { shared: Arc::clone(shared), client })
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let admission = &self.shared.admission;
+        admission.total.fetch_sub(1, Ordering::Relaxed);
+        let Some(client) = self.client else { return };
+        let mut clients = admission.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = clients.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                clients.remove(&client);
+            }
+        }
+    }
+}
+
+/// A connection on its way from the listener to its task.
+#[derive(Debug)]
+pub struct Accepted {
+    /// Its socket.
+    pub stream: Stream,
+    /// The socket's peer; none on Unix sockets.
+    pub peer: Option<SocketAddr>,
+    /// Endpoint as configured, which names the listener.
+    pub endpoint: Rc<Endpoint>,
+    /// When, on the wall clock.
+    pub at: SystemTime,
+    /// Its place in the counts.
+    pub admitted: Admitted,
+}
+
+/// Accepts on one socket until the task is dropped or the worker drains; then takes in what the kernel has queued already, which
+/// would be reset otherwise.
+pub async fn serve(listener: Listener, endpoint: Rc<Endpoint>, worker: Rc<Worker>) {
+    let drain = worker.drain.notified();
+    tokio::select! {
+        biased;
+        () = drain => {}
+        () = accept_on(&listener, &endpoint, &worker) => {}
+    }
+    let queued = async {
+        while let Ok((stream, peer)) = listener.accept().await {
+            admit(stream, peer, &endpoint, &worker);
+        }
+    };
+    tokio::select! {
+        biased;
+        () = queued => {}
+        () = std::future::ready(()) => {}
+    }
+}
+
+async fn accept_on(listener: &Listener, endpoint: &Rc<Endpoint>, worker: &Rc<Worker>) {
+    loop {
+        if worker.shared.admission.total() >= worker.pin().config.limits.max_connections {
+            static FULL: OncePerSecond = OncePerSecond::new();
+            if FULL.allow().is_some() {
+                tracing::warn!("connections are at their limit; further ones wait");
+            }
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        }
+        match listener.accept().await {
+            Ok((stream, peer)) => admit(stream, peer, endpoint, worker),
+            Err(error) if is_about_one_connection(&error) => {}
+            Err(error) => {
+                // Out of descriptors or memory: give back what we can do without, and do not spin.
+                static SHORT: OncePerSecond = OncePerSecond::new();
+                if SHORT.allow().is_some() {
+                    tracing::warn!(%error, "cannot accept; trying again");
+                }
+                worker.pools.clear();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Errors of accept(2) that concern the connection that was to be accepted, not the listener.
+fn is_about_one_connection(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, NetworkDown, NetworkUnreachable, TimedOut};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | NetworkDown | NetworkUnreachable | TimedOut)
+}
+
+fn admit(stream: Stream, peer: Option<SocketAddr>, endpoint: &Rc<Endpoint>, worker: &Rc<Worker>) {
+    let generation = worker.pin();
+    let Some(listener) = generation.listener(endpoint) else { return };
+    let at = SystemTime::now();
+    worker.report.connection_opened(&listener.name);
+    match Admission::admit(&worker.shared, peer, generation.config.limits.max_connections_per_client) {
+        Some(admitted) => {
+            let accepted = Accepted { stream, peer, endpoint: Rc::clone(endpoint), at, admitted };
+            tokio::task::spawn_local(conn::run(accepted, Rc::clone(worker)));
+        }
+        None => {
+            worker.report.connection_failed(&ConnRecord {
+                started: at,
+                listener: &listener.name,
+                client: peer,
+                server_name: None,
+                duration: Duration::ZERO,
+                phase: "accept",
+                fault: Fault::Client,
+                reason: "too_many_connections_from_client",
+                detail: "",
+            });
+            worker.report.connection_closed(&listener.name, peer, 0, 0);
+        }
+    }
+}

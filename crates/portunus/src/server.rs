@@ -1,1 +1,335 @@
-//! Stub.
+//! Owns the workers and the bound sockets; swaps generations; drains.
+//!
+//! ```text
+//! start ──→ running ──SIGTERM──→ draining ──all done or time over──→ stopped
+//!             ↺ reload: build everything, bind what is new, swap one pointer, close what is gone
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use net::{Bound, Endpoint};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
+
+use crate::config::Config;
+use crate::generation::Generation;
+use crate::listener::{self, Admission};
+use crate::report::{CertificateExpiry, Reporter};
+use crate::worker::{Shared, Worker};
+
+/// How often a worker hands its log lines over and tidies its pools.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How often draining looks whether it is done.
+const DRAIN_POLL: Duration = Duration::from_millis(20);
+
+/// A ticket master rotates this often; a ticket opens for up to twice as long.
+const TICKET_ROTATION: Duration = Duration::from_secs(12 * 3600);
+
+/// What the server tells a worker.
+#[derive(Debug)]
+enum Command {
+    /// Accept on this endpoint.
+    Listen(Bound, Endpoint),
+    /// Accept on it no more.
+    Close(Endpoint),
+    /// Take in what has connected already, then nothing new; end connections after what they are doing.
+    Drain,
+    /// End now.
+    Stop,
+}
+
+/// Where the configuration comes from, again at each reload.
+pub type Source = Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>;
+
+/// A running server.
+pub struct Server {
+    shared: Arc<Shared>,
+    source: Source,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    workers: Vec<WorkerThread>,
+    /// Bound sockets, by endpoint as configured.
+    bound: BTreeMap<Endpoint, Bound>,
+    draining: bool,
+}
+
+struct WorkerThread {
+    commands: UnboundedSender<Command>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+/// How draining ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Every connection came to its end.
+    Whole,
+    /// The time was over with this many connections left.
+    Forced(usize),
+}
+
+impl Server {
+    /// Builds the first generation, binds, and starts the workers.
+    ///
+    /// # Errors
+    /// Everything that is wrong with configuration, key material or addresses; nothing runs then.
+    pub fn start(config: Config, source: Source, reporter: Arc<Reporter>) -> Result<Server, Vec<String>> {
+        let config = Arc::new(config);
+        let generation = Generation::build(Arc::clone(&config), None).map_err(|error| error.problems)?;
+        report_stores(&generation, &reporter);
+        reporter.generation(generation.number);
+        let mut bound = BTreeMap::new();
+        bind_missing(&config, &mut bound)?;
+        let tickets = Arc::new(tls::TicketKeys::new(TICKET_ROTATION));
+        let acceptor = tls::Acceptor::new(tickets).map_err(|error| vec![format!("TLS cannot be set up: {error}")])?;
+        let shared = Arc::new(Shared {
+            generation: ArcSwap::from_pointee(generation),
+            acceptor,
+            admission: Admission::default(),
+            reporter,
+        });
+        let workers = (0..config.workers)
+            .map(|index| start_worker(&shared, index, &bound))
+            .collect::<io::Result<_>>()
+            .map_err(|error| vec![format!("cannot start a worker: {error}")])?;
+        let inner = Mutex::new(Inner { workers, bound, draining: false });
+        Ok(Server { shared, source, inner })
+    }
+
+    /// Where it listens: endpoint as configured, and as bound.
+    pub fn endpoints(&self) -> Vec<(Endpoint, Endpoint)> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.bound.iter().map(|(configured, bound)| (configured.clone(), bound.endpoint().clone())).collect()
+    }
+
+    /// What all workers share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Reads the configuration and everything it names anew and puts it in force; gives the new generation's number. The number of
+    /// workers stays as it was at start.
+    ///
+    /// # Errors
+    /// Everything that is wrong; the old generation stays in force.
+    pub fn reload(&self) -> Result<u64, Vec<String>> {
+        let config = (self.source)().inspect_err(|_| self.note_reload(false))?;
+        self.put_in_force(Arc::new(config))
+    }
+
+    /// Reads key material anew under the configuration in force.
+    ///
+    /// # Errors
+    /// As [`Server::reload`].
+    pub fn reload_keystores(&self) -> Result<u64, Vec<String>> {
+        let config = Arc::clone(&self.shared.generation.load().config);
+        self.put_in_force(config)
+    }
+
+    fn put_in_force(&self, config: Arc<Config>) -> Result<u64, Vec<String>> {
+        // One reload at a time: the next one builds on what this one made.
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let previous = self.shared.generation.load_full();
+        let built = Generation::build(Arc::clone(&config), Some(&previous)).and_then(|generation| {
+            let fresh = bind_missing(&config, &mut inner.bound)?;
+            Ok((generation, fresh))
+        });
+        let (generation, fresh) = built.map_err(|error| {
+            error.failed_keystores.iter().for_each(|name| self.shared.reporter.keystore_failed(name));
+            self.note_reload(false);
+            error.problems
+        })?;
+        report_stores(&generation, &self.shared.reporter);
+        let number = generation.number;
+        self.shared.generation.store(Arc::new(generation));
+        for (endpoint, bound) in fresh {
+            inner.tell(|| Command::Listen(bound.clone(), endpoint.clone()));
+        }
+        let wanted: Vec<&Endpoint> = config.listeners.iter().flat_map(|listener| &listener.bind).collect();
+        let gone: Vec<Endpoint> = inner.bound.keys().filter(|endpoint| !wanted.contains(endpoint)).cloned().collect();
+        for endpoint in gone {
+            inner.bound.remove(&endpoint);
+            inner.tell(|| Command::Close(endpoint.clone()));
+        }
+        self.note_reload(true);
+        Ok(number)
+    }
+
+    fn note_reload(&self, ok: bool) {
+        self.shared.reporter.reload(ok, self.shared.generation.load().number);
+    }
+
+    /// Replaces workers whose thread has died. Their connections are lost, the others' are not.
+    pub fn replace_dead_workers(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.draining {
+            return;
+        }
+        for index in 0..inner.workers.len() {
+            if inner.workers.get(index).is_none_or(|worker| !worker.thread.is_finished()) {
+                continue;
+            }
+            tracing::error!(worker = index, "a worker died and is replaced");
+            match start_worker(&self.shared, index, &inner.bound) {
+                Ok(fresh) => {
+                    if let Some(place) = inner.workers.get_mut(index) {
+                        *place = fresh;
+                    }
+                }
+                Err(error) => tracing::error!(worker = index, %error, "cannot replace the worker yet"),
+            }
+        }
+    }
+
+    /// Stops accepting, lets connections come to their end for at most `grace`, and stops the workers.
+    pub fn drain(&self, grace: Duration) -> Drained {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.draining = true;
+        inner.tell(|| Command::Drain);
+        let until = Instant::now() + grace;
+        // A moment for what the kernel has queued to be taken in and counted.
+        std::thread::sleep(DRAIN_POLL);
+        while self.shared.admission.total() > 0 && Instant::now() < until {
+            std::thread::sleep(DRAIN_POLL);
+        }
+        let left = self.shared.admission.total();
+        inner.tell(|| Command::Stop);
+        for worker in inner.workers.drain(..) {
+            let _ = worker.thread.join();
+        }
+        for endpoint in inner.bound.keys() {
+            if let Endpoint::Unix(path) = endpoint {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+        if left == 0 { Drained::Whole } else { Drained::Forced(left) }
+    }
+}
+
+impl Inner {
+    fn tell(&self, command: impl Fn() -> Command) {
+        for worker in &self.workers {
+            // A dead worker learns of everything when it is replaced.
+            let _ = worker.commands.send(command());
+        }
+    }
+}
+
+/// Binds what is configured and not bound; gives what it bound. On failure nothing is left bound that was not before.
+fn bind_missing(
+    config: &Config,
+    bound: &mut BTreeMap<Endpoint, Bound>,
+) -> Result<Vec<(Endpoint, Bound)>, Vec<String>> {
+    let mut fresh = Vec::new();
+    let mut problems = Vec::new();
+    for listener in &config.listeners {
+        for endpoint in listener.bind.iter().filter(|endpoint| !bound.contains_key(endpoint)) {
+            match Bound::bind(endpoint, config.workers) {
+                Ok(socket) => fresh.push((endpoint.clone(), socket)),
+                Err(error) => problems.push(explain_bind(&listener.name, endpoint, &error)),
+            }
+        }
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    bound.extend(fresh.iter().cloned());
+    Ok(fresh)
+}
+
+fn explain_bind(listener: &str, endpoint: &Endpoint, error: &io::Error) -> String {
+    let fix = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need CAP_NET_BIND_SERVICE (see packaging/portunus.service), or choose a higher port"
+        }
+        io::ErrorKind::AddrInUse => "; another program has it: stop that one or choose another address",
+        io::ErrorKind::AddrNotAvailable => "; no interface has this address",
+        _ => "",
+    };
+    format!("listener {listener}: cannot bind {endpoint}: {error}{fix}")
+}
+
+fn report_stores(generation: &Generation, reporter: &Reporter) {
+    for (name, store) in &generation.stores {
+        for warning in &store.warnings {
+            tracing::warn!(keystore = name, "{warning}");
+        }
+        let expiries = store.entries.iter().flat_map(|entry| {
+            entry.names.iter().map(|name| CertificateExpiry {
+                name: name.clone(),
+                key_type: entry.identity.key_type(),
+                not_after: entry.not_after,
+            })
+        });
+        reporter.keystore_loaded(name, expiries.collect());
+    }
+}
+
+fn start_worker(
+    shared: &Arc<Shared>,
+    index: usize,
+    bound: &BTreeMap<Endpoint, Bound>,
+) -> io::Result<WorkerThread> {
+    let (commands, receiver) = unbounded_channel();
+    for (endpoint, bound) in bound {
+        let _ = commands.send(Command::Listen(bound.clone(), endpoint.clone()));
+    }
+    let shared = Arc::clone(shared);
+    let cores = net::process::allowed_cores();
+    // Pinning helps only where there is a core for each.
+    let workers = shared.generation.load().config.workers;
+    let core = if workers == cores.len() { cores.get(index).copied() } else { None };
+    let thread = net::engine::spawn(format!("worker-{index}"), core, move || work(shared, index, receiver))?;
+    Ok(WorkerThread { commands, thread })
+}
+
+/// A worker's main task: obeys commands and keeps house.
+async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver<Command>) {
+    let worker = Worker::new(&shared, index);
+    let mut listening: BTreeMap<Endpoint, AbortHandle> = BTreeMap::new();
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            command = commands.recv() => match command {
+                Some(Command::Listen(bound, endpoint)) => listen(&worker, index, &bound, endpoint, &mut listening),
+                Some(Command::Close(endpoint)) => {
+                    if let Some(task) = listening.remove(&endpoint) {
+                        task.abort();
+                    }
+                }
+                Some(Command::Drain) => worker.begin_drain(),
+                Some(Command::Stop) | None => break,
+            },
+            _ = tick.tick() => {
+                worker.pools.sweep();
+                worker.report.flush();
+            }
+        }
+    }
+    worker.report.flush();
+}
+
+fn listen(
+    worker: &Rc<Worker>,
+    index: usize,
+    bound: &Bound,
+    endpoint: Endpoint,
+    listening: &mut BTreeMap<Endpoint, AbortHandle>,
+) {
+    match bound.listener(index) {
+        Ok(listener) => {
+            let serving = listener::serve(listener, Rc::new(endpoint.clone()), Rc::clone(worker));
+            listening.insert(endpoint, tokio::task::spawn_local(serving).abort_handle());
+        }
+        Err(error) => tracing::error!(%endpoint, %error, "cannot listen"),
+    }
+}

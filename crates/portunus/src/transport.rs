@@ -1,1 +1,368 @@
-//! Stub.
+//! A connection's bytes, in the clear or under TLS, behind the same calls.
+//!
+//! Receiving and sending may go on at the same time from one task: everything is `&self`, and no borrow of the TLS session
+//! outlives a call into it. An idle transport holds no buffer. Owns no policy: deadlines and limits are the caller's.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+
+use net::{Chunk, Stream};
+use tls::{Handshake, Read, Session};
+
+/// Plaintext is encrypted in pieces of this size, so that a slow reader costs bounded memory. Four full records.
+const SEAL_BYTES: usize = 64 * 1024;
+
+/// Plaintext of a full TLS record (RFC 8446 §5.1).
+const RECORD_BYTES: usize = 16 * 1024;
+
+/// Sealing buffers kept per thread.
+const POOLED_BUFFERS: usize = 64;
+
+thread_local! {
+    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty buffer from this thread's pool; give it back with [`recycle`].
+pub fn buffer() -> Vec<u8> {
+    BUFFERS.try_with(|pool| pool.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+}
+
+/// Gives a buffer back to this thread's pool. One that grew beyond all measure is freed instead.
+pub fn recycle(mut buffer: Vec<u8>) {
+    if buffer.capacity() == 0 || buffer.capacity() > 2 * SEAL_BYTES {
+        return;
+    }
+    buffer.clear();
+    let _ = BUFFERS.try_with(|pool| {
+        let mut pool = pool.borrow_mut();
+        if pool.len() < POOLED_BUFFERS {
+            pool.push(buffer);
+        }
+    });
+}
+
+/// A stream with or without TLS.
+#[derive(Debug)]
+pub struct Transport {
+    stream: Stream,
+    sealed: Option<Box<Sealed>>,
+    received: Cell<u64>,
+    sent: Cell<u64>,
+}
+
+/// The TLS side of a transport.
+#[derive(Debug)]
+struct Sealed {
+    session: RefCell<Session>,
+    /// Ciphertext that was received and not yet taken by the session.
+    input: RefCell<Chunk>,
+    /// Ciphertext in sending order, and how much of it is sent. Whoever sends flushes all of it, so that an alert or key update made
+    /// while receiving cannot overtake or split a record.
+    output: RefCell<Vec<u8>>,
+    flushed: Cell<usize>,
+    /// The peer sent close_notify: its end is not a cut.
+    closed: Cell<bool>,
+}
+
+/// A broken transport: the socket's fault or TLS's.
+#[derive(Debug)]
+pub enum Broken {
+    /// The socket failed.
+    Socket(io::Error),
+    /// TLS failed.
+    Tls(tls::Error),
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Broken {
+        Broken::Socket(error)
+    }
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Broken::Socket(error) => error.fmt(f),
+            Broken::Tls(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<Broken> for io::Error {
+    fn from(broken: Broken) -> io::Error {
+        match broken {
+            Broken::Socket(error) => error,
+            Broken::Tls(error) => io::Error::new(io::ErrorKind::InvalidData, error),
+        }
+    }
+}
+
+impl Transport {
+    /// In the clear.
+    pub fn plain(stream: Stream) -> Transport {
+        Transport { stream, sealed: None, received: Cell::new(0), sent: Cell::new(0) }
+    }
+
+    /// Performs the handshake of `session` over `stream`.
+    ///
+    /// # Errors
+    /// The transport is given back with the error, so that its bytes can be counted; an alert that was due has been sent.
+    pub async fn handshake(stream: Stream, session: Session) -> Result<Transport, (Transport, Broken)> {
+        let sealed = Sealed {
+            session: RefCell::new(session),
+            input: RefCell::new(Chunk::empty()),
+            output: RefCell::new(Vec::new()),
+            flushed: Cell::new(0),
+            closed: Cell::new(false),
+        };
+        let mut transport = Transport::plain(stream);
+        transport.sealed = Some(Box::new(sealed));
+        match transport.drive_handshake().await {
+            Ok(()) => Ok(transport),
+            Err(broken) => Err((transport, broken)),
+        }
+    }
+
+    async fn drive_handshake(&self) -> Result<(), Broken> {
+        let Some(sealed) = &self.sealed else { return Ok(()) };
+        loop {
+            let step = sealed.with_input(|session, input, output| session.handshake(input, output));
+            // One write for the whole flight; also the alert of a failed handshake.
+            let flushed = poll_fn(|context| self.poll_flush(context)).await;
+            match step.map_err(Broken::Tls)? {
+                Handshake::Done => return Ok(flushed?),
+                Handshake::WantInput => flushed?,
+            }
+            if self.receive_sealed(sealed).await? == 0 {
+                return Err(Broken::Socket(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+
+    /// What TLS agreed on; none in the clear.
+    pub fn tls_info(&self) -> Option<tls::Info> {
+        self.sealed.as_ref().map(|sealed| sealed.session.borrow().info())
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Whether an end that was received is beyond doubt the peer's own: under TLS only close_notify is (RFC 8446 §6.1).
+    pub fn ended_orderly(&self) -> bool {
+        self.sealed.as_ref().is_none_or(|sealed| sealed.closed.get())
+    }
+
+    /// Bytes received from and sent to the socket so far.
+    pub fn traffic(&self) -> (u64, u64) {
+        (self.received.get(), self.sent.get())
+    }
+
+    /// Whether an idle connection has bytes, an end or an error waiting.
+    pub fn has_news(&self) -> bool {
+        let held = self.sealed.as_ref().is_some_and(|sealed| !sealed.input.borrow().is_empty());
+        held || self.stream.has_news()
+    }
+
+    /// Waits for bytes; an empty chunk is the peer's end.
+    ///
+    /// # Errors
+    /// The connection broke. A TLS stream that ends without close_notify gives an end too: HTTP framing tells a cut message from a
+    /// whole one, and bodies that end with the connection are marked by the caller.
+    pub async fn recv(&self) -> Result<Chunk, Broken> {
+        let mut chunk = Chunk::empty();
+        self.recv_more(&mut chunk).await?;
+        Ok(chunk)
+    }
+
+    /// Appends to `chunk` what comes next; returns how many bytes, 0 at the peer's end. Nothing is lost if the future is dropped.
+    ///
+    /// # Errors
+    /// As [`Transport::recv`].
+    pub async fn recv_more(&self, chunk: &mut Chunk) -> Result<usize, Broken> {
+        poll_fn(|context| self.poll_recv_more(context, chunk)).await
+    }
+
+    /// Polling form of [`Transport::recv_more`].
+    pub fn poll_recv_more(&self, context: &mut Context<'_>, chunk: &mut Chunk) -> Poll<Result<usize, Broken>> {
+        let Some(sealed) = &self.sealed else {
+            let count = ready!(self.stream.poll_recv_into(context, chunk))?;
+            self.received.set(self.received.get() + count as u64);
+            return Poll::Ready(Ok(count));
+        };
+        loop {
+            if !sealed.input.borrow().is_empty() {
+                chunk.make_room();
+                let step = sealed.with_input(|session, input, output| session.read(input, chunk.room(), output));
+                // Answers to post-handshake messages, alerts: sent as far as the socket takes them now, the rest with the next bytes.
+                let _ = self.poll_flush(context)?;
+                match step.map_err(Broken::Tls)? {
+                    Read::Plain(count) => {
+                        chunk.filled(count);
+                        return Poll::Ready(Ok(count));
+                    }
+                    Read::Closed => {
+                        sealed.closed.set(true);
+                        return Poll::Ready(Ok(0));
+                    }
+                    Read::WantInput if chunk.is_empty() => *chunk = Chunk::empty(),
+                    Read::WantInput => {}
+                }
+            }
+            if ready!(self.poll_receive_sealed(context, sealed))? == 0 {
+                return Poll::Ready(Ok(0));
+            }
+        }
+    }
+
+    async fn receive_sealed(&self, sealed: &Sealed) -> io::Result<usize> {
+        poll_fn(|context| self.poll_receive_sealed(context, sealed)).await
+    }
+
+    fn poll_receive_sealed(&self, context: &mut Context<'_>, sealed: &Sealed) -> Poll<io::Result<usize>> {
+        let count = ready!(self.stream.poll_recv_into(context, &mut sealed.input.borrow_mut()))?;
+        self.received.set(self.received.get() + count as u64);
+        Poll::Ready(Ok(count))
+    }
+
+    /// Sends all of `bytes`.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn send(&self, bytes: &[u8]) -> Result<(), Broken> {
+        self.send_slices([bytes, &[], &[]]).await
+    }
+
+    /// Sends three slices in order (any may be empty), in as few writes and records as they need.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn send_slices(&self, slices: [&[u8]; 3]) -> Result<(), Broken> {
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        let Some(sealed) = &self.sealed else {
+            self.stream.send_slices(slices).await?;
+            self.sent.set(self.sent.get() + total as u64);
+            return Ok(());
+        };
+        if total <= RECORD_BYTES {
+            sealed.seal_joined(slices).map_err(Broken::Tls)?;
+            return Ok(self.flush().await?);
+        }
+        for piece in slices.iter().flat_map(|slice| slice.chunks(SEAL_BYTES)) {
+            sealed.seal(piece).map_err(Broken::Tls)?;
+            if sealed.output.borrow().len() >= SEAL_BYTES {
+                self.flush().await?;
+            }
+        }
+        Ok(self.flush().await?)
+    }
+
+    /// Sends what is sealed and not yet sent.
+    pub async fn flush(&self) -> io::Result<()> {
+        poll_fn(|context| self.poll_flush(context)).await
+    }
+
+    fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(sealed) = &self.sealed else { return Poll::Ready(Ok(())) };
+        let mut output = sealed.output.borrow_mut();
+        loop {
+            let flushed = sealed.flushed.get();
+            let rest = output.get(flushed..).unwrap_or_default();
+            if rest.is_empty() {
+                sealed.flushed.set(0);
+                recycle(std::mem::take(&mut output));
+                return Poll::Ready(Ok(()));
+            }
+            let count = ready!(self.stream.poll_send(context, rest))?;
+            self.sent.set(self.sent.get() + count as u64);
+            sealed.flushed.set(flushed + count);
+        }
+    }
+
+    /// Polling form of sending, for codecs that bring their own buffers: takes at most one sealing piece.
+    pub fn poll_send(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Broken>> {
+        let Some(sealed) = &self.sealed else {
+            let count = ready!(self.stream.poll_send(context, bytes))?;
+            self.sent.set(self.sent.get() + count as u64);
+            return Poll::Ready(Ok(count));
+        };
+        ready!(self.poll_flush(context))?;
+        let piece = bytes.get(..bytes.len().min(SEAL_BYTES)).unwrap_or_default();
+        sealed.seal(piece).map_err(Broken::Tls)?;
+        // The piece is ours now; if the socket is full, the next call flushes first.
+        let _ = self.poll_flush(context)?;
+        Poll::Ready(Ok(piece.len()))
+    }
+
+    /// Polling form of [`Transport::flush`].
+    pub fn poll_flush_all(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_flush(context)
+    }
+
+    /// Ends our direction: close_notify under TLS, then the socket's write side.
+    pub async fn finish(&self) {
+        if let Some(sealed) = &self.sealed {
+            sealed.session.borrow_mut().close(&mut sealed.taken_output());
+            let _ = self.flush().await;
+        }
+        self.stream.shutdown_write();
+    }
+
+    /// Ends the connection with a fatal alert, if it is under TLS.
+    pub async fn refuse(&self, alert: tls::Alert) {
+        if let Some(sealed) = &self.sealed {
+            sealed.session.borrow_mut().fail(alert, &mut sealed.taken_output());
+            let _ = self.flush().await;
+        }
+        self.stream.shutdown_write();
+    }
+
+    /// Makes the close that follows a reset (and sends no close_notify), so that a cut message cannot be mistaken for a whole one.
+    pub fn reset_on_close(&self) {
+        self.stream.reset_on_close();
+    }
+}
+
+impl Sealed {
+    /// Calls into the session with the input held, and drops the input's memory once it is used up.
+    fn with_input<T>(&self, call: impl FnOnce(&mut Session, &mut &[u8], &mut Vec<u8>) -> T) -> T {
+        let mut input = self.input.borrow_mut();
+        let held = input.len();
+        let mut rest: &[u8] = &input;
+        let result = call(&mut self.session.borrow_mut(), &mut rest, &mut self.taken_output());
+        let used = held - rest.len();
+        input.advance(used);
+        if input.is_empty() {
+            *input = Chunk::empty();
+        }
+        result
+    }
+
+    fn seal(&self, plain: &[u8]) -> Result<(), tls::Error> {
+        self.session.borrow_mut().write(plain, &mut self.taken_output())
+    }
+
+    /// Small messages become one record, at the price of one copy.
+    fn seal_joined(&self, slices: [&[u8]; 3]) -> Result<(), tls::Error> {
+        if let [only, [], []] = slices {
+            return self.seal(only);
+        }
+        let mut joined = buffer();
+        slices.iter().for_each(|slice| joined.extend_from_slice(slice));
+        let result = self.seal(&joined);
+        recycle(joined);
+        result
+    }
+
+    /// The output, with memory from the pool if it had none.
+    fn taken_output(&self) -> std::cell::RefMut<'_, Vec<u8>> {
+        let mut output = self.output.borrow_mut();
+        if output.capacity() == 0 {
+            *output = buffer();
+        }
+        output
+    }
+}

@@ -1,8 +1,20 @@
 //! The server side's shared context: one `SSL_CTX`, and the choice made for each ClientHello.
+//!
+//! Everything that differs between names is set on the session in the library's early callback, before anything is negotiated; contexts are never
+//! swapped. Ruled by RFC 8446 §4.1.2, RFC 6066 §3 and RFC 7301.
 
-use crate::{Alert, Error, Identity, Policy, ProtocolVersion, TicketKeys};
+use crate::ffi::{self, Owned};
+use crate::link::{self, Link};
+use crate::{Alert, ClientAuth, Error, Identity, Policy, ProtocolVersion, TicketKeys, policy, tickets};
+use aws_lc_sys as sys;
+use std::os::raw::{c_int, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
 use std::sync::Arc;
-use wire::client_hello::ClientHello;
+use wire::client_hello::{ClientHello, HelloError};
+
+/// A client's certificate message may be this long: a chain of four RSA-4096 certificates fits several times.
+const MAX_CLIENT_CHAIN_BYTES: usize = 32 * 1024;
 
 /// Decides, once per handshake and before anything is negotiated, what this client gets.
 pub trait Chooser {
@@ -22,35 +34,22 @@ pub struct Choice {
     pub policy: Policy,
     /// Lowest version; may be above or below the policy's own (`legacy` widens it, never `intermediate` or `modern`).
     pub min_version: ProtocolVersion,
-    /// Protocols we speak, in our order, e.g. `[b"h2", b"http/1.1"]`. If the client offers ALPN and none matches: no_application_protocol.
+    /// Protocols we speak, in our order, e.g. `[b"h2", b"http/1.1"]`. If the client offers ALPN and none matches: no_application_protocol. Empty:
+    /// the extension is ignored, as RFC 7301 has it for a server without ALPN.
     pub alpn: Arc<[Vec<u8>]>,
     /// Whether and how the client must prove itself.
     pub client_auth: Option<Arc<ClientAuth>>,
-    /// SHA-256 over what a ticket may not cross: name, policy, client-certificate rule. Ticket keys and the session id context come from it.
+    /// SHA-256 over what a ticket may not cross: name, policy, client-certificate rule. Ticket keys and the session id context come from it (and
+    /// from the contents of `client_auth`, whether or not they are in this digest).
     pub context: [u8; 32],
-}
-
-/// A rule for client certificates. Built once per config, shared by connections.
-#[derive(Debug)]
-pub struct ClientAuth {
-    // roots, CRLs, required or optional; SAN rules are checked by the program, which sees the certificate.
-}
-
-impl ClientAuth {
-    /// From trusted roots and revocation lists (DER). `required`: a handshake without a certificate ends with certificate_required (1.3) or
-    /// handshake_failure. With CRLs, every certificate of the chain must be covered by a current one.
-    ///
-    /// # Errors
-    /// A root or list does not parse; says which (index) and why.
-    pub fn new(roots: &[Vec<u8>], crls: &[Vec<u8>], required: bool) -> Result<ClientAuth, Error> {
-        let _ = (roots, crls, required);
-        todo!()
-    }
 }
 
 /// The shared server context. `Send + Sync`; one per process is enough.
 #[derive(Debug)]
-pub struct Acceptor {}
+pub struct Acceptor {
+    context: Owned<sys::SSL_CTX>,
+    tickets: Arc<TicketKeys>,
+}
 
 impl Acceptor {
     /// A context whose tickets are sealed under `tickets`.
@@ -58,7 +57,185 @@ impl Acceptor {
     /// # Errors
     /// The library could not be set up (out of memory).
     pub fn new(tickets: Arc<TicketKeys>) -> Result<Acceptor, Error> {
-        let _ = tickets;
-        todo!()
+        ffi::clear_errors();
+        // SAFETY: a fresh context is ours.
+        let context = unsafe { Owned::from_raw(sys::SSL_CTX_new(sys::TLS_server_method()), "making a TLS context")? };
+        policy::set_up_server(&context)?;
+        tickets::set_up(&context, &tickets)?;
+        let pointer = context.as_ptr();
+        // SAFETY: set-up calls on a live context that is not shared yet. The callbacks reach their state through the session, hence the null
+        // arguments.
+        unsafe {
+            sys::SSL_CTX_set_options(pointer, sys::SSL_OP_CIPHER_SERVER_PREFERENCE as u32);
+            // Against BEAST, where a legacy client leaves no better suite.
+            sys::SSL_CTX_set_mode(pointer, sys::SSL_MODE_CBC_RECORD_SPLITTING as u32);
+            sys::SSL_CTX_set_max_cert_list(pointer, MAX_CLIENT_CHAIN_BYTES);
+            sys::SSL_CTX_set_select_certificate_cb(pointer, Some(select_certificate));
+            sys::SSL_CTX_set_alpn_select_cb(pointer, Some(select_alpn), std::ptr::null_mut());
+            sys::SSL_CTX_set_msg_callback(pointer, Some(link::count_message));
+        }
+        Ok(Acceptor { context, tickets })
     }
+
+    /// A session about to accept, which will ask `chooser`.
+    pub(crate) fn session(&self, chooser: Arc<dyn Chooser + Send + Sync>) -> Result<Owned<sys::SSL>, Error> {
+        // SAFETY: the session keeps a reference to the context; a fresh session is ours.
+        let ssl = unsafe { Owned::from_raw(sys::SSL_new(self.context.as_ptr()), "making a TLS session")? };
+        let opening = Opening { chooser, tickets: Arc::clone(&self.tickets), chosen: None };
+        link::attach(&ssl, Link::server(opening))?;
+        // SAFETY: the session is live. Its handshake configuration goes once the handshake is over: 1.5 KiB less while idle.
+        unsafe {
+            sys::SSL_set_shed_handshake_config(ssl.as_ptr(), 1);
+            sys::SSL_set_accept_state(ssl.as_ptr());
+        }
+        Ok(ssl)
+    }
+}
+
+/// What a server session needs until its handshake is over.
+pub(crate) struct Opening {
+    chooser: Arc<dyn Chooser + Send + Sync>,
+    /// Keys for this handshake's tickets.
+    pub(crate) tickets: Arc<TicketKeys>,
+    chosen: Option<Chosen>,
+}
+
+/// A choice that was made, as far as the handshake still asks for it.
+struct Chosen {
+    alpn: Arc<[Vec<u8>]>,
+    client_auth: Option<Arc<ClientAuth>>,
+    /// The choice's context and the client-certificate rule in one.
+    ticket_context: [u8; 32],
+}
+
+impl Opening {
+    /// What tickets are bound to, once chosen.
+    pub(crate) fn ticket_context(&self) -> Option<&[u8; 32]> {
+        self.chosen.as_ref().map(|chosen| &chosen.ticket_context)
+    }
+
+    /// The client-certificate rule, once chosen.
+    pub(crate) fn client_auth(&self) -> Option<&ClientAuth> {
+        self.chosen.as_ref().and_then(|chosen| chosen.client_auth.as_deref())
+    }
+
+    /// Asks for the choice and sets it on the session.
+    ///
+    /// # Safety
+    /// `ssl` is live and in its early callback; `link` is its link.
+    unsafe fn choose(&mut self, ssl: *mut sys::SSL, link: &Link, body: &[u8]) -> Result<(), (Alert, Error)> {
+        let hello = ClientHello::parse(body).map_err(refuse_hello)?;
+        let choice = self.chooser.choose(&hello).map_err(|alert| (alert, Error::Refused(alert)))?;
+        // SAFETY: passed on to the caller.
+        unsafe { self.settle(ssl, link, choice, &hello) }.map_err(|error| (Alert::INTERNAL_ERROR, error))
+    }
+
+    /// # Safety
+    /// As [`Opening::choose`].
+    unsafe fn settle(
+        &mut self,
+        ssl: *mut sys::SSL,
+        link: &Link,
+        choice: Choice,
+        hello: &ClientHello<'_>,
+    ) -> Result<(), Error> {
+        let ticket_context = match &choice.client_auth {
+            Some(rule) => ffi::sha256(&[&choice.context, rule.digest()]),
+            None => choice.context,
+        };
+        // SAFETY: the session is live and its handshake's choices are still open; the context is copied.
+        unsafe {
+            policy::narrow(ssl, choice.policy, choice.min_version, hello)?;
+            choice.identity.apply(ssl)?;
+            if let Some(rule) = &choice.client_auth {
+                rule.apply(ssl)?;
+            }
+            let set = sys::SSL_set_session_id_context(ssl, ticket_context.as_ptr(), ticket_context.len());
+            ffi::check(set, "setting the session id context")?;
+        }
+        link.key_type.set(Some(choice.identity.key_type()));
+        self.chosen = Some(Chosen { alpn: choice.alpn, client_auth: choice.client_auth, ticket_context });
+        Ok(())
+    }
+}
+
+fn refuse_hello(error: HelloError) -> (Alert, Error) {
+    match error {
+        HelloError::Malformed => (Alert::DECODE_ERROR, Error::Peer("MALFORMED_CLIENT_HELLO".into())),
+        HelloError::Duplicate => (Alert::ILLEGAL_PARAMETER, Error::Peer("DUPLICATE_EXTENSION".into())),
+        HelloError::ServerName => (Alert::DECODE_ERROR, Error::Peer("MALFORMED_SERVER_NAME".into())),
+    }
+}
+
+/// Runs once per handshake, when the ClientHello is complete. `SSL_CTX_set_select_certificate_cb`.
+unsafe extern "C" fn select_certificate(hello: *const sys::SSL_CLIENT_HELLO) -> sys::ssl_select_cert_result_t {
+    // SAFETY: the library calls with a live hello of a live session of ours, whose body stays where it is for the call.
+    let (ssl, link, body) = unsafe {
+        let hello = &*hello;
+        let Some(link) = Link::of(hello.ssl) else {
+            return sys::ssl_select_cert_result_t_ssl_select_cert_error;
+        };
+        (hello.ssl, link, slice::from_raw_parts(hello.client_hello, hello.client_hello_len))
+    };
+    // A panic of the chooser must not unwind into the library: it ends this handshake.
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let Some(mut opening) = link.opening.take() else {
+            return Err((Alert::INTERNAL_ERROR, Error::Ours("the handshake has no chooser".into())));
+        };
+        // SAFETY: as above; this is the early callback.
+        let outcome = unsafe { opening.choose(ssl, link, body) };
+        link.opening.set(Some(opening));
+        outcome
+    }));
+    let refusal = match outcome {
+        Ok(Ok(())) => return sys::ssl_select_cert_result_t_ssl_select_cert_success,
+        Ok(Err(refusal)) => refusal,
+        Err(_) => (Alert::INTERNAL_ERROR, Error::Ours("choosing for a ClientHello panicked".into())),
+    };
+    // SAFETY: the session is live. The library's own alert after this one is dropped, since only one can be sent.
+    unsafe { sys::SSL_send_fatal_alert(ssl, refusal.0.0) };
+    link.refusal.set(Some(refusal.1));
+    sys::ssl_select_cert_result_t_ssl_select_cert_error
+}
+
+/// Picks the first protocol of ours that the client offers. `SSL_CTX_set_alpn_select_cb`, called only if it offers any.
+unsafe extern "C" fn select_alpn(
+    ssl: *mut sys::SSL,
+    out: *mut *const u8,
+    out_len: *mut u8,
+    offered: *const u8,
+    offered_len: c_uint,
+    _argument: *mut c_void,
+) -> c_int {
+    // SAFETY: the library calls with a live session of ours and its parsed, non-empty list of that length.
+    let (link, offered) = unsafe { (Link::of(ssl), slice::from_raw_parts(offered, offered_len as usize)) };
+    let Some(opening) = link.and_then(|link| link.opening.take().map(|opening| (link, opening))) else {
+        return sys::SSL_TLSEXT_ERR_ALERT_FATAL;
+    };
+    let (link, opening) = opening;
+    let ours = opening.chosen.as_ref().map_or(&[][..], |chosen| &chosen.alpn);
+    let answer = if ours.is_empty() {
+        sys::SSL_TLSEXT_ERR_NOACK
+    } else if let Some(protocol) = ours.iter().find_map(|protocol| protocols(offered).find(|one| one == protocol)) {
+        // SAFETY: both are writable; `protocol` is a part of the client's list, which outlives the call, and at most 255 bytes long.
+        unsafe {
+            *out = protocol.as_ptr();
+            *out_len = protocol.len() as u8;
+        }
+        sys::SSL_TLSEXT_ERR_OK
+    } else {
+        sys::SSL_TLSEXT_ERR_ALERT_FATAL
+    };
+    link.opening.set(Some(opening));
+    answer
+}
+
+/// The protocols of an ALPN list (RFC 7301 §3.1): each behind a length byte.
+fn protocols(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (len, rest) = list.split_first()?;
+        let (protocol, rest) = rest.split_at_checked(usize::from(*len))?;
+        list = rest;
+        Some(protocol)
+    })
 }

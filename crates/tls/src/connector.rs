@@ -1,8 +1,15 @@
 //! The client side: how upstreams are verified, and who we are to them.
+//!
+//! Keeps the last session of each connector for resumption. Ruled by RFC 9525 (names), RFC 6066 §3 (SNI) and RFC 8446 §4.6.1.
 
-use crate::{Error, Identity, ProtocolVersion};
+use crate::ffi::{self, Owned};
+use crate::link::{self, Link};
+use crate::{Error, Identity, ProtocolVersion, policy, trust};
+use aws_lc_sys as sys;
+use std::ffi::CString;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::os::raw::c_int;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whom the server's certificate must name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +22,20 @@ pub enum ServerName {
 
 /// Client context: one per upstream group.
 #[derive(Debug)]
-pub struct Connector {}
+pub struct Connector {
+    context: Owned<sys::SSL_CTX>,
+    verify: bool,
+    last: Arc<LastSession>,
+}
+
+/// The last session and whom it was with.
+type LastSession = Mutex<Option<(ServerName, Owned<sys::SSL_SESSION>)>>;
+
+/// Where a client session leaves what may be resumed.
+pub(crate) struct Origin {
+    name: ServerName,
+    last: Arc<LastSession>,
+}
 
 impl Connector {
     /// Trusts `roots` (DER) only. `verify: false` is the explicit opt-out. `alpn` in our order, may be empty.
@@ -29,10 +49,133 @@ impl Connector {
         alpn: &[Vec<u8>],
         min_version: ProtocolVersion,
     ) -> Result<Connector, Error> {
-        let _ = (roots, verify, identity, alpn, min_version);
-        todo!()
+        ffi::clear_errors();
+        // SAFETY: a fresh context is ours.
+        let context = unsafe { Owned::from_raw(sys::SSL_CTX_new(sys::TLS_client_method()), "making a TLS context")? };
+        policy::set_up_client(&context, min_version)?;
+        let pointer = context.as_ptr();
+        let protocols = alpn_list(alpn)?;
+        let cache = sys::SSL_SESS_CACHE_CLIENT | sys::SSL_SESS_CACHE_NO_INTERNAL;
+        let mode = if verify { sys::SSL_VERIFY_PEER } else { sys::SSL_VERIFY_NONE };
+        // SAFETY: set-up calls on a live context that is not shared yet; it takes the store over and copies the list.
+        unsafe {
+            sys::SSL_CTX_set_cert_store(pointer, trust::store(roots, &[])?.into_raw());
+            sys::SSL_CTX_set_verify(pointer, mode, None);
+            sys::SSL_CTX_set_session_cache_mode(pointer, cache);
+            sys::SSL_CTX_sess_set_new_cb(pointer, Some(keep_session));
+            sys::SSL_CTX_set_msg_callback(pointer, Some(link::count_message));
+            // This one call answers 0 for success.
+            if sys::SSL_CTX_set_alpn_protos(pointer, protocols.as_ptr(), protocols.len()) != 0 {
+                return Err(Error::ours("setting ALPN"));
+            }
+        }
+        if let Some(identity) = identity {
+            identity.apply_to_context(&context)?;
+        }
+        Ok(Connector { context, verify, last: Arc::default() })
+    }
+
+    /// Never negotiates above `max`, for servers that mishandle later versions. Call before the first session.
+    ///
+    /// # Errors
+    /// `max` is below the lowest version.
+    pub fn limit_version(&mut self, max: ProtocolVersion) -> Result<(), Error> {
+        // SAFETY: `&mut self`: no session is being made from the context meanwhile.
+        let set = unsafe { sys::SSL_CTX_set_max_proto_version(self.context.as_ptr(), max.number()) };
+        ffi::check(set, "setting the highest version")
+    }
+
+    /// A session about to connect to `name`.
+    pub(crate) fn session(&self, name: &ServerName) -> Result<Owned<sys::SSL>, Error> {
+        // SAFETY: the session keeps a reference to the context; a fresh session is ours.
+        let ssl = unsafe { Owned::from_raw(sys::SSL_new(self.context.as_ptr()), "making a TLS session")? };
+        let origin = Origin { name: name.clone(), last: Arc::clone(&self.last) };
+        link::attach(&ssl, Link::client(origin))?;
+        match name {
+            ServerName::Dns(name) => self.expect_dns(&ssl, name)?,
+            ServerName::Ip(address) => self.expect_address(&ssl, *address)?,
+        }
+        // SAFETY: the session is live; `SSL_set_session` takes a reference of its own.
+        unsafe {
+            sys::SSL_set_shed_handshake_config(ssl.as_ptr(), 1);
+            sys::SSL_set_connect_state(ssl.as_ptr());
+            if let Some(session) = self.take_session(name) {
+                ffi::check(sys::SSL_set_session(ssl.as_ptr(), session.as_ptr()), "offering a session")?;
+            }
+        }
+        Ok(ssl)
+    }
+
+    /// Sends `name` as SNI and expects it in the certificate.
+    fn expect_dns(&self, ssl: &Owned<sys::SSL>, name: &str) -> Result<(), Error> {
+        let unfit = || Error::Ours(format!("{name:?} is not a DNS name").into());
+        // A name written with its final dot is the same name, but neither SNI nor certificates carry the dot.
+        let bare = name.strip_suffix('.').unwrap_or(name);
+        if bare.is_empty() || bare.len() > 253 {
+            return Err(unfit());
+        }
+        let text = CString::new(bare).map_err(|_| unfit())?;
+        // SAFETY: the session is live and the string is NUL-terminated; both calls copy it.
+        unsafe {
+            ffi::check(sys::SSL_set_tlsext_host_name(ssl.as_ptr(), text.as_ptr()), "setting SNI")?;
+            if self.verify {
+                ffi::check(sys::SSL_set1_host(ssl.as_ptr(), text.as_ptr()), "setting the expected name")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Expects `address` in the certificate.
+    fn expect_address(&self, ssl: &Owned<sys::SSL>, address: IpAddr) -> Result<(), Error> {
+        if !self.verify {
+            return Ok(());
+        }
+        let expect = |bytes: &[u8]| {
+            // SAFETY: the session is live and owns its parameters; the bytes are copied.
+            unsafe {
+                let parameters = sys::SSL_get0_param(ssl.as_ptr());
+                sys::X509_VERIFY_PARAM_set1_ip(parameters, bytes.as_ptr(), bytes.len())
+            }
+        };
+        let set = match address {
+            IpAddr::V4(address) => expect(&address.octets()),
+            IpAddr::V6(address) => expect(&address.octets()),
+        };
+        ffi::check(set, "setting the expected address")
+    }
+
+    /// The last session with `name`; a TLS 1.3 session is given out once (RFC 8446 §C.4).
+    fn take_session(&self, name: &ServerName) -> Option<Owned<sys::SSL_SESSION>> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, session) = last.as_ref().filter(|(with, _)| with == name)?;
+        // SAFETY: the session is live.
+        if unsafe { sys::SSL_SESSION_should_be_single_use(session.as_ptr()) } == 1 {
+            return last.take().map(|(_, session)| session);
+        }
+        Some(session.clone())
     }
 }
 
-/// Keeps `ServerName` next to its one user.
-pub(crate) fn _uses(_: &ServerName) {}
+/// Keeps what the server lets us resume. `SSL_CTX_sess_set_new_cb`: 1 says that the reference was taken over.
+unsafe extern "C" fn keep_session(ssl: *mut sys::SSL, session: *mut sys::SSL_SESSION) -> c_int {
+    // SAFETY: the library calls with a live session of ours, and with a reference for us to keep if we answer 1.
+    unsafe {
+        let Some(origin) = Link::of(ssl).and_then(|link| link.origin.as_deref()) else { return 0 };
+        let Ok(session) = Owned::from_raw(session, "keeping a session") else { return 0 };
+        let mut last = origin.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((origin.name.clone(), session));
+    }
+    1
+}
+
+/// Protocols as ALPN carries them (RFC 7301 §3.1): each behind a length byte.
+fn alpn_list(protocols: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
+    let mut list = Vec::new();
+    for protocol in protocols {
+        let len = u8::try_from(protocol.len()).ok().filter(|len| *len > 0);
+        let len = len.ok_or_else(|| Error::Ours("an ALPN protocol must have 1 to 255 bytes".into()))?;
+        list.push(len);
+        list.extend_from_slice(protocol);
+    }
+    Ok(list)
+}

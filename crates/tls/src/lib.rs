@@ -4,17 +4,25 @@
 //! `unsafe` stands next to the reason why it is sound, and no pointer leaves the crate. Ruled by RFC 8446, RFC 5246, RFC 5077, RFC 7301.
 
 pub mod acceptor;
+pub mod client_auth;
 pub mod connector;
 pub mod crypto;
+pub mod error;
 mod ffi;
 pub mod identity;
+pub mod info;
+mod link;
 pub mod policy;
 pub mod session;
 pub mod tickets;
+mod trust;
 
-pub use acceptor::{Acceptor, Choice, Chooser, ClientAuth};
+pub use acceptor::{Acceptor, Choice, Chooser};
+pub use client_auth::ClientAuth;
 pub use connector::{Connector, ServerName};
+pub use error::{Alert, Error};
 pub use identity::{Identity, KeyType};
+pub use info::{Info, PeerCertificate};
 pub use policy::{Policy, ProtocolVersion};
-pub use session::{Alert, Error, Handshake, Info, PeerCertificate, Read, Session};
+pub use session::{Handshake, Read, Session};
 pub use tickets::TicketKeys;

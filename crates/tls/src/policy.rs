@@ -1,4 +1,13 @@
 //! Named sets of versions, cipher suites and groups, pinned by our own lists.
+//!
+//! What a context gets by default is `intermediate`; only what differs is set on a session, because each list costs microseconds per handshake.
+//! Ruled by RFC 9325 and the widely used server configurations of the same names.
+
+use crate::Error;
+use crate::ffi::{self, Owned};
+use aws_lc_sys as sys;
+use std::ffi::CStr;
+use wire::client_hello::ClientHello;
 
 /// A protocol version, ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,6 +20,28 @@ pub enum ProtocolVersion {
     Tls12,
     /// TLS 1.3 (RFC 8446).
     Tls13,
+}
+
+impl ProtocolVersion {
+    /// The number on the wire.
+    pub(crate) fn number(self) -> u16 {
+        match self {
+            ProtocolVersion::Tls10 => 0x0301,
+            ProtocolVersion::Tls11 => 0x0302,
+            ProtocolVersion::Tls12 => 0x0303,
+            ProtocolVersion::Tls13 => 0x0304,
+        }
+    }
+
+    /// The version with this number on the wire; what we never negotiate reads as TLS 1.0.
+    pub(crate) fn from_number(number: u16) -> ProtocolVersion {
+        match number {
+            0x0304 => ProtocolVersion::Tls13,
+            0x0303 => ProtocolVersion::Tls12,
+            0x0302 => ProtocolVersion::Tls11,
+            _ => ProtocolVersion::Tls10,
+        }
+    }
 }
 
 /// What may be negotiated, as users know it.
@@ -34,4 +65,149 @@ impl Policy {
             Policy::Legacy => ProtocolVersion::Tls10,
         }
     }
+}
+
+/// The six ECDHE AEAD suites of TLS 1.2. Within brackets the client's order decides: who lacks AES hardware asks for ChaCha20 first.
+const INTERMEDIATE_CIPHERS: &CStr = c"[ECDHE-ECDSA-AES128-GCM-SHA256|ECDHE-ECDSA-CHACHA20-POLY1305]:\
+    [ECDHE-RSA-AES128-GCM-SHA256|ECDHE-RSA-CHACHA20-POLY1305]:\
+    ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384";
+
+/// The same, then what clients of the TLS 1.0 years can do.
+const LEGACY_CIPHERS: &CStr = c"[ECDHE-ECDSA-AES128-GCM-SHA256|ECDHE-ECDSA-CHACHA20-POLY1305]:\
+    [ECDHE-RSA-AES128-GCM-SHA256|ECDHE-RSA-CHACHA20-POLY1305]:\
+    ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:\
+    ECDHE-RSA-AES128-SHA256:ECDHE-RSA-AES256-SHA384:\
+    ECDHE-ECDSA-AES128-SHA:ECDHE-RSA-AES128-SHA:ECDHE-ECDSA-AES256-SHA:ECDHE-RSA-AES256-SHA:\
+    AES128-GCM-SHA256:AES256-GCM-SHA384:AES128-SHA256:AES128-SHA:AES256-SHA";
+
+/// All TLS 1.3 suites, in the order a client of ours offers them. A server follows the client's order.
+const ALL_CIPHERSUITES: &CStr = c"TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384";
+
+/// For a client that offers AES-128 but names AES-256 first: SHA-384 makes its handshake a quarter dearer for no gain.
+const FAST_CIPHERSUITES: &CStr = c"TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
+
+/// Key-exchange groups of a server, under every policy. P-521 is left out, as the intermediate configuration demands.
+const GROUPS: &CStr = c"X25519MLKEM768:X25519:P-256:P-384";
+
+/// What a client of ours offers beyond them: before TLS 1.3 the list also says which certificates it can verify (RFC 8422 §5.1).
+const CLIENT_GROUPS: &CStr = c"X25519MLKEM768:X25519:P-256:P-384:P-521";
+
+/// What we sign with, in our order. Before TLS 1.2 nothing is negotiated and the library signs with SHA-1 (and MD5 for RSA) as it must.
+const SIGNING: [u16; 10] = [
+    sys::SSL_SIGN_ED25519 as u16,
+    sys::SSL_SIGN_ECDSA_SECP256R1_SHA256 as u16,
+    sys::SSL_SIGN_RSA_PSS_RSAE_SHA256 as u16,
+    sys::SSL_SIGN_RSA_PKCS1_SHA256 as u16,
+    sys::SSL_SIGN_ECDSA_SECP384R1_SHA384 as u16,
+    sys::SSL_SIGN_RSA_PSS_RSAE_SHA384 as u16,
+    sys::SSL_SIGN_RSA_PKCS1_SHA384 as u16,
+    sys::SSL_SIGN_ECDSA_SECP521R1_SHA512 as u16,
+    sys::SSL_SIGN_RSA_PSS_RSAE_SHA512 as u16,
+    sys::SSL_SIGN_RSA_PKCS1_SHA512 as u16,
+];
+
+/// The same, then SHA-1 for a TLS 1.2 client that knows nothing better.
+const LEGACY_SIGNING: [u16; 12] = with_sha1(SIGNING);
+
+/// What a peer may sign with: the same set without SHA-1, ECDSA first.
+const VERIFYING: [u16; 10] = [
+    sys::SSL_SIGN_ECDSA_SECP256R1_SHA256 as u16,
+    sys::SSL_SIGN_RSA_PSS_RSAE_SHA256 as u16,
+    sys::SSL_SIGN_RSA_PKCS1_SHA256 as u16,
+    sys::SSL_SIGN_ED25519 as u16,
+    sys::SSL_SIGN_ECDSA_SECP384R1_SHA384 as u16,
+    sys::SSL_SIGN_RSA_PSS_RSAE_SHA384 as u16,
+    sys::SSL_SIGN_RSA_PKCS1_SHA384 as u16,
+    sys::SSL_SIGN_ECDSA_SECP521R1_SHA512 as u16,
+    sys::SSL_SIGN_RSA_PSS_RSAE_SHA512 as u16,
+    sys::SSL_SIGN_RSA_PKCS1_SHA512 as u16,
+];
+
+/// The same, then SHA-1.
+const LEGACY_VERIFYING: [u16; 12] = with_sha1(VERIFYING);
+
+const fn with_sha1(schemes: [u16; 10]) -> [u16; 12] {
+    let mut all = [0; 12];
+    let mut index = 0;
+    while index < schemes.len() {
+        all[index] = schemes[index];
+        index += 1;
+    }
+    all[10] = sys::SSL_SIGN_ECDSA_SHA1 as u16;
+    all[11] = sys::SSL_SIGN_RSA_PKCS1_SHA1 as u16;
+    all
+}
+
+/// Sets `intermediate` on a server's context, but for the lowest version, which is open: [`narrow`] sets it, and must be reached to say what a
+/// client too old is refused with.
+///
+/// # Errors
+/// A list is not known to the library, or out of memory.
+pub(crate) fn set_up_server(context: &Owned<sys::SSL_CTX>) -> Result<(), Error> {
+    set_up(context, ProtocolVersion::Tls10, INTERMEDIATE_CIPHERS, GROUPS)
+}
+
+/// Sets on a client's context what goes with its lowest version: `intermediate`, and the old suites with it below TLS 1.2.
+///
+/// # Errors
+/// A list is not known to the library, or out of memory.
+pub(crate) fn set_up_client(context: &Owned<sys::SSL_CTX>, min: ProtocolVersion) -> Result<(), Error> {
+    let ciphers = if min < ProtocolVersion::Tls12 { LEGACY_CIPHERS } else { INTERMEDIATE_CIPHERS };
+    set_up(context, min, ciphers, CLIENT_GROUPS)
+}
+
+fn set_up(context: &Owned<sys::SSL_CTX>, min: ProtocolVersion, ciphers: &CStr, groups: &CStr) -> Result<(), Error> {
+    let pointer = context.as_ptr();
+    // SAFETY: set-up calls on a live context that is not shared yet; strings are NUL-terminated, lists have the given lengths, and all are copied.
+    unsafe {
+        ffi::check(sys::SSL_CTX_set_strict_cipher_list(pointer, ciphers.as_ptr()), "setting cipher suites")?;
+        ffi::check(sys::SSL_CTX_set_ciphersuites(pointer, ALL_CIPHERSUITES.as_ptr()), "setting TLS 1.3 cipher suites")?;
+        ffi::check(sys::SSL_CTX_set1_groups_list(pointer, groups.as_ptr()), "setting groups")?;
+        let set = sys::SSL_CTX_set_signing_algorithm_prefs(pointer, SIGNING.as_ptr(), SIGNING.len());
+        ffi::check(set, "setting signature schemes")?;
+        let set = sys::SSL_CTX_set_verify_algorithm_prefs(pointer, VERIFYING.as_ptr(), VERIFYING.len());
+        ffi::check(set, "setting signature schemes")?;
+        ffi::check(sys::SSL_CTX_set_min_proto_version(pointer, min.number()), "setting the lowest version")
+    }
+}
+
+/// Sets on a server session what `policy` demands of this client beyond the context's defaults.
+///
+/// # Errors
+/// Out of memory.
+///
+/// # Safety
+/// `ssl` is a live session in its early callback.
+pub(crate) unsafe fn narrow(
+    ssl: *mut sys::SSL,
+    policy: Policy,
+    min_version: ProtocolVersion,
+    hello: &ClientHello<'_>,
+) -> Result<(), Error> {
+    let min = min_version.max(policy.min_version());
+    // SAFETY: `ssl` is live, and the handshake's choices are still open.
+    unsafe { ffi::check(sys::SSL_set_min_proto_version(ssl, min.number()), "setting the lowest version")? };
+    if hello.offers_tls13() {
+        if names_aes256_first(hello) {
+            // SAFETY: as above; the string is NUL-terminated and copied.
+            let set = unsafe { sys::SSL_set_ciphersuites(ssl, FAST_CIPHERSUITES.as_ptr()) };
+            ffi::check(set, "setting TLS 1.3 cipher suites")?;
+        }
+    } else if policy == Policy::Legacy {
+        // SAFETY: as above; lists have the given lengths and are copied.
+        unsafe {
+            ffi::check(sys::SSL_set_strict_cipher_list(ssl, LEGACY_CIPHERS.as_ptr()), "setting cipher suites")?;
+            let set = sys::SSL_set_signing_algorithm_prefs(ssl, LEGACY_SIGNING.as_ptr(), LEGACY_SIGNING.len());
+            ffi::check(set, "setting signature schemes")?;
+            let set = sys::SSL_set_verify_algorithm_prefs(ssl, LEGACY_VERIFYING.as_ptr(), LEGACY_VERIFYING.len());
+            ffi::check(set, "setting signature schemes")?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the client can do AES-128 but would get AES-256 by its own order (RFC 8446 §B.4).
+fn names_aes256_first(hello: &ClientHello<'_>) -> bool {
+    let first = hello.cipher_suites.iter().find(|suite| matches!(suite, 0x1301..=0x1303));
+    first == Some(&0x1302) && hello.cipher_suites.contains(&0x1301)
 }

@@ -1,18 +1,48 @@
 //! One TLS connection over memory: ciphertext in, plaintext out, and back.
 //!
 //! Nothing here blocks. Input is borrowed for the length of a call and what the library does not take stays with the caller; output is
-//! appended to the caller's buffer, one buffer per flight, so that the caller writes once.
+//! appended to the caller's buffer, one buffer per flight, so that the caller writes once. Ruled by RFC 8446 and RFC 5246.
+//!
+//! ```text
+//! server()/client() ── handshake() … Done ── read()/write() … ── close()
+//!                          │                      │
+//!                          └── error, fail() ─────┴──→ ended
+//! ```
 
-use crate::{Acceptor, Chooser, Connector, KeyType, ProtocolVersion, ServerName};
+use crate::ffi::{self, Owned};
+use crate::link::Link;
+use crate::{Acceptor, Alert, Chooser, ClientAuth, Connector, Error, Info, ProtocolVersion, ServerName, info};
+use aws_lc_sys as sys;
 use std::fmt;
+use std::os::raw::{c_int, c_void};
 use std::sync::Arc;
 
+/// Plaintext bytes of a full record (RFC 8446 §5.1).
+const RECORD_BYTES: usize = 16 * 1024;
+
 /// A TLS connection.
-pub struct Session {}
+pub struct Session {
+    /// Owns the BIO, which owns the link.
+    ssl: Owned<sys::SSL>,
+    is_server: bool,
+    /// The first byte of the handshake was seen.
+    began: bool,
+    /// close_notify was written.
+    closed: bool,
+    /// A fatal alert or error was reported.
+    ended: bool,
+}
+
+// SAFETY: the library's session may move between threads as long as one at a time uses it, and `&mut self` sees to that. What the link
+// holds is Send: the chooser by its bound, the rest by its types; lent pointers are gone between calls.
+unsafe impl Send for Session {}
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Session")
+        f.debug_struct("Session")
+            .field("is_server", &self.is_server)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
     }
 }
 
@@ -28,7 +58,7 @@ pub enum Handshake {
 /// What a read gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// This many plaintext bytes were written to the caller's slice.
+    /// This many plaintext bytes were written to the caller's slice. There may be more: read again, also without new input.
     Plain(usize),
     /// Needs more input. Output may hold something to flush.
     WantInput,
@@ -42,8 +72,8 @@ impl Session {
     /// # Errors
     /// Out of memory.
     pub fn server(acceptor: &Acceptor, chooser: Arc<dyn Chooser + Send + Sync>) -> Result<Session, Error> {
-        let _ = (acceptor, chooser);
-        todo!()
+        ffi::clear_errors();
+        Ok(Session { ssl: acceptor.session(chooser)?, is_server: true, began: false, closed: false, ended: false })
     }
 
     /// A client session to `name`.
@@ -51,27 +81,67 @@ impl Session {
     /// # Errors
     /// Out of memory, or the name cannot be checked.
     pub fn client(connector: &Connector, name: &ServerName) -> Result<Session, Error> {
-        let _ = (connector, name);
-        todo!()
+        ffi::clear_errors();
+        Ok(Session { ssl: connector.session(name)?, is_server: false, began: false, closed: false, ended: false })
     }
 
-    /// Drives the handshake with what `input` holds; advances `input` past what was taken.
+    /// Drives the handshake with what `input` holds; advances `input` past what was taken. A client's first call needs no input.
     ///
     /// # Errors
     /// The handshake failed; `output` holds the alert to send, if one is due.
     pub fn handshake(&mut self, input: &mut &[u8], output: &mut Vec<u8>) -> Result<Handshake, Error> {
-        let _ = (input, output);
-        todo!()
+        if self.ended {
+            return Err(Error::Ended);
+        }
+        if self.link()?.is_established() {
+            return Ok(Handshake::Done);
+        }
+        self.refuse_sslv2(input, output)?;
+        // SAFETY: the session is live.
+        let answer = self.call(input, output, |ssl| unsafe { sys::SSL_do_handshake(ssl) })?;
+        if answer == 1 {
+            self.establish(output)?;
+            return Ok(Handshake::Done);
+        }
+        match self.reason(answer) {
+            sys::SSL_ERROR_WANT_READ => Ok(Handshake::WantInput),
+            _ => Err(self.broken(output)),
+        }
     }
 
-    /// Decrypts into `plain`; advances `input` past what was taken. Post-handshake messages are handled inside; KeyUpdates and other
-    /// post-handshake messages are counted and refused beyond 32 per connection without application data between them.
+    /// Decrypts into `plain`, as many records as input and `plain` allow; advances `input` past what was taken. Post-handshake messages are handled
+    /// inside; KeyUpdates and other post-handshake messages are counted and refused beyond 32 per connection without application data between them.
     ///
     /// # Errors
-    /// The peer broke the protocol or sent a fatal alert; `output` holds the alert to send, if one is due.
+    /// The peer broke the protocol or sent a fatal alert; `output` holds the alert to send, if one is due. What was decrypted before is returned
+    /// first, and the error by the next call.
     pub fn read(&mut self, input: &mut &[u8], plain: &mut [u8], output: &mut Vec<u8>) -> Result<Read, Error> {
-        let _ = (input, plain, output);
-        todo!()
+        self.check_open()?;
+        let mut filled = 0;
+        loop {
+            let room = &mut plain[filled..];
+            if room.is_empty() {
+                return Ok(Read::Plain(filled));
+            }
+            let (pointer, len) = (room.as_mut_ptr().cast::<c_void>(), clamp(room.len()));
+            // SAFETY: the session is live and `pointer` has `len` writable bytes.
+            let answer = self.call(input, output, |ssl| unsafe { sys::SSL_read(ssl, pointer, len) })?;
+            if answer > 0 {
+                self.link()?.saw_data();
+                // The answer is at most the room.
+                filled += answer as usize;
+                continue;
+            }
+            let reason = self.reason(answer);
+            if filled > 0 {
+                return Ok(Read::Plain(filled));
+            }
+            return match reason {
+                sys::SSL_ERROR_WANT_READ if !self.link()?.is_flooded() => Ok(Read::WantInput),
+                sys::SSL_ERROR_ZERO_RETURN => Ok(Read::Closed),
+                _ => Err(self.broken(output)),
+            };
+        }
     }
 
     /// Encrypts all of `plain` as records appended to `output`.
@@ -79,114 +149,148 @@ impl Session {
     /// # Errors
     /// The session is closed or broken.
     pub fn write(&mut self, plain: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
-        let _ = (plain, output);
-        todo!()
+        self.check_open()?;
+        if self.closed {
+            return Err(Error::Ended);
+        }
+        // SAFETY: the session is live.
+        let overhead = unsafe { sys::SSL_max_seal_overhead(self.ssl.as_ptr()) };
+        output.reserve(plain.len() + plain.len().div_ceil(RECORD_BYTES) * overhead);
+        for part in plain.chunks(c_int::MAX as usize) {
+            let (pointer, len) = (part.as_ptr().cast::<c_void>(), clamp(part.len()));
+            // SAFETY: the session is live and `pointer` has `len` readable bytes.
+            let answer = self.call(&mut &[][..], output, |ssl| unsafe { sys::SSL_write(ssl, pointer, len) })?;
+            // Our BIO takes everything, so the answer is all or an error.
+            if answer != len {
+                return Err(self.broken(output));
+            }
+        }
+        Ok(())
     }
 
-    /// Appends close_notify, once. Reading stays possible (half-close).
+    /// Appends close_notify, once. Reading stays possible (half-close). Nothing before the handshake is done or after the session ended.
     pub fn close(&mut self, output: &mut Vec<u8>) {
-        let _ = output;
+        if self.closed || self.check_open().is_err() {
+            return;
+        }
+        self.closed = true;
+        // The answer only says whether the peer has closed, too. SAFETY: the session is live.
+        let _ = self.call(&mut &[][..], output, |ssl| unsafe { sys::SSL_shutdown(ssl) });
     }
 
     /// Appends a fatal alert and breaks the session.
     pub fn fail(&mut self, alert: Alert, output: &mut Vec<u8>) {
-        let _ = (alert, output);
+        if self.ended {
+            return;
+        }
+        // After close_notify or another alert the library refuses to send one more, which is right. SAFETY: the session is live.
+        let _ = self.call(&mut &[][..], output, |ssl| unsafe { sys::SSL_send_fatal_alert(ssl, alert.0) });
+        self.ended = true;
     }
 
     /// What was negotiated, once the handshake is done. Computed by the call; keep it if you need it twice.
     pub fn info(&self) -> Info {
-        todo!()
+        let key_type = self.link().ok().and_then(|link| link.key_type.get());
+        info::of_session(&self.ssl, key_type)
+    }
+
+    /// The link, which lives as long as the session.
+    fn link(&self) -> Result<&Link, Error> {
+        // SAFETY: the session is live, made by `link::attach`, and the reference is bound to `self`.
+        unsafe { Link::of(self.ssl.as_ptr()) }.ok_or_else(|| Error::Ours("the session has no link".into()))
+    }
+
+    /// One library call with the caller's buffers lent to it and an empty error queue before it.
+    fn call(
+        &self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        call: impl FnOnce(*mut sys::SSL) -> c_int,
+    ) -> Result<c_int, Error> {
+        ffi::clear_errors();
+        Ok(self.link()?.lend(input, output, || call(self.ssl.as_ptr())))
+    }
+
+    /// Why a call answered as it did (`SSL_get_error`).
+    fn reason(&self, answer: c_int) -> c_int {
+        // SAFETY: the session is live, and the error queue is that of its last call.
+        unsafe { sys::SSL_get_error(self.ssl.as_ptr(), answer) }
+    }
+
+    fn check_open(&self) -> Result<(), Error> {
+        if self.ended {
+            return Err(Error::Ended);
+        }
+        if self.link()?.is_established() {
+            return Ok(());
+        }
+        // The library would run the handshake by itself, past our checks at its end.
+        Err(Error::Ours("used before its handshake was done".into()))
+    }
+
+    /// The error of the call that just failed, with an alert if the library sent none where one is due. Ends the session.
+    fn broken(&mut self, output: &mut Vec<u8>) -> Error {
+        let refusal = self.link().ok().and_then(|link| link.refusal.take());
+        // SAFETY: the session is live.
+        let from_queue = Error::of_session(unsafe { sys::SSL_get_verify_result(self.ssl.as_ptr()) });
+        let error = match refusal {
+            Some(refusal) => refusal,
+            None if self.link().is_ok_and(Link::is_flooded) => {
+                self.fail(Alert::UNEXPECTED_MESSAGE, output);
+                Error::Peer("TOO_MANY_POST_HANDSHAKE_MESSAGES".into())
+            }
+            None => from_queue,
+        };
+        if matches!(error, Error::Ours(_)) {
+            // A failed private-key operation sends nothing by itself.
+            self.fail(Alert::INTERNAL_ERROR, output);
+        }
+        self.ended = true;
+        error
+    }
+
+    /// Refuses a ClientHello in SSLv2 framing (RFC 8446 §4.1.2 forbids accepting it from whom offers TLS 1.3; we never do): its first byte has
+    /// the high bit set, which no TLS record type has.
+    fn refuse_sslv2(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
+        let Some(first) = input.first().filter(|_| !self.began) else { return Ok(()) };
+        self.began = true;
+        if self.is_server && first & 0x80 != 0 {
+            self.fail(Alert::PROTOCOL_VERSION, output);
+            return Err(Error::Peer("SSLV2_FRAMING".into()));
+        }
+        Ok(())
+    }
+
+    /// The handshake is over: checks what a resumed session must still prove, and lets go of the handshake's state.
+    fn establish(&mut self, output: &mut Vec<u8>) -> Result<(), Error> {
+        let link = self.link()?;
+        link.establish();
+        let Some(opening) = link.opening.take() else { return Ok(()) };
+        // SAFETY: the session is live.
+        let resumed = unsafe { sys::SSL_session_reused(self.ssl.as_ptr()) } == 1;
+        let rule = opening.client_auth().filter(|_| resumed);
+        if let Some((alert, why)) = rule.and_then(|rule| self.fault_of_resumed_peer(rule)) {
+            self.fail(alert, output);
+            return Err(Error::PeerCertificate(why.into()));
+        }
+        Ok(())
+    }
+
+    /// What is wrong with the client certificate that a resumed session carries: the library does not look at it again.
+    fn fault_of_resumed_peer(&self, rule: &ClientAuth) -> Option<(Alert, &'static str)> {
+        match info::peer_is_current(&self.ssl) {
+            Some(true) => None,
+            Some(false) => Some((Alert::CERTIFICATE_EXPIRED, "it expired since the session began")),
+            None if !rule.is_required() => None,
+            None if info::version(&self.ssl) == ProtocolVersion::Tls13 => {
+                Some((Alert::CERTIFICATE_REQUIRED, "the resumed session holds none"))
+            }
+            None => Some((Alert::HANDSHAKE_FAILURE, "the resumed session holds none")),
+        }
     }
 }
 
-/// What a handshake agreed on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Info {
-    /// The version.
-    pub version: ProtocolVersion,
-    /// The suite's IANA name, e.g. `TLS_AES_128_GCM_SHA256`.
-    pub cipher: &'static str,
-    /// The key-exchange group's name, e.g. `X25519MLKEM768`; none for RSA key exchange.
-    pub group: Option<&'static str>,
-    /// SNI as sent, lower case, if it was a valid name.
-    pub server_name: Option<Box<str>>,
-    /// The protocol agreed by ALPN.
-    pub alpn: Option<Box<[u8]>>,
-    /// Key type of our identity; none on the client side.
-    pub key_type: Option<KeyType>,
-    /// A session was resumed.
-    pub resumed: bool,
-    /// The peer's verified certificate.
-    pub peer: Option<Box<PeerCertificate>>,
+/// A length as the library takes it: what is above its range is left for the next call.
+fn clamp(len: usize) -> c_int {
+    c_int::try_from(len).unwrap_or(c_int::MAX)
 }
-
-/// A peer's certificate after verification.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerCertificate {
-    /// The leaf, DER.
-    pub der: Vec<u8>,
-    /// Subject, RFC 4514 string.
-    pub subject: String,
-    /// Issuer, RFC 4514 string.
-    pub issuer: String,
-    /// Serial number, upper-case hexadecimal.
-    pub serial: String,
-    /// SHA-256 of the leaf, lower-case hexadecimal.
-    pub fingerprint: String,
-    /// DNS names among the subject alternative names.
-    pub dns_names: Vec<String>,
-    /// URIs among them.
-    pub uris: Vec<String>,
-    /// E-mail addresses among them.
-    pub emails: Vec<String>,
-    /// IP addresses among them.
-    pub addresses: Vec<std::net::IpAddr>,
-}
-
-/// A TLS alert description (RFC 8446 §6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Alert(pub u8);
-
-impl Alert {
-    /// handshake_failure
-    pub const HANDSHAKE_FAILURE: Alert = Alert(40);
-    /// illegal_parameter
-    pub const ILLEGAL_PARAMETER: Alert = Alert(47);
-    /// access_denied
-    pub const ACCESS_DENIED: Alert = Alert(49);
-    /// decode_error
-    pub const DECODE_ERROR: Alert = Alert(50);
-    /// protocol_version
-    pub const PROTOCOL_VERSION: Alert = Alert(70);
-    /// internal_error
-    pub const INTERNAL_ERROR: Alert = Alert(80);
-    /// unrecognized_name
-    pub const UNRECOGNIZED_NAME: Alert = Alert(112);
-    /// no_application_protocol
-    pub const NO_APPLICATION_PROTOCOL: Alert = Alert(120);
-}
-
-/// Why a TLS operation failed: first whose fault it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Error {
-    /// The peer sent something we refuse; the library's reason, e.g. `WRONG_VERSION_NUMBER`.
-    Peer(Box<str>),
-    /// The peer sent this fatal alert.
-    PeerAlert(Alert),
-    /// The peer's certificate was not accepted; why.
-    PeerCertificate(Box<str>),
-    /// We refused with this alert (chooser).
-    Refused(Alert),
-    /// Our own material or set-up is at fault; what.
-    Ours(Box<str>),
-    /// The session had ended before.
-    Ended,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
-}
-
-impl std::error::Error for Error {}

@@ -36,14 +36,7 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// An address to listen on or connect to.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Endpoint {
-    /// IPv4 or IPv6.
-    Tcp(SocketAddr),
-    /// A Unix stream socket.
-    Unix(PathBuf),
-}
+pub use net::Endpoint;
 
 /// One listener: addresses that share all settings.
 #[derive(Debug, Clone)]
@@ -366,7 +359,7 @@ pub struct Forwarding {
 }
 
 /// A group of servers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamConfig {
     /// Name.
     pub name: String,

@@ -1,1 +1,16 @@
-//! Stub.
+//! HTTP: one message loop for all versions.
+//!
+//! `h1` and `h2` read requests and write answers on a client's connection; `exchange` is what happens in between, once, for both:
+//! route, guard, forward, relay. Framing is always made anew and hop-by-hop fields end here.
+
+pub mod body;
+mod exchange;
+mod forwarding;
+pub mod h1;
+pub mod h2;
+mod ledger;
+pub mod refusal;
+mod relay;
+mod scratch;
+mod sides;
+mod upstream1;

@@ -1,5 +1,32 @@
 //! One record per request and per connection: log line, metrics, per-client totals. Nobody else formats traffic.
+//!
+//! ```text
+//!   worker thread                                  writer thread            admin thread
+//!   RequestRecord ─→ WorkerReport ─→ line buffer ─→ Queue ─→ file, stdout
+//!                        └─→ WorkerShared (counters, client table) ←─ sums ─ Reporter::metrics
+//! ```
+//!
+//! Absent on purpose: the data path takes no lock it could wait for, writes no file, and asks for no memory once it has seen its labels.
+//! A log that cannot be written never slows traffic; the lines it costs are counted to the last one.
 
+mod clients;
+mod count;
+mod diagnostics;
+mod exposition;
+mod line;
+mod metrics;
+mod process;
+mod queue;
 mod record;
+mod reporter;
+mod slow;
+mod summary;
+mod worker;
+mod writer;
 
-pub use record::{ConnRecord, Fault, Reporter, RequestRecord, WorkerReport};
+pub use diagnostics::{Diagnostics, OncePerSecond};
+pub use record::{ConnRecord, Fault, RequestRecord};
+pub use reporter::{Exposition, Reporter};
+pub use slow::CertificateExpiry;
+pub use summary::render_summary;
+pub use worker::WorkerReport;

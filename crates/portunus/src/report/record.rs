@@ -1,10 +1,9 @@
-//! What is known of a request or a connection when it ends.
+//! What is known of a request or a connection when it ends. Plain data: who fills it in decides nothing about its form.
+//!
+//! Absent on purpose: header fields. Authorization and Cookie can not reach a log line, because no record has a place for them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-
-use crate::config::LogConfig;
 
 /// Whose fault an unhappy end was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,6 +17,18 @@ pub enum Fault {
     Upstream,
     /// Ours.
     Ours,
+}
+
+impl Fault {
+    /// The word for it in logs and metrics; empty if nobody is at fault.
+    pub fn side(self) -> &'static str {
+        match self {
+            Fault::None => "",
+            Fault::Client => "client",
+            Fault::Upstream => "upstream",
+            Fault::Ours => "ours",
+        }
+    }
 }
 
 /// One HTTP request, finished.
@@ -90,56 +101,4 @@ pub struct ConnRecord<'a> {
     pub reason: &'static str,
     /// Detail for people, e.g. the library's reason; hostile bytes possible.
     pub detail: &'a str,
-}
-
-/// The process-wide end of reporting: metrics registry, log writer, client table. Shared with the admin side.
-#[derive(Debug)]
-pub struct Reporter {}
-
-impl Reporter {
-    /// Opens the log and starts its writer thread.
-    ///
-    /// # Errors
-    /// The log file cannot be opened.
-    pub fn start(log: &LogConfig, workers: usize) -> std::io::Result<Arc<Reporter>> {
-        let _ = (log, workers);
-        Ok(Arc::new(Reporter {}))
-    }
-
-    /// The handle of one worker.
-    pub fn worker(self: &Arc<Reporter>, index: usize) -> WorkerReport {
-        let _ = index;
-        WorkerReport {}
-    }
-}
-
-/// One worker's end of reporting. Not shared between threads; never blocks and takes no lock on the data path.
-#[derive(Debug)]
-pub struct WorkerReport {}
-
-impl WorkerReport {
-    /// A connection was accepted.
-    pub fn connection_opened(&self, listener: &str) {
-        let _ = listener;
-    }
-
-    /// A connection ended, whatever became of it. `bytes_received`/`bytes_sent` count all its bytes as seen on the socket.
-    pub fn connection_closed(&self, listener: &str, client: Option<SocketAddr>, bytes_received: u64, bytes_sent: u64) {
-        let _ = (listener, client, bytes_received, bytes_sent);
-    }
-
-    /// A connection that never became a request ended: one log line.
-    pub fn connection_failed(&self, record: &ConnRecord<'_>) {
-        let _ = record;
-    }
-
-    /// A handshake ended well.
-    pub fn handshake(&self, listener: &str, info: &tls::Info, duration: Duration) {
-        let _ = (listener, info, duration);
-    }
-
-    /// A request ended: one log line, its metrics.
-    pub fn request(&self, record: &RequestRecord<'_>) {
-        let _ = record;
-    }
 }

@@ -1,1 +1,114 @@
-//! Stub.
+//! Upstream groups: which servers there are, how they fare, and connections to them.
+//!
+//! A [`Group`] is shared by all workers and outlives reloads that leave its configuration alone; connections belong to one worker.
+//! Owns no HTTP: that is `http`.
+
+mod balance;
+mod connect;
+pub mod health;
+mod pool;
+pub mod resolve;
+mod server;
+
+pub use connect::{ConnectError, Connected, Target, connect};
+pub use pool::Pools;
+pub use server::Server;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::config::{UpstreamConfig, UpstreamProtocol};
+
+/// Retries a group may make at once out of nothing, so that a quiet group can retry at all.
+const RETRY_RESERVE: i64 = 10;
+
+/// A group of servers, shared by all workers.
+#[derive(Debug)]
+pub struct Group {
+    /// As configured.
+    pub config: Arc<UpstreamConfig>,
+    servers: Vec<Arc<Server>>,
+    schedule: balance::Schedule,
+    connector: Option<tls::Connector>,
+    in_flight: AtomicUsize,
+    /// Retries still allowed, in hundredths.
+    retry_credit: std::sync::atomic::AtomicI64,
+    requests: AtomicU64,
+}
+
+impl Group {
+    /// A group as configured. Reads the files of its TLS settings.
+    ///
+    /// # Errors
+    /// A file is missing or unusable; says which.
+    pub fn new(config: &Arc<UpstreamConfig>) -> Result<Group, String> {
+        let connector = match &config.tls {
+            Some(tls) => Some(connect::connector(tls, config.protocol == UpstreamProtocol::Http2)?),
+            None => None,
+        };
+        let servers: Vec<_> = config.servers.iter().map(|server| Arc::new(Server::new(server))).collect();
+        Ok(Group {
+            config: Arc::clone(config),
+            schedule: balance::Schedule::new(&config.servers),
+            servers,
+            connector,
+            in_flight: AtomicUsize::new(0),
+            retry_credit: std::sync::atomic::AtomicI64::new(RETRY_RESERVE * 100),
+            requests: AtomicU64::new(0),
+        })
+    }
+
+    /// Its servers.
+    pub fn servers(&self) -> &[Arc<Server>] {
+        &self.servers
+    }
+
+    /// TLS towards its servers, if any.
+    pub fn connector(&self) -> Option<&tls::Connector> {
+        self.connector.as_ref()
+    }
+
+    /// Admits one request; none beyond the configured number in flight.
+    pub fn admit(self: &Arc<Group>) -> Option<InFlight> {
+        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let permit = InFlight(Arc::clone(self));
+        if before >= self.config.max_in_flight {
+            return None;
+        }
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let earned = i64::from(self.config.retry_budget_percent);
+        if self.retry_credit.load(Ordering::Relaxed) < RETRY_RESERVE * 100 {
+            self.retry_credit.fetch_add(earned, Ordering::Relaxed);
+        }
+        Some(permit)
+    }
+
+    /// Takes one retry from the budget, if there is one left.
+    pub fn may_retry(&self) -> bool {
+        if self.config.retry_budget_percent == 0 {
+            return false;
+        }
+        let taken = self.retry_credit.fetch_sub(100, Ordering::Relaxed);
+        if taken < 100 {
+            self.retry_credit.fetch_add(100, Ordering::Relaxed);
+        }
+        taken >= 100
+    }
+
+    /// The server for the next request, leaving out those that `tried` holds (by index) and, while there are others, those that are
+    /// ejected or unhealthy.
+    pub fn choose(&self, tried: &[usize]) -> Option<(usize, &Arc<Server>)> {
+        let index = self.schedule.choose(&self.servers, self.config.balance, tried)?;
+        Some((index, self.servers.get(index)?))
+    }
+}
+
+/// One admitted request of a group; counts itself out when dropped.
+#[derive(Debug)]
+pub struct InFlight(Arc<Group>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}

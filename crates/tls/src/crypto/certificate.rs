@@ -1,4 +1,196 @@
-//! An X.509 certificate (RFC 5280), parsed for what loading one needs to know.
-/// A parsed certificate.
-#[derive(Debug)]
-pub struct Certificate {}
+//! An X.509 certificate (RFC 5280), read for what loading one needs to know.
+//!
+//! Does not verify it: neither its signature, nor its chain, nor its dates.
+
+use super::handle::{Bio, GeneralNames, X509, clear_errors, kind_of};
+use super::{Error, KeyKind};
+use aws_lc_sys as sys;
+use std::ptr;
+use std::time::{Duration, SystemTime};
+
+/// Longest certificate that is read, bytes. The largest seen in the wild, with hundreds of names, stay below 64 KiB.
+pub const MAX_CERTIFICATE_BYTES: usize = 256 * 1024;
+
+/// What a certificate says. Holds no object of the library.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Certificate {
+    spki: Vec<u8>,
+    kind: KeyKind,
+    not_before: SystemTime,
+    not_after: SystemTime,
+    dns_names: Vec<String>,
+    subject: String,
+    subject_der: Vec<u8>,
+    issuer_der: Vec<u8>,
+    is_authority: bool,
+}
+
+impl Certificate {
+    /// Reads a certificate that fills `der` exactly.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] beyond [`MAX_CERTIFICATE_BYTES`]; [`Error::Malformed`] for anything that is not a certificate, also when its public
+    /// key or its alternative names cannot be read.
+    pub fn from_der(der: &[u8]) -> Result<Certificate, Error> {
+        if der.len() > MAX_CERTIFICATE_BYTES {
+            return Err(Error::TooLarge("certificate of more than 256 KiB"));
+        }
+        clear_errors();
+        let parsed = parse(der).and_then(|x509| read(&x509));
+        clear_errors();
+        parsed
+    }
+
+    /// The SubjectPublicKeyInfo, DER: what a private key's [`public_spki_der`](super::PrivateKey::public_spki_der) is compared with.
+    pub fn public_spki_der(&self) -> &[u8] {
+        &self.spki
+    }
+
+    /// The kind of its public key.
+    pub fn kind(&self) -> KeyKind {
+        self.kind
+    }
+
+    /// Start of its validity.
+    pub fn not_before(&self) -> SystemTime {
+        self.not_before
+    }
+
+    /// End of its validity, inclusive (RFC 5280 §4.1.2.5).
+    pub fn not_after(&self) -> SystemTime {
+        self.not_after
+    }
+
+    /// The dNSName entries of its subject alternative names, as they stand there. The common name is not looked at, as RFC 9525 §2 demands.
+    pub fn dns_names(&self) -> &[String] {
+        &self.dns_names
+    }
+
+    /// Its subject for people, in the form of RFC 2253.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// Whether its basic constraints make it a certificate authority.
+    pub fn is_authority(&self) -> bool {
+        self.is_authority
+    }
+
+    /// Whether `issuer` bears the name that this certificate gives as its issuer. Names only: no signature is checked.
+    pub fn names_issuer(&self, issuer: &Certificate) -> bool {
+        self.issuer_der == issuer.subject_der
+    }
+
+    /// Whether it names itself as its issuer.
+    pub fn is_self_issued(&self) -> bool {
+        self.issuer_der == self.subject_der
+    }
+}
+
+fn parse(der: &[u8]) -> Result<X509, Error> {
+    let mut at = der.as_ptr();
+    let length = std::os::raw::c_long::try_from(der.len()).map_err(|_| Error::TooLarge("certificate"))?;
+    // SAFETY: `at` points to `length` readable bytes; the call moves it within them and returns a new object or null.
+    let x509 =
+        unsafe { X509::own(sys::d2i_X509(ptr::null_mut(), &mut at, length), Error::Malformed("not a certificate"))? };
+    if at != der.as_ptr_range().end {
+        return Err(Error::Malformed("bytes after the certificate"));
+    }
+    Ok(x509)
+}
+
+fn read(x509: &X509) -> Result<Certificate, Error> {
+    let raw = x509.as_ptr();
+    // SAFETY: `raw` is live throughout; names, times and the public key are borrowed from it for the length of each call.
+    unsafe {
+        let key = sys::X509_get0_pubkey(raw);
+        let kind = if key.is_null() { KeyKind::Other } else { kind_of(key) };
+        let (subject, issuer) = (sys::X509_get_subject_name(raw), sys::X509_get_issuer_name(raw));
+        Ok(Certificate {
+            spki: encoded(|out| sys::i2d_X509_PUBKEY(sys::X509_get_X509_PUBKEY(raw), out))?,
+            kind,
+            not_before: time(sys::X509_get0_notBefore(raw))?,
+            not_after: time(sys::X509_get0_notAfter(raw))?,
+            dns_names: dns_names(x509)?,
+            subject: text(subject)?,
+            subject_der: encoded(|out| sys::i2d_X509_NAME(subject, out))?,
+            issuer_der: encoded(|out| sys::i2d_X509_NAME(issuer, out))?,
+            is_authority: sys::X509_get_extension_flags(raw) & sys::EXFLAG_CA as u32 != 0,
+        })
+    }
+}
+
+/// Runs one of the library's `i2d` functions: first for the length, then for the bytes.
+fn encoded(mut i2d: impl FnMut(*mut *mut u8) -> std::os::raw::c_int) -> Result<Vec<u8>, Error> {
+    let length = usize::try_from(i2d(ptr::null_mut())).map_err(|_| Error::Library)?;
+    let mut out = vec![0; length];
+    let mut at = out.as_mut_ptr();
+    if usize::try_from(i2d(&mut at)) == Ok(length) { Ok(out) } else { Err(Error::Library) }
+}
+
+/// # Safety
+/// `time` is null or a live ASN1_TIME.
+unsafe fn time(time: *const sys::ASN1_TIME) -> Result<SystemTime, Error> {
+    let mut seconds = 0;
+    // SAFETY: by the caller's promise.
+    if time.is_null() || unsafe { sys::ASN1_TIME_to_posix(time, &mut seconds) } != 1 {
+        return Err(Error::Malformed("a date of the certificate"));
+    }
+    let distance = Duration::from_secs(seconds.unsigned_abs());
+    let time = if seconds < 0 {
+        SystemTime::UNIX_EPOCH.checked_sub(distance)
+    } else {
+        SystemTime::UNIX_EPOCH.checked_add(distance)
+    };
+    time.ok_or(Error::Malformed("a date of the certificate"))
+}
+
+/// # Safety
+/// `name` is a live X509_NAME.
+unsafe fn text(name: *const sys::X509_NAME) -> Result<String, Error> {
+    // SAFETY: a fresh memory BIO, printed into and read while it lives; `data` points into it.
+    unsafe {
+        let bio = Bio::own(sys::BIO_new(sys::BIO_s_mem()), Error::Library)?;
+        if sys::X509_NAME_print_ex(bio.as_ptr(), name, 0, sys::XN_FLAG_RFC2253 as std::os::raw::c_ulong) < 0 {
+            return Err(Error::Malformed("the subject of the certificate"));
+        }
+        let (mut data, mut length) = (ptr::null(), 0);
+        if sys::BIO_mem_contents(bio.as_ptr(), &mut data, &mut length) != 1 {
+            return Err(Error::Library);
+        }
+        if length == 0 {
+            return Ok(String::new());
+        }
+        Ok(String::from_utf8_lossy(std::slice::from_raw_parts(data, length)).into_owned())
+    }
+}
+
+/// The dNSName entries. One that is not ASCII, or holds a NUL, cannot be a host name and is kept in an escaped form that no client asks for.
+fn dns_names(x509: &X509) -> Result<Vec<String>, Error> {
+    let mut critical = 0;
+    // SAFETY: the certificate is live; a returned object is a GENERAL_NAMES for this NID and ours to free. The stack and its entries stay
+    // unchanged while `names` lives, and `d` is read as the string that `type_` says it is.
+    unsafe {
+        let raw =
+            sys::X509_get_ext_d2i(x509.as_ptr(), sys::NID_subject_alt_name, &mut critical, ptr::null_mut()).cast();
+        if critical == -1 {
+            return Ok(Vec::new());
+        }
+        let names = GeneralNames::own(raw, Error::Malformed("the alternative names of the certificate"))?;
+        let stack: *const sys::OPENSSL_STACK = names.as_ptr().cast();
+        let mut found = Vec::new();
+        for index in 0..sys::OPENSSL_sk_num(stack) {
+            let name: *const sys::GENERAL_NAME = sys::OPENSSL_sk_value(stack, index).cast();
+            if name.is_null() || (*name).type_ != sys::GEN_DNS {
+                continue;
+            }
+            let string = (*name).d.dNSName;
+            let length = usize::try_from(sys::ASN1_STRING_length(string)).unwrap_or(0);
+            if length > 0 {
+                let bytes = std::slice::from_raw_parts(sys::ASN1_STRING_get0_data(string), length);
+                found.push(bytes.escape_ascii().to_string());
+            }
+        }
+        Ok(found)
+    }
+}

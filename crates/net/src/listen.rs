@@ -1,0 +1,173 @@
+//! Listening sockets: TCP over IPv4 and IPv6 with one socket per worker, and Unix sockets.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::net::SocketFlags;
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use tokio::io::unix::AsyncFd;
+
+use crate::stream::Stream;
+
+/// Connections the kernel may queue for us before it drops new ones (bounded by net.core.somaxconn).
+const BACKLOG: i32 = 65_535;
+
+/// An address to listen on or connect to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Endpoint {
+    /// IPv4 or IPv6.
+    Tcp(SocketAddr),
+    /// A Unix stream socket.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Tcp(address) => address.fmt(f),
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Bound sockets of one endpoint, not yet tied to a runtime: one per worker for TCP, one shared by all for Unix.
+#[derive(Debug, Clone)]
+pub struct Bound {
+    sockets: Vec<Arc<OwnedFd>>,
+    endpoint: Endpoint,
+}
+
+impl Bound {
+    /// Binds `endpoint` for `workers` workers and starts listening. With port 0 all of them share the port the kernel chose.
+    ///
+    /// # Errors
+    /// The address is taken, not ours, or needs a privilege; a Unix path is taken by a live server or is not a socket.
+    pub fn bind(endpoint: &Endpoint, workers: usize) -> io::Result<Bound> {
+        match endpoint {
+            Endpoint::Tcp(address) => Bound::bind_tcp(*address, workers),
+            Endpoint::Unix(path) => {
+                let socket = Arc::new(bind_unix(path)?);
+                Ok(Bound { sockets: vec![socket; workers.max(1)], endpoint: endpoint.clone() })
+            }
+        }
+    }
+
+    fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<Bound> {
+        // Another process may have the port with SO_REUSEPORT set as well, and would silently take half of the connections. A first
+        // bind without the flag finds out.
+        if address.port() != 0 {
+            let probe = tcp_socket(address)?;
+            probe.bind(&address.into())?;
+        }
+        let mut address = address;
+        let mut sockets = Vec::with_capacity(workers);
+        for _ in 0..workers.max(1) {
+            let socket = tcp_socket(address)?;
+            socket.set_reuse_port(true)?;
+            socket.bind(&address.into())?;
+            // Later workers join the port that the first one got.
+            address = socket.local_addr()?.as_socket().unwrap_or(address);
+            sockets.push(socket);
+        }
+        for socket in &sockets {
+            socket.listen(BACKLOG)?;
+        }
+        let sockets = sockets.into_iter().map(|socket| Arc::new(OwnedFd::from(socket))).collect();
+        Ok(Bound { sockets, endpoint: Endpoint::Tcp(address) })
+    }
+
+    /// Where it listens, with the port the kernel chose.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The listener of worker `index`, tied to the runtime of the calling thread.
+    ///
+    /// # Errors
+    /// The runtime could not register the socket.
+    pub fn listener(&self, index: usize) -> io::Result<Listener> {
+        let socket = self.sockets.get(index % self.sockets.len().max(1)).ok_or(io::ErrorKind::NotFound)?;
+        // SAFETY: `as_raw_fd` of a shared `OwnedFd` gives the same open descriptor for as long as the `AsyncFd` holds it, and nothing
+        // else can close it.
+        let socket = unsafe { AsyncFd::register(Arc::clone(socket)) }?;
+        Ok(Listener { socket, tcp: matches!(self.endpoint, Endpoint::Tcp(_)) })
+    }
+}
+
+fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None)?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        // Both families on one port are two endpoints; the kernel must not mix them.
+        socket.set_only_v6(true)?;
+    }
+    // Accepted sockets inherit it.
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket)
+}
+
+/// Binds a Unix path with mode 0660. A socket left behind by a dead process is replaced, anything else is not touched.
+fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+    let address = SockAddr::unix(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
+    if let Err(error) = socket.bind(&address) {
+        if error.kind() != io::ErrorKind::AddrInUse || !is_dead_socket(path, &address)? {
+            return Err(error);
+        }
+        std::fs::remove_file(path)?;
+        socket.bind(&address)?;
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn is_dead_socket(path: &Path, address: &SockAddr) -> io::Result<bool> {
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    let probe = Socket::new(Domain::UNIX, Type::STREAM.cloexec(), None)?;
+    Ok(matches!(probe.connect(address), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused))
+}
+
+/// A listening socket registered with this thread's runtime.
+#[derive(Debug)]
+pub struct Listener {
+    socket: AsyncFd<Arc<OwnedFd>>,
+    tcp: bool,
+}
+
+impl Listener {
+    /// Accepts one connection; also tells the peer's address (none for Unix sockets).
+    ///
+    /// # Errors
+    /// No descriptors (`EMFILE`, `ENFILE`), no memory, or a connection that broke before it was accepted. The listener stays usable.
+    pub async fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
+        loop {
+            let mut ready = self.socket.readable().await?;
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let accepted = if self.tcp {
+                rustix::net::acceptfrom_with(&self.socket.get_ref(), flags)
+                    .map(|(socket, peer)| (socket, peer.and_then(|address| SocketAddr::try_from(address).ok())))
+            } else {
+                rustix::net::accept_with(&self.socket.get_ref(), flags).map(|socket| (socket, None))
+            };
+            match accepted {
+                Ok((socket, peer)) => return Ok((Stream::new(socket)?, peer)),
+                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Where it listens; none for Unix sockets.
+    pub fn local(&self) -> Option<SocketAddr> {
+        SockRef::from(&self.socket.get_ref()).local_addr().ok()?.as_socket()
+    }
+}

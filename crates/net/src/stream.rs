@@ -1,0 +1,225 @@
+//! A connected TCP or Unix stream. Reading borrows a chunk only while there are bytes; writing takes slices.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::task::{Context, Poll, Waker};
+
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use tokio::io::unix::AsyncFd;
+
+use crate::chunk::Chunk;
+
+/// A non-blocking stream socket registered with this thread's runtime.
+pub struct Stream {
+    socket: AsyncFd<OwnedFd>,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({})", self.socket.as_raw_fd())
+    }
+}
+
+impl Stream {
+    /// Takes over a connected, non-blocking socket.
+    ///
+    /// # Errors
+    /// The runtime could not register it.
+    pub fn new(socket: OwnedFd) -> io::Result<Stream> {
+        // SAFETY: an `OwnedFd` gives the same open descriptor until it is dropped, and the `AsyncFd` owns it.
+        let socket = unsafe { AsyncFd::register(socket) }?;
+        Ok(Stream { socket })
+    }
+
+    /// Connects to a TCP address, with small writes sent at once.
+    ///
+    /// # Errors
+    /// As the kernel says; also when there are no descriptors left.
+    pub async fn connect_tcp(address: SocketAddr) -> io::Result<Stream> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None)?;
+        socket.set_tcp_nodelay(true)?;
+        Stream::finish_connect(socket, &address.into()).await
+    }
+
+    /// Connects to a Unix stream socket.
+    ///
+    /// # Errors
+    /// As the kernel says. A full backlog is `WouldBlock`, which Unix sockets report at once.
+    pub async fn connect_unix(path: &Path) -> io::Result<Stream> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
+        Stream::finish_connect(socket, &SockAddr::unix(path)?).await
+    }
+
+    async fn finish_connect(socket: Socket, address: &SockAddr) -> io::Result<Stream> {
+        match socket.connect(address) {
+            Ok(()) => Stream::new(socket.into()),
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
+                let stream = Stream::new(socket.into())?;
+                stream.writable().await?;
+                match SockRef::from(&stream.socket).take_error()? {
+                    None => Ok(stream),
+                    Some(error) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The peer's address; none for Unix sockets.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        SockRef::from(&self.socket).peer_addr().ok()?.as_socket()
+    }
+
+    /// Our own address; none for Unix sockets.
+    pub fn local(&self) -> Option<SocketAddr> {
+        SockRef::from(&self.socket).local_addr().ok()?.as_socket()
+    }
+
+    /// Waits for bytes or the peer's end, then receives. An empty chunk means the peer has finished sending.
+    ///
+    /// No buffer is held while waiting. Safe to drop at any point: nothing is lost.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn recv(&self) -> io::Result<Chunk> {
+        let mut chunk = Chunk::empty();
+        poll_fn(|context| self.poll_recv_into(context, &mut chunk)).await?;
+        Ok(chunk)
+    }
+
+    /// As [`Stream::recv`], but appends to `chunk` (which must have room after [`Chunk::make_room`]). Returns how many bytes came; 0 at
+    /// the peer's end.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn recv_more(&self, chunk: &mut Chunk) -> io::Result<usize> {
+        poll_fn(|context| self.poll_recv_into(context, chunk)).await
+    }
+
+    /// Polling form of [`Stream::recv_more`].
+    pub fn poll_recv_into(&self, context: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = std::task::ready!(self.socket.poll_read_ready(context))?;
+            chunk.make_room();
+            let room = chunk.room();
+            let wanted = room.len();
+            match rustix::net::recv(self.socket.get_ref(), room, RecvFlags::empty()) {
+                Ok((_, count)) => {
+                    // A short read emptied the socket: the next wait need not ask the kernel first.
+                    if count > 0 && count < wanted {
+                        ready.clear_ready();
+                    }
+                    chunk.filled(count);
+                    return Poll::Ready(Ok(count));
+                }
+                Err(rustix::io::Errno::AGAIN) => {
+                    ready.clear_ready();
+                    if chunk.is_empty() {
+                        *chunk = Chunk::empty();
+                    }
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// Whether the kernel has reported bytes, an end or an error that nobody has read yet. Costs no system call; for telling
+    /// whether an idle pooled connection is still usable.
+    pub fn has_news(&self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(ready) = self.socket.poll_read_ready(&mut context) else { return false };
+        let Ok(mut ready) = ready else { return true };
+        // Readiness may be left over from before the last read: ask the kernel.
+        let mut byte = [0];
+        match rustix::net::recv(self.socket.get_ref(), &mut byte, RecvFlags::PEEK) {
+            Err(rustix::io::Errno::AGAIN) => {
+                ready.clear_ready();
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Sends all of `bytes`.
+    ///
+    /// # Errors
+    /// The connection broke. Never raises SIGPIPE.
+    pub async fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let sent = poll_fn(|context| self.poll_send(context, bytes)).await?;
+            bytes = bytes.get(sent..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Sends what the kernel takes at once of `bytes`, waiting until it takes something.
+    pub fn poll_send(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_with(context, || rustix::net::send(self.socket.get_ref(), bytes, SendFlags::NOSIGNAL))
+    }
+
+    /// Sends three slices in order (any may be empty), in one call where the kernel takes them.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn send_slices(&self, slices: [&[u8]; 3]) -> io::Result<()> {
+        if let [only, [], []] = slices {
+            return self.send(only).await;
+        }
+        let vector = slices.map(IoSlice::new);
+        let mut sent = poll_fn(|context| {
+            self.poll_write_with(context, || {
+                let mut control = rustix::net::SendAncillaryBuffer::default();
+                rustix::net::sendmsg(self.socket.get_ref(), &vector, &mut control, SendFlags::NOSIGNAL)
+            })
+        })
+        .await?;
+        for slice in slices {
+            let skipped = sent.min(slice.len());
+            sent -= skipped;
+            self.send(slice.get(skipped..).unwrap_or_default()).await?;
+        }
+        Ok(())
+    }
+
+    fn poll_write_with(
+        &self,
+        context: &mut Context<'_>,
+        write: impl Fn() -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = std::task::ready!(self.socket.poll_write_ready(context))?;
+            match write() {
+                Ok(count) => return Poll::Ready(Ok(count)),
+                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        let _ready = self.socket.writable().await?;
+        Ok(())
+    }
+
+    /// Ends our direction; the peer reads an end after what was sent.
+    pub fn shutdown_write(&self) {
+        let _ = rustix::net::shutdown(self.socket.get_ref(), Shutdown::Write);
+    }
+
+    /// Makes the close that follows a reset instead of an orderly end, so that the peer cannot mistake a cut message for a whole one.
+    pub fn reset_on_close(&self) {
+        let _ = SockRef::from(&self.socket).set_linger(Some(std::time::Duration::ZERO));
+    }
+
+    /// The descriptor, for socket options.
+    pub fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.get_ref().as_fd()
+    }
+}

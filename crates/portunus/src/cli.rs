@@ -1,0 +1,61 @@
+//! The command line: one definition for arguments, `--help`, the man page and shell completions.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::command;
+
+/// The gateway for the edge of a network: TLS, HTTP routing, key material.
+#[derive(Debug, Parser)]
+#[command(name = "portunus", version, about, disable_help_subcommand = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the server that FILE describes
+    Run {
+        /// Configuration file (YAML)
+        file: PathBuf,
+    },
+    /// Check FILE and everything it names; report every mistake at once
+    Check {
+        /// Configuration file (YAML)
+        file: PathBuf,
+    },
+    /// Print the JSON Schema of the configuration file
+    Schema,
+    /// Print the man page (roff)
+    Man,
+    /// Print shell completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Does what the arguments say; gives the exit status.
+pub fn run(arguments: Arguments) -> ExitCode {
+    match arguments.command {
+        Command::Run { file } => command::run::run(&file),
+        Command::Check { file: _ } => ExitCode::SUCCESS,
+        Command::Schema => ExitCode::SUCCESS,
+        Command::Man => print_with(|out| clap_mangen::Man::new(Arguments::command()).render(out)),
+        Command::Completions { shell } => print_with(|out| {
+            clap_complete::generate(shell, &mut Arguments::command(), "portunus", out);
+            Ok(())
+        }),
+    }
+}
+
+fn print_with(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> ExitCode {
+    let mut out = Vec::new();
+    let written = write(&mut out).and_then(|()| std::io::Write::write_all(&mut std::io::stdout(), &out));
+    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

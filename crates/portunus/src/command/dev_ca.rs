@@ -1,0 +1,185 @@
+//! A certificate authority for trying things out and for tests: made in memory, used, thrown away.
+//!
+//! What it issues is what strict clients accept (RFC 5280; the CA/Browser Forum's 398 days): a name in the SAN, key usage, serverAuth, key
+//! identifiers, unique serials. Its keys are new each time. Not for production: there is no revocation, and the CA key lies wherever the
+//! caller puts it.
+
+use std::time::{Duration, SystemTime};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose,
+    IsCa, KeyPair, KeyUsagePurpose, RsaKeySize,
+};
+use tls::KeyType;
+use zeroize::Zeroizing;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Validity of everything issued, from a day ago (clocks differ) to this long after that. Browsers refuse more than 398 days.
+const VALIDITY: Duration = Duration::from_secs(397 * 24 * 3600);
+
+/// A development CA.
+#[derive(Debug)]
+pub struct DevCa {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// A certificate with its key, as PEM.
+#[derive(Debug, Clone)]
+pub struct IssuedPair {
+    /// The leaf. The CA is its direct issuer, so that this is the whole chain.
+    pub certificate_pem: String,
+    /// PKCS#8.
+    pub key_pem: Zeroizing<String>,
+}
+
+/// What a certificate is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Proves a server.
+    Server,
+    /// Proves a client.
+    Client,
+}
+
+impl DevCa {
+    /// A new CA with an ECDSA P-256 key under this common name.
+    ///
+    /// # Errors
+    /// The library could not make the key.
+    pub fn new(common_name: &str) -> Result<DevCa, Error> {
+        let mut params = parameters(common_name, Vec::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        Ok(DevCa { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate()?)? })
+    }
+
+    /// The CA's certificate, for clients to trust.
+    pub fn certificate_pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// Issues a certificate for `names` (DNS names, wildcards, IP addresses) with a new key: ECDSA P-256 or RSA-2048.
+    ///
+    /// # Errors
+    /// `names` is empty or holds what is neither; Ed25519 is asked for, whose keys the library writes in a form (RFC 5958) that OpenSSL 3.0 does
+    /// not read; or the library could not make the key.
+    pub fn issue(&self, names: &[&str], key_type: KeyType, purpose: Purpose) -> Result<IssuedPair, Error> {
+        let first = names.first().ok_or(Error::CouldNotParseCertificate)?;
+        let key = match key_type {
+            KeyType::Ecdsa => KeyPair::generate()?,
+            KeyType::Rsa => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048)?,
+            KeyType::Ed25519 => return Err(Error::KeyGenerationUnavailable),
+        };
+        let mut params = parameters(first, names.iter().map(|name| (*name).to_owned()).collect())?;
+        // Said explicitly, because only then the subject key identifier is written too.
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.use_authority_key_identifier_extension = true;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        if key_type == KeyType::Rsa {
+            // For the RSA key exchange of old clients (RFC 5246 §7.4.2).
+            params.key_usages.push(KeyUsagePurpose::KeyEncipherment);
+        }
+        params.extended_key_usages = vec![match purpose {
+            Purpose::Server => ExtendedKeyUsagePurpose::ServerAuth,
+            Purpose::Client => ExtendedKeyUsagePurpose::ClientAuth,
+        }];
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(IssuedPair { certificate_pem: certificate.pem(), key_pem: Zeroizing::new(key.serialize_pem()) })
+    }
+}
+
+/// What all certificates of ours have in common. The serial number is left to the library, which derives it from the new key.
+fn parameters(common_name: &str, names: Vec<String>) -> Result<CertificateParams, Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "Portunus development");
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    params.not_before = rcgen::date_time_ymd(1970, 1, 1) + now.saturating_sub(DAY);
+    params.not_after = params.not_before + VALIDITY;
+    Ok(params)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use super::*;
+    use std::fs;
+    use std::process::Command;
+
+    fn openssl(arguments: &[&str]) -> String {
+        let output =
+            Command::new("openssl").args(arguments).output().expect("openssl is installed (Debian package openssl)");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "openssl {arguments:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+        text
+    }
+
+    #[test]
+    fn strict_clients_accept_what_it_issues() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let ca = DevCa::new("Test CA").unwrap();
+        fs::write(path("ca.pem"), ca.certificate_pem()).unwrap();
+        let mut serials = vec![openssl(&["x509", "-in", &path("ca.pem"), "-noout", "-serial"])];
+        for (names, host, key_type, shown) in [
+            (&["www.portunus.test"][..], "www.portunus.test", KeyType::Ecdsa, "prime256v1"),
+            (&["www.portunus.test"], "www.portunus.test", KeyType::Rsa, "Public-Key: (2048 bit)"),
+            (&["*.apps.portunus.test", "apps.portunus.test"], "a.apps.portunus.test", KeyType::Ecdsa, "prime256v1"),
+        ] {
+            let pair = ca.issue(names, key_type, Purpose::Server).unwrap();
+            fs::write(path("leaf.pem"), &pair.certificate_pem).unwrap();
+            fs::write(path("leaf.key"), pair.key_pem.as_bytes()).unwrap();
+            let leaf = path("leaf.pem");
+            let verify =
+                ["verify", "-x509_strict", "-purpose", "sslserver", "-CAfile", &path("ca.pem"), "-verify_hostname"];
+            openssl(&[&verify[..], &[host, &leaf]].concat());
+            let text = openssl(&["x509", "-in", &leaf, "-noout", "-text"]);
+            assert!(text.contains(shown), "{key_type:?}: {text}");
+            for needed in [
+                "Digital Signature",
+                "TLS Web Server Authentication",
+                "Authority Key Identifier",
+                "Subject Key Identifier",
+            ] {
+                assert!(text.contains(needed), "{needed} is missing: {text}");
+            }
+            // Not valid for more than 398 days: in 397 days it has ended.
+            let in_397_days = ["x509", "-in", &leaf, "-noout", "-checkend", "34300800"];
+            assert!(!Command::new("openssl").args(in_397_days).output().unwrap().status.success());
+            let public = openssl(&["x509", "-in", &leaf, "-noout", "-pubkey"]);
+            assert_eq!(
+                public,
+                openssl(&["pkey", "-in", &path("leaf.key"), "-pubout"]),
+                "key and certificate belong together"
+            );
+            serials.push(openssl(&["x509", "-in", &leaf, "-noout", "-serial"]));
+        }
+        serials.sort();
+        serials.dedup();
+        assert_eq!(serials.len(), 4, "serials are unique");
+    }
+
+    #[test]
+    fn a_client_certificate_proves_no_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let ca = DevCa::new("Test CA").unwrap();
+        fs::write(path("ca.pem"), ca.certificate_pem()).unwrap();
+        fs::write(path("leaf.pem"), ca.issue(&["someone"], KeyType::Ecdsa, Purpose::Client).unwrap().certificate_pem)
+            .unwrap();
+        let verify = |purpose: &str| {
+            let (ca, leaf) = (path("ca.pem"), path("leaf.pem"));
+            Command::new("openssl")
+                .args(["verify", "-purpose", purpose, "-CAfile", &ca, &leaf])
+                .output()
+                .unwrap()
+                .status
+                .success()
+        };
+        assert!(verify("sslclient"));
+        assert!(!verify("sslserver"));
+        assert!(ca.issue(&[], KeyType::Ecdsa, Purpose::Client).is_err());
+    }
+}

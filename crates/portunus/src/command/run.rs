@@ -1,0 +1,234 @@
+//! `portunus run`: starts the server, obeys signals, and keeps an eye on the files it was built from.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{RecursiveMode, Watcher};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::time::{Instant, sleep_until};
+
+use crate::admin::{self, AdminHandle, AdminState};
+use crate::config::{self, Config};
+use crate::report::{Diagnostics, Reporter};
+use crate::server::{Drained, Server, Source};
+
+/// After a change in a keystore's folder, how long it must stay quiet before it is read: a pair is written file by file.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// How often dead workers are looked for.
+const SUPERVISION: Duration = Duration::from_millis(200);
+
+/// How long the last log lines may take.
+const LOG_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Runs the server that `file` describes until it is told to end.
+pub fn run(file: &Path) -> ExitCode {
+    let config = match config::load(file) {
+        Ok(config) => config,
+        Err(problems) => {
+            eprintln!("{problems}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let file = file.to_owned();
+    let source: Source = Box::new(move || {
+        config::load(&file).map_err(|problems| problems.list().iter().map(ToString::to_string).collect())
+    });
+    serve(config, source)
+}
+
+/// Runs a server until it is told to end: 0 if it drained, 1 if it could not start or connections had to be cut.
+pub fn serve(config: Config, source: Source) -> ExitCode {
+    let started = start(config, source);
+    let (server, _diagnostics, reporter) = match started {
+        Ok(started) => started,
+        Err(problems) => {
+            problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    let admin = match start_admin(&server, &reporter) {
+        Ok(admin) => admin,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            return ExitCode::FAILURE;
+        }
+    };
+    for (configured, bound) in server.endpoints() {
+        tracing::info!(%configured, address = %bound, "listening");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ended = match runtime {
+        Ok(runtime) => runtime.block_on(obey_signals(&server, &reporter)),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = ended {
+        tracing::error!(%error, "cannot wait for signals");
+        return ExitCode::FAILURE;
+    }
+    let grace = server.shared().generation.load().config.limits.drain_timeout;
+    tracing::info!(grace_seconds = grace.as_secs(), "draining");
+    let drained = server.drain(grace);
+    if let Some(admin) = admin {
+        admin.stop();
+    }
+    reporter.shutdown(LOG_DEADLINE);
+    match drained {
+        Drained::Whole => ExitCode::SUCCESS,
+        Drained::Forced(left) => {
+            tracing::warn!(connections = left, "the grace time is over; connections were cut");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Started = (Arc<Server>, Diagnostics, Arc<Reporter>);
+
+fn start(config: Config, source: Source) -> Result<Started, Vec<String>> {
+    let one = |what: &str, error: std::io::Error| vec![format!("{what}: {error}")];
+    let diagnostics = Diagnostics::start(&config.log.level).map_err(|error| one("diagnostics", error))?;
+    let descriptors = net::process::raise_descriptor_limit();
+    if let Err(error) = net::process::forbid_core_dumps() {
+        tracing::warn!(%error, "core dumps stay possible; they would hold private keys");
+    }
+    let wanted = config.limits.max_connections as u64;
+    if descriptors / 2 < wanted {
+        tracing::warn!(descriptors, max_connections = wanted, "fewer descriptors than two per connection; raise LimitNOFILE or lower the limit");
+    }
+    log_panics();
+    let reporter = Reporter::start(&config.log, config.workers).map_err(|error| one("access log", error))?;
+    let server = Server::start(config, source, Arc::clone(&reporter))?;
+    Ok((Arc::new(server), diagnostics, reporter))
+}
+
+/// A panic ends one connection; its trace goes where everything else goes.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let text = panic.payload_as_str().unwrap_or("no text");
+        tracing::error!(place, "panic: {text}");
+    }));
+}
+
+fn start_admin(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<Option<AdminHandle>, String> {
+    let generation = server.shared().generation.load_full();
+    let Some(config) = &generation.config.admin else { return Ok(None) };
+    let (for_config, for_reload) = (Arc::clone(server), Arc::clone(server));
+    let state = AdminState {
+        reporter: Arc::clone(reporter),
+        config_json: Box::new(move || config::redacted_json(&for_config.shared().generation.load().config)),
+        reload: Box::new(move || for_reload.reload()),
+        ready: Box::new(|| true),
+    };
+    let handle = admin::start(config, state).map_err(|error| format!("admin listener {}: {error}", config.bind))?;
+    tracing::info!(address = %handle.address(), "admin listening");
+    Ok(Some(handle))
+}
+
+/// Serves signals, file changes and periods until SIGTERM or SIGINT.
+async fn obey_signals(server: &Arc<Server>, reporter: &Reporter) -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut reopen = signal(SignalKind::user_defined1())?;
+    let mut changes = Changes::watch(server);
+    let mut supervision = tokio::time::interval(SUPERVISION);
+    loop {
+        tokio::select! {
+            Some(()) = received(&mut terminate) => return Ok(()),
+            Some(()) = received(&mut interrupt) => return Ok(()),
+            Some(()) = received(&mut hangup) => {
+                reload(server, Server::reload, "SIGHUP").await;
+                changes = Changes::watch(server);
+            }
+            Some(()) = received(&mut reopen) => reporter.reopen(),
+            reason = changes.next() => reload(server, Server::reload_keystores, reason).await,
+            _ = supervision.tick() => server.replace_dead_workers(),
+        }
+    }
+}
+
+async fn received(signal: &mut Signal) -> Option<()> {
+    signal.recv().await
+}
+
+/// Reloads off this thread, so that signals are obeyed meanwhile.
+async fn reload(server: &Arc<Server>, how: fn(&Server) -> Result<u64, Vec<String>>, reason: &'static str) {
+    let server = Arc::clone(server);
+    let outcome = tokio::task::spawn_blocking(move || how(&server)).await;
+    match outcome {
+        Ok(Ok(generation)) => tracing::info!(generation, reason, "reloaded"),
+        Ok(Err(problems)) => {
+            for problem in problems {
+                tracing::error!(reason, "reload refused, the old generation stays: {problem}");
+            }
+        }
+        Err(error) => tracing::error!(reason, %error, "reload failed, the old generation stays"),
+    }
+}
+
+/// Reasons to read the keystores again: something changed in their folders, or their period is over.
+struct Changes {
+    _watcher: Option<notify::RecommendedWatcher>,
+    events: Receiver<()>,
+    period: Duration,
+    next_period: Instant,
+}
+
+impl Changes {
+    fn watch(server: &Server) -> Changes {
+        let generation = server.shared().generation.load_full();
+        let keystores = &generation.config.keystores;
+        let (sender, events) = channel(1);
+        // A full channel already says that something changed.
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            if event.is_ok_and(|event| !event.kind.is_access()) {
+                let _ = sender.try_send(());
+            }
+        });
+        let mut watcher = watcher.inspect_err(|error| tracing::warn!(%error, "cannot watch files")).ok();
+        for keystore in keystores.values() {
+            let folder = folder_of(&keystore.location);
+            let watched = watcher.as_mut().map(|watcher| watcher.watch(&folder, RecursiveMode::Recursive));
+            if let Some(Err(error)) = watched {
+                tracing::warn!(%error, folder = %folder.display(), "cannot watch this folder; changes are seen by period and SIGHUP");
+            }
+        }
+        let period = keystores.values().map(|keystore| keystore.reload_every).min().unwrap_or(Duration::MAX);
+        Changes { _watcher: watcher, events, period, next_period: after(period) }
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            Some(()) = self.events.recv() => {
+                // Wait until it has been quiet for a while, but not for ever.
+                let latest = Instant::now() + 10 * QUIET;
+                while let Ok(Some(())) = tokio::time::timeout_at(latest.min(Instant::now() + QUIET), self.events.recv()).await {}
+                "keystore changed"
+            }
+            () = sleep_until(self.next_period) => {
+                self.next_period = after(self.period);
+                "keystore period"
+            }
+        }
+    }
+}
+
+fn after(period: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    Instant::now() + period.min(FAR)
+}
+
+/// What to watch: a folder of PEM files, or the folder of a file, since files are replaced by renaming.
+fn folder_of(location: &keystore::Location) -> PathBuf {
+    match location {
+        keystore::Location::PemFolder(folder) => folder.clone(),
+        keystore::Location::Pkcs12(file) | keystore::Location::Jks(file) => match file.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        },
+    }
+}

@@ -1,0 +1,332 @@
+//! One request, from its head to its answer's last byte, whichever version the client speaks.
+//!
+//! ```text
+//! judged → routed → admitted → server chosen → connected → sent ─┬→ answered → relayed
+//!    └────────┴─────────┴──→ refusal                             └→ upgraded → tunnel
+//! ```
+
+use wire::http::{BodyFraming, RequestHead, Version};
+
+use super::forwarding::Facts;
+use super::ledger::Ledger;
+use super::refusal::{self, Refusal};
+use super::scratch::Timers;
+use super::sides::{Answer, RequestBody};
+use super::upstream1::{self, Attempt, Upgraded};
+use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service};
+use crate::conn::Conn;
+use crate::generation::Generation;
+use crate::guard::{self, Admitted};
+use crate::report::Fault;
+use crate::route::{Routed, build_location};
+use crate::transport::{buffer, recycle};
+use crate::upstream::Group;
+use crate::worker::Worker;
+use std::sync::Arc;
+
+/// Where a request comes from and what it is served under.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// This core.
+    pub worker: &'a Worker,
+    /// The client's connection.
+    pub conn: &'a Conn,
+    /// The generation pinned by this request.
+    pub generation: &'a Generation,
+}
+
+impl Context<'_> {
+    /// What the upstream is told about the client.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            peer: self.conn.client,
+            trusted: self.generation.trusts(self.conn.client.map(|client| client.ip())),
+            secure: self.conn.tls.is_some(),
+            port: self.conn.local_port,
+            certificate: self.conn.tls.as_ref().and_then(|tls| tls.info.peer.as_deref()),
+        }
+    }
+}
+
+/// Why an exchange did not come to a proper answer.
+#[derive(Debug)]
+pub enum Failure {
+    /// Nothing was answered yet: this is the answer.
+    Refused(Refusal),
+    /// The answer was cut, or the client is gone: the connection (HTTP/2: the stream) must end so that nobody takes it for whole.
+    Cut,
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Refused(refusal)
+    }
+}
+
+/// The client's connection or stream must be abandoned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut;
+
+/// Serves one request. Gives the upstream's connection if it was upgraded: a tunnel begins.
+///
+/// # Errors
+/// [`Cut`], after which the client's side must be broken off.
+pub async fn exchange(
+    context: Context<'_>,
+    head: &RequestHead,
+    response: &mut wire::http::ResponseHead,
+    body: &mut impl RequestBody,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+    timers: &mut Timers,
+) -> Result<Option<Upgraded>, Cut> {
+    if context.generation.trusts(context.conn.client.map(|client| client.ip())) {
+        ledger.given_id = head.fields.get("x-request-id").map(Box::from);
+    }
+    let outcome = serve(context, head, response, body, answer, ledger, timers).await;
+    match outcome {
+        Ok(upgraded) => Ok(upgraded),
+        Err(Failure::Cut) => Err(Cut),
+        Err(Failure::Refused(_)) if answer.has_begun() => Err(Cut),
+        Err(Failure::Refused(refusal)) => {
+            ledger.refused(&refusal);
+            respond_refusal(&refusal, head, answer, ledger).await.map(|()| None)
+        }
+    }
+}
+
+async fn serve(
+    context: Context<'_>,
+    head: &RequestHead,
+    response: &mut wire::http::ResponseHead,
+    body: &mut impl RequestBody,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+    timers: &mut Timers,
+) -> Result<Option<Upgraded>, Failure> {
+    judge_connection(context, head)?;
+    if let Service::RedirectToHttps { port } = context.conn.listener.service {
+        return redirect_to_https(head, port, answer, ledger).await.map(|()| None);
+    }
+    let (route, params) = match context.generation.routes.find(&context.conn.listener.name, head) {
+        Routed::Found(route, params) => (route, params),
+        Routed::UnknownHost => {
+            let status = context.generation.routes.unknown_host_status();
+            return Err(Refusal::client(status, "unknown_host").into());
+        }
+        Routed::NotFound => return Err(Refusal::client(404, "no_route").into()),
+        Routed::EncodedSlash => return Err(Refusal::client(400, "encoded_slash").into()),
+        Routed::MethodNotAllowed(allow) => {
+            return Err(Refusal { allow: Some(allow), ..Refusal::client(405, "method_not_allowed") }.into());
+        }
+        Routed::Options(allow) => return Ok(options(&allow, answer, ledger).await.map(|()| None)?),
+        Routed::RedirectTo(status, location) => {
+            return Ok(redirect(status, &location, answer, ledger).await.map(|()| None)?);
+        }
+    };
+    ledger.route = Some(Arc::clone(&route.config));
+    let admitted = guard::admit(head, route, params)?;
+    match &route.config.action {
+        Action::Forward(forward) => {
+            forward_request(context, &admitted, forward, response, body, answer, ledger, timers).await
+        }
+        Action::Redirect { status, to, allow } => {
+            let mut location = buffer();
+            build_location(to, head, &params, &mut location).map_err(|_| Refusal::client(400, "bad_parameter"))?;
+            if !allow.is_empty() && !allow.iter().any(|allowed| allowed.as_bytes() == authority_of(&location)) {
+                return Err(Refusal::client(400, "bad_parameter").into());
+            }
+            let sent = redirect(*status, &location, answer, ledger).await;
+            recycle(location);
+            Ok(sent.map(|()| None)?)
+        }
+        Action::Respond { status, content_type, body } => {
+            Ok(respond_fixed(context, &route.config, (*status, content_type, body), head, answer, ledger).await.map(|()| None)?)
+        }
+    }
+}
+
+/// The authority of an absolute URL; empty if there is none.
+fn authority_of(url: &[u8]) -> &[u8] {
+    let start = memchr::memmem::find(url, b"://").map_or(url.len(), |at| at + 3);
+    let rest = url.get(start..).unwrap_or_default();
+    rest.split(|byte| matches!(byte, b'/' | b'?' | b'#')).next().unwrap_or_default()
+}
+
+/// Whether this connection may carry a request for this host: its handshake must have been done under the very rule that the host
+/// has now. Else the request belongs on another connection (RFC 9110 §15.5.20).
+fn judge_connection(context: Context<'_>, head: &RequestHead) -> Result<(), Refusal> {
+    let Some(tls) = &context.conn.tls else { return Ok(()) };
+    let Some(front) = context.generation.front(&context.conn.listener.name) else {
+        return Err(Refusal::client(421, "listener_gone"));
+    };
+    let host = std::str::from_utf8(head.host()).ok().map(|host| host.strip_suffix('.').unwrap_or(host));
+    if front.rule(host).is_same_policy(&tls.rule) {
+        return Ok(());
+    }
+    Err(Refusal::client(421, "other_tls_policy"))
+}
+
+/// Chooses a server, sends the request, and goes on to the next server while that is safe.
+#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
+async fn forward_request(
+    context: Context<'_>,
+    admitted: &Admitted<'_>,
+    forward: &Forward,
+    response: &mut wire::http::ResponseHead,
+    body: &mut impl RequestBody,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+    timers: &mut Timers,
+) -> Result<Option<Upgraded>, Failure> {
+    let group = destination(context, forward)?;
+    ledger.group = Some(Arc::clone(&group));
+    let Some(_in_flight) = group.admit() else { return Err(Refusal::ours(503, "upstream_full").into()) };
+    let mut tried = Vec::new();
+    loop {
+        let Some((index, server)) = group.choose(&tried) else {
+            return Err(Refusal::upstream(503, "no_server").into());
+        };
+        ledger.server = Some(Arc::clone(server));
+        let _busy = server.busy();
+        let attempt = Attempt { context, admitted, forward, group: &group, server };
+        match upstream1::attempt(attempt, response, body, answer, ledger, timers).await {
+            Ok(upgraded) => {
+                server.succeeded();
+                return Ok(upgraded);
+            }
+            Err(failed) => {
+                if failed.servers_fault && server.failed(group.config.ejection) {
+                    tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
+                }
+                if !failed.may_try_again || tried.len() + 1 >= group.servers().len() || !group.may_retry() {
+                    return Err(failed.failure);
+                }
+                tried.push(index);
+                ledger.retries += 1;
+            }
+        }
+    }
+}
+
+fn destination(context: Context<'_>, forward: &Forward) -> Result<Arc<Group>, Refusal> {
+    match &forward.to {
+        ForwardTo::Group(name) => {
+            context.generation.group(name).cloned().ok_or(Refusal::ours(502, "unknown_upstream"))
+        }
+        ForwardTo::Authority { .. } => Err(Refusal::ours(501, "not_built")),
+    }
+}
+
+async fn respond_refusal(
+    refusal: &Refusal,
+    head: &RequestHead,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+) -> Result<(), Cut> {
+    let (body, content_type) = refusal::body(refusal.status, head);
+    answer.begin(refusal.status);
+    if let Some(allow) = &refusal.allow {
+        answer.field(b"Allow", allow.as_bytes());
+    }
+    if refusal.status == 503 {
+        answer.field(b"Retry-After", b"1");
+    }
+    send_whole(answer, content_type, &body, head, ledger).await
+}
+
+async fn respond_fixed(
+    context: Context<'_>,
+    route: &RouteConfig,
+    (status, content_type, body): (u16, &str, &[u8]),
+    head: &RequestHead,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+) -> Result<(), Failure> {
+    ledger.status = status;
+    answer.begin(status);
+    own_fields(context, route, answer);
+    send_whole(answer, content_type, body, head, ledger).await.map_err(|Cut| Failure::Cut)
+}
+
+/// Fields that a route adds to answers of our own.
+fn own_fields(context: Context<'_>, route: &RouteConfig, answer: &mut impl Answer) {
+    if let Some(hsts) = route.hsts.as_ref().filter(|_| context.conn.tls.is_some()) {
+        answer.field(b"Strict-Transport-Security", hsts.as_bytes());
+    }
+    let edits = &route.response_headers;
+    for (name, value) in edits.set.iter().chain(&edits.add) {
+        answer.field(name.as_bytes(), value.as_bytes());
+    }
+}
+
+async fn send_whole(
+    answer: &mut impl Answer,
+    content_type: &str,
+    body: &[u8],
+    head: &RequestHead,
+    ledger: &mut Ledger,
+) -> Result<(), Cut> {
+    answer.field(b"Content-Type", content_type.as_bytes());
+    let is_head = head.method == wire::http::Method::Head;
+    if is_head {
+        answer.finish_head(BodyFraming::None, Some(body.len().to_string().as_bytes()));
+    } else {
+        answer.finish_head(BodyFraming::Length(body.len() as u64), None);
+        if !body.is_empty() {
+            answer.piece(body).await.map_err(|broken| client_gone(&broken, ledger))?;
+            ledger.sent.set(body.len() as u64);
+        }
+    }
+    answer.end(None).await.map_err(|broken| client_gone(&broken, ledger))
+}
+
+fn client_gone(_: &crate::transport::Broken, ledger: &mut Ledger) -> Cut {
+    ledger.blame(Fault::Client, "client_gone");
+    Cut
+}
+
+async fn options(allow: &str, answer: &mut impl Answer, ledger: &mut Ledger) -> Result<(), Failure> {
+    ledger.status = 200;
+    answer.begin(200);
+    answer.field(b"Allow", allow.as_bytes());
+    answer.finish_head(BodyFraming::Length(0), None);
+    answer.end(None).await.map_err(|broken| client_gone(&broken, ledger)).map_err(|Cut| Failure::Cut)
+}
+
+async fn redirect(
+    status: u16,
+    location: &[u8],
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+) -> Result<(), Failure> {
+    ledger.status = status;
+    answer.begin(status);
+    answer.field(b"Location", location);
+    answer.finish_head(BodyFraming::Length(0), None);
+    answer.end(None).await.map_err(|broken| client_gone(&broken, ledger)).map_err(|Cut| Failure::Cut)
+}
+
+/// The same URL under https. A request without Host has no such URL.
+async fn redirect_to_https(
+    head: &RequestHead,
+    port: u16,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+) -> Result<(), Failure> {
+    if head.authority.is_empty() || head.target.first() != Some(&b'/') {
+        return Err(Refusal::client(400, "no_https_url").into());
+    }
+    let mut location = b"https://".to_vec();
+    location.extend_from_slice(head.host());
+    if port != 443 {
+        location.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    location.extend_from_slice(&head.target);
+    redirect(308, &location, answer, ledger).await
+}
+
+/// Whether the client may be sent chunked bodies and interim answers.
+pub fn is_modern(version: Version) -> bool {
+    version != Version::H10
+}

@@ -1,0 +1,410 @@
+//! HTTP/1.x on a client's connection (RFC 9112): rest, head, exchange, and over again.
+//!
+//! While a connection rests, its task holds no buffer and only a small future; the future of an exchange is boxed and freed at
+//! its end.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use net::{Chunk, Deadline};
+use tokio::sync::futures::Notified;
+use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
+use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, Version};
+
+use super::body::{BodyReader, BodyWriter};
+use super::exchange::{self, Context, Cut};
+use super::forwarding::write_framing;
+use super::ledger::Ledger;
+use super::refusal::{self, Refusal};
+use super::scratch::{self, Parts};
+use super::sides::Answer;
+use super::upstream1::Upgraded;
+use crate::conn::Conn;
+use crate::limits::Limits;
+use crate::report::{ConnRecord, Fault};
+use crate::transport::{Broken, Transport, buffer, recycle};
+use crate::tunnel;
+use crate::worker::Worker;
+
+/// After a last answer, how long the client may take to read it before the connection is closed under it.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Bytes read and dropped while lingering.
+const LINGER_BYTES: usize = 1024 * 1024;
+
+/// What follows a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Another message may come.
+    Rest,
+    /// Our side ends; the client may still read.
+    Close,
+    /// The client's side is broken or must be.
+    Abandon,
+}
+
+/// Serves requests until the connection ends.
+pub async fn serve(transport: &Transport, conn: &Conn, worker: &Worker) {
+    let mut input = Chunk::empty();
+    let mut deadline = Deadline::new();
+    let mut drain = pin!(worker.drain.notified());
+    let mut served = 0;
+    let next = loop {
+        if input.is_empty() && !rest(transport, &mut input, &mut deadline, drain.as_mut(), conn, worker, served).await {
+            break Next::Close;
+        }
+        match Box::pin(message(transport, &mut input, conn, worker, served)).await {
+            Next::Rest => served += 1,
+            end => break end,
+        }
+    };
+    match next {
+        Next::Abandon => transport.reset_on_close(),
+        Next::Rest | Next::Close => linger(transport).await,
+    }
+}
+
+/// Waits at rest for the first bytes of a message. False when the connection is to end: the client has finished, the time is over, or we are
+/// draining.
+async fn rest(
+    transport: &Transport,
+    input: &mut Chunk,
+    deadline: &mut Deadline,
+    mut drain: Pin<&mut Notified<'_>>,
+    conn: &Conn,
+    worker: &Worker,
+    served: u64,
+) -> bool {
+    if worker.is_draining() {
+        return false;
+    }
+    let limit = {
+        let limits = &worker.pin().config.limits;
+        if served == 0 { limits.head_timeout } else { limits.keep_alive_timeout }
+    };
+    let came = deadline
+        .within(limit, poll_fn(|context| {
+            if let Poll::Ready(received) = transport.poll_recv_more(context, input) {
+                return Poll::Ready(Some(received));
+            }
+            drain.as_mut().poll(context).map(|()| None)
+        }))
+        .await;
+    let reason = match &came {
+        Ok(Some(Ok(count))) if *count > 0 => return true,
+        _ if served > 0 => return false,
+        Ok(None) => return false,
+        Ok(Some(Ok(_))) => "closed_without_request",
+        Ok(Some(Err(_))) => "broken_without_request",
+        Err(_) => "silent",
+    };
+    record_silence(conn, worker, reason);
+    false
+}
+
+/// A connection that never became a request leaves its line in the log all the same.
+fn record_silence(conn: &Conn, worker: &Worker, reason: &'static str) {
+    worker.report.connection_failed(&ConnRecord {
+        started: conn.accepted_at,
+        listener: &conn.listener.name,
+        client: conn.client,
+        server_name: conn.tls.as_ref().and_then(|tls| tls.info.server_name.as_deref()),
+        duration: conn.accepted_at.elapsed().unwrap_or_default(),
+        phase: "head",
+        fault: Fault::Client,
+        reason,
+        detail: "",
+    });
+}
+
+/// Reads one request and serves it.
+async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: &Worker, served: u64) -> Next {
+    let mut parts = scratch::take();
+    let generation = worker.pin();
+    let limits = &generation.config.limits;
+    let mut ledger = Ledger::open();
+    let next = match read_head(transport, input, &mut parts, limits).await {
+        Ok(()) => {
+            let last = served + 1 >= limits.max_requests_per_connection || worker.is_draining();
+            let context = Context { worker, conn, generation: &generation };
+            serve_message(context, transport, input, &mut parts, &mut ledger, last).await
+        }
+        Err(Some(refusal)) => {
+            ledger.refused(&refusal);
+            refuse_head(transport, &refusal, &parts.request).await;
+            Next::Close
+        }
+        Err(None) => {
+            ledger.blame(Fault::Client, "request_head_cut");
+            Next::Abandon
+        }
+    };
+    ledger.close(&parts.request, conn, worker);
+    scratch::give(parts);
+    next
+}
+
+/// Reads a head to its end. `Err(None)` when the client is gone.
+async fn read_head(
+    transport: &Transport,
+    input: &mut Chunk,
+    parts: &mut Parts,
+    limits: &Limits,
+) -> Result<(), Option<Refusal>> {
+    let head_limits = HeadLimits {
+        head_bytes: limits.max_head_bytes.min(net::chunk::CHUNK_BYTES),
+        request_line_bytes: limits.max_request_line_bytes,
+        fields: limits.max_fields,
+    };
+    let mut until = None;
+    loop {
+        match parse_request(input, &head_limits, &mut parts.request) {
+            Ok(Parsed::Complete { head_len }) => {
+                input.advance(head_len);
+                return Ok(());
+            }
+            Ok(Parsed::Partial) => {}
+            Err(error) => return Err(Some(error.into())),
+        }
+        // Parsing starts anew with each line, not with each byte: a client that dribbles must not cost more than one that does not.
+        loop {
+            if input.is_full() {
+                return Err(Some(Refusal::client(431, "request_head_too_large")));
+            }
+            let before = input.len();
+            let until = *until.get_or_insert_with(|| Instant::now() + limits.head_timeout);
+            match parts.timers.upload.until(until, transport.recv_more(input)).await {
+                Ok(Ok(0) | Err(_)) => return Err(None),
+                Ok(Ok(_)) => {}
+                Err(_) => return Err(Some(Refusal::client(408, "request_head_slow"))),
+            }
+            let added = input.get(before..).unwrap_or_default();
+            if memchr::memchr(b'\n', added).is_some() || input.len() > head_limits.request_line_bytes {
+                break;
+            }
+        }
+    }
+}
+
+async fn serve_message(
+    context: Context<'_>,
+    transport: &Transport,
+    input: &mut Chunk,
+    parts: &mut Parts,
+    ledger: &mut Ledger,
+    last: bool,
+) -> Next {
+    let Parts { request, response, timers } = parts;
+    let limits = &context.generation.config.limits;
+    let mut body = BodyReader::new(transport, input, request.framing);
+    let mut answer = H1Answer::new(transport, request, !last && request.keep_alive);
+    let outcome =
+        exchange::exchange(context, request, response, &mut body, &mut answer, ledger, timers).await;
+    let keep = answer.keep;
+    drop(answer);
+    match outcome {
+        Err(Cut) => Next::Abandon,
+        Ok(Some(upgraded)) => {
+            drop(body);
+            tunnel_through(transport, std::mem::replace(input, Chunk::empty()), upgraded, limits, ledger).await
+        }
+        Ok(None) if !keep => Next::Close,
+        Ok(None) if drain_body(&mut body, limits, &mut timers.upload).await => Next::Rest,
+        Ok(None) => Next::Close,
+    }
+}
+
+/// Reads and drops what is left of a body. False if that is too much or takes too long.
+async fn drain_body(body: &mut BodyReader<'_>, limits: &Limits, deadline: &mut Deadline) -> bool {
+    let mut dropped = 0;
+    if body.remaining().is_some_and(|rest| rest > limits.max_drain_bytes) {
+        return false;
+    }
+    while !body.is_done() {
+        match deadline.within(limits.head_timeout, body.next()).await {
+            Ok(Ok(Some(piece))) => dropped += piece.len() as u64,
+            Ok(Ok(None)) => return true,
+            Ok(Err(_)) | Err(_) => return false,
+        }
+        if dropped > limits.max_drain_bytes {
+            return false;
+        }
+    }
+    true
+}
+
+async fn tunnel_through(
+    transport: &Transport,
+    input: Chunk,
+    upgraded: Upgraded,
+    limits: &Limits,
+    ledger: &mut Ledger,
+) -> Next {
+    let carried = tunnel::Carried::default();
+    let upstream = (&upgraded.transport, upgraded.first);
+    let end = tunnel::run((transport, input), upstream, limits.tunnel_idle_timeout, &carried).await;
+    ledger.received.set(ledger.received.get() + carried.from_client.get());
+    ledger.sent.set(ledger.sent.get() + carried.to_client.get());
+    match end {
+        tunnel::End::Finished => Next::Close,
+        tunnel::End::Idle => {
+            ledger.blame(Fault::Client, "tunnel_idle");
+            Next::Close
+        }
+        tunnel::End::ClientBroke => {
+            ledger.blame(Fault::Client, "tunnel_client_broke");
+            Next::Abandon
+        }
+        tunnel::End::UpstreamBroke => {
+            ledger.blame(Fault::Upstream, "tunnel_upstream_broke");
+            Next::Abandon
+        }
+    }
+}
+
+/// Answers a head that could not be parsed. Nothing behind it is read as a request.
+async fn refuse_head(transport: &Transport, refusal: &Refusal, head: &RequestHead) {
+    let (body, content_type) = refusal::body(refusal.status, head);
+    let mut out = buffer();
+    write_status_line(refusal.status, &mut out);
+    write_field(b"Content-Type", content_type.as_bytes(), &mut out);
+    write_framing(BodyFraming::Length(body.len() as u64), &mut out);
+    out.extend_from_slice(b"Connection: close\r\n\r\n");
+    out.extend_from_slice(&body);
+    let _ = Deadline::new().within(LINGER, transport.send(&out)).await;
+    recycle(out);
+}
+
+/// Ends our side and reads on for a moment: closing on unread bytes would reset the connection and take the answer with it.
+async fn linger(transport: &Transport) {
+    let lingering = async {
+        transport.finish().await;
+        let mut dropped = 0;
+        while let Ok(chunk) = transport.recv().await {
+            dropped += chunk.len();
+            if chunk.is_empty() || dropped > LINGER_BYTES {
+                break;
+            }
+        }
+    };
+    let _ = Deadline::new().within(LINGER, Box::pin(lingering)).await;
+}
+
+/// Writes an answer in HTTP/1.x.
+struct H1Answer<'c> {
+    transport: &'c Transport,
+    version: Version,
+    is_head_request: bool,
+    writer: BodyWriter<'c>,
+    /// What is written and not yet sent.
+    out: Vec<u8>,
+    status: u16,
+    begun: bool,
+    /// Another message may follow on this connection.
+    keep: bool,
+}
+
+impl<'c> H1Answer<'c> {
+    fn new(transport: &'c Transport, head: &RequestHead, keep: bool) -> H1Answer<'c> {
+        H1Answer {
+            transport,
+            version: head.version,
+            is_head_request: head.method == Method::Head,
+            writer: BodyWriter::new(transport, BodyFraming::None),
+            out: buffer(),
+            status: 0,
+            begun: false,
+            keep,
+        }
+    }
+
+    /// How a body framed like this upstream is framed for this client. A client of HTTP/1.0 knows no chunks.
+    fn framing(&self, framing: BodyFraming) -> BodyFraming {
+        match framing {
+            _ if self.is_head_request || matches!(self.status, 100..=199 | 204 | 304) => BodyFraming::None,
+            BodyFraming::Chunked | BodyFraming::UntilClose if exchange::is_modern(self.version) => BodyFraming::Chunked,
+            BodyFraming::Chunked => BodyFraming::UntilClose,
+            other => other,
+        }
+    }
+}
+
+impl Answer for H1Answer<'_> {
+    fn takes_interim(&self) -> bool {
+        exchange::is_modern(self.version)
+    }
+
+    async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken> {
+        let mut out = buffer();
+        write_status_line(head.status, &mut out);
+        head.fields.iter().for_each(|(name, value)| write_field(name, value, &mut out));
+        out.extend_from_slice(b"\r\n");
+        let sent = self.transport.send(&out).await;
+        recycle(out);
+        sent
+    }
+
+    fn begin(&mut self, status: u16) {
+        self.status = status;
+        self.out.clear();
+        write_status_line(status, &mut self.out);
+    }
+
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        write_field(name, value, &mut self.out);
+    }
+
+    fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
+        let framing = self.framing(framing);
+        if framing == BodyFraming::UntilClose {
+            self.keep = false;
+        }
+        match declared_length {
+            Some(length) => write_field(b"Content-Length", length, &mut self.out),
+            None => write_framing(framing, &mut self.out),
+        }
+        if self.status != 101 {
+            if !self.keep {
+                self.out.extend_from_slice(b"Connection: close\r\n");
+            } else if !exchange::is_modern(self.version) {
+                self.out.extend_from_slice(b"Connection: keep-alive\r\n");
+            }
+        }
+        self.out.extend_from_slice(b"\r\n");
+        self.writer = BodyWriter::new(self.transport, framing);
+    }
+
+    async fn flush(&mut self) -> Result<(), Broken> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        self.begun = true;
+        self.transport.send(&self.out).await?;
+        self.out.clear();
+        Ok(())
+    }
+
+    async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
+        self.begun = true;
+        self.writer.write(&self.out, piece).await?;
+        self.out.clear();
+        Ok(())
+    }
+
+    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
+        self.flush().await?;
+        self.writer.end(trailers).await
+    }
+
+    fn has_begun(&self) -> bool {
+        self.begun
+    }
+}
+
+impl Drop for H1Answer<'_> {
+    fn drop(&mut self) {
+        recycle(std::mem::take(&mut self.out));
+    }
+}

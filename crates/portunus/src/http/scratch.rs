@@ -1,0 +1,53 @@
+//! Working memory of one exchange, pooled per thread: an idle connection holds none of it.
+
+use std::cell::RefCell;
+
+use net::Deadline;
+use wire::http::{RequestHead, ResponseHead};
+
+/// Sets kept per thread.
+const POOLED: usize = 64;
+
+thread_local! {
+    #[expect(clippy::vec_box, reason = "a set moves between pool and owner without being copied")]
+    static POOL: RefCell<Vec<Box<Parts>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What an exchange works with.
+#[derive(Debug, Default)]
+pub struct Parts {
+    /// The request.
+    pub request: RequestHead,
+    /// The answer of the upstream.
+    pub response: ResponseHead,
+    /// Timers. They stay armed between exchanges, which costs a wake-up now and then and saves arming them each time.
+    pub timers: Timers,
+}
+
+/// One timer per wait that may go on at the same time.
+#[derive(Debug, Default)]
+pub struct Timers {
+    /// Waiting for the upstream's head.
+    pub head: Deadline,
+    /// Moving the request body.
+    pub upload: Deadline,
+    /// Moving the answer's body.
+    pub download: Deadline,
+}
+
+/// A set with empty heads and warm buffers.
+pub fn take() -> Box<Parts> {
+    POOL.try_with(|pool| pool.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+}
+
+/// Gives a set back. One that is dropped instead is merely freed.
+pub fn give(mut parts: Box<Parts>) {
+    parts.request.clear();
+    parts.response.clear();
+    let _ = POOL.try_with(|pool| {
+        let mut pool = pool.borrow_mut();
+        if pool.len() < POOLED {
+            pool.push(parts);
+        }
+    });
+}

@@ -1,0 +1,70 @@
+//! What an exchange needs of the client's side, whichever version the client speaks.
+
+use wire::http::{BodyFraming, Fields, ResponseHead};
+
+use super::body::{BodyError, BodyReader};
+use crate::transport::Broken;
+
+/// The body of a request as it arrives.
+pub trait RequestBody {
+    /// Whether it has been read to its end.
+    fn is_done(&self) -> bool;
+
+    /// Whether the next piece is there already.
+    fn has_input(&self) -> bool;
+
+    /// The next piece, lent until the next call; none at the end.
+    async fn next(&mut self) -> Result<Option<&[u8]>, BodyError>;
+
+    /// Trailers, after the end.
+    fn trailers(&mut self) -> Option<Fields>;
+}
+
+/// The answer to a request as it is written: begin, fields, finish the head, pieces, end.
+pub trait Answer {
+    /// Whether the client understands interim answers.
+    fn takes_interim(&self) -> bool;
+
+    /// Sends an interim (1xx) answer.
+    async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken>;
+
+    /// Begins the head.
+    fn begin(&mut self, status: u16);
+
+    /// Adds a field.
+    fn field(&mut self, name: &[u8], value: &[u8]);
+
+    /// Ends the head. `framing` tells what body follows; `declared_length` is the Content-Length of an answer that has no body but says how long
+    /// it would be (HEAD, 304). Nothing is sent yet.
+    fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>);
+
+    /// Sends what is written so far.
+    async fn flush(&mut self) -> Result<(), Broken>;
+
+    /// Sends a piece of the body, together with the head if that is still unsent.
+    async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken>;
+
+    /// Ends the body.
+    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken>;
+
+    /// Whether the head is out, so that nothing else can be answered.
+    fn has_begun(&self) -> bool;
+}
+
+impl RequestBody for BodyReader<'_> {
+    fn is_done(&self) -> bool {
+        BodyReader::is_done(self)
+    }
+
+    fn has_input(&self) -> bool {
+        BodyReader::has_input(self)
+    }
+
+    async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        BodyReader::next(self).await
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        BodyReader::trailers(self)
+    }
+}

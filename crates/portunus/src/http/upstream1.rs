@@ -1,0 +1,400 @@
+//! One try of a request at one server over HTTP/1.1: send it, read the answer's head, relay the rest.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Instant;
+
+use net::Chunk;
+use wire::http::http1::{Parsed, parse_response, write_field};
+use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead};
+
+use super::body::{BodyError, BodyReader, BodyWriter};
+use super::exchange::{Context, Failure};
+use super::forwarding;
+use super::ledger::Ledger;
+use super::refusal::Refusal;
+use super::relay::{self, DownloadError, Stopped, Upload, UploadError};
+use super::scratch::Timers;
+use super::sides::{Answer, RequestBody};
+use crate::config::{Forward, HostRewrite};
+use crate::guard::Admitted;
+use crate::report::Fault;
+use crate::route;
+use crate::transport::{Broken, Transport, buffer, recycle};
+use crate::upstream::{ConnectError, Connected, Group, Server, Target, connect};
+
+/// What is tried, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempt<'a> {
+    /// Where the request comes from.
+    pub context: Context<'a>,
+    /// The request, admitted.
+    pub admitted: &'a Admitted<'a>,
+    /// How it is forwarded.
+    pub forward: &'a Forward,
+    /// The group.
+    pub group: &'a Group,
+    /// The server.
+    pub server: &'a Arc<Server>,
+}
+
+/// A connection whose upstream granted an upgrade, and what it sent already.
+#[derive(Debug)]
+pub struct Upgraded {
+    /// The upstream's connection.
+    pub transport: Transport,
+    /// Bytes behind the 101.
+    pub first: Chunk,
+}
+
+/// A try that failed.
+#[derive(Debug)]
+pub struct Failed {
+    /// What the client gets if nothing else helps.
+    pub failure: Failure,
+    /// It counts against the server.
+    pub servers_fault: bool,
+    /// Another server may be tried: the request did not run there, or may run twice.
+    pub may_try_again: bool,
+}
+
+impl Failed {
+    fn finally(failure: impl Into<Failure>) -> Failed {
+        Failed { failure: failure.into(), servers_fault: false, may_try_again: false }
+    }
+}
+
+/// Tries a request at one server. A pooled connection that turns out to be dead is replaced once by a fresh one.
+///
+/// # Errors
+/// See [`Failed`].
+pub async fn attempt(
+    attempt: Attempt<'_>,
+    response: &mut ResponseHead,
+    body: &mut impl RequestBody,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+    timers: &mut Timers,
+) -> Result<Option<Upgraded>, Failed> {
+    let mut head = buffer();
+    write_head(&attempt, ledger.id(), &mut head).map_err(Failed::finally)?;
+    let mut result = None;
+    if let Some(transport) = attempt.context.worker.pools.take(attempt.server.id) {
+        let tried = on_connection(transport, &head, attempt, response, body, answer, ledger, timers).await;
+        let is_stale = matches!(&tried, Err(OnConnection { stale: true, .. }));
+        if !is_stale || !may_repeat(attempt.admitted.head()) {
+            result = Some(tried);
+        }
+    }
+    let result = match result {
+        Some(result) => result,
+        None => match fresh_connection(attempt).await {
+            Ok(transport) => on_connection(transport, &head, attempt, response, body, answer, ledger, timers).await,
+            Err(failed) => Err(failed),
+        },
+    };
+    recycle(head);
+    result.map_err(|failed| Failed {
+        may_try_again: failed.servers_fault
+            && !answer.has_begun()
+            && matches!(failed.failure, Failure::Refused(_))
+            && (failed.unsent || may_repeat(attempt.admitted.head())),
+        failure: failed.failure,
+        servers_fault: failed.servers_fault,
+    })
+}
+
+async fn fresh_connection(attempt: Attempt<'_>) -> Result<Transport, OnConnection> {
+    let target = Target { group: attempt.group, server: attempt.server };
+    // The future is big and rare.
+    let connected = Box::pin(connect(target)).await;
+    connected.map(|Connected { transport }| transport).map_err(|error| {
+        let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
+        tracing::debug!(server = %attempt.server.name, ?error, "cannot connect");
+        let failure = Refusal::upstream(status, error.code()).into();
+        OnConnection { failure, servers_fault: true, stale: false, unsent: true }
+    })
+}
+
+/// Whether a request may be sent once more although it may have run: it is idempotent and has no body that might be used up.
+fn may_repeat(head: &RequestHead) -> bool {
+    head.method.is_idempotent() && matches!(head.framing, BodyFraming::None | BodyFraming::Length(0))
+}
+
+/// A failure on one connection.
+struct OnConnection {
+    failure: Failure,
+    servers_fault: bool,
+    /// The connection broke before the server said a word, as an idle connection does that the server has closed.
+    stale: bool,
+    /// Nothing of the request was sent.
+    unsent: bool,
+}
+
+impl OnConnection {
+    fn servers(refusal: Refusal) -> OnConnection {
+        OnConnection { failure: refusal.into(), servers_fault: true, stale: false, unsent: false }
+    }
+
+    fn clients(failure: impl Into<Failure>) -> OnConnection {
+        OnConnection { failure: failure.into(), servers_fault: false, stale: false, unsent: false }
+    }
+}
+
+/// What a connection is good for after a message.
+enum After {
+    /// Another request.
+    Reuse,
+    /// Nothing.
+    Close,
+    /// A tunnel.
+    Tunnel,
+}
+
+#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
+async fn on_connection(
+    transport: Transport,
+    head: &[u8],
+    attempt: Attempt<'_>,
+    response: &mut ResponseHead,
+    body: &mut impl RequestBody,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+    timers: &mut Timers,
+) -> Result<Option<Upgraded>, OnConnection> {
+    let mut input = Chunk::empty();
+    let after = message((&transport, &mut input), head, attempt, response, body, answer, ledger, timers).await?;
+    match after {
+        After::Tunnel => return Ok(Some(Upgraded { transport, first: input })),
+        // Bytes behind the answer belong to no request: such a connection is not used again.
+        After::Reuse if input.is_empty() => {
+            let config = &attempt.group.config;
+            attempt.context.worker.pools.put(attempt.server.id, transport, config.keep_idle, config.max_idle);
+        }
+        After::Reuse | After::Close => {}
+    }
+    Ok(None)
+}
+
+#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
+async fn message(
+    (transport, input): (&Transport, &mut Chunk),
+    head: &[u8],
+    attempt: Attempt<'_>,
+    response: &mut ResponseHead,
+    body: &mut impl RequestBody,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+    timers: &mut Timers,
+) -> Result<After, OnConnection> {
+    let limits = &attempt.context.generation.config.limits;
+    let request = attempt.admitted.head();
+    let started = Instant::now();
+    let writer = BodyWriter::new(transport, request.framing);
+    let max_body = attempt.admitted.route().config.max_body_bytes;
+    let received = Cell::new(0);
+    let upload = relay::upload(head, body, writer, limits, max_body, &received, &mut timers.upload);
+    let mut upload = pin!(upload);
+    let mut upload = Upload::new(upload.as_mut());
+
+    let reading = read_final_head(transport, input, request, response, answer, attempt);
+    let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
+    let read = upload.beside(reading, patience).await;
+    ledger.received.set(received.get());
+    match read {
+        Ok(read) => read?,
+        Err(Stopped::Elapsed) => return Err(OnConnection::servers(Refusal::upstream(504, "upstream_header_timeout"))),
+        Err(Stopped::Upload(error)) => return Err(OnConnection::clients(upload_failure(&error, ledger))),
+    }
+    ledger.upstream_status = Some(response.status);
+    ledger.upstream_duration = Some(started.elapsed());
+    ledger.status = response.status;
+    begin_answer(attempt, response, answer);
+    if response.status == 101 {
+        let flushed = answer.flush().await;
+        return flushed.map(|()| After::Tunnel).map_err(|_| OnConnection::clients(Failure::Cut));
+    }
+
+    let mut reader = BodyReader::new(transport, input, response.framing);
+    let idle = attempt.group.config.idle_timeout;
+    let relaying = relay::download(&mut reader, answer, limits, idle, &ledger.sent, &mut timers.download);
+    let relayed = upload.beside(relaying, None).await;
+    ledger.received.set(received.get());
+    match relayed {
+        Ok(Ok(())) if upload.is_complete() && response.keep_alive => Ok(After::Reuse),
+        Ok(Ok(())) => Ok(After::Close),
+        Ok(Err(error)) => Err(download_failure(&error, ledger)),
+        Err(Stopped::Upload(error)) => Err(OnConnection::clients(upload_failure(&error, ledger))),
+        Err(Stopped::Elapsed) => Err(OnConnection::clients(Failure::Cut)),
+    }
+}
+
+fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
+    let refusal = match error {
+        UploadError::Client(BodyError::Malformed(error)) => Refusal::client(error.status, error.code),
+        UploadError::Client(BodyError::Cut | BodyError::Broken(_)) => {
+            ledger.blame(Fault::Client, "request_cut");
+            return Failure::Cut;
+        }
+        UploadError::ClientSlow => Refusal::client(408, "request_body_slow"),
+        UploadError::TooLarge => Refusal::client(413, "body_too_large"),
+        UploadError::Upstream => Refusal::upstream(502, "upstream_broke"),
+    };
+    ledger.blame(refusal.fault, refusal.code);
+    Failure::Refused(refusal)
+}
+
+/// The answer had begun or might have: nothing can be answered in its place any more.
+fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
+    let (fault, code) = match error {
+        DownloadError::Upstream(BodyError::Cut) => (Fault::Upstream, "response_cut"),
+        DownloadError::Upstream(BodyError::Broken(_)) => (Fault::Upstream, "response_broken"),
+        DownloadError::Upstream(BodyError::Malformed(_)) => (Fault::Upstream, "response_malformed"),
+        DownloadError::UpstreamSlow => (Fault::Upstream, "response_stalled"),
+        DownloadError::Client(_) => (Fault::Client, "client_gone"),
+        DownloadError::ClientSlow => (Fault::Client, "client_slow"),
+    };
+    ledger.blame(fault, code);
+    OnConnection { failure: Failure::Cut, servers_fault: fault == Fault::Upstream, stale: false, unsent: false }
+}
+
+/// Reads heads until the final one; interim ones go to the client.
+async fn read_final_head(
+    transport: &Transport,
+    input: &mut Chunk,
+    request: &RequestHead,
+    response: &mut ResponseHead,
+    answer: &mut impl Answer,
+    attempt: Attempt<'_>,
+) -> Result<(), OnConnection> {
+    let limits = &attempt.context.generation.config.limits;
+    let head_limits = HeadLimits {
+        head_bytes: limits.max_response_head_bytes.min(net::chunk::CHUNK_BYTES),
+        request_line_bytes: limits.max_request_line_bytes,
+        fields: limits.max_fields,
+    };
+    let mut interim = 0;
+    loop {
+        read_head(transport, input, &request.method, &head_limits, response).await?;
+        match response.status {
+            101 => return check_upgrade(request, response, attempt),
+            100..=199 => {
+                interim += 1;
+                if interim > limits.max_interim_responses {
+                    return Err(OnConnection::servers(Refusal::upstream(502, "too_many_interim_responses")));
+                }
+                let wanted = response.status != 100 || request.expects_continue;
+                if wanted && answer.takes_interim() {
+                    answer.interim(response).await.map_err(|_| OnConnection::clients(Failure::Cut))?;
+                }
+            }
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// A 101 is good only for what was asked for (RFC 9110 §7.8).
+fn check_upgrade(request: &RequestHead, response: &ResponseHead, attempt: Attempt<'_>) -> Result<(), OnConnection> {
+    let asked = upgrade_token(request, attempt);
+    let granted = response.upgrade.as_deref();
+    if asked.is_some() && granted.is_some_and(|granted| Some(granted) == asked) {
+        return Ok(());
+    }
+    Err(OnConnection::servers(Refusal::upstream(502, "unasked_upgrade")))
+}
+
+/// The protocol an upgrade may go to, if this request asks for one that its route allows.
+fn upgrade_token<'a>(request: &'a RequestHead, attempt: Attempt<'_>) -> Option<&'a str> {
+    let token = request.upgrade.as_deref()?;
+    let allowed = &attempt.admitted.route().config.upgrades;
+    let fits = request.framing == BodyFraming::None && allowed.iter().any(|allowed| allowed == token);
+    fits.then_some(token)
+}
+
+async fn read_head(
+    transport: &Transport,
+    input: &mut Chunk,
+    method: &Method,
+    limits: &HeadLimits,
+    response: &mut ResponseHead,
+) -> Result<(), OnConnection> {
+    loop {
+        if !input.is_empty() {
+            match parse_response(input, limits, method, response) {
+                Ok(Parsed::Complete { head_len }) => {
+                    input.advance(head_len);
+                    return Ok(());
+                }
+                Ok(Parsed::Partial) if input.is_full() => {
+                    return Err(OnConnection::servers(Refusal::upstream(502, "response_head_too_large")));
+                }
+                Ok(Parsed::Partial) => {}
+                Err(error) => return Err(OnConnection::servers(Refusal::upstream(502, error.code))),
+            }
+        }
+        let silent = input.is_empty();
+        match transport.recv_more(input).await {
+            Ok(0) | Err(Broken::Socket(_)) => {
+                let failed = OnConnection::servers(Refusal::upstream(502, "upstream_closed"));
+                return Err(OnConnection { stale: silent, ..failed });
+            }
+            Ok(_) => {}
+            Err(Broken::Tls(_)) => return Err(OnConnection::servers(Refusal::upstream(502, "upstream_tls_broke"))),
+        }
+    }
+}
+
+/// Writes the head of the answer from the upstream's.
+fn begin_answer(attempt: Attempt<'_>, response: &ResponseHead, answer: &mut impl Answer) {
+    let route = &attempt.admitted.route().config;
+    let context = attempt.context;
+    answer.begin(response.status);
+    let hsts = route.hsts.as_deref().filter(|_| context.conn.tls.is_some());
+    let via = context.generation.config.forwarding.via;
+    forwarding::response_fields(response, &route.response_headers, hsts, via, |name, value| answer.field(name, value));
+    if response.status == 101 {
+        answer.field(b"Connection", b"upgrade");
+        answer.field(b"Upgrade", response.upgrade.as_deref().unwrap_or_default().as_bytes());
+        answer.finish_head(BodyFraming::None, None);
+        return;
+    }
+    let bodiless = attempt.admitted.head().method == Method::Head || response.status == 304;
+    let declared = response.fields.get("content-length").filter(|_| bodiless);
+    answer.finish_head(response.framing, declared);
+}
+
+/// Writes the head of the request as the upstream shall see it.
+fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let request = attempt.admitted.head();
+    let config = &attempt.admitted.route().config;
+    out.extend_from_slice(request.method.as_str().as_bytes());
+    out.push(b' ');
+    route::build_target(attempt.forward, request, attempt.admitted.params(), out)
+        .map_err(|_| Refusal::client(400, "bad_parameter"))?;
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    match &attempt.forward.host {
+        HostRewrite::Keep if !request.authority.is_empty() => write_field(b"Host", &request.authority, out),
+        HostRewrite::Fixed(host) => write_field(b"Host", host.as_bytes(), out),
+        HostRewrite::Keep | HostRewrite::Upstream => {
+            write_field(b"Host", attempt.server.name.as_bytes(), out);
+        }
+    }
+    let forwarding = &attempt.context.generation.config.forwarding;
+    forwarding::request_fields(request, &attempt.context.facts(), forwarding, request_id, &config.request_headers, |name, value| {
+        write_field(name, value, out);
+    });
+    match request.framing {
+        // A method that usually has a body says so when it has none (RFC 9110 §8.6).
+        BodyFraming::None if matches!(request.method, Method::Post | Method::Put | Method::Patch) => {
+            out.extend_from_slice(b"Content-Length: 0\r\n");
+        }
+        framing => forwarding::write_framing(framing, out),
+    }
+    if let Some(token) = upgrade_token(request, *attempt) {
+        let _ = write!(out, "Connection: upgrade\r\nUpgrade: {token}\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    Ok(())
+}

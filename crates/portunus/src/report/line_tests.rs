@@ -1,0 +1,219 @@
+//! Tests of the access-log line's form.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use serde_json::Value;
+
+use super::super::record::Fault;
+use super::*;
+
+fn info() -> tls::Info {
+    tls::Info {
+        version: tls::ProtocolVersion::Tls13,
+        cipher: "TLS_AES_128_GCM_SHA256",
+        group: Some("X25519MLKEM768"),
+        server_name: Some("api.example.com".into()),
+        alpn: Some(b"h2".as_slice().into()),
+        key_type: Some(tls::KeyType::Ecdsa),
+        resumed: true,
+        peer: None,
+    }
+}
+
+fn record() -> RequestRecord<'static> {
+    RequestRecord {
+        started: UNIX_EPOCH + Duration::from_millis(1_795_252_444_007),
+        listener: "edge",
+        client: Some("192.0.2.7:40123".parse().unwrap()),
+        tls: None,
+        method: "GET",
+        version: "HTTP/1.1",
+        host: b"api.example.com",
+        target: b"/items?page=2",
+        user_agent: b"curl/8",
+        request_id: b"0123456789abcdef",
+        route: Some("items"),
+        upstream: Some("shop"),
+        server: Some("10.0.0.5:8080"),
+        status: 200,
+        upstream_status: Some(200),
+        bytes_received: 0,
+        bytes_sent: 1234,
+        duration: Duration::from_micros(1_002_003),
+        upstream_duration: Some(Duration::from_micros(950)),
+        retries: 1,
+        fault: Fault::None,
+        reason: "",
+    }
+}
+
+fn connection_record() -> ConnRecord<'static> {
+    ConnRecord {
+        started: UNIX_EPOCH,
+        listener: "edge",
+        client: None,
+        server_name: Some("x.example"),
+        duration: Duration::from_millis(5),
+        phase: "tls_handshake",
+        fault: Fault::Client,
+        reason: "no_shared_cipher",
+        detail: "NO_SHARED_CIPHER",
+    }
+}
+
+fn line(form: Form, record: &RequestRecord<'_>) -> String {
+    let mut out = Vec::new();
+    request(&mut out, &mut Clock::default(), form, record);
+    String::from_utf8(out).expect("a line is UTF-8")
+}
+
+fn connection_line(form: Form, record: &ConnRecord<'_>) -> String {
+    let mut out = Vec::new();
+    connection(&mut out, &mut Clock::default(), form, record);
+    String::from_utf8(out).expect("a line is UTF-8")
+}
+
+#[test]
+fn a_request_in_full() {
+    let info = info();
+    let record = RequestRecord { tls: Some(&info), fault: Fault::Upstream, reason: "upstream_closed", ..record() };
+    let expected = concat!(
+        r#"{"time":"2026-11-21T09:14:04.007Z","kind":"request","client_address":"192.0.2.7","client_port":40123,"#,
+        r#""listener":"edge","method":"GET","host":"api.example.com","target":"/items?page=2","version":"HTTP/1.1","#,
+        r#""status":200,"bytes_received":0,"bytes_sent":1234,"duration_seconds":1.002003,"route":"items","#,
+        r#""upstream":{"name":"shop","server":"10.0.0.5:8080","status":200,"duration_seconds":0.000950,"retries":1},"#,
+        r#""tls":{"version":"TLSv1.3","cipher":"TLS_AES_128_GCM_SHA256","group":"X25519MLKEM768","#,
+        r#""server_name":"api.example.com","key_type":"ECDSA","resumed":true},"#,
+        r#""user_agent":"curl/8","request_id":"0123456789abcdef","fault":"upstream","reason":"upstream_closed"}"#,
+        "\n"
+    );
+    assert_eq!(line(Form::Json, &record), expected);
+    let expected = "2026-11-21T09:14:04.007Z 192.0.2.7 GET \"api.example.com/items?page=2\" 200 1002.003ms in=0 out=1234 \
+                    listener=edge route=items upstream=shop server=10.0.0.5:8080 tls=TLSv1.3 key=ECDSA id=0123456789abcdef \
+                    fault=upstream reason=upstream_closed\n";
+    assert_eq!(line(Form::Text, &record), expected);
+}
+
+#[test]
+fn a_connection_in_full() {
+    let expected = concat!(
+        r#"{"time":"1970-01-01T00:00:00.000Z","kind":"connection","listener":"edge","phase":"tls_handshake","#,
+        r#""server_name":"x.example","duration_seconds":0.005000,"fault":"client","reason":"no_shared_cipher","#,
+        r#""detail":"NO_SHARED_CIPHER"}"#,
+        "\n"
+    );
+    assert_eq!(connection_line(Form::Json, &connection_record()), expected);
+    let expected = "1970-01-01T00:00:00.000Z - (connection) 5.000ms listener=edge phase=tls_handshake name=x.example \
+                    fault=client reason=no_shared_cipher detail=NO_SHARED_CIPHER\n";
+    assert_eq!(connection_line(Form::Text, &connection_record()), expected);
+}
+
+#[test]
+fn times_are_rfc_3339() {
+    fn check(seconds: u64, expected: &str) {
+        let mut out = Vec::new();
+        Clock::default().write(&mut out, UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+    check(0, "1970-01-01T00:00:00.000Z");
+    check(951_782_399, "2000-02-28T23:59:59.000Z");
+    check(951_782_400, "2000-02-29T00:00:00.000Z");
+    check(951_868_800, "2000-03-01T00:00:00.000Z");
+    check(1_735_689_599, "2024-12-31T23:59:59.000Z");
+    check(4_107_542_400, "2100-03-01T00:00:00.000Z");
+
+    let mut clock = Clock::default();
+    let mut out = Vec::new();
+    clock.write(&mut out, UNIX_EPOCH - Duration::from_secs(5));
+    clock.write(&mut out, UNIX_EPOCH + Duration::from_millis(999));
+    clock.write(&mut out, UNIX_EPOCH + Duration::from_millis(1001));
+    let expected = "1970-01-01T00:00:00.000Z1970-01-01T00:00:00.999Z1970-01-01T00:00:01.001Z";
+    assert_eq!(String::from_utf8(out).unwrap(), expected, "the kept text is not used for another second");
+}
+
+#[test]
+fn addresses_are_written_as_the_client_knows_them() {
+    fn check(client: &str, expected: &str) {
+        let record = RequestRecord { client: Some(client.parse().unwrap()), ..record() };
+        let value: Value = serde_json::from_str(&line(Form::Json, &record)).unwrap();
+        assert_eq!(value["client_address"], expected);
+    }
+    check("255.0.10.1:1", "255.0.10.1");
+    check("[2001:db8::1]:1", "2001:db8::1");
+    check("[::ffff:192.0.2.1]:1", "192.0.2.1");
+}
+
+#[test]
+fn hostile_bytes_are_escaped_and_come_back() {
+    fn check(bytes: &[u8], decoded: &str) {
+        let record = RequestRecord { target: bytes, ..record() };
+        let value: Value = serde_json::from_str(&line(Form::Json, &record)).unwrap();
+        assert_eq!(value["target"], decoded);
+    }
+    check(b"/a\r\nHost: b\"c\\d\x1b[31m\x00\x7f\t", "/a\r\nHost: b\"c\\d\u{1b}[31m\0\u{7f}\t");
+    check("/ü€😀\u{202e}\u{85}\u{2028}".as_bytes(), "/ü€😀\u{202e}\u{85}\u{2028}");
+    check(b"/\xff\xc3\x28\xed\xa0\x80\xf0\x9f\x98", "/\\xff\\xc3(\\xed\\xa0\\x80\\xf0\\x9f\\x98");
+    check(b"\xc0\xaf\xe2\x82", "\\xc0\\xaf\\xe2\\x82");
+}
+
+#[test]
+fn long_fields_are_cut_and_named() {
+    let long = vec![b'a'; 1024 * 1024];
+    let accented = "é".repeat(200);
+    let record = RequestRecord { target: &long, user_agent: accented.as_bytes(), host: &long[..256], ..record() };
+    let text = line(Form::Json, &record);
+    assert!(text.len() < 6 * TARGET_BYTES, "{}", text.len());
+    let value: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["target"].as_str().unwrap().len(), TARGET_BYTES);
+    assert_eq!(value["user_agent"], "é".repeat(128), "cut between characters");
+    assert_eq!(value["truncated"], serde_json::json!(["target", "user_agent"]), "256 bytes of host still fit");
+    let odd = format!("a{accented}");
+    let value: Value =
+        serde_json::from_str(&line(Form::Json, &RequestRecord { user_agent: odd.as_bytes(), ..record })).unwrap();
+    assert_eq!(value["user_agent"], format!("a{}", "é".repeat(127)));
+    assert!(line(Form::Text, &record).contains("aaaa[...]"));
+}
+
+/// Whatever a client sends into any field: one line, printable ASCII, that parses, with its fields still apart.
+#[test]
+fn any_bytes_give_one_well_formed_line() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let interesting: &[u8] = b"\r\n\t\x1b\"\\{}[],:\x00\x7f\x80\xbf\xc2\xe2\x80\xa8\xed\xa0\xf0\x9f\xff u";
+    for round in 0..20_000 {
+        let mut field = |most: usize| -> Vec<u8> {
+            (0..random.usize(..=most))
+                .map(|_| if random.bool() { interesting[random.usize(..interesting.len())] } else { random.u8(..) })
+                .collect()
+        };
+        let most = if round % 100 == 0 { 3000 } else { 40 };
+        let (host, target, agent, id) = (field(most), field(most), field(most), field(most));
+        let detail = String::from_utf8_lossy(&field(most)).into_owned();
+        let record = RequestRecord {
+            host: &host,
+            target: &target,
+            user_agent: &agent,
+            request_id: &id,
+            method: &detail,
+            ..record()
+        };
+        let failed = ConnRecord { detail: &detail, server_name: Some(&detail), ..connection_record() };
+        for line in [
+            line(Form::Json, &record),
+            line(Form::Text, &record),
+            connection_line(Form::Json, &failed),
+            connection_line(Form::Text, &failed),
+        ] {
+            let (last, text) = line.as_bytes().split_last().unwrap();
+            assert!(*last == b'\n' && text.iter().all(|byte| (0x20..0x7f).contains(byte)), "{line:?}");
+        }
+        let value: Value = serde_json::from_str(&line(Form::Json, &record)).expect("JSON");
+        assert_eq!(value["status"], 200);
+        assert_eq!(value["listener"], "edge");
+        if target.len() <= TARGET_BYTES && std::str::from_utf8(&target).is_ok() {
+            assert_eq!(value["target"].as_str().unwrap().as_bytes(), target);
+        }
+        let value: Value = serde_json::from_str(&connection_line(Form::Json, &failed)).expect("JSON");
+        if detail.len() <= FIELD_BYTES {
+            assert_eq!(value["detail"].as_str().unwrap_or(""), detail, "an empty detail is left out");
+        }
+    }
+}

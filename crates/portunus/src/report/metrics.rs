@@ -1,0 +1,367 @@
+//! Every metric by name: what the workers counted, summed when somebody asks, and what the process knows beside it.
+//!
+//! Names and units follow the conventions of Prometheus: base units, `_total` for counters, `process_` for what every process has.
+//! Cardinality is bounded by the families in `worker` and the lists in `slow`; `portunus_label_overflows_total` says when a bound was met.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+
+use super::clients::{self, Order};
+use super::count::{BUCKET_COUNT, BUCKETS_NS, Count, Durations, Family, Slot};
+use super::line::key_type_name;
+use super::reporter::{Shared, published};
+use super::slow::SlowEvents;
+use super::worker::{ListenerCells, UpstreamCells, WorkerShared};
+
+/// Client addresses shown as metrics.
+const SHOWN_CLIENTS: usize = 20;
+
+const SECONDS_PER_DAY: f64 = 86_400.0;
+
+/// Sums everything when it is asked to.
+#[derive(Debug)]
+pub(super) struct Totals {
+    shared: Arc<Shared>,
+}
+
+impl Totals {
+    pub(super) fn new(shared: Arc<Shared>) -> Totals {
+        Totals { shared }
+    }
+}
+
+impl Collector for Totals {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page { encoder };
+        let workers = self.shared.workers();
+        process(&mut page, &self.shared)?;
+        {
+            let slow = self.shared.slow();
+            configuration(&mut page, &slow)?;
+            keystores(&mut page, &slow)?;
+        }
+        listeners(&mut page, &workers)?;
+        handshakes(&mut page, &workers)?;
+        requests(&mut page, &workers)?;
+        upstreams(&mut page, &workers)?;
+        servers(&mut page, &self.shared)?;
+        top_clients(&mut page, &workers)?;
+        own_bounds(&mut page, &self.shared, &workers)
+    }
+}
+
+fn process(page: &mut Page<'_>, shared: &Shared) -> fmt::Result {
+    page.info("portunus_build", "What is running", &[("version", env!("CARGO_PKG_VERSION"))])?;
+    let usage = shared.process.usage();
+    page.counters("process_cpu_seconds", "User and system time used", [], [([], usage.cpu_seconds)])?;
+    page.gauge("process_resident_memory_bytes", "Resident memory", usage.resident_bytes)?;
+    page.gauge("process_virtual_memory_bytes", "Virtual memory", usage.virtual_bytes)?;
+    page.gauge("process_open_fds", "Open file descriptors", usage.open_descriptors)?;
+    page.gauge("process_max_fds", "File descriptors allowed", usage.max_descriptors)?;
+    page.gauge("process_threads", "Threads", usage.threads)?;
+    page.gauge("process_start_time_seconds", "Start of the process since 1970", unix_seconds(shared.started))
+}
+
+fn configuration(page: &mut Page<'_>, slow: &SlowEvents) -> fmt::Result {
+    page.gauge("portunus_config_generation", "Number of the configuration in use", slow.generation)?;
+    let reloads = [(["success"], slow.reloads), (["failure"], slow.failed_reloads)];
+    page.counters("portunus_config_reloads", "Reloads of the configuration", ["result"], reloads)?;
+    let succeeded = u64::from(!slow.last_reload_failed);
+    page.gauge("portunus_config_last_reload_successful", "Whether the last reload succeeded", succeeded)?;
+    let last = slow.last_reload.map_or(0.0, unix_seconds);
+    let name = "portunus_config_last_reload_success_timestamp_seconds";
+    page.gauge(name, "Last successful reload since 1970, 0 before the first", last)?;
+    let rotations = slow.ticket_rotations;
+    page.counters("portunus_tls_ticket_key_rotations", "Rotations of the session ticket keys", [], [([], rotations)])
+}
+
+fn keystores(page: &mut Page<'_>, slow: &SlowEvents) -> fmt::Result {
+    let stores = || slow.keystores.iter().map(|(name, store)| (name.as_str(), store));
+    let loads =
+        stores().flat_map(|(name, store)| [([name, "success"], store.loaded), ([name, "failure"], store.failed)]);
+    page.counters("portunus_keystore_loads", "Loads of a keystore", ["keystore", "result"], loads)?;
+    let last = stores().map(|(name, store)| ([name], store.last_success.map_or(0.0, unix_seconds)));
+    let name = "portunus_keystore_last_success_timestamp_seconds";
+    page.gauges(name, "Last successful load since 1970, 0 before the first", ["keystore"], last)?;
+    let counts = stores().map(|(name, store)| ([name], store.certificates));
+    page.gauges("portunus_keystore_certificates", "Certificates in a keystore", ["keystore"], counts)?;
+    let labels = ["keystore", "name", "key_type"];
+    let expiries = |value: fn(f64) -> f64| {
+        stores().flat_map(move |(name, store)| {
+            store.shown.iter().map(move |certificate| {
+                let key_type = key_type_name(Some(certificate.key_type));
+                ([name, certificate.name.as_str(), key_type], value(unix_seconds(certificate.not_after)))
+            })
+        })
+    };
+    let name = "portunus_certificate_not_after_timestamp_seconds";
+    page.gauges(
+        name,
+        "End of validity since 1970, of the certificates that expire first",
+        labels,
+        expiries(|end| end),
+    )?;
+    let days = expiries(|end| (end - unix_seconds(SystemTime::now())) / SECONDS_PER_DAY);
+    page.gauges("portunus_certificate_expiry_days", "Days until the end of validity", labels, days)
+}
+
+fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
+    let by_listener = |value: fn(&ListenerCells) -> u64| {
+        sums(workers, |worker| &worker.listeners, |slot| Some(([&*slot.labels[0]], value(&slot.cells))))
+    };
+    let labels = ["listener"];
+    let accepted = by_listener(|cells| cells.opened.get());
+    let closed = by_listener(|cells| cells.closed.get());
+    let open: BTreeMap<_, u64> = accepted
+        .iter()
+        .map(|(labels, opened)| (*labels, opened.saturating_sub(*closed.get(labels).unwrap_or(&0))))
+        .collect();
+    page.counters("portunus_connections_accepted", "Connections accepted", labels, accepted)?;
+    page.counters("portunus_connections_closed", "Connections ended", labels, closed)?;
+    page.gauges("portunus_connections_open", "Connections open", labels, open)?;
+    let received = by_listener(|cells| cells.received.get());
+    page.counters("portunus_received_bytes", "Bytes received on the sockets of clients", labels, received)?;
+    let sent = by_listener(|cells| cells.sent.get());
+    page.counters("portunus_sent_bytes", "Bytes sent on the sockets of clients", labels, sent)?;
+
+    let failures = |phase: &'static str| {
+        sums(
+            workers,
+            |worker| &worker.failures,
+            move |slot| {
+                let [listener, of, reason] = slot.labels.each_ref().map(AsRef::as_ref);
+                (of == phase).then_some(([listener, reason], slot.cells.get()))
+            },
+        )
+    };
+    let labels = ["listener", "reason"];
+    page.counters("portunus_connections_refused", "Connections closed at once", labels, failures("accept"))?;
+    page.counters("portunus_tls_handshake_failures", "Failed handshakes", labels, failures("tls_handshake"))?;
+    let others = sums(
+        workers,
+        |worker| &worker.failures,
+        |slot| {
+            let [listener, phase, reason] = slot.labels.each_ref().map(AsRef::as_ref);
+            let other = phase != "accept" && phase != "tls_handshake";
+            other.then_some(([listener, phase, reason], slot.cells.get()))
+        },
+    );
+    let labels = ["listener", "phase", "reason"];
+    page.counters("portunus_connections_failed", "Connections that ended before a request, otherwise", labels, others)
+}
+
+fn handshakes(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
+    let labels = ["listener", "version", "cipher", "key_type", "resumed"];
+    let counts = sums(workers, |worker| &worker.handshakes, every_label);
+    page.counters("portunus_tls_handshakes", "Handshakes that succeeded", labels, counts)?;
+    let full = durations(
+        workers,
+        |worker| &worker.listeners,
+        |slot| ([&*slot.labels[0], "false"], &slot.cells.full_handshakes),
+    );
+    let resumed = durations(
+        workers,
+        |worker| &worker.listeners,
+        |slot| ([&*slot.labels[0], "true"], &slot.cells.resumed_handshakes),
+    );
+    let all = full.into_iter().chain(resumed);
+    page.histograms("portunus_tls_handshake_duration_seconds", "Time of a handshake", ["listener", "resumed"], all)
+}
+
+fn requests(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
+    let labels = ["listener", "route", "method", "code"];
+    let counts = sums(workers, |worker| &worker.requests, every_label);
+    page.counters("portunus_requests", "Requests answered; code none if no answer could be given", labels, counts)?;
+    let times = durations(workers, |worker| &worker.listeners, |slot| ([&*slot.labels[0]], &slot.cells.requests));
+    let help = "First byte of a request to last byte of the answer";
+    page.histograms("portunus_request_duration_seconds", help, ["listener"], times)?;
+    let faults = sums(workers, |worker| &worker.faults, every_label);
+    let help = "Requests and connections that ended badly, by whose fault it was";
+    page.counters("portunus_faults", help, ["side", "reason"], faults)
+}
+
+fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
+    let by_server = |value: fn(&UpstreamCells) -> u64| {
+        sums(
+            workers,
+            |worker| &worker.upstreams,
+            move |slot| Some((slot.labels.each_ref().map(AsRef::as_ref), value(&slot.cells))),
+        )
+    };
+    let labels = ["upstream", "server"];
+    let requests = by_server(|cells| cells.requests.get());
+    page.counters("portunus_upstream_requests", "Requests forwarded, by the server tried last", labels, requests)?;
+    let failures = by_server(|cells| cells.failures.get());
+    page.counters("portunus_upstream_failures", "Requests that ended badly by the server's fault", labels, failures)?;
+    let retries =
+        sums(workers, |worker| &worker.upstreams, |slot| Some(([&*slot.labels[0]], slot.cells.retries.get())));
+    page.counters("portunus_upstream_retries", "Further tries on other servers", ["upstream"], retries)?;
+    let times = durations(workers, |worker| &worker.upstreams, |slot| ([&*slot.labels[0]], &slot.cells.durations));
+    let help = "Request sent to head of the answer received";
+    page.histograms("portunus_upstream_duration_seconds", help, ["upstream"], times)
+}
+
+fn servers(page: &mut Page<'_>, shared: &Shared) -> fmt::Result {
+    let slow = shared.slow();
+    let up = slow.servers.iter().map(|((upstream, server), up)| ([upstream.as_str(), server.as_str()], u64::from(*up)));
+    page.gauges("portunus_upstream_server_up", "Whether a server is given requests", ["upstream", "server"], up)
+}
+
+fn top_clients(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
+    let top = clients::heaviest(published(workers), Order::Bytes, SHOWN_CLIENTS);
+    let names: Vec<String> = top.iter().map(|(key, _)| key.to_string()).collect();
+    let by_client = |value: fn(&clients::Traffic) -> u64| {
+        names.iter().zip(&top).map(move |(name, (_, traffic))| ([name.as_str()], value(traffic)))
+    };
+    let labels = ["client"];
+    let received = by_client(|traffic| traffic.received);
+    page.counters("portunus_client_received_bytes", "Bytes received from the heaviest clients", labels, received)?;
+    let sent = by_client(|traffic| traffic.sent);
+    page.counters("portunus_client_sent_bytes", "Bytes sent to the heaviest clients", labels, sent)?;
+    let requests = by_client(|traffic| traffic.requests);
+    page.counters("portunus_client_requests", "Requests of the heaviest clients", labels, requests)?;
+    let connections = by_client(|traffic| traffic.connections);
+    page.counters("portunus_client_connections", "Connections ended of the heaviest clients", labels, connections)
+}
+
+fn own_bounds(page: &mut Page<'_>, shared: &Shared, workers: &[Arc<WorkerShared>]) -> fmt::Result {
+    let (written, dropped) = shared.lines();
+    page.counters("portunus_log_lines_written", "Access-log lines written", [], [([], written)])?;
+    page.counters("portunus_log_lines_dropped", "Access-log lines lost", [], [([], dropped)])?;
+    let mut overflows: BTreeMap<[&str; 1], u64> = BTreeMap::new();
+    for (family, count) in workers.iter().flat_map(|worker| worker.overflows()) {
+        *overflows.entry([family]).or_default() += count;
+    }
+    let help = "Events counted under labels `other` because a family was full";
+    page.counters("portunus_label_overflows", help, ["family"], overflows)
+}
+
+fn every_label<const N: usize>(slot: &Slot<N, Count>) -> Option<([&str; N], u64)> {
+    Some((slot.labels.each_ref().map(AsRef::as_ref), slot.cells.get()))
+}
+
+/// Sums a family over all workers, by the labels `row` gives a slot; slots without are left out.
+fn sums<'a, const N: usize, const M: usize, V: Default + 'a>(
+    workers: &'a [Arc<WorkerShared>],
+    family: fn(&WorkerShared) -> &Family<N, V>,
+    row: impl Fn(&'a Slot<N, V>) -> Option<([&'a str; M], u64)>,
+) -> BTreeMap<[&'a str; M], u64> {
+    let mut sums = BTreeMap::new();
+    for (labels, value) in workers.iter().flat_map(|worker| family(worker).slots()).filter_map(row) {
+        *sums.entry(labels).or_default() += value;
+    }
+    sums
+}
+
+/// A histogram ready to be shown.
+#[derive(Debug, Default)]
+struct Histogram {
+    buckets: [u64; BUCKET_COUNT],
+    sum_ns: u64,
+}
+
+/// Sums histograms over all workers, by the labels `row` gives a slot.
+fn durations<'a, const N: usize, const M: usize, V: Default + 'a>(
+    workers: &'a [Arc<WorkerShared>],
+    family: fn(&WorkerShared) -> &Family<N, V>,
+    row: impl Fn(&'a Slot<N, V>) -> ([&'a str; M], &'a Durations),
+) -> BTreeMap<[&'a str; M], Histogram> {
+    let mut sums: BTreeMap<_, Histogram> = BTreeMap::new();
+    for (labels, durations) in workers.iter().flat_map(|worker| family(worker).slots()).map(row) {
+        let sum = sums.entry(labels).or_default();
+        durations.add_to(&mut sum.buckets, &mut sum.sum_ns);
+    }
+    sums
+}
+
+fn unix_seconds(time: SystemTime) -> f64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => since.as_secs_f64(),
+        Err(before) => -before.duration().as_secs_f64(),
+    }
+}
+
+/// Metrics on their way into text. A metric without a single value is left out.
+struct Page<'a> {
+    encoder: DescriptorEncoder<'a>,
+}
+
+impl Page<'_> {
+    fn each<const N: usize, T>(
+        &mut self,
+        (name, help, kind): (&str, &str, MetricType),
+        labels: [&'static str; N],
+        rows: impl IntoIterator<Item = ([impl AsRef<str>; N], T)>,
+        write: impl Fn(&mut MetricEncoder<'_>, &T) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut rows = rows.into_iter().peekable();
+        if rows.peek().is_none() {
+            return Ok(());
+        }
+        let mut metric = self.encoder.encode_descriptor(name, help, None, kind)?;
+        for (values, value) in rows {
+            let mut pairs = [("", ""); N];
+            for ((pair, label), value) in pairs.iter_mut().zip(labels).zip(&values) {
+                *pair = (label, value.as_ref());
+            }
+            if N == 0 {
+                write(&mut metric, &value)?;
+            } else {
+                write(&mut metric.encode_family(&pairs)?, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn counters<'v, const N: usize, T: EncodeCounterValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        labels: [&'static str; N],
+        rows: impl IntoIterator<Item = ([&'v str; N], T)>,
+    ) -> fmt::Result {
+        self.each((name, help, MetricType::Counter), labels, rows, |metric, value| {
+            metric.encode_counter(value, None::<&Exemplar<NoLabelSet, f64>>)
+        })
+    }
+
+    fn gauges<'v, const N: usize, T: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        labels: [&'static str; N],
+        rows: impl IntoIterator<Item = ([&'v str; N], T)>,
+    ) -> fmt::Result {
+        self.each((name, help, MetricType::Gauge), labels, rows, |metric, value| metric.encode_gauge(value))
+    }
+
+    fn gauge<T: EncodeGaugeValue>(&mut self, name: &str, help: &str, value: T) -> fmt::Result {
+        self.gauges(name, help, [], [([], value)])
+    }
+
+    fn info(&mut self, name: &str, help: &str, labels: &[(&'static str, &'static str)]) -> fmt::Result {
+        self.encoder.encode_descriptor(name, help, None, MetricType::Info)?.encode_info(&labels)
+    }
+
+    fn histograms<'v, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        labels: [&'static str; N],
+        rows: impl IntoIterator<Item = ([&'v str; N], Histogram)>,
+    ) -> fmt::Result {
+        self.each((name, help, MetricType::Histogram), labels, rows, |metric, histogram| {
+            let bounds = BUCKETS_NS.iter().map(|&ns| ns as f64 / 1e9).chain([f64::INFINITY]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(histogram.buckets).collect();
+            let count = histogram.buckets.iter().sum();
+            metric.encode_histogram::<NoLabelSet>(histogram.sum_ns as f64 / 1e9, count, &buckets, None)
+        })
+    }
+}

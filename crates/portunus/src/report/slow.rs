@@ -1,0 +1,129 @@
+//! What happens seldom and to the whole process: reloads, keystores, server health, ticket keys. Behind a lock, off the data path.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+/// Certificates shown per keystore: those that expire first.
+const SHOWN_CERTIFICATES: usize = 200;
+
+/// Upstream servers shown.
+const SHOWN_SERVERS: usize = 4096;
+
+/// When one certificate of a keystore expires.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateExpiry {
+    /// Name it is served under.
+    pub name: String,
+    /// Kind of its key.
+    pub key_type: tls::KeyType,
+    /// End of its validity.
+    pub not_after: SystemTime,
+}
+
+/// One keystore's loads.
+#[derive(Debug, Default)]
+pub(super) struct Keystore {
+    pub(super) loaded: u64,
+    pub(super) failed: u64,
+    pub(super) last_success: Option<SystemTime>,
+    /// All certificates, shown or not.
+    pub(super) certificates: u64,
+    /// Those that expire first, in that order.
+    pub(super) shown: Vec<CertificateExpiry>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct SlowEvents {
+    pub(super) generation: u64,
+    pub(super) reloads: u64,
+    pub(super) failed_reloads: u64,
+    pub(super) last_reload: Option<SystemTime>,
+    pub(super) last_reload_failed: bool,
+    pub(super) ticket_rotations: u64,
+    pub(super) keystores: BTreeMap<String, Keystore>,
+    pub(super) servers: BTreeMap<(String, String), bool>,
+}
+
+impl SlowEvents {
+    pub(super) fn reload(&mut self, generation: Option<u64>, now: SystemTime) {
+        self.last_reload_failed = generation.is_none();
+        match generation {
+            Some(generation) => {
+                self.generation = generation;
+                self.reloads += 1;
+                self.last_reload = Some(now);
+            }
+            None => self.failed_reloads += 1,
+        }
+    }
+
+    pub(super) fn keystore(&mut self, name: &str, certificates: Option<Vec<CertificateExpiry>>, now: SystemTime) {
+        let keystore = self.keystores.entry(name.to_owned()).or_default();
+        match certificates {
+            Some(mut certificates) => {
+                keystore.loaded += 1;
+                keystore.last_success = Some(now);
+                keystore.certificates = certificates.len() as u64;
+                certificates
+                    .sort_by(|a, b| (a.not_after, &a.name, a.key_type).cmp(&(b.not_after, &b.name, b.key_type)));
+                // One name may stand in several places of a store; a label set may be shown once only.
+                let mut seen = std::collections::HashSet::new();
+                certificates.retain(|certificate| {
+                    seen.len() < SHOWN_CERTIFICATES && seen.insert((certificate.name.clone(), certificate.key_type))
+                });
+                keystore.shown = certificates;
+            }
+            None => keystore.failed += 1,
+        }
+    }
+
+    pub(super) fn server(&mut self, upstream: &str, server: &str, up: bool) {
+        let key = (upstream.to_owned(), server.to_owned());
+        if self.servers.len() < SHOWN_SERVERS || self.servers.contains_key(&key) {
+            self.servers.insert(key, up);
+        }
+    }
+
+    /// Forgets keystores and servers that the configuration no longer has.
+    pub(super) fn retain(&mut self, keystore: impl Fn(&str) -> bool, server: impl Fn(&str, &str) -> bool) {
+        self.keystores.retain(|name, _| keystore(name));
+        self.servers.retain(|(upstream, address), _| server(upstream, address));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_certificates_that_expire_first_are_shown_once_each() {
+        let expiry = |i: u64| CertificateExpiry {
+            name: format!("{}.example", i % 300),
+            key_type: tls::KeyType::Rsa,
+            not_after: SystemTime::UNIX_EPOCH + Duration::from_secs(1000 - i),
+        };
+        let mut events = SlowEvents::default();
+        events.keystore("main", Some((0..600).map(expiry).collect()), SystemTime::UNIX_EPOCH);
+        events.keystore("main", None, SystemTime::UNIX_EPOCH);
+        let keystore = &events.keystores["main"];
+        assert_eq!((keystore.loaded, keystore.failed, keystore.certificates), (1, 1, 600));
+        assert_eq!(keystore.shown.len(), SHOWN_CERTIFICATES);
+        assert_eq!(keystore.shown[0].name, "299.example", "number 599 expires first");
+        assert_eq!(keystore.shown[1].name, "298.example");
+    }
+
+    #[test]
+    fn servers_are_bounded_and_forgotten() {
+        let mut events = SlowEvents::default();
+        for i in 0..SHOWN_SERVERS + 10 {
+            events.server("group", &format!("{i}"), true);
+        }
+        events.server("group", "0", false);
+        assert_eq!(events.servers.len(), SHOWN_SERVERS);
+        assert!(!events.servers[&("group".to_owned(), "0".to_owned())]);
+        events.retain(|_| true, |_, server| server == "0");
+        assert_eq!(events.servers.len(), 1);
+    }
+}

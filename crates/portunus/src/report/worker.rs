@@ -1,0 +1,314 @@
+//! One worker's end of reporting: its counters, its client table, and the buffer its log lines gather in.
+//!
+//! A `WorkerReport` belongs to one thread. It is the only writer of its counters; readers sum those of all workers. The worker calls
+//! [`WorkerReport::flush`] a few times a second, so that lines and client totals are seen while little happens.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::clients::{ClientTable, Published};
+use super::count::{Count, Durations, Family, OTHER};
+use super::diagnostics::OncePerSecond;
+use super::line::{self, Clock, Form};
+use super::queue::{Chunk, Queue};
+use super::record::{ConnRecord, Fault, RequestRecord};
+
+/// Lines are handed to the writer when they reach this many bytes.
+const HAND_OVER_BYTES: usize = 16 * 1024;
+
+/// Lines that the writer does not take are kept up to this many bytes; then further ones are dropped and counted.
+const KEEP_BYTES: usize = 64 * 1024;
+
+/// What one listener counts.
+#[derive(Debug, Default)]
+pub(super) struct ListenerCells {
+    pub(super) opened: Count,
+    pub(super) closed: Count,
+    pub(super) received: Count,
+    pub(super) sent: Count,
+    pub(super) requests: Durations,
+    pub(super) full_handshakes: Durations,
+    pub(super) resumed_handshakes: Durations,
+}
+
+/// What one server of an upstream group counts.
+#[derive(Debug, Default)]
+pub(super) struct UpstreamCells {
+    pub(super) requests: Count,
+    pub(super) failures: Count,
+    pub(super) retries: Count,
+    pub(super) durations: Durations,
+}
+
+/// The counters of one worker, as readers see them. The capacities bound what `/metrics` can grow to.
+#[derive(Debug)]
+pub(super) struct WorkerShared {
+    /// By listener.
+    pub(super) listeners: Family<1, ListenerCells>,
+    /// By listener, route, method, code.
+    pub(super) requests: Family<4, Count>,
+    /// By upstream, server.
+    pub(super) upstreams: Family<2, UpstreamCells>,
+    /// By listener, version, cipher, key type, resumed.
+    pub(super) handshakes: Family<5, Count>,
+    /// Connections that never became a request, by listener, phase, reason.
+    pub(super) failures: Family<3, Count>,
+    /// By side, reason.
+    pub(super) faults: Family<2, Count>,
+    pub(super) lines_dropped: Count,
+    pub(super) clients: Published,
+    index: usize,
+    in_use: AtomicBool,
+}
+
+impl WorkerShared {
+    pub(super) fn new(index: usize) -> WorkerShared {
+        WorkerShared {
+            listeners: Family::new(256),
+            requests: Family::new(4096),
+            upstreams: Family::new(1024),
+            handshakes: Family::new(512),
+            failures: Family::new(1024),
+            faults: Family::new(512),
+            lines_dropped: Count::default(),
+            clients: Published::default(),
+            index,
+            in_use: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes these counters for the worker `index`, if they are its own and no thread writes them.
+    pub(super) fn adopt(&self, index: usize) -> bool {
+        if self.index != index || self.in_use.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        // Connections that a worker had open when it died will never be reported closed.
+        for slot in self.listeners.slots() {
+            slot.cells.closed.set(slot.cells.opened.get());
+        }
+        true
+    }
+
+    /// How often a label set did not fit, by family.
+    pub(super) fn overflows(&self) -> [(&'static str, u64); 6] {
+        [
+            ("listeners", self.listeners.overflow()),
+            ("requests", self.requests.overflow()),
+            ("upstreams", self.upstreams.overflow()),
+            ("handshakes", self.handshakes.overflow()),
+            ("failures", self.failures.overflow()),
+            ("faults", self.faults.overflow()),
+        ]
+    }
+}
+
+/// The access log as a worker sees it.
+#[derive(Debug, Clone)]
+pub(super) struct Log {
+    pub(super) queue: Arc<Queue>,
+    pub(super) form: Form,
+    /// Shared by all workers.
+    pub(super) complaint: Arc<OncePerSecond>,
+}
+
+/// Lines on their way to the queue.
+#[derive(Debug)]
+struct LineBuffer {
+    log: Log,
+    chunk: Chunk,
+    /// Length of the whole lines in `chunk`. Beyond it may stand what a panic left of a line.
+    whole: usize,
+    clock: Clock,
+    /// Lines dropped when that was last told.
+    told: u64,
+}
+
+impl LineBuffer {
+    fn append(&mut self, dropped: &Count, write: impl FnOnce(&mut Vec<u8>, &mut Clock, Form)) {
+        self.chunk.bytes.truncate(self.whole);
+        if self.whole >= KEEP_BYTES && !self.hand_over() {
+            dropped.add(1);
+            return;
+        }
+        write(&mut self.chunk.bytes, &mut self.clock, self.log.form);
+        self.whole = self.chunk.bytes.len();
+        self.chunk.lines += 1;
+        if self.whole >= HAND_OVER_BYTES {
+            self.hand_over();
+        }
+    }
+
+    fn hand_over(&mut self) -> bool {
+        let taken = self.log.queue.offer(&mut self.chunk);
+        self.whole = self.chunk.bytes.len();
+        taken
+    }
+
+    fn flush(&mut self, dropped: &Count) {
+        self.chunk.bytes.truncate(self.whole);
+        if self.chunk.lines > 0 {
+            self.hand_over();
+        }
+        let dropped = dropped.get();
+        if dropped > self.told
+            && let Some(suppressed) = self.log.complaint.allow()
+        {
+            let lines = dropped - self.told;
+            self.told = dropped;
+            tracing::error!(
+                lines,
+                suppressed,
+                "log: access-log lines dropped; the log is not read or written fast enough"
+            );
+        }
+    }
+
+    /// The last flush: what the queue does not take now is lost.
+    fn end(&mut self, dropped: &Count) {
+        self.chunk.bytes.truncate(self.whole);
+        if self.chunk.lines > 0 && !self.log.queue.hand_over(&mut self.chunk) {
+            dropped.add(self.chunk.lines);
+        }
+    }
+}
+
+/// One worker's end of reporting. Not shared between threads; never blocks and takes no lock it could wait for.
+#[derive(Debug)]
+pub struct WorkerReport {
+    shared: Arc<WorkerShared>,
+    clients: RefCell<ClientTable>,
+    lines: Option<RefCell<LineBuffer>>,
+}
+
+impl WorkerReport {
+    pub(super) fn new(shared: Arc<WorkerShared>, log: Option<Log>) -> WorkerReport {
+        let told = shared.lines_dropped.get();
+        let lines = |log| LineBuffer { log, chunk: Chunk::default(), whole: 0, clock: Clock::default(), told };
+        WorkerReport {
+            shared,
+            clients: RefCell::new(ClientTable::new()),
+            lines: log.map(|log| RefCell::new(lines(log))),
+        }
+    }
+
+    /// A connection was accepted.
+    pub fn connection_opened(&self, listener: &str) {
+        self.shared.listeners.at([listener]).opened.add(1);
+    }
+
+    /// Bytes moved on a connection that goes on. A long-lived connection tells them now and then, so that they are seen before it ends;
+    /// what was told here is left out of `connection_closed`.
+    pub fn bytes_moved(&self, listener: &str, client: Option<SocketAddr>, bytes_received: u64, bytes_sent: u64) {
+        let cells = self.shared.listeners.at([listener]);
+        cells.received.add(bytes_received);
+        cells.sent.add(bytes_sent);
+        if let Some(client) = client {
+            self.clients.borrow_mut().bytes(client.ip(), bytes_received, bytes_sent);
+        }
+    }
+
+    /// A connection ended, whatever became of it. `bytes_received`/`bytes_sent` count all its bytes as seen on the socket, less those told
+    /// by `bytes_moved`.
+    pub fn connection_closed(&self, listener: &str, client: Option<SocketAddr>, bytes_received: u64, bytes_sent: u64) {
+        self.shared.listeners.at([listener]).closed.add(1);
+        self.bytes_moved(listener, client, bytes_received, bytes_sent);
+        if let Some(client) = client {
+            self.clients.borrow_mut().connection(client.ip());
+        }
+    }
+
+    /// A connection that never became a request ended: one log line.
+    pub fn connection_failed(&self, record: &ConnRecord<'_>) {
+        self.shared.failures.at([record.listener, record.phase, record.reason]).add(1);
+        self.fault(record.fault, record.reason);
+        self.line(|out, clock, form| line::connection(out, clock, form, record));
+    }
+
+    /// A handshake ended well.
+    pub fn handshake(&self, listener: &str, info: &tls::Info, duration: Duration) {
+        let cells = self.shared.listeners.at([listener]);
+        if info.resumed {
+            cells.resumed_handshakes.observe(duration);
+        } else {
+            cells.full_handshakes.observe(duration);
+        }
+        let resumed = if info.resumed { "true" } else { "false" };
+        let labels =
+            [listener, line::version_name(info.version), info.cipher, line::key_type_name(info.key_type), resumed];
+        self.shared.handshakes.at(labels).add(1);
+    }
+
+    /// A request ended: one log line, its metrics.
+    pub fn request(&self, record: &RequestRecord<'_>) {
+        let shared = &*self.shared;
+        shared.listeners.at([record.listener]).requests.observe(record.duration);
+        let mut digits = [0; 3];
+        let code = code_name(record.status, &mut digits);
+        let route = record.route.unwrap_or("");
+        shared.requests.at([record.listener, route, method_name(record.method), code]).add(1);
+        if let Some(upstream) = record.upstream {
+            let cells = shared.upstreams.at([upstream, record.server.unwrap_or("")]);
+            cells.requests.add(1);
+            cells.retries.add(u64::from(record.retries));
+            cells.failures.add(u64::from(record.fault == Fault::Upstream));
+            if let Some(duration) = record.upstream_duration {
+                cells.durations.observe(duration);
+            }
+        }
+        self.fault(record.fault, record.reason);
+        if let Some(client) = record.client {
+            self.clients.borrow_mut().request(client.ip());
+        }
+        self.line(|out, clock, form| line::request(out, clock, form, record));
+    }
+
+    /// Hands gathered lines to the writer and shows the client table. For the worker's tick, every 200 ms or less; never waits.
+    pub fn flush(&self) {
+        self.clients.borrow_mut().publish(&self.shared.clients, Instant::now());
+        if let Some(lines) = &self.lines {
+            lines.borrow_mut().flush(&self.shared.lines_dropped);
+        }
+    }
+
+    fn fault(&self, fault: Fault, reason: &'static str) {
+        if fault != Fault::None {
+            self.shared.faults.at([fault.side(), reason]).add(1);
+        }
+    }
+
+    fn line(&self, write: impl FnOnce(&mut Vec<u8>, &mut Clock, Form)) {
+        if let Some(lines) = &self.lines {
+            lines.borrow_mut().append(&self.shared.lines_dropped, write);
+        }
+    }
+}
+
+impl Drop for WorkerReport {
+    fn drop(&mut self) {
+        if let Some(lines) = &mut self.lines {
+            lines.get_mut().end(&self.shared.lines_dropped);
+        }
+        self.shared.in_use.store(false, Ordering::Release);
+    }
+}
+
+/// The method as a label: clients may invent methods, labels may not grow with them.
+fn method_name(method: &str) -> &'static str {
+    const KNOWN: [&str; 9] = ["GET", "POST", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
+    KNOWN.into_iter().find(|known| *known == method).unwrap_or(OTHER)
+}
+
+/// The status as a label; `none` where nothing was answered.
+fn code_name(status: u16, digits: &mut [u8; 3]) -> &str {
+    match status {
+        0 => "none",
+        100..=599 => {
+            *digits = [100, 10, 1].map(|place| b'0' + (status / place % 10) as u8);
+            std::str::from_utf8(digits).unwrap_or(OTHER)
+        }
+        _ => OTHER,
+    }
+}

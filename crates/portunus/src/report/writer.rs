@@ -1,0 +1,237 @@
+//! The thread behind a [`Queue`]: writes lines to a file, to standard output or to standard error, and outlives whatever they do.
+//!
+//! On an error it keeps its place, waits and tries again, while the queue fills and the workers count what they must drop. What was half
+//! written is finished first, so that a target that recovers holds whole lines only.
+//!
+//! ```text
+//!   Write(chunk) ─→ write ─┬─ all ─────→ next
+//!         ↑                └─ error ─→ pause 10 ms … 1 s ─┬─ again ─→ write the rest
+//!         └── rest, from its line's start ←── reopen ─────┤
+//!                                                         └─ deadline of the end ─→ stop
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::diagnostics::OncePerSecond;
+use super::queue::{Chunk, Pause, Queue, Work};
+
+/// Permissions of a new log file: the owner writes, the group reads.
+const FILE_MODE: u32 = 0o640;
+
+/// First and longest wait before another try at a target that failed.
+const RETRY_FIRST: Duration = Duration::from_millis(10);
+const RETRY_LONGEST: Duration = Duration::from_secs(1);
+
+/// Where lines go.
+#[derive(Debug, Clone)]
+pub(super) enum Target {
+    /// A file, made if absent, appended to, opened again on request.
+    File(PathBuf),
+    /// Standard output.
+    Stdout,
+    /// Standard error. Failures of this one are not told to anyone.
+    Stderr,
+}
+
+impl Target {
+    /// The opened target, and whether it ends within a line.
+    fn open(&self) -> io::Result<(File, bool)> {
+        match self {
+            Target::File(path) => open_file(path),
+            Target::Stdout => io::stdout().as_fd().try_clone_to_owned().map(|fd| (File::from(fd), false)),
+            Target::Stderr => io::stderr().as_fd().try_clone_to_owned().map(|fd| (File::from(fd), false)),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Target::File(path) => path.display().to_string(),
+            Target::Stdout => "standard output".to_owned(),
+            Target::Stderr => "standard error".to_owned(),
+        }
+    }
+}
+
+fn open_file(path: &Path) -> io::Result<(File, bool)> {
+    let mut options = OpenOptions::new();
+    // O_NONBLOCK so that a named pipe without a reader is an error now and not a wait; it means nothing to a regular file.
+    options.append(true).create(true).mode(FILE_MODE).custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    Ok((file, ends_within_a_line(path)))
+}
+
+/// Whether a crash or a full disk cut the last line of an earlier run. It must not swallow our first.
+fn ends_within_a_line(path: &Path) -> bool {
+    let last = || -> io::Result<u8> {
+        if !std::fs::metadata(path)?.is_file() {
+            return Ok(b'\n');
+        }
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::End(-1))?;
+        let mut byte = [b'\n'];
+        file.read_exact(&mut byte)?;
+        Ok(byte[0])
+    };
+    // An empty or unreadable file has no half line that we could know of.
+    last().is_ok_and(|byte| byte != b'\n')
+}
+
+/// Opens `target` and starts the thread that empties `queue` into it.
+///
+/// # Errors
+/// The target cannot be opened, or no thread can be started.
+pub(super) fn start(name: &str, target: Target, queue: Arc<Queue>) -> io::Result<()> {
+    let (file, newline_owed) = target.open()?;
+    let writer = Writer { target, file, newline_owed, queue, stale: false, complaint: OncePerSecond::new() };
+    std::thread::Builder::new().name(name.to_owned()).spawn(move || writer.run())?;
+    Ok(())
+}
+
+struct Writer {
+    target: Target,
+    file: File,
+    /// The file ends within a line that is not ours to finish.
+    newline_owed: bool,
+    queue: Arc<Queue>,
+    /// A reopening was asked for and has not succeeded yet; the old file is still written.
+    stale: bool,
+    complaint: OncePerSecond,
+}
+
+impl Writer {
+    fn run(mut self) {
+        loop {
+            match self.queue.next() {
+                Work::Write(chunk) => {
+                    if self.stale {
+                        self.reopen();
+                    }
+                    let finished = self.write(&chunk);
+                    self.queue.recycle(chunk);
+                    if !finished {
+                        break;
+                    }
+                }
+                Work::Reopen => self.reopen(),
+                Work::Stop => break,
+            }
+        }
+        self.queue.ended();
+    }
+
+    /// Writes all of `chunk`, however long it takes. False if the deadline of the end came first.
+    fn write(&mut self, chunk: &Chunk) -> bool {
+        let bytes = &chunk.bytes;
+        let mut done = 0;
+        let mut delay = RETRY_FIRST;
+        while done < bytes.len() {
+            let next = if self.newline_owed { b"\n" } else { &bytes[done..] };
+            let error = match self.file.write(next) {
+                Ok(0) => ErrorKind::WriteZero.into(),
+                Ok(_) if self.newline_owed => {
+                    self.newline_owed = false;
+                    continue;
+                }
+                Ok(n) => {
+                    self.count(&bytes[done..done + n]);
+                    done += n;
+                    delay = RETRY_FIRST;
+                    continue;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => error,
+            };
+            if error.kind() == ErrorKind::WouldBlock {
+                // A slow reader, not a fault. Its wait stays short.
+                delay = RETRY_FIRST;
+            } else {
+                self.complain("cannot write; lines that do not fit into memory will be lost", &error);
+            }
+            match self.queue.pause(delay) {
+                Pause::Elapsed => delay = (2 * delay).min(RETRY_LONGEST),
+                Pause::Reopen => done = self.reopen_within(bytes, done),
+                Pause::Expired => return false,
+            }
+        }
+        true
+    }
+
+    fn count(&self, written: &[u8]) {
+        self.queue.count_written(memchr::memchr_iter(b'\n', written).count() as u64);
+    }
+
+    fn reopen(&mut self) {
+        let Target::File(path) = &self.target else { return };
+        match open_file(path) {
+            Ok((file, newline_owed)) => {
+                self.file = file;
+                self.newline_owed = newline_owed;
+                self.stale = false;
+            }
+            Err(error) => {
+                self.stale = true;
+                self.complain("cannot be opened again; the old file is still written", &error);
+            }
+        }
+    }
+
+    /// Opens again while `bytes` are only written up to `done`. Returns where to go on: always at the start of a line.
+    fn reopen_within(&mut self, bytes: &[u8], done: usize) -> usize {
+        let line_start = memchr::memrchr(b'\n', &bytes[..done]).map_or(0, |at| at + 1);
+        let line_end = memchr::memchr(b'\n', &bytes[done..]).map_or(bytes.len(), |at| done + at + 1);
+        if line_start == done {
+            self.reopen();
+            return done;
+        }
+        // The old file ends within a line: finish it there, or else take it back and write it whole to the new one.
+        let rest = self.file.write(&bytes[done..line_end]).unwrap_or(0);
+        let done = done + rest;
+        if done == line_end {
+            self.count(&bytes[line_start..line_end]);
+            self.reopen();
+            return line_end;
+        }
+        let taken_back = take_back(&mut self.file, (done - line_start) as u64);
+        let old = self.identity();
+        self.reopen();
+        let moved = !self.stale && self.identity() != old;
+        if taken_back || moved { line_start } else { done }
+    }
+
+    /// Which object the open file is.
+    fn identity(&self) -> Option<(u64, u64)> {
+        self.file.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+    }
+
+    /// At most one message a second, and none about standard error, where messages go.
+    fn complain(&self, what: &str, error: &io::Error) {
+        if matches!(self.target, Target::Stderr) {
+            return;
+        }
+        if let Some(suppressed) = self.complaint.allow() {
+            let target = self.target.name();
+            tracing::error!(target, %error, suppressed, "log: {what}; free space or mend the path, then send SIGUSR1");
+        }
+    }
+}
+
+/// Removes the last `length` bytes of a regular file, if they are still its last. False where that cannot be done: then half a line stays
+/// behind in a file that nobody can write.
+fn take_back(file: &mut File, length: u64) -> bool {
+    let mut cut = || -> io::Result<bool> {
+        let end = file.stream_position()?;
+        let metadata = file.metadata()?;
+        let ours = metadata.is_file() && metadata.len() == end;
+        if ours {
+            file.set_len(end.saturating_sub(length))?;
+        }
+        Ok(ours)
+    };
+    cut().unwrap_or(false)
+}

@@ -1,0 +1,145 @@
+//! Choosing a server: in turn by weight, or the less loaded of two random ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::server::Server;
+use crate::config::{Balance, ServerConfig};
+
+/// Longest precomputed turn; weights are scaled down to fit.
+const LONGEST_TURN: u64 = 4096;
+
+/// The turn of a group: which server is next, spread so that a heavy one does not get its share in one burst.
+#[derive(Debug)]
+pub struct Schedule {
+    turn: Vec<u16>,
+    next: AtomicUsize,
+}
+
+impl Schedule {
+    /// Spreads the servers by weight (smooth weighted round robin over one whole turn).
+    pub fn new(servers: &[ServerConfig]) -> Schedule {
+        let total: u64 = servers.iter().map(|server| u64::from(server.weight)).sum();
+        let divisor = total.div_ceil(LONGEST_TURN).max(1);
+        let weights: Vec<i64> =
+            servers.iter().map(|server| i64::try_from((u64::from(server.weight) / divisor).max(1)).unwrap_or(1)).collect();
+        let total: i64 = weights.iter().sum();
+        let mut current = vec![0; weights.len()];
+        let mut turn = Vec::new();
+        for _ in 0..total {
+            current.iter_mut().zip(&weights).for_each(|(current, weight)| *current += weight);
+            let best = (0..current.len()).rev().max_by_key(|&index| current.get(index).copied());
+            let Some((best, value)) = best.and_then(|best| Some((best, current.get_mut(best)?))) else { break };
+            *value -= total;
+            turn.push(u16::try_from(best).unwrap_or(u16::MAX));
+        }
+        Schedule { turn, next: AtomicUsize::new(0) }
+    }
+
+    /// The next server's index. Servers that are not available are taken only when no other is left; those in `tried` never.
+    pub fn choose(&self, servers: &[Arc<Server>], balance: Balance, tried: &[usize]) -> Option<usize> {
+        match (servers, tried) {
+            ([_], []) => Some(0),
+            ([], _) | ([_], _) => None,
+            _ => {
+                let usable = |index: usize| {
+                    !tried.contains(&index) && servers.get(index).is_some_and(|server| server.is_available())
+                };
+                let chosen = match balance {
+                    Balance::RoundRobin => self.in_turn(usable),
+                    Balance::LeastLoaded => self.less_loaded(servers, usable),
+                };
+                chosen.or_else(|| self.in_turn(|index| !tried.contains(&index)))
+            }
+        }
+    }
+
+    fn in_turn(&self, usable: impl Fn(usize) -> bool) -> Option<usize> {
+        let start = self.next.fetch_add(1, Ordering::Relaxed);
+        (0..self.turn.len())
+            .filter_map(|offset| self.turn.get(start.wrapping_add(offset) % self.turn.len()))
+            .map(|&index| usize::from(index))
+            .find(|&index| usable(index))
+    }
+
+    /// Power of two choices; weights count because the turn holds heavier servers more often.
+    fn less_loaded(&self, servers: &[Arc<Server>], usable: impl Fn(usize) -> bool) -> Option<usize> {
+        let random = || {
+            (0..8)
+                .filter_map(|_| self.turn.get(fastrand::usize(..self.turn.len().max(1))))
+                .map(|&index| usize::from(index))
+                .find(|&index| usable(index))
+        };
+        let (first, second) = (random()?, random()?);
+        let load = |index: usize| servers.get(index).map_or(usize::MAX, |server| server.load());
+        Some(if load(second) < load(first) { second } else { first })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Ejection, ServerAddress};
+    use std::time::Duration;
+
+    fn servers(weights: &[u32]) -> (Vec<ServerConfig>, Vec<Arc<Server>>) {
+        let configs: Vec<_> = weights
+            .iter()
+            .map(|&weight| ServerConfig { address: ServerAddress::Unix("/x".into()), weight })
+            .collect();
+        let servers = configs.iter().map(|config| Arc::new(Server::new(config))).collect();
+        (configs, servers)
+    }
+
+    fn check(weights: &[u32], balance: Balance, tried: &[usize], rounds: usize) -> Vec<usize> {
+        let (configs, servers) = servers(weights);
+        let schedule = Schedule::new(&configs);
+        let mut counts = vec![0; weights.len()];
+        (0..rounds).filter_map(|_| schedule.choose(&servers, balance, tried)).for_each(|index| counts[index] += 1);
+        counts
+    }
+
+    #[test]
+    fn weights_are_kept_exactly_in_turn() {
+        assert_eq!(check(&[1, 1], Balance::RoundRobin, &[], 10), [5, 5]);
+        assert_eq!(check(&[5, 1, 2], Balance::RoundRobin, &[], 80), [50, 10, 20]);
+        assert_eq!(check(&[7], Balance::RoundRobin, &[], 3), [3]);
+    }
+
+    #[test]
+    fn what_was_tried_is_left_out() {
+        assert_eq!(check(&[1, 1, 1], Balance::RoundRobin, &[1], 10)[1], 0);
+        assert_eq!(check(&[1, 1], Balance::LeastLoaded, &[0], 10), [0, 10]);
+        assert_eq!(check(&[1], Balance::RoundRobin, &[0], 10), [0]);
+        assert_eq!(check(&[1, 1], Balance::RoundRobin, &[0, 1], 10), [0, 0]);
+    }
+
+    #[test]
+    fn a_heavy_server_does_not_get_its_share_in_one_burst() {
+        let (configs, _) = servers(&[3, 3, 3]);
+        assert_eq!(Schedule::new(&configs).turn, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
+    }
+
+    #[test]
+    fn an_ejected_server_is_used_only_when_all_are() {
+        let (configs, servers) = servers(&[1, 1]);
+        let schedule = Schedule::new(&configs);
+        let rule = Ejection { failures: 1, period: Duration::from_secs(3600) };
+        servers[0].failed(rule);
+        for _ in 0..10 {
+            assert_eq!(schedule.choose(&servers, Balance::RoundRobin, &[]), Some(1));
+        }
+        servers[1].failed(rule);
+        assert!(schedule.choose(&servers, Balance::LeastLoaded, &[]).is_some());
+    }
+
+    #[test]
+    fn the_less_loaded_is_preferred() {
+        let (configs, servers) = servers(&[1, 1]);
+        let schedule = Schedule::new(&configs);
+        let _busy: Vec<_> = (0..100).map(|_| servers[0].busy()).collect();
+        let first = (0..100).filter(|_| schedule.choose(&servers, Balance::LeastLoaded, &[]) == Some(0)).count();
+        // Both draws fall on the busy one a quarter of the time.
+        assert!(first < 60, "{first}");
+    }
+}

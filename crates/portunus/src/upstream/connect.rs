@@ -1,0 +1,144 @@
+//! Connecting to a server: address, socket, TLS.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::{Deadline, Stream};
+use tls::{Connector, ProtocolVersion, ServerName, Session};
+
+use super::Group;
+use super::server::Server;
+use crate::config::{ServerAddress, UpstreamTls};
+use crate::transport::{Broken, Transport};
+
+/// Roots that Debian and its kin keep, trusted where no other file is named.
+const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// A name has no address (yet).
+    Unresolved,
+    /// The deadline passed.
+    Timeout,
+    /// Refused, unreachable, no descriptors.
+    Socket(io::Error),
+    /// TLS failed: certificate, version, alert.
+    Tls(tls::Error),
+}
+
+impl ConnectError {
+    /// Stable code for logs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ConnectError::Unresolved => "upstream_unresolved",
+            ConnectError::Timeout => "upstream_connect_timeout",
+            ConnectError::Socket(error) if error.kind() == io::ErrorKind::ConnectionRefused => "upstream_refused",
+            ConnectError::Socket(_) => "upstream_unreachable",
+            ConnectError::Tls(tls::Error::PeerCertificate(_)) => "upstream_certificate",
+            ConnectError::Tls(_) => "upstream_tls",
+        }
+    }
+}
+
+/// A fresh connection.
+#[derive(Debug)]
+pub struct Connected {
+    /// Its bytes.
+    pub transport: Transport,
+}
+
+/// Where to connect and with which TLS.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// The group, for its settings.
+    pub group: &'a Group,
+    /// The server.
+    pub server: &'a Server,
+}
+
+/// Connects within the group's connect deadline, TLS included.
+///
+/// # Errors
+/// See [`ConnectError`].
+pub async fn connect(target: Target<'_>) -> Result<Connected, ConnectError> {
+    let limit = target.group.config.connect_timeout;
+    match Deadline::new().within(limit, connect_unbounded(target, limit)).await {
+        Ok(result) => result.map(|transport| Connected { transport }),
+        Err(_) => Err(ConnectError::Timeout),
+    }
+}
+
+async fn connect_unbounded(target: Target<'_>, limit: Duration) -> Result<Transport, ConnectError> {
+    let stream = match &target.server.config.address {
+        ServerAddress::Ip(address) => Stream::connect_tcp(*address).await.map_err(ConnectError::Socket)?,
+        ServerAddress::Unix(path) => connect_unix(path).await?,
+        ServerAddress::Name(..) => connect_any(&target.server.resolved(), limit).await?,
+    };
+    let Some(connector) = target.group.connector() else { return Ok(Transport::plain(stream)) };
+    let name = server_name(target)?;
+    let session = Session::client(connector, &name).map_err(ConnectError::Tls)?;
+    Transport::handshake(stream, session).await.map_err(|(_, broken)| match broken {
+        Broken::Socket(error) => ConnectError::Socket(error),
+        Broken::Tls(error) => ConnectError::Tls(error),
+    })
+}
+
+async fn connect_unix(path: &Path) -> Result<Stream, ConnectError> {
+    Stream::connect_unix(path).await.map_err(ConnectError::Socket)
+}
+
+/// Tries the addresses in order, each for its share of the time, so that one black hole does not use it all up.
+async fn connect_any(addresses: &[SocketAddr], limit: Duration) -> Result<Stream, ConnectError> {
+    let share = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    let mut last = ConnectError::Unresolved;
+    for address in addresses {
+        match Deadline::new().within(share, Stream::connect_tcp(*address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = ConnectError::Socket(error),
+            Err(_) => last = ConnectError::Timeout,
+        }
+    }
+    Err(last)
+}
+
+/// The name to verify: the configured one, else the server's own. A Unix socket has none, so there it must be configured.
+fn server_name(target: Target<'_>) -> Result<ServerName, ConnectError> {
+    let configured = target.group.config.tls.as_ref().and_then(|tls| tls.name.as_deref());
+    let text = match (configured, &target.server.config.address) {
+        (Some(name), _) => name,
+        (None, ServerAddress::Ip(address)) => return Ok(ServerName::Ip(address.ip())),
+        (None, ServerAddress::Name(name, _)) => name,
+        (None, ServerAddress::Unix(_)) => "localhost",
+    };
+    Ok(match text.parse::<IpAddr>() {
+        Ok(address) => ServerName::Ip(address),
+        Err(_) => ServerName::Dns(text.to_owned()),
+    })
+}
+
+/// The TLS context of a group.
+///
+/// # Errors
+/// A file is missing or unusable; says which.
+pub fn connector(settings: &UpstreamTls, http2: bool) -> Result<Connector, String> {
+    let read = |path: &Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    let mut roots = Vec::new();
+    if settings.verify {
+        let path = settings.ca.as_deref().unwrap_or(Path::new(SYSTEM_ROOTS));
+        roots = keystore::pem::certificates(&read(path)?).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let identity = match (&settings.client_certificate, &settings.client_key) {
+        (Some(chain), Some(key)) => Some(client_identity(chain, key)?),
+        _ => None,
+    };
+    let alpn: Vec<Vec<u8>> = if http2 { vec![b"h2".to_vec()] } else { vec![b"http/1.1".to_vec()] };
+    Connector::new(&roots, settings.verify, identity, &alpn, ProtocolVersion::Tls12).map_err(|error| error.to_string())
+}
+
+fn client_identity(chain: &Path, key: &Path) -> Result<Arc<tls::Identity>, String> {
+    keystore::load_pair(chain, key, None).map(|entry| entry.identity).map_err(|error| error.to_string())
+}

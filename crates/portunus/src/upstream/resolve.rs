@@ -1,0 +1,1 @@
+//! Names of servers to addresses, again and again.

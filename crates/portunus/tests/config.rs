@@ -1,0 +1,182 @@
+//! Configuration files against the messages they cause and the configuration they become, and generated documents against their source.
+//!
+//! `UPDATE=1` writes what is expected anew; look at the difference before committing it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use portunus::config;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn files(folder: &str) -> Vec<PathBuf> {
+    let folder = root().join(folder);
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder)
+        .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "no files in {}", folder.display());
+    files
+}
+
+/// Compares with a committed file, or writes it anew.
+fn check(actual: &str, path: &Path) {
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(path, actual).unwrap();
+        return;
+    }
+    let expected = fs::read_to_string(path).unwrap_or_default();
+    if actual != expected {
+        panic!("{} differs (UPDATE=1 writes it anew)\n--- expected\n{expected}\n--- actual\n{actual}", path.display());
+    }
+}
+
+fn pretty(value: &serde_json::Value) -> String {
+    let mut text = serde_json::to_string_pretty(value).unwrap();
+    text.push('\n');
+    text
+}
+
+#[test]
+fn invalid_files_give_exactly_these_messages() {
+    for path in files("crates/portunus/tests/config/invalid") {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+        let Err(problems) = config::parse(name, &text, Path::new("/etc/portunus")) else { panic!("{name} is accepted") };
+        let actual = problems.to_string();
+        assert_eq!(actual.lines().count(), problems.list().len() + usize::from(problems.further() > 0), "one line per problem: {actual}");
+        check(&actual, &path.with_extension("expected"));
+    }
+}
+
+#[test]
+fn valid_files_become_exactly_this() {
+    for path in files("crates/portunus/tests/config/valid") {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let config = config::parse(name, &text, Path::new("/etc/portunus")).unwrap_or_else(|problems| panic!("{problems}"));
+        check(&pretty(&config::redacted_json(&config)), &path.with_extension("expected.json"));
+    }
+}
+
+#[test]
+fn examples_are_valid() {
+    for path in files("examples") {
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if let Err(problems) = config::parse(name, &text, Path::new("/etc/portunus")) {
+            panic!("{problems}");
+        }
+    }
+}
+
+#[test]
+fn the_committed_schema_is_the_program_s() {
+    check(&pretty(&config::json_schema()), &root().join("docs/portunus.schema.json"));
+}
+
+#[test]
+fn the_committed_reference_is_the_program_s() {
+    check(&config::reference(), &root().join("docs/configuration.md"));
+}
+
+#[test]
+fn load_looks_for_the_files_that_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("portunus.yaml");
+    let text = "
+listeners:
+  - name: edge
+    bind: '127.0.0.1:0'
+    tls: { keystore: main, client_certificate: { mode: required, ca: ca.pem } }
+keystores:
+  main: { folder: certs }
+  other: { pkcs12: certs, password: { file: missing/password } }
+";
+    fs::write(&path, text).unwrap();
+    let problems = config::load(&path).unwrap_err().to_string().replace(&folder.path().display().to_string(), "DIR");
+    let expected = "\
+DIR/portunus.yaml:5:70: cannot use the file `DIR/ca.pem`: No such file or directory (os error 2); fix: check the path; relative ones start at the folder of this file
+DIR/portunus.yaml:7:19: cannot use the folder `DIR/certs`: No such file or directory (os error 2); fix: check the path; relative ones start at the folder of this file
+DIR/portunus.yaml:8:20: cannot use the file `DIR/certs`: No such file or directory (os error 2); fix: check the path; relative ones start at the folder of this file
+DIR/portunus.yaml:8:45: cannot use the file `DIR/missing/password`: No such file or directory (os error 2); fix: check the path; relative ones start at the folder of this file
+";
+    assert_eq!(problems, expected);
+    fs::create_dir(folder.path().join("certs")).unwrap();
+    fs::create_dir(folder.path().join("missing")).unwrap();
+    fs::write(folder.path().join("ca.pem"), "").unwrap();
+    fs::write(folder.path().join("missing/password"), "").unwrap();
+    let problems = config::load(&path).unwrap_err().to_string().replace(&folder.path().display().to_string(), "DIR");
+    assert_eq!(problems, "DIR/portunus.yaml:8:20: `DIR/certs` is a folder, not a file; fix: name a file in it\n");
+    fs::write(&path, text.lines().filter(|line| !line.contains("other")).collect::<Vec<_>>().join("\n")).unwrap();
+    let config = config::load(&path).unwrap();
+    assert_eq!(config.keystores["main"].location, keystore::Location::PemFolder(folder.path().join("certs")));
+}
+
+#[test]
+fn load_says_why_a_file_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let load = |path: &Path| config::load(path).unwrap_err().to_string().replace(&folder.path().display().to_string(), "DIR");
+    assert_eq!(
+        load(&folder.path().join("none.yaml")),
+        "DIR/none.yaml: cannot read the file: No such file or directory (os error 2); fix: check the path; `examples/` holds configurations to start from\n"
+    );
+    let path = folder.path().join("p.yaml");
+    fs::write(&path, b"a: b\nc: \xff\n").unwrap();
+    assert_eq!(load(&path), "DIR/p.yaml: not UTF-8 text, first in line 2; fix: save it as UTF-8\n");
+}
+
+/// Row 38 of the attack matrix: a file ten times over its expected size is refused, quickly and clearly.
+#[test]
+fn a_file_of_ten_times_the_size_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("big.yaml");
+    let large = "routes:\n".to_owned() + &"  - { upstream: app, path: /a }\n".repeat(40 * 1024 * 1024 / 32);
+    fs::write(&path, &large).unwrap();
+    let expected = "the file is larger than 4MiB; fix: make it smaller; check what generated it\n";
+    assert_eq!(config::load(&path).unwrap_err().to_string(), format!("{}: {expected}", path.display()));
+    assert_eq!(config::parse("big.yaml", &large, Path::new("")).unwrap_err().to_string(), format!("big.yaml: {expected}"));
+    let nodes = format!("listeners: [{}]", "a,".repeat(210_000));
+    let problems = config::parse("nodes.yaml", &nodes, Path::new("")).unwrap_err();
+    assert!(problems.to_string().contains("more than 200000 values"), "{problems}");
+}
+
+#[test]
+fn at_most_a_hundred_problems_are_told() {
+    let text = format!("listeners:\n{}", "  - 1\n".repeat(250));
+    let problems = config::parse("p.yaml", &text, Path::new("")).unwrap_err();
+    assert_eq!((problems.list().len(), problems.further()), (100, 150));
+    assert!(problems.to_string().ends_with("\nand 150 more\n"));
+}
+
+#[test]
+fn problems_show_their_line_but_never_a_secret() {
+    let text = "listeners:\n  - name: edge\n    bind: ':65536'\nkeystores:\n  main: { pkcs12: a.p12, password: hunter2 }\n";
+    let problems = config::parse("p.yaml", text, Path::new("")).unwrap_err();
+    let rendered = problems.render(false);
+    assert!(rendered.contains("3 |     bind: ':65536'") && rendered.contains("^^^^^^^^"), "{rendered}");
+    assert!(rendered.contains("p.yaml:5:36"), "{rendered}");
+    assert!(!rendered.contains("hunter2") && !problems.to_string().contains("hunter2"), "{rendered}");
+    assert!(!rendered.contains('\x1b') && problems.render(true).contains('\x1b'));
+}
+
+#[test]
+fn credentials_in_header_edits_are_redacted() {
+    let text = "
+listeners: [ { name: edge, bind: ':1' } ]
+upstreams: { app: { servers: ['a:1'] } }
+routes:
+  - upstream: app
+    headers: { x-api-key: hunter2, x-beta: '1' }
+    request_headers: { set: { Authorization: hunter2, x-plain: seen }, add: { X-Some-Token: hunter2 } }
+    response_headers: { set: { Set-Cookie: hunter2 } }
+";
+    let json = config::redacted_json(&config::parse("p.yaml", text, Path::new("")).unwrap()).to_string();
+    assert!(!json.contains("hunter2") && json.contains("seen"), "{json}");
+    assert_eq!(json.matches("(redacted)").count(), 4, "{json}");
+}

@@ -1,0 +1,45 @@
+//! Reporting and the admin side from outside: what reaches a log, a scraper and an operator.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod exposition;
+mod log;
+mod metrics;
+
+use std::time::{Duration, SystemTime};
+
+use portunus::report::{Exposition, Fault, Reporter, RequestRecord};
+
+/// A request that went well; tests change what they are about.
+fn record() -> RequestRecord<'static> {
+    RequestRecord {
+        started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+        listener: "edge",
+        client: Some("192.0.2.7:40123".parse().unwrap()),
+        tls: None,
+        method: "GET",
+        version: "HTTP/1.1",
+        host: b"api.example.com",
+        target: b"/items",
+        user_agent: b"test",
+        request_id: b"0123456789abcdef",
+        route: Some("items"),
+        upstream: Some("shop"),
+        server: Some("10.0.0.5:8080"),
+        status: 200,
+        upstream_status: Some(200),
+        bytes_received: 0,
+        bytes_sent: 1234,
+        duration: Duration::from_micros(700),
+        upstream_duration: Some(Duration::from_micros(500)),
+        retries: 0,
+        fault: Fault::None,
+        reason: "",
+    }
+}
+
+/// The value of a sample without labels.
+fn value(reporter: &Reporter, name: &str) -> u64 {
+    let text = reporter.metrics(Exposition::Text);
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in\n{text}")).parse().unwrap()
+}

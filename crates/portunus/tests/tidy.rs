@@ -1,0 +1,406 @@
+//! The house rules that no compiler checks (CONTRIBUTING.md): sizes, names, file heads, where `unsafe` may stand, links, limits.
+//!
+//! Reads the repository's own files and reports every breach at once. Judges text line by line; that is enough because rustfmt has laid the
+//! text out. Does not judge what clippy or rustfmt already do.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const MAX_FILE_LINES: usize = 800;
+const MAX_FUNCTION_LINES: usize = 70;
+
+/// Files that are longer, with their present length. May only shrink: lower the number, or remove the line.
+const LONG_FILES: &[(&str, usize)] = &[];
+
+/// Functions that are longer, with their present length. May only shrink: lower the number, or remove the line.
+const LONG_FUNCTIONS: &[(&str, &str, usize)] = &[];
+
+/// Crates whose purpose needs `unsafe`.
+const UNSAFE_CRATES: &[&str] = &["crates/net/", "crates/tls/"];
+
+/// Words that say nothing about what a module or type is.
+const EMPTY_WORDS: &[&str] = &["manager", "handler", "util", "utils", "common", "helper", "helpers", "misc"];
+
+/// Folders that are made, not written.
+const MADE: &[&str] = &["target", ".git", "demo", "results", "corpus", "artifacts", "coverage", "__pycache__"];
+
+/// Extensions and names of files that hold text of ours.
+const TEXT: &[&str] = &["rs", "md", "toml", "yaml", "yml", "service", "sysusers", "sh", "py", "x", "run", "Dockerfile"];
+
+/// One breach of a rule: where, what, and the fix.
+type Problems = Vec<String>;
+
+struct File {
+    /// Relative to the repository, with `/`.
+    path: String,
+    text: String,
+}
+
+impl File {
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    /// Test fixtures may break layout rules: that is what some of them are for.
+    fn is_fixture(&self) -> bool {
+        !self.is_rust() && self.path.contains("/tests/")
+    }
+}
+
+#[test]
+fn the_repository_is_tidy() {
+    let root = repository();
+    let files = text_files(&root);
+    assert!(files.iter().any(|file| file.path == "crates/portunus/src/lib.rs"), "the walk does not find the sources");
+    let mut problems = Problems::new();
+    for file in &files {
+        check_layout(file, &mut problems);
+        check_words(file, &mut problems);
+        check_registry_hosts(file, &mut problems);
+        if file.is_rust() {
+            check_rust(file, &mut problems);
+        }
+        if file.path.ends_with(".md") {
+            check_links(&root, file, &mut problems);
+        }
+    }
+    check_lengths(&files, LONG_FILES, LONG_FUNCTIONS, &mut problems);
+    check_limits(&files, &mut problems);
+    assert!(problems.is_empty(), "{} breaches of the house rules:\n{}", problems.len(), problems.join("\n"));
+}
+
+// --- rules ---
+
+fn check_layout(file: &File, problems: &mut Problems) {
+    if file.is_fixture() {
+        return;
+    }
+    for (number, line) in numbered(&file.text) {
+        if line.contains('\t') {
+            problems.push(format!("{}:{number}: a tab; indent with spaces, write \\t in strings", file.path));
+        }
+        if line.ends_with([' ', '\t', '\r']) {
+            problems.push(format!("{}:{number}: space at the end of the line", file.path));
+        }
+    }
+    if !file.text.is_empty() && (!file.text.ends_with('\n') || file.text.ends_with("\n\n")) {
+        problems.push(format!("{}: must end in exactly one newline", file.path));
+    }
+}
+
+/// An open end says what it waits for: `TODO(issue 12): reason`.
+fn check_words(file: &File, problems: &mut Problems) {
+    let open_ends = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["XX", "X"].concat(), ["HA", "CK"].concat()];
+    for (number, line) in numbered(&file.text) {
+        for word in &open_ends {
+            let Some(at) = find_word(line, word) else { continue };
+            if !line[at + word.len()..].starts_with("(issue ") {
+                problems.push(format!("{}:{number}: {word} without a reason; write {word}(issue N): why", file.path));
+            }
+        }
+    }
+}
+
+/// Where packages come from is set up on each machine; no file of ours names it. Built in pieces, or this file would.
+fn check_registry_hosts(file: &File, problems: &mut Problems) {
+    let hosts = [
+        ["static.crates", ".io"].concat(),
+        ["index.crates", ".io"].concat(),
+        ["registry.npmjs", ".org"].concat(),
+        ["pypi", ".org"].concat(),
+        ["files.pythonhosted", ".org"].concat(),
+        ["proxy.golang", ".org"].concat(),
+        ["sum.golang", ".org"].concat(),
+        ["repo1.maven", ".org"].concat(),
+        ["repo.maven.apache", ".org"].concat(),
+        ["deb.debian", ".org"].concat(),
+        ["security.debian", ".org"].concat(),
+    ];
+    for (number, line) in numbered(&file.text) {
+        for host in hosts.iter().filter(|host| line.contains(host.as_str())) {
+            problems.push(format!("{}:{number}: names the package registry {host}; name the package only", file.path));
+        }
+    }
+}
+
+fn check_rust(file: &File, problems: &mut Problems) {
+    if !file.text.starts_with("//!") {
+        problems.push(format!(
+            "{}: begin with `//!`: what it owns, what it does not do, which document rules it",
+            file.path
+        ));
+    }
+    let stem = Path::new(&file.path).file_stem().unwrap().to_str().unwrap();
+    if let Some(word) = empty_word(stem) {
+        problems.push(format!("{}: `{word}` says nothing; name the file after what it holds", file.path));
+    }
+    for (number, line) in numbered(&file.text) {
+        if let Some(word) = declared_name(line).and_then(empty_word) {
+            problems.push(format!("{}:{number}: `{word}` says nothing; name it after what it does", file.path));
+        }
+    }
+    check_unsafe(file, problems);
+}
+
+fn check_unsafe(file: &File, problems: &mut Problems) {
+    if UNSAFE_CRATES.iter().any(|part| file.path.starts_with(part)) || file.path.starts_with("fuzz/") {
+        return;
+    }
+    let is_root = file.path.ends_with("/src/lib.rs") || file.path.ends_with("/src/main.rs");
+    if is_root && !file.text.contains(&["#![forbid(un", "safe_code)]"].concat()) {
+        problems.push(format!("{}: say #![forbid(un{}code)]", file.path, "safe_"));
+    }
+    for (number, line) in numbered(&file.text) {
+        let code = line.split("//").next().unwrap_or_default();
+        if ["{", "fn", "impl", "extern"].iter().any(|next| code.contains(&format!("un{} {next}", "safe"))) {
+            problems.push(format!(
+                "{}:{number}: this crate has no business here; move it to crates/net or crates/tls",
+                file.path
+            ));
+        }
+    }
+}
+
+/// Every limit has a comment at its definition and a line in docs/limits.md, and the other way round.
+fn check_limits(files: &[File], problems: &mut Problems) {
+    let source = &files.iter().find(|file| file.path == "crates/portunus/src/limits.rs").expect("limits.rs").text;
+    let page = &files.iter().find(|file| file.path == "docs/limits.md").expect("docs/limits.md").text;
+    let mut names = Vec::new();
+    let lines: Vec<&str> = source.lines().map(str::trim).collect();
+    for (index, line) in lines.iter().enumerate() {
+        let Some((name, _)) = line.strip_prefix("pub ").and_then(|rest| rest.split_once(':')) else { continue };
+        names.push(name);
+        if index == 0 || !lines[index - 1].starts_with("///") {
+            problems.push(format!("limits.rs: {name} needs a line saying what it bounds and why"));
+        }
+        if !page.contains(&format!("| `{name}` |")) {
+            problems.push(format!("docs/limits.md: no row for {name}"));
+        }
+    }
+    assert!(names.len() > 10, "limits.rs is not read rightly");
+    for row in page.lines().filter_map(|line| line.strip_prefix("| `")) {
+        let name = row.split('`').next().unwrap_or_default();
+        if !names.contains(&name) {
+            problems.push(format!("docs/limits.md: {name} is no limit in limits.rs"));
+        }
+    }
+}
+
+fn check_links(root: &Path, file: &File, problems: &mut Problems) {
+    let folder = root.join(&file.path).parent().unwrap().to_owned();
+    for (number, line) in numbered(&file.text) {
+        for rest in line.split("](").skip(1) {
+            let target = rest.split([')', '#', ' ']).next().unwrap_or_default();
+            if !target.is_empty() && !target.contains("://") && !folder.join(target).exists() {
+                problems.push(format!("{}:{number}: the link to {target} leads nowhere", file.path));
+            }
+        }
+    }
+}
+
+fn check_lengths(
+    files: &[File],
+    long_files: &[(&str, usize)],
+    long_functions: &[(&str, &str, usize)],
+    problems: &mut Problems,
+) {
+    let mut excused_files: BTreeMap<_, _> = long_files.iter().copied().collect();
+    let mut excused_functions: BTreeMap<_, _> =
+        long_functions.iter().map(|&(path, name, lines)| ((path, name), lines)).collect();
+    for file in files.iter().filter(|file| file.is_rust() || file.path.ends_with(".md") || file.path == "x") {
+        let allowed = excused_files.remove(file.path.as_str());
+        ratchet(&file.path, file.text.lines().count(), MAX_FILE_LINES, allowed, problems);
+        for (name, line, length) in functions(&file.text).filter(|_| file.is_rust()) {
+            let allowed = excused_functions.remove(&(file.path.as_str(), name));
+            ratchet(&format!("{}:{line}: fn {name}", file.path), length, MAX_FUNCTION_LINES, allowed, problems);
+        }
+    }
+    problems.extend(excused_files.keys().map(|path| format!("tidy.rs: {path} is gone; remove it from LONG_FILES")));
+    problems.extend(
+        excused_functions
+            .keys()
+            .map(|(path, name)| format!("tidy.rs: {path} {name} is gone; remove it from LONG_FUNCTIONS")),
+    );
+}
+
+/// Beyond the limit only what is excused, and only up to the excuse; an excuse that is no longer needed goes.
+fn ratchet(what: &str, lines: usize, limit: usize, excused: Option<usize>, problems: &mut Problems) {
+    match excused {
+        None if lines > limit => problems.push(format!("{what}: {lines} lines, at most {limit}; split it")),
+        Some(allowed) if lines > allowed => {
+            problems.push(format!("{what}: grew from {allowed} to {lines} lines; it may only shrink"))
+        }
+        Some(allowed) if lines < allowed => {
+            problems.push(format!("{what}: shrank from {allowed} to {lines} lines; note that in tidy.rs"))
+        }
+        _ => {}
+    }
+}
+
+// --- reading ---
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn text_files(root: &Path) -> Vec<File> {
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_str().unwrap();
+            if path.is_dir() && !path.is_symlink() {
+                if !MADE.contains(&name) {
+                    folders.push(path);
+                }
+            } else if TEXT.contains(&name.rsplit('.').next().unwrap_or(name)) {
+                let relative = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
+                let text = fs::read(&path).unwrap();
+                files.push(File { path: relative, text: String::from_utf8_lossy(&text).into_owned() });
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+}
+
+fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.split('\n').enumerate().map(|(index, line)| (index + 1, line))
+}
+
+/// Name, first line and length of every function: rustfmt ends each at a `}` as far in as its `fn`.
+fn functions(text: &str) -> impl Iterator<Item = (&str, usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let Some(name) = function_name(line) else { continue };
+        let indent = line.len() - line.trim_start().len();
+        let one_line = line.ends_with('}') || line.ends_with(';');
+        let end = if one_line {
+            Some(start)
+        } else {
+            (start + 1..lines.len()).find(|&index| ends_item(lines[index], indent))
+        };
+        if let Some(end) = end {
+            found.push((name, start + 1, end - start + 1));
+        }
+    }
+    found.into_iter()
+}
+
+fn ends_item(line: &str, indent: usize) -> bool {
+    let rest = line.trim_start();
+    line.len() - rest.len() == indent && (rest.starts_with('}') || (rest.starts_with(')') && rest.ends_with(';')))
+}
+
+fn function_name(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace();
+    loop {
+        match words.next()? {
+            "fn" => break,
+            word if word.starts_with("pub") || word.starts_with('"') => {}
+            "const" | "async" | "extern" | "in" => {}
+            word if word == ["un", "safe"].concat() => {}
+            _ => return None,
+        }
+    }
+    words.next().map(leading_identifier).filter(|name| !name.is_empty())
+}
+
+/// The name of the module or type that a line declares.
+fn declared_name(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+    match words.next()? {
+        "mod" | "struct" | "enum" | "trait" | "type" => words.next().map(leading_identifier),
+        _ => None,
+    }
+}
+
+fn leading_identifier(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
+/// The empty word in an identifier, whether it is written `snake_case` or `CamelCase`.
+fn empty_word(identifier: &str) -> Option<&'static str> {
+    let mut words = vec![String::new()];
+    for c in identifier.chars() {
+        if c == '_' || c.is_uppercase() {
+            words.push(String::new());
+        }
+        if c != '_' {
+            words.last_mut()?.extend(c.to_lowercase());
+        }
+    }
+    EMPTY_WORDS.iter().copied().find(|empty| words.iter().any(|word| word == empty))
+}
+
+fn find_word(line: &str, word: &str) -> Option<usize> {
+    let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word)
+        .map(|(at, _)| at)
+        .find(|&at| !line[..at].ends_with(part_of_name) && !line[at + word.len()..].starts_with(part_of_name))
+}
+
+// --- the rules bite ---
+
+/// What a rule says to a file with this text; the path decides which crate it is in.
+fn breaches(path: &str, text: &str, rule: fn(&File, &mut Problems)) -> usize {
+    let mut problems = Problems::new();
+    rule(&File { path: path.to_owned(), text: text.to_owned() }, &mut problems);
+    problems.len()
+}
+
+#[test]
+fn each_rule_sees_what_it_forbids() {
+    let head = "//! Head.\n";
+    let danger = ["un", "safe {"].concat();
+    let open_end = ["TO", "DO"].concat();
+    let forbid = ["#![forbid(un", "safe_code)]"].concat();
+    let host = ["pypi", ".org"].concat();
+    type Row<'a> = (&'a str, String, fn(&File, &mut Problems), usize);
+    let rows: Vec<Row<'_>> = vec![
+        ("a.rs", "x\n".into(), check_layout, 0),
+        ("a.rs", "x \n\ty\n".into(), check_layout, 2),
+        ("a.rs", "x".into(), check_layout, 1),
+        ("crates/a/tests/b.yaml", "\tx \n".into(), check_layout, 0),
+        ("a.md", format!("{open_end}: later"), check_words, 1),
+        ("a.md", format!("{open_end}(issue 3): later; my{open_end}s"), check_words, 0),
+        ("a.md", format!("from {host} take"), check_registry_hosts, 1),
+        ("a.rs", "fn a() {}\n".into(), check_rust, 1),
+        ("crates/a/src/common.rs", head.into(), check_rust, 1),
+        ("a.rs", format!("{head}pub(crate) struct RouteManager;\nmod utilities;\n"), check_rust, 1),
+        ("crates/wire/src/a.rs", format!("{head}{danger} }}\n"), check_rust, 1),
+        ("crates/tls/src/a.rs", format!("{head}{danger} }}\n"), check_rust, 0),
+        ("crates/wire/src/lib.rs", head.into(), check_rust, 1),
+        ("crates/wire/src/lib.rs", format!("{head}{forbid}\n"), check_rust, 0),
+    ];
+    for (path, text, rule, expected) in rows {
+        assert_eq!(breaches(path, &text, rule), expected, "{path}: {text}");
+    }
+}
+
+#[test]
+fn lengths_are_counted_and_the_lists_only_shrink() {
+    let body = |lines: usize| {
+        format!("//! A.\n\npub async fn long(\n    a: u8,\n) {{\n{}}}\n\nfn short() {{}}\n", "    a;\n".repeat(lines))
+    };
+    let count = |lines: usize, excused: &[(&str, &str, usize)]| {
+        let mut problems = Problems::new();
+        check_lengths(&[File { path: "a.rs".into(), text: body(lines) }], &[], excused, &mut problems);
+        problems.len()
+    };
+    assert_eq!(count(66, &[]), 0, "70 lines are allowed");
+    assert_eq!(count(67, &[]), 1);
+    assert_eq!(count(67, &[("a.rs", "long", 71)]), 0);
+    assert_eq!(count(68, &[("a.rs", "long", 71)]), 1, "an excused function grew");
+    assert_eq!(count(66, &[("a.rs", "long", 71)]), 1, "an excuse that is no longer needed stays");
+    assert_eq!(count(1, &[("a.rs", "gone", 71)]), 1);
+    let mut problems = Problems::new();
+    check_lengths(&[File { path: "a.rs".into(), text: "//\n".repeat(801) }], &[], &[], &mut problems);
+    assert_eq!(problems.len(), 1);
+}
