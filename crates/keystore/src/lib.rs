@@ -10,6 +10,7 @@ use std::time::SystemTime;
 pub mod names;
 pub mod pem;
 pub mod date;
+pub mod trust;
 mod certified;
 mod pair;
 mod parallel;
@@ -108,9 +109,3 @@ fn load_pairs(location: &Location, password: Option<&Password>) -> pair::Loaded 
         Location::Pkcs12(_) | Location::Jks(_) => pair::Loaded::default(),
     }
 }
-
-pub mod pem {
-    pub fn certificates(_: &[u8]) -> Result<Vec<Vec<u8>>, String> { todo!() }
-    pub fn revocation_lists(_: &[u8]) -> Result<Vec<Vec<u8>>, String> { todo!() }
-}
-pub fn load_pair(_: &std::path::Path, _: &std::path::Path, _: Option<&Password>) -> Result<Entry, LoadError> { todo!() }
