@@ -1,6 +1,7 @@
 //! The command line: one definition for arguments, `--help`, the man page and shell completions.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -74,7 +75,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Import { program: Foreign::Sillyproxy, arguments } => {
             command::front::finish(sillyproxy::import(&arguments))
         }
-        Command::Schema => print_with(|out| Ok(serde_json::to_writer_pretty(out, &config::json_schema())?)),
+        Command::Schema => print_with(|out| writeln!(out, "{:#}", config::json_schema())),
         Command::Man => print_with(|out| clap_mangen::Man::new(Arguments::command()).render(out)),
         Command::Completions { shell } => print_with(|out| {
             clap_complete::generate(shell, &mut Arguments::command(), "portunus", out);
