@@ -89,8 +89,7 @@ pub async fn exchange(
         Err(Failure::Cut) => Err(Cut),
         Err(Failure::Refused(_)) if answer.has_begun() => Err(Cut),
         Err(Failure::Refused(refusal)) => {
-            ledger.refused(&refusal);
-            respond_refusal(&refusal, head, answer, ledger).await.map(|()| None)
+            refuse(&refusal, head, answer, ledger).await.map(|()| None)
         }
     }
 }
@@ -218,12 +217,17 @@ fn destination(context: Context<'_>, forward: &Forward) -> Result<Arc<Group>, Re
     }
 }
 
-async fn respond_refusal(
+/// Answers in the upstream's place.
+///
+/// # Errors
+/// The client is gone.
+pub async fn refuse(
     refusal: &Refusal,
     head: &RequestHead,
     answer: &mut impl Answer,
     ledger: &mut Ledger,
 ) -> Result<(), Cut> {
+    ledger.refused(refusal);
     let (body, content_type) = refusal::body(refusal.status, head);
     answer.begin(refusal.status);
     if let Some(allow) = &refusal.allow {

@@ -260,3 +260,33 @@ pub fn last_alert(bytes: &[u8]) -> Option<u8> {
         _ => None,
     }
 }
+
+impl Pair {
+    /// The alert that the client got, in its handshake or (TLS 1.3, whose clients finish first) behind it.
+    pub fn alert_at_client(&mut self, ends: &Ends) -> Option<u8> {
+        match &ends.client {
+            Err(Error::PeerAlert(alert)) => Some(alert.0),
+            Err(_) => None,
+            Ok(()) => match read_all(&mut self.client, &mut self.to_client) {
+                Err(Error::PeerAlert(alert)) => Some(alert.0),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// The reason of an error that is the peer's fault.
+pub fn peer_reason(result: &Result<(), Error>) -> &str {
+    match result {
+        Err(Error::Peer(reason)) => reason,
+        other => panic!("not the peer's fault: {other:?}"),
+    }
+}
+
+/// The first flight of a client, a single record.
+pub fn client_hello(connector: &Connector) -> Vec<u8> {
+    let mut output = Vec::new();
+    let mut client = Session::client(connector, &name()).unwrap();
+    assert_eq!(client.handshake(&mut &[][..], &mut output), Ok(Handshake::WantInput));
+    output
+}
