@@ -1,4 +1,51 @@
-//! Load generator, test upstream and the side-by-side runs.
+//! Load generator, test upstream and the side-by-side runs. Measures and reports; asserts nothing about time.
+//!
+//! What each subcommand does stands in bench/README.md. Traffic goes to loopback addresses only.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod chart;
+mod gate;
+mod generator;
+mod histogram;
+mod measure;
+mod peers;
+mod shared_read;
+mod table;
+mod upstream;
+mod works;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "bench", about = "Load generator, test upstream and side-by-side runs", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A small, fast HTTP/1.1 upstream.
+    Upstream(upstream::Options),
+    /// Load on one server; prints one line of JSON.
+    Load(generator::Options),
+    /// Portunus beside its peers.
+    Gate(gate::Options),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Upstream(options) => upstream::run(&options),
+        Command::Load(options) => generator::run(&options),
+        Command::Gate(options) => gate::run(&options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

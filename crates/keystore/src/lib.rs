@@ -3,9 +3,24 @@
 //! Reads and writes files; opens no socket, watches nothing, caches nothing. A store loads completely or not at all.
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+
+pub mod names;
+pub mod pem;
+pub mod jks;
+pub mod date;
+pub mod trust;
+mod certified;
+mod pair;
+mod parallel;
+mod files;
+mod pem_folder;
+mod jks_store;
+mod pkcs12_store;
+
+pub use pair::EXPIRY_WARNING_DAYS;
 
 /// Where a store lies and in which form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +31,15 @@ pub enum Location {
     Pkcs12(PathBuf),
     /// One Java keystore (JKS), also as SillyProxy writes it.
     Jks(PathBuf),
+}
+
+impl Location {
+    /// The file or folder.
+    pub fn path(&self) -> &Path {
+        match self {
+            Location::PemFolder(path) | Location::Pkcs12(path) | Location::Jks(path) => path,
+        }
+    }
 }
 
 /// A password, wiped when dropped.
@@ -30,6 +54,8 @@ pub struct Entry {
     pub identity: Arc<tls::Identity>,
     /// SHA-256 of the leaf.
     pub fingerprint: [u8; 32],
+    /// Over the whole chain and the key: equal if and only if nothing of the pair changed.
+    pub digest: [u8; 32],
     /// Start of validity of the leaf.
     pub not_before: SystemTime,
     /// End of validity of the leaf.
@@ -41,7 +67,7 @@ pub struct Entry {
 /// A whole store as read at one moment.
 #[derive(Debug, Clone)]
 pub struct Store {
-    /// Its entries.
+    /// Its entries. No name has two entries of one key type.
     pub entries: Vec<Entry>,
     /// What an operator should know though the store is usable: expired or soon expiring certificates, names shadowed by others.
     pub warnings: Vec<String>,
@@ -63,18 +89,61 @@ impl std::fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 impl Store {
-    /// Reads a whole store. `reuse`: entries whose files and bytes are unchanged keep their `Identity` (memory stays flat over reloads).
+    /// Reads a whole store. `reuse`: entries whose chain and key are unchanged keep their `Identity` (memory stays flat over reloads).
+    ///
+    /// An expired certificate is a warning here, so that one forgotten site does not take the others down with it.
     ///
     /// # Errors
     /// Every problem found; the caller keeps what it had.
     pub fn load(location: &Location, password: Option<&Password>, reuse: Option<&Store>) -> Result<Store, LoadError> {
-        let _ = (location, password, reuse);
-        todo!()
+        pair::settle(load_pairs(location, password), &location.path().display().to_string(), reuse)
+    }
+
+    /// Whether something is served to clients that ask for no name or for an unknown one.
+    pub fn has_default(&self) -> bool {
+        self.entries.iter().any(|entry| entry.names.iter().any(|name| name == names::DEFAULT))
     }
 }
 
-pub mod pem {
-    pub fn certificates(_: &[u8]) -> Result<Vec<Vec<u8>>, String> { todo!() }
-    pub fn revocation_lists(_: &[u8]) -> Result<Vec<Vec<u8>>, String> { todo!() }
+/// The pairs of a store, and everything noticed on the way.
+fn load_pairs(location: &Location, password: Option<&Password>) -> pair::Loaded {
+    let path = match location {
+        Location::PemFolder(folder) => return pem_folder::load(folder, password),
+        Location::Pkcs12(path) | Location::Jks(path) => path,
+    };
+    let fail = |problem| pair::Loaded {
+        report: pair::Report { problems: vec![problem], ..Default::default() },
+        ..Default::default()
+    };
+    let bytes = match files::read(path, jks::MAX_FILE_BYTES as u64) {
+        Ok(bytes) => bytes,
+        Err(problem) => return fail(problem),
+    };
+    match Form::of(&bytes) {
+        Ok(Form::Jks) => jks_store::load(path, &bytes, password),
+        Ok(Form::Pkcs12) => pkcs12_store::load(path, &bytes, password),
+        Err(problem) => fail(format!("{}: {problem}", path.display())),
+    }
 }
-pub fn load_pair(_: &std::path::Path, _: &std::path::Path, _: Option<&Password>) -> Result<Entry, LoadError> { todo!() }
+
+/// The form of a store that is one file. The content says it, since Java's keytool calls PKCS#12 files `.jks` too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Jks,
+    Pkcs12,
+}
+
+impl Form {
+    fn of(bytes: &[u8]) -> Result<Form, &'static str> {
+        match bytes {
+            [0xfe, 0xed, 0xfe, 0xed, ..] => Ok(Form::Jks),
+            [0x30, ..] => Ok(Form::Pkcs12),
+            [0xce, 0xce, 0xce, 0xce, ..] => Err(
+                "a JCEKS keystore, which is not supported; convert it with `keytool -importkeystore -deststoretype pkcs12`",
+            ),
+            [] => Err("empty; remove it, and `portunus keystore add` makes a new one"),
+            [b'-', b'-', b'-', b'-', ..] => Err("PEM text; put it into a folder and name the folder as the store"),
+            _ => Err("neither a Java keystore nor a PKCS#12 file"),
+        }
+    }
+}

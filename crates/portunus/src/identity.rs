@@ -132,16 +132,9 @@ impl TlsRule {
         let mut digested = format!("{settings:?}").into_bytes();
         let mut client_auth = None;
         if let Some(rule) = &settings.client_certificate {
-            let read = |path: &std::path::Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
-            let roots_pem = read(&rule.ca)?;
-            let roots = keystore::pem::certificates(&roots_pem).map_err(|error| format!("{}: {error}", rule.ca.display()))?;
-            let mut lists = Vec::new();
-            digested.extend_from_slice(&roots_pem);
-            if let Some(path) = &rule.crl {
-                let bytes = read(path)?;
-                lists = keystore::pem::revocation_lists(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
-                digested.extend_from_slice(&bytes);
-            }
+            let roots = keystore::trust::certificates(&rule.ca)?;
+            let lists = rule.crl.as_deref().map(keystore::trust::revocation_lists).transpose()?.unwrap_or_default();
+            roots.iter().chain(&lists).for_each(|der| digested.extend_from_slice(&tls::crypto::digest::sha256(der)));
             let auth = ClientAuth::new(&roots, &lists, rule.required)
                 .map_err(|error| format!("{}: {error}", rule.ca.display()))?;
             client_auth = Some(Arc::new(auth));

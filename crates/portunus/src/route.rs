@@ -36,6 +36,7 @@ use tree::{Candidates, Tree};
 
 pub use params::{MAX_PARAMS, Params};
 pub use template::{BadParameter, build_authority, build_location, build_target};
+pub(crate) use template::{decode_escape, is_unreserved, write_escape};
 
 /// Longest name a host can have (RFC 1035 §2.3.4), bytes. Longer ones are no host of ours, and not worth a walk over their labels.
 const MAX_HOST_BYTES: usize = 253;

@@ -96,7 +96,8 @@ impl Error {
             let why = unsafe { ffi::static_text(sys::X509_verify_cert_error_string(verify_result)) };
             return Error::PeerCertificate(why.unwrap_or("verification failed").into());
         }
-        let Some(first) = faults.first() else {
+        // libssl's own reason is behind that of the part that failed under it, e.g. a cipher.
+        let Some(first) = faults.iter().find(|fault| fault.is_from_ssl()).or(faults.first()) else {
             return Error::Peer("UNEXPECTED_END".into());
         };
         if first.is_ssl(sys::SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {

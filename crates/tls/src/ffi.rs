@@ -185,14 +185,19 @@ impl Fault {
         self.0 & 0xfff
     }
 
+    /// Whether libssl left it.
+    pub(crate) fn is_from_ssl(self) -> bool {
+        self.library() == sys::ERR_LIB_SSL as u32
+    }
+
     /// Whether libssl gave this reason.
     pub(crate) fn is_ssl(self, reason: i32) -> bool {
-        self.library() == sys::ERR_LIB_SSL as u32 && self.reason() == reason as u32
+        self.is_from_ssl() && self.reason() == reason as u32
     }
 
     /// The fatal alert that the peer sent, if that is what happened. The library reports it as reason 1000 + alert.
     pub(crate) fn alert(&self) -> Option<u8> {
-        if self.library() != sys::ERR_LIB_SSL as u32 {
+        if !self.is_from_ssl() {
             return None;
         }
         self.reason().checked_sub(sys::SSL_AD_REASON_OFFSET as u32).and_then(|alert| u8::try_from(alert).ok())

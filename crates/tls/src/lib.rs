@@ -26,3 +26,7 @@ pub use info::{Info, PeerCertificate};
 pub use policy::{Policy, ProtocolVersion};
 pub use session::{Handshake, Read, Session};
 pub use tickets::TicketKeys;
+
+// The helpers in `tests/support` serve unit tests, too, and name this crate as a stranger would.
+#[cfg(test)]
+extern crate self as tls;

@@ -294,3 +294,6 @@ impl Session {
 fn clamp(len: usize) -> c_int {
     c_int::try_from(len).unwrap_or(c_int::MAX)
 }
+
+#[cfg(test)]
+mod tests;

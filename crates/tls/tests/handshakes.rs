@@ -250,7 +250,8 @@ fn alpn_follows_the_servers_order() {
         (&["h", "h2"], &["h2"], Some("h2")),
     ];
     for (offered, ours, agreed) in cases {
-        let connector = Connector::new(std::slice::from_ref(&authority.der), true, None, &list(offered), Tls12).unwrap();
+        let connector =
+            Connector::new(std::slice::from_ref(&authority.der), true, None, &list(offered), Tls12).unwrap();
         let choice = Choice { alpn: list(ours).into(), ..choice(&identity) };
         let pair = Pair::connected(&connector, &acceptor(), choice);
         for info in [pair.client.info(), pair.server.info()] {

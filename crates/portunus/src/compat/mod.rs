@@ -1,3 +1,26 @@
 //! Front doors: the arguments and files of other programs, translated into the one `Config`. Nothing else in the program knows of them.
 
 pub mod sillyproxy;
+
+use crate::config::Config;
+
+/// What a front door made of its arguments.
+#[derive(Debug)]
+pub enum Front {
+    /// Serve this.
+    Run {
+        /// What to serve.
+        config: Box<Config>,
+        /// What to tell the operator first, one line each.
+        warnings: Vec<String>,
+    },
+    /// All is done, or cannot be done.
+    Exit {
+        /// Exit code of the process.
+        code: u8,
+        /// For standard output.
+        output: String,
+        /// For standard error.
+        errors: String,
+    },
+}

@@ -117,13 +117,25 @@ pub struct KeystoreConfig {
     pub reload_every: Duration,
 }
 
-/// Where a secret comes from. The secret itself is read when it is needed, never kept in the configuration.
+/// Where a secret comes from. But for what a front door was given, the secret itself is read when it is needed, never kept in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Secret {
     /// A file's content without its final newline.
     File(PathBuf),
     /// An environment variable.
     Env(String),
+    /// The secret itself, from the command line of a front door, where others on the machine could see it anyway. No file can hold one.
+    Argument(ArgumentSecret),
+}
+
+/// A secret from the command line; never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ArgumentSecret(pub keystore::Password);
+
+impl std::fmt::Debug for ArgumentSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(redacted)")
+    }
 }
 
 /// One route: what it matches, and what is done.

@@ -88,6 +88,7 @@ fn keystore_json(keystore: &KeystoreConfig) -> Value {
         "password": keystore.password.as_ref().map(|secret| match secret {
             Secret::File(path) => json!({ "file": path }),
             Secret::Env(name) => json!({ "env": name }),
+            Secret::Argument(_) => json!(REDACTED),
         }),
         "default": keystore.default,
         "reload_every": duration_text(keystore.reload_every),

@@ -401,6 +401,11 @@ impl Answer for H1Answer<'_> {
     fn has_begun(&self) -> bool {
         self.begun
     }
+
+    fn poll_gone(&mut self, _: &mut std::task::Context<'_>) -> Poll<()> {
+        // A client that has only finished sending may still be reading.
+        Poll::Pending
+    }
 }
 
 impl Drop for H1Answer<'_> {

@@ -1,10 +1,191 @@
-//! HTTP/2 on a client's connection (RFC 9113).
+//! HTTP/2 on a client's connection (RFC 9113): one task per stream, all on the connection's core.
+//!
+//! Framing, flow control and HPACK are the `h2` crate's. Ours are the floods it does not bound (`flood`), streams whose client has
+//! lost interest, and the translation between its messages and the ones that `exchange` works on.
 
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
+use bytes::Bytes;
+use h2::server::{Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use http::Request;
+use net::Deadline;
+
+use super::exchange::{self, Context, Cut};
+use super::h2_io::H2Io;
+use super::h2_message::{H2Answer, H2Body, read_request};
+use super::ledger::Ledger;
+use super::refusal::Refusal;
+use super::scratch;
 use crate::conn::Conn;
+use crate::limits::Limits;
 use crate::transport::Transport;
 use crate::worker::Worker;
 
+/// Bytes a client may send on one stream ahead of us.
+const STREAM_WINDOW: u32 = 256 * 1024;
+
+/// Bytes a client may send on one connection ahead of us.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// Bytes of answers the library may hold for one stream.
+const SEND_BUFFER: usize = 128 * 1024;
+
+/// Streams that errors of the client reset before we call it an attack.
+const ERROR_RESETS: usize = 100;
+
+/// Streams the client opened and reset before we took them up, until we call it an attack.
+const PENDING_RESETS: usize = 50;
+
 /// Serves streams until the connection ends.
-pub async fn serve(_transport: Rc<Transport>, _conn: Rc<Conn>, _worker: Rc<Worker>) {}
+pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>) {
+    let generation = worker.pin();
+    let limits = generation.config.limits.clone();
+    drop(generation);
+    let mut deadline = Deadline::new();
+    let (io, floods) = H2Io::new(Rc::clone(&transport));
+    let handshake = builder(&limits).handshake::<_, Bytes>(io);
+    let Ok(Ok(mut connection)) = deadline.within(limits.handshake_timeout, handshake).await else {
+        transport.finish().await;
+        return;
+    };
+    let mut drain = pin!(worker.drain.notified());
+    let mut leaving = false;
+    let running = Rc::new(Running::default());
+    loop {
+        let next = deadline.within(limits.keep_alive_timeout, poll_fn(|context| {
+            if floods.is_flooded() {
+                return Poll::Ready(Turn::Flooded);
+            }
+            if let Poll::Ready(accepted) = connection.poll_accept(context) {
+                return Poll::Ready(Turn::Accepted(accepted));
+            }
+            // Reading may have counted the frame that was too much.
+            if floods.is_flooded() {
+                return Poll::Ready(Turn::Flooded);
+            }
+            if !leaving && drain.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Turn::Drain);
+            }
+            Poll::Pending
+        }));
+        match next.await {
+            Ok(Turn::Accepted(Some(Ok((request, respond))))) => {
+                spawn(request, respond, &conn, &worker, &running, &limits);
+            }
+            Ok(Turn::Accepted(Some(Err(_)) | None)) => break,
+            Ok(Turn::Drain) => {
+                leaving = true;
+                connection.graceful_shutdown();
+            }
+            Ok(Turn::Flooded) => {
+                tracing::debug!(client = ?conn.client, "HTTP/2 flood");
+                give_up(&mut connection, &mut deadline, &limits).await;
+                break;
+            }
+            // Quiet connections with streams on them are waiting for an upstream.
+            Err(_) if running.count.get() > 0 => {}
+            Err(_) => connection.graceful_shutdown(),
+        }
+    }
+    transport.finish().await;
+}
+
+enum Turn {
+    Accepted(Option<Result<(Request<RecvStream>, SendResponse<Bytes>), h2::Error>>),
+    Drain,
+    Flooded,
+}
+
+/// Streams of one connection that are being worked on.
+#[derive(Debug, Default)]
+struct Running {
+    count: Cell<u32>,
+}
+
+/// Counts a stream out when it ends, however it ends.
+struct Slot(Rc<Running>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get() - 1);
+    }
+}
+
+fn builder(limits: &Limits) -> h2::server::Builder {
+    let mut builder = h2::server::Builder::new();
+    builder
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(limits.h2_max_streams)
+        .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
+        .max_send_buffer_size(SEND_BUFFER)
+        .max_local_error_reset_streams(Some(ERROR_RESETS))
+        .max_pending_accept_reset_streams(PENDING_RESETS);
+    builder
+}
+
+/// Says why and lets it be written, within bounds.
+async fn give_up(connection: &mut Connection<H2Io, Bytes>, deadline: &mut Deadline, limits: &Limits) {
+    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+    let closed = poll_fn(|context| connection.poll_closed(context));
+    let _ = deadline.within(limits.handshake_timeout, closed).await;
+}
+
+fn spawn(
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    conn: &Rc<Conn>,
+    worker: &Rc<Worker>,
+    running: &Rc<Running>,
+    limits: &Limits,
+) {
+    // A stream that was reset frees its place in the library at once, but here only when its task has ended.
+    if running.count.get() >= limits.h2_max_streams {
+        respond.send_reset(Reason::REFUSED_STREAM);
+        return;
+    }
+    running.count.set(running.count.get() + 1);
+    let slot = Slot(Rc::clone(running));
+    let (conn, worker) = (Rc::clone(conn), Rc::clone(worker));
+    tokio::task::spawn_local(async move {
+        stream(request, respond, &conn, &worker).await;
+        drop(slot);
+    });
+}
+
+/// Serves one stream.
+async fn stream(request: Request<RecvStream>, respond: SendResponse<Bytes>, conn: &Conn, worker: &Worker) {
+    let mut parts = scratch::take();
+    let generation = worker.pin();
+    let mut ledger = Ledger::open();
+    let (message, received) = request.into_parts();
+    let read = read_request(&message, received.is_end_stream(), &mut parts.request);
+    let mut body = H2Body::new(received);
+    let mut answer = H2Answer::new(respond, &parts.request);
+    let context = Context { worker, conn, generation: &generation };
+    let scratch::Parts { request, response, timers } = &mut *parts;
+    let outcome = match read {
+        Ok(()) => {
+            let exchange =
+                exchange::exchange(context, request, response, &mut body, &mut answer, &mut ledger, timers);
+            exchange.await
+        }
+        Err(error) => {
+            let refusal = Refusal::from(error);
+            exchange::refuse(&refusal, request, &mut answer, &mut ledger).await.map(|()| None)
+        }
+    };
+    if let Err(Cut) = outcome {
+        answer.reset(Reason::INTERNAL_ERROR);
+    } else if !body.is_finished() {
+        // The answer is whole and the rest of the request unwanted (RFC 9113 §8.1).
+        answer.reset(Reason::NO_ERROR);
+    }
+    ledger.close(request, conn, worker);
+    scratch::give(parts);
+}

@@ -8,6 +8,8 @@ mod exchange;
 mod forwarding;
 pub mod h1;
 pub mod h2;
+mod h2_io;
+mod h2_message;
 mod ledger;
 pub mod refusal;
 mod relay;

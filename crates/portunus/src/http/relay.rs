@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use net::Deadline;
@@ -42,6 +42,8 @@ pub enum Stopped {
     Upload(UploadError),
     /// The time since the end of the upload is over.
     Elapsed,
+    /// The client has thrown the request away.
+    Gone,
 }
 
 impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
@@ -55,7 +57,8 @@ impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
         self.future.is_none() && !self.refused
     }
 
-    /// Waits for `main` while the upload goes on; with `patience`, at most that long after the upload's end.
+    /// Waits for `main` while the upload goes on; with `patience`, at most that long after the upload's end; and only while `gone` is
+    /// not ready.
     ///
     /// # Errors
     /// See [`Stopped`].
@@ -63,6 +66,7 @@ impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
         &mut self,
         main: impl Future<Output = T>,
         mut patience: Option<(&mut Deadline, Duration)>,
+        mut gone: impl FnMut(&mut Context<'_>) -> Poll<()>,
     ) -> Result<T, Stopped> {
         let mut main = pin!(main);
         poll_fn(|context| {
@@ -79,6 +83,9 @@ impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
             }
             if let Poll::Ready(output) = main.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));
+            }
+            if gone(context).is_ready() {
+                return Poll::Ready(Err(Stopped::Gone));
             }
             match (&mut patience, self.finished_at) {
                 (Some((deadline, limit)), Some(at)) => {
@@ -158,6 +165,18 @@ pub enum DownloadError {
     Client(Broken),
     /// The client took too long to accept bytes.
     ClientSlow,
+    /// The client has thrown the request away.
+    Gone,
+}
+
+/// Waits for `future`; none if the client loses interest first.
+async fn unless_gone<T>(future: impl Future<Output = T>, answer: &mut impl Answer) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => answer.poll_gone(context).map(|()| None),
+    })
+    .await
 }
 
 /// Relays the body of an answer whose head is finished, and its end.
@@ -178,8 +197,9 @@ pub async fn download(
             let flushed = deadline.within(patience(0, limits), answer.flush()).await;
             flushed.map_err(|_| DownloadError::ClientSlow)?.map_err(DownloadError::Client)?;
         }
-        let next = deadline.within(idle, body.next()).await;
-        let Some(piece) = next.map_err(|_| DownloadError::UpstreamSlow)?.map_err(DownloadError::Upstream)? else { break };
+        let next = deadline.within(idle, unless_gone(body.next(), answer)).await;
+        let next = next.map_err(|_| DownloadError::UpstreamSlow)?.ok_or(DownloadError::Gone)?;
+        let Some(piece) = next.map_err(DownloadError::Upstream)? else { break };
         let count = piece.len();
         let written = deadline.within(patience(count, limits), answer.piece(piece)).await;
         written.map_err(|_| DownloadError::ClientSlow)?.map_err(DownloadError::Client)?;

@@ -1,5 +1,7 @@
 //! What an exchange needs of the client's side, whichever version the client speaks.
 
+use std::task::{Context, Poll};
+
 use wire::http::{BodyFraming, Fields, ResponseHead};
 
 use super::body::{BodyError, BodyReader};
@@ -49,6 +51,9 @@ pub trait Answer {
 
     /// Whether the head is out, so that nothing else can be answered.
     fn has_begun(&self) -> bool;
+
+    /// Ready when the client has thrown this request away, where its protocol can say so.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
 }
 
 impl RequestBody for BodyReader<'_> {

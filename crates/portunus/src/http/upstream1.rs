@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 use net::Chunk;
@@ -190,6 +191,11 @@ async fn message(
     timers: &mut Timers,
 ) -> Result<After, OnConnection> {
     let limits = &attempt.context.generation.config.limits;
+    let head_limits = HeadLimits {
+        head_bytes: limits.max_response_head_bytes.min(net::chunk::CHUNK_BYTES),
+        request_line_bytes: limits.max_request_line_bytes,
+        fields: limits.max_fields,
+    };
     let request = attempt.admitted.head();
     let started = Instant::now();
     let writer = BodyWriter::new(transport, request.framing);
@@ -199,14 +205,27 @@ async fn message(
     let mut upload = pin!(upload);
     let mut upload = Upload::new(upload.as_mut());
 
-    let reading = read_final_head(transport, input, request, response, answer, attempt);
-    let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
-    let read = upload.beside(reading, patience).await;
-    ledger.received.set(received.get());
-    match read {
-        Ok(read) => read?,
-        Err(Stopped::Elapsed) => return Err(OnConnection::servers(Refusal::upstream(504, "upstream_header_timeout"))),
-        Err(Stopped::Upload(error)) => return Err(OnConnection::clients(upload_failure(&error, ledger))),
+    let mut interim = 0;
+    loop {
+        let reading = read_head(transport, input, &request.method, &head_limits, response);
+        let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
+        let read = upload.beside(reading, patience, |context| answer.poll_gone(context)).await;
+        ledger.received.set(received.get());
+        read.map_err(|stopped| stopped_failure(stopped, ledger))??;
+        if response.status == 101 {
+            check_upgrade(request, response, attempt)?;
+        }
+        if response.status >= 200 || response.status == 101 {
+            break;
+        }
+        interim += 1;
+        if interim > limits.max_interim_responses {
+            return Err(OnConnection::servers(Refusal::upstream(502, "too_many_interim_responses")));
+        }
+        let wanted = response.status != 100 || request.expects_continue;
+        if wanted && answer.takes_interim() {
+            answer.interim(response).await.map_err(|_| OnConnection::clients(Failure::Cut))?;
+        }
     }
     ledger.upstream_status = Some(response.status);
     ledger.upstream_duration = Some(started.elapsed());
@@ -220,14 +239,23 @@ async fn message(
     let mut reader = BodyReader::new(transport, input, response.framing);
     let idle = attempt.group.config.idle_timeout;
     let relaying = relay::download(&mut reader, answer, limits, idle, &ledger.sent, &mut timers.download);
-    let relayed = upload.beside(relaying, None).await;
+    let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
     ledger.received.set(received.get());
-    match relayed {
-        Ok(Ok(())) if upload.is_complete() && response.keep_alive => Ok(After::Reuse),
-        Ok(Ok(())) => Ok(After::Close),
-        Ok(Err(error)) => Err(download_failure(&error, ledger)),
-        Err(Stopped::Upload(error)) => Err(OnConnection::clients(upload_failure(&error, ledger))),
-        Err(Stopped::Elapsed) => Err(OnConnection::clients(Failure::Cut)),
+    match relayed.map_err(|stopped| stopped_failure(stopped, ledger))? {
+        Ok(()) if upload.is_complete() && response.keep_alive => Ok(After::Reuse),
+        Ok(()) => Ok(After::Close),
+        Err(error) => Err(download_failure(&error, ledger)),
+    }
+}
+
+fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnection {
+    match stopped {
+        Stopped::Elapsed => OnConnection::servers(Refusal::upstream(504, "upstream_header_timeout")),
+        Stopped::Upload(error) => OnConnection::clients(upload_failure(&error, ledger)),
+        Stopped::Gone => {
+            ledger.blame(Fault::Client, "request_cancelled");
+            OnConnection::clients(Failure::Cut)
+        }
     }
 }
 
@@ -255,44 +283,10 @@ fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection 
         DownloadError::UpstreamSlow => (Fault::Upstream, "response_stalled"),
         DownloadError::Client(_) => (Fault::Client, "client_gone"),
         DownloadError::ClientSlow => (Fault::Client, "client_slow"),
+        DownloadError::Gone => (Fault::Client, "request_cancelled"),
     };
     ledger.blame(fault, code);
     OnConnection { failure: Failure::Cut, servers_fault: fault == Fault::Upstream, stale: false, unsent: false }
-}
-
-/// Reads heads until the final one; interim ones go to the client.
-async fn read_final_head(
-    transport: &Transport,
-    input: &mut Chunk,
-    request: &RequestHead,
-    response: &mut ResponseHead,
-    answer: &mut impl Answer,
-    attempt: Attempt<'_>,
-) -> Result<(), OnConnection> {
-    let limits = &attempt.context.generation.config.limits;
-    let head_limits = HeadLimits {
-        head_bytes: limits.max_response_head_bytes.min(net::chunk::CHUNK_BYTES),
-        request_line_bytes: limits.max_request_line_bytes,
-        fields: limits.max_fields,
-    };
-    let mut interim = 0;
-    loop {
-        read_head(transport, input, &request.method, &head_limits, response).await?;
-        match response.status {
-            101 => return check_upgrade(request, response, attempt),
-            100..=199 => {
-                interim += 1;
-                if interim > limits.max_interim_responses {
-                    return Err(OnConnection::servers(Refusal::upstream(502, "too_many_interim_responses")));
-                }
-                let wanted = response.status != 100 || request.expects_continue;
-                if wanted && answer.takes_interim() {
-                    answer.interim(response).await.map_err(|_| OnConnection::clients(Failure::Cut))?;
-                }
-            }
-            _ => return Ok(()),
-        }
-    }
 }
 
 /// A 101 is good only for what was asked for (RFC 9110 §7.8).
@@ -313,6 +307,7 @@ fn upgrade_token<'a>(request: &'a RequestHead, attempt: Attempt<'_>) -> Option<&
     fits.then_some(token)
 }
 
+/// Reads one head, interim or final.
 async fn read_head(
     transport: &Transport,
     input: &mut Chunk,

@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use wire::http::RequestHead;
-use wire::http::target::canonical_authority;
+use wire::http::target::{canonical_authority, canonical_path, check_query};
 
 use crate::config::{Escape, Forward, Template, TemplatePart};
 
@@ -60,7 +60,7 @@ pub fn build_target(
     let start = out.len();
     rewrite.render(head.path(), params, out)?;
     let written = out.get(start..).unwrap_or_default();
-    if has_dot_segment(path_of(written)) {
+    if has_dot_segment(split_query(written).0) {
         return Err(BadParameter);
     }
     append_query(head.query(), start, out);
@@ -83,20 +83,21 @@ pub fn build_authority(
     authority.render(head.path(), params, &mut written)?;
     let mut canonical = Vec::with_capacity(written.len());
     canonical_authority(&written, &mut canonical).map_err(|_| BadParameter)?;
-    let listed = allow.is_empty() || allow.iter().any(|allowed| canonical.eq_ignore_ascii_case(allowed.as_bytes()));
-    if !listed || is_disguised_address(&canonical) {
+    if !allow.is_empty() && !is_listed(&canonical, allow) || is_disguised_address(&canonical) {
         return Err(BadParameter);
     }
     out.extend_from_slice(&canonical);
     Ok(())
 }
 
-/// Appends the Location of a redirect to `out`; the query is kept unless the template has one.
+/// Appends the Location of a redirect to `out`; the query is kept unless the template has one. `allow`: what its authority may be, if not
+/// empty.
 ///
 /// # Errors
-/// What [`Template::render`] refuses, and a value that makes `//host` of a template that begins with a single slash.
+/// What [`Template::render`] refuses, a host that is not allowed, and a value that makes `//host` of a template that begins with one slash.
 pub fn build_location(
     to: &Template,
+    allow: &[String],
     head: &RequestHead,
     params: &Params,
     out: &mut Vec<u8>,
@@ -108,10 +109,21 @@ pub fn build_location(
     if written.starts_with(b"//") && !meant {
         return Err(BadParameter);
     }
+    if !allow.is_empty() {
+        let after = memchr::memmem::find(written, b"//").and_then(|at| written.get(at + 2..)).unwrap_or_default();
+        let authority = after.split(|byte| matches!(byte, b'/' | b'?')).next().unwrap_or_default();
+        if !is_listed(authority, allow) || is_disguised_address(authority) {
+            return Err(BadParameter);
+        }
+    }
     if !written.contains(&b'?') {
         out.extend_from_slice(head.query());
     }
     Ok(())
+}
+
+fn is_listed(authority: &[u8], allow: &[String]) -> bool {
+    allow.iter().any(|allowed| authority.eq_ignore_ascii_case(allowed.as_bytes()))
 }
 
 /// Appends the client's query (with its `?`) to the target that begins at `start`: after `?`, or after `&` if the target has a query.
@@ -147,7 +159,7 @@ fn write_param(value: &[u8], escape: Escape, out: &mut Vec<u8>) -> Result<(), Ba
 }
 
 /// RFC 3986 §2.3.
-fn is_unreserved(byte: u8) -> bool {
+pub(crate) fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte)
 }
 
@@ -176,8 +188,8 @@ fn encode(value: &[u8], out: &mut Vec<u8>, keep: impl Fn(u8) -> bool) {
     }
 }
 
-/// The byte of an escape. The path is canonical, so both are hexadecimal digits.
-fn decode_escape(high: u8, low: u8) -> u8 {
+/// The byte of an escape, given its two hexadecimal digits. (A canonical path has no other escapes.)
+pub(crate) fn decode_escape(high: u8, low: u8) -> u8 {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok()).unwrap_or(0);
     digit(high) << 4 | digit(low)
 }
@@ -189,29 +201,18 @@ pub(crate) fn write_escape(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
 }
 
-/// What stands before the first `?`.
-fn path_of(target: &[u8]) -> &[u8] {
-    target.split(|byte| *byte == b'?').next().unwrap_or_default()
+/// What stands before the first `?`, and what after it.
+fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
+    let end = memchr::memchr(b'?', target).unwrap_or(target.len());
+    (target.get(..end).unwrap_or_default(), target.get(end + 1..).unwrap_or_default())
 }
 
-/// Whether a segment of `path` is `.` or `..`, also before `;` and between encoded slashes. Dots themselves are never encoded in a canonical
-/// path. `/a{x}` may match `/a..`, so a rewrite to `/{x}` could otherwise climb.
-pub(super) fn has_dot_segment(path: &[u8]) -> bool {
-    path.split(|byte| *byte == b'/').any(|segment| {
-        let mut rest = segment;
-        loop {
-            let end = memchr::memmem::find(rest, b"%2F").unwrap_or(rest.len());
-            let (piece, after) = rest.split_at_checked(end).unwrap_or((rest, b""));
-            let name = piece.split(|byte| *byte == b';').next().unwrap_or_default();
-            if name == b"." || name == b".." {
-                return true;
-            }
-            match after.get(3..) {
-                Some(after) => rest = after,
-                None => return false,
-            }
-        }
-    })
+/// Whether putting pieces together made a segment `.` or `..`: `/a{x}` may match `/a..`, so a rewrite to `/{x}` could climb. What a dot segment
+/// is, `wire` says; it is asked only where one can be.
+fn has_dot_segment(path: &[u8]) -> bool {
+    let after_slash = memchr::memmem::find(path, b"/.").is_some();
+    let after_encoded_slash = path.contains(&b'%') && path.contains(&b'.');
+    (after_slash || after_encoded_slash) && canonical_path(path, &mut Vec::with_capacity(path.len())).is_err()
 }
 
 /// Whether the host of a canonical authority ends in a number, so that resolvers may read it as an IPv4 address (`2130706433`, `0x7f.1`), but
@@ -238,10 +239,9 @@ pub(super) fn check_rewrite(template: &Template, params: usize) -> Option<String
     }
     check_parts(template, params).or_else(|| {
         let sample = render_sample(template);
-        if sample.contains(&b'#') {
-            return Some("a rewrite cannot hold a fragment (`#`)".into());
-        }
-        has_dot_segment(path_of(&sample)).then(|| "the rewrite has a dot segment (`.` or `..`)".into())
+        let (path, query) = split_query(&sample);
+        let refused = canonical_path(path, &mut Vec::new()).err().or_else(|| check_query(query).err());
+        refused.map(|error| format!("the rewrite is not a path with a query ({})", error.code.replace('_', " ")))
     })
 }
 
@@ -301,16 +301,7 @@ fn check_parts(template: &Template, params: usize) -> Option<String> {
     })
 }
 
-/// Visible ASCII without what RFC 3986 excludes, escapes whole.
+/// Visible ASCII without backslash: cannot end the line it is written into, nor be taken for a slash.
 fn is_uri_text(text: &[u8]) -> bool {
-    let mut rest = text;
-    while let Some((byte, after)) = rest.split_first() {
-        rest = match (byte, after) {
-            (b'%', [high, low, after @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => after,
-            (b'%' | b'\\' | b'"' | b'<' | b'>' | b'^' | b'`' | b'{' | b'|' | b'}', _) => return false,
-            (0x21..=0x7e, after) => after,
-            _ => return false,
-        };
-    }
-    true
+    text.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'\\')
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Deadline, Stream};
@@ -125,20 +124,14 @@ fn server_name(target: Target<'_>) -> Result<ServerName, ConnectError> {
 /// # Errors
 /// A file is missing or unusable; says which.
 pub fn connector(settings: &UpstreamTls, http2: bool) -> Result<Connector, String> {
-    let read = |path: &Path| std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
     let mut roots = Vec::new();
     if settings.verify {
-        let path = settings.ca.as_deref().unwrap_or(Path::new(SYSTEM_ROOTS));
-        roots = keystore::pem::certificates(&read(path)?).map_err(|error| format!("{}: {error}", path.display()))?;
+        roots = keystore::trust::certificates(settings.ca.as_deref().unwrap_or(Path::new(SYSTEM_ROOTS)))?;
     }
     let identity = match (&settings.client_certificate, &settings.client_key) {
-        (Some(chain), Some(key)) => Some(client_identity(chain, key)?),
+        (Some(chain), Some(key)) => Some(keystore::trust::pair(chain, key)?),
         _ => None,
     };
     let alpn: Vec<Vec<u8>> = if http2 { vec![b"h2".to_vec()] } else { vec![b"http/1.1".to_vec()] };
     Connector::new(&roots, settings.verify, identity, &alpn, ProtocolVersion::Tls12).map_err(|error| error.to_string())
-}
-
-fn client_identity(chain: &Path, key: &Path) -> Result<Arc<tls::Identity>, String> {
-    keystore::load_pair(chain, key, None).map(|entry| entry.identity).map_err(|error| error.to_string())
 }

@@ -76,14 +76,14 @@ impl Certificate {
         self.is_authority
     }
 
-    /// Whether `issuer` bears the name that this certificate gives as its issuer. Names only: no signature is checked.
-    pub fn names_issuer(&self, issuer: &Certificate) -> bool {
-        self.issuer_der == issuer.subject_der
+    /// Its subject, the Name as DER: equal to [`issuer_der`](Certificate::issuer_der) of what it issued (RFC 5280 §7.1).
+    pub fn subject_der(&self) -> &[u8] {
+        &self.subject_der
     }
 
-    /// Whether it names itself as its issuer.
-    pub fn is_self_issued(&self) -> bool {
-        self.issuer_der == self.subject_der
+    /// Its issuer, the Name as DER.
+    pub fn issuer_der(&self) -> &[u8] {
+        &self.issuer_der
     }
 }
 

@@ -23,6 +23,7 @@ pub const RSA: &SignatureAlgorithm = &rcgen::PKCS_RSA_SHA256;
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub der: Vec<u8>,
+    pub pem: String,
 }
 
 /// A certificate with its key.
@@ -39,8 +40,8 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().unwrap();
-        let der = params.self_signed(&key).unwrap().der().to_vec();
-        Authority { issuer: Issuer::new(params, key), der }
+        let root = params.self_signed(&key).unwrap();
+        Authority { der: root.der().to_vec(), pem: root.pem(), issuer: Issuer::new(params, key) }
     }
 
     /// A certificate for `NAME` and its subdomain, 127.0.0.1, a URI and an e-mail address.
@@ -259,4 +260,34 @@ pub fn last_alert(bytes: &[u8]) -> Option<u8> {
         [21, 3, _, 0, 2, 2, description] => Some(*description),
         _ => None,
     }
+}
+
+impl Pair {
+    /// The alert that the client got, in its handshake or (TLS 1.3, whose clients finish first) behind it.
+    pub fn alert_at_client(&mut self, ends: &Ends) -> Option<u8> {
+        match &ends.client {
+            Err(Error::PeerAlert(alert)) => Some(alert.0),
+            Err(_) => None,
+            Ok(()) => match read_all(&mut self.client, &mut self.to_client) {
+                Err(Error::PeerAlert(alert)) => Some(alert.0),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// The reason of an error that is the peer's fault.
+pub fn peer_reason(result: &Result<(), Error>) -> &str {
+    match result {
+        Err(Error::Peer(reason)) => reason,
+        other => panic!("not the peer's fault: {other:?}"),
+    }
+}
+
+/// The first flight of a client, a single record.
+pub fn client_hello(connector: &Connector) -> Vec<u8> {
+    let mut output = Vec::new();
+    let mut client = Session::client(connector, &name()).unwrap();
+    assert_eq!(client.handshake(&mut &[][..], &mut output), Ok(Handshake::WantInput));
+    output
 }

@@ -229,7 +229,7 @@ impl Template {
     }
 
     /// Whether `text` can come out of this template of an authority, its parameters being host labels.
-    pub(super) fn can_become(&self, text: &str) -> bool {
+    pub(crate) fn can_become(&self, text: &str) -> bool {
         can_become(&self.parts, text)
     }
 }

@@ -240,7 +240,7 @@ static ROUTE: Object = Object {
         optional("name", Shape::Text("a name of letters, digits, `.`, `_` and `-`"), "(file and line)", "Unique name: in logs and metrics."),
         optional("listeners", Shape::OneOrMany(&Shape::Text("the name of a listener")), "(all that route)", "Listeners it belongs to."),
         optional("hosts", Shape::OneOrMany(&Shape::Text("a host name such as `www.example.com`, `*.example.com` or `*`")), "*", "Host names it is for. `*.example.com` is one or more labels before the rest; `*` is any host."),
-        optional("methods", Shape::OneOrMany(&Shape::Text("a method such as `GET`")), "(any)", "Methods it is for. HEAD is not implied by GET."),
+        optional("methods", Shape::OneOrMany(&Shape::Text("a method such as `GET`")), "(any)", "Methods it is for. HEAD is served where GET is, unless a route names HEAD."),
         optional("path", Shape::Text("a path such as `/api/{version}/{*rest}`"), "/{*rest}", "Path it is for. `{name}` is one segment, or its end (`v{n}`); `{*name}`, last, is all that follows."),
         optional("headers", Shape::Table("NAME", &Shape::Verbatim("a value")), "(any)", "Fields that must be there with exactly this value."),
         optional("upstream", Shape::Text("the name of an upstream"), "", "Forward to this group."),

@@ -1,7 +1,6 @@
 //! What templates write: escapes, queries, authorities, locations, and what they refuse.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::config::*;
 use crate::route::{BadParameter, RouteTable, Routed, build_authority, build_location, build_target};
@@ -51,6 +50,8 @@ fn a_target_is_the_rewritten_path_and_the_query() {
         ("/a{x}", "/a..;v=1", Some("/x/{0}/y"), None),
         ("/a{x}", "/a.", Some("/x/{0}/y"), None),
         ("/a{x}", "/a.%2Fb", Some("/x/{0}"), None),
+        ("/a{x}", "/a..%252Fb", Some("/x/{0}"), None),
+        ("/a{x}", "/ab%2F.c", Some("/x/{0}"), Some("/x/b%2F.c")),
         ("/a{x}", "/a.", Some("/x/.{0}"), None),
         ("/a{x}", "/a..", Some("/x?y={0}"), Some("/x?y=..")),
         ("/a{x}", "/a..b", Some("/{0}"), Some("/..b")),
@@ -102,6 +103,9 @@ fn an_authority_takes_only_labels() {
 #[test]
 fn a_location_stays_on_its_host() {
     for (path, request, to, expected) in [
+        ("/{x}", "/a", "https://{0:label}.h.test/", Some("https://a.h.test/")),
+        ("/{x}", "/b", "https://{0:label}.h.test/", None),
+        ("/{x}", "/a", "https://{0:label}.h.test?x", Some("https://a.h.test?x")),
         ("/old/{*rest}", "/old/a/b?q=1", "/new/{0}", Some("/new/a/b?q=1")),
         ("/old/{*rest}", "/old/a?q=1", "https://other.test/{0}", Some("https://other.test/a?q=1")),
         ("/old/{*rest}", "/old/a?q=1", "/new?x={0:query}", Some("/new?x=a")),
@@ -109,39 +113,24 @@ fn a_location_stays_on_its_host() {
         ("/{*rest}", "//evil.test", "/{0}", None),
         ("/{*rest}", "//evil.test", "//cdn.test/{0}", Some("//cdn.test//evil.test")),
     ] {
+        let allow = if to.contains("label") { vec!["A.h.test".to_string()] } else { Vec::new() };
         let to = template(to);
-        let written = write(path, request, |head, params, out| build_location(&to, head, params, out));
+        let written = write(path, request, |head, params, out| build_location(&to, &allow, head, params, out));
         assert_eq!(written.as_deref(), expected, "{path} {request} {to:?}");
     }
-}
-
-fn settings() -> Arc<UpstreamConfig> {
-    Arc::new(UpstreamConfig {
-        name: "dynamic".to_string(),
-        servers: Vec::new(),
-        protocol: UpstreamProtocol::Http1,
-        tls: None,
-        balance: Balance::RoundRobin,
-        connect_timeout: Duration::from_secs(5),
-        header_timeout: Duration::from_secs(5),
-        idle_timeout: Duration::from_secs(5),
-        total_timeout: None,
-        max_idle: 1,
-        keep_idle: Duration::from_secs(5),
-        max_in_flight: 1,
-        retry_budget_percent: 0,
-        ejection: Ejection { failures: 0, period: Duration::from_secs(1) },
-        health: None,
-    })
 }
 
 #[test]
 fn templates_that_cannot_work_are_reported_at_load() {
     let rewrite = |text: &str| Action::Forward(forward(Some(text)));
-    let redirect = |text: &str| Action::Redirect { status: 308, to: template(text) };
+    let redirect = |text: &str| Action::Redirect { status: 308, to: template(text), allow: Vec::new() };
     let authority = |text: &str| {
-        let to =
-            ForwardTo::Authority { tls: false, authority: template(text), allow: Vec::new(), settings: settings() };
+        let to = ForwardTo::Authority {
+            tls: false,
+            authority: template(text),
+            allow: Vec::new(),
+            settings: Arc::new(UpstreamConfig::new("dynamic")),
+        };
         Action::Forward(Forward { to, rewrite: None, host: HostRewrite::Upstream })
     };
     for (action, expected) in [
@@ -149,16 +138,19 @@ fn templates_that_cannot_work_are_reported_at_load() {
         (rewrite("{0}"), "must begin with `/`"),
         (rewrite("/{1}"), "uses parameter 1, but the path has only 1"),
         (rewrite("/a b"), "percent-encode"),
-        (rewrite("/a%2"), "percent-encode"),
+        (rewrite("/a%2"), "not a path with a query"),
+        (rewrite("/a|b"), "not a path with a query"),
         (rewrite("/ü"), "percent-encode"),
         (rewrite("/a\r\nX: y"), "percent-encode"),
-        (rewrite("/a#b"), "fragment"),
+        (rewrite("/a#b"), "not a path with a query"),
         (rewrite("/a/../{0}"), "dot segment"),
+        (rewrite("/a/%2e%2E/{0}"), "dot segment"),
         (redirect("{0}"), "must begin with `/`"),
         (redirect("ftp://h/"), "must begin with `/`"),
         (redirect("https://h{0}"), "redirect's host"),
         (redirect("https://{0}/"), "redirect's host"),
         (redirect("//h{0}"), "redirect's host"),
+        (redirect("/a\r\nX: y"), "percent-encode"),
         (redirect("/{7}"), "uses parameter 7"),
         (authority("user@{0:label}"), "is not `host`"),
         (authority("a/{0:label}"), "is not `host`"),

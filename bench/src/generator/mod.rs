@@ -1,0 +1,209 @@
+//! The load generator: closed loop, one thread, plain or TLS, on the project's own TLS library.
+//!
+//! Each of N clients sends its next request when it has the whole answer to the last one. A warm-up comes first; then, for a fixed time, answers
+//! are counted, latencies recorded, and the CPU time of the watched process tree read at both ends of that very window. Loopback only.
+
+mod client_tls;
+mod connection;
+mod hold;
+mod response;
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crate::histogram::Histogram;
+use crate::measure;
+use client_tls::ClientTls;
+use connection::Connection;
+use response::ResponseReader;
+
+/// What `bench load` is told.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Options {
+    /// The server; a loopback address.
+    #[arg(long)]
+    pub(crate) address: SocketAddr,
+    /// Host field and SNI.
+    #[arg(long, default_value = "www.portunus.test")]
+    pub(crate) host: String,
+    /// What is asked for.
+    #[arg(long, default_value = "/small")]
+    pub(crate) path: String,
+    /// POST this many bytes instead of GET.
+    #[arg(long)]
+    pub(crate) upload: Option<usize>,
+    /// Clients at once.
+    #[arg(long, default_value_t = 64)]
+    pub(crate) connections: usize,
+    /// Length of the measured window, seconds, at most 600.
+    #[arg(long, default_value_t = 3.0)]
+    pub(crate) seconds: f64,
+    /// Load before the window, seconds.
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) warm_up: f64,
+    /// Speak TLS of exactly this version: 1.2 or 1.3. X25519, AES-128-GCM; the certificate is not verified.
+    #[arg(long)]
+    pub(crate) tls: Option<String>,
+    /// A new connection for every request.
+    #[arg(long)]
+    pub(crate) reconnect: bool,
+    /// With TLS and --reconnect: resume the session of the connection before.
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Open all connections, ask once on each, then hold them idle until standard input ends.
+    #[arg(long)]
+    pub(crate) hold: bool,
+    /// Process whose tree's CPU time and memory are reported.
+    #[arg(long)]
+    pub(crate) watch: Option<u32>,
+}
+
+/// What all clients share.
+#[derive(Debug)]
+struct Load {
+    options: Options,
+    tls: Option<ClientTls>,
+    request: Vec<u8>,
+    tally: RefCell<Tally>,
+    /// Set while the window is open.
+    measuring: Cell<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    latencies: Histogram,
+    body_bytes: u64,
+    errors: u64,
+    last_error: String,
+    resumed: u64,
+}
+
+/// Runs the load and prints one line of JSON.
+///
+/// # Errors
+/// The options make no sense, or nothing could be asked at all.
+pub(crate) fn run(options: &Options) -> io::Result<()> {
+    let load = Rc::new(Load::new(options.clone())?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    if options.hold { local.block_on(&runtime, hold::run(load)) } else { local.block_on(&runtime, measure_load(load)) }
+}
+
+impl Options {
+    fn client_tls(&self) -> io::Result<Option<ClientTls>> {
+        self.tls.as_deref().map(|version| ClientTls::new(version, &self.host, self.resume)).transpose()
+    }
+}
+
+impl Load {
+    fn new(options: Options) -> io::Result<Load> {
+        let refuse = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        if !options.address.ip().is_loopback() {
+            return refuse("--address must be a loopback address: load is for this machine only");
+        }
+        if !(0.0..=600.0).contains(&options.seconds) || !(0.0..=600.0).contains(&options.warm_up) {
+            return refuse("--seconds and --warm-up: 0 to 600");
+        }
+        if options.resume && (options.tls.is_none() || !options.reconnect) {
+            return refuse("--resume needs --tls and --reconnect");
+        }
+        let tls = options.client_tls()?;
+        let request = build_request(&options);
+        Ok(Load { options, tls, request, tally: RefCell::default(), measuring: Cell::new(false) })
+    }
+
+    fn failed(&self, error: &io::Error) {
+        let mut tally = self.tally.borrow_mut();
+        tally.errors += 1;
+        tally.last_error = error.to_string();
+    }
+}
+
+fn build_request(options: &Options) -> Vec<u8> {
+    let connection = if options.reconnect { "Connection: close\r\n" } else { "" };
+    let (path, host) = (&options.path, &options.host);
+    let (method, framing) = match options.upload {
+        Some(length) => ("POST", format!("Content-Type: application/octet-stream\r\nContent-Length: {length}\r\n")),
+        None => ("GET", String::new()),
+    };
+    let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{framing}{connection}\r\n").into_bytes();
+    request.resize(request.len() + options.upload.unwrap_or_default(), b'u');
+    request
+}
+
+async fn measure_load(load: Rc<Load>) -> io::Result<()> {
+    let options = &load.options;
+    for _ in 0..options.connections {
+        let load = Rc::clone(&load);
+        tokio::task::spawn_local(async move {
+            loop {
+                let Err(error) = client(&load).await;
+                load.failed(&error);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+    }
+    tokio::time::sleep(Duration::from_secs_f64(options.warm_up)).await;
+    let watched = options.watch.map(measure::process_tree).unwrap_or_default();
+    measure::reset_peak(&watched);
+    *load.tally.borrow_mut() = Tally::default();
+    let (cpu, started) = (measure::cpu_time(&watched), Instant::now());
+    load.measuring.set(true);
+    tokio::time::sleep(Duration::from_secs_f64(options.seconds)).await;
+    load.measuring.set(false);
+    let (elapsed, cpu) = (started.elapsed(), measure::cpu_time(&watched).saturating_sub(cpu));
+    println!("{}", summary(&load.tally.borrow(), elapsed, cpu, measure::peak_kib(&watched)));
+    Ok(())
+}
+
+/// One client, until something fails.
+async fn client(load: &Load) -> io::Result<std::convert::Infallible> {
+    // What one client may resume no other may take from it.
+    let own_tls = if load.options.resume { load.options.client_tls()? } else { None };
+    let tls = own_tls.as_ref().or(load.tls.as_ref());
+    let mut reader = ResponseReader::default();
+    let mut kept = None;
+    loop {
+        let started = Instant::now();
+        let mut connection = match kept.take() {
+            Some(connection) => connection,
+            None => Connection::open(load.options.address, tls).await?,
+        };
+        connection.send(&load.request).await?;
+        connection.receive(&mut reader).await?;
+        if load.options.reconnect {
+            connection.wait_for_end().await?;
+        }
+        if load.measuring.get() {
+            let mut tally = load.tally.borrow_mut();
+            tally.latencies.record(started.elapsed());
+            tally.body_bytes += reader.take_body_bytes() + load.options.upload.unwrap_or_default() as u64;
+            tally.resumed += u64::from(load.options.reconnect && connection.resumed());
+        }
+        if !load.options.reconnect {
+            kept = Some(connection);
+        }
+    }
+}
+
+fn summary(tally: &Tally, elapsed: Duration, cpu: Duration, peak_kib: u64) -> serde_json::Value {
+    let requests = tally.latencies.total();
+    let microseconds = |duration: Duration| duration.as_nanos() as f64 / 1000.0;
+    serde_json::json!({
+        "requests": requests,
+        "errors": tally.errors,
+        "last_error": tally.last_error,
+        "resumed": tally.resumed,
+        "seconds": elapsed.as_secs_f64(),
+        "requests_per_second": requests as f64 / elapsed.as_secs_f64(),
+        "body_bytes": tally.body_bytes,
+        "p50_us": microseconds(tally.latencies.quantile(0.50)),
+        "p99_us": microseconds(tally.latencies.quantile(0.99)),
+        "cpu_us_per_request": microseconds(cpu) / requests.max(1) as f64,
+        "cpu_share": cpu.as_secs_f64() / elapsed.as_secs_f64(),
+        "peak_kib": peak_kib,
+    })
+}

@@ -1,0 +1,211 @@
+//! The proxies under test: started from a generated configuration, pinned to their cores, stopped again.
+//!
+//! Only processes that were started here are ever signalled. Their configurations are in `configs.rs`.
+
+mod configs;
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use portunus::command::dev_ca::{DevCa, Purpose};
+use rustix::process::{Pid, Signal};
+use tls::KeyType;
+
+/// The name that all certificates are for.
+pub(crate) const HOST: &str = "www.portunus.test";
+
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Peer {
+    /// nginx: what all others are compared with.
+    Nginx,
+    /// HAProxy.
+    Haproxy,
+    /// Ourselves.
+    Portunus,
+}
+
+impl Peer {
+    /// As it is called in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Peer::Nginx => "nginx",
+            Peer::Haproxy => "haproxy",
+            Peer::Portunus => "portunus",
+        }
+    }
+
+    /// What it says its version is.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub(crate) fn version(self, portunus: &Path) -> io::Result<String> {
+        let output = match self {
+            Peer::Nginx => Command::new("nginx").arg("-v").output(),
+            Peer::Haproxy => Command::new("haproxy").arg("-v").output(),
+            Peer::Portunus => Command::new(portunus).arg("--version").output(),
+        };
+        let output = output.map_err(|error| io::Error::other(format!("{} cannot be run: {error}", self.name())))?;
+        let text = [output.stdout, output.stderr].concat();
+        Ok(String::from_utf8_lossy(&text).lines().next().unwrap_or_default().to_owned())
+    }
+}
+
+/// Everything that all proxies of a run share.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    folder: tempfile::TempDir,
+    upstream: SocketAddr,
+    portunus: PathBuf,
+}
+
+/// Where a proxy listens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ports {
+    /// HTTP in the clear.
+    pub(crate) plain: SocketAddr,
+    /// TLS with an ECDSA P-256 certificate.
+    pub(crate) ecdsa: SocketAddr,
+    /// TLS with an RSA-2048 certificate.
+    pub(crate) rsa: SocketAddr,
+}
+
+/// A proxy that runs, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Which.
+    pub(crate) peer: Peer,
+    /// Where.
+    pub(crate) ports: Ports,
+    child: Child,
+}
+
+impl Setup {
+    /// Makes the certificates that all proxies use, in a temporary folder.
+    ///
+    /// # Errors
+    /// Making or writing them failed.
+    pub(crate) fn new(upstream: SocketAddr, portunus: PathBuf) -> io::Result<Setup> {
+        let folder = tempfile::tempdir()?;
+        let ca = DevCa::new("Portunus bench CA").map_err(io::Error::other)?;
+        for (name, key_type) in [("ecdsa", KeyType::Ecdsa), ("rsa", KeyType::Rsa)] {
+            let pair = ca.issue(&[HOST], key_type, Purpose::Server).map_err(io::Error::other)?;
+            fs::create_dir(folder.path().join(name))?;
+            let together = format!("{}{}", pair.certificate_pem, *pair.key_pem);
+            fs::write(folder.path().join(name).join(format!("{HOST}.pem")), together)?;
+        }
+        Ok(Setup { folder, upstream, portunus })
+    }
+
+    /// The configuration of a proxy; ports as placeholders, for people to read.
+    pub(crate) fn describe(&self, peer: Peer) -> String {
+        let port = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let ports = Ports { plain: port(8080), ecdsa: port(8443), rsa: port(8444) };
+        let text = configs::text(peer, Path::new("DIR"), ports, SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)), 1);
+        format!("# {}\n{text}", peer.name())
+    }
+
+    /// Starts a proxy with this many workers on these cores and waits until it accepts connections.
+    ///
+    /// # Errors
+    /// It did not come up; its own words are part of the error.
+    pub(crate) fn start(&self, peer: Peer, workers: usize, cores: &str) -> io::Result<Running> {
+        let ports = free_ports()?;
+        let folder = self.folder.path();
+        let config = folder.join(format!("{}.conf", peer.name()));
+        fs::write(&config, configs::text(peer, folder, ports, self.upstream, workers))?;
+        let log = folder.join(format!("{}.log", peer.name()));
+        let (program, arguments) = match peer {
+            Peer::Nginx => {
+                (PathBuf::from("nginx"), vec!["-p".as_ref(), folder.as_os_str(), "-c".as_ref(), config.as_os_str()])
+            }
+            Peer::Haproxy => (PathBuf::from("haproxy"), vec!["-db".as_ref(), "-f".as_ref(), config.as_os_str()]),
+            Peer::Portunus => (self.portunus.clone(), vec!["run".as_ref(), config.as_os_str()]),
+        };
+        let output = File::create(&log)?;
+        let child = pinned(cores, &program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()?;
+        let mut running = Running { peer, ports, child };
+        let ready =
+            [ports.plain, ports.ecdsa, ports.rsa].iter().try_for_each(|address| running.wait_until_ready(*address));
+        ready.map_err(|error| {
+            io::Error::other(format!("{}: {error}\n{}", peer.name(), fs::read_to_string(&log).unwrap_or_default()))
+        })?;
+        Ok(running)
+    }
+}
+
+impl Running {
+    /// Its first process; the others are below it.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn wait_until_ready(&mut self, address: SocketAddr) -> io::Result<()> {
+        let started = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!("ended at once: {status}")));
+            }
+            if started.elapsed() > START_TIMEOUT {
+                return Err(io::Error::other(format!("does not listen on {address}")));
+            }
+            pause(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        stop(&mut self.child);
+    }
+}
+
+/// A command that runs on these cores only, as `taskset` lists them.
+pub(crate) fn pinned(cores: &str, program: &Path) -> Command {
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", cores]).arg(program);
+    command
+}
+
+/// Ends a child of ours: politely, then not.
+pub(crate) fn stop(child: &mut Child) {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, Signal::TERM);
+    }
+    let started = Instant::now();
+    while let Ok(None) = child.try_wait() {
+        if started.elapsed() > STOP_TIMEOUT {
+            let _ = child.kill();
+            let _ = child.wait();
+            return;
+        }
+        pause(Duration::from_millis(20));
+    }
+}
+
+/// The bench itself serves nobody: it may block.
+#[expect(clippy::disallowed_methods, reason = "called from the main thread only, outside any runtime")]
+pub(crate) fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+/// Three ports that were free a moment ago.
+fn free_ports() -> io::Result<Ports> {
+    let listeners = [(); 3].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+    let mut addresses = listeners.into_iter().map(|listener| listener?.local_addr());
+    let mut next = || addresses.next().unwrap_or_else(|| Err(io::ErrorKind::AddrNotAvailable.into()));
+    Ok(Ports { plain: next()?, ecdsa: next()?, rsa: next()? })
+}

@@ -1,0 +1,268 @@
+//! A folder of PEM files to pairs. Keys find their certificates by public key, not by file name; names come from the certificates.
+
+use crate::certified::{Certified, Digest, public_key_digest};
+use crate::files::{self, MAX_FILES};
+use crate::pair::{Loaded, Pair, Report, Source};
+use crate::pem::{self, Label};
+use crate::{Password, names, parallel};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use tls::crypto::{self, PrivateKey, digest};
+
+/// Endings of the files that are read.
+const ENDINGS: [&str; 4] = ["pem", "crt", "cer", "key"];
+
+/// What one file holds.
+#[derive(Debug)]
+struct FileContent {
+    path: PathBuf,
+    certificates: Vec<Certified>,
+    keys: Vec<PrivateKey>,
+    report: Report,
+}
+
+/// Reads the folder and the folders directly in it.
+pub(crate) fn load(folder: &Path, password: Option<&Password>) -> Loaded {
+    let mut loaded = Loaded::default();
+    let paths = list(folder, &mut loaded.report);
+    let mut contents = parallel::map(paths, |path| read_file(path, password));
+    for content in &mut contents {
+        loaded.report.append(std::mem::take(&mut content.report));
+    }
+    pair_up(contents, &mut loaded);
+    loaded
+}
+
+/// The files to read, sorted. Names that begin with a dot are left out: editors, and the mounts of container platforms, put copies there.
+fn list(folder: &Path, report: &mut Report) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = Vec::new();
+    list_one(folder, &mut found, Some(&mut folders), report);
+    for inner in folders {
+        list_one(&inner, &mut found, None, report);
+    }
+    found.sort();
+    if found.len() > MAX_FILES {
+        report.problem(format!("{}: more than {MAX_FILES} files; split the folder", folder.display()));
+        found.clear();
+    }
+    found
+}
+
+fn list_one(folder: &Path, found: &mut Vec<PathBuf>, mut folders: Option<&mut Vec<PathBuf>>, report: &mut Report) {
+    let mut unreadable = |path: &Path, error: std::io::Error| {
+        report.problem(format!("{}: {error}; make it readable for the user that portunus runs as", path.display()));
+    };
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) => return unreadable(folder, error),
+    };
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => return unreadable(folder, error),
+        };
+        let path = entry.path();
+        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let is_ours =
+            path.extension().is_some_and(|ending| ENDINGS.iter().any(|ours| ending.eq_ignore_ascii_case(ours)));
+        // Follows symbolic links: renewal tools point to the newest version with them.
+        match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_file() && is_ours => found.push(path),
+            Ok(metadata) if metadata.is_dir() => folders.iter_mut().for_each(|folders| folders.push(path.clone())),
+            Ok(_) => {}
+            Err(error) if is_ours => unreadable(&path, error),
+            Err(_) => {}
+        }
+    }
+}
+
+fn read_file(path: PathBuf, password: Option<&Password>) -> FileContent {
+    let mut content = FileContent { path, certificates: Vec::new(), keys: Vec::new(), report: Report::default() };
+    let place = content.path.display().to_string();
+    let blocks = match files::read(&content.path, pem::MAX_TEXT_BYTES as u64).map(|text| (pem::read(&text), text)) {
+        Ok((Ok(blocks), text)) => {
+            if blocks.is_empty() && text.first() == Some(&0x30) {
+                content.report.problem(format!(
+                    "{place}: DER instead of PEM; convert it with `openssl x509 -inform der -in FILE` (a certificate) or `openssl pkey -inform der -in FILE` (a key)"
+                ));
+            } else if blocks.is_empty() {
+                content.report.warn(format!("{place}: holds no PEM block"));
+            }
+            blocks
+        }
+        Ok((Err(error), _)) => {
+            content.report.problem(format!("{place}: {error}"));
+            return content;
+        }
+        Err(problem) => {
+            content.report.problem(problem);
+            return content;
+        }
+    };
+    for mut block in blocks {
+        let line = block.line;
+        match &block.label {
+            Label::Certificate => match Certified::from_der(std::mem::take(&mut *block.der)) {
+                Ok(certificate) => content.certificates.push(certificate),
+                Err(error) => content.report.problem(format!("{place}: line {line}: certificate {error}")),
+            },
+            Label::EcParameters => {}
+            Label::Other(label) => content.report.warn(format!("{place}: line {line}: {label:?} is not used here")),
+            _ => match read_key(&block, password) {
+                Ok(key) => content.keys.push(key),
+                Err(error) => content.report.problem(key_problem(&format!("{place}: line {line}"), error)),
+            },
+        }
+    }
+    content
+}
+
+/// The key in a block that is labelled as one. RSA keys are read as far as pairing needs.
+pub(crate) fn read_key(block: &pem::Block, password: Option<&Password>) -> Result<PrivateKey, crypto::Error> {
+    match (&block.label, password) {
+        (Label::EncryptedPrivateKey, Some(password)) => PrivateKey::from_encrypted_der(&block.der, password),
+        (Label::EncryptedPrivateKey, None) => Err(crypto::Error::NeedsPassword),
+        _ => PrivateKey::outline_der(&block.der),
+    }
+}
+
+/// What to tell of a key that could not be read.
+pub(crate) fn key_problem(place: &str, error: crypto::Error) -> String {
+    match error {
+        crypto::Error::NeedsPassword => format!("{place}: the key is encrypted; give the store's password"),
+        crypto::Error::WrongPassword => format!("{place}: the store's password does not open this key"),
+        error => format!("{place}: private key {error}"),
+    }
+}
+
+/// A key, the files it stands in (at least one), and whether any certificate has its public half.
+struct KeyAt {
+    files: Vec<PathBuf>,
+    key: PrivateKey,
+    used: bool,
+}
+
+/// A certificate that found no key and no chain to belong to.
+struct Stray {
+    file: PathBuf,
+    certificate: Certified,
+}
+
+fn pair_up(contents: Vec<FileContent>, loaded: &mut Loaded) {
+    let mut keys: HashMap<Digest, KeyAt> = HashMap::new();
+    let mut files = Vec::with_capacity(contents.len());
+    for content in contents {
+        for key in content.keys {
+            let at = keys.entry(public_key_digest(&key)).or_insert(KeyAt { files: Vec::new(), key, used: false });
+            if at.files.last() != Some(&content.path) {
+                at.files.push(content.path.clone());
+            }
+        }
+        files.push((content.path, content.certificates));
+    }
+    let mut strays = Vec::new();
+    for (file, certificates) in files {
+        for chain in chains(&file, certificates, &mut keys, &mut strays) {
+            let at = chain.first().and_then(|leaf| keys.get(&leaf.public_key));
+            if let Some(pair) = at.and_then(|at| make_pair(&file, chain, at, &mut loaded.report)) {
+                loaded.pairs.push(pair);
+            }
+        }
+    }
+    report_strays(strays, keys, loaded);
+}
+
+/// Splits a file's certificates into chains, each beginning with a leaf whose key was found.
+fn chains(
+    file: &Path,
+    certificates: Vec<Certified>,
+    keys: &mut HashMap<Digest, KeyAt>,
+    strays: &mut Vec<Stray>,
+) -> Vec<Vec<Certified>> {
+    let mut chains: Vec<Vec<Certified>> = Vec::new();
+    for certificate in certificates {
+        let has_key = keys.get_mut(&certificate.public_key).map(|at| at.used = true).is_some();
+        let last = chains.last().and_then(|chain| chain.last());
+        let continues = last.is_some_and(|last| !last.is_self_issued() && last.is_issued_by(&certificate));
+        // An authority's key may lie in the folder too, as development authorities' do; its certificate still ends the chain.
+        let is_leaf = has_key && !(continues && certificate.is_authority && certificate.names.is_empty());
+        match chains.last_mut() {
+            _ if is_leaf => chains.push(vec![certificate]),
+            Some(chain) if continues || certificate.is_authority => chain.push(certificate),
+            _ => strays.push(Stray { file: file.to_owned(), certificate }),
+        }
+    }
+    chains
+}
+
+fn make_pair(file: &Path, chain: Vec<Certified>, at: &KeyAt, report: &mut Report) -> Option<Pair> {
+    let origin = match at.files.iter().any(|key_file| key_file == file) {
+        true => file.display().to_string(),
+        false => format!("{} with {}", file.display(), at.files.first().map_or(file, PathBuf::as_path).display()),
+    };
+    let is_authority = chain.first().is_some_and(|leaf| leaf.is_authority);
+    let mut files = vec![file.to_owned()];
+    files.extend(at.files.iter().filter(|key_file| *key_file != file).cloned());
+    let is_default =
+        |path: &PathBuf| path.file_stem().and_then(|stem| stem.to_str()).is_some_and(names::is_default_label);
+    let is_default = files.iter().any(is_default);
+    let mut pair = Pair::new(origin, Source::Files(files), chain, &at.key, report)?;
+    if is_default {
+        pair.names.push(names::DEFAULT.to_owned());
+    }
+    if pair.names.is_empty() {
+        report.warn(if is_authority {
+            format!("{}: an authority with its key; it is not served, and its key has no business here", pair.origin)
+        } else {
+            format!("{}: the certificate names no host, so nobody is served it; call the file `default.pem` to serve it to all others", pair.origin)
+        });
+    }
+    Some(pair)
+}
+
+/// Tells of certificates and keys that found no partner. A certificate and a key in one file, or in files of one stem, are told of together.
+fn report_strays(strays: Vec<Stray>, keys: HashMap<Digest, KeyAt>, loaded: &mut Loaded) {
+    let mut lonely_keys: Vec<KeyAt> = keys.into_values().filter(|at| !at.used).collect();
+    lonely_keys.sort_by(|a, b| a.files.cmp(&b.files));
+    let served: HashSet<Digest> =
+        loaded.pairs.iter().flat_map(|pair| &pair.chain).map(|der| digest::sha256(der)).collect();
+    let report = &mut loaded.report;
+    for Stray { file, certificate } in strays {
+        let (place, subject) = (file.display(), &certificate.subject);
+        let is_partner = |key_file: &PathBuf| key_file.with_extension("") == file.with_extension("");
+        let partner = lonely_keys.iter().position(|at| at.files.iter().any(is_partner));
+        if certificate.is_authority && partner.is_none() {
+            if !served.contains(&digest::sha256(&certificate.der)) {
+                report.warn(format!(
+                    "{place}: the authority {subject:?} is not used; to send it to clients, put it after the certificate it issued, in the same file"
+                ));
+            }
+        } else if let Some(index) = partner {
+            let key = lonely_keys.remove(index);
+            report.problem(format!(
+                "{place}: the certificate of {subject:?} ({}) and the key in {} ({}) do not belong together; put the pair that was issued together there",
+                certificate.kind,
+                listed(&key.files),
+                key.key.kind()
+            ));
+        } else {
+            report.problem(format!(
+                "{place}: the certificate of {subject:?} has no key in this folder; add its key, or remove the certificate"
+            ));
+        }
+    }
+    for at in lonely_keys {
+        report.problem(format!(
+            "{}: the key ({}) has no certificate in this folder; add its certificate, or remove the key",
+            listed(&at.files),
+            at.key.kind()
+        ));
+    }
+}
+
+fn listed(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
+}

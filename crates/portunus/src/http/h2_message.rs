@@ -1,0 +1,344 @@
+//! HTTP/2 messages to ours and back (RFC 9113 §8).
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use wire::http::hop::is_forbidden_in_trailers;
+use wire::http::target::{canonical_authority, canonical_path, check_query};
+use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHead, Version};
+
+use super::body::BodyError;
+use super::sides::{Answer, RequestBody};
+use crate::transport::Broken;
+
+/// Translates a request's head, with the same strictness as for HTTP/1.
+///
+/// # Errors
+/// 400 with a code; 417 for an expectation that is not `100-continue`.
+pub fn read_request(message: &http::request::Parts, is_bodiless: bool, head: &mut RequestHead) -> Result<(), HeadError> {
+    let bad = |code| HeadError { status: 400, code };
+    head.clear();
+    head.version = Version::H2;
+    head.method = Method::from_bytes(message.method.as_str().as_bytes()).ok_or(bad("bad_method"))?;
+    head.keep_alive = true;
+    read_target(message, head)?;
+    read_fields(&message.headers, head)?;
+    let host = message.headers.get_all("host").iter().map(|host| host.as_bytes()).collect::<Vec<_>>();
+    if let Some(authority) = message.uri.authority() {
+        canonical_authority(authority.as_str().as_bytes(), &mut head.authority)?;
+        let mut canonical = Vec::new();
+        for host in host {
+            canonical.clear();
+            canonical_authority(host, &mut canonical)?;
+            if canonical != head.authority {
+                return Err(bad("host_disagrees"));
+            }
+        }
+    } else {
+        match host.as_slice() {
+            [host] => canonical_authority(host, &mut head.authority)?,
+            _ => return Err(bad("no_authority")),
+        }
+    }
+    head.framing = match message.headers.get("content-length") {
+        _ if is_bodiless => BodyFraming::None,
+        // The library compares it with the data that comes.
+        Some(length) => BodyFraming::Length(parse_length(length.as_bytes()).ok_or(bad("bad_content_length"))?),
+        None => BodyFraming::Chunked,
+    };
+    match message.headers.get("expect") {
+        None => {}
+        Some(expect) if expect.as_bytes().eq_ignore_ascii_case(b"100-continue") => head.expects_continue = true,
+        Some(_) => return Err(HeadError { status: 417, code: "unknown_expectation" }),
+    }
+    Ok(())
+}
+
+fn read_target(message: &http::request::Parts, head: &mut RequestHead) -> Result<(), HeadError> {
+    if head.method == Method::Connect {
+        return Ok(());
+    }
+    let path = message.uri.path();
+    if path == "*" && head.method == Method::Options {
+        head.target.push(b'*');
+        head.path_len = 1;
+        return Ok(());
+    }
+    head.has_encoded_slash = canonical_path(path.as_bytes(), &mut head.target)?;
+    head.path_len = head.target.len();
+    if let Some(query) = message.uri.query() {
+        check_query(query.as_bytes())?;
+        head.target.push(b'?');
+        head.target.extend_from_slice(query.as_bytes());
+    }
+    Ok(())
+}
+
+fn read_fields(headers: &HeaderMap, head: &mut RequestHead) -> Result<(), HeadError> {
+    let mut cookies: Vec<u8> = Vec::new();
+    for (name, value) in headers {
+        // `_` and `-` become one in CGI names (row 10 of the attack matrix).
+        if name.as_str().contains('_') {
+            return Err(HeadError { status: 400, code: "underscore_in_field_name" });
+        }
+        if value.as_bytes().iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
+            return Err(HeadError { status: 400, code: "control_in_field_value" });
+        }
+        if *name == http::header::COOKIE {
+            // Crumbs become one field again (RFC 9113 §8.2.3).
+            if !cookies.is_empty() {
+                cookies.extend_from_slice(b"; ");
+            }
+            cookies.extend_from_slice(value.as_bytes());
+        } else {
+            head.fields.push(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    if !cookies.is_empty() {
+        head.fields.push(b"cookie", &cookies);
+    }
+    Ok(())
+}
+
+fn parse_length(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().all(u8::is_ascii_digit) && (1..=18).contains(&text.len());
+    digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
+}
+
+/// Trailer fields that may go on. Framing and routing have no place there.
+pub fn trailers_to_fields(trailers: &HeaderMap) -> Fields {
+    let mut fields = Fields::new();
+    for (name, value) in trailers {
+        if !is_forbidden_in_trailers(name.as_str().as_bytes()) {
+            fields.push(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    fields
+}
+
+/// Trailer fields for the library; those it cannot take are left out.
+pub fn fields_to_trailers(fields: &Fields) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    for (name, value) in fields.iter() {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            trailers.append(name, value);
+        }
+    }
+    trailers
+}
+
+/// The body of one stream.
+pub struct H2Body {
+    stream: RecvStream,
+    /// Lent to the caller; its room in the window is given back with the next call.
+    lent: Bytes,
+    /// Received ahead, to know whether there is input.
+    done: bool,
+    trailers: Option<Fields>,
+}
+
+impl H2Body {
+    /// The body of a stream just opened.
+    pub fn new(stream: RecvStream) -> H2Body {
+        let done = stream.is_end_stream();
+        H2Body { stream, lent: Bytes::new(), done, trailers: None }
+    }
+
+    /// Whether the client has sent all of it and we have taken it.
+    pub fn is_finished(&self) -> bool {
+        self.done || self.stream.is_end_stream()
+    }
+}
+
+impl RequestBody for H2Body {
+    fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn has_input(&self) -> bool {
+        false
+    }
+
+    async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        loop {
+            let used = std::mem::take(&mut self.lent).len();
+            let _ = self.stream.flow_control().release_capacity(used);
+            if self.done {
+                return Ok(None);
+            }
+            match self.stream.data().await {
+                Some(Ok(piece)) if piece.is_empty() => {}
+                Some(Ok(piece)) => {
+                    self.lent = piece;
+                    return Ok(Some(&self.lent));
+                }
+                Some(Err(_)) => return Err(BodyError::Cut),
+                None => {
+                    self.done = true;
+                    if let Ok(Some(trailers)) = self.stream.trailers().await {
+                        self.trailers = Some(trailers_to_fields(&trailers));
+                    }
+                }
+            }
+        }
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.trailers.take().filter(|trailers| !trailers.is_empty())
+    }
+}
+
+/// Where an answer stands.
+enum Sending {
+    /// The head is not out.
+    Head(SendResponse<Bytes>),
+    /// Body bytes may go out.
+    Body(SendStream<Bytes>),
+    /// All is said.
+    Ended,
+}
+
+/// Writes an answer on one stream.
+pub struct H2Answer {
+    sending: Sending,
+    response: Response<()>,
+    is_head_request: bool,
+    /// Body bytes still to come where that is known.
+    rest: Option<u64>,
+}
+
+impl H2Answer {
+    /// The answer of a stream just opened.
+    pub fn new(respond: SendResponse<Bytes>, head: &RequestHead) -> H2Answer {
+        H2Answer {
+            sending: Sending::Head(respond),
+            response: Response::new(()),
+            is_head_request: head.method == Method::Head,
+            rest: None,
+        }
+    }
+
+    /// Ends the stream early.
+    pub fn reset(&mut self, reason: Reason) {
+        match &mut self.sending {
+            Sending::Head(respond) => respond.send_reset(reason),
+            Sending::Body(stream) => stream.send_reset(reason),
+            Sending::Ended => {}
+        }
+    }
+
+    fn send_head(&mut self, end: bool) -> Result<(), Broken> {
+        let Sending::Head(respond) = &mut self.sending else { return Ok(()) };
+        let response = std::mem::replace(&mut self.response, Response::new(()));
+        let stream = respond.send_response(response, end).map_err(broken)?;
+        self.sending = if end { Sending::Ended } else { Sending::Body(stream) };
+        Ok(())
+    }
+}
+
+fn broken(error: h2::Error) -> Broken {
+    Broken::Socket(std::io::Error::new(std::io::ErrorKind::BrokenPipe, error))
+}
+
+impl Answer for H2Answer {
+    fn takes_interim(&self) -> bool {
+        true
+    }
+
+    async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken> {
+        let Sending::Head(respond) = &mut self.sending else { return Ok(()) };
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::CONTINUE);
+        for (name, value) in head.fields.iter() {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+                response.headers_mut().append(name, value);
+            }
+        }
+        respond.send_informational(response).map_err(broken)
+    }
+
+    fn begin(&mut self, status: u16) {
+        self.response = Response::new(());
+        *self.response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    }
+
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        // Both were checked when they were parsed; what HTTP/2 cannot carry is left out.
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            self.response.headers_mut().append(name, value);
+        }
+    }
+
+    fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
+        let status = self.response.status().as_u16();
+        let is_bodiless = self.is_head_request || matches!(status, 204 | 304) || framing == BodyFraming::None;
+        self.rest = match framing {
+            _ if is_bodiless => Some(0),
+            BodyFraming::Length(length) => Some(length),
+            _ => None,
+        };
+        if let Some(length) = declared_length {
+            self.field(b"content-length", length);
+        } else if let BodyFraming::Length(length) = framing {
+            self.response.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), Broken> {
+        self.send_head(self.rest == Some(0))
+    }
+
+    async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
+        self.send_head(false)?;
+        let Sending::Body(stream) = &mut self.sending else { return Ok(()) };
+        let mut piece = Bytes::copy_from_slice(piece);
+        self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
+        while !piece.is_empty() {
+            stream.reserve_capacity(piece.len());
+            let room = match poll_fn(|context| stream.poll_capacity(context)).await {
+                Some(Ok(room)) => room.min(piece.len()),
+                Some(Err(error)) => return Err(broken(error)),
+                None => return Err(Broken::Socket(std::io::ErrorKind::BrokenPipe.into())),
+            };
+            let part = piece.split_to(room);
+            let is_last = piece.is_empty() && self.rest == Some(0);
+            stream.send_data(part, is_last).map_err(broken)?;
+            if is_last {
+                self.sending = Sending::Ended;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
+        if matches!(self.sending, Sending::Head(_)) {
+            return self.send_head(true);
+        }
+        let Sending::Body(stream) = &mut self.sending else { return Ok(()) };
+        let ended = match trailers {
+            Some(trailers) => stream.send_trailers(fields_to_trailers(trailers)),
+            None => stream.send_data(Bytes::new(), true),
+        };
+        ended.map_err(broken)?;
+        self.sending = Sending::Ended;
+        Ok(())
+    }
+
+    fn has_begun(&self) -> bool {
+        !matches!(self.sending, Sending::Head(_))
+    }
+
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let gone = match &mut self.sending {
+            Sending::Head(respond) => respond.poll_reset(context),
+            Sending::Body(stream) => stream.poll_reset(context),
+            Sending::Ended => return Poll::Pending,
+        };
+        gone.map(|_| ())
+    }
+}
