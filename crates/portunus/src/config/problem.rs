@@ -129,6 +129,9 @@ impl Problems {
         let line_start = before.rfind(is_break).map_or(0, |at| at + 1);
         let rest = self.text.get(line_start..)?;
         let line = rest.get(..rest.find(is_break).unwrap_or(rest.len()))?;
+        if may_hold_a_secret(line) {
+            return None;
+        }
         let start = problem.span.start - line_start;
         let end = (problem.span.end.saturating_sub(line_start)).clamp(start, line.len().max(start));
         (line.len() <= MAX_SHOWN_LINE_BYTES && start <= line.len()).then_some((line, start..end))
@@ -148,6 +151,12 @@ impl Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+/// Whether a line is better not shown: the mistake may be that a password stands in it, under its own key or a misspelt one.
+fn may_hold_a_secret(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["pas", "pwd", "secret"].iter().any(|sign| line.contains(sign))
+}
 
 /// A problem on the way to [`Problems`].
 #[derive(Debug, Clone)]
