@@ -46,7 +46,7 @@ pub(crate) fn head(path: &Path) -> Option<[u8; 4]> {
 ///
 /// # Errors
 /// What the system says; nothing has changed then.
-pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let target = match fs::canonicalize(path) {
         Ok(target) => target,
         Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => path.to_owned(),

@@ -21,6 +21,7 @@ mod pkcs12_store;
 pub mod inspect;
 pub mod edit;
 
+pub use files::replace as replace_file;
 pub use pair::EXPIRY_WARNING_DAYS;
 
 /// Where a store lies and in which form.
