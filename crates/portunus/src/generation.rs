@@ -141,6 +141,7 @@ pub fn read_secret(secret: &Secret) -> Result<keystore::Password, String> {
         Secret::Env(name) => {
             std::env::var(name).map_err(|_| format!("the environment variable {name} is not set or not text"))?
         }
+        Secret::Argument(secret) => return Ok(secret.0.clone()),
     };
     let password = keystore::Password::new(text.trim_end_matches(['\r', '\n']).to_owned());
     drop(keystore::Password::new(text));
