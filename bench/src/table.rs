@@ -22,6 +22,8 @@ pub(crate) struct Sample {
     pub(crate) cost: f64,
     /// Share of one core that the proxy used.
     pub(crate) cpu_share: f64,
+    /// Share of the other core that generator and upstream used; 0 if it is not known. Close to 1 the load was the limit, not the proxy.
+    pub(crate) load_share: f64,
     /// The most resident memory, KiB.
     pub(crate) peak_kib: f64,
 }
@@ -89,7 +91,7 @@ impl Results {
             serde_json::json!({
                 "requests": sample.requests, "errors": sample.errors, "last_error": sample.last_error,
                 "requests_per_second": sample.requests_per_second, "p50_us": sample.p50_us, "p99_us": sample.p99_us,
-                "cost": sample.cost, "cpu_share": sample.cpu_share, "peak_kib": sample.peak_kib,
+                "cost": sample.cost, "cpu_share": sample.cpu_share, "load_share": sample.load_share, "peak_kib": sample.peak_kib,
             })
         };
         let rows: Vec<_> = self
@@ -130,6 +132,7 @@ fn line(peer: Peer, samples: &[Sample], nginx: Option<&[Sample]>) -> Line {
             p99_us: of(|sample| sample.p99_us),
             cost: of(|sample| sample.cost),
             cpu_share: of(|sample| sample.cpu_share),
+            load_share: of(|sample| sample.load_share),
             peak_kib: of(|sample| sample.peak_kib),
             ..Sample::default()
         },
@@ -173,8 +176,10 @@ pub(crate) fn print(results: &Results) {
         println!("\n<details><summary>{}: {version}</summary>\n\n```\n{config}```\n\n</details>", peer.name());
     }
     println!("\nRatio: cost by that of nginx in the same round, the median (and the worst) of all rounds.\n");
-    println!("| work | proxy | ratio | aim | cost | requests/s | p50 us | p99 us | core used | peak MiB | errors |");
-    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    println!(
+        "| work | proxy | ratio | aim | cost | requests/s | p50 us | p99 us | its core | load core | peak MiB | errors |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (work, lines) in results.rows() {
         for line in lines {
             println!("{}", markdown(work, &line));
@@ -188,7 +193,7 @@ fn markdown(work: &Work, line: &Line) -> String {
     let aim = work.aim.filter(|_| line.peer == Peer::Portunus).map_or("-".to_owned(), |aim| format!("{aim:.2}"));
     let median = &line.median;
     format!(
-        "| {} | {} | {ratio} | {aim} | {} {} | {} | {} | {} | {} | {:.1} | {} |",
+        "| {} | {} | {ratio} | {aim} | {} {} | {} | {} | {} | {} | {} | {:.1} | {} |",
         work.title,
         line.peer.name(),
         figure(median.cost, 1),
@@ -197,6 +202,7 @@ fn markdown(work: &Work, line: &Line) -> String {
         figure(median.p50_us, 0),
         figure(median.p99_us, 0),
         figure(median.cpu_share, 2),
+        figure(median.load_share, 2),
         median.peak_kib / 1024.0,
         line.errors
     )

@@ -112,6 +112,7 @@ fn run_work(
     let start_all = || -> io::Result<Vec<Running>> {
         options.peers.iter().map(|peer| setup.start(*peer, work.workers, cores)).collect()
     };
+    let time = run::Time { seconds: options.seconds, warm_up: options.warm_up };
     let mut running = start_all()?;
     for round in 0..options.rounds {
         upstream.check()?;
@@ -121,7 +122,7 @@ fn run_work(
         let mut order: Vec<_> = running.iter().collect();
         fastrand::shuffle(&mut order);
         for proxy in order {
-            let sample = run::sample(work, proxy, options.seconds, options.warm_up)
+            let sample = run::sample(work, proxy, time, upstream.child.id())
                 .map_err(|error| io::Error::other(format!("{} on {}: {error}", work.name, proxy.peer.name())))?;
             if sample.errors > 0 {
                 eprintln!("   {}: {} errors, the last: {}", proxy.peer.name(), sample.errors, sample.last_error);

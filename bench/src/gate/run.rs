@@ -19,12 +19,21 @@ type Measured = io::Result<Sample>;
 const AB_REQUESTS: usize = 10_000;
 const HTTP2_STREAMS: usize = 10;
 
-/// Runs one round.
-pub(super) fn sample(work: &Work, proxy: &Running, seconds: f64, warm_up: f64) -> Measured {
+/// How long a round takes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Time {
+    /// The measured window.
+    pub(super) seconds: f64,
+    /// The load before it.
+    pub(super) warm_up: f64,
+}
+
+/// Runs one round. `upstream`: its process, which shares the core of the load.
+pub(super) fn sample(work: &Work, proxy: &Running, time: Time, upstream: u32) -> Measured {
     match work.kind {
-        Kind::Load(load) => generator(&load, proxy, seconds, warm_up),
+        Kind::Load(load) => generator(&load, proxy, time, upstream),
         Kind::Idle { connections } => idle(connections, proxy),
-        Kind::Http2 { connections } => h2load(connections, proxy, seconds, warm_up),
+        Kind::Http2 { connections } => h2load(connections, proxy, time),
         Kind::ApacheBench { connections, rsa } => apache_bench(connections, rsa, proxy),
     }
 }
@@ -50,10 +59,10 @@ fn generator_command(front: Front, connections: usize, proxy: &Running) -> io::R
     Ok(command)
 }
 
-fn generator(load: &Load, proxy: &Running, seconds: f64, warm_up: f64) -> Measured {
+fn generator(load: &Load, proxy: &Running, time: Time, upstream: u32) -> Measured {
     let mut command = generator_command(load.front, load.connections, proxy)?;
-    command.args(["--seconds", &seconds.to_string(), "--warm-up", &warm_up.to_string()]);
-    command.args(["--watch", &proxy.pid().to_string()]);
+    command.args(["--seconds", &time.seconds.to_string(), "--warm-up", &time.warm_up.to_string()]);
+    command.args(["--watch", &proxy.pid().to_string(), "--beside", &upstream.to_string()]);
     match load.body {
         Body::Small => {}
         Body::Download(bytes) => drop(command.args(["--path", &format!("/bytes/{bytes}")])),
@@ -75,6 +84,7 @@ fn generator(load: &Load, proxy: &Running, seconds: f64, warm_up: f64) -> Measur
         p99_us: number("p99_us"),
         cost: number("cpu_us_per_request"),
         cpu_share: number("cpu_share"),
+        load_share: number("load_share"),
         peak_kib: number("peak_kib"),
     };
     if load.connection == Connection::Resume && number("resumed") < 0.99 * sample.requests {
@@ -119,11 +129,11 @@ fn idle(connections: usize, proxy: &Running) -> Measured {
 }
 
 /// h2load measures its own time; the CPU time is that of its whole run, with its warm-up counted as requests too.
-fn h2load(connections: usize, proxy: &Running, seconds: f64, warm_up: f64) -> Measured {
+fn h2load(connections: usize, proxy: &Running, time: Time) -> Measured {
     // With a duration h2load counts only what comes after its warm-up, so a fixed number of requests is asked for instead: as many as a short
     // trial says fit into the time.
     let trial = h2load_requests(connections, 20_000, proxy)?;
-    let wanted = (trial.requests_per_second * (seconds + warm_up)).max(20_000.0) as usize;
+    let wanted = (trial.requests_per_second * (time.seconds + time.warm_up)).max(20_000.0) as usize;
     h2load_requests(connections, wanted, proxy)
 }
 

@@ -59,6 +59,9 @@ pub(crate) struct Options {
     /// Process whose tree's CPU time and memory are reported.
     #[arg(long)]
     pub(crate) watch: Option<u32>,
+    /// Process that shares our core, such as the upstream: tells whether that core was the limit.
+    #[arg(long)]
+    pub(crate) beside: Option<u32>,
 }
 
 /// What all clients share.
@@ -150,12 +153,16 @@ async fn measure_load(load: Rc<Load>) -> io::Result<()> {
     let watched = options.watch.map(measure::process_tree).unwrap_or_default();
     measure::reset_peak(&watched);
     *load.tally.borrow_mut() = Tally::default();
-    let (cpu, started) = (measure::cpu_time(&watched), Instant::now());
+    let own: Vec<u32> = options.beside.into_iter().chain([std::process::id()]).collect();
+    let (own_cpu, cpu, started) = (measure::cpu_time(&own), measure::cpu_time(&watched), Instant::now());
     load.measuring.set(true);
     tokio::time::sleep(Duration::from_secs_f64(options.seconds)).await;
     load.measuring.set(false);
     let (elapsed, cpu) = (started.elapsed(), measure::cpu_time(&watched).saturating_sub(cpu));
-    println!("{}", summary(&load.tally.borrow(), elapsed, cpu, measure::peak_kib(&watched)));
+    let mut told = summary(&load.tally.borrow(), elapsed, cpu);
+    told["peak_kib"] = measure::peak_kib(&watched).into();
+    told["load_share"] = (measure::cpu_time(&own).saturating_sub(own_cpu).as_secs_f64() / elapsed.as_secs_f64()).into();
+    println!("{told}");
     Ok(())
 }
 
@@ -189,7 +196,7 @@ async fn client(load: &Load) -> io::Result<std::convert::Infallible> {
     }
 }
 
-fn summary(tally: &Tally, elapsed: Duration, cpu: Duration, peak_kib: u64) -> serde_json::Value {
+fn summary(tally: &Tally, elapsed: Duration, cpu: Duration) -> serde_json::Value {
     let requests = tally.latencies.total();
     let microseconds = |duration: Duration| duration.as_nanos() as f64 / 1000.0;
     serde_json::json!({
@@ -204,6 +211,5 @@ fn summary(tally: &Tally, elapsed: Duration, cpu: Duration, peak_kib: u64) -> se
         "p99_us": microseconds(tally.latencies.quantile(0.99)),
         "cpu_us_per_request": microseconds(cpu) / requests.max(1) as f64,
         "cpu_share": cpu.as_secs_f64() / elapsed.as_secs_f64(),
-        "peak_kib": peak_kib,
     })
 }

@@ -1,6 +1,9 @@
 //! Just enough of HTTP/1.1 responses to know when one is complete: Content-Length or chunked, on a connection that asks with GET or POST.
 
 use std::io;
+use std::mem::MaybeUninit;
+
+const MAX_FIELDS: usize = 64;
 
 /// Reads one response after the other from the bytes of a connection.
 #[derive(Debug, Default)]
@@ -99,9 +102,10 @@ impl ResponseReader {
 }
 
 fn parse_head(bytes: &[u8]) -> io::Result<Option<(usize, State)>> {
-    let mut fields = [httparse::EMPTY_HEADER; 64];
-    let mut head = httparse::Response::new(&mut fields);
-    let length = match head.parse(bytes).map_err(|error| broken(&error.to_string()))? {
+    let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut head = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut head, bytes, &mut fields);
+    let length = match parsed.map_err(|error| broken(&error.to_string()))? {
         httparse::Status::Complete(length) => length,
         httparse::Status::Partial => return Ok(None),
     };

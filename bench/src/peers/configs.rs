@@ -95,7 +95,8 @@ http {
 const HAPROXY: &str = "\
 global
     nbthread @workers
-    maxconn 50000
+    maxconn 12000
+    no strict-limits
     ssl-default-bind-options ssl-min-ver TLSv1.2
     ssl-default-bind-curves X25519
     ssl-default-bind-ciphers ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256

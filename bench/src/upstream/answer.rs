@@ -1,5 +1,6 @@
 //! Answers of the upstream, ready to be written. Long bodies are not built, only counted.
 
+use std::io::Write;
 use std::time::Duration;
 
 const FILLER_BYTES: usize = 128 * 1024;
@@ -24,19 +25,12 @@ pub(super) fn filler(left: u64) -> &'static [u8] {
     &FILLER[..usize::try_from(left).map_or(FILLER_BYTES, |left| left.min(FILLER_BYTES))]
 }
 
-/// A stretch of output.
-#[derive(Debug)]
-pub(super) enum Piece {
-    /// These bytes.
-    Bytes(Vec<u8>),
-    /// This many bytes of filler.
-    Filler(u64),
-}
-
-/// What is to be written next, in order.
+/// What is to be written next: bytes, then filler. The buffer is kept from answer to answer.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    pub(super) pieces: Vec<Piece>,
+    pub(super) bytes: Vec<u8>,
+    /// Bytes of filler after `bytes`.
+    pub(super) filler: u64,
     /// Wait this long before writing.
     pub(super) delay: Option<Duration>,
 }
@@ -44,10 +38,13 @@ pub(super) struct Answers {
 impl Answers {
     /// Appends bytes as they are.
     pub(super) fn raw(&mut self, bytes: &[u8]) {
-        match self.pieces.last_mut() {
-            Some(Piece::Bytes(last)) => last.extend_from_slice(bytes),
-            _ => self.pieces.push(Piece::Bytes(bytes.to_vec())),
+        // Only a pipelined request makes something follow filler; then it has to be built after all.
+        while self.filler > 0 {
+            let part = filler(self.filler);
+            self.bytes.extend_from_slice(part);
+            self.filler -= part.len() as u64;
         }
+        self.bytes.extend_from_slice(bytes);
     }
 
     /// Appends a whole answer.
@@ -64,20 +61,18 @@ impl Answers {
         if how.without_body {
             return;
         }
-        let inline = length.min(INLINE_BYTES);
-        self.raw(filler(inline));
-        if length > inline {
-            self.pieces.push(Piece::Filler(length - inline));
-        }
+        let inline = filler(length.min(INLINE_BYTES));
+        self.raw(inline);
+        self.filler = length - inline.len() as u64;
     }
 
     fn head(&mut self, status: &str, content_type: &str, length: u64, how: How) {
         let connection = if how.close { "Connection: close\r\n" } else { "" };
-        self.raw(
-            format!(
-                "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{connection}\r\n"
-            )
-            .as_bytes(),
+        self.raw(b"");
+        // Writing to memory cannot fail.
+        let _ = write!(
+            self.bytes,
+            "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{connection}\r\n"
         );
     }
 }

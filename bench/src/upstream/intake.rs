@@ -1,5 +1,6 @@
 //! Requests out of the bytes of a connection, as they come (RFC 9112), each answered when its body is complete.
 
+use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use super::answer::{Answers, How};
@@ -94,9 +95,9 @@ impl Intake {
 
     /// The length of the head, 0 if it is not complete, none if it is no head.
     fn parse_head(&mut self, bytes: &[u8], answers: &mut Answers) -> Option<usize> {
-        let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
-        let mut head = httparse::Request::new(&mut fields);
-        let length = match head.parse(bytes).ok()? {
+        let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+        let mut head = httparse::Request::new(&mut []);
+        let length = match head.parse_with_uninit_headers(bytes, &mut fields).ok()? {
             httparse::Status::Complete(length) => length,
             httparse::Status::Partial => return Some(0),
         };
@@ -116,14 +117,13 @@ impl Intake {
         if field("expect").is_some() {
             answers.raw(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
-        let content_type =
-            field("content-type").and_then(|value| std::str::from_utf8(value).ok()).unwrap_or("text/plain");
-        self.request = Request {
-            route: route(&head, answers),
-            how: How { close, without_body: head.method == Some("HEAD") },
-            content_type: content_type.to_owned(),
-            ..Request::default()
+        let route = route(&head, answers);
+        let content_type = match route {
+            Route::Echo => String::from_utf8_lossy(field("content-type").unwrap_or(b"text/plain")).into_owned(),
+            _ => String::new(),
         };
+        let how = How { close, without_body: head.method == Some("HEAD") };
+        self.request = Request { route, how, content_type, ..Request::default() };
         Some(length)
     }
 

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::shared_read::read_shared;
-use answer::{Answers, Piece};
+use answer::Answers;
 use intake::Intake;
 
 /// What `bench upstream` is told.
@@ -104,17 +104,12 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
 }
 
 async fn send<S: AsyncWrite + Unpin>(stream: &mut S, answers: &mut Answers) -> io::Result<()> {
-    for piece in answers.pieces.drain(..) {
-        match piece {
-            Piece::Bytes(bytes) => stream.write_all(&bytes).await?,
-            Piece::Filler(mut left) => {
-                while left > 0 {
-                    let part = answer::filler(left);
-                    stream.write_all(part).await?;
-                    left -= part.len() as u64;
-                }
-            }
-        }
+    stream.write_all(&answers.bytes).await?;
+    answers.bytes.clear();
+    while answers.filler > 0 {
+        let part = answer::filler(answers.filler);
+        stream.write_all(part).await?;
+        answers.filler -= part.len() as u64;
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use tls::crypto::{self, Certificate, KeyKind, PrivateKey, digest};
 pub(crate) type Digest = [u8; 32];
 
 /// A certificate and what matters of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Certified {
     pub(crate) der: Vec<u8>,
     /// Of its public key.

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 pub mod names;
 pub mod pem;
+pub mod jks;
 pub mod date;
 pub mod trust;
 mod certified;
@@ -16,6 +17,8 @@ mod pair;
 mod parallel;
 mod files;
 mod pem_folder;
+mod jks_store;
+mod pkcs12_store;
 
 pub use pair::EXPIRY_WARNING_DAYS;
 
@@ -104,8 +107,43 @@ impl Store {
 
 /// The pairs of a store, and everything noticed on the way.
 fn load_pairs(location: &Location, password: Option<&Password>) -> pair::Loaded {
-    match location {
-        Location::PemFolder(folder) => pem_folder::load(folder, password),
-        Location::Pkcs12(_) | Location::Jks(_) => pair::Loaded::default(),
+    let path = match location {
+        Location::PemFolder(folder) => return pem_folder::load(folder, password),
+        Location::Pkcs12(path) | Location::Jks(path) => path,
+    };
+    let fail = |problem| pair::Loaded {
+        report: pair::Report { problems: vec![problem], ..Default::default() },
+        ..Default::default()
+    };
+    let bytes = match files::read(path, jks::MAX_FILE_BYTES as u64) {
+        Ok(bytes) => bytes,
+        Err(problem) => return fail(problem),
+    };
+    match Form::of(&bytes) {
+        Ok(Form::Jks) => jks_store::load(path, &bytes, password),
+        Ok(Form::Pkcs12) => pkcs12_store::load(path, &bytes, password),
+        Err(problem) => fail(format!("{}: {problem}", path.display())),
+    }
+}
+
+/// The form of a store that is one file. The content says it, since Java's keytool calls PKCS#12 files `.jks` too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Jks,
+    Pkcs12,
+}
+
+impl Form {
+    fn of(bytes: &[u8]) -> Result<Form, &'static str> {
+        match bytes {
+            [0xfe, 0xed, 0xfe, 0xed, ..] => Ok(Form::Jks),
+            [0x30, ..] => Ok(Form::Pkcs12),
+            [0xce, 0xce, 0xce, 0xce, ..] => Err(
+                "a JCEKS keystore, which is not supported; convert it with `keytool -importkeystore -deststoretype pkcs12`",
+            ),
+            [] => Err("empty; remove it, and `portunus keystore add` makes a new one"),
+            [b'-', b'-', b'-', b'-', ..] => Err("PEM text; put it into a folder and name the folder as the store"),
+            _ => Err("neither a Java keystore nor a PKCS#12 file"),
+        }
     }
 }

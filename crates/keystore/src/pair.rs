@@ -43,15 +43,23 @@ pub(crate) struct Loaded {
     pub(crate) report: Report,
 }
 
+/// Where in its store a pair stands, for who wants to remove it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The file of its certificate, and every file that holds its key; one file if both are the same.
+    Files(Vec<PathBuf>),
+    /// The alias in a Java keystore.
+    Alias(String),
+    /// The number of its key in a PKCS#12 file, from 0.
+    Key(usize),
+}
+
 /// A chain and the key of its leaf, checked to belong together.
 #[derive(Debug)]
 pub(crate) struct Pair {
     /// File and alias, for messages.
     pub(crate) origin: String,
-    /// The files that hold it.
-    pub(crate) files: Vec<PathBuf>,
-    /// Its alias, if its store has aliases.
-    pub(crate) alias: Option<String>,
+    pub(crate) source: Source,
     pub(crate) names: Vec<String>,
     /// Leaf first, DER.
     pub(crate) chain: Vec<Vec<u8>>,
@@ -65,7 +73,13 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// Checks what every pair must satisfy. Names are given afterwards; see [`Pair::names`].
-    pub(crate) fn new(origin: String, chain: Vec<Certified>, key: &PrivateKey, report: &mut Report) -> Option<Pair> {
+    pub(crate) fn new(
+        origin: String,
+        source: Source,
+        chain: Vec<Certified>,
+        key: &PrivateKey,
+        report: &mut Report,
+    ) -> Option<Pair> {
         let Some(leaf) = chain.first() else {
             report.problem(format!("{origin}: key without a certificate; add the certificate or remove the key"));
             return None;
@@ -99,8 +113,7 @@ impl Pair {
         }
         Some(Pair {
             origin,
-            files: Vec::new(),
-            alias: None,
+            source,
             names: leaf.names.clone(),
             key_type,
             kind: leaf.kind,
@@ -118,7 +131,7 @@ impl Pair {
     }
 
     /// Whether this pair is to be served rather than `other` where both claim a name for one key type.
-    fn beats(&self, other: &Pair) -> bool {
+    pub(crate) fn beats(&self, other: &Pair) -> bool {
         (self.not_before, self.not_after, self.chain.len()) > (other.not_before, other.not_after, other.chain.len())
     }
 }
@@ -156,7 +169,7 @@ pub(crate) fn settle(mut loaded: Loaded, place: &str, reuse: Option<&Store>) -> 
 }
 
 /// Takes from each pair the names that a better pair of the same key type serves, and drops the pairs that have none left.
-fn drop_shadowed(pairs: &mut Vec<Pair>, warnings: &mut Vec<String>) {
+pub(crate) fn drop_shadowed(pairs: &mut Vec<Pair>, warnings: &mut Vec<String>) {
     let mut best: HashMap<(&str, KeyType), usize> = HashMap::with_capacity(pairs.len());
     let mut losses: Vec<(usize, usize, String)> = Vec::new();
     for (index, pair) in pairs.iter().enumerate() {

@@ -301,11 +301,14 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
 
-    fn check(text: &str, expected: Result<&[(&str, &[u8], usize)], (usize, Fault)>) {
+    /// Label, content and line of a block.
+    type Expected<'a> = (&'a str, &'a [u8], usize);
+
+    fn check(text: &str, expected: Result<&[Expected<'_>], (usize, Fault)>) {
         let found = read(text.as_bytes());
         let expected = expected
             .map(|blocks| {
-                let block = |&(label, der, line): &(&str, &[u8], usize)| Block {
+                let block = |&(label, der, line): &Expected<'_>| Block {
                     label: Label::parse(label),
                     der: Zeroizing::new(der.to_vec()),
                     line,

@@ -2,7 +2,7 @@
 
 use crate::certified::{Certified, Digest, public_key_digest};
 use crate::files::{self, MAX_FILES};
-use crate::pair::{Loaded, Pair, Report};
+use crate::pair::{Loaded, Pair, Report, Source};
 use crate::pem::{self, Label};
 use crate::{Password, names, parallel};
 use std::collections::{HashMap, HashSet};
@@ -138,9 +138,9 @@ pub(crate) fn key_problem(place: &str, error: crypto::Error) -> String {
     }
 }
 
-/// A key, where it stands, and whether any certificate has its public half.
+/// A key, the files it stands in (at least one), and whether any certificate has its public half.
 struct KeyAt {
-    file: PathBuf,
+    files: Vec<PathBuf>,
     key: PrivateKey,
     used: bool,
 }
@@ -156,8 +156,10 @@ fn pair_up(contents: Vec<FileContent>, loaded: &mut Loaded) {
     let mut files = Vec::with_capacity(contents.len());
     for content in contents {
         for key in content.keys {
-            let at = KeyAt { file: content.path.clone(), key, used: false };
-            keys.entry(public_key_digest(&at.key)).or_insert(at);
+            let at = keys.entry(public_key_digest(&key)).or_insert(KeyAt { files: Vec::new(), key, used: false });
+            if at.files.last() != Some(&content.path) {
+                at.files.push(content.path.clone());
+            }
         }
         files.push((content.path, content.certificates));
     }
@@ -197,19 +199,18 @@ fn chains(
 }
 
 fn make_pair(file: &Path, chain: Vec<Certified>, at: &KeyAt, report: &mut Report) -> Option<Pair> {
-    let mut files = vec![file.to_owned()];
-    if at.file != file {
-        files.push(at.file.clone());
-    }
-    let origin = match files.as_slice() {
-        [_, key] => format!("{} with {}", file.display(), key.display()),
-        _ => file.display().to_string(),
+    let origin = match at.files.iter().any(|key_file| key_file == file) {
+        true => file.display().to_string(),
+        false => format!("{} with {}", file.display(), at.files.first().map_or(file, PathBuf::as_path).display()),
     };
     let is_authority = chain.first().is_some_and(|leaf| leaf.is_authority);
-    let mut pair = Pair::new(origin, chain, &at.key, report)?;
+    let mut files = vec![file.to_owned()];
+    files.extend(at.files.iter().filter(|key_file| *key_file != file).cloned());
     let is_default =
         |path: &PathBuf| path.file_stem().and_then(|stem| stem.to_str()).is_some_and(names::is_default_label);
-    if files.iter().any(is_default) {
+    let is_default = files.iter().any(is_default);
+    let mut pair = Pair::new(origin, Source::Files(files), chain, &at.key, report)?;
+    if is_default {
         pair.names.push(names::DEFAULT.to_owned());
     }
     if pair.names.is_empty() {
@@ -219,20 +220,20 @@ fn make_pair(file: &Path, chain: Vec<Certified>, at: &KeyAt, report: &mut Report
             format!("{}: the certificate names no host, so nobody is served it; call the file `default.pem` to serve it to all others", pair.origin)
         });
     }
-    pair.files = files;
     Some(pair)
 }
 
 /// Tells of certificates and keys that found no partner. A certificate and a key in one file, or in files of one stem, are told of together.
 fn report_strays(strays: Vec<Stray>, keys: HashMap<Digest, KeyAt>, loaded: &mut Loaded) {
     let mut lonely_keys: Vec<KeyAt> = keys.into_values().filter(|at| !at.used).collect();
-    lonely_keys.sort_by(|a, b| a.file.cmp(&b.file));
+    lonely_keys.sort_by(|a, b| a.files.cmp(&b.files));
     let served: HashSet<Digest> =
         loaded.pairs.iter().flat_map(|pair| &pair.chain).map(|der| digest::sha256(der)).collect();
     let report = &mut loaded.report;
     for Stray { file, certificate } in strays {
         let (place, subject) = (file.display(), &certificate.subject);
-        let partner = lonely_keys.iter().position(|at| at.file.with_extension("") == file.with_extension(""));
+        let is_partner = |key_file: &PathBuf| key_file.with_extension("") == file.with_extension("");
+        let partner = lonely_keys.iter().position(|at| at.files.iter().any(is_partner));
         if certificate.is_authority && partner.is_none() {
             if !served.contains(&digest::sha256(&certificate.der)) {
                 report.warn(format!(
@@ -244,7 +245,7 @@ fn report_strays(strays: Vec<Stray>, keys: HashMap<Digest, KeyAt>, loaded: &mut 
             report.problem(format!(
                 "{place}: the certificate of {subject:?} ({}) and the key in {} ({}) do not belong together; put the pair that was issued together there",
                 certificate.kind,
-                key.file.display(),
+                listed(&key.files),
                 key.key.kind()
             ));
         } else {
@@ -256,8 +257,12 @@ fn report_strays(strays: Vec<Stray>, keys: HashMap<Digest, KeyAt>, loaded: &mut 
     for at in lonely_keys {
         report.problem(format!(
             "{}: the key ({}) has no certificate in this folder; add its certificate, or remove the key",
-            at.file.display(),
+            listed(&at.files),
             at.key.kind()
         ));
     }
+}
+
+fn listed(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ")
 }

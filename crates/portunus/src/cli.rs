@@ -1,11 +1,14 @@
 //! The command line: one definition for arguments, `--help`, the man page and shell completions.
 
+use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::command;
+use crate::compat::sillyproxy;
+use crate::{command, config};
 
 /// The gateway for the edge of a network: TLS, HTTP routing, key material.
 #[derive(Debug, Parser)]
@@ -29,6 +32,22 @@ pub enum Command {
         /// Configuration file (YAML)
         file: PathBuf,
     },
+    /// Run in another program's place, with that program's arguments
+    As {
+        /// The program
+        program: Foreign,
+        /// Its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Print the native configuration that another program's arguments mean
+    Import {
+        /// The program
+        program: Foreign,
+        /// Its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Print the JSON Schema of the configuration file
     Schema,
     /// Print the man page (roff)
@@ -40,12 +59,23 @@ pub enum Command {
     },
 }
 
+/// Programs whose place Portunus can take.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum Foreign {
+    /// SillyProxy: routes.json, Java keystores
+    Sillyproxy,
+}
+
 /// Does what the arguments say; gives the exit status.
 pub fn run(arguments: Arguments) -> ExitCode {
     match arguments.command {
         Command::Run { file } => command::run::run(&file),
-        Command::Check { file: _ } => ExitCode::SUCCESS,
-        Command::Schema => ExitCode::SUCCESS,
+        Command::Check { file } => command::check::run(&file),
+        Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),
+        Command::Import { program: Foreign::Sillyproxy, arguments } => {
+            command::front::finish(sillyproxy::import(&arguments))
+        }
+        Command::Schema => print_with(|out| writeln!(out, "{:#}", config::json_schema())),
         Command::Man => print_with(|out| clap_mangen::Man::new(Arguments::command()).render(out)),
         Command::Completions { shell } => print_with(|out| {
             clap_complete::generate(shell, &mut Arguments::command(), "portunus", out);

@@ -143,9 +143,8 @@ pub fn read_secret(secret: &Secret) -> Result<keystore::Password, String> {
         }
         Secret::Argument(secret) => return Ok(secret.0.clone()),
     };
-    let password = keystore::Password::new(text.trim_end_matches(['\r', '\n']).to_owned());
-    drop(keystore::Password::new(text));
-    Ok(password)
+    let text = keystore::Password::new(text);
+    Ok(keystore::Password::new(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 fn build_fronts(

@@ -163,6 +163,19 @@ fn problems_show_their_line_but_never_a_secret() {
     assert!(rendered.contains("p.yaml:5:36"), "{rendered}");
     assert!(!rendered.contains("hunter2") && !problems.to_string().contains("hunter2"), "{rendered}");
     assert!(!rendered.contains('\x1b') && problems.render(true).contains('\x1b'));
+    for line in [
+        "main: { pkcs12: 5, password: hunter2 }",
+        "main: { pkcs12: a.p12, pasword: hunter2 }",
+        "main: { pkcs12: a.p12, password: { env: hunter-2, file: hunter2 } }",
+        "main: { pkcs12: a.p12, password: { hunter2: x } }",
+        "main: { pkcs12: a.p12, password: [hunter2] }",
+        "main: { pkcs12: a.p12, password: \"hunter2 }",
+    ] {
+        let text = format!("listeners:\n  - name: edge\n    bind: ':1'\nkeystores:\n  {line}\n");
+        let problems = config::parse("p.yaml", &text, Path::new("")).unwrap_err();
+        let rendered = format!("{problems}{}", problems.render(false));
+        assert!(!rendered.contains("hunter"), "{rendered}");
+    }
 }
 
 #[test]

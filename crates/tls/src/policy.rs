@@ -83,8 +83,9 @@ const LEGACY_CIPHERS: &CStr = c"[ECDHE-ECDSA-AES128-GCM-SHA256|ECDHE-ECDSA-CHACH
 /// All TLS 1.3 suites, in the order a client of ours offers them. A server follows the client's order.
 const ALL_CIPHERSUITES: &CStr = c"TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_256_GCM_SHA384";
 
-/// For a client that offers AES-128 but names AES-256 first: SHA-384 makes its handshake a quarter dearer for no gain.
-const FAST_CIPHERSUITES: &CStr = c"TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
+/// For a client that offers AES-128 but names AES-256 first: SHA-384 makes its handshake a quarter dearer for no gain. ChaCha20 is left out, since
+/// the usual order has it before AES-128, and who likes AES first has the hardware for it.
+const FAST_CIPHERSUITES: &CStr = c"TLS_AES_128_GCM_SHA256";
 
 /// Key-exchange groups of a server, under every policy. P-521 is left out, as the intermediate configuration demands.
 const GROUPS: &CStr = c"X25519MLKEM768:X25519:P-256:P-384";

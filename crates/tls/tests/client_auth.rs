@@ -114,5 +114,5 @@ fn what_does_not_parse_is_named() {
     trailing.push(0);
     assert!(said(&[good.clone(), vec![1, 2, 3]], &[]).contains("trusted root 1: "));
     assert!(said(&[trailing], &[]).contains("bytes after its end"));
-    assert!(said(&[good.clone()], &[good]).contains("revocation list 0: "));
+    assert!(said(std::slice::from_ref(&good), std::slice::from_ref(&good)).contains("revocation list 0: "));
 }

@@ -1,5 +1,7 @@
-//! What the command line does besides running: check, keystore, import.
+//! What the command line does: run, check, front doors, keystores, demo.
 
+pub mod check;
 pub mod dev_ca;
+pub mod front;
 pub mod keystore;
 pub mod run;

@@ -119,9 +119,10 @@ fn start_admin(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<Option<
     let (for_config, for_reload) = (Arc::clone(server), Arc::clone(server));
     let state = AdminState {
         reporter: Arc::clone(reporter),
-        config_json: Box::new(move || config::redacted_json(&for_config.shared().generation.load().config)),
+        config_json: Box::new(move || config::redacted_json(&for_config.shared().generation.load().config).to_string()),
         reload: Box::new(move || for_reload.reload()),
         ready: Box::new(|| true),
+        extra: Vec::new(),
     };
     let handle = admin::start(config, state).map_err(|error| format!("admin listener {}: {error}", config.bind))?;
     tracing::info!(address = %handle.address(), "admin listening");

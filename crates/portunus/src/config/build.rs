@@ -77,9 +77,17 @@ pub(super) fn build(root: &Node, file: &str, base: &Path, problems: &mut Collect
 }
 
 impl Build<'_> {
-    /// The value, or its fault noted.
+    /// The value, or its fault noted, unless the scalar is known to be wrong already.
     fn take<T>(&mut self, span: Span, result: Result<T, Fault>) -> Option<T> {
-        result.map_err(|fault| self.problems.add(span, fault.what, fault.fix)).ok()
+        match result {
+            Ok(value) => Some(value),
+            Err(fault) => {
+                if !self.problems.knows(span) {
+                    self.problems.add(span, fault.what, fault.fix);
+                }
+                None
+            }
+        }
     }
 
     /// Reads the scalar under `key`, if it is there.

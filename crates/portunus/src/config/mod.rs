@@ -24,7 +24,6 @@ pub use shape::reference::reference;
 pub use shape::schema::json_schema;
 
 use problem::Collector;
-use shape::{Shape, check, surface};
 
 /// Reads, checks and builds the configuration of a file; also looks whether the files and folders it names exist.
 ///
@@ -55,7 +54,7 @@ fn build_text(file_name: &str, text: &str, base: &Path, look: bool) -> Result<Co
     let mut problems = Collector::default();
     let mut config = None;
     if let Some(root) = yaml::parse(text, &mut problems) {
-        check(&Shape::Object(&surface::ROOT), &root, "", root.span, &mut problems);
+        shape::check_file(&root, &mut problems);
         let (built, referenced) = build::build(&root, file_name, base, &mut problems);
         if look {
             look_at(&referenced, &mut problems);

@@ -19,13 +19,12 @@ const MAX_SHOWN_CHARS: usize = 60;
 /// Characters of a file name that a message repeats (`PATH_MAX`).
 const MAX_FILE_NAME_CHARS: usize = 4096;
 
-/// A stretch of the file, counted in characters. Lines and columns start at 1; line 0 is the file as a whole.
+/// A stretch of the file, counted in characters, and the line it starts in, from 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) line: usize,
-    pub(crate) column: usize,
 }
 
 /// One mistake in a configuration file.
@@ -130,6 +129,9 @@ impl Problems {
         let line_start = before.rfind(is_break).map_or(0, |at| at + 1);
         let rest = self.text.get(line_start..)?;
         let line = rest.get(..rest.find(is_break).unwrap_or(rest.len()))?;
+        if may_hold_a_secret(line) {
+            return None;
+        }
         let start = problem.span.start - line_start;
         let end = (problem.span.end.saturating_sub(line_start)).clamp(start, line.len().max(start));
         (line.len() <= MAX_SHOWN_LINE_BYTES && start <= line.len()).then_some((line, start..end))
@@ -149,6 +151,12 @@ impl Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+/// Whether a line is better not shown: the mistake may be that a password stands in it, under its own key or a misspelt one.
+fn may_hold_a_secret(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["pas", "pwd", "secret"].iter().any(|sign| line.contains(sign))
+}
 
 /// A problem on the way to [`Problems`].
 #[derive(Debug, Clone)]
@@ -185,6 +193,11 @@ impl Collector {
         }
     }
 
+    /// Whether a problem with exactly this stretch is known.
+    pub(crate) fn knows(&self, span: Span) -> bool {
+        self.found.iter().any(|found| found.span == span)
+    }
+
     /// Whether further problems are only counted; costly suggestions are pointless then.
     pub(crate) fn is_full(&self) -> bool {
         self.found.len() >= MAX_PROBLEMS
@@ -200,42 +213,53 @@ impl Collector {
         if self.found.is_empty() {
             return None;
         }
-        self.found.sort_by_key(|found| (found.span.line, found.span.column));
+        self.found.sort_by_key(|found| found.span.start);
         let file = one_line(file, MAX_FILE_NAME_CHARS);
         let mut wanted: Vec<usize> = self.found.iter().flat_map(|found| [found.span.start, found.span.end]).collect();
         wanted.sort_unstable();
-        let bytes = byte_offsets(text, &wanted);
-        let byte_of = |at: usize| wanted.binary_search(&at).ok().and_then(|i| bytes.get(i).copied()).unwrap_or(text.len());
+        let places = places(text, &wanted);
+        let place = |at: usize| wanted.binary_search(&at).ok().and_then(|i| places.get(i).copied()).unwrap_or_default();
         let list = self
             .found
             .into_iter()
-            .map(|found| Problem {
-                file: file.clone(),
-                line: found.span.line,
-                column: found.span.column,
-                span: byte_of(found.span.start)..byte_of(found.span.end.max(found.span.start)),
-                what: found.what,
-                fix: found.fix,
-                secret: found.secret,
+            .map(|found| {
+                let start = place(found.span.start);
+                let span = start.byte..place(found.span.end).byte.max(start.byte);
+                let Found { what, fix, secret, .. } = found;
+                Problem { file: file.clone(), line: start.line, column: start.column, span, what, fix, secret }
             })
             .collect();
         Some(Problems { list, further: self.further, text: text.to_owned() })
     }
 }
 
-/// Byte offsets of the given character offsets (ascending), in one walk.
-fn byte_offsets(text: &str, wanted: &[usize]) -> Vec<usize> {
-    let mut walk = text.char_indices();
-    let mut walked = 0;
-    let mut current = walk.next().map_or(text.len(), |(byte, _)| byte);
+/// Where a character is, as people and slices count.
+#[derive(Debug, Clone, Copy, Default)]
+struct Place {
+    byte: usize,
+    line: usize,
+    column: usize,
+}
+
+/// The places of the given character offsets (ascending), in one walk. Beyond the end is the end.
+fn places(text: &str, wanted: &[usize]) -> Vec<Place> {
+    let mut chars = text.chars().peekable();
+    let mut at = 0;
+    let mut place = Place { byte: 0, line: 1, column: 1 };
     wanted
         .iter()
-        .map(|&at| {
-            if at > walked {
-                current = walk.nth(at - walked - 1).map_or(text.len(), |(byte, _)| byte);
-                walked = at;
+        .map(|&wanted| {
+            while at < wanted {
+                let Some(c) = chars.next() else { break };
+                at += 1;
+                place.byte += c.len_utf8();
+                match c {
+                    '\r' if chars.peek() == Some(&'\n') => {}
+                    '\n' | '\r' => (place.line, place.column) = (place.line + 1, 1),
+                    _ => place.column += 1,
+                }
             }
-            current
+            place
         })
         .collect()
 }
@@ -264,7 +288,10 @@ pub(crate) fn closest<'a>(given: &str, candidates: impl Iterator<Item = &'a str>
     let plain = |text: &str| text.to_lowercase().replace('-', "_");
     let given = plain(given);
     let reach = (given.chars().count() / 3).max(1);
+    let letters = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     candidates
+        // Another number is another thing, not a slip: `http3` for `http1`.
+        .filter(|candidate| plain(candidate) == given || letters(&plain(candidate)) != letters(&given))
         .map(|candidate| (strsim::damerau_levenshtein(&given, &plain(candidate)), candidate))
         .filter(|(distance, _)| *distance <= reach)
         .min_by_key(|(distance, _)| *distance)

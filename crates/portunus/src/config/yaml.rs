@@ -152,7 +152,7 @@ pub(crate) fn parse(text: &str, problems: &mut Collector) -> Option<Node> {
         }
     }
     if tree.root.is_none() && problems.is_empty() {
-        let start = Span { start: 0, end: 0, line: 1, column: 1 };
+        let start = Span { start: 0, end: 0, line: 1 };
         problems.add(start, "the file is empty", "write at least `listeners` and `routes`; see examples/gate-minimal.yaml");
     }
     tree.root
@@ -160,26 +160,10 @@ pub(crate) fn parse(text: &str, problems: &mut Collector) -> Option<Node> {
 
 /// The first character that YAML forbids (YAML 1.2.2 §5.1); the parser would take a NUL for the end of the file.
 fn first_control(text: &str) -> Option<Span> {
-    let mut line = 1;
-    let mut column = 1;
-    let mut before = ' ';
-    for (at, c) in text.chars().enumerate() {
-        match c {
-            '\n' if before == '\r' => column = 1,
-            '\n' | '\r' => {
-                line += 1;
-                column = 1;
-            }
-            '\t' => column += 1,
-            // A byte order mark within the text would start another document.
-            c if (c.is_control() && c != '\u{85}') || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}') => {
-                return Some(Span { start: at, end: at + 1, line, column });
-            }
-            _ => column += 1,
-        }
-        before = c;
-    }
-    None
+    let is_control = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
+    // A byte order mark within the text would start another document.
+    let (at, _) = text.chars().enumerate().find(|(_, c)| is_control(*c) || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}'))?;
+    Some(Span { start: at, end: at + 1, line: 0 })
 }
 
 fn report_scan_error(error: &saphyr_parser::ScanError, problems: &mut Collector) {
@@ -195,7 +179,7 @@ fn report_scan_error(error: &saphyr_parser::ScanError, problems: &mut Collector)
 }
 
 fn point(marker: &Marker) -> Span {
-    Span { start: marker.index(), end: marker.index() + 1, line: marker.line(), column: marker.col() + 1 }
+    Span { start: marker.index(), end: marker.index() + 1, line: marker.line() }
 }
 
 fn span_of(span: &YamlSpan) -> Span {

@@ -131,10 +131,7 @@ async fn serve(
         }
         Action::Redirect { status, to, allow } => {
             let mut location = buffer();
-            build_location(to, head, &params, &mut location).map_err(|_| Refusal::client(400, "bad_parameter"))?;
-            if !allow.is_empty() && !allow.iter().any(|allowed| allowed.as_bytes() == authority_of(&location)) {
-                return Err(Refusal::client(400, "bad_parameter").into());
-            }
+            build_location(to, allow, head, &params, &mut location).map_err(|_| Refusal::client(400, "bad_parameter"))?;
             let sent = redirect(*status, &location, answer, ledger).await;
             recycle(location);
             Ok(sent.map(|()| None)?)
@@ -143,13 +140,6 @@ async fn serve(
             Ok(respond_fixed(context, &route.config, (*status, content_type, body), head, answer, ledger).await.map(|()| None)?)
         }
     }
-}
-
-/// The authority of an absolute URL; empty if there is none.
-fn authority_of(url: &[u8]) -> &[u8] {
-    let start = memchr::memmem::find(url, b"://").map_or(url.len(), |at| at + 3);
-    let rest = url.get(start..).unwrap_or_default();
-    rest.split(|byte| matches!(byte, b'/' | b'?' | b'#')).next().unwrap_or_default()
 }
 
 /// Whether this connection may carry a request for this host: its handshake must have been done under the very rule that the host

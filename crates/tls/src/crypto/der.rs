@@ -98,7 +98,7 @@ fn header(bytes: &[u8]) -> Result<(u8, usize, Option<usize>), Error> {
         return Err(BROKEN);
     }
     match first {
-        0..0x80 => Ok((tag, 2, Some(usize::from(first)))),
+        0..=0x7f => Ok((tag, 2, Some(usize::from(first)))),
         0x80 => Ok((tag, 2, None)),
         0x81..=0x84 => {
             let count = usize::from(first - 0x80);

@@ -23,6 +23,7 @@ pub const RSA: &SignatureAlgorithm = &rcgen::PKCS_RSA_SHA256;
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pub der: Vec<u8>,
+    pub pem: String,
 }
 
 /// A certificate with its key.
@@ -39,8 +40,8 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate().unwrap();
-        let der = params.self_signed(&key).unwrap().der().to_vec();
-        Authority { issuer: Issuer::new(params, key), der }
+        let root = params.self_signed(&key).unwrap();
+        Authority { der: root.der().to_vec(), pem: root.pem(), issuer: Issuer::new(params, key) }
     }
 
     /// A certificate for `NAME` and its subdomain, 127.0.0.1, a URI and an e-mail address.

@@ -176,13 +176,7 @@ impl Build<'_> {
 
     fn rewrite(&mut self, route: &Node, parameters: Option<&[&str]>) -> Option<Template> {
         let parameters = parameters?;
-        self.parsed(route, "rewrite", |text| {
-            let target = Target::cut(text)?;
-            if target.tls.is_some() {
-                return Err(Fault::new("`rewrite` is a whole URL", "write a path; to choose the server use `upstream` or `upstream_url`"));
-            }
-            target.path_template(parameters)
-        })
+        self.parsed(route, "rewrite", |text| Target::cut_path(text)?.path_template(parameters))
     }
 
     fn host_rewrite(&mut self, route: &Node) -> HostRewrite {
@@ -251,11 +245,9 @@ impl Build<'_> {
             let allow = self.allow(node, to, &authority);
             return Some(Action::Redirect { status, to: template, allow });
         }
-        // `//host` in a Location is another host (RFC 3986 §4.2), and a parameter may be empty or start with a slash.
-        let path = target.path.as_bytes();
-        if matches!(path.get(1), Some(b'/' | b'{')) {
-            let what = "this Location could start with `//`, which leads to another host";
-            self.problems.add(to.span, what, "write the whole URL: `https://www.example.com/{rest}`; or start with a literal segment: `/new/{rest}`");
+        // RFC 3986 §4.2. That parameters do not make one of it is seen to when it is rendered.
+        if target.path.starts_with("//") {
+            self.problems.add(to.span, "a Location that starts with `//` leads to another host", "write the whole URL, or a path with one `/`");
         }
         if let Some(entry) = node.entry("allow") {
             self.problems.add(entry.key_span, "`allow` beside a path", "remove it; a path stays on the same host");

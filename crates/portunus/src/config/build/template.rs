@@ -127,6 +127,9 @@ fn path_fix(piece: &str) -> String {
     if piece.split('/').any(is_dots) {
         return "leave out `.` and `..`; also beside a parameter a segment needs more than dots".to_owned();
     }
+    if piece.contains('\\') {
+        return "write `/`; a backslash is refused in every form".to_owned();
+    }
     let encoded: String = piece.chars().map(encode_in_path).collect();
     if encoded != piece && canonical_path(format!("/{encoded}").as_bytes(), &mut Vec::new()).is_ok() {
         return format!("percent-encode it: {}", shown(&encoded));
@@ -178,6 +181,18 @@ impl<'a> Target<'a> {
         let split = if tls.is_some() { rest.find('/').unwrap_or(rest.len()) } else { 0 };
         let (authority, path) = rest.split_at_checked(split).unwrap_or((rest, ""));
         Ok(Target { tls, authority, path, query })
+    }
+
+    /// Cuts `/path?query`, for places where the server is known already.
+    pub(super) fn cut_path(text: &'a str) -> Result<Target<'a>, Fault> {
+        if text.contains("://") {
+            return Err(Fault::new(format!("{} is a whole URL", shown(text)), "write the path alone, from `/` on"));
+        }
+        if !text.starts_with('/') {
+            let what = format!("the path {} does not start with `/`", shown(text));
+            return Err(Fault::new(what, format!("write {}", shown(&format!("/{text}")))));
+        }
+        Target::cut(text)
     }
 
     /// The path and query as a template.
@@ -261,7 +276,8 @@ fn pieces<'a>(text: &'a str, parameters: &[&str]) -> Result<Vec<Piece<'a>>, Faul
         } else {
             format!("the path of this route has {}", listed(parameters.iter().copied()))
         };
-        return Err(Fault::new(format!("unknown parameter {}", listed(unknown.into_iter())), fix));
+        let plural = if unknown.len() == 1 { "" } else { "s" };
+        return Err(Fault::new(format!("unknown parameter{plural} {}", listed(unknown.into_iter())), fix));
     }
     if out.iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains('}'))) {
         return Err(Fault::new(format!("{} has a `}}` without `{{`", shown(text)), "write a parameter as `{name}`"));

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Build, Fault, address, identifier, read, template};
+use super::template::Target;
+use super::{Build, address, identifier, read};
 use crate::config::model::{
     Balance, Ejection, HealthCheck, ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
@@ -55,7 +56,7 @@ impl Build<'_> {
             self.problems.add(list.span, "`servers` is empty", "name at least one server: `servers: [\"127.0.0.1:9000\"]`");
         }
         let mut out: Vec<ServerConfig> = Vec::new();
-        for item in list.items() {
+        for item in list.one_or_many() {
             let at = item.get("address").unwrap_or(item);
             let Some(text) = at.text() else { continue };
             let Some(address) = self.take(at.span, address::server(text, base)) else { continue };
@@ -114,13 +115,7 @@ impl Build<'_> {
     }
 
     fn health(&mut self, node: &Node) -> Option<HealthCheck> {
-        let path = self.parsed(node, "path", |text| {
-            let target = template::Target::cut(text)?;
-            if target.tls.is_some() {
-                return Err(Fault::new("`path` is a whole URL", "write the path alone; the servers are known"));
-            }
-            target.path_template(&[]).map(|_| text.to_owned())
-        })?;
+        let path = self.parsed(node, "path", |text| Target::cut_path(text)?.path_template(&[]).map(|_| text.to_owned()))?;
         let default = HealthCheck::new(path);
         let health = HealthCheck {
             host: self.parsed(node, "host", address::authority),

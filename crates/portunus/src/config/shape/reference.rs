@@ -1,6 +1,6 @@
 //! The reference `docs/configuration.md`, from the shape: a table per object with type, default and meaning.
 //!
-//! The prose before the tables is `reference_intro.md`.
+//! The prose before the tables is `reference_intro.txt`.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::{Field, Object, Shape};
 
 /// The whole page, in Markdown.
 pub fn reference() -> String {
-    let mut page = include_str!("reference_intro.md").to_owned();
+    let mut page = include_str!("reference_intro.txt").to_owned();
     for object in OBJECTS {
         section(object, &mut page);
     }

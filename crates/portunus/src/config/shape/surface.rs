@@ -172,7 +172,7 @@ static UPSTREAM: Object = object(
     "a group of servers",
     &[
         &[
-            required("servers", Shape::List(&Shape::Either(&[Shape::Text("a server such as `127.0.0.1:9000`, `app.internal:8080` or `unix:/run/app.sock`"), Shape::Object(&SERVER)])), "The servers. Names are resolved again by the TTL of their DNS records."),
+            required("servers", Shape::OneOrMany(&Shape::Either(&[Shape::Text("a server such as `127.0.0.1:9000`, `app.internal:8080` or `unix:/run/app.sock`"), Shape::Object(&SERVER)])), "The servers. Names are resolved again by the TTL of their DNS records."),
             optional("balance", Shape::Choice(&["round_robin", "least_loaded"]), "round_robin", "How a server is chosen: in turn by weight, or the less loaded of two random ones."),
         ],
         &CONNECTION_SETTINGS,

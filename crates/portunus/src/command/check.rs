@@ -1,0 +1,47 @@
+//! `portunus check FILE`: every mistake in a configuration and in what it names, without serving anything.
+//!
+//! Loads the file and builds a generation of it, as a start or a reload would, and drops both.
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::config::{self, Config};
+use crate::generation::Generation;
+
+/// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal.
+pub fn run(file: &Path) -> ExitCode {
+    let config = match config::load(file) {
+        Ok(config) => Arc::new(config),
+        Err(problems) if std::io::stderr().is_terminal() => {
+            eprint!("{}", problems.render(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())));
+            return ExitCode::FAILURE;
+        }
+        Err(problems) => {
+            eprint!("{problems}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match Generation::build(Arc::clone(&config), None) {
+        Ok(_) => {
+            println!("{}", summary(file, &config));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            error.problems.iter().for_each(|problem| eprintln!("{problem}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn summary(file: &Path, config: &Config) -> String {
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let counts = [
+        count(config.listeners.len(), "listener"),
+        count(config.keystores.len(), "keystore"),
+        count(config.upstreams.len(), "upstream"),
+        count(config.routes.len(), "route"),
+    ];
+    format!("{}: ok ({})", file.display(), counts.join(", "))
+}

@@ -1,0 +1,140 @@
+//! A configuration file is refused with positions that are right and messages of one line each, or it becomes a configuration that keeps its
+//! promises to the data path.
+
+use std::path::Path;
+
+use portunus::config::{
+    Action, Config, ForwardTo, HeaderEdits, HostPattern, Problem, Problems, RouteConfig, Segment, Template, TemplatePart, parse, redacted_json,
+};
+use portunus::route::RouteTable;
+use wire::http::target::canonical_path;
+
+/// Any bytes as a configuration file.
+pub fn config(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    match parse("p.yaml", text, Path::new("/etc/portunus")) {
+        Err(problems) => refused(text.strip_prefix('\u{feff}').unwrap_or(text), &problems),
+        Ok(config) => accepted(text, &config),
+    }
+}
+
+fn refused(text: &str, problems: &Problems) {
+    assert!(!problems.list().is_empty() && problems.list().len() <= 100);
+    assert!(problems.further() == 0 || problems.list().len() == 100);
+    assert!(problems.list().is_sorted_by_key(|problem| (problem.line, problem.column)));
+    for problem in problems.list() {
+        assert!(!problem.what.is_empty() && !problem.fix.is_empty());
+        assert!(!problem.to_string().contains(char::is_control), "{problem:?}");
+        assert!(!problem.what.contains("could not be understood"), "{problem:?}");
+        if problem.line > 0 {
+            position_is_right(text, problem);
+        }
+    }
+    assert_eq!(problems.to_string().lines().count(), problems.list().len() + usize::from(problems.further() > 0));
+    assert!(!problems.render(false).contains('\x1b'));
+}
+
+/// Line and column counted anew from the bytes that are meant.
+fn position_is_right(text: &str, problem: &Problem) {
+    assert!(text.get(problem.span.clone()).is_some(), "{problem:?}");
+    let before = &text[..problem.span.start];
+    let mut line = 1;
+    let mut column = 1;
+    let mut chars = before.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\r' if chars.peek() == Some(&'\n') => {}
+            '\n' | '\r' => (line, column) = (line + 1, 1),
+            _ => column += 1,
+        }
+    }
+    assert_eq!((problem.line, problem.column), (line, column), "{problem:?}");
+}
+
+fn accepted(text: &str, config: &Config) {
+    let json = redacted_json(config);
+    let again = parse("p.yaml", &format!("\u{feff}{text}"), Path::new("/etc/portunus"));
+    if !text.starts_with('\u{feff}') {
+        assert_eq!(redacted_json(&again.unwrap()), json);
+    }
+    assert!(config.workers > 0 && !config.listeners.is_empty());
+    assert!(config.limits.max_request_line_bytes <= config.limits.max_head_bytes);
+    for listener in &config.listeners {
+        assert!(!listener.bind.is_empty() && !listener.name.is_empty());
+        if let Some(tls) = &listener.tls {
+            assert!(config.keystores.contains_key(&tls.keystore));
+            for settings in tls.names.values().chain([&tls.settings]) {
+                assert!(settings.min_version >= settings.policy.min_version());
+            }
+        }
+    }
+    for upstream in config.upstreams.values() {
+        assert!(!upstream.servers.is_empty());
+    }
+    for route in &config.routes {
+        route_keeps_its_promises(route, config);
+    }
+    let _ = RouteTable::compile(config);
+}
+
+fn route_keeps_its_promises(route: &RouteConfig, config: &Config) {
+    for name in &route.listeners {
+        assert!(config.listeners.iter().any(|listener| listener.name == *name));
+    }
+    for host in &route.hosts {
+        let (HostPattern::Exact(name) | HostPattern::Wildcard(name)) = host;
+        assert!(name.is_ascii() && *name == name.to_ascii_lowercase() && !name.contains('*') && !name.is_empty());
+    }
+    let mut parameters = 0;
+    for segment in &route.path.segments {
+        match segment {
+            Segment::Static(text) => {
+                let mut canonical = Vec::new();
+                assert_eq!(canonical_path(format!("/{text}").as_bytes(), &mut canonical), Ok(false));
+                assert_eq!(canonical, format!("/{text}").as_bytes());
+            }
+            Segment::Param { .. } | Segment::CatchAll { .. } => parameters += 1,
+        }
+    }
+    assert!(parameters <= 16);
+    edits_are_clean(&route.request_headers);
+    edits_are_clean(&route.response_headers);
+    match &route.action {
+        Action::Forward(forward) => {
+            if let Some(rewrite) = &forward.rewrite {
+                template_is_sound(rewrite, parameters);
+                assert!(matches!(rewrite.parts.first(), Some(TemplatePart::Text(text)) if text.starts_with(['/', '?'])));
+            }
+            match &forward.to {
+                ForwardTo::Group(name) => assert!(config.upstreams.contains_key(name)),
+                ForwardTo::Authority { authority, allow, .. } => {
+                    template_is_sound(authority, parameters);
+                    let is_open = authority.parts.iter().any(|part| matches!(part, TemplatePart::Param { .. }));
+                    assert!(!is_open || !allow.is_empty());
+                }
+            }
+        }
+        Action::Redirect { status, to, .. } => {
+            template_is_sound(to, parameters);
+            assert!(matches!(status, 301 | 302 | 303 | 307 | 308));
+        }
+        Action::Respond { status, .. } => assert!((200..600).contains(status)),
+    }
+}
+
+fn template_is_sound(template: &Template, parameters: usize) {
+    for part in &template.parts {
+        match part {
+            TemplatePart::Text(text) => assert!(!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()), "{text:?}"),
+            TemplatePart::Param { index, .. } => assert!(*index < parameters),
+        }
+    }
+}
+
+fn edits_are_clean(edits: &HeaderEdits) {
+    for (name, value) in edits.set.iter().chain(&edits.add) {
+        assert!(!name.is_empty() && *name == name.to_ascii_lowercase());
+        assert!(!value.contains(['\r', '\n', '\0']));
+        assert!(!["content-length", "transfer-encoding", "connection"].contains(&name.as_str()));
+    }
+}
