@@ -83,21 +83,21 @@ pub fn build_authority(
     authority.render(head.path(), params, &mut written)?;
     let mut canonical = Vec::with_capacity(written.len());
     canonical_authority(&written, &mut canonical).map_err(|_| BadParameter)?;
-    let listed = allow.is_empty() || allow.iter().any(|allowed| canonical.eq_ignore_ascii_case(allowed.as_bytes()));
-    if !listed || is_disguised_address(&canonical) {
+    if !allow.is_empty() && !is_listed(&canonical, allow) || is_disguised_address(&canonical) {
         return Err(BadParameter);
     }
     out.extend_from_slice(&canonical);
     Ok(())
 }
 
-/// Appends the Location of a redirect to `out`; the query is kept unless the template has one. Whether its authority is allowed
-/// (`Action::Redirect::allow`) is for the caller to judge.
+/// Appends the Location of a redirect to `out`; the query is kept unless the template has one. `allow`: what its authority may be, if not
+/// empty.
 ///
 /// # Errors
-/// What [`Template::render`] refuses, and a value that makes `//host` of a template that begins with one slash.
+/// What [`Template::render`] refuses, a host that is not allowed, and a value that makes `//host` of a template that begins with one slash.
 pub fn build_location(
     to: &Template,
+    allow: &[String],
     head: &RequestHead,
     params: &Params,
     out: &mut Vec<u8>,
@@ -109,10 +109,21 @@ pub fn build_location(
     if written.starts_with(b"//") && !meant {
         return Err(BadParameter);
     }
+    if !allow.is_empty() {
+        let after = memchr::memmem::find(written, b"//").and_then(|at| written.get(at + 2..)).unwrap_or_default();
+        let authority = after.split(|byte| matches!(byte, b'/' | b'?')).next().unwrap_or_default();
+        if !is_listed(authority, allow) {
+            return Err(BadParameter);
+        }
+    }
     if !written.contains(&b'?') {
         out.extend_from_slice(head.query());
     }
     Ok(())
+}
+
+fn is_listed(authority: &[u8], allow: &[String]) -> bool {
+    allow.iter().any(|allowed| authority.eq_ignore_ascii_case(allowed.as_bytes()))
 }
 
 /// Appends the client's query (with its `?`) to the target that begins at `start`: after `?`, or after `&` if the target has a query.
