@@ -34,12 +34,19 @@ pub(crate) fn read(path: &Path, max: u64) -> Result<Zeroizing<Vec<u8>>, String> 
     if content.len() as u64 > max { Err(too_large()) } else { Ok(content) }
 }
 
+/// The first four bytes of a file, if there is such a file.
+pub(crate) fn head(path: &Path) -> Option<[u8; 4]> {
+    let mut head = [0; 4];
+    File::open(path).ok()?.read_exact(&mut head).ok()?;
+    Some(head)
+}
+
 /// Replaces a file's content, or makes the file, readable for its owner only. Whoever reads meanwhile sees the old content or the new; if this
 /// fails, the old content stays. A symbolic link stays a link: what it points to is replaced.
 ///
 /// # Errors
 /// What the system says; nothing has changed then.
-pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let target = match fs::canonicalize(path) {
         Ok(target) => target,
         Err(error) if error.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => path.to_owned(),

@@ -4,7 +4,7 @@ use crate::certified::Certified;
 use crate::jks::{self, Content, JksError, PasswordBytes};
 use crate::names::{self, DEFAULT};
 use crate::pair::{Loaded, Pair, Report, Source};
-use crate::pem::{self, Label};
+use crate::pem;
 use crate::pem_folder::{key_problem, read_key};
 use crate::{Password, parallel};
 use std::path::Path;
@@ -108,13 +108,10 @@ fn read_plain_key(plain: &[u8]) -> Result<PrivateKey, String> {
         return PrivateKey::outline_der(plain).map_err(|error| key_problem("its key", error));
     }
     let blocks = pem::read(plain).map_err(|error| format!("its key, as PEM text: {error}"))?;
-    let is_key = |block: &&pem::Block| {
-        matches!(
-            block.label,
-            Label::PrivateKey | Label::RsaPrivateKey | Label::EcPrivateKey | Label::EncryptedPrivateKey
-        )
-    };
-    let block = blocks.iter().find(is_key).ok_or("its key, as PEM text, has no private key in it")?;
+    let block = blocks
+        .iter()
+        .find(|block| block.label.is_private_key())
+        .ok_or("its key, as PEM text, has no private key in it")?;
     read_key(block, None).map_err(|error| key_problem("its key, as PEM text", error))
 }
 

@@ -19,7 +19,10 @@ mod files;
 mod pem_folder;
 mod jks_store;
 mod pkcs12_store;
+pub mod inspect;
+pub mod edit;
 
+pub use files::replace as replace_file;
 pub use pair::EXPIRY_WARNING_DAYS;
 
 /// Where a store lies and in which form.
@@ -38,6 +41,28 @@ impl Location {
     pub fn path(&self) -> &Path {
         match self {
             Location::PemFolder(path) | Location::Pkcs12(path) | Location::Jks(path) => path,
+        }
+    }
+}
+
+impl Location {
+    /// The location of a store at `path`: a folder by being one, a file by its content, what does not exist yet by the ending of its name
+    /// (`.p12`, `.pfx`, `.jks`). None if none of these tells.
+    pub fn detect(path: &Path) -> Option<Location> {
+        if path.is_dir() {
+            return Some(Location::PemFolder(path.to_owned()));
+        }
+        let head = files::head(path);
+        match head.and_then(|head| Form::of(&head).ok()) {
+            Some(Form::Jks) => return Some(Location::Jks(path.to_owned())),
+            Some(Form::Pkcs12) => return Some(Location::Pkcs12(path.to_owned())),
+            None => {}
+        }
+        let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+        match ending.as_deref().and_then(|ending| ending.to_str()) {
+            Some("p12" | "pfx") => Some(Location::Pkcs12(path.to_owned())),
+            Some("jks") => Some(Location::Jks(path.to_owned())),
+            _ => None,
         }
     }
 }

@@ -46,8 +46,13 @@ pub(crate) struct Loaded {
 /// Where in its store a pair stands, for who wants to remove it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The file of its certificate, and every file that holds its key; one file if both are the same.
-    Files(Vec<PathBuf>),
+    /// Files of a folder.
+    Files {
+        /// The one with its certificate.
+        certificate: PathBuf,
+        /// Every one that holds its key; the certificate's may be among them.
+        keys: Vec<PathBuf>,
+    },
     /// The alias in a Java keystore.
     Alias(String),
     /// The number of its key in a PKCS#12 file, from 0.

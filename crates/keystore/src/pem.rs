@@ -44,6 +44,11 @@ impl Label {
         }
     }
 
+    /// Whether it is a private key of any form.
+    pub fn is_private_key(&self) -> bool {
+        matches!(self, Label::PrivateKey | Label::RsaPrivateKey | Label::EcPrivateKey | Label::EncryptedPrivateKey)
+    }
+
     fn as_str(&self) -> &str {
         match self {
             Label::Certificate => "CERTIFICATE",

@@ -204,12 +204,9 @@ fn make_pair(file: &Path, chain: Vec<Certified>, at: &KeyAt, report: &mut Report
         false => format!("{} with {}", file.display(), at.files.first().map_or(file, PathBuf::as_path).display()),
     };
     let is_authority = chain.first().is_some_and(|leaf| leaf.is_authority);
-    let mut files = vec![file.to_owned()];
-    files.extend(at.files.iter().filter(|key_file| *key_file != file).cloned());
-    let is_default =
-        |path: &PathBuf| path.file_stem().and_then(|stem| stem.to_str()).is_some_and(names::is_default_label);
-    let is_default = files.iter().any(is_default);
-    let mut pair = Pair::new(origin, Source::Files(files), chain, &at.key, report)?;
+    let source = Source::Files { certificate: file.to_owned(), keys: at.files.clone() };
+    let mut pair = Pair::new(origin, source, chain, &at.key, report)?;
+    let is_default = file.file_stem().and_then(|stem| stem.to_str()).is_some_and(names::is_default_label);
     if is_default {
         pair.names.push(names::DEFAULT.to_owned());
     }

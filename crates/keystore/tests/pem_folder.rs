@@ -92,9 +92,10 @@ fn the_default_is_named_by_the_file() {
         &["default / Ecdsa", "default / Rsa"],
         &[],
     );
+    // The key of the default may serve other certificates too.
     check(
-        &[("x.crt", &material::certificate(&EC, &[])), ("default.key", &material::key(&EC))],
-        &["default / Ecdsa"],
+        &[("default.pem", &material::pair(&EC, &[])), ("a.pem", &material::pair(&EC, &["a.example"]))],
+        &["a.example / Ecdsa", "default / Ecdsa"],
         &[],
     );
     check(&[("default.example.pem", &material::pair(&EC, &["a.example"]))], &["a.example / Ecdsa"], &[]);

@@ -119,7 +119,7 @@ impl CompiledRoute {
     }
 
     /// Whether the route takes the parameters and fields of a request, whatever its method.
-    fn takes(&self, head: &RequestHead, candidates: &Candidates<'_>) -> bool {
+    fn takes(&self, head: &RequestHead, candidates: &Candidates<'_, '_>) -> bool {
         (!candidates.has_empty || self.config.lenient.empty_parameters) && self.fields_match(head)
     }
 }
@@ -163,7 +163,7 @@ impl RouteTable {
         tree.search(path, |candidates| {
             let mut routes = self.numbered(candidates.routes);
             let taken = routes.find(|route| route.methods.contains(&head.method) && route.takes(head, &candidates));
-            found = taken.map(|route| (route, candidates.params));
+            found = taken.map(|route| (route, *candidates.params));
             found.is_some()
         });
         found

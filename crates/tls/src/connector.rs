@@ -8,7 +8,7 @@ use crate::{Error, Identity, ProtocolVersion, policy, trust};
 use aws_lc_sys as sys;
 use std::ffi::CString;
 use std::net::IpAddr;
-use std::os::raw::c_int;
+use std::os::raw::{c_int, c_uint};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Whom the server's certificate must name.
@@ -56,11 +56,17 @@ impl Connector {
         let pointer = context.as_ptr();
         let protocols = alpn_list(alpn)?;
         let cache = sys::SSL_SESS_CACHE_CLIENT | sys::SSL_SESS_CACHE_NO_INTERNAL;
-        let mode = if verify { sys::SSL_VERIFY_PEER } else { sys::SSL_VERIFY_NONE };
-        // SAFETY: set-up calls on a live context that is not shared yet; it takes the store over and copies the list.
+        let store = trust::store(roots, &[])?;
+        if verify {
+            // SAFETY: set-up calls on a live context that is not shared yet; it takes the store over. Without verification the context keeps
+            // its empty store, so that no certificate counts as verified by chance, its name unchecked.
+            unsafe {
+                sys::SSL_CTX_set_cert_store(pointer, store.into_raw());
+                sys::SSL_CTX_set_verify(pointer, sys::SSL_VERIFY_PEER, None);
+            }
+        }
+        // SAFETY: set-up calls on a live context that is not shared yet; it copies the list.
         unsafe {
-            sys::SSL_CTX_set_cert_store(pointer, trust::store(roots, &[])?.into_raw());
-            sys::SSL_CTX_set_verify(pointer, mode, None);
             sys::SSL_CTX_set_session_cache_mode(pointer, cache);
             sys::SSL_CTX_sess_set_new_cb(pointer, Some(keep_session));
             sys::SSL_CTX_set_msg_callback(pointer, Some(link::count_message));
@@ -139,6 +145,9 @@ impl Connector {
         unsafe {
             ffi::check(sys::SSL_set_tlsext_host_name(ssl.as_ptr(), text.as_ptr()), "setting SNI")?;
             if self.verify {
+                // Only alternative names count, never the subject (RFC 9525 §2).
+                let flags = sys::X509_CHECK_FLAG_NEVER_CHECK_SUBJECT as c_uint;
+                sys::X509_VERIFY_PARAM_set_hostflags(sys::SSL_get0_param(ssl.as_ptr()), flags);
                 ffi::check(sys::SSL_set1_host(ssl.as_ptr(), text.as_ptr()), "setting the expected name")?;
             }
         }

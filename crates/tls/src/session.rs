@@ -9,6 +9,8 @@
 //!                          └── error, fail() ─────┴──→ ended
 //! ```
 
+use crate::acceptor::Opening;
+use crate::connector::Origin;
 use crate::ffi::{self, Owned};
 use crate::link::Link;
 use crate::{Acceptor, Alert, Chooser, ClientAuth, Connector, Error, Info, ProtocolVersion, ServerName, info};
@@ -33,9 +35,16 @@ pub struct Session {
     ended: bool,
 }
 
-// SAFETY: the library's session may move between threads as long as one at a time uses it, and `&mut self` sees to that. What the link
-// holds is Send: the chooser by its bound, the rest by its types; lent pointers are gone between calls.
+// SAFETY: the library's session may move between threads as long as one at a time uses it, and it is not `Sync`. What the link holds is
+// `Send`, as the check below has the compiler say; lent pointers are gone between calls.
 unsafe impl Send for Session {}
+
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Opening>();
+    is_send::<Origin>();
+    is_send::<Error>();
+};
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

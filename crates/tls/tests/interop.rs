@@ -210,6 +210,17 @@ fn weak_offers_are_refused() {
 }
 
 #[test]
+fn a_client_that_guessed_another_group_is_asked_again() {
+    let authority = Authority::new("root");
+    let choice = choice(&authority.issue(ECDSA).identity);
+    let groups = |list| s_client(&acceptor(), &choice, &["-groups", list], "hello\n").info().group;
+    assert_eq!(groups("P-384:X25519"), Some("X25519"), "after a HelloRetryRequest");
+    assert_eq!(groups("P-384"), Some("P-384"));
+    let met = s_client(&acceptor(), &choice, &["-groups", "P-521"], "hello\n");
+    assert!(matches!(met.server, Err(Error::Peer(_))) && met.printed.contains("alert handshake failure"));
+}
+
+#[test]
 fn renegotiation_is_refused() {
     let authority = Authority::new("root");
     let choice = choice(&authority.issue(ECDSA).identity);

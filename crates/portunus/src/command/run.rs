@@ -57,8 +57,8 @@ pub fn serve(config: Config, source: Source) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    for (configured, bound) in server.endpoints() {
-        tracing::info!(%configured, address = %bound, "listening");
+    for (listener, address) in server.endpoints() {
+        tracing::info!(listener, %address, "listening");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = match runtime {
@@ -119,9 +119,10 @@ fn start_admin(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<Option<
     let (for_config, for_reload) = (Arc::clone(server), Arc::clone(server));
     let state = AdminState {
         reporter: Arc::clone(reporter),
-        config_json: Box::new(move || config::redacted_json(&for_config.shared().generation.load().config)),
+        config_json: Box::new(move || config::redacted_json(&for_config.shared().generation.load().config).to_string()),
         reload: Box::new(move || for_reload.reload()),
-        ready: Box::new(|| true),
+        ready: Box::new(|| Ok(())),
+        extra: Vec::new(),
     };
     let handle = admin::start(config, state).map_err(|error| format!("admin listener {}: {error}", config.bind))?;
     tracing::info!(address = %handle.address(), "admin listening");

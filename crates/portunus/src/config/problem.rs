@@ -112,8 +112,9 @@ impl Problems {
                     .line_start(problem.line)
                     .annotation(AnnotationKind::Primary.span(span)),
             ),
-            None if problem.line > 0 => title
-                .element(Origin::path(problem.file.as_str()).line(problem.line).char_column(problem.column)),
+            None if problem.line > 0 => {
+                title.element(Origin::path(problem.file.as_str()).line(problem.line).char_column(problem.column))
+            }
             None => title.element(Origin::path(problem.file.as_str())),
         };
         group.element(Level::HELP.with_name(Some("fix")).message(problem.fix.as_str()))
@@ -129,6 +130,9 @@ impl Problems {
         let line_start = before.rfind(is_break).map_or(0, |at| at + 1);
         let rest = self.text.get(line_start..)?;
         let line = rest.get(..rest.find(is_break).unwrap_or(rest.len()))?;
+        if may_hold_a_secret(line) {
+            return None;
+        }
         let start = problem.span.start - line_start;
         let end = (problem.span.end.saturating_sub(line_start)).clamp(start, line.len().max(start));
         (line.len() <= MAX_SHOWN_LINE_BYTES && start <= line.len()).then_some((line, start..end))
@@ -148,6 +152,12 @@ impl Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+/// Whether a line is better not shown: the mistake may be that a password stands in it, under its own key or a misspelt one.
+fn may_hold_a_secret(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["pas", "pwd", "secret"].iter().any(|sign| line.contains(sign))
+}
 
 /// A problem on the way to [`Problems`].
 #[derive(Debug, Clone)]
@@ -262,7 +272,8 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// At most `max` characters of a text, on one line: controls and direction marks would let a value write its own log line.
 pub(crate) fn one_line(text: &str, max: usize) -> String {
-    let hides = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    let hides =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     let mut out = String::new();
     for (count, c) in text.chars().enumerate() {
         if count == max {

@@ -165,7 +165,8 @@ fn wrong_kind(shape: &Shape, node: &Node, named: Named<'_>, problems: &mut Colle
 }
 
 fn mismatch(shape: &Shape, node: &Node, named: Named<'_>) -> String {
-    format!("{} must be {}, not {}", named.subject(), expected(shape), node.kind())
+    let expected = if named.kind == Kind::Root { "a mapping".to_owned() } else { expected(shape) };
+    format!("{} must be {expected}, not {}", named.subject(), node.kind())
 }
 
 fn check_object(object: &'static Object, node: &Node, named: Named<'_>, problems: &mut Collector) {
@@ -280,7 +281,10 @@ fn how_to_write(shape: &Shape, named: Named<'_>) -> String {
     match shape {
         Shape::Object(object) => {
             let names = listed(object.all_fields().take(6).map(|field| field.name));
-            format!("write keys below it, such as {names}, or remove it")
+            match named.kind {
+                Kind::Root => format!("write keys, such as {names}"),
+                _ => format!("write keys below it, such as {names}, or remove it"),
+            }
         }
         Shape::Table(name, _) => format!("write `{name}: ...` lines below it, or remove it"),
         Shape::List(_) => format!("write a list: {}, or `- ...` lines below it", named.written("[ ... ]")),

@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
+use wire::http::hop::{is_nominated, nominates_any};
 use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
 
 use crate::config::{Forwarding, HeaderEdits};
@@ -63,19 +64,6 @@ fn kind(name: &[u8]) -> Kind {
     }
 }
 
-/// The tokens of all `Connection` fields, which name further hop-by-hop fields.
-fn nominates(fields: &Fields, name: &[u8]) -> bool {
-    fields
-        .get_all("connection")
-        .flat_map(|value| value.split(|&byte| byte == b','))
-        .any(|token| token.trim_ascii().eq_ignore_ascii_case(name))
-}
-
-/// Whether `Connection` names anything beyond the usual, so that each field has to be looked up there.
-fn nominates_any(fields: &Fields) -> bool {
-    fields.get_all("connection").any(|value| !value.eq_ignore_ascii_case(b"keep-alive") && !value.eq_ignore_ascii_case(b"close"))
-}
-
 /// Gives the fields of a request as the upstream shall see them, but for Host and framing, to `put`, in order.
 pub fn request_fields(
     head: &RequestHead,
@@ -89,7 +77,7 @@ pub fn request_fields(
     let accepts_trailers = head.fields.get_all("te").any(|value| value.eq_ignore_ascii_case(b"trailers"));
     for (name, value) in head.fields.iter() {
         let keep = match kind(name) {
-            Kind::Plain => !nominating || !nominates(&head.fields, name),
+            Kind::Plain => !nominating || !is_nominated(&head.fields, name),
             Kind::Forwarding => facts.trusted && !rewrites(forwarding, name),
             Kind::Hop | Kind::Ours | Kind::ClientCertificate | Kind::RequestId => false,
         };
@@ -286,7 +274,7 @@ pub fn response_fields(
         let keep = match kind(name) {
             Kind::Hop => name.eq_ignore_ascii_case(b"proxy-authenticate"),
             Kind::Ours => name.eq_ignore_ascii_case(b"host"),
-            _ => !nominating || !nominates(&head.fields, name),
+            _ => !nominating || !is_nominated(&head.fields, name),
         };
         let replaced = hsts.is_some() && name.eq_ignore_ascii_case(b"strict-transport-security");
         if keep && !replaced && !is_edited(edits, name) {

@@ -392,13 +392,33 @@ const PLAIN: [bool; 256] = {
 fn escape(out: &mut Vec<u8>, value: &[u8]) {
     let mut rest = value;
     while !rest.is_empty() {
-        let run = rest.iter().position(|&byte| !PLAIN[usize::from(byte)]).unwrap_or(rest.len());
+        let run = plain_length(rest);
         out.extend_from_slice(&rest[..run]);
         rest = &rest[run..];
         if let Some(&byte) = rest.first() {
             rest = &rest[escape_one(out, byte, rest)..];
         }
     }
+}
+
+/// How many bytes at the start stand for themselves. Nearly always it is all of them, so eight are looked at in one step.
+fn plain_length(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    // Sets the high bit of the bytes that are zero; bits above the first such byte may be wrong, which only costs a closer look.
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
+    let (words, _) = bytes.as_chunks::<8>();
+    let special = |bytes: &[u8; 8]| {
+        let word = u64::from_ne_bytes(*bytes);
+        let control = word.wrapping_sub(ONES * 0x20);
+        let delete_and_beyond = word.wrapping_add(ONES) | word;
+        let quote = zero(word ^ (ONES * u64::from(b'"')));
+        let backslash = zero(word ^ (ONES * u64::from(b'\\')));
+        (control | delete_and_beyond | quote | backslash) & HIGH != 0
+    };
+    let whole = 8 * words.iter().take_while(|word| !special(word)).count();
+    let rest = &bytes[whole..];
+    whole + rest.iter().position(|&byte| !PLAIN[usize::from(byte)]).unwrap_or(rest.len())
 }
 
 /// Escapes what `rest`, beginning with `byte`, begins with. Returns its length.

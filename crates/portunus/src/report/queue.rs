@@ -54,6 +54,8 @@ struct State {
     bytes: usize,
     spare: Vec<Vec<u8>>,
     accepted: u64,
+    /// The writer waits for work. Waking it is a system call, so nobody does it in vain.
+    waiting: bool,
     reopen: bool,
     stop: Option<Instant>,
     ended: bool,
@@ -97,8 +99,7 @@ impl Queue {
         state.bytes += chunk.bytes.len();
         state.accepted += chunk.lines;
         state.chunks.push_back(chunk);
-        drop(state);
-        self.wake.notify_one();
+        self.wake(state);
         true
     }
 
@@ -114,8 +115,15 @@ impl Queue {
         state.bytes += line.len();
         state.accepted += 1;
         state.chunks.push_back(Chunk { bytes, lines: 1 });
+        self.wake(state);
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        self.wake.notify_one();
+        if waiting {
+            self.wake.notify_one();
+        }
     }
 
     /// The writer's next piece of work; waits for it.
@@ -132,6 +140,7 @@ impl Queue {
             if state.stop.is_some() {
                 return Work::Stop;
             }
+            state.waiting = true;
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }

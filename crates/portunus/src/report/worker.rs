@@ -17,10 +17,10 @@ use super::queue::{Chunk, Queue};
 use super::record::{ConnRecord, Fault, RequestRecord};
 
 /// Lines are handed to the writer when they reach this many bytes.
-const HAND_OVER_BYTES: usize = 16 * 1024;
+const HAND_OVER_BYTES: usize = 32 * 1024;
 
 /// Lines that the writer does not take are kept up to this many bytes; then further ones are dropped and counted.
-const KEEP_BYTES: usize = 64 * 1024;
+const KEEP_BYTES: usize = 128 * 1024;
 
 /// What one listener counts.
 #[derive(Debug, Default)]

@@ -156,7 +156,10 @@ impl Writer {
             match self.queue.pause(delay) {
                 Pause::Elapsed => delay = (2 * delay).min(RETRY_LONGEST),
                 Pause::Reopen => done = self.reopen_within(bytes, done),
-                Pause::Expired => return false,
+                Pause::Expired => {
+                    take_back(&mut self.file, (done - line_start(bytes, done)) as u64);
+                    return false;
+                }
             }
         }
         true
@@ -183,7 +186,7 @@ impl Writer {
 
     /// Opens again while `bytes` are only written up to `done`. Returns where to go on: always at the start of a line.
     fn reopen_within(&mut self, bytes: &[u8], done: usize) -> usize {
-        let line_start = memchr::memrchr(b'\n', &bytes[..done]).map_or(0, |at| at + 1);
+        let line_start = line_start(bytes, done);
         let line_end = memchr::memchr(b'\n', &bytes[done..]).map_or(bytes.len(), |at| done + at + 1);
         if line_start == done {
             self.reopen();
@@ -221,6 +224,11 @@ impl Writer {
     }
 }
 
+/// Where the line begins that is written up to `done`; `done` itself if that is between two lines.
+fn line_start(bytes: &[u8], done: usize) -> usize {
+    memchr::memrchr(b'\n', &bytes[..done]).map_or(0, |at| at + 1)
+}
+
 /// Removes the last `length` bytes of a regular file, if they are still its last. False where that cannot be done: then half a line stays
 /// behind in a file that nobody can write.
 fn take_back(file: &mut File, length: u64) -> bool {
@@ -234,4 +242,38 @@ fn take_back(file: &mut File, length: u64) -> bool {
         Ok(ours)
     };
     cut().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn half_a_line_is_taken_back_only_if_it_is_still_the_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let (mut file, newline_owed) = open_file(&path).unwrap();
+        assert!(!newline_owed, "an empty file ends no line");
+        file.write_all(b"whole\nhal").unwrap();
+        assert!(ends_within_a_line(&path));
+        assert!(take_back(&mut file, 3));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole\n");
+        file.write_all(b"hal").unwrap();
+        open_file(&path).unwrap().0.write_all(b"another's\n").unwrap();
+        assert!(!take_back(&mut file, 3));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole\nhalanother's\n");
+    }
+
+    #[test]
+    fn the_start_of_a_line_is_found() {
+        fn check(done: usize, expected: usize) {
+            assert_eq!(line_start(b"ab\ncd\n", done), expected, "{done}");
+        }
+        check(0, 0);
+        check(2, 0);
+        check(3, 3);
+        check(5, 3);
+        check(6, 6);
+    }
 }

@@ -112,7 +112,7 @@ pub fn build_location(
     if !allow.is_empty() {
         let after = memchr::memmem::find(written, b"//").and_then(|at| written.get(at + 2..)).unwrap_or_default();
         let authority = after.split(|byte| matches!(byte, b'/' | b'?')).next().unwrap_or_default();
-        if !is_listed(authority, allow) || is_disguised_address(authority) {
+        if !is_listed(authority, allow) {
             return Err(BadParameter);
         }
     }

@@ -86,11 +86,11 @@ impl Statics {
 
 /// Where a search has arrived: the routes of one pattern, and the values of its parameters.
 #[derive(Debug)]
-pub(super) struct Candidates<'t> {
+pub(super) struct Candidates<'t, 's> {
     /// Indices of the routes, most specific first.
     pub(super) routes: &'t [u32],
-    /// The parameters.
-    pub(super) params: Params,
+    /// The parameters. Borrowed, because a copy costs more than a step of the search.
+    pub(super) params: &'s Params,
     /// A parameter other than the catch-all is empty.
     pub(super) has_empty: bool,
 }
@@ -136,7 +136,7 @@ impl Tree {
 
     /// Visits what matches `path`, the most specific pattern first (segment by segment: static, longest prefix, parameter, catch-all), until
     /// `visit` says true. Whether it did is the result.
-    pub(super) fn search<'t>(&'t self, path: &[u8], visit: impl FnMut(Candidates<'t>) -> bool) -> bool {
+    pub(super) fn search<'t>(&'t self, path: &[u8], visit: impl FnMut(Candidates<'t, '_>) -> bool) -> bool {
         let Some(b'/') = path.first() else { return false };
         let mut search = Search { tree: self, path, params: Params::default(), empties: 0, visit };
         search.step(0, 1)
@@ -250,7 +250,7 @@ struct Search<'t, 'p, V> {
     visit: V,
 }
 
-impl<'t, V: FnMut(Candidates<'t>) -> bool> Search<'t, '_, V> {
+impl<'t, V: FnMut(Candidates<'t, '_>) -> bool> Search<'t, '_, V> {
     /// Matches what follows position `at` of the path below `node`.
     fn step(&mut self, node: u32, at: usize) -> bool {
         let Some(node) = self.tree.nodes.get(node as usize) else { return false };
@@ -296,6 +296,6 @@ impl<'t, V: FnMut(Candidates<'t>) -> bool> Search<'t, '_, V> {
     }
 
     fn arrive(&mut self, routes: &'t [u32]) -> bool {
-        !routes.is_empty() && (self.visit)(Candidates { routes, params: self.params, has_empty: self.empties > 0 })
+        !routes.is_empty() && (self.visit)(Candidates { routes, params: &self.params, has_empty: self.empties > 0 })
     }
 }

@@ -1,8 +1,23 @@
 //! What must hold for any bytes at all, one function per parser of the program. Each panics where it does not.
 //!
-//! Shared by the tests beside this folder and by the fuzz targets in `/fuzz`, which include it by path. Owns no inputs.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
+//! Shared by the corpus replays beside this folder and by the fuzz targets in `/fuzz`, which include it by path. Owns no inputs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "to panic is how an invariant fails")]
+#![allow(dead_code, reason = "a fuzz target uses one of them alone")]
 
 mod config;
+pub mod route;
+pub mod routes_json;
 
 pub use config::config;
+
+/// A named target and its check.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Targets replayed together.
+pub const ALL: [Target; 2] = [("routes_json", routes_json::check), ("route", route::check)];
+
+/// A configuration with one plain listener called `web`, and no routes.
+fn empty_config() -> portunus::config::Config {
+    let text = "listeners: [{ name: web, bind: \"127.0.0.1:0\" }]";
+    portunus::config::parse("fuzz.yaml", text, std::path::Path::new("")).expect("a listener is enough")
+}

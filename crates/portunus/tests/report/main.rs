@@ -1,6 +1,7 @@
 //! Reporting and the admin side from outside: what reaches a log, a scraper and an operator.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod admin;
 mod exposition;
 mod log;
 mod metrics;

@@ -105,6 +105,7 @@ fn a_location_stays_on_its_host() {
     for (path, request, to, expected) in [
         ("/{x}", "/a", "https://{0:label}.h.test/", Some("https://a.h.test/")),
         ("/{x}", "/b", "https://{0:label}.h.test/", None),
+        ("/{x}", "/a.evil", "https://{0:label}.h.test/", None),
         ("/{x}", "/a", "https://{0:label}.h.test?x", Some("https://a.h.test?x")),
         ("/old/{*rest}", "/old/a/b?q=1", "/new/{0}", Some("/new/a/b?q=1")),
         ("/old/{*rest}", "/old/a?q=1", "https://other.test/{0}", Some("https://other.test/a?q=1")),

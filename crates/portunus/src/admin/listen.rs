@@ -1,0 +1,210 @@
+//! The admin side's sockets: bind, accept within bounds, serve HTTP/1.
+//!
+//! Holds a few descriptors in reserve, so that an operator can look at a process that has run out of them.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::config::Endpoint;
+use crate::report::OncePerSecond;
+
+/// Connections open at once; further ones are closed at once.
+const MAX_CONNECTIONS: usize = 32;
+
+/// Request head, bytes.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+
+/// For a request head, and for the next one on an open connection.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection's whole life, its answers included. Longer than any reload.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Connections the kernel holds for us.
+const BACKLOG: i32 = 64;
+
+/// Descriptors kept back to accept with: each may be lost once to another thread that takes it when the connection ends.
+const RESERVED_DESCRIPTORS: usize = 4;
+
+/// The wait after an accept that failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A bound listener, not yet served.
+pub(super) struct Bound {
+    address: Endpoint,
+    socket: socket2::Socket,
+}
+
+impl Bound {
+    pub(super) fn address(&self) -> &Endpoint {
+        &self.address
+    }
+}
+
+pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Bound> {
+    let (domain, address) = match endpoint {
+        Endpoint::Tcp(address) => (socket2::Domain::for_address(*address), (*address).into()),
+        Endpoint::Unix(path) => (socket2::Domain::UNIX, socket2::SockAddr::unix(path)?),
+    };
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+    let address = match endpoint {
+        Endpoint::Tcp(_) => {
+            socket.set_reuse_address(true)?;
+            socket.bind(&address)?;
+            Endpoint::Tcp(socket.local_addr()?.as_socket().ok_or(ErrorKind::AddrNotAvailable)?)
+        }
+        Endpoint::Unix(path) => {
+            clear_stale(path)?;
+            socket.bind(&address)?;
+            // Before listening nobody can connect, so nobody gets in between.
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+            endpoint.clone()
+        }
+    };
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(Bound { address, socket })
+}
+
+/// Removes a socket that a dead process left behind. Anything else in its place is an error.
+fn clear_stale(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if !found.file_type().is_socket() => Err(io::Error::new(
+            ErrorKind::AlreadyExists,
+            "there is something else than a socket; remove it or choose another path",
+        )),
+        Ok(_) if answers(path) => Err(io::Error::new(ErrorKind::AddrInUse, "another process answers there")),
+        Ok(_) => std::fs::remove_file(path),
+    }
+}
+
+/// Whether somebody listens on the Unix socket at `path`. When in doubt, yes.
+pub(super) fn answers(path: &Path) -> bool {
+    let connect = || {
+        let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
+        // One that is too busy to answer must not hold us up.
+        socket.set_nonblocking(true)?;
+        socket.connect(&socket2::SockAddr::unix(path)?)
+    };
+    let refused = |error: io::Error| matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound);
+    !connect().is_err_and(refused)
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+enum Stream {
+    Tcp(tokio::net::TcpStream),
+    Unix(tokio::net::UnixStream),
+}
+
+impl Listener {
+    fn new(bound: Bound) -> io::Result<Listener> {
+        Ok(match bound.address {
+            Endpoint::Tcp(_) => Listener::Tcp(TcpListener::from_std(bound.socket.into())?),
+            Endpoint::Unix(_) => Listener::Unix(UnixListener::from_std(bound.socket.into())?),
+        })
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| Stream::Tcp(stream)),
+            Listener::Unix(listener) => listener.accept().await.map(|(stream, _)| Stream::Unix(stream)),
+        }
+    }
+}
+
+/// Accepts and serves until `stopped`.
+pub(super) async fn serve(bound: Bound, router: Router, mut stopped: oneshot::Receiver<()>) {
+    let listener = match Listener::new(bound) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "the admin listener cannot be served");
+            return;
+        }
+    };
+    let complaint = OncePerSecond::new();
+    let mut reserve = Reserve::default();
+    let mut connections = JoinSet::new();
+    reserve.fill();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => {
+                reserve.fill();
+                continue;
+            }
+            _ = &mut stopped => return,
+        };
+        match accepted {
+            Ok(stream) if connections.len() < MAX_CONNECTIONS => {
+                connections.spawn(converse(stream, router.clone()));
+            }
+            Ok(_) => (),
+            // The next accept comes at once, before another thread takes what was freed.
+            Err(error) if out_of_descriptors(&error) && reserve.release_one() => (),
+            Err(error) => {
+                if complaint.allow().is_some() {
+                    tracing::warn!(%error, "the admin listener cannot accept");
+                }
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                reserve.fill();
+            }
+        }
+    }
+}
+
+fn out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// Descriptors held for the moment when there are no others.
+#[derive(Default)]
+struct Reserve(Vec<File>);
+
+impl Reserve {
+    fn fill(&mut self) {
+        while self.0.len() < RESERVED_DESCRIPTORS {
+            let Ok(file) = File::open("/dev/null") else { return };
+            self.0.push(file);
+        }
+    }
+
+    /// Frees one; false if there is none.
+    fn release_one(&mut self) -> bool {
+        self.0.pop().is_some()
+    }
+}
+
+async fn converse(stream: Stream, router: Router) {
+    match stream {
+        Stream::Tcp(stream) => converse_over(stream, router).await,
+        Stream::Unix(stream) => converse_over(stream, router).await,
+    }
+}
+
+async fn converse_over(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    // How a connection ends is the client's affair.
+    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+}

@@ -1,0 +1,114 @@
+//! What the admin side answers, by path.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{RawQuery, Request, State};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use tokio::sync::Mutex;
+
+use super::admit::Admission;
+use super::{AdminState, JsonSource};
+use crate::report::Exposition;
+
+const JSON: &str = "application/json";
+
+/// On every answer: nothing is sniffed, kept, framed or read by another origin.
+const ANSWER_FIELDS: [(HeaderName, &str); 4] = [
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (CACHE_CONTROL, "no-store"),
+    (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// What the pages share.
+struct Pages {
+    state: AdminState,
+    /// Reloads run one after the other.
+    reloading: Mutex<()>,
+}
+
+pub(super) fn router(mut state: AdminState, admission: Admission) -> Router {
+    let extra = std::mem::take(&mut state.extra);
+    let index = index(&extra);
+    let mut router = Router::new()
+        .route("/", get(async || index))
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .route("/config", get(async |pages: State<Arc<Pages>>| json((pages.state.config_json)())))
+        .route("/clients", get(clients))
+        .route("/reload", post(reload));
+    for (path, source) in extra {
+        let source = Arc::new(source);
+        router = router.route(path, get(async move || json(source())));
+    }
+    let pages = Arc::new(Pages { state, reloading: Mutex::new(()) });
+    router.with_state(pages).layer(middleware::from_fn_with_state(Arc::new(admission), admit))
+}
+
+fn index(extra: &[(&'static str, JsonSource)]) -> String {
+    let mut text = String::from(
+        "Portunus, admin side\n\n\
+         GET  /metrics  metrics, Prometheus or OpenMetrics text\n\
+         GET  /healthz  200 while the process runs\n\
+         GET  /readyz   200 while traffic is served\n\
+         GET  /config   configuration in use, secrets redacted\n\
+         GET  /clients  heaviest client addresses; ?by=rate by bytes per second\n\
+         POST /reload   load the configuration again\n",
+    );
+    extra.iter().for_each(|(path, _)| text.extend(["GET  ", path, "\n"]));
+    text
+}
+
+/// The gate in front of every page.
+async fn admit(State(admission): State<Arc<Admission>>, request: Request, next: Next) -> Response {
+    let mut response = match admission.judge(request.uri(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err((status, reason)) => (status, format!("{reason}\n")).into_response(),
+    };
+    for (name, value) in ANSWER_FIELDS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn json(text: String) -> Response {
+    ([(CONTENT_TYPE, JSON)], text).into_response()
+}
+
+async fn metrics(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {
+    let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
+    let exposition = Exposition::preferred(accept);
+    ([(CONTENT_TYPE, exposition.content_type())], pages.state.reporter.metrics(exposition)).into_response()
+}
+
+async fn ready(State(pages): State<Arc<Pages>>) -> Response {
+    match (pages.state.ready)() {
+        Ok(()) => "ready\n".into_response(),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+    }
+}
+
+async fn clients(State(pages): State<Arc<Pages>>, RawQuery(query): RawQuery) -> Response {
+    json(pages.state.reporter.clients_json(query.as_deref() == Some("by=rate")))
+}
+
+async fn reload(State(pages): State<Arc<Pages>>) -> Response {
+    let _one_at_a_time = pages.reloading.lock().await;
+    let reloading = Arc::clone(&pages);
+    let result = tokio::task::spawn_blocking(move || (reloading.state.reload)()).await;
+    let (status, body) = match result {
+        Ok(Ok(generation)) => (StatusCode::OK, serde_json::json!({ "generation": generation })),
+        Ok(Err(problems)) => (StatusCode::UNPROCESSABLE_ENTITY, serde_json::json!({ "problems": problems })),
+        Err(_) => {
+            let problem = "the reload failed by a defect of the program; the diagnostic log has it";
+            (StatusCode::INTERNAL_SERVER_ERROR, serde_json::json!({ "problems": [problem] }))
+        }
+    };
+    (status, [(CONTENT_TYPE, JSON)], format!("{body}\n")).into_response()
+}
