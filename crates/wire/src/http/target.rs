@@ -230,13 +230,18 @@ pub fn canonical_authority(authority: &[u8], out: &mut Vec<u8>) -> Result<(), He
 
 fn push_registered_name(name: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError> {
     let name = name.strip_suffix(b".").unwrap_or(name);
-    let allowed = octets::span(name, HOST) == name.len();
-    let empty_label =
-        name.first() == Some(&b'.') || name.last() == Some(&b'.') || memchr::memmem::find(name, b"..").is_some();
-    if name.is_empty() || name.len() > MAX_HOST_BYTES || !allowed || empty_label {
+    let mut label_is_empty = true;
+    let mut allowed = true;
+    for &octet in name {
+        allowed &= octets::is(octet, HOST) && !(label_is_empty && octet == b'.');
+        label_is_empty = octet == b'.';
+    }
+    if !allowed || label_is_empty || name.len() > MAX_HOST_BYTES {
         return Err(HeadError::bad("bad_host"));
     }
-    out.extend(name.iter().map(u8::to_ascii_lowercase));
+    let start = out.len();
+    out.extend_from_slice(name);
+    out.get_mut(start..).unwrap_or_default().make_ascii_lowercase();
     Ok(())
 }
 

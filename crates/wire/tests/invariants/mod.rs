@@ -1,0 +1,31 @@
+//! What must hold for any bytes at all, one function per parser. Each panics where it does not.
+//!
+//! Shared by the tests beside this folder and by the fuzz targets in `/fuzz`, which include it by path. Owns no inputs.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, dead_code, unreachable_pub)]
+
+mod chunked;
+mod client_hello;
+mod http1;
+mod target;
+
+pub use chunked::chunked;
+pub use client_hello::client_hello;
+pub use http1::{http1_request, http1_response};
+pub use target::target;
+
+/// Takes any bytes, and panics where an invariant does not hold for them.
+pub type Check = fn(&[u8]);
+
+/// Every parser by the name of its fuzz target and corpus folder.
+pub const ALL: [(&str, Check); 5] = [
+    ("http1_request", http1_request),
+    ("http1_response", http1_response),
+    ("chunked", chunked),
+    ("target", target),
+    ("client_hello", client_hello),
+];
+
+/// The lengths at which to cut `len` bytes: all of them, or a spread where that would be slow.
+fn cuts(len: usize) -> impl Iterator<Item = usize> {
+    (0..len).step_by(if len <= 256 { 1 } else { len / 64 })
+}
