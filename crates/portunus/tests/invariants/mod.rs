@@ -4,11 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "to panic is how an invariant fails")]
 #![allow(dead_code, reason = "a fuzz target uses one of them alone")]
 
-mod config;
+pub mod config;
 pub mod route;
 pub mod routes_json;
-
-pub use config::config;
 
 /// A named target and its check.
 pub type Target = (&'static str, fn(&[u8]));
