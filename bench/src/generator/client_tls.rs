@@ -1,4 +1,4 @@
-//! The client side of TLS for the generator: exactly one version, X25519, AES-128-GCM; the certificate is not verified.
+//! The client side of TLS for the generator: exactly one version, X25519, AES-128-GCM (offered first); the certificate is not verified.
 
 use std::io;
 
@@ -22,8 +22,12 @@ impl ClientTls {
             "1.3" => ProtocolVersion::Tls13,
             _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "--tls: 1.2 or 1.3")),
         };
-        let _ = resume;
-        let connector = Connector::new(&[], false, None, &[], version).map_err(io::Error::other)?;
+        let mut connector = Connector::new(&[], false, None, &[], version).map_err(io::Error::other)?;
+        connector.limit_version(version).map_err(io::Error::other)?;
+        connector.limit_groups("X25519").map_err(io::Error::other)?;
+        if !resume {
+            connector.never_resume();
+        }
         Ok(ClientTls { connector, name: ServerName::Dns(host.to_owned()) })
     }
 

@@ -104,10 +104,12 @@ impl Server {
         Ok(Server { shared, source, inner })
     }
 
-    /// Where it listens: endpoint as configured, and as bound.
-    pub fn endpoints(&self) -> Vec<(Endpoint, Endpoint)> {
+    /// Where it listens: listener name, and address as bound.
+    pub fn endpoints(&self) -> Vec<(String, Endpoint)> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.bound.iter().map(|(configured, bound)| (configured.clone(), bound.endpoint().clone())).collect()
+        let generation = self.shared.generation.load();
+        let listener = |endpoint: &Endpoint| generation.listener(endpoint).map_or_else(String::new, |one| one.name.clone());
+        inner.bound.iter().map(|(configured, bound)| (listener(configured), bound.endpoint().clone())).collect()
     }
 
     /// What all workers share.

@@ -47,9 +47,15 @@ fn invalid_files_give_exactly_these_messages() {
     for path in files("crates/portunus/tests/config/invalid") {
         let name = path.file_name().unwrap().to_str().unwrap();
         let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
-        let Err(problems) = config::parse(name, &text, Path::new("/etc/portunus")) else { panic!("{name} is accepted") };
+        let Err(problems) = config::parse(name, &text, Path::new("/etc/portunus")) else {
+            panic!("{name} is accepted")
+        };
         let actual = problems.to_string();
-        assert_eq!(actual.lines().count(), problems.list().len() + usize::from(problems.further() > 0), "one line per problem: {actual}");
+        assert_eq!(
+            actual.lines().count(),
+            problems.list().len() + usize::from(problems.further() > 0),
+            "one line per problem: {actual}"
+        );
         check(&actual, &path.with_extension("expected"));
     }
 }
@@ -59,7 +65,8 @@ fn valid_files_become_exactly_this() {
     for path in files("crates/portunus/tests/config/valid") {
         let name = path.file_name().unwrap().to_str().unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        let config = config::parse(name, &text, Path::new("/etc/portunus")).unwrap_or_else(|problems| panic!("{problems}"));
+        let config =
+            config::parse(name, &text, Path::new("/etc/portunus")).unwrap_or_else(|problems| panic!("{problems}"));
         check(&pretty(&config::redacted_json(&config)), &path.with_extension("expected.json"));
     }
 }
@@ -121,7 +128,8 @@ DIR/portunus.yaml:8:45: cannot use the file `DIR/missing/password`: No such file
 #[test]
 fn load_says_why_a_file_cannot_be_read() {
     let folder = tempfile::tempdir().unwrap();
-    let load = |path: &Path| config::load(path).unwrap_err().to_string().replace(&folder.path().display().to_string(), "DIR");
+    let load =
+        |path: &Path| config::load(path).unwrap_err().to_string().replace(&folder.path().display().to_string(), "DIR");
     assert_eq!(
         load(&folder.path().join("none.yaml")),
         "DIR/none.yaml: cannot read the file: No such file or directory (os error 2); fix: check the path; `examples/` holds configurations to start from\n"
@@ -140,7 +148,10 @@ fn a_file_of_ten_times_the_size_is_refused() {
     fs::write(&path, &large).unwrap();
     let expected = "the file is larger than 4MiB; fix: make it smaller; check what generated it\n";
     assert_eq!(config::load(&path).unwrap_err().to_string(), format!("{}: {expected}", path.display()));
-    assert_eq!(config::parse("big.yaml", &large, Path::new("")).unwrap_err().to_string(), format!("big.yaml: {expected}"));
+    assert_eq!(
+        config::parse("big.yaml", &large, Path::new("")).unwrap_err().to_string(),
+        format!("big.yaml: {expected}")
+    );
     let nodes = format!("listeners: [{}]", "a,".repeat(210_000));
     let problems = config::parse("nodes.yaml", &nodes, Path::new("")).unwrap_err();
     assert!(problems.to_string().contains("more than 200000 values"), "{problems}");
@@ -156,7 +167,8 @@ fn at_most_a_hundred_problems_are_told() {
 
 #[test]
 fn problems_show_their_line_but_never_a_secret() {
-    let text = "listeners:\n  - name: edge\n    bind: ':65536'\nkeystores:\n  main: { pkcs12: a.p12, password: hunter2 }\n";
+    let text =
+        "listeners:\n  - name: edge\n    bind: ':65536'\nkeystores:\n  main: { pkcs12: a.p12, password: hunter2 }\n";
     let problems = config::parse("p.yaml", text, Path::new("")).unwrap_err();
     let rendered = problems.render(false);
     assert!(rendered.contains("3 |     bind: ':65536'") && rendered.contains("^^^^^^^^"), "{rendered}");

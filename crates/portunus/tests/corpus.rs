@@ -8,9 +8,42 @@ mod invariants;
 
 /// What tends to break readers of YAML, to be put where it does not belong.
 const SNIPPETS: [&[u8]; 36] = [
-    b"\n", b"\r\n", b"\r", b"\t", b"\0", b" ", b"  ", b":", b": ", b"- ", b"? ", b"#", b" #", b"'", b"\"", b"\\", b"{", b"}", b"[", b"]", b",", b"&a ", b"*a",
-    b"!!str ", b"<<: ", b"---\n", b"...\n", b"|\n", b">-\n", b"%YAML 1.2\n", b"~", "é\u{301}".as_bytes(), "\u{feff}".as_bytes(), "\u{2028}".as_bytes(),
-    b"{id}", b"1e9999",
+    b"\n",
+    b"\r\n",
+    b"\r",
+    b"\t",
+    b"\0",
+    b" ",
+    b"  ",
+    b":",
+    b": ",
+    b"- ",
+    b"? ",
+    b"#",
+    b" #",
+    b"'",
+    b"\"",
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b"&a ",
+    b"*a",
+    b"!!str ",
+    b"<<: ",
+    b"---\n",
+    b"...\n",
+    b"|\n",
+    b">-\n",
+    b"%YAML 1.2\n",
+    b"~",
+    "é\u{301}".as_bytes(),
+    "\u{feff}".as_bytes(),
+    "\u{2028}".as_bytes(),
+    b"{id}",
+    b"1e9999",
 ];
 
 fn seeds() -> Vec<(PathBuf, Vec<u8>)> {
@@ -18,7 +51,8 @@ fn seeds() -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     for folder in ["../../fuzz/corpus/config", "tests/config/valid", "tests/config/invalid", "../../examples"] {
         let found: Vec<PathBuf> = fs::read_dir(here.join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
-        let found: Vec<PathBuf> = found.into_iter().filter(|file| !file.to_string_lossy().contains(".expected")).collect();
+        let found: Vec<PathBuf> =
+            found.into_iter().filter(|file| !file.to_string_lossy().contains(".expected")).collect();
         assert!(!found.is_empty(), "{folder} is empty");
         files.extend(found);
     }

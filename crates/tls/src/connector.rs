@@ -91,6 +91,26 @@ impl Connector {
         ffi::check(set, "setting the highest version")
     }
 
+    /// Offers these key-exchange groups only, by the library's names (`X25519`, `P-256`, in a list with colons between): for measurements, which
+    /// must name what they measure. Call before the first session.
+    ///
+    /// # Errors
+    /// A group is not known.
+    pub fn limit_groups(&mut self, groups: &str) -> Result<(), Error> {
+        let unfit = || Error::Ours(format!("{groups:?} is no list of key-exchange groups").into());
+        let list = CString::new(groups).map_err(|_| unfit())?;
+        // SAFETY: `&mut self`: no session is being made from the context meanwhile; the list is NUL-terminated and is copied.
+        let set = unsafe { sys::SSL_CTX_set1_groups_list(self.context.as_ptr(), list.as_ptr()) };
+        ffi::check(set, "setting groups").map_err(|_| unfit())
+    }
+
+    /// Keeps no session from now on, so that every handshake is a full one.
+    pub fn never_resume(&mut self) {
+        // SAFETY: `&mut self`: no session is being made from the context meanwhile.
+        unsafe { sys::SSL_CTX_set_session_cache_mode(self.context.as_ptr(), sys::SSL_SESS_CACHE_OFF) };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// A session about to connect to `name`.
     pub(crate) fn session(&self, name: &ServerName) -> Result<Owned<sys::SSL>, Error> {
         // SAFETY: the session keeps a reference to the context; a fresh session is ours.

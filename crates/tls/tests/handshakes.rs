@@ -293,3 +293,24 @@ fn sessions_may_move_between_threads_and_contexts_be_shared() {
     check_shared::<tls::ClientAuth>();
     assert_eq!(KeyType::Ecdsa.min(KeyType::Rsa), KeyType::Ecdsa, "ECDSA sorts first, as it is preferred");
 }
+
+#[test]
+fn a_client_may_offer_less() {
+    let authority = Authority::new("root");
+    let identity = authority.issue(ECDSA).identity;
+    let acceptor = acceptor();
+    let mut narrow = connector(&authority);
+    narrow.limit_groups("P-384").unwrap();
+    assert!(narrow.limit_groups("no-such-group").is_err());
+    for (never_resume, expected) in [(false, [false, true]), (true, [false, false])] {
+        if never_resume {
+            narrow.never_resume();
+        }
+        for resumed in expected {
+            let mut pair = Pair::connected(&narrow, &acceptor, choice(&identity));
+            pair.echo();
+            let info = pair.client.info();
+            assert_eq!((info.group, info.resumed), (Some("P-384"), resumed), "never_resume: {never_resume}");
+        }
+    }
+}

@@ -13,7 +13,7 @@ mod routes;
 mod template;
 mod upstreams;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 pub(super) use listeners::{policy_text, version_text};
@@ -53,7 +53,12 @@ struct Build<'a> {
 }
 
 /// Builds the configuration. None only if a problem was noted, now or before.
-pub(super) fn build(root: &Node, file: &str, base: &Path, problems: &mut Collector) -> (Option<Config>, Vec<Referenced>) {
+pub(super) fn build(
+    root: &Node,
+    file: &str,
+    base: &Path,
+    problems: &mut Collector,
+) -> (Option<Config>, Vec<Referenced>) {
     let mut build = Build { file, base, problems, referenced: Vec::new() };
     let keystores = build.keystores(root);
     let upstreams = build.upstreams(root);
@@ -126,6 +131,14 @@ impl Build<'_> {
         let path = self.base.join(node.text()?);
         self.referenced.push(Referenced { path: path.clone(), is_folder, span: node.span });
         Some(path)
+    }
+
+    /// Notes a name that something of the same kind has already; `names` holds the lines.
+    fn unique(&mut self, name: &str, what: &str, at: Span, names: &mut HashMap<String, usize>) {
+        if let Some(line) = names.insert(name.to_owned(), at.line) {
+            let taken = format!("there is already a {what} {} in line {line}", shown(name));
+            self.problems.add(at, taken, format!("give each {what} its own name"));
+        }
     }
 
     /// The name under `key`, which must be among `known`; `what` is what it names.

@@ -5,7 +5,8 @@
 use std::time::Duration;
 
 use super::model::{
-    AccessLog, Balance, Ejection, Forwarding, HealthCheck, LogConfig, PathPattern, Segment, UpstreamConfig, UpstreamProtocol, UpstreamTls,
+    AccessLog, Balance, Ejection, Forwarding, HealthCheck, LogConfig, PathPattern, Segment, UpstreamConfig,
+    UpstreamProtocol, UpstreamTls,
 };
 
 impl UpstreamConfig {

@@ -65,7 +65,11 @@ fn build_text(file_name: &str, text: &str, base: &Path, look: bool) -> Result<Co
         (None, Some(config)) => Ok(config),
         (Some(problems), _) => Err(problems),
         // Every step that gives up notes why; should one not, the file is refused all the same.
-        (None, None) => Err(Problems::of_file(file_name, "the file could not be understood".to_owned(), "please report this as a bug")),
+        (None, None) => Err(Problems::of_file(
+            file_name,
+            "the file could not be understood".to_owned(),
+            "please report this as a bug",
+        )),
     }
 }
 
@@ -109,7 +113,11 @@ fn look_at(referenced: &[build::Referenced], problems: &mut Collector) {
                 problems.add(wanted.span, format!("cannot use the {kind} {shown}: {error}"), fix);
             }
             Ok(found) if found.is_dir() != wanted.is_folder => {
-                let (is, fix) = if wanted.is_folder { ("a file", "name the folder it is in") } else { ("a folder", "name a file in it") };
+                let (is, fix) = if wanted.is_folder {
+                    ("a file", "name the folder it is in")
+                } else {
+                    ("a folder", "name a file in it")
+                };
                 problems.add(wanted.span, format!("{shown} is {is}, not a {kind}"), fix);
             }
             Ok(_) => {}

@@ -112,8 +112,9 @@ impl Problems {
                     .line_start(problem.line)
                     .annotation(AnnotationKind::Primary.span(span)),
             ),
-            None if problem.line > 0 => title
-                .element(Origin::path(problem.file.as_str()).line(problem.line).char_column(problem.column)),
+            None if problem.line > 0 => {
+                title.element(Origin::path(problem.file.as_str()).line(problem.line).char_column(problem.column))
+            }
             None => title.element(Origin::path(problem.file.as_str())),
         };
         group.element(Level::HELP.with_name(Some("fix")).message(problem.fix.as_str()))
@@ -271,7 +272,8 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// At most `max` characters of a text, on one line: controls and direction marks would let a value write its own log line.
 pub(crate) fn one_line(text: &str, max: usize) -> String {
-    let hides = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+    let hides =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     let mut out = String::new();
     for (count, c) in text.chars().enumerate() {
         if count == max {

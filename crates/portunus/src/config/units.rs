@@ -91,7 +91,8 @@ pub(crate) fn size_guess(text: &str) -> Option<String> {
 /// A duration as a person would write it.
 pub(crate) fn duration_text(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let (unit, factor) = DURATIONS.iter().rev().find(|(_, factor)| millis > 0 && millis % factor == 0).unwrap_or(&DURATIONS[1]);
+    let (unit, factor) =
+        DURATIONS.iter().rev().find(|(_, factor)| millis > 0 && millis % factor == 0).unwrap_or(&DURATIONS[1]);
     format!("{}{unit}", millis / factor)
 }
 
@@ -110,14 +111,17 @@ mod tests {
 
     #[test]
     fn durations() {
-        let check = |text: &str, millis: Option<u64>| assert_eq!(duration(text), millis.map(Duration::from_millis), "{text}");
+        let check =
+            |text: &str, millis: Option<u64>| assert_eq!(duration(text), millis.map(Duration::from_millis), "{text}");
         check("30s", Some(30_000));
         check("5m", Some(300_000));
         check("100ms", Some(100));
         check("2h", Some(7_200_000));
         check("1d", Some(86_400_000));
         check("0s", Some(0));
-        for wrong in ["", "s", "30", "30 s", "-1s", "+1s", "1.5s", "1h30m", "30S", "9999999999999999s", "999999999999999d", "٣s"] {
+        for wrong in
+            ["", "s", "30", "30 s", "-1s", "+1s", "1.5s", "1h30m", "30S", "9999999999999999s", "999999999999999d", "٣s"]
+        {
             check(wrong, None);
         }
     }
@@ -131,7 +135,19 @@ mod tests {
         check("10MB", Some(10_000_000));
         check("1kB", Some(1_000));
         check("1GiB", Some(1 << 30));
-        for wrong in ["", "KiB", "1k", "1M", "1 MiB", "1mb", "-1", "007", "1.5MiB", "999999999999999TiB", "99999999999999999999999"] {
+        for wrong in [
+            "",
+            "KiB",
+            "1k",
+            "1M",
+            "1 MiB",
+            "1mb",
+            "-1",
+            "007",
+            "1.5MiB",
+            "999999999999999TiB",
+            "99999999999999999999999",
+        ] {
             check(wrong, None);
         }
     }

@@ -153,7 +153,11 @@ pub(crate) fn parse(text: &str, problems: &mut Collector) -> Option<Node> {
     }
     if tree.root.is_none() && problems.is_empty() {
         let start = Span { start: 0, end: 0, line: 1 };
-        problems.add(start, "the file is empty", "write at least `listeners` and `routes`; see examples/gate-minimal.yaml");
+        problems.add(
+            start,
+            "the file is empty",
+            "write at least `listeners` and `routes`; see examples/gate-minimal.yaml",
+        );
     }
     tree.root
 }
@@ -162,7 +166,8 @@ pub(crate) fn parse(text: &str, problems: &mut Collector) -> Option<Node> {
 fn first_control(text: &str) -> Option<Span> {
     let is_control = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
     // A byte order mark within the text would start another document.
-    let (at, _) = text.chars().enumerate().find(|(_, c)| is_control(*c) || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}'))?;
+    let (at, _) =
+        text.chars().enumerate().find(|(_, c)| is_control(*c) || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}'))?;
     Some(Span { start: at, end: at + 1, line: 0 })
 }
 
@@ -174,7 +179,11 @@ fn report_scan_error(error: &saphyr_parser::ScanError, problems: &mut Collector)
     } else if info.contains("tab") {
         problems.add(span, format!("not valid YAML: {info}"), "indent with spaces");
     } else {
-        problems.add(span, format!("not valid YAML: {info}"), "check indentation, colons and quotes here and just above");
+        problems.add(
+            span,
+            format!("not valid YAML: {info}"),
+            "check indentation, colons and quotes here and just above",
+        );
     }
 }
 
@@ -219,7 +228,11 @@ impl Tree {
         if matches!(event, Event::Scalar(..) | Event::Alias(_) | Event::SequenceStart(..) | Event::MappingStart(..)) {
             self.nodes += 1;
             if self.nodes > MAX_NODES {
-                problems.add(span, format!("the file has more than {MAX_NODES} values"), "make it smaller; check what generated it");
+                problems.add(
+                    span,
+                    format!("the file has more than {MAX_NODES} values"),
+                    "make it smaller; check what generated it",
+                );
                 return false;
             }
         }
@@ -261,7 +274,11 @@ impl Tree {
 
     fn push(&mut self, open: Open, span: Span, problems: &mut Collector) -> bool {
         if self.open.len() >= MAX_DEPTH {
-            problems.add(span, format!("nested deeper than {MAX_DEPTH} levels"), "no configuration needs this; check what generated it");
+            problems.add(
+                span,
+                format!("nested deeper than {MAX_DEPTH} levels"),
+                "no configuration needs this; check what generated it",
+            );
             return false;
         }
         self.open.push(open);
@@ -272,7 +289,8 @@ impl Tree {
         let node = match self.open.pop() {
             Some(Open::List { span, items }) => Node { span, value: Value::List(items) },
             Some(Open::Map { span, entries, .. }) => {
-                let span = if span.start == span.end { entries.first().map_or(span, |entry| entry.key_span) } else { span };
+                let span =
+                    if span.start == span.end { entries.first().map_or(span, |entry| entry.key_span) } else { span };
                 Node { span, value: Value::Map(entries) }
             }
             None => return,
@@ -299,7 +317,11 @@ impl Tree {
 
 fn refuse_properties(anchor: usize, tagged: bool, span: Span, problems: &mut Collector) {
     if anchor != 0 {
-        problems.add(span, "anchors (`&name`) are not allowed", "remove the anchor and write the value out where it is needed");
+        problems.add(
+            span,
+            "anchors (`&name`) are not allowed",
+            "remove the anchor and write the value out where it is needed",
+        );
     }
     if tagged {
         problems.add(span, "tags (`!name`) are not allowed", "remove the tag; quote the value if it is meant as text");
@@ -315,7 +337,8 @@ fn key_of(node: Node, entries: &[Entry], seen: &HashMap<String, usize>, problems
         }
         Value::Scalar(scalar) => match seen.get(&scalar.text).and_then(|at| entries.get(*at)) {
             Some(first) => {
-                let what = format!("the key {} is here twice, first in line {}", shown(&scalar.text), first.key_span.line);
+                let what =
+                    format!("the key {} is here twice, first in line {}", shown(&scalar.text), first.key_span.line);
                 problems.add(node.span, what, "keep one of the two");
                 Key::Refused
             }
@@ -323,7 +346,11 @@ fn key_of(node: Node, entries: &[Entry], seen: &HashMap<String, usize>, problems
         },
         Value::Refused => Key::Refused,
         Value::Null | Value::List(_) | Value::Map(_) => {
-            problems.add(node.span, "a key must be text", "write `key: value`; quote a value that starts with `{` or `[`");
+            problems.add(
+                node.span,
+                "a key must be text",
+                "write `key: value`; quote a value that starts with `{` or `[`",
+            );
             Key::Refused
         }
     }

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use portunus::config::{
-    Action, Config, ForwardTo, HeaderEdits, HostPattern, Problem, Problems, RouteConfig, Segment, Template, TemplatePart, parse, redacted_json,
+    Action, Config, ForwardTo, HeaderEdits, HostPattern, Problem, Problems, RouteConfig, Segment, Template,
+    TemplatePart, parse, redacted_json,
 };
 use portunus::route::RouteTable;
 use wire::http::target::canonical_path;
@@ -103,7 +104,9 @@ fn route_keeps_its_promises(route: &RouteConfig, config: &Config) {
         Action::Forward(forward) => {
             if let Some(rewrite) = &forward.rewrite {
                 template_is_sound(rewrite, parameters);
-                assert!(matches!(rewrite.parts.first(), Some(TemplatePart::Text(text)) if text.starts_with(['/', '?'])));
+                assert!(
+                    matches!(rewrite.parts.first(), Some(TemplatePart::Text(text)) if text.starts_with(['/', '?']))
+                );
             }
             match &forward.to {
                 ForwardTo::Group(name) => assert!(config.upstreams.contains_key(name)),
@@ -125,7 +128,9 @@ fn route_keeps_its_promises(route: &RouteConfig, config: &Config) {
 fn template_is_sound(template: &Template, parameters: usize) {
     for part in &template.parts {
         match part {
-            TemplatePart::Text(text) => assert!(!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()), "{text:?}"),
+            TemplatePart::Text(text) => {
+                assert!(!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()), "{text:?}")
+            }
             TemplatePart::Param { index, .. } => assert!(*index < parameters),
         }
     }

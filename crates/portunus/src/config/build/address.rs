@@ -43,7 +43,9 @@ fn bind_fix(text: &str) -> String {
         return format!("add a port: `{}`", SocketAddr::new(address, 443));
     }
     match text.rsplit_once(':') {
-        Some(("localhost", port)) if port_number(port).is_some() => format!("write `127.0.0.1:{port}` or `[::1]:{port}`"),
+        Some(("localhost", port)) if port_number(port).is_some() => {
+            format!("write `127.0.0.1:{port}` or `[::1]:{port}`")
+        }
         Some((host, port)) if port_number(port).is_some() => match host.parse::<Ipv6Addr>() {
             Ok(address) => format!("put brackets around the address: `[{address}]:{port}`"),
             Err(_) => format!("write an address of this machine, not a name: `:{port}` for all of them"),
@@ -62,7 +64,13 @@ pub(super) fn server(text: &str, base: &Path) -> Result<ServerAddress, Fault> {
     if let Some((scheme, rest)) = text.split_once("://") {
         let rest = rest.split('/').next().unwrap_or_default();
         let tls = if scheme == "https" { ", and `tls: true` beside `servers`" } else { "" };
-        let port = if rest.contains(':') { "" } else if scheme == "https" { ":443" } else { ":80" };
+        let port = if rest.contains(':') {
+            ""
+        } else if scheme == "https" {
+            ":443"
+        } else {
+            ":80"
+        };
         return Err(fault(format!("write host and port only: {}{tls}", shown(&format!("{rest}{port}")))));
     }
     match text.parse::<SocketAddr>() {
@@ -108,7 +116,8 @@ fn unix_path(path: &str, base: &Path) -> Result<PathBuf, Fault> {
 pub(super) fn host_name(text: &str) -> Result<String, Fault> {
     let fault = |fix: &str| Fault::new(format!("{} is not a host name", shown(text)), fix);
     if let Some(literal) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        let address: Ipv6Addr = literal.parse().map_err(|_| fault("write an IPv6 address between the brackets: `[::1]`"))?;
+        let address: Ipv6Addr =
+            literal.parse().map_err(|_| fault("write an IPv6 address between the brackets: `[::1]`"))?;
         return Ok(format!("[{address}]"));
     }
     if text.contains("://") || text.contains('/') {
@@ -126,7 +135,9 @@ pub(super) fn host_name(text: &str) -> Result<String, Fault> {
     let label = |label: &str| {
         !label.starts_with('-')
             && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'))
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'))
     };
     if ascii.split('.').all(label) {
         Ok(ascii.into_owned())
@@ -171,7 +182,8 @@ pub(super) fn network(text: &str) -> Result<IpNet, Fault> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(IpNet::from(address));
     }
-    let network: IpNet = text.parse().map_err(|_| fault("write it as `10.0.0.0/8`, `192.0.2.1` or `fd00::/8`".to_owned()))?;
+    let network: IpNet =
+        text.parse().map_err(|_| fault("write it as `10.0.0.0/8`, `192.0.2.1` or `fd00::/8`".to_owned()))?;
     if network.addr() == network.network() {
         Ok(network)
     } else {
@@ -191,7 +203,9 @@ mod tests {
 
     #[test]
     fn binds() {
-        let check = |text: &str, expected: &[Endpoint]| assert_eq!(bind(text, Path::new("/etc/p")).unwrap(), expected, "{text}");
+        let check = |text: &str, expected: &[Endpoint]| {
+            assert_eq!(bind(text, Path::new("/etc/p")).unwrap(), expected, "{text}")
+        };
         check("0.0.0.0:443", &[tcp("0.0.0.0:443")]);
         check("[::]:443", &[tcp("[::]:443")]);
         check(":443", &[tcp("0.0.0.0:443"), tcp("[::]:443")]);
@@ -217,7 +231,8 @@ mod tests {
 
     #[test]
     fn servers() {
-        let check = |text: &str, expected: ServerAddress| assert_eq!(server(text, Path::new("")).unwrap(), expected, "{text}");
+        let check =
+            |text: &str, expected: ServerAddress| assert_eq!(server(text, Path::new("")).unwrap(), expected, "{text}");
         check("127.0.0.1:9000", ServerAddress::Ip("127.0.0.1:9000".parse().unwrap()));
         check("[::1]:9000", ServerAddress::Ip("[::1]:9000".parse().unwrap()));
         check("App.Internal:8080", ServerAddress::Name("app.internal".into(), 8080));
@@ -228,7 +243,10 @@ mod tests {
     #[test]
     fn servers_refused_with_the_fix() {
         let check = |text: &str, fix: &str| assert_eq!(server(text, Path::new("")).unwrap_err().fix, fix, "{text}");
-        check("https://app.internal/x", "write host and port only: `app.internal:443`, and `tls: true` beside `servers`");
+        check(
+            "https://app.internal/x",
+            "write host and port only: `app.internal:443`, and `tls: true` beside `servers`",
+        );
         check("http://app.internal:8080", "write host and port only: `app.internal:8080`");
         check("app.internal", "add a port: `app.internal:80`");
         check("10.0.0.1", "add a port: `10.0.0.1:80`");
@@ -250,7 +268,24 @@ mod tests {
         check("[0:0::1]", "[::1]");
         check("192.0.2.1", "192.0.2.1");
         let long = "a".repeat(64);
-        for wrong in ["", ".", "a..b", ".a", "a.", "a b", "a:80", "http://a", "a/b", "-a.b", "a-.b", "a@b", "[::g]", "::1", "xn--\u{fc}", &long] {
+        for wrong in [
+            "",
+            ".",
+            "a..b",
+            ".a",
+            "a.",
+            "a b",
+            "a:80",
+            "http://a",
+            "a/b",
+            "-a.b",
+            "a-.b",
+            "a@b",
+            "[::g]",
+            "::1",
+            "xn--\u{fc}",
+            &long,
+        ] {
             assert!(host_name(wrong).is_err(), "{wrong}");
         }
     }

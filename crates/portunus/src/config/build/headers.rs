@@ -26,7 +26,10 @@ pub(super) fn field_name(text: &str) -> Result<String, Fault> {
     if text.len() <= 256 && is_token(text) {
         return Ok(text.to_ascii_lowercase());
     }
-    Err(Fault::new(format!("{} is not a field name", shown(text)), "use letters, digits and `-`, without colon or spaces"))
+    Err(Fault::new(
+        format!("{} is not a field name", shown(text)),
+        "use letters, digits and `-`, without colon or spaces",
+    ))
 }
 
 /// A token (RFC 9110 §5.6.2).
@@ -43,7 +46,9 @@ pub(super) fn field_value(text: &str) -> Result<String, Fault> {
     match text.chars().find(|c| !matches!(c, '\t' | ' '..='~')) {
         None => Ok(text.to_owned()),
         Some('\n' | '\r') => Err(Fault::new("a field value cannot hold a line break", "write it on one line")),
-        Some(_) => Err(Fault::new("a field value can hold visible ASCII only", "encode the rest as the field's own rules say")),
+        Some(_) => {
+            Err(Fault::new("a field value can hold visible ASCII only", "encode the rest as the field's own rules say"))
+        }
     }
 }
 
@@ -53,14 +58,20 @@ impl Build<'_> {
         let Some(node) = route.get(key) else { return HeaderEdits::default() };
         let on_request = key == "request_headers";
         HeaderEdits {
-            remove: self.parsed_list(node, "remove", |text| field_name(text).and_then(|name| editable(name, on_request))),
+            remove: self
+                .parsed_list(node, "remove", |text| field_name(text).and_then(|name| editable(name, on_request))),
             set: self.fields(node, "set", |name| editable(name, on_request)),
             add: self.fields(node, "add", |name| editable(name, on_request)),
         }
     }
 
     /// Names and values of the table under `key`; a name in two spellings is one too many.
-    pub(super) fn fields(&mut self, node: &Node, key: &str, allow: impl Fn(String) -> Result<String, Fault>) -> Vec<(String, String)> {
+    pub(super) fn fields(
+        &mut self,
+        node: &Node,
+        key: &str,
+        allow: impl Fn(String) -> Result<String, Fault>,
+    ) -> Vec<(String, String)> {
         let mut out: Vec<(String, String)> = Vec::new();
         for entry in node.get(key).map(Node::entries).unwrap_or_default() {
             let name = self.take(entry.key_span, field_name(&entry.key).and_then(&allow));
@@ -84,7 +95,10 @@ fn editable(name: String, on_request: bool) -> Result<String, Fault> {
         return Err(Fault::new(what, "leave it out; Portunus writes it itself"));
     }
     if on_request && name == "host" {
-        return Err(Fault::new("`host` cannot be edited here", "use the route's key `host`: `host: { set: app.internal }`"));
+        return Err(Fault::new(
+            "`host` cannot be edited here",
+            "use the route's key `host`: `host: { set: app.internal }`",
+        ));
     }
     Ok(name)
 }

@@ -35,11 +35,19 @@ impl Build<'_> {
         let location = folder.or(pkcs12).or(jks)?;
         match (&location, node.entry("password")) {
             (Location::PemFolder(_), Some(entry)) => {
-                self.problems.add(entry.key_span, "a folder of PEM files takes no password", "remove `password`; guard the files by their mode (0600)");
+                self.problems.add(
+                    entry.key_span,
+                    "a folder of PEM files takes no password",
+                    "remove `password`; guard the files by their mode (0600)",
+                );
             }
             (Location::Pkcs12(_) | Location::Jks(_), None) => {
                 let at = node.entries().first().map_or(node.span, |entry| entry.key_span);
-                self.problems.add(at, "this kind of keystore needs a password", "add `password: { file: PATH }` or `password: { env: NAME }`");
+                self.problems.add(
+                    at,
+                    "this kind of keystore needs a password",
+                    "add `password: { file: PATH }` or `password: { env: NAME }`",
+                );
             }
             _ => {}
         }
@@ -62,7 +70,10 @@ impl Build<'_> {
                 Ok(Secret::Env(text.to_owned()))
             } else {
                 // The text may be the password itself: it is not repeated.
-                Err(super::Fault::new("this cannot be the name of an environment variable", "use letters, digits and `_`; write the name, not the password"))
+                Err(super::Fault::new(
+                    "this cannot be the name of an environment variable",
+                    "use letters, digits and `_`; write the name, not the password",
+                ))
             }
         })
     }

@@ -26,16 +26,15 @@ impl Build<'_> {
         let mut out = Vec::new();
         let list = root.get("listeners");
         let nodes = list.map(Node::items).unwrap_or_default();
-        if let Some(list) = list.filter(|list| nodes.is_empty() && matches!(list.value, crate::config::yaml::Value::List(_))) {
+        if let Some(list) =
+            list.filter(|list| nodes.is_empty() && matches!(list.value, crate::config::yaml::Value::List(_)))
+        {
             self.problems.add(list.span, "`listeners` is empty", "add a listener: `- { name: edge, bind: \":8080\" }`");
         }
         for node in nodes {
             let name = self.parsed(node, "name", identifier).unwrap_or_default();
-            if let Some(name_node) = node.get("name").filter(|_| !name.is_empty()) {
-                if let Some(line) = names.insert(name.clone(), name_node.span.line) {
-                    let what = format!("there is already a listener {} in line {line}", shown(&name));
-                    self.problems.add(name_node.span, what, "give each listener its own name");
-                }
+            if let Some(at) = node.get("name").filter(|_| !name.is_empty()) {
+                self.unique(&name, "listener", at.span, &mut names);
             }
             let listener = ListenerConfig {
                 bind: self.binds(node, &name, &mut bound),
@@ -66,7 +65,9 @@ impl Build<'_> {
                 }
             }
         }
-        if let Some(list) = list.filter(|list| matches!(&list.value, crate::config::yaml::Value::List(items) if items.is_empty())) {
+        if let Some(list) =
+            list.filter(|list| matches!(&list.value, crate::config::yaml::Value::List(items) if items.is_empty()))
+        {
             self.problems.add(list.span, "`bind` is empty", "name at least one address: `bind: [\":443\"]`");
         }
         out
@@ -78,7 +79,11 @@ impl Build<'_> {
             return Service::Http;
         }
         if let Some(tls) = node.entry("tls") {
-            self.problems.add(tls.key_span, "a listener that redirects to https cannot have `tls` itself", "remove `tls` or `redirect_to_https`");
+            self.problems.add(
+                tls.key_span,
+                "a listener that redirects to https cannot have `tls` itself",
+                "remove `tls` or `redirect_to_https`",
+            );
         }
         Service::RedirectToHttps { port: read::int(&entry.value, "port").unwrap_or(443) }
     }
@@ -93,7 +98,11 @@ impl Build<'_> {
                 let Some(text) = host.text() else { continue };
                 let Some(pattern) = self.take(host.span, address::host_pattern(text)) else { continue };
                 if names.insert(pattern_text(&pattern), Arc::clone(&own)).is_some() {
-                    self.problems.add(host.span, format!("{} has settings already", shown(text)), "name each host once under `names`");
+                    self.problems.add(
+                        host.span,
+                        format!("{} has settings already", shown(text)),
+                        "name each host once under `names`",
+                    );
                 }
             }
         }
@@ -112,8 +121,14 @@ impl Build<'_> {
         // A policy of its own comes with its own minimum.
         let inherited_version = inherited.filter(|_| own_policy.is_none()).map(|settings| settings.min_version);
         let own_version = read::text(node, "min_version").and_then(version);
-        if let (Some(version), Some(at)) = (own_version.filter(|version| *version < policy.min_version()), node.get("min_version")) {
-            let what = format!("`min_version` {} is below what the policy {} allows", version_text(version), policy_text(policy));
+        if let (Some(version), Some(at)) =
+            (own_version.filter(|version| *version < policy.min_version()), node.get("min_version"))
+        {
+            let what = format!(
+                "`min_version` {} is below what the policy {} allows",
+                version_text(version),
+                policy_text(policy)
+            );
             let fix = if version < ProtocolVersion::Tls12 {
                 format!("write `policy: legacy`, or `min_version: \"{}\"`", version_text(policy.min_version()))
             } else {
@@ -126,7 +141,8 @@ impl Build<'_> {
             min_version: own_version.or(inherited_version).unwrap_or(policy.min_version()),
             alpn: match node.get("alpn") {
                 Some(_) => self.parsed_list(node, "alpn", |text| Ok(text.to_owned())),
-                None => inherited.map_or_else(|| vec!["h2".to_owned(), "http/1.1".to_owned()], |settings| settings.alpn.clone()),
+                None => inherited
+                    .map_or_else(|| vec!["h2".to_owned(), "http/1.1".to_owned()], |settings| settings.alpn.clone()),
             },
             client_certificate: match node.get("client_certificate") {
                 None => inherited.and_then(|settings| settings.client_certificate.clone()),
@@ -161,7 +177,11 @@ impl Build<'_> {
         };
         if !is_local && read::boolean(node, "allow_remote") != Some(true) {
             let what = "the admin listener is not on loopback; it has no login";
-            self.problems.add(bind.span, what, "bind `127.0.0.1:9901` or a Unix socket, or say `allow_remote: true` and guard it by other means");
+            self.problems.add(
+                bind.span,
+                what,
+                "bind `127.0.0.1:9901` or a Unix socket, or say `allow_remote: true` and guard it by other means",
+            );
         }
         Some(AdminConfig { bind: endpoint, hosts })
     }
@@ -240,7 +260,8 @@ mod tests {
 
     #[test]
     fn alternative_names() {
-        let check = |text: &str, expected: &str| assert_eq!(subject_alternative_name(text).unwrap(), expected, "{text}");
+        let check =
+            |text: &str, expected: &str| assert_eq!(subject_alternative_name(text).unwrap(), expected, "{text}");
         check("DNS:Client.Example", "DNS:client.example");
         check("IP:::1", "IP:::1");
         check("IP:0:0::1", "IP:::1");

@@ -44,7 +44,8 @@ impl Build<'_> {
         if read::text(node, "access") == Some("none") {
             log.access = None;
         } else if let Some(access) = node.get("access") {
-            log.access = Some(AccessLog { path: self.log_path(access), json: read::text(access, "format") != Some("text") });
+            log.access =
+                Some(AccessLog { path: self.log_path(access), json: read::text(access, "format") != Some("text") });
         }
         log
     }
@@ -120,6 +121,11 @@ impl Build<'_> {
             }
         };
         agree("max_request_line", &mut limits.max_request_line_bytes, "max_head", limits.max_head_bytes);
-        agree("max_connections_per_client", &mut limits.max_connections_per_client, "max_connections", limits.max_connections);
+        agree(
+            "max_connections_per_client",
+            &mut limits.max_connections_per_client,
+            "max_connections",
+            limits.max_connections,
+        );
     }
 }

@@ -10,7 +10,8 @@ use wire::http::Method;
 use super::template::{Target, parameter_names, path_pattern};
 use super::{Build, Fault, address, headers, identifier, names_in, read};
 use crate::config::model::{
-    Action, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, PathPattern, RouteConfig, Template, UpstreamTls,
+    Action, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, PathPattern, RouteConfig, Template,
+    UpstreamTls,
 };
 use crate::config::problem::{Span, shown};
 use crate::config::yaml::{Entry, Node, Value};
@@ -30,7 +31,8 @@ struct Known<'a> {
 
 impl Build<'_> {
     pub(super) fn routes(&mut self, root: &Node, max_body_bytes: u64) -> Vec<RouteConfig> {
-        let mut known = Known { upstreams: names_in(root, "upstreams"), listeners: BTreeMap::new(), redirecting: Vec::new() };
+        let mut known =
+            Known { upstreams: names_in(root, "upstreams"), listeners: BTreeMap::new(), redirecting: Vec::new() };
         for listener in root.get("listeners").map(Node::items).unwrap_or_default() {
             let Some(name) = listener.get("name").and_then(Node::text) else { continue };
             known.listeners.insert(name, listener.span);
@@ -40,20 +42,24 @@ impl Build<'_> {
         }
         let mut names: HashMap<String, usize> = HashMap::new();
         let nodes = root.get("routes").map(Node::items).unwrap_or_default();
-        let routes: Vec<RouteConfig> = nodes.iter().filter_map(|node| self.route(node, &known, max_body_bytes, &mut names)).collect();
+        let routes: Vec<RouteConfig> =
+            nodes.iter().filter_map(|node| self.route(node, &known, max_body_bytes, &mut names)).collect();
         // A route that vanishes without a word would open or close what the user did not mean to.
         debug_assert!(routes.len() == nodes.len() || !self.problems.is_empty());
         routes
     }
 
-    fn route(&mut self, node: &Node, known: &Known<'_>, max_body_bytes: u64, names: &mut HashMap<String, usize>) -> Option<RouteConfig> {
+    fn route(
+        &mut self,
+        node: &Node,
+        known: &Known<'_>,
+        max_body_bytes: u64,
+        names: &mut HashMap<String, usize>,
+    ) -> Option<RouteConfig> {
         let place = format!("{}:{}", self.file, node.span.line);
         let name = self.parsed(node, "name", identifier);
         if let (Some(name), Some(at)) = (&name, node.get("name")) {
-            if let Some(line) = names.insert(name.clone(), at.span.line) {
-                let what = format!("there is already a route {} in line {line}", shown(name));
-                self.problems.add(at.span, what, "give each route its own name");
-            }
+            self.unique(name, "route", at.span, names);
         }
         let path = match node.get("path") {
             Some(_) => self.parsed(node, "path", path_pattern),
@@ -96,10 +102,17 @@ impl Build<'_> {
         for item in list.one_or_many() {
             let Some(name) = self.name_of(item, "listener", &known.listeners) else { continue };
             if known.redirecting.contains(&name.as_str()) {
-                let what = format!("the listener {} redirects everything to https, so no route is reached there", shown(&name));
+                let what = format!(
+                    "the listener {} redirects everything to https, so no route is reached there",
+                    shown(&name)
+                );
                 self.problems.add(item.span, what, "name another listener, or remove its `redirect_to_https`");
             } else if out.contains(&name) {
-                self.problems.add(item.span, format!("{} is in `listeners` twice", shown(&name)), "remove one of the two");
+                self.problems.add(
+                    item.span,
+                    format!("{} is in `listeners` twice", shown(&name)),
+                    "remove one of the two",
+                );
             } else {
                 out.push(name);
             }
@@ -142,7 +155,10 @@ impl Build<'_> {
         }
         self.parsed_list(node, "upgrades", |text| {
             if !headers::is_token(text) {
-                return Err(Fault::new(format!("{} is not a protocol", shown(text)), "write its token, as in `websocket`"));
+                return Err(Fault::new(
+                    format!("{} is not a protocol", shown(text)),
+                    "write its token, as in `websocket`",
+                ));
             }
             if text.eq_ignore_ascii_case("h2c") {
                 return Err(Fault::new("an upgrade to h2c is refused", "clients that speak HTTP/2 say so by ALPN"));
@@ -155,7 +171,10 @@ impl Build<'_> {
     fn action(&mut self, route: &Node, path: Option<&PathPattern>, known: &Known<'_>) -> Option<Action> {
         let key = ["upstream", "upstream_url", "redirect", "respond"].into_iter().find_map(|key| route.entry(key))?;
         if !key.key.starts_with("upstream") {
-            for only in ["rewrite", "host", "request_headers", "max_body", "upgrades"].into_iter().filter_map(|only| route.entry(only)) {
+            for only in ["rewrite", "host", "request_headers", "max_body", "upgrades"]
+                .into_iter()
+                .filter_map(|only| route.entry(only))
+            {
                 let what = format!("`{}` has no effect beside `{}`", only.key, key.key);
                 self.problems.add(only.key_span, what, "remove it; it is for routes with `upstream` or `upstream_url`");
             }
@@ -200,8 +219,14 @@ impl Build<'_> {
             return None;
         };
         match (tls, settings.tls.is_some(), node.entry("tls")) {
-            (false, true, Some(entry)) => self.problems.add(entry.key_span, "`tls` beside an `http://` URL", "write `https://`, or remove `tls`"),
-            (true, false, Some(entry)) => self.problems.add(entry.key_span, "`tls: false` beside an `https://` URL", "write `http://`, or remove `tls`"),
+            (false, true, Some(entry)) => {
+                self.problems.add(entry.key_span, "`tls` beside an `http://` URL", "write `https://`, or remove `tls`")
+            }
+            (true, false, Some(entry)) => self.problems.add(
+                entry.key_span,
+                "`tls: false` beside an `https://` URL",
+                "write `http://`, or remove `tls`",
+            ),
             (true, false, None) => settings.tls = Some(UpstreamTls::default()),
             _ => {}
         }
@@ -210,7 +235,11 @@ impl Build<'_> {
         let allow = self.allow(node, to, &authority);
         let has_path = !target.path.is_empty() || target.query.is_some();
         if let (true, Some(entry)) = (has_path, route.entry("rewrite")) {
-            self.problems.add(entry.key_span, "`rewrite` beside a URL that has a path itself", "keep the path in one of the two");
+            self.problems.add(
+                entry.key_span,
+                "`rewrite` beside a URL that has a path itself",
+                "keep the path in one of the two",
+            );
         }
         let from_url = if has_path { Some(self.take(to.span, target.path_template(parameters))?) } else { None };
         let to = ForwardTo::Authority { tls, authority, allow, settings: Arc::new(settings) };
@@ -224,12 +253,19 @@ impl Build<'_> {
             if authority.can_become(&allowed) {
                 Ok(allowed)
             } else {
-                Err(Fault::new(format!("{} can never come out of `to`", shown(text)), "correct it or remove it; a parameter is (part of) one label"))
+                Err(Fault::new(
+                    format!("{} can never come out of `to`", shown(text)),
+                    "correct it or remove it; a parameter is (part of) one label",
+                ))
             }
         });
         if authority.has_parameters() && node.get("allow").is_none_or(|list| list.one_or_many().is_empty()) {
             let what = "a parameter chooses the host, so a client could reach any server";
-            self.problems.add(to.span, what, "list the hosts that may come out of it: `allow: [a.example.com, b.example.com]`");
+            self.problems.add(
+                to.span,
+                what,
+                "list the hosts that may come out of it: `allow: [a.example.com, b.example.com]`",
+            );
         }
         allow
     }
@@ -247,7 +283,11 @@ impl Build<'_> {
         }
         // RFC 3986 §4.2. That parameters do not make one of it is seen to when it is rendered.
         if target.path.starts_with("//") {
-            self.problems.add(to.span, "a Location that starts with `//` leads to another host", "write the whole URL, or a path with one `/`");
+            self.problems.add(
+                to.span,
+                "a Location that starts with `//` leads to another host",
+                "write the whole URL, or a path with one `/`",
+            );
         }
         if let Some(entry) = node.entry("allow") {
             self.problems.add(entry.key_span, "`allow` beside a path", "remove it; a path stays on the same host");
@@ -259,7 +299,11 @@ impl Build<'_> {
         let status = read::int(node, "status")?;
         let body = read::text(node, "body").unwrap_or_default();
         if let Some(at) = node.get("body").filter(|_| !body.is_empty() && matches!(status, 204 | 205 | 304)) {
-            self.problems.add(at.span, format!("an answer {status} has no body"), "remove `body`, or use another status");
+            self.problems.add(
+                at.span,
+                format!("an answer {status} has no body"),
+                "remove `body`, or use another status",
+            );
         }
         if let Some(at) = node.get("body").filter(|_| body.len() > MAX_RESPOND_BYTES) {
             self.problems.add(at.span, "the body is longer than 64 KiB", "serve it from an upstream");
@@ -275,19 +319,29 @@ impl Build<'_> {
 /// Reads a method (RFC 9110 §9.1: case-sensitive).
 fn method(text: &str) -> Result<Method, Fault> {
     match Method::from_bytes(text.as_bytes()) {
-        Some(Method::Connect | Method::Trace) => Err(Fault::new(format!("{} is never routed", shown(text)), "remove it; Portunus refuses it everywhere")),
+        Some(Method::Connect | Method::Trace) => {
+            Err(Fault::new(format!("{} is never routed", shown(text)), "remove it; Portunus refuses it everywhere"))
+        }
         Some(method) if text.bytes().all(|byte| !byte.is_ascii_lowercase()) => Ok(method),
         Some(_) => {
             let what = format!("the method {} is in lower case; methods are case-sensitive", shown(text));
             Err(Fault::new(what, format!("write {}", shown(&text.to_ascii_uppercase()))))
         }
-        None => Err(Fault::new(format!("{} is not a method", shown(text)), "use a token of at most 32 characters, such as `GET`")),
+        None => Err(Fault::new(
+            format!("{} is not a method", shown(text)),
+            "use a token of at most 32 characters, such as `GET`",
+        )),
     }
 }
 
 /// Reads a Strict-Transport-Security value (RFC 6797 §6.1).
 fn hsts_value(text: &str) -> Result<String, Fault> {
-    let fault = || Fault::new(format!("{} is not a Strict-Transport-Security value", shown(text)), "write `max-age=31536000; includeSubDomains`, or `true`");
+    let fault = || {
+        Fault::new(
+            format!("{} is not a Strict-Transport-Security value", shown(text)),
+            "write `max-age=31536000; includeSubDomains`, or `true`",
+        )
+    };
     let mut has_age = false;
     for directive in text.split(';').map(str::trim) {
         let known = match directive.split_once('=') {
@@ -310,6 +364,9 @@ fn content_type(text: &str) -> Result<String, Fault> {
     let essence = text.split(';').next().unwrap_or_default().trim_end();
     match essence.split_once('/') {
         Some((kind, subtype)) if headers::is_token(kind) && headers::is_token(subtype) => headers::field_value(text),
-        _ => Err(Fault::new(format!("{} is not a media type", shown(text)), "write `type/subtype`, such as `text/plain`")),
+        _ => Err(Fault::new(
+            format!("{} is not a media type", shown(text)),
+            "write `type/subtype`, such as `text/plain`",
+        )),
     }
 }

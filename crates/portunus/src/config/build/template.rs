@@ -15,7 +15,10 @@ const MAX_PARAMETERS: usize = 16;
 /// Reads a path pattern.
 pub(super) fn path_pattern(text: &str) -> Result<PathPattern, Fault> {
     let Some(rest) = text.strip_prefix('/') else {
-        return Err(Fault::new(format!("the path {} does not start with `/`", shown(text)), format!("write {}", shown(&format!("/{text}")))));
+        return Err(Fault::new(
+            format!("the path {} does not start with `/`", shown(text)),
+            format!("write {}", shown(&format!("/{text}"))),
+        ));
     };
     if text.contains(['?', '#']) {
         let what = format!("the path {} holds a `?` or `#`", shown(text));
@@ -28,12 +31,19 @@ pub(super) fn path_pattern(text: &str) -> Result<PathPattern, Fault> {
     }
     let pattern = PathPattern { text: text.to_owned(), segments };
     let names = parameter_names(&pattern);
-    if let Some(twice) = names.iter().enumerate().find(|(at, name)| names.iter().take(*at).any(|other| other == *name)) {
-        return Err(Fault::new(format!("the path has two parameters called {}", shown(twice.1)), "give each its own name"));
+    if let Some(twice) = names.iter().enumerate().find(|(at, name)| names.iter().take(*at).any(|other| other == *name))
+    {
+        return Err(Fault::new(
+            format!("the path has two parameters called {}", shown(twice.1)),
+            "give each its own name",
+        ));
     }
     if names.len() > MAX_PARAMETERS {
         let what = format!("the path has {} parameters", names.len());
-        return Err(Fault::new(what, format!("use at most {MAX_PARAMETERS}; a catch-all `{{*rest}}` can take several segments")));
+        return Err(Fault::new(
+            what,
+            format!("use at most {MAX_PARAMETERS}; a catch-all `{{*rest}}` can take several segments"),
+        ));
     }
     Ok(pattern)
 }
@@ -64,10 +74,16 @@ fn segment(part: &str, is_last: bool) -> Result<Segment, Fault> {
     };
     if let Some(name) = name.strip_prefix('*') {
         if !prefix.is_empty() {
-            return Err(fault("has text before a catch-all", "give the catch-all a segment of its own: `/files/{*rest}`"));
+            return Err(fault(
+                "has text before a catch-all",
+                "give the catch-all a segment of its own: `/files/{*rest}`",
+            ));
         }
         if !is_last {
-            return Err(fault("is a catch-all but not the last", "move it to the end, or use `{name}` for one segment"));
+            return Err(fault(
+                "is a catch-all but not the last",
+                "move it to the end, or use `{name}` for one segment",
+            ));
         }
         return Ok(Segment::CatchAll { name: parameter_name(name)? });
     }
@@ -79,7 +95,10 @@ fn segment(part: &str, is_last: bool) -> Result<Segment, Fault> {
 
 fn static_segment(part: &str) -> Result<Segment, Fault> {
     if part.contains('}') {
-        return Err(Fault::new(format!("the segment {} has a `}}` without `{{`", shown(part)), "write a parameter as `{name}`"));
+        return Err(Fault::new(
+            format!("the segment {} has a `}}` without `{{`", shown(part)),
+            "write a parameter as `{name}`",
+        ));
     }
     // Other programs' syntax would be a literal here and silently match nothing.
     let foreign = part.strip_prefix(':').map(|name| format!("{{{name}}}")).or_else(|| {
@@ -87,7 +106,10 @@ fn static_segment(part: &str) -> Result<Segment, Fault> {
         Some(format!("{{*{}}}", if name.is_empty() { "rest" } else { name }))
     });
     if let Some(native) = foreign.filter(|_| part != ":") {
-        return Err(Fault::new(format!("the segment {} is not written as parameters are here", shown(part)), format!("write {}", shown(&native))));
+        return Err(Fault::new(
+            format!("the segment {} is not written as parameters are here", shown(part)),
+            format!("write {}", shown(&native)),
+        ));
     }
     canonical(part, "the path").map(Segment::Static)
 }
@@ -163,7 +185,10 @@ impl<'a> Target<'a> {
     /// Cuts `https://host/path?query` or `/path?query`.
     pub(super) fn cut(text: &'a str) -> Result<Target<'a>, Fault> {
         if text.contains('#') {
-            return Err(Fault::new(format!("{} holds a `#`", shown(text)), "leave out the fragment; browsers keep their own"));
+            return Err(Fault::new(
+                format!("{} holds a `#`", shown(text)),
+                "leave out the fragment; browsers keep their own",
+            ));
         }
         let (before, query) = match text.split_once('?') {
             Some((before, query)) => (before, Some(query)),
@@ -237,7 +262,9 @@ impl Template {
 fn can_become(parts: &[TemplatePart], text: &str) -> bool {
     match parts.split_first() {
         None => text.is_empty(),
-        Some((TemplatePart::Text(literal), rest)) => text.strip_prefix(literal.as_str()).is_some_and(|after| can_become(rest, after)),
+        Some((TemplatePart::Text(literal), rest)) => {
+            text.strip_prefix(literal.as_str()).is_some_and(|after| can_become(rest, after))
+        }
         Some((TemplatePart::Param { .. }, rest)) => {
             let label = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'-').count();
             (1..=label).any(|end| text.get(end..).is_some_and(|after| can_become(rest, after)))
@@ -258,7 +285,10 @@ fn pieces<'a>(text: &'a str, parameters: &[&str]) -> Result<Vec<Piece<'a>>, Faul
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else {
-            return Err(Fault::new(format!("{} has a `{{` without `}}`", shown(text)), "write a parameter as `{name}`"));
+            return Err(Fault::new(
+                format!("{} has a `{{` without `}}`", shown(text)),
+                "write a parameter as `{name}`",
+            ));
         };
         out.push(Piece::Text(before));
         // The star belongs to the pattern; here it changes nothing and is a common slip.
@@ -310,7 +340,10 @@ fn query_parts(text: &str, parameters: &[&str]) -> Result<Vec<TemplatePart>, Fau
             Piece::Param(index) => Ok(TemplatePart::Param { index, escape: Escape::Query }),
             Piece::Text(text) => match check_query(text.as_bytes()) {
                 Ok(()) => Ok(TemplatePart::Text(text.to_owned())),
-                Err(_) => Err(Fault::new(format!("the query cannot hold {}", shown(text)), "percent-encode what is not a letter, digit or query punctuation")),
+                Err(_) => Err(Fault::new(
+                    format!("the query cannot hold {}", shown(text)),
+                    "percent-encode what is not a letter, digit or query punctuation",
+                )),
             },
         })
         .collect()

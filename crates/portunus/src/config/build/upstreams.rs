@@ -34,17 +34,19 @@ impl Build<'_> {
                 Some("least_loaded") => Balance::LeastLoaded,
                 _ => Balance::RoundRobin,
             },
-            retry_budget_percent: node.get("retries").and_then(|retries| read::int(retries, "budget")).unwrap_or(default.retry_budget_percent),
+            retry_budget_percent: node
+                .get("retries")
+                .and_then(|retries| read::int(retries, "budget"))
+                .unwrap_or(default.retry_budget_percent),
             ejection: ejection(node),
             health: read::mapping(node, "health").and_then(|health| self.health(health)),
             ..self.connection_settings(name, node)
         };
-        let is_nameless = |server: &ServerConfig| matches!(server.address, ServerAddress::Unix(_));
-        if let Some(tls) = node.entry("tls").filter(|_| upstream.tls.as_ref().is_some_and(|tls| tls.verify && tls.name.is_none())) {
-            if upstream.servers.iter().any(is_nameless) {
-                let what = "a server on a Unix socket has no name to verify its certificate by";
-                self.problems.add(tls.key_span, what, "say which: `tls: { name: app.internal }`");
-            }
+        let is_unix = |server: &ServerConfig| matches!(server.address, ServerAddress::Unix(_));
+        let needs_name = upstream.tls.as_ref().is_some_and(|tls| tls.verify && tls.name.is_none());
+        if let Some(tls) = node.entry("tls").filter(|_| needs_name && upstream.servers.iter().any(is_unix)) {
+            let what = "a server on a Unix socket has no name to verify its certificate by";
+            self.problems.add(tls.key_span, what, "say which: `tls: { name: app.internal }`");
         }
         upstream
     }
@@ -53,7 +55,11 @@ impl Build<'_> {
         let base = self.base;
         let Some(list) = node.get("servers") else { return Vec::new() };
         if matches!(&list.value, Value::List(items) if items.is_empty()) {
-            self.problems.add(list.span, "`servers` is empty", "name at least one server: `servers: [\"127.0.0.1:9000\"]`");
+            self.problems.add(
+                list.span,
+                "`servers` is empty",
+                "name at least one server: `servers: [\"127.0.0.1:9000\"]`",
+            );
         }
         let mut out: Vec<ServerConfig> = Vec::new();
         for item in list.one_or_many() {
@@ -61,7 +67,11 @@ impl Build<'_> {
             let Some(text) = at.text() else { continue };
             let Some(address) = self.take(at.span, address::server(text, base)) else { continue };
             if out.iter().any(|server| server.address == address) {
-                self.problems.add(at.span, format!("{} is in `servers` twice", shown(text)), "name each server once, with a `weight` if it should get more");
+                self.problems.add(
+                    at.span,
+                    format!("{} is in `servers` twice", shown(text)),
+                    "name each server once, with a `weight` if it should get more",
+                );
                 continue;
             }
             out.push(ServerConfig { address, weight: read::int(item, "weight").unwrap_or(1) });
@@ -104,31 +114,45 @@ impl Build<'_> {
         let pair = [("client_certificate", "client_key"), ("client_key", "client_certificate")];
         for (here, missing) in pair {
             if let (Some(entry), None) = (node.entry(here), node.entry(missing)) {
-                self.problems.add(entry.key_span, format!("`{here}` without `{missing}`"), format!("add `{missing}`: both make a pair"));
+                self.problems.add(
+                    entry.key_span,
+                    format!("`{here}` without `{missing}`"),
+                    format!("add `{missing}`: both make a pair"),
+                );
             }
         }
         if let (Some(ca), false) = (node.entry("ca"), tls.verify) {
             let what = "`ca` has no effect beside `insecure_skip_verify: true`";
-            self.problems.add(ca.key_span, what, "remove `insecure_skip_verify`, so that servers are verified by this `ca`");
+            self.problems.add(
+                ca.key_span,
+                what,
+                "remove `insecure_skip_verify`, so that servers are verified by this `ca`",
+            );
         }
         Some(tls)
     }
 
     fn health(&mut self, node: &Node) -> Option<HealthCheck> {
-        let path = self.parsed(node, "path", |text| Target::cut_path(text)?.path_template(&[]).map(|_| text.to_owned()))?;
+        let path =
+            self.parsed(node, "path", |text| Target::cut_path(text)?.path_template(&[]).map(|_| text.to_owned()))?;
         let default = HealthCheck::new(path);
         let health = HealthCheck {
             host: self.parsed(node, "host", address::authority),
             every: read::duration(node, "every").unwrap_or(default.every),
             // A short period alone is no mistake: the default follows it.
-            timeout: read::duration(node, "timeout").unwrap_or_else(|| default.timeout.min(read::duration(node, "every").unwrap_or(default.every))),
+            timeout: read::duration(node, "timeout")
+                .unwrap_or_else(|| default.timeout.min(read::duration(node, "every").unwrap_or(default.every))),
             fall: read::int(node, "fall").unwrap_or(default.fall),
             rise: read::int(node, "rise").unwrap_or(default.rise),
             ..default
         };
         if health.timeout > health.every {
             let at: Span = node.get("timeout").map_or(node.span, |node| node.span);
-            self.problems.add(at, "`timeout` is more than `every`, so checks would overlap", "lower `timeout` or raise `every`");
+            self.problems.add(
+                at,
+                "`timeout` is more than `every`, so checks would overlap",
+                "lower `timeout` or raise `every`",
+            );
         }
         Some(health)
     }

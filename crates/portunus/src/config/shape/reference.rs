@@ -20,7 +20,10 @@ fn section(object: &Object, page: &mut String) {
     let title = if std::ptr::eq(object, &ROOT) { "The file" } else { object.name };
     // Writing to a String cannot fail.
     let _ = write!(page, "\n### {title}\n\n{}.", sentence(object.doc));
-    let used: Vec<String> = OBJECTS.iter().flat_map(|user| user.all_fields().filter(|field| uses(&field.shape, object)).map(|field| place(user, field))).collect();
+    let used: Vec<String> = OBJECTS
+        .iter()
+        .flat_map(|user| user.all_fields().filter(|field| uses(&field.shape, object)).map(|field| place(user, field)))
+        .collect();
     if !used.is_empty() {
         let _ = write!(page, " Used by {}.", used.join(", "));
     }
@@ -46,7 +49,11 @@ fn sentence(text: &str) -> String {
 }
 
 fn place(user: &Object, field: &Field) -> String {
-    if std::ptr::eq(user, &ROOT) { format!("`{}`", field.name) } else { format!("`{}` of [{}]({})", field.name, user.name, anchor(user)) }
+    if std::ptr::eq(user, &ROOT) {
+        format!("`{}`", field.name)
+    } else {
+        format!("`{}` of [{}]({})", field.name, user.name, anchor(user))
+    }
 }
 
 /// The anchor that Markdown renderers give a heading: dots go.

@@ -34,8 +34,9 @@ pub(super) fn check(shape: &Shape, scalar: &Scalar, node: &Node, named: Named<'_
         Shape::Int(min, max) => {
             let number = if scalar.plain { units::whole(text) } else { None };
             let digits = text.replace(['_', ' '], "");
-            within(number, *min, *max, named, u64::to_string)
-                .unwrap_or_else(|| Err(guess(units::whole(&digits).filter(|n| (min..=max).contains(&n)).map(|_| digits.clone()))))
+            within(number, *min, *max, named, u64::to_string).unwrap_or_else(|| {
+                Err(guess(units::whole(&digits).filter(|n| (min..=max).contains(&n)).map(|_| digits.clone())))
+            })
         }
         Shape::Duration(min, max) => {
             let millis = units::duration(text).and_then(|duration| u64::try_from(duration.as_millis()).ok());
@@ -45,14 +46,24 @@ pub(super) fn check(shape: &Shape, scalar: &Scalar, node: &Node, named: Named<'_
         Shape::Size(min, max) => within(units::size(text), *min, *max, named, |bytes| units::size_text(*bytes))
             .unwrap_or_else(|| Err(guess(units::size_guess(text)))),
         Shape::Either(alternatives) => {
-            if alternatives.iter().any(|shape| check(shape, scalar, node, named).is_ok()) { Ok(()) } else { Err(wrong()) }
+            if alternatives.iter().any(|shape| check(shape, scalar, node, named).is_ok()) {
+                Ok(())
+            } else {
+                Err(wrong())
+            }
         }
         Shape::Object(_) | Shape::Table(..) | Shape::List(_) | Shape::OneOrMany(_) => Err(wrong()),
     }
 }
 
 /// Judges a number that could be read against its bounds; none if it could not be read.
-fn within(number: Option<u64>, min: u64, max: u64, named: Named<'_>, text: impl Fn(&u64) -> String) -> Option<Result<(), Fault>> {
+fn within(
+    number: Option<u64>,
+    min: u64,
+    max: u64,
+    named: Named<'_>,
+    text: impl Fn(&u64) -> String,
+) -> Option<Result<(), Fault>> {
     let number = number?;
     let (bound, word, beyond) = match number {
         number if number < min => (min, "least", "more"),

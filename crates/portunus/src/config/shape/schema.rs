@@ -58,7 +58,8 @@ fn shape_schema(shape: &Shape) -> Value {
         Shape::Verbatim(_) => json!({ "type": ["string", "number", "boolean"] }),
         Shape::Choice(words) => {
             // YAML reads an unquoted 1.2 or 308 as a number; the program takes it as written.
-            let numbers = words.iter().filter_map(|word| serde_json::from_str::<Value>(word).ok().filter(Value::is_number));
+            let numbers =
+                words.iter().filter_map(|word| serde_json::from_str::<Value>(word).ok().filter(Value::is_number));
             json!({ "enum": words.iter().map(|word| json!(word)).chain(numbers).collect::<Vec<_>>() })
         }
         Shape::Int(min, max) => json!({ "type": "integer", "minimum": min, "maximum": max }),

@@ -29,7 +29,8 @@ fn each_yaml(folder: &str, mut with: impl FnMut(&str, &str)) {
     let mut count = 0;
     for entry in std::fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "yaml" || extension == "json") && !path.to_string_lossy().ends_with(".expected.json")
+        if path.extension().is_some_and(|extension| extension == "yaml" || extension == "json")
+            && !path.to_string_lossy().ends_with(".expected.json")
         {
             with(&path.display().to_string(), &std::fs::read_to_string(&path).unwrap());
             count += 1;
@@ -67,7 +68,13 @@ fn fields_are_unique_and_say_something() {
         }
         for field in object.all_fields() {
             assert!(field.doc.ends_with('.') && !field.doc.contains('|'), "{}.{}", object.name, field.name);
-            assert_eq!(field.required || object.one_of.contains(&field.name), field.default.is_empty(), "{}.{}", object.name, field.name);
+            assert_eq!(
+                field.required || object.one_of.contains(&field.name),
+                field.default.is_empty(),
+                "{}.{}",
+                object.name,
+                field.name
+            );
         }
         assert!(object.one_of.iter().all(|name| names.contains(name)), "{}", object.name);
     }
@@ -77,8 +84,14 @@ fn fields_are_unique_and_say_something() {
 fn spelled_out(object: &Object, indent: usize) -> String {
     let mut out = String::new();
     for field in object.all_fields().filter(|field| !field.default.is_empty() && !field.default.starts_with('(')) {
-        writeln!(out, "{:indent$}{}: {}", "", field.name, if field.default.contains('*') { format!("\"{}\"", field.default) } else { field.default.to_owned() })
-            .unwrap();
+        writeln!(
+            out,
+            "{:indent$}{}: {}",
+            "",
+            field.name,
+            if field.default.contains('*') { format!("\"{}\"", field.default) } else { field.default.to_owned() }
+        )
+        .unwrap();
     }
     out
 }
@@ -168,7 +181,9 @@ fn defaults_in_the_shape_are_the_defaults_in_force() {
     let full = full_file();
     assert!(full.contains("tunnel_idle_timeout: 1h") && full.contains("path: \"/{*rest}\""), "{full}");
     let json = |text: &str| {
-        let mut json = redacted_json(&parse("p.yaml", text, Path::new("")).unwrap_or_else(|problems| panic!("{text}\n{problems}")));
+        let mut json = redacted_json(
+            &parse("p.yaml", text, Path::new("")).unwrap_or_else(|problems| panic!("{text}\n{problems}")),
+        );
         for route in json["routes"].as_array_mut().unwrap() {
             // Names and places hold line numbers.
             route.as_object_mut().unwrap().retain(|key, _| key != "name" && key != "place");
@@ -184,8 +199,10 @@ fn valid_files_satisfy_the_schema() {
     for folder in ["tests/config/valid", "../../examples"] {
         each_yaml(folder, |name, text| {
             let mut problems = Collector::default();
+            let text = text.strip_prefix('\u{feff}').unwrap_or(text);
             let json = to_json(&yaml::parse(text, &mut problems).unwrap());
-            let errors: Vec<_> = schema.iter_errors(&json).map(|error| format!("{}: {error}", error.instance_path())).collect();
+            let errors: Vec<_> =
+                schema.iter_errors(&json).map(|error| format!("{}: {error}", error.instance_path())).collect();
             assert!(errors.is_empty(), "{name}: {errors:#?}");
         });
     }

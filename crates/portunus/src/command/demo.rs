@@ -1,0 +1,232 @@
+//! What a demonstration needs: a development CA, certificates for two names and a wildcard, a configuration, and commands to try.
+//!
+//! Prepares files and says what to type; starts nothing. Everything lies in one folder of its own, which is made anew each time.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use tls::KeyType;
+
+use super::dev_ca::{DevCa, Purpose};
+
+const WEBSITE: &str = "www.portunus.test";
+const API: &str = "api.portunus.test";
+const APPS: &str = "*.apps.portunus.test";
+/// One of the names that the wildcard stands for.
+const APP: &str = "blog.apps.portunus.test";
+
+const CA_FILE: &str = "ca.pem";
+const CONFIG_FILE: &str = "portunus.yaml";
+const KEYS_FOLDER: &str = "keys";
+
+/// Where the demonstration lives.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// Folder for CA, keys and configuration; made anew
+    #[arg(long, default_value = "demo")]
+    pub dir: PathBuf,
+    /// Address to listen on
+    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub bind: IpAddr,
+    /// Port for HTTPS
+    #[arg(long, default_value_t = 8443)]
+    pub https_port: u16,
+    /// Port for plain HTTP, which redirects
+    #[arg(long, default_value_t = 8080)]
+    pub http_port: u16,
+    /// Port of the admin listener, on the loopback address
+    #[arg(long, default_value_t = 9901)]
+    pub admin_port: u16,
+    /// Upstream to forward to
+    #[arg(long, default_value = "127.0.0.1:8000")]
+    pub upstream: String,
+}
+
+/// What was prepared.
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// The configuration to run.
+    pub config: PathBuf,
+    /// The CA certificate for clients to trust.
+    pub ca: PathBuf,
+    /// What to try: a line that says what it shows, and the command.
+    pub commands: Vec<(&'static str, String)>,
+}
+
+/// Writes CA, keys and configuration into the folder.
+///
+/// # Errors
+/// The folder holds something that no demonstration made, or cannot be written.
+pub fn prepare(options: &Options) -> io::Result<Prepared> {
+    let folder = &options.dir;
+    clear(folder)?;
+    let keys = folder.join(KEYS_FOLDER);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&keys)?;
+    let authority = DevCa::new("Portunus demo CA").map_err(io::Error::other)?;
+    let ca = folder.join(CA_FILE);
+    fs::write(&ca, authority.certificate_pem())?;
+    for (file, name) in [("www", WEBSITE), ("api", API), ("apps", APPS)] {
+        for (suffix, key_type) in [("ecdsa", KeyType::Ecdsa), ("rsa", KeyType::Rsa)] {
+            let pair = authority.issue(&[name], key_type, Purpose::Server).map_err(io::Error::other)?;
+            let together = format!("{}{}", pair.certificate_pem, *pair.key_pem);
+            write_private(&keys.join(format!("{file}-{suffix}.pem")), together.as_bytes())?;
+        }
+    }
+    let config = folder.join(CONFIG_FILE);
+    fs::write(&config, configuration(options))?;
+    Ok(Prepared { config, commands: commands(options, &ca), ca })
+}
+
+/// Removes an earlier demonstration; anything else in the folder is left alone and refused.
+fn clear(folder: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        if ![CA_FILE, CONFIG_FILE, KEYS_FOLDER].iter().any(|ours| name == *ours) {
+            let text = format!(
+                "{} holds {}, which no demo made; name another folder with --dir, or remove it",
+                folder.display(),
+                name.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
+    }
+    let keys = folder.join(KEYS_FOLDER);
+    if keys.exists() { fs::remove_dir_all(keys) } else { Ok(()) }
+}
+
+fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(content)
+}
+
+fn configuration(options: &Options) -> String {
+    let https = SocketAddr::new(options.bind, options.https_port);
+    let http = SocketAddr::new(options.bind, options.http_port);
+    let (https_port, admin_port, upstream) = (options.https_port, options.admin_port, &options.upstream);
+    format!(
+        "\
+# Made by `portunus demo`, and made anew each time. Try: portunus check portunus.yaml
+
+listeners:
+  - name: https
+    bind: \"{https}\"
+    tls: {{ keystore: demo }}
+  - name: http
+    bind: \"{http}\"
+    redirect_to_https: {{ port: {https_port} }}
+
+# An ECDSA and an RSA certificate for each of two names and a wildcard.
+keystores:
+  demo: {{ folder: {KEYS_FOLDER}, default: {WEBSITE} }}
+
+upstreams:
+  demo:
+    servers: [\"{upstream}\"]
+
+routes:
+  - name: website
+    hosts: {WEBSITE}
+    upstream: demo
+    hsts: true
+  - name: moved
+    hosts: {WEBSITE}
+    path: /old/{{*rest}}
+    redirect: {{ to: \"/{{rest}}\", status: \"301\" }}
+  - name: api
+    hosts: {API}
+    path: /v1/{{*rest}}
+    rewrite: /{{rest}}
+    upstream: demo
+    response_headers: {{ set: {{ X-Api: v1 }} }}
+  - name: apps
+    hosts: \"{APPS}\"
+    upstream: demo
+
+admin:
+  bind: \"127.0.0.1:{admin_port}\"
+
+log:
+  access: {{ format: text }}
+"
+    )
+}
+
+fn commands(options: &Options, ca: &Path) -> Vec<(&'static str, String)> {
+    let address = if options.bind.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { options.bind };
+    let shown = if address.is_ipv6() { format!("[{address}]") } else { address.to_string() };
+    let (https, http) = (options.https_port, options.http_port);
+    let call = |scheme: &str, port: u16, host: &str, extra: &str, path: &str| {
+        let ca = if scheme == "https" { format!(" --cacert {}", ca.display()) } else { String::new() };
+        format!("curl{ca} --resolve {host}:{port}:{shown}{extra} {scheme}://{host}:{port}{path}")
+    };
+    let old_client = " --verbose --tls-max 1.2 --ciphers ECDHE-RSA-AES128-GCM-SHA256";
+    vec![
+        ("what the upstream is told", call("https", https, WEBSITE, "", "/headers")),
+        ("another name, another certificate, a rewritten path", call("https", https, API, " --include", "/v1/small")),
+        ("a name of the wildcard", call("https", https, APP, "", "/small")),
+        ("an old client gets the RSA certificate", call("https", https, WEBSITE, old_client, "/small")),
+        ("one megabyte down", call("https", https, WEBSITE, " --output /dev/null", "/bytes/1000000")),
+        ("a redirect of the route", call("https", https, WEBSITE, " --include", "/old/small")),
+        ("a path that no route knows", call("https", https, API, " --include", "/v2/")),
+        ("plain HTTP is redirected", call("http", http, WEBSITE, " --include", "/small")),
+        ("metrics", format!("curl http://127.0.0.1:{}/metrics", options.admin_port)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn options(dir: &Path) -> Options {
+        Options {
+            dir: dir.to_owned(),
+            bind: "::1".parse().unwrap(),
+            https_port: 18443,
+            http_port: 18080,
+            admin_port: 19901,
+            upstream: "unix:/run/app.sock".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_is_prepared_is_a_valid_configuration_with_loadable_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = options(&folder.path().join("demo"));
+        for _ in 0..2 {
+            let prepared = prepare(&options).expect("it can be made, and made again");
+            let config = crate::config::load(&prepared.config).unwrap_or_else(|problems| panic!("{problems}"));
+            assert_eq!((config.listeners.len(), config.routes.len()), (2, 4));
+            let store = keystore::Store::load(&config.keystores["demo"].location, None, None).unwrap();
+            assert_eq!(store.entries.len(), 6);
+            assert!(store.warnings.is_empty(), "{:?}", store.warnings);
+            for name in [WEBSITE, API, APPS] {
+                let of_name = store.entries.iter().filter(|entry| entry.names.iter().any(|other| other == name));
+                assert_eq!(of_name.count(), 2, "{name} has both key types");
+            }
+            let (_, first) = &prepared.commands[0];
+            assert!(first.contains("--resolve www.portunus.test:18443:[::1] https://www.portunus.test:18443/"), "{first}");
+        }
+        for entry in fs::read_dir(options.dir.join(KEYS_FOLDER)).unwrap() {
+            assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_folder_with_other_things_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("thesis.txt"), "years").unwrap();
+        let error = prepare(&options(folder.path())).unwrap_err();
+        assert!(error.to_string().contains("thesis.txt") && error.to_string().contains("--dir"), "{error}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,196 @@
+//! Keys of `listeners`, `keystores` and `admin`. Declares them, nothing else; `surface.rs` says how.
+
+use super::{DAY, SECOND, object, optional, required};
+use crate::config::shape::{Field, Object, Shape};
+
+pub(in crate::config::shape) static LISTENER: Object = object(
+    "listener",
+    "addresses that share all settings",
+    &[&[
+        required(
+            "name",
+            Shape::Text("a name of letters, digits, `.`, `_` and `-`"),
+            "Unique name: in routes, logs and metrics.",
+        ),
+        required(
+            "bind",
+            Shape::OneOrMany(&Shape::Text(
+                "an address such as `0.0.0.0:443`, `[::]:443`, `:443` or `unix:/run/edge.sock`",
+            )),
+            "Where to listen. `:443` is every IPv4 and IPv6 address; `[::]:443` is IPv6 alone.",
+        ),
+        optional("tls", Shape::Object(&TLS), "(plain)", "TLS. Without it the listener is plain."),
+        optional(
+            "redirect_to_https",
+            Shape::Either(&[Shape::Bool, Shape::Object(&REDIRECT_TO_HTTPS)]),
+            "false",
+            "Answer every request with 308 to the same URL under https, instead of routing it.",
+        ),
+    ]],
+);
+
+pub(in crate::config::shape) static REDIRECT_TO_HTTPS: Object = object(
+    "redirect_to_https",
+    "where plain requests are redirected",
+    &[&[optional("port", Shape::Int(1, 65_535), "443", "Port of the https URL; 443 is left out of it.")]],
+);
+
+/// Keys that a listener and a name of it share.
+pub(in crate::config::shape) static TLS_SETTINGS: [Field; 4] = [
+    optional(
+        "policy",
+        Shape::Choice(&["modern", "intermediate", "legacy"]),
+        "intermediate",
+        "Versions, cipher suites and groups. `modern`: TLS 1.3. `intermediate`: TLS 1.2 with forward secrecy and AEAD, and 1.3. `legacy`: TLS 1.0 and later, for old clients only.",
+    ),
+    optional(
+        "min_version",
+        Shape::Choice(&["1.0", "1.1", "1.2", "1.3"]),
+        "(the policy's own)",
+        "Lowest TLS version. It can raise what the policy allows, not lower it.",
+    ),
+    optional(
+        "alpn",
+        Shape::OneOrMany(&Shape::Choice(&["h2", "http/1.1"])),
+        "[h2, http/1.1]",
+        "HTTP versions offered, in our order of preference.",
+    ),
+    optional(
+        "client_certificate",
+        Shape::Either(&[Shape::Choice(&["none"]), Shape::Object(&CLIENT_CERTIFICATE)]),
+        "none",
+        "Ask clients for a certificate.",
+    ),
+];
+
+pub(in crate::config::shape) static TLS: Object = object(
+    "tls",
+    "TLS of a listener",
+    &[
+        &[required("keystore", Shape::Text("the name of a keystore"), "Which keystore the certificates come from.")],
+        &TLS_SETTINGS,
+        &[
+            optional(
+                "strict_sni",
+                Shape::Bool,
+                "false",
+                "Refuse a name without a certificate of its own, instead of serving the default certificate.",
+            ),
+            optional(
+                "names",
+                Shape::List(&Shape::Object(&TLS_NAME)),
+                "(none)",
+                "Settings of single names. What is not given there is as above.",
+            ),
+        ],
+    ],
+);
+
+pub(in crate::config::shape) static TLS_NAME: Object = object(
+    "tls.names",
+    "TLS settings of single names",
+    &[
+        &[required(
+            "host",
+            Shape::OneOrMany(&Shape::Text("a host name such as `admin.example.com` or `*.example.com`")),
+            "The name or names this is for.",
+        )],
+        &TLS_SETTINGS,
+    ],
+);
+
+pub(in crate::config::shape) static CLIENT_CERTIFICATE: Object = object(
+    "client_certificate",
+    "a rule for client certificates",
+    &[&[
+        required(
+            "mode",
+            Shape::Choice(&["optional", "required"]),
+            "`required`: the handshake fails without one. `optional`: served without identity fields.",
+        ),
+        required(
+            "ca",
+            Shape::Text("a PEM file"),
+            "Roots that client certificates must lead to. Nothing else is trusted.",
+        ),
+        optional("crl", Shape::Text("a PEM or DER file"), "(none)", "Revocation lists."),
+        optional(
+            "allow_san",
+            Shape::OneOrMany(&Shape::Text(
+                "a name such as `DNS:client.example`, `URI:spiffe://x/y`, `EMAIL:a@example.com` or `IP:192.0.2.1`",
+            )),
+            "(any)",
+            "Subject alternative names; the certificate must hold one of them.",
+        ),
+    ]],
+);
+
+pub(in crate::config::shape) static KEYSTORE: Object = Object {
+    name: "keystore",
+    doc: "certificates and keys",
+    fields: &[&[
+        optional("folder", Shape::Text("a folder"), "", "A folder of PEM files, chain and key together or apart."),
+        optional("pkcs12", Shape::Text("a file"), "", "A PKCS#12 file (`.p12`, `.pfx`)."),
+        optional("jks", Shape::Text("a file"), "", "A Java keystore."),
+        optional(
+            "password",
+            Shape::Object(&SECRET),
+            "(none)",
+            "Where the password of the store comes from. Needed by `pkcs12` and `jks`.",
+        ),
+        optional(
+            "default",
+            Shape::Text("a host name"),
+            "(the alias `default`)",
+            "The name whose certificates serve clients that send no name, or one that is not here.",
+        ),
+        optional(
+            "reload_every",
+            Shape::Duration(SECOND, 30 * DAY),
+            "30m",
+            "The store is read again at this period, besides on every change of its files.",
+        ),
+    ]],
+    one_of: &["folder", "pkcs12", "jks"],
+    secret: false,
+};
+
+pub(in crate::config::shape) static SECRET: Object = Object {
+    name: "secret",
+    doc: "where a secret comes from",
+    fields: &[&[
+        optional("file", Shape::Text("a file"), "", "A file that holds it; the final newline is not part of it."),
+        optional(
+            "env",
+            Shape::Text("the name of an environment variable"),
+            "",
+            "An environment variable that holds it.",
+        ),
+    ]],
+    one_of: &["file", "env"],
+    secret: true,
+};
+
+pub(in crate::config::shape) static ADMIN: Object = object(
+    "admin",
+    "the admin listener",
+    &[&[
+        required(
+            "bind",
+            Shape::Text("an address such as `127.0.0.1:9901` or `unix:/run/portunus/admin.sock`"),
+            "Where it listens: loopback or a Unix socket.",
+        ),
+        optional(
+            "allow_remote",
+            Shape::Bool,
+            "false",
+            "Let it listen elsewhere. There is no login: guard that address by other means.",
+        ),
+        optional(
+            "hosts",
+            Shape::OneOrMany(&Shape::Text("a host name")),
+            "(none)",
+            "Further Host values it answers to, beside its address and `localhost`.",
+        ),
+    ]],
+);

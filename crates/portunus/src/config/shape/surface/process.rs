@@ -1,0 +1,125 @@
+//! Keys of `forwarding`, `log` and `limits`. Declares them, nothing else; `surface.rs` says how.
+
+use super::{DAY, KIB, MIB, SECOND, TIB, TIMEOUT, object, optional};
+use crate::config::shape::{Object, Shape};
+
+pub(in crate::config::shape) static FORWARDING: Object = object(
+    "forwarding",
+    "which forwarding fields are written",
+    &[&[
+        optional("x_forwarded", Shape::Bool, "true", "`X-Forwarded-For`, `-Proto`, `-Host` and `-Port`."),
+        optional("x_real_ip", Shape::Bool, "true", "`X-Real-IP`."),
+        optional("forwarded", Shape::Bool, "false", "`Forwarded` (RFC 7239)."),
+        optional("via", Shape::Bool, "true", "`Via`, both ways."),
+        optional("request_id", Shape::Bool, "true", "`X-Request-Id`: kept from trusted peers, else made."),
+    ]],
+);
+
+pub(in crate::config::shape) static LOG: Object = object(
+    "log",
+    "logs",
+    &[&[
+        optional(
+            "access",
+            Shape::Either(&[Shape::Choice(&["none"]), Shape::Object(&ACCESS_LOG)]),
+            "(see there)",
+            "One line per request.",
+        ),
+        optional(
+            "level",
+            Shape::Choice(&["error", "warn", "info", "debug", "trace"]),
+            "info",
+            "What the diagnostic log on stderr holds.",
+        ),
+    ]],
+);
+
+pub(in crate::config::shape) static ACCESS_LOG: Object = object(
+    "access",
+    "the access log",
+    &[&[
+        optional("format", Shape::Choice(&["json", "text"]), "json", "JSON for machines, text for people."),
+        optional(
+            "to",
+            Shape::Text("`stdout` or a file"),
+            "stdout",
+            "Where it goes. A file is opened again on SIGUSR1.",
+        ),
+    ]],
+);
+
+/// Bounds of the process; `crate::limits` says why each is there, and a test compares the defaults.
+pub(in crate::config::shape) static LIMITS: Object = object(
+    "limits",
+    "bounds of the process",
+    &[&[
+        optional(
+            "max_connections",
+            Shape::Int(1, 100_000_000),
+            "100000",
+            "Connections open at once; further ones wait in the kernel's queue.",
+        ),
+        optional(
+            "max_connections_per_client",
+            Shape::Int(1, 100_000_000),
+            "1000",
+            "Connections open at once from one address (IPv6: from one /64); further ones are closed at once.",
+        ),
+        optional("handshake_timeout", TIMEOUT, "10s", "From accept to the end of the TLS handshake."),
+        optional("head_timeout", TIMEOUT, "10s", "From the first byte of a request to the end of its head."),
+        optional("keep_alive_timeout", TIMEOUT, "75s", "Between two requests of a connection."),
+        optional(
+            "client_idle_timeout",
+            TIMEOUT,
+            "30s",
+            "Between two reads of a request body, or two writes the client accepts.",
+        ),
+        optional(
+            "min_body_rate",
+            Shape::Size(0, TIB),
+            "256",
+            "Slowest body a client may send or accept, per second, judged after `client_idle_timeout`; 0 for any.",
+        ),
+        optional(
+            "tunnel_idle_timeout",
+            Shape::Duration(SECOND, 30 * DAY),
+            "1h",
+            "A WebSocket or other tunnel in which nothing moves either way.",
+        ),
+        optional("max_head", Shape::Size(KIB, MIB), "32KiB", "Request head; then 431."),
+        optional("max_request_line", Shape::Size(64, MIB), "8KiB", "Request line; then 414."),
+        optional("max_fields", Shape::Int(4, 256), "100", "Fields in a head; then 431."),
+        optional(
+            "max_body",
+            Shape::Size(0, TIB),
+            "64MiB",
+            "Request body, where the route does not say otherwise; then 413.",
+        ),
+        optional("max_response_head", Shape::Size(KIB, MIB), "64KiB", "Response head from an upstream; then 502."),
+        optional(
+            "max_interim_responses",
+            Shape::Int(0, 1_000),
+            "8",
+            "Interim (1xx) responses before the final one; then 502.",
+        ),
+        optional(
+            "max_requests_per_connection",
+            Shape::Int(1, u64::MAX >> 11),
+            "1000000",
+            "Requests on one connection, then it is closed politely.",
+        ),
+        optional(
+            "max_drain",
+            Shape::Size(0, MIB),
+            "64KiB",
+            "An unread request body is read up to this size to keep the connection; else the connection closes.",
+        ),
+        optional("h2_max_streams", Shape::Int(1, 10_000), "128", "HTTP/2 streams open at once on one connection."),
+        optional(
+            "drain_timeout",
+            Shape::Duration(0, DAY),
+            "30s",
+            "After SIGTERM, how long open requests and tunnels may go on.",
+        ),
+    ]],
+);

@@ -1,0 +1,411 @@
+//! What black-box tests share: the real program on ports the kernel chose, an upstream that records every byte, and a raw client.
+//!
+//! Owns processes, sockets and folders of a test and takes them down with it. Asserts nothing about the product.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a harness that cannot go on fails the test")]
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use portunus::command::dev_ca::{DevCa, Purpose};
+use tempfile::TempDir;
+
+/// Longest wait for anything that must happen; a test that gets there fails.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running gate.
+pub struct Gate {
+    child: Child,
+    /// Its folder: configuration, certificates, log.
+    pub dir: TempDir,
+    addresses: HashMap<String, SocketAddr>,
+    diagnostics: Arc<Mutex<Vec<String>>>,
+}
+
+impl Gate {
+    /// Starts the program on this YAML, in a fresh folder. Listeners bind port 0, each on a loopback address of its own. The access log is
+    /// `access.log` unless the text has a `log:` of its own.
+    pub fn start(yaml: &str) -> Gate {
+        Gate::start_in(tempfile::tempdir().unwrap(), yaml)
+    }
+
+    /// As [`Gate::start`], in a folder that holds certificates or other files already.
+    pub fn start_in(dir: TempDir, yaml: &str) -> Gate {
+        write_config(dir.path(), yaml);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_portunus"))
+            .arg("run")
+            .arg(dir.path().join("portunus.yaml"))
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let diagnostics = Arc::new(Mutex::new(Vec::new()));
+        let mut addresses = HashMap::new();
+        let listeners = yaml.matches("bind:").count() - usize::from(yaml.contains("admin:"));
+        let wanted = listeners + usize::from(yaml.contains("admin:"));
+        while addresses.len() < wanted {
+            let Some(Ok(line)) = lines.next() else {
+                panic!("the gate did not start: {:#?}", diagnostics.lock().unwrap());
+            };
+            if let Some(address) = text_field(&line, "address").and_then(|address| address.parse().ok()) {
+                let name = text_field(&line, "listener").unwrap_or_else(|| "admin".to_owned());
+                addresses.insert(name, address);
+            }
+            diagnostics.lock().unwrap().push(line);
+        }
+        let kept = Arc::clone(&diagnostics);
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line)));
+        Gate { child, dir, addresses, diagnostics }
+    }
+
+    /// Where a listener (or `admin`) listens.
+    pub fn address(&self, listener: &str) -> SocketAddr {
+        *self.addresses.get(listener).unwrap_or_else(|| panic!("no listener {listener}"))
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal by name, e.g. `HUP`.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Replaces its configuration file (the access log stays).
+    pub fn rewrite(&self, yaml: &str) {
+        write_config(self.dir.path(), yaml);
+    }
+
+    /// Diagnostic lines so far.
+    pub fn diagnostics(&self) -> Vec<String> {
+        self.diagnostics.lock().unwrap().clone()
+    }
+
+    /// Waits for a diagnostic line that contains `text`.
+    pub fn wait_for(&self, text: &str) {
+        wait_until(&format!("the diagnostic {text:?}"), || {
+            self.diagnostics.lock().unwrap().iter().any(|line| line.contains(text))
+        });
+    }
+
+    /// Access-log lines once there are at least `count`.
+    pub fn log(&self, count: usize) -> Vec<serde_json::Value> {
+        let path = self.dir.path().join("access.log");
+        let mut lines = Vec::new();
+        wait_until(&format!("{count} log lines"), || {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            lines = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+            lines.len() >= count
+        });
+        lines
+    }
+
+    /// The metrics page.
+    pub fn metrics(&self) -> String {
+        let answer = exchange(self.address("admin"), b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Ends it with SIGTERM; gives its exit code.
+    pub fn stop(mut self) -> Option<i32> {
+        self.signal("TERM");
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < until, "the gate does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn write_config(dir: &Path, yaml: &str) {
+    let mut text = yaml.to_owned();
+    if !yaml.contains("\nlog:") {
+        text.push_str("\nlog: { access: { format: json, to: access.log }, level: info }\n");
+    }
+    let fresh = dir.join("portunus.yaml.new");
+    std::fs::write(&fresh, text).unwrap();
+    std::fs::rename(fresh, dir.join("portunus.yaml")).unwrap();
+}
+
+/// The value of a text member of a flat JSON line.
+fn text_field(line: &str, name: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(line).ok()?;
+    let found = value.get(name).or_else(|| value.get("fields")?.get(name))?;
+    Some(found.as_str()?.to_owned())
+}
+
+/// Polls until `done`; fails the test after [`PATIENCE`].
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A request as the upstream saw it.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Everything up to the empty line.
+    pub head: String,
+    /// The body, unframed.
+    pub body: Vec<u8>,
+    /// Which connection it came on, from 0.
+    pub connection: usize,
+}
+
+impl Seen {
+    /// The request line.
+    pub fn line(&self) -> &str {
+        self.head.lines().next().unwrap_or_default()
+    }
+
+    /// Values of a field, in order.
+    pub fn fields(&self, name: &str) -> Vec<&str> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        lines.filter(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
+    }
+}
+
+/// What a recording upstream does after each request.
+pub enum Reply {
+    /// Sends these bytes and keeps the connection.
+    Keep(Vec<u8>),
+    /// Sends these bytes and closes.
+    Close(Vec<u8>),
+    /// Sends these bytes and resets the connection.
+    Reset(Vec<u8>),
+    /// Sends nothing for so long that the test is over.
+    Silence,
+    /// Hands the connection over.
+    Take(Box<dyn FnOnce(TcpStream) + Send>),
+}
+
+/// An upstream that records all it gets.
+pub struct Upstream {
+    /// Where it listens.
+    pub address: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    raw: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Upstream {
+    /// An upstream that answers each request as `reply` says.
+    pub fn start(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Upstream {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (seen, raw) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+        let (kept_seen, kept_raw, reply) = (Arc::clone(&seen), Arc::clone(&raw), Arc::new(reply));
+        std::thread::spawn(move || {
+            for (connection, stream) in listener.incoming().enumerate() {
+                let (seen, raw, reply) = (Arc::clone(&kept_seen), Arc::clone(&kept_raw), Arc::clone(&reply));
+                std::thread::spawn(move || serve(stream.unwrap(), connection, &seen, &raw, &*reply));
+            }
+        });
+        Upstream { address, seen, raw }
+    }
+
+    /// An upstream that answers `200` and `ok` to everything.
+    pub fn ok() -> Upstream {
+        Upstream::start(|_| Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()))
+    }
+
+    /// Requests so far.
+    pub fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// All bytes so far, of all connections.
+    pub fn raw(&self) -> Vec<u8> {
+        self.raw.lock().unwrap().clone()
+    }
+}
+
+fn serve(
+    mut stream: TcpStream,
+    connection: usize,
+    seen: &Mutex<Vec<Seen>>,
+    raw: &Mutex<Vec<u8>>,
+    reply: &dyn Fn(&Seen) -> Reply,
+) {
+    let mut reader = Recorder { stream: stream.try_clone().unwrap(), raw, held: Vec::new() };
+    while let Some(head) = reader.head() {
+        let mut request = Seen { head, body: Vec::new(), connection };
+        request.body = match request.fields("content-length").first().and_then(|length| length.parse().ok()) {
+            Some(length) => reader.exactly(length),
+            None if request.fields("transfer-encoding") == ["chunked"] => reader.chunked(),
+            None => Vec::new(),
+        };
+        seen.lock().unwrap().push(request.clone());
+        match reply(&request) {
+            Reply::Keep(bytes) => _ = stream.write_all(&bytes),
+            Reply::Close(bytes) => {
+                let _ = stream.write_all(&bytes);
+                let _ = stream.shutdown(Shutdown::Both);
+                return;
+            }
+            Reply::Reset(bytes) => {
+                let _ = stream.write_all(&bytes);
+                let _ = rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
+                return;
+            }
+            Reply::Silence => std::thread::sleep(3 * PATIENCE),
+            Reply::Take(take) => return take(stream),
+        }
+    }
+}
+
+struct Recorder<'r> {
+    stream: TcpStream,
+    raw: &'r Mutex<Vec<u8>>,
+    held: Vec<u8>,
+}
+
+impl Recorder<'_> {
+    fn more(&mut self) -> bool {
+        let mut buffer = [0; 65536];
+        match self.stream.read(&mut buffer) {
+            Ok(count) if count > 0 => {
+                self.raw.lock().unwrap().extend_from_slice(&buffer[..count]);
+                self.held.extend_from_slice(&buffer[..count]);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
+        loop {
+            if let Some(at) = self.held.windows(end.len()).position(|window| window == end) {
+                let taken = self.held.drain(..at + end.len()).collect::<Vec<_>>();
+                return Some(taken[..at].to_vec());
+            }
+            if !self.more() {
+                return None;
+            }
+        }
+    }
+
+    fn head(&mut self) -> Option<String> {
+        self.until(b"\r\n\r\n").map(|head| String::from_utf8_lossy(&head).into_owned())
+    }
+
+    fn exactly(&mut self, length: usize) -> Vec<u8> {
+        while self.held.len() < length && self.more() {}
+        let length = length.min(self.held.len());
+        self.held.drain(..length).collect()
+    }
+
+    fn chunked(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        while let Some(line) = self.until(b"\r\n") {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            let size = usize::from_str_radix(text.split(';').next().unwrap().trim(), 16).unwrap();
+            if size == 0 {
+                while self.until(b"\r\n").is_some_and(|line| !line.is_empty()) {}
+                break;
+            }
+            body.extend(self.exactly(size));
+            self.until(b"\r\n");
+        }
+        body
+    }
+}
+
+/// Connects as a client, with patience on every read.
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// Sends bytes and reads until the other side closes.
+pub fn exchange(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = connect(address);
+    let _ = stream.write_all(bytes);
+    read_to_end(&mut stream)
+}
+
+/// Reads until the other side closes or resets; fails the test if it does neither.
+pub fn read_to_end(stream: &mut impl Read) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut buffer = [0; 65536];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return all,
+            Ok(count) => all.extend_from_slice(&buffer[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("the other side neither answers nor closes; so far {:?}", String::from_utf8_lossy(&all))
+            }
+            Err(_) => return all,
+        }
+    }
+}
+
+/// Reads one HTTP/1 answer with a Content-Length or without a body; gives head and body.
+pub fn read_answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
+    let mut all = Vec::new();
+    let mut byte = [0];
+    while !all.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => all.push(byte[0]),
+            other => panic!("no whole answer ({other:?}) in {:?}", String::from_utf8_lossy(&all)),
+        }
+    }
+    let head = String::from_utf8_lossy(&all).into_owned();
+    let length = head.lines().filter_map(|line| line.split_once(':')).find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let mut body = vec![0; length.map_or(0, |(_, value)| value.trim().parse().unwrap())];
+    stream.read_exact(&mut body).unwrap();
+    (head, body)
+}
+
+/// The statuses of all answers in a byte stream, by their status lines.
+pub fn statuses(bytes: &[u8]) -> Vec<u16> {
+    let text = String::from_utf8_lossy(bytes);
+    text.match_indices("HTTP/1.1 ").filter_map(|(at, _)| text.get(at + 9..at + 12)?.parse().ok()).collect()
+}
+
+/// A folder with a development CA (`ca.pem`) and certificates under `certs/`: for each entry an ECDSA pair and, if asked for, an RSA pair.
+pub fn certificates(names: &[(&str, bool)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = DevCa::new("Test CA").unwrap();
+    std::fs::write(dir.path().join("ca.pem"), ca.certificate_pem()).unwrap();
+    std::fs::create_dir(dir.path().join("certs")).unwrap();
+    for (index, (name, rsa)) in names.iter().enumerate() {
+        let mut kinds = vec![tls::KeyType::Ecdsa];
+        kinds.extend(rsa.then_some(tls::KeyType::Rsa));
+        for kind in kinds {
+            let pair = ca.issue(&[name], kind, Purpose::Server).unwrap();
+            let stem = dir.path().join("certs").join(format!("{index}-{kind:?}"));
+            std::fs::write(stem.with_extension("pem"), format!("{}{}", pair.certificate_pem, pair.key_pem.as_str())).unwrap();
+        }
+    }
+    dir
+}
+
+/// Path of a file in a folder, as text.
+pub fn path(dir: &TempDir, file: &str) -> String {
+    PathBuf::from(dir.path()).join(file).display().to_string()
+}
