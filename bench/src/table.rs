@@ -165,8 +165,11 @@ pub(crate) fn print_work(results: &Results, work: &Work) {
 
 fn text_of(work: &Work, line: &Line) -> String {
     let ratio = line.ratio.map(|(median, worst)| format!(", ratio {median:.2}, worst {worst:.2}")).unwrap_or_default();
-    let (name, cost, unit, rate) = (line.peer.name(), line.median.cost, unit(work), line.median.requests_per_second);
-    format!("{name:<9} {cost:8.1} {unit}{ratio}; {rate:.0} requests/s")
+    let rate = match line.median.requests_per_second {
+        0.0 => String::new(),
+        rate => format!("; {rate:.0} requests/s"),
+    };
+    format!("{:<9} {:8.1} {}{ratio}{rate}", line.peer.name(), line.median.cost, unit(work))
 }
 
 /// Prints the table as Markdown, with what is needed to judge it.
@@ -177,7 +180,7 @@ pub(crate) fn print(results: &Results) {
     }
     println!("\nRatio: cost by that of nginx in the same round, the median (and the worst) of all rounds.\n");
     println!(
-        "| work | proxy | ratio | aim | cost | requests/s | p50 us | p99 us | its core | load core | peak MiB | errors |"
+        "| work | proxy | ratio (worst) | aim | cost | requests/s | p50 us | p99 us | its core | load core | peak MiB | errors |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     for (work, lines) in results.rows() {

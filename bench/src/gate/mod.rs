@@ -1,7 +1,7 @@
 //! `bench gate`: every row of work on every proxy, in rounds, interleaved and shuffled; then the table, JSON and a chart.
 //!
 //! The proxy has core 0 to itself, the load and the upstream share core 1. What is quoted is CPU time of the proxy, which the other core does
-//! not touch; requests per second stand beside it and are bounded by what the generator can make.
+//! not touch; requests per second stand beside it, and how much of core 1 was used says whether the load was the limit.
 
 mod run;
 
@@ -61,7 +61,7 @@ pub(crate) struct Options {
 /// Runs the comparison.
 ///
 /// # Errors
-/// A proxy or the upstream does not start, a row cannot be run at all, or the results cannot be written.
+/// The upstream does not start, a row could not be run, or the results cannot be written.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     if options.list {
         works::all().iter().for_each(|work| println!("{:<14} {}", work.name, work.title));
@@ -80,13 +80,23 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
         results.peers.push((*peer, peer.version(&options.portunus)?, setup.describe(*peer)));
     }
     let before = MachineTime::now();
+    let mut failed = Vec::new();
     for work in works {
         eprintln!("== {}", work.title);
-        run_work(&work, options, &setup, &mut upstream, &mut results)?;
+        // What the other rows measured must not be lost with one.
+        if let Err(error) = run_work(&work, options, &setup, &mut upstream, &mut results) {
+            eprintln!("   failed: {error}");
+            failed.push(work.name);
+        }
         table::print_work(&results, &work);
     }
     results.stolen_percent = MachineTime::now().stolen_percent(before);
-    report(&results, options)
+    report(&results, options)?;
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("rows that could not be run: {}", failed.join(", "))))
+    }
 }
 
 fn chosen(only: &[String]) -> io::Result<Vec<Work>> {

@@ -17,14 +17,16 @@ impl ClientTls {
     /// # Errors
     /// Another version, or the library could not be set up.
     pub(super) fn new(version: &str, host: &str, resume: bool) -> io::Result<ClientTls> {
-        let version = match version {
-            "1.2" => ProtocolVersion::Tls12,
-            "1.3" => ProtocolVersion::Tls13,
+        // Before TLS 1.3 the groups also say which certificates a client can verify (RFC 8422 §5.1), so P-256 must be among them there; every
+        // server here prefers X25519.
+        let (version, groups) = match version {
+            "1.2" => (ProtocolVersion::Tls12, "X25519:P-256"),
+            "1.3" => (ProtocolVersion::Tls13, "X25519"),
             _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "--tls: 1.2 or 1.3")),
         };
         let mut connector = Connector::new(&[], false, None, &[], version).map_err(io::Error::other)?;
         connector.limit_version(version).map_err(io::Error::other)?;
-        connector.limit_groups("X25519").map_err(io::Error::other)?;
+        connector.limit_groups(groups).map_err(io::Error::other)?;
         if !resume {
             connector.never_resume();
         }

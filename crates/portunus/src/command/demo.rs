@@ -214,7 +214,10 @@ mod tests {
                 assert_eq!(of_name.count(), 2, "{name} has both key types");
             }
             let (_, first) = &prepared.commands[0];
-            assert!(first.contains("--resolve www.portunus.test:18443:[::1] https://www.portunus.test:18443/"), "{first}");
+            assert!(
+                first.contains("--resolve www.portunus.test:18443:[::1] https://www.portunus.test:18443/"),
+                "{first}"
+            );
         }
         for entry in fs::read_dir(options.dir.join(KEYS_FOLDER)).unwrap() {
             assert_eq!(entry.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
