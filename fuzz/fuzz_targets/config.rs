@@ -4,4 +4,4 @@
 #[path = "../../crates/portunus/tests/invariants/mod.rs"]
 mod invariants;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| invariants::config(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| invariants::config::check(data));

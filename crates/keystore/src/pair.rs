@@ -50,8 +50,8 @@ pub(crate) enum Source {
     Files {
         /// The one with its certificate.
         certificate: PathBuf,
-        /// Every one that holds its key; the certificate's may be among them.
-        keys: Vec<PathBuf>,
+        /// Every one that holds its key; the certificate's may be among them. Shared, since one key may serve thousands of certificates.
+        keys: Arc<Vec<PathBuf>>,
     },
     /// The alias in a Java keystore.
     Alias(String),

@@ -7,6 +7,7 @@ use crate::pem::{self, Label};
 use crate::{Password, names, parallel};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tls::crypto::{self, PrivateKey, digest};
 
 /// Endings of the files that are read.
@@ -138,9 +139,9 @@ pub(crate) fn key_problem(place: &str, error: crypto::Error) -> String {
     }
 }
 
-/// A key, the files it stands in (at least one), and whether any certificate has its public half.
+/// A key, the files it stands in (at least one, ascending), and whether any certificate has its public half.
 struct KeyAt {
-    files: Vec<PathBuf>,
+    files: Arc<Vec<PathBuf>>,
     key: PrivateKey,
     used: bool,
 }
@@ -156,9 +157,9 @@ fn pair_up(contents: Vec<FileContent>, loaded: &mut Loaded) {
     let mut files = Vec::with_capacity(contents.len());
     for content in contents {
         for key in content.keys {
-            let at = keys.entry(public_key_digest(&key)).or_insert(KeyAt { files: Vec::new(), key, used: false });
+            let at = keys.entry(public_key_digest(&key)).or_insert(KeyAt { files: Arc::default(), key, used: false });
             if at.files.last() != Some(&content.path) {
-                at.files.push(content.path.clone());
+                Arc::make_mut(&mut at.files).push(content.path.clone());
             }
         }
         files.push((content.path, content.certificates));
@@ -199,12 +200,12 @@ fn chains(
 }
 
 fn make_pair(file: &Path, chain: Vec<Certified>, at: &KeyAt, report: &mut Report) -> Option<Pair> {
-    let origin = match at.files.iter().any(|key_file| key_file == file) {
-        true => file.display().to_string(),
-        false => format!("{} with {}", file.display(), at.files.first().map_or(file, PathBuf::as_path).display()),
+    let origin = match at.files.binary_search_by(|key_file| key_file.as_path().cmp(file)) {
+        Ok(_) => file.display().to_string(),
+        Err(_) => format!("{} with {}", file.display(), at.files.first().map_or(file, PathBuf::as_path).display()),
     };
     let is_authority = chain.first().is_some_and(|leaf| leaf.is_authority);
-    let source = Source::Files { certificate: file.to_owned(), keys: at.files.clone() };
+    let source = Source::Files { certificate: file.to_owned(), keys: Arc::clone(&at.files) };
     let mut pair = Pair::new(origin, source, chain, &at.key, report)?;
     let is_default = file.file_stem().and_then(|stem| stem.to_str()).is_some_and(names::is_default_label);
     if is_default {

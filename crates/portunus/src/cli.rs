@@ -33,6 +33,7 @@ pub enum Command {
         file: PathBuf,
     },
     /// Run in another program's place, with that program's arguments
+    #[command(disable_help_flag = true)] // `-h` is an argument of that program
     As {
         /// The program
         program: Foreign,
@@ -41,6 +42,7 @@ pub enum Command {
         arguments: Vec<OsString>,
     },
     /// Print the native configuration that another program's arguments mean
+    #[command(disable_help_flag = true)]
     Import {
         /// The program
         program: Foreign,

@@ -4,10 +4,10 @@
 //! (server health, connection pools) belongs to groups that pass from one generation to the next where their configuration is equal.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{Config, Endpoint, KeystoreConfig, ListenerConfig, Secret, TlsConfig, TlsSettings};
+use crate::config::{Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Secret, ServerAddress, TlsConfig, TlsSettings};
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
 use crate::route::RouteTable;
 use crate::upstream::Group;
@@ -40,6 +40,10 @@ pub struct Generation {
     pub stores: BTreeMap<String, Arc<keystore::Store>>,
     fronts: HashMap<String, Arc<TlsFront>>,
     groups: BTreeMap<String, Arc<Group>>,
+    /// What groups made from requests are modelled on, by route.
+    models: HashMap<usize, Group>,
+    /// Groups made from requests, by authority. Locked only by routes that make them.
+    made: Mutex<HashMap<Vec<u8>, Arc<Group>>>,
     listeners: HashMap<Endpoint, Arc<ListenerConfig>>,
 }
 
@@ -55,6 +59,7 @@ impl Generation {
         let routes = RouteTable::compile(&config).map_err(|conflicts| problems.extend(conflicts)).ok();
         let fronts = build_fronts(&config, &stores, &mut problems);
         let groups = build_groups(&config, previous, &mut problems);
+        let models = build_models(&config, &mut problems);
         match routes {
             Some(routes) if problems.is_empty() => Ok(Generation {
                 number: previous.map_or(0, |previous| previous.number) + 1,
@@ -62,6 +67,8 @@ impl Generation {
                 stores,
                 fronts,
                 groups,
+                models,
+                made: Mutex::default(),
                 listeners: listeners_by_endpoint(&config),
                 config,
             }),
@@ -84,9 +91,30 @@ impl Generation {
         self.groups.get(name)
     }
 
-    /// All upstream groups.
-    pub fn groups(&self) -> impl Iterator<Item = &Arc<Group>> {
-        self.groups.values()
+    /// All upstream groups, those made from requests included.
+    pub fn all_groups(&self) -> Vec<Arc<Group>> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        self.groups.values().chain(made.values()).cloned().collect()
+    }
+
+    /// The group for an authority (canonical) that a request gave to the route with this index; made at its first use.
+    /// `check_addresses`: see [`Group::with_server`].
+    pub fn made_group(&self, route: usize, authority: &[u8], check_addresses: bool) -> Option<Arc<Group>> {
+        let model = self.models.get(&route)?;
+        let mut key = route.to_be_bytes().to_vec();
+        key.extend_from_slice(authority);
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(group) = made.get(&key) {
+            return Some(Arc::clone(group));
+        }
+        if made.len() >= MOST_MADE_GROUPS {
+            // Whoever asks for that many names gets no place to remember them in; those in use are kept by their requests.
+            made.clear();
+        }
+        let name = std::str::from_utf8(authority).ok()?;
+        let group = Arc::new(model.with_server(name, parse_authority(name, model.connector().is_some())?, check_addresses));
+        made.insert(key, Arc::clone(&group));
+        Some(group)
     }
 
     /// Whether a peer may speak for others.
@@ -95,6 +123,36 @@ impl Generation {
         !proxies.is_empty()
             && peer.is_some_and(|peer| proxies.iter().any(|network| network.contains(&peer.to_canonical())))
     }
+}
+
+/// Groups made from requests that are remembered at once.
+const MOST_MADE_GROUPS: usize = 1024;
+
+/// `host[:port]` as the address of a server; the port of the scheme if there is none.
+fn parse_authority(text: &str, is_tls: bool) -> Option<ServerAddress> {
+    let default_port = if is_tls { 443 } else { 80 };
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some(ServerAddress::Ip(address));
+    }
+    if let Ok(address) = text.trim_matches(['[', ']']).parse::<IpAddr>() {
+        return Some(ServerAddress::Ip(SocketAddr::new(address, default_port)));
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) => Some(ServerAddress::Name(host.to_owned(), port.parse().ok()?)),
+        None => Some(ServerAddress::Name(text.to_owned(), default_port)),
+    }
+}
+
+fn build_models(config: &Config, problems: &mut Vec<String>) -> HashMap<usize, Group> {
+    let mut models = HashMap::new();
+    for (index, route) in config.routes.iter().enumerate() {
+        let Action::Forward(Forward { to: ForwardTo::Authority { settings, .. }, .. }) = &route.action else { continue };
+        match Group::new(settings) {
+            Ok(group) => _ = models.insert(index, group),
+            Err(problem) => problems.push(format!("route {}: {problem}", route.name)),
+        }
+    }
+    models
 }
 
 fn listeners_by_endpoint(config: &Config) -> HashMap<Endpoint, Arc<ListenerConfig>> {

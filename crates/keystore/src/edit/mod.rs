@@ -12,6 +12,7 @@ use crate::pem::{self, Label};
 use crate::{Form, LoadError, Location, Password, files, load_pairs, names};
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 use tls::KeyType;
 use tls::crypto::{self, PrivateKey};
@@ -75,7 +76,7 @@ impl NewPair {
         let origin = format!("{} with {}", certificate.display(), key.display());
         if let (Some(chain), Some(private), true) = (chain, private, report.problems.is_empty()) {
             let kept = chain.clone();
-            let source = Source::Files { certificate: certificate.to_owned(), keys: vec![key.to_owned()] };
+            let source = Source::Files { certificate: certificate.to_owned(), keys: Arc::new(vec![key.to_owned()]) };
             if let Some(pair) = Pair::new(origin, source, chain, &private, &mut report) {
                 let now = SystemTime::now();
                 let validity = validity_problem(&pair.origin, pair.not_before, pair.not_after, now);

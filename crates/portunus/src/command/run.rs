@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{RecursiveMode, Watcher};
+use tokio::runtime::LocalOptions;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, sleep_until};
@@ -14,6 +15,7 @@ use crate::admin::{self, AdminHandle, AdminState};
 use crate::config::{self, Config};
 use crate::report::{Diagnostics, Reporter};
 use crate::server::{Drained, Server, Source};
+use crate::upstream::upkeep;
 
 /// After a change in a keystore's folder, how long it must stay quiet before it is read: a pair is written file by file.
 const QUIET: Duration = Duration::from_millis(500);
@@ -60,9 +62,12 @@ pub fn serve(config: Config, source: Source) -> ExitCode {
     for (listener, address) in server.endpoints() {
         tracing::info!(listener, %address, "listening");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let ended = match runtime {
-        Ok(runtime) => runtime.block_on(obey_signals(&server, &reporter)),
+        Ok(runtime) => runtime.block_on(async {
+            tokio::task::spawn_local(upkeep::run(Arc::clone(server.shared())));
+            obey_signals(&server, &reporter).await
+        }),
         Err(error) => Err(error),
     };
     if let Err(error) = ended {

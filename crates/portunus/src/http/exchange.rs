@@ -18,7 +18,7 @@ use crate::conn::Conn;
 use crate::generation::Generation;
 use crate::guard::{self, Admitted};
 use crate::report::Fault;
-use crate::route::{Routed, build_location};
+use crate::route::{Routed, build_authority, build_location};
 use crate::transport::{buffer, recycle};
 use crate::upstream::Group;
 use crate::worker::Worker;
@@ -168,7 +168,7 @@ async fn forward_request(
     ledger: &mut Ledger,
     timers: &mut Timers,
 ) -> Result<Option<Upgraded>, Failure> {
-    let group = destination(context, forward)?;
+    let group = destination(context, admitted, forward)?;
     ledger.group = Some(Arc::clone(&group));
     let Some(_in_flight) = group.admit() else { return Err(Refusal::ours(503, "upstream_full").into()) };
     let mut tried = Vec::new();
@@ -198,12 +198,19 @@ async fn forward_request(
     }
 }
 
-fn destination(context: Context<'_>, forward: &Forward) -> Result<Arc<Group>, Refusal> {
+fn destination(context: Context<'_>, admitted: &Admitted<'_>, forward: &Forward) -> Result<Arc<Group>, Refusal> {
     match &forward.to {
         ForwardTo::Group(name) => {
             context.generation.group(name).cloned().ok_or(Refusal::ours(502, "unknown_upstream"))
         }
-        ForwardTo::Authority { .. } => Err(Refusal::ours(501, "not_built")),
+        ForwardTo::Authority { authority, allow, .. } => {
+            let mut written = buffer();
+            let bad = Refusal::client(400, "bad_parameter");
+            build_authority(authority, allow, admitted.head(), admitted.params(), &mut written).map_err(|_| bad.clone())?;
+            let group = context.generation.made_group(admitted.route().index, &written, allow.is_empty());
+            recycle(written);
+            group.ok_or(bad)
+        }
     }
 }
 

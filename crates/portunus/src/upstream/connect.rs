@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Deadline, Stream};
@@ -67,6 +68,7 @@ pub async fn connect(target: Target<'_>) -> Result<Connected, ConnectError> {
     let limit = target.group.config.connect_timeout;
     match Deadline::new().within(limit, connect_unbounded(target, limit)).await {
         Ok(result) => result.map(|transport| Connected { transport }),
+        Err(_) if target.server.is_unresolved() => Err(ConnectError::Unresolved),
         Err(_) => Err(ConnectError::Timeout),
     }
 }
@@ -75,7 +77,7 @@ async fn connect_unbounded(target: Target<'_>, limit: Duration) -> Result<Transp
     let stream = match &target.server.config.address {
         ServerAddress::Ip(address) => Stream::connect_tcp(*address).await.map_err(ConnectError::Socket)?,
         ServerAddress::Unix(path) => connect_unix(path).await?,
-        ServerAddress::Name(..) => connect_any(&target.server.resolved(), limit).await?,
+        ServerAddress::Name(..) => connect_any(&resolved(target.server).await, limit).await?,
     };
     let Some(connector) = target.group.connector() else { return Ok(Transport::plain(stream)) };
     let name = server_name(target)?;
@@ -84,6 +86,18 @@ async fn connect_unbounded(target: Target<'_>, limit: Duration) -> Result<Transp
         Broken::Socket(error) => ConnectError::Socket(error),
         Broken::Tls(error) => ConnectError::Tls(error),
     })
+}
+
+/// The addresses of a name; waits for the first answer (within the connect deadline).
+async fn resolved(server: &Server) -> Arc<Vec<SocketAddr>> {
+    const POLL: Duration = Duration::from_millis(20);
+    loop {
+        let addresses = server.resolved();
+        if !addresses.is_empty() {
+            return addresses;
+        }
+        tokio::time::sleep(POLL).await;
+    }
 }
 
 async fn connect_unix(path: &Path) -> Result<Stream, ConnectError> {

@@ -1,1 +1,106 @@
-//! Active health checks.
+//! Active health checks: a GET to each server of a group that asks for them, on its own connection, over the group's own TLS.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use net::{Chunk, Deadline};
+use wire::http::http1::{Parsed, parse_response};
+use wire::http::{HeadLimits, Method, ResponseHead};
+
+use super::{Group, Server, Target, connect};
+use crate::config::HealthCheck;
+
+/// A check reads no more of an answer than this.
+const LIMITS: HeadLimits = HeadLimits { head_bytes: 16 * 1024, request_line_bytes: 8 * 1024, fields: 100 };
+
+/// How one server did lately.
+#[derive(Debug, Clone, Copy, Default)]
+struct History {
+    /// Checks in a row with the same result.
+    streak: u32,
+    healthy: bool,
+}
+
+/// What one check found.
+#[derive(Debug)]
+pub struct Finding {
+    server: Arc<Server>,
+    group: Arc<Group>,
+    healthy: bool,
+}
+
+/// Keeps count of checks. One per process.
+#[derive(Debug, Default)]
+pub struct Checks {
+    due: HashMap<u64, Instant>,
+    history: HashMap<u64, History>,
+}
+
+impl Checks {
+    /// Starts every check that is due, each in a task of its own.
+    pub fn start_due(&mut self, groups: &[Arc<Group>], findings: &tokio::sync::mpsc::UnboundedSender<Finding>) {
+        let now = Instant::now();
+        let mut live = HashMap::new();
+        for group in groups {
+            let Some(check) = &group.config.health else { continue };
+            for server in group.servers() {
+                let due = self.due.get(&server.id).copied().unwrap_or(now);
+                if due > now {
+                    live.insert(server.id, due);
+                    continue;
+                }
+                live.insert(server.id, now + check.every);
+                let (group, server, findings) = (Arc::clone(group), Arc::clone(server), findings.clone());
+                let check = check.clone();
+                tokio::task::spawn_local(async move {
+                    let healthy = is_healthy(&group, &server, &check).await;
+                    let _ = findings.send(Finding { server, group, healthy });
+                });
+            }
+        }
+        self.history.retain(|server, _| live.contains_key(server));
+        self.due = live;
+    }
+
+    /// Judges by what a check found; gives group, server and verdict if the verdict is new.
+    pub fn note(&mut self, finding: &Finding) -> Option<(Arc<Group>, Arc<Server>, bool)> {
+        let check = finding.group.config.health.as_ref()?;
+        let history = self.history.entry(finding.server.id).or_default();
+        if history.healthy == finding.healthy && history.streak > 0 {
+            history.streak += 1;
+        } else {
+            *history = History { streak: 1, healthy: finding.healthy };
+        }
+        let wanted = if finding.healthy { check.rise } else { check.fall };
+        let is_new = history.streak >= wanted && finding.server.set_healthy(finding.healthy);
+        is_new.then(|| (Arc::clone(&finding.group), Arc::clone(&finding.server), finding.healthy))
+    }
+}
+
+/// One check: 200 to 399 in time is healthy.
+async fn is_healthy(group: &Group, server: &Server, check: &HealthCheck) -> bool {
+    let asking = async {
+        let connected = connect(Target { group, server }).await.ok()?;
+        let host = check.host.as_deref().unwrap_or(&server.name);
+        let request = format!(
+            "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: portunus-health\r\nConnection: close\r\n\r\n",
+            check.path
+        );
+        connected.transport.send(request.as_bytes()).await.ok()?;
+        let mut input = Chunk::empty();
+        let mut head = ResponseHead::default();
+        loop {
+            if connected.transport.recv_more(&mut input).await.ok()? == 0 {
+                return None;
+            }
+            match parse_response(&input, &LIMITS, &Method::Get, &mut head).ok()? {
+                Parsed::Complete { .. } => return Some(head.status),
+                Parsed::Partial if input.is_full() => return None,
+                Parsed::Partial => {}
+            }
+        }
+    };
+    let status = Deadline::new().within(check.timeout, asking).await.ok().flatten();
+    status.is_some_and(|status| (200..400).contains(&status))
+}

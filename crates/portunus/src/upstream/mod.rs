@@ -5,19 +5,20 @@
 
 mod balance;
 mod connect;
-pub mod health;
+mod health;
 mod pool;
-pub mod resolve;
+mod resolve;
 mod server;
+pub mod upkeep;
 
 pub use connect::{ConnectError, Connected, Target, connect};
 pub use pool::Pools;
 pub use server::Server;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
-use crate::config::{UpstreamConfig, UpstreamProtocol};
+use crate::config::{ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol};
 
 /// Retries a group may make at once out of nothing, so that a quiet group can retry at all.
 const RETRY_RESERVE: i64 = 10;
@@ -29,11 +30,12 @@ pub struct Group {
     pub config: Arc<UpstreamConfig>,
     servers: Vec<Arc<Server>>,
     schedule: balance::Schedule,
-    connector: Option<tls::Connector>,
+    connector: Option<Arc<tls::Connector>>,
+    /// Its address was put together from a request, so that names must not lead to ourselves.
+    is_dynamic: bool,
     in_flight: AtomicUsize,
     /// Retries still allowed, in hundredths.
-    retry_credit: std::sync::atomic::AtomicI64,
-    requests: AtomicU64,
+    retry_credit: AtomicI64,
 }
 
 impl Group {
@@ -43,19 +45,37 @@ impl Group {
     /// A file is missing or unusable; says which.
     pub fn new(config: &Arc<UpstreamConfig>) -> Result<Group, String> {
         let connector = match &config.tls {
-            Some(tls) => Some(connect::connector(tls, config.protocol == UpstreamProtocol::Http2)?),
+            Some(tls) => Some(Arc::new(connect::connector(tls, config.protocol == UpstreamProtocol::Http2)?)),
             None => None,
         };
+        Ok(Group::with(config, connector, false))
+    }
+
+    /// A group like this one, but for a single server whose address was put together from a request. `check_addresses`: names must not
+    /// lead to ourselves or to the link.
+    pub fn with_server(&self, name: &str, address: ServerAddress, check_addresses: bool) -> Group {
+        let mut config = UpstreamConfig::clone(&self.config);
+        config.name = name.to_owned();
+        config.servers = vec![ServerConfig { address, weight: 1 }];
+        Group::with(&Arc::new(config), self.connector.clone(), check_addresses)
+    }
+
+    fn with(config: &Arc<UpstreamConfig>, connector: Option<Arc<tls::Connector>>, is_dynamic: bool) -> Group {
         let servers: Vec<_> = config.servers.iter().map(|server| Arc::new(Server::new(server))).collect();
-        Ok(Group {
+        Group {
             config: Arc::clone(config),
             schedule: balance::Schedule::new(&config.servers),
             servers,
             connector,
             in_flight: AtomicUsize::new(0),
-            retry_credit: std::sync::atomic::AtomicI64::new(RETRY_RESERVE * 100),
-            requests: AtomicU64::new(0),
-        })
+            retry_credit: AtomicI64::new(RETRY_RESERVE * 100),
+            is_dynamic,
+        }
+    }
+
+    /// Whether names of its servers must not lead to ourselves or to the link.
+    pub fn refuses_inner_addresses(&self) -> bool {
+        self.is_dynamic
     }
 
     /// Its servers.
@@ -65,7 +85,7 @@ impl Group {
 
     /// TLS towards its servers, if any.
     pub fn connector(&self) -> Option<&tls::Connector> {
-        self.connector.as_ref()
+        self.connector.as_deref()
     }
 
     /// Admits one request; none beyond the configured number in flight.
@@ -75,7 +95,6 @@ impl Group {
         if before >= self.config.max_in_flight {
             return None;
         }
-        self.requests.fetch_add(1, Ordering::Relaxed);
         let earned = i64::from(self.config.retry_budget_percent);
         if self.retry_credit.load(Ordering::Relaxed) < RETRY_RESERVE * 100 {
             self.retry_credit.fetch_add(earned, Ordering::Relaxed);

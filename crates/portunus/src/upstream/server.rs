@@ -118,6 +118,11 @@ impl Server {
         self.resolved.load_full()
     }
 
+    /// Whether it is a name that has no address yet.
+    pub fn is_unresolved(&self) -> bool {
+        matches!(self.config.address, ServerAddress::Name(..)) && self.resolved.load().is_empty()
+    }
+
     /// How long it stays ejected; zero if it is not.
     pub fn ejected_for(&self) -> Duration {
         Duration::from_millis(self.ejected_until_ms.load(Ordering::Relaxed).saturating_sub(now_ms()))

@@ -11,7 +11,7 @@ use portunus::route::RouteTable;
 use wire::http::target::canonical_path;
 
 /// Any bytes as a configuration file.
-pub fn config(bytes: &[u8]) {
+pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match parse("p.yaml", text, Path::new("/etc/portunus")) {
         Err(problems) => refused(text.strip_prefix('\u{feff}').unwrap_or(text), &problems),

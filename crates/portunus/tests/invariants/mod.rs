@@ -2,13 +2,11 @@
 //!
 //! Shared by the corpus replays beside this folder and by the fuzz targets in `/fuzz`, which include it by path. Owns no inputs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "to panic is how an invariant fails")]
-#![allow(dead_code, reason = "a fuzz target uses one of them alone")]
+#![allow(dead_code, unused_imports, reason = "a fuzz target or replay uses some of them alone")]
 
-mod config;
+pub mod config;
 pub mod route;
 pub mod routes_json;
-
-pub use config::config;
 
 /// A named target and its check.
 pub type Target = (&'static str, fn(&[u8]));

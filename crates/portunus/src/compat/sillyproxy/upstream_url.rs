@@ -139,7 +139,10 @@ fn split_scheme(parts: &[Element]) -> Result<(bool, Vec<Element>), String> {
         "https" => true,
         "http" => false,
         _ => {
-            return Err(format!("the URL must begin with `http://` or `https://`, not with `{}`", first.escape_debug()));
+            return Err(format!(
+                "the URL must begin with `http://` or `https://`, not with `{}`",
+                first.escape_debug()
+            ));
         }
     };
     let rest = std::iter::once(Element::Text(rest.to_string())).chain(parts.iter().skip(1).cloned());
