@@ -58,7 +58,8 @@ pub fn pair(chain: &Path, key: &Path) -> Result<Arc<Identity>, String> {
     if leaf.public_spki_der() != private.public_spki_der() {
         return Err(format!("{}: this key is not the one of {}", key.display(), chain.display()));
     }
-    let kind = private.kind().key_type().ok_or_else(|| format!("{}: this kind of key is not supported", key.display()))?;
+    let kind =
+        private.kind().key_type().ok_or_else(|| format!("{}: this kind of key is not supported", key.display()))?;
     Ok(Identity::new(certificates, private.to_pkcs8_der(), kind))
 }
 

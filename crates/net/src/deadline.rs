@@ -7,9 +7,11 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::time::Sleep;
+
+use crate::clock::coarse;
 
 /// The deadline passed first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +29,14 @@ impl std::error::Error for Elapsed {}
 #[derive(Debug, Default)]
 pub struct Deadline {
     sleep: Option<Pin<Box<Sleep>>>,
+    /// What the timer is armed for, on the coarse clock.
+    armed: Duration,
 }
 
 impl Deadline {
     /// A timer that is not armed and holds no memory.
     pub const fn new() -> Deadline {
-        Deadline { sleep: None }
+        Deadline { sleep: None, armed: Duration::ZERO }
     }
 
     /// Waits for `future`, at most `limit`.
@@ -47,17 +51,17 @@ impl Deadline {
                 return Poll::Ready(Ok(output));
             }
             // The clock is read only once the wait blocks.
-            let at = *at.get_or_insert_with(|| Instant::now() + limit);
+            let at = *at.get_or_insert_with(|| coarse() + limit);
             self.poll_elapsed(at, context).map(Err)
         })
         .await
     }
 
-    /// Waits for `future` until `at`.
+    /// Waits for `future` until `at` on the coarse clock.
     ///
     /// # Errors
     /// [`Elapsed`] if the deadline passed first; the future is dropped then.
-    pub async fn until<F: Future>(&mut self, at: Instant, future: F) -> Result<F::Output, Elapsed> {
+    pub async fn until<F: Future>(&mut self, at: Duration, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
         poll_fn(|context| match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
@@ -66,21 +70,30 @@ impl Deadline {
         .await
     }
 
-    /// Ready once `at` has passed; else arranges to be woken then or earlier.
-    pub fn poll_elapsed(&mut self, at: Instant, context: &mut Context<'_>) -> Poll<Elapsed> {
-        let at = tokio::time::Instant::from_std(at);
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
-        if sleep.deadline() > at {
-            sleep.as_mut().reset(at);
+    /// Ready once `at` (on the coarse clock) has passed; else arranges to be woken then or earlier.
+    pub fn poll_elapsed(&mut self, at: Duration, context: &mut Context<'_>) -> Poll<Elapsed> {
+        if self.sleep.is_none() || self.armed > at {
+            self.arm(at);
         }
-        while sleep.as_mut().poll(context).is_ready() {
+        while self.sleep.as_mut().is_some_and(|sleep| sleep.as_mut().poll(context).is_ready()) {
             // It may have been armed for an earlier wait.
-            if sleep.deadline() >= at || tokio::time::Instant::now() >= at {
+            if coarse() >= at {
                 return Poll::Ready(Elapsed);
             }
-            sleep.as_mut().reset(at);
+            self.arm(at);
         }
         Poll::Pending
+    }
+
+    /// Arms the timer for `at`. The coarse clock lags behind the precise one by up to a tick, so never for less than one.
+    fn arm(&mut self, at: Duration) {
+        const TICK: Duration = Duration::from_millis(10);
+        let instant = tokio::time::Instant::now() + at.saturating_sub(coarse()).max(TICK);
+        match &mut self.sleep {
+            Some(sleep) => sleep.as_mut().reset(instant),
+            None => self.sleep = Some(Box::pin(tokio::time::sleep_until(instant))),
+        }
+        self.armed = at;
     }
 }
 
@@ -92,21 +105,18 @@ mod tests {
         std::future::pending::<()>().await;
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_deadline_may_move_both_ways() {
         let mut deadline = Deadline::new();
-        let start = tokio::time::Instant::now();
-        for seconds in [5, 60, 1, 30] {
-            let before = tokio::time::Instant::now();
-            let at = before.into_std() + Duration::from_secs(seconds);
-            assert_eq!(deadline.until(at, never()).await, Err(Elapsed));
-            assert!(before.elapsed() >= Duration::from_secs(seconds));
-            assert!(before.elapsed() < Duration::from_secs(seconds + 1));
+        for milliseconds in [30, 90, 10, 40] {
+            let limit = Duration::from_millis(milliseconds);
+            let before = coarse();
+            assert_eq!(deadline.within(limit, never()).await, Err(Elapsed));
+            assert!(coarse() - before >= limit, "never early");
         }
-        assert!(start.elapsed() >= Duration::from_secs(96));
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn what_is_ready_wins() {
         let mut deadline = Deadline::new();
         assert_eq!(deadline.within(Duration::ZERO, async { 7 }).await, Ok(7));

@@ -5,6 +5,7 @@
 //! idle stream holds no buffer.
 
 pub mod chunk;
+pub mod clock;
 pub mod deadline;
 pub mod engine;
 pub mod listen;

@@ -60,7 +60,8 @@ pub async fn run(accepted: Accepted, worker: Rc<Worker>) {
 
     let opened = match front {
         None => Ok(Transport::plain(stream)),
-        Some(front) => open(stream, &mut conn, &front, handshake_timeout, &worker).await,
+        // Boxed, as is everything that is large and soon over: this future lives as long as the connection.
+        Some(front) => Box::pin(open(stream, &mut conn, &front, handshake_timeout, &worker)).await,
     };
     let (received, sent) = match opened {
         Ok(transport) => {
@@ -68,7 +69,7 @@ pub async fn run(accepted: Accepted, worker: Rc<Worker>) {
             let is_http2 = conn.tls.as_ref().is_some_and(|tls| tls.info.alpn.as_deref() == Some(b"h2"));
             let conn = Rc::new(conn);
             if is_http2 {
-                http::h2::serve(Rc::clone(&transport), Rc::clone(&conn), Rc::clone(&worker)).await;
+                Box::pin(http::h2::serve(Rc::clone(&transport), Rc::clone(&conn), Rc::clone(&worker))).await;
             } else {
                 http::h1::serve(&transport, &conn, &worker).await;
             }
@@ -99,7 +100,7 @@ async fn open(
             return Err((0, 0));
         }
     };
-    let outcome = Deadline::new().within(limit, Box::pin(Transport::handshake(stream, session))).await;
+    let outcome = Deadline::new().within(limit, Transport::handshake(stream, session)).await;
     let transport = match outcome {
         Ok(Ok(transport)) => transport,
         Ok(Err((transport, broken))) => {
@@ -135,7 +136,9 @@ fn classify(broken: &Broken) -> (Fault, &'static str, String) {
         Broken::Socket(error) => (Fault::Client, "tls_handshake_broken", error.to_string()),
         Broken::Tls(tls::Error::Ours(detail)) => (Fault::Ours, "tls_handshake_ours", detail.to_string()),
         Broken::Tls(tls::Error::PeerCertificate(detail)) => (Fault::Client, "client_certificate", detail.to_string()),
-        Broken::Tls(tls::Error::PeerAlert(alert)) => (Fault::Client, "tls_alert_received", format!("alert {}", alert.0)),
+        Broken::Tls(tls::Error::PeerAlert(alert)) => {
+            (Fault::Client, "tls_alert_received", format!("alert {}", alert.0))
+        }
         Broken::Tls(tls::Error::Refused(alert)) => (Fault::Client, "tls_refused", format!("alert {}", alert.0)),
         Broken::Tls(error) => (Fault::Client, "tls_handshake_failed", error.to_string()),
     }

@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::config::{Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Secret, ServerAddress, TlsConfig, TlsSettings};
+use crate::config::{
+    Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Secret, ServerAddress, TlsConfig,
+    TlsSettings,
+};
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
 use crate::route::RouteTable;
 use crate::upstream::Group;
@@ -112,7 +115,8 @@ impl Generation {
             made.clear();
         }
         let name = std::str::from_utf8(authority).ok()?;
-        let group = Arc::new(model.with_server(name, parse_authority(name, model.connector().is_some())?, check_addresses));
+        let group =
+            Arc::new(model.with_server(name, parse_authority(name, model.connector().is_some())?, check_addresses));
         made.insert(key, Arc::clone(&group));
         Some(group)
     }
@@ -146,7 +150,9 @@ fn parse_authority(text: &str, is_tls: bool) -> Option<ServerAddress> {
 fn build_models(config: &Config, problems: &mut Vec<String>) -> HashMap<usize, Group> {
     let mut models = HashMap::new();
     for (index, route) in config.routes.iter().enumerate() {
-        let Action::Forward(Forward { to: ForwardTo::Authority { settings, .. }, .. }) = &route.action else { continue };
+        let Action::Forward(Forward { to: ForwardTo::Authority { settings, .. }, .. }) = &route.action else {
+            continue;
+        };
         match Group::new(settings) {
             Ok(group) => _ = models.insert(index, group),
             Err(problem) => problems.push(format!("route {}: {problem}", route.name)),
@@ -194,8 +200,9 @@ fn load_store(keystore: &KeystoreConfig, before: Option<&keystore::Store>) -> Re
 /// The file or variable is missing or not text; never tells what it holds.
 pub fn read_secret(secret: &Secret) -> Result<keystore::Password, String> {
     let text = match secret {
-        Secret::File(path) => std::fs::read_to_string(path)
-            .map_err(|error| format!("password file {}: {error}", path.display()))?,
+        Secret::File(path) => {
+            std::fs::read_to_string(path).map_err(|error| format!("password file {}: {error}", path.display()))?
+        }
         Secret::Env(name) => {
             std::env::var(name).map_err(|_| format!("the environment variable {name} is not set or not text"))?
         }
@@ -236,7 +243,8 @@ fn build_fronts(
 
 fn build_front(tls: &TlsConfig, table: &Arc<IdentityTable>) -> Result<TlsFront, String> {
     let rule = |settings: &Arc<TlsSettings>| TlsRule::new(settings).map(Arc::new);
-    let rules = tls.names.iter().map(|(host, settings)| Ok((host.clone(), rule(settings)?))).collect::<Result<_, String>>()?;
+    let rules =
+        tls.names.iter().map(|(host, settings)| Ok((host.clone(), rule(settings)?))).collect::<Result<_, String>>()?;
     Ok(TlsFront::new(Arc::clone(table), rule(&tls.settings)?, rules, tls.strict_sni))
 }
 

@@ -60,10 +60,12 @@ fn can_verify_ecdsa(hello: &ClientHello<'_>, curve: u16) -> bool {
         return true;
     }
     let schemes = &hello.signature_schemes;
-    let any_scheme = schemes.is_empty() || schemes.iter().any(|scheme| matches!(scheme, 0x0403 | 0x0503 | 0x0603 | 0x0203));
-    let suite = hello.cipher_suites.iter().any(|suite| {
-        matches!(suite, 0xc009 | 0xc00a | 0xc023 | 0xc024 | 0xc02b | 0xc02c | 0xcca9 | 0xc0ac..=0xc0af)
-    });
+    let any_scheme =
+        schemes.is_empty() || schemes.iter().any(|scheme| matches!(scheme, 0x0403 | 0x0503 | 0x0603 | 0x0203));
+    let suite = hello
+        .cipher_suites
+        .iter()
+        .any(|suite| matches!(suite, 0xc009 | 0xc00a | 0xc023 | 0xc024 | 0xc02b | 0xc02c | 0xcca9 | 0xc0ac..=0xc0af));
     any_scheme && suite && (hello.groups.is_empty() || hello.groups.contains(&curve))
 }
 
@@ -95,11 +97,14 @@ impl IdentityTable {
             }
         }
         if let Some(default) = default {
-            let pairs = table.find(default).ok_or_else(|| format!("no certificate is for the default name {default:?}"))?;
+            let pairs =
+                table.find(default).ok_or_else(|| format!("no certificate is for the default name {default:?}"))?;
             table.default = pairs.clone();
         }
         if table.default.choose(&ClientHello::default()).is_none() {
-            return Err("no default certificate; name one with `default: HOST`, or store one under the alias `default`".into());
+            return Err(
+                "no default certificate; name one with `default: HOST`, or store one under the alias `default`".into(),
+            );
         }
         Ok(table)
     }

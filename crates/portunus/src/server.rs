@@ -108,7 +108,8 @@ impl Server {
     pub fn endpoints(&self) -> Vec<(String, Endpoint)> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.shared.generation.load();
-        let listener = |endpoint: &Endpoint| generation.listener(endpoint).map_or_else(String::new, |one| one.name.clone());
+        let listener =
+            |endpoint: &Endpoint| generation.listener(endpoint).map_or_else(String::new, |one| one.name.clone());
         inner.bound.iter().map(|(configured, bound)| (listener(configured), bound.endpoint().clone())).collect()
     }
 
@@ -226,10 +227,7 @@ impl Inner {
 }
 
 /// Binds what is configured and not bound; gives what it bound. On failure nothing is left bound that was not before.
-fn bind_missing(
-    config: &Config,
-    bound: &mut BTreeMap<Endpoint, Bound>,
-) -> Result<Vec<(Endpoint, Bound)>, Vec<String>> {
+fn bind_missing(config: &Config, bound: &mut BTreeMap<Endpoint, Bound>) -> Result<Vec<(Endpoint, Bound)>, Vec<String>> {
     let mut fresh = Vec::new();
     let mut problems = Vec::new();
     for listener in &config.listeners {
@@ -275,11 +273,7 @@ fn report_stores(generation: &Generation, reporter: &Reporter) {
     }
 }
 
-fn start_worker(
-    shared: &Arc<Shared>,
-    index: usize,
-    bound: &BTreeMap<Endpoint, Bound>,
-) -> io::Result<WorkerThread> {
+fn start_worker(shared: &Arc<Shared>, index: usize, bound: &BTreeMap<Endpoint, Bound>) -> io::Result<WorkerThread> {
     let (commands, receiver) = unbounded_channel();
     for (endpoint, bound) in bound {
         let _ = commands.send(Command::Listen(bound.clone(), endpoint.clone()));

@@ -64,6 +64,10 @@ struct Sealed {
     flushed: Cell<usize>,
     /// The peer sent close_notify: its end is not a cut.
     closed: Cell<bool>,
+    /// The next bytes sent are the last.
+    ends_next: Cell<bool>,
+    /// Our close_notify is sealed.
+    ended: Cell<bool>,
 }
 
 /// A broken transport: the socket's fault or TLS's.
@@ -116,6 +120,8 @@ impl Transport {
             output: RefCell::new(Vec::new()),
             flushed: Cell::new(0),
             closed: Cell::new(false),
+            ends_next: Cell::new(false),
+            ended: Cell::new(false),
         };
         let mut transport = Transport::plain(stream);
         transport.sealed = Some(Box::new(sealed));
@@ -249,6 +255,9 @@ impl Transport {
         };
         if total <= RECORD_BYTES {
             sealed.seal_joined(slices).map_err(Broken::Tls)?;
+            if sealed.ends_next.get() {
+                Transport::seal_end(sealed);
+            }
             return Ok(self.flush().await?);
         }
         for piece in slices.iter().flat_map(|slice| slice.chunks(SEAL_BYTES)) {
@@ -256,6 +265,9 @@ impl Transport {
             if sealed.output.borrow().len() >= SEAL_BYTES {
                 self.flush().await?;
             }
+        }
+        if sealed.ends_next.get() {
+            Transport::seal_end(sealed);
         }
         Ok(self.flush().await?)
     }
@@ -302,10 +314,29 @@ impl Transport {
         self.poll_flush(context)
     }
 
-    /// Ends our direction: close_notify under TLS, then the socket's write side.
+    /// Says that what is sent next is the last: close_notify goes out in the same write.
+    pub fn will_end(&self) {
+        if let Some(sealed) = &self.sealed {
+            sealed.ends_next.set(true);
+        }
+    }
+
+    /// Whether nothing is left to say before the socket is closed.
+    pub fn has_said_all(&self) -> bool {
+        self.sealed.as_ref().is_none_or(|sealed| sealed.ended.get() && sealed.output.borrow().is_empty())
+    }
+
+    /// Seals close_notify, once.
+    fn seal_end(sealed: &Sealed) {
+        if !sealed.ended.replace(true) {
+            sealed.session.borrow_mut().close(&mut sealed.taken_output());
+        }
+    }
+
+    /// Ends our direction: close_notify under TLS (unless it went out with the last bytes), then the socket's write side.
     pub async fn finish(&self) {
         if let Some(sealed) = &self.sealed {
-            sealed.session.borrow_mut().close(&mut sealed.taken_output());
+            Transport::seal_end(sealed);
             let _ = self.flush().await;
         }
         self.stream.shutdown_write();

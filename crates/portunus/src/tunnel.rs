@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use net::clock::coarse;
 use net::{Chunk, Deadline};
 
 use crate::transport::{Broken, Transport};
@@ -38,15 +39,10 @@ enum Side {
 }
 
 /// Carries bytes until both sides have finished. `client_first` and `upstream_first` were received already and go ahead.
-pub async fn run(
-    client: (&Transport, Chunk),
-    upstream: (&Transport, Chunk),
-    idle: Duration,
-    carried: &Carried,
-) -> End {
+pub async fn run(client: (&Transport, Chunk), upstream: (&Transport, Chunk), idle: Duration, carried: &Carried) -> End {
     let (client, client_first) = client;
     let (upstream, upstream_first) = upstream;
-    let moved = Cell::new(Instant::now());
+    let moved = Cell::new(coarse());
     let up = copy(client, upstream, client_first, &carried.from_client, &moved);
     let down = copy(upstream, client, upstream_first, &carried.to_client, &moved);
     let (mut up, mut down) = (pin!(up), pin!(down));
@@ -89,14 +85,14 @@ async fn copy(
     to: &Transport,
     first: Chunk,
     count: &Cell<u64>,
-    moved: &Cell<Instant>,
+    moved: &Cell<Duration>,
 ) -> Result<(), (Side, Broken)> {
     let mut chunk = first;
     loop {
         if !chunk.is_empty() {
             to.send(&chunk).await.map_err(|broken| (Side::Writing, broken))?;
             count.set(count.get() + chunk.len() as u64);
-            moved.set(Instant::now());
+            moved.set(coarse());
         }
         // The buffer goes back to the pool before we wait.
         drop(chunk);
@@ -105,6 +101,6 @@ async fn copy(
             to.finish().await;
             return Ok(());
         }
-        moved.set(Instant::now());
+        moved.set(coarse());
     }
 }

@@ -101,7 +101,11 @@ fn start(config: Config, source: Source) -> Result<Started, Vec<String>> {
     }
     let wanted = config.limits.max_connections as u64;
     if descriptors / 2 < wanted {
-        tracing::warn!(descriptors, max_connections = wanted, "fewer descriptors than two per connection; raise LimitNOFILE or lower the limit");
+        tracing::warn!(
+            descriptors,
+            max_connections = wanted,
+            "fewer descriptors than two per connection; raise LimitNOFILE or lower the limit"
+        );
     }
     log_panics();
     let reporter = Reporter::start(&config.log, config.workers).map_err(|error| one("access log", error))?;

@@ -162,6 +162,16 @@ impl<'c> BodyWriter<'c> {
         BodyWriter { transport, framing }
     }
 
+    /// Whether the next piece of this length is the last one, where the framing tells.
+    pub fn is_last(&self, piece: usize) -> bool {
+        matches!(self.framing, BodyFraming::Length(rest) if rest == piece as u64)
+    }
+
+    /// Whether nothing is left to write but what ends the body.
+    pub fn is_at_end(&self) -> bool {
+        matches!(self.framing, BodyFraming::None | BodyFraming::Length(0))
+    }
+
     /// Writes `before` (a head, or nothing) and one piece of the body, together.
     ///
     /// # Errors

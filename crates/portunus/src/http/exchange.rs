@@ -88,9 +88,7 @@ pub async fn exchange(
         Ok(upgraded) => Ok(upgraded),
         Err(Failure::Cut) => Err(Cut),
         Err(Failure::Refused(_)) if answer.has_begun() => Err(Cut),
-        Err(Failure::Refused(refusal)) => {
-            refuse(&refusal, head, answer, ledger).await.map(|()| None)
-        }
+        Err(Failure::Refused(refusal)) => refuse(&refusal, head, answer, ledger).await.map(|()| None),
     }
 }
 
@@ -131,13 +129,16 @@ async fn serve(
         }
         Action::Redirect { status, to, allow } => {
             let mut location = buffer();
-            build_location(to, allow, head, &params, &mut location).map_err(|_| Refusal::client(400, "bad_parameter"))?;
+            build_location(to, allow, head, &params, &mut location)
+                .map_err(|_| Refusal::client(400, "bad_parameter"))?;
             let sent = redirect(*status, &location, answer, ledger).await;
             recycle(location);
             Ok(sent.map(|()| None)?)
         }
         Action::Respond { status, content_type, body } => {
-            Ok(respond_fixed(context, &route.config, (*status, content_type, body), head, answer, ledger).await.map(|()| None)?)
+            Ok(respond_fixed(context, &route.config, (*status, content_type, body), head, answer, ledger)
+                .await
+                .map(|()| None)?)
         }
     }
 }
@@ -200,13 +201,12 @@ async fn forward_request(
 
 fn destination(context: Context<'_>, admitted: &Admitted<'_>, forward: &Forward) -> Result<Arc<Group>, Refusal> {
     match &forward.to {
-        ForwardTo::Group(name) => {
-            context.generation.group(name).cloned().ok_or(Refusal::ours(502, "unknown_upstream"))
-        }
+        ForwardTo::Group(name) => context.generation.group(name).cloned().ok_or(Refusal::ours(502, "unknown_upstream")),
         ForwardTo::Authority { authority, allow, .. } => {
             let mut written = buffer();
             let bad = Refusal::client(400, "bad_parameter");
-            build_authority(authority, allow, admitted.head(), admitted.params(), &mut written).map_err(|_| bad.clone())?;
+            build_authority(authority, allow, admitted.head(), admitted.params(), &mut written)
+                .map_err(|_| bad.clone())?;
             let group = context.generation.made_group(admitted.route().index, &written, allow.is_empty());
             recycle(written);
             group.ok_or(bad)
@@ -295,12 +295,7 @@ async fn options(allow: &str, answer: &mut impl Answer, ledger: &mut Ledger) -> 
     answer.end(None).await.map_err(|broken| client_gone(&broken, ledger)).map_err(|Cut| Failure::Cut)
 }
 
-async fn redirect(
-    status: u16,
-    location: &[u8],
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-) -> Result<(), Failure> {
+async fn redirect(status: u16, location: &[u8], answer: &mut impl Answer, ledger: &mut Ledger) -> Result<(), Failure> {
     ledger.status = status;
     answer.begin(status);
     answer.field(b"Location", location);

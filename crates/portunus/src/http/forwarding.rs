@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use wire::http::hop::{is_nominated, nominates_any};
-use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
+use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
 use crate::config::{Forwarding, HeaderEdits};
 
@@ -52,11 +52,26 @@ fn kind(name: &[u8]) -> Kind {
     lower.copy_from_slice(name);
     lower.make_ascii_lowercase();
     match &*lower {
-        b"connection" | b"keep-alive" | b"proxy-connection" | b"te" | b"upgrade" | b"transfer-encoding" | b"proxy-authorization"
-        | b"proxy-authenticate" | b"http2-settings" => Kind::Hop,
+        b"connection"
+        | b"keep-alive"
+        | b"proxy-connection"
+        | b"te"
+        | b"upgrade"
+        | b"transfer-encoding"
+        | b"proxy-authorization"
+        | b"proxy-authenticate"
+        | b"http2-settings" => Kind::Hop,
         b"host" | b"content-length" => Kind::Ours,
-        b"forwarded" | b"x-forwarded-for" | b"x-forwarded-proto" | b"x-forwarded-host" | b"x-forwarded-port"
-        | b"x-forwarded-server" | b"x-forwarded-by" | b"x-real-ip" | b"x-client-ip" | b"true-client-ip" => Kind::Forwarding,
+        b"forwarded"
+        | b"x-forwarded-for"
+        | b"x-forwarded-proto"
+        | b"x-forwarded-host"
+        | b"x-forwarded-port"
+        | b"x-forwarded-server"
+        | b"x-forwarded-by"
+        | b"x-real-ip"
+        | b"x-client-ip"
+        | b"true-client-ip" => Kind::Forwarding,
         b"client-cert" | b"client-cert-chain" => Kind::ClientCertificate,
         b"x-request-id" => Kind::RequestId,
         _ if lower.starts_with(b"x-client-cert-") => Kind::ClientCertificate,
@@ -144,12 +159,7 @@ impl Write for Text {
     }
 }
 
-fn identity_fields(
-    head: &RequestHead,
-    facts: &Facts<'_>,
-    forwarding: &Forwarding,
-    put: &mut impl FnMut(&[u8], &[u8]),
-) {
+fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, put: &mut impl FnMut(&[u8], &[u8])) {
     let mut address = Text::new();
     if let Some(peer) = facts.peer {
         let _ = write!(address, "{}", peer.ip().to_canonical());

@@ -6,8 +6,9 @@
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use net::clock::coarse;
 use net::{Chunk, Deadline};
 use tokio::sync::futures::Notified;
 use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
@@ -41,6 +42,8 @@ enum Next {
     Rest,
     /// Our side ends; the client may still read.
     Close,
+    /// As `Close`, and nothing the client sent is unread: the connection may close at once.
+    Done,
     /// The client's side is broken or must be.
     Abandon,
 }
@@ -52,6 +55,10 @@ pub async fn serve(transport: &Transport, conn: &Conn, worker: &Worker) {
     let mut drain = pin!(worker.drain.notified());
     let mut served = 0;
     let next = loop {
+        if input.is_empty() {
+            // Nothing is held while at rest.
+            input = Chunk::empty();
+        }
         if input.is_empty() && !rest(transport, &mut input, &mut deadline, drain.as_mut(), conn, worker, served).await {
             break Next::Close;
         }
@@ -62,7 +69,8 @@ pub async fn serve(transport: &Transport, conn: &Conn, worker: &Worker) {
     };
     match next {
         Next::Abandon => transport.reset_on_close(),
-        Next::Rest | Next::Close => linger(transport).await,
+        Next::Done if transport.has_said_all() && !transport.has_news() => {}
+        Next::Done | Next::Rest | Next::Close => Box::pin(linger(transport)).await,
     }
 }
 
@@ -85,12 +93,15 @@ async fn rest(
         if served == 0 { limits.head_timeout } else { limits.keep_alive_timeout }
     };
     let came = deadline
-        .within(limit, poll_fn(|context| {
-            if let Poll::Ready(received) = transport.poll_recv_more(context, input) {
-                return Poll::Ready(Some(received));
-            }
-            drain.as_mut().poll(context).map(|()| None)
-        }))
+        .within(
+            limit,
+            poll_fn(|context| {
+                if let Poll::Ready(received) = transport.poll_recv_more(context, input) {
+                    return Poll::Ready(Some(received));
+                }
+                drain.as_mut().poll(context).map(|()| None)
+            }),
+        )
         .await;
     let reason = match &came {
         Ok(Some(Ok(count))) if *count > 0 => return true,
@@ -174,7 +185,7 @@ async fn read_head(
                 return Err(Some(Refusal::client(431, "request_head_too_large")));
             }
             let before = input.len();
-            let until = *until.get_or_insert_with(|| Instant::now() + limits.head_timeout);
+            let until = *until.get_or_insert_with(|| coarse() + limits.head_timeout);
             match parts.timers.upload.until(until, transport.recv_more(input)).await {
                 Ok(Ok(0) | Err(_)) => return Err(None),
                 Ok(Ok(_)) => {}
@@ -200,16 +211,17 @@ async fn serve_message(
     let limits = &context.generation.config.limits;
     let mut body = BodyReader::new(transport, input, request.framing);
     let mut answer = H1Answer::new(transport, request, !last && request.keep_alive);
-    let outcome =
-        exchange::exchange(context, request, response, &mut body, &mut answer, ledger, timers).await;
+    let outcome = exchange::exchange(context, request, response, &mut body, &mut answer, ledger, timers).await;
     let keep = answer.keep;
     drop(answer);
     match outcome {
         Err(Cut) => Next::Abandon,
         Ok(Some(upgraded)) => {
             drop(body);
-            tunnel_through(transport, std::mem::replace(input, Chunk::empty()), upgraded, limits, ledger).await
+            let first = std::mem::replace(input, Chunk::empty());
+            Box::pin(tunnel_through(transport, first, upgraded, limits, ledger)).await
         }
+        Ok(None) if !keep && body.is_done() && !body.has_input() => Next::Done,
         Ok(None) if !keep => Next::Close,
         Ok(None) if drain_body(&mut body, limits, &mut timers.upload).await => Next::Rest,
         Ok(None) => Next::Close,
@@ -289,7 +301,7 @@ async fn linger(transport: &Transport) {
             }
         }
     };
-    let _ = Deadline::new().within(LINGER, Box::pin(lingering)).await;
+    let _ = Deadline::new().within(LINGER, lingering).await;
 }
 
 /// Writes an answer in HTTP/1.x.
@@ -388,12 +400,18 @@ impl Answer for H1Answer<'_> {
 
     async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
         self.begun = true;
+        if !self.keep && self.writer.is_last(piece.len()) {
+            self.transport.will_end();
+        }
         self.writer.write(&self.out, piece).await?;
         self.out.clear();
         Ok(())
     }
 
     async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
+        if !self.keep && (self.writer.is_at_end() || self.out.is_empty()) {
+            self.transport.will_end();
+        }
         self.flush().await?;
         self.writer.end(trailers).await
     }

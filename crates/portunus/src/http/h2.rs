@@ -57,22 +57,25 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
     let mut leaving = false;
     let running = Rc::new(Running::default());
     loop {
-        let next = deadline.within(limits.keep_alive_timeout, poll_fn(|context| {
-            if floods.is_flooded() {
-                return Poll::Ready(Turn::Flooded);
-            }
-            if let Poll::Ready(accepted) = connection.poll_accept(context) {
-                return Poll::Ready(Turn::Accepted(accepted));
-            }
-            // Reading may have counted the frame that was too much.
-            if floods.is_flooded() {
-                return Poll::Ready(Turn::Flooded);
-            }
-            if !leaving && drain.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Turn::Drain);
-            }
-            Poll::Pending
-        }));
+        let next = deadline.within(
+            limits.keep_alive_timeout,
+            poll_fn(|context| {
+                if floods.is_flooded() {
+                    return Poll::Ready(Turn::Flooded);
+                }
+                if let Poll::Ready(accepted) = connection.poll_accept(context) {
+                    return Poll::Ready(Turn::Accepted(accepted));
+                }
+                // Reading may have counted the frame that was too much.
+                if floods.is_flooded() {
+                    return Poll::Ready(Turn::Flooded);
+                }
+                if !leaving && drain.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Turn::Drain);
+                }
+                Poll::Pending
+            }),
+        );
         match next.await {
             Ok(Turn::Accepted(Some(Ok((request, respond))))) => {
                 spawn(request, respond, &conn, &worker, &running, &limits);
@@ -171,8 +174,7 @@ async fn stream(request: Request<RecvStream>, respond: SendResponse<Bytes>, conn
     let scratch::Parts { request, response, timers } = &mut *parts;
     let outcome = match read {
         Ok(()) => {
-            let exchange =
-                exchange::exchange(context, request, response, &mut body, &mut answer, &mut ledger, timers);
+            let exchange = exchange::exchange(context, request, response, &mut body, &mut answer, &mut ledger, timers);
             exchange.await
         }
         Err(error) => {

@@ -129,11 +129,8 @@ pub struct H2Io {
 impl H2Io {
     /// Wraps a transport; the count of floods is shared with whoever judges them.
     pub fn new(transport: Rc<Transport>) -> (H2Io, Rc<Floods>) {
-        let floods = Rc::new(Floods {
-            credit: Cell::new(CREDIT),
-            refilled: Cell::new(Instant::now()),
-            sent: Cell::new(0),
-        });
+        let floods =
+            Rc::new(Floods { credit: Cell::new(CREDIT), refilled: Cell::new(Instant::now()), sent: Cell::new(0) });
         let io = H2Io { transport, input: Chunk::empty(), heads: FrameHeads::new(), floods: Rc::clone(&floods) };
         (io, floods)
     }
@@ -198,7 +195,8 @@ mod tests {
 
     #[test]
     fn frames_are_found_however_they_are_split() {
-        let frames = [frame(4, 0, 18), frame(1, 5, 300), frame(6, 0, 8), frame(0, 0, 0), frame(0, 0, 1000), frame(8, 0, 4)];
+        let frames =
+            [frame(4, 0, 18), frame(1, 5, 300), frame(6, 0, 8), frame(0, 0, 0), frame(0, 0, 1000), frame(8, 0, 4)];
         for piece in [1, 7, 9, 10, 4096] {
             // SETTINGS and HEADERS cancel out up to the cap; PING, empty DATA and WINDOW_UPDATE remain.
             assert_eq!(check(&frames, piece), 3, "pieces of {piece}");

@@ -19,7 +19,11 @@ use crate::transport::Broken;
 ///
 /// # Errors
 /// 400 with a code; 417 for an expectation that is not `100-continue`.
-pub fn read_request(message: &http::request::Parts, is_bodiless: bool, head: &mut RequestHead) -> Result<(), HeadError> {
+pub fn read_request(
+    message: &http::request::Parts,
+    is_bodiless: bool,
+    head: &mut RequestHead,
+) -> Result<(), HeadError> {
     let bad = |code| HeadError { status: 400, code };
     head.clear();
     head.version = Version::H2;

@@ -45,9 +45,7 @@ impl From<HeadError> for Refusal {
 
 /// Whether the client reads JSON rather than text: it says so, or it sent JSON itself.
 fn wants_json(head: &RequestHead) -> bool {
-    let mentions = |name: &str| {
-        head.fields.get_all(name).any(|value| memchr::memmem::find(value, b"json").is_some())
-    };
+    let mentions = |name: &str| head.fields.get_all(name).any(|value| memchr::memmem::find(value, b"json").is_some());
     mentions("accept") || mentions("content-type")
 }
 

@@ -4,14 +4,14 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use net::Deadline;
+use net::clock::coarse;
 
 use super::body::{BodyError, BodyReader, BodyWriter};
 use super::sides::{Answer, RequestBody};
 use crate::limits::Limits;
-use crate::transport::Broken;
 
 /// Why moving the request body ended early.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub enum UploadError {
 /// The request body on its way, beside whatever else is going on.
 pub struct Upload<'f, F> {
     future: Option<Pin<&'f mut F>>,
-    /// When the last byte of the request was on its way.
-    finished_at: Option<Instant>,
+    /// When the last byte of the request was on its way, on the coarse clock.
+    finished_at: Option<Duration>,
     /// It ended because the upstream took no more.
     pub refused: bool,
 }
@@ -74,7 +74,7 @@ impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
                 && let Poll::Ready(result) = future.as_mut().poll(context)
             {
                 self.future = None;
-                self.finished_at = Some(Instant::now());
+                self.finished_at = Some(coarse());
                 match result {
                     Ok(()) => {}
                     Err(UploadError::Upstream) => self.refused = true,
@@ -99,8 +99,8 @@ impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
 }
 
 /// A body that has been going on for a while and is slower than allowed.
-fn is_too_slow(since: Instant, bytes: u64, limits: &Limits) -> bool {
-    let elapsed = since.elapsed();
+fn is_too_slow(since: Duration, bytes: u64, limits: &Limits) -> bool {
+    let elapsed = coarse().saturating_sub(since);
     elapsed > limits.client_idle_timeout && (bytes as f64) < limits.min_body_rate as f64 * elapsed.as_secs_f64()
 }
 
@@ -130,7 +130,7 @@ pub async fn upload(
     if body.is_done() {
         return Ok(());
     }
-    let since = Instant::now();
+    let since = coarse();
     loop {
         let next = deadline.within(limits.client_idle_timeout, body.next()).await;
         let piece = match next.map_err(|_| UploadError::ClientSlow)?.map_err(UploadError::Client)? {
@@ -162,7 +162,7 @@ pub enum DownloadError {
     /// The upstream was silent for too long.
     UpstreamSlow,
     /// The client is gone.
-    Client(Broken),
+    Client,
     /// The client took too long to accept bytes.
     ClientSlow,
     /// The client has thrown the request away.
@@ -195,17 +195,17 @@ pub async fn download(
         if !body.has_input() && !body.is_done() {
             // Nothing more is at hand: what there is goes out before we wait.
             let flushed = deadline.within(patience(0, limits), answer.flush()).await;
-            flushed.map_err(|_| DownloadError::ClientSlow)?.map_err(DownloadError::Client)?;
+            flushed.map_err(|_| DownloadError::ClientSlow)?.map_err(|_| DownloadError::Client)?;
         }
         let next = deadline.within(idle, unless_gone(body.next(), answer)).await;
         let next = next.map_err(|_| DownloadError::UpstreamSlow)?.ok_or(DownloadError::Gone)?;
         let Some(piece) = next.map_err(DownloadError::Upstream)? else { break };
         let count = piece.len();
         let written = deadline.within(patience(count, limits), answer.piece(piece)).await;
-        written.map_err(|_| DownloadError::ClientSlow)?.map_err(DownloadError::Client)?;
+        written.map_err(|_| DownloadError::ClientSlow)?.map_err(|_| DownloadError::Client)?;
         sent.set(sent.get() + count as u64);
     }
     let trailers = body.trailers();
     let ended = deadline.within(patience(0, limits), answer.end(trailers.as_ref())).await;
-    ended.map_err(|_| DownloadError::ClientSlow)?.map_err(DownloadError::Client)
+    ended.map_err(|_| DownloadError::ClientSlow)?.map_err(|_| DownloadError::Client)
 }

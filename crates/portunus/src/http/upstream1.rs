@@ -281,7 +281,7 @@ fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection 
         DownloadError::Upstream(BodyError::Broken(_)) => (Fault::Upstream, "response_broken"),
         DownloadError::Upstream(BodyError::Malformed(_)) => (Fault::Upstream, "response_malformed"),
         DownloadError::UpstreamSlow => (Fault::Upstream, "response_stalled"),
-        DownloadError::Client(_) => (Fault::Client, "client_gone"),
+        DownloadError::Client => (Fault::Client, "client_gone"),
         DownloadError::ClientSlow => (Fault::Client, "client_slow"),
         DownloadError::Gone => (Fault::Client, "request_cancelled"),
     };
@@ -377,9 +377,16 @@ fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Re
         }
     }
     let forwarding = &attempt.context.generation.config.forwarding;
-    forwarding::request_fields(request, &attempt.context.facts(), forwarding, request_id, &config.request_headers, |name, value| {
-        write_field(name, value, out);
-    });
+    forwarding::request_fields(
+        request,
+        &attempt.context.facts(),
+        forwarding,
+        request_id,
+        &config.request_headers,
+        |name, value| {
+            write_field(name, value, out);
+        },
+    );
     match request.framing {
         // A method that usually has a body says so when it has none (RFC 9110 §8.6).
         BodyFraming::None if matches!(request.method, Method::Post | Method::Put | Method::Patch) => {

@@ -21,8 +21,10 @@ impl Schedule {
     pub fn new(servers: &[ServerConfig]) -> Schedule {
         let total: u64 = servers.iter().map(|server| u64::from(server.weight)).sum();
         let divisor = total.div_ceil(LONGEST_TURN).max(1);
-        let weights: Vec<i64> =
-            servers.iter().map(|server| i64::try_from((u64::from(server.weight) / divisor).max(1)).unwrap_or(1)).collect();
+        let weights: Vec<i64> = servers
+            .iter()
+            .map(|server| i64::try_from((u64::from(server.weight) / divisor).max(1)).unwrap_or(1))
+            .collect();
         let total: i64 = weights.iter().sum();
         let mut current = vec![0; weights.len()];
         let mut turn = Vec::new();
@@ -83,10 +85,8 @@ mod tests {
     use std::time::Duration;
 
     fn servers(weights: &[u32]) -> (Vec<ServerConfig>, Vec<Arc<Server>>) {
-        let configs: Vec<_> = weights
-            .iter()
-            .map(|&weight| ServerConfig { address: ServerAddress::Unix("/x".into()), weight })
-            .collect();
+        let configs: Vec<_> =
+            weights.iter().map(|&weight| ServerConfig { address: ServerAddress::Unix("/x".into()), weight }).collect();
         let servers = configs.iter().map(|config| Arc::new(Server::new(config))).collect();
         (configs, servers)
     }

@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use net::clock::coarse;
 
 use super::server::ServerId;
 use crate::transport::Transport;
@@ -15,8 +17,14 @@ static IDLE: AtomicUsize = AtomicUsize::new(0);
 #[derive(Debug)]
 struct Idle {
     transport: Transport,
-    since: Instant,
+    since: Duration,
     keep: Duration,
+}
+
+impl Idle {
+    fn is_fresh(&self) -> bool {
+        coarse().saturating_sub(self.since) < self.keep
+    }
 }
 
 /// The pools of one worker.
@@ -34,7 +42,7 @@ impl Pools {
         while let Some(idle) = pool.pop() {
             IDLE.fetch_sub(1, Ordering::Relaxed);
             // Bytes nobody asked for would become the answer to the next request (RFC 9112 §6.3).
-            if !idle.transport.has_news() && idle.since.elapsed() < idle.keep {
+            if !idle.transport.has_news() && idle.is_fresh() {
                 return Some(idle.transport);
             }
         }
@@ -47,7 +55,7 @@ impl Pools {
             return;
         }
         IDLE.fetch_add(1, Ordering::Relaxed);
-        let idle = Idle { transport, since: Instant::now(), keep };
+        let idle = Idle { transport, since: coarse(), keep };
         self.idle.borrow_mut().entry(server).or_default().push(idle);
     }
 
@@ -56,7 +64,7 @@ impl Pools {
         let mut pools = self.idle.borrow_mut();
         pools.retain(|_, pool| {
             let before = pool.len();
-            pool.retain(|idle| idle.since.elapsed() < idle.keep && !idle.transport.has_news());
+            pool.retain(|idle| idle.is_fresh() && !idle.transport.has_news());
             IDLE.fetch_sub(before - pool.len(), Ordering::Relaxed);
             !pool.is_empty()
         });

@@ -55,7 +55,8 @@ impl Names {
                 }
                 // Not again before this question has an answer.
                 live.insert(server.id, now + LONGEST);
-                let ask = ask(resolver.clone(), name.clone(), *port, Arc::clone(server), group.refuses_inner_addresses());
+                let ask =
+                    ask(resolver.clone(), name.clone(), *port, Arc::clone(server), group.refuses_inner_addresses());
                 let answers = answers.clone();
                 tokio::task::spawn(async move {
                     let next = ask.await;
@@ -74,7 +75,13 @@ impl Names {
 }
 
 /// Asks once and puts the answer in force; says when to ask again.
-async fn ask(resolver: TokioResolver, name: String, port: u16, server: Arc<Server>, outer_only: bool) -> (u64, Instant) {
+async fn ask(
+    resolver: TokioResolver,
+    name: String,
+    port: u16,
+    server: Arc<Server>,
+    outer_only: bool,
+) -> (u64, Instant) {
     match resolver.lookup_ip(name.as_str()).await {
         Ok(answer) => {
             let mut addresses: Vec<SocketAddr> = answer
@@ -114,7 +121,10 @@ pub fn is_inner(address: IpAddr) -> bool {
                 || address.is_multicast()
         }
         IpAddr::V6(address) => {
-            address.is_loopback() || address.is_unspecified() || address.is_multicast() || address.is_unicast_link_local()
+            address.is_loopback()
+                || address.is_unspecified()
+                || address.is_multicast()
+                || address.is_unicast_link_local()
         }
     }
 }

@@ -1,7 +1,12 @@
 //! What black-box tests share: the real program on ports the kernel chose, an upstream that records every byte, and a raw client.
 //!
 //! Owns processes, sockets and folders of a test and takes them down with it. Asserts nothing about the product.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a harness that cannot go on fails the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a harness that cannot go on fails the test"
+)]
 #![allow(dead_code, reason = "each test uses some of it")]
 
 use std::collections::HashMap;
@@ -113,7 +118,8 @@ impl Gate {
 
     /// The metrics page.
     pub fn metrics(&self) -> String {
-        let answer = exchange(self.address("admin"), b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let answer =
+            exchange(self.address("admin"), b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         String::from_utf8_lossy(&answer).into_owned()
     }
 
@@ -375,7 +381,10 @@ pub fn read_answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
         }
     }
     let head = String::from_utf8_lossy(&all).into_owned();
-    let length = head.lines().filter_map(|line| line.split_once(':')).find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let length = head
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
     let mut body = vec![0; length.map_or(0, |(_, value)| value.trim().parse().unwrap())];
     stream.read_exact(&mut body).unwrap();
     (head, body)
@@ -399,7 +408,8 @@ pub fn certificates(names: &[(&str, bool)]) -> TempDir {
         for kind in kinds {
             let pair = ca.issue(&[name], kind, Purpose::Server).unwrap();
             let stem = dir.path().join("certs").join(format!("{index}-{kind:?}"));
-            std::fs::write(stem.with_extension("pem"), format!("{}{}", pair.certificate_pem, pair.key_pem.as_str())).unwrap();
+            std::fs::write(stem.with_extension("pem"), format!("{}{}", pair.certificate_pem, pair.key_pem.as_str()))
+                .unwrap();
         }
     }
     dir
