@@ -44,6 +44,11 @@ pub fn run(file: &Path) -> ExitCode {
 
 /// Runs a server until it is told to end: 0 if it drained, 1 if it could not start or connections had to be cut.
 pub fn serve(config: Config, source: Source) -> ExitCode {
+    serve_observed(config, source, |_| ())
+}
+
+/// As [`serve`]; `observe` is called once when it serves, and what it gives is kept until the end.
+pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&Arc<Reporter>) -> T) -> ExitCode {
     let started = start(config, source);
     let (server, _diagnostics, reporter) = match started {
         Ok(started) => started,
@@ -62,6 +67,7 @@ pub fn serve(config: Config, source: Source) -> ExitCode {
     for (listener, address) in server.endpoints() {
         tracing::info!(listener, %address, "listening");
     }
+    let _observing = observe(&reporter);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let ended = match runtime {
         Ok(runtime) => runtime.block_on(async {
