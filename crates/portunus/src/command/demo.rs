@@ -137,7 +137,10 @@ impl Drop for Upstream {
 fn start_upstream(address: &str) -> io::Result<Upstream> {
     let program = std::env::current_exe()?.with_file_name(UPSTREAM_PROGRAM);
     if !program.exists() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is not there; use `./x demo`", program.display())));
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("{} is not there; use `./x demo`", program.display()),
+        ));
     }
     let child = Command::new(program).args(["upstream", "--listen", address]).stdout(Stdio::null()).spawn()?;
     Ok(Upstream(child))

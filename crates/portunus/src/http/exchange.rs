@@ -11,9 +11,10 @@ use super::forwarding::Facts;
 use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
 use super::scratch::Timers;
-use super::sides::{Answer, RequestBody};
+use super::sides::{Answer, MessageBody};
 use super::upstream1::{self, Attempt, Upgraded};
-use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service};
+use super::upstream2;
+use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
 use crate::conn::Conn;
 use crate::generation::Generation;
 use crate::guard::{self, Admitted};
@@ -75,7 +76,7 @@ pub async fn exchange(
     context: Context<'_>,
     head: &RequestHead,
     response: &mut wire::http::ResponseHead,
-    body: &mut impl RequestBody,
+    body: &mut impl MessageBody,
     answer: &mut impl Answer,
     ledger: &mut Ledger,
     timers: &mut Timers,
@@ -96,7 +97,7 @@ async fn serve(
     context: Context<'_>,
     head: &RequestHead,
     response: &mut wire::http::ResponseHead,
-    body: &mut impl RequestBody,
+    body: &mut impl MessageBody,
     answer: &mut impl Answer,
     ledger: &mut Ledger,
     timers: &mut Timers,
@@ -164,7 +165,7 @@ async fn forward_request(
     admitted: &Admitted<'_>,
     forward: &Forward,
     response: &mut wire::http::ResponseHead,
-    body: &mut impl RequestBody,
+    body: &mut impl MessageBody,
     answer: &mut impl Answer,
     ledger: &mut Ledger,
     timers: &mut Timers,
@@ -180,7 +181,13 @@ async fn forward_request(
         ledger.server = Some(Arc::clone(server));
         let _busy = server.busy();
         let attempt = Attempt { context, admitted, forward, group: &group, server };
-        match upstream1::attempt(attempt, response, body, answer, ledger, timers).await {
+        let outcome = match group.config.protocol {
+            UpstreamProtocol::Http1 => upstream1::attempt(attempt, response, body, answer, ledger, timers).await,
+            UpstreamProtocol::Http2 => {
+                Box::pin(upstream2::attempt(attempt, response, body, answer, ledger, timers)).await.map(|()| None)
+            }
+        };
+        match outcome {
             Ok(upgraded) => {
                 server.succeeded();
                 return Ok(upgraded);

@@ -12,7 +12,7 @@ use wire::http::target::{canonical_authority, canonical_path, check_query};
 use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHead, Version};
 
 use super::body::BodyError;
-use super::sides::{Answer, RequestBody};
+use super::sides::{Answer, MessageBody};
 use crate::transport::Broken;
 
 /// Translates a request's head, with the same strictness as for HTTP/1.
@@ -158,7 +158,7 @@ impl H2Body {
     }
 }
 
-impl RequestBody for H2Body {
+impl MessageBody for H2Body {
     fn is_done(&self) -> bool {
         self.done
     }
@@ -244,7 +244,24 @@ impl H2Answer {
     }
 }
 
-fn broken(error: h2::Error) -> Broken {
+/// Sends one piece as the peer's window allows; with `is_last`, its end ends the stream.
+pub async fn send_data(stream: &mut SendStream<Bytes>, piece: &[u8], is_last: bool) -> Result<(), Broken> {
+    let mut piece = Bytes::copy_from_slice(piece);
+    while !piece.is_empty() {
+        stream.reserve_capacity(piece.len());
+        let room = match poll_fn(|context| stream.poll_capacity(context)).await {
+            Some(Ok(room)) => room.min(piece.len()),
+            Some(Err(error)) => return Err(broken(error)),
+            None => return Err(Broken::Socket(std::io::ErrorKind::BrokenPipe.into())),
+        };
+        let part = piece.split_to(room);
+        stream.send_data(part, is_last && piece.is_empty()).map_err(broken)?;
+    }
+    Ok(())
+}
+
+/// A failure of the library as one of the connection.
+pub fn broken(error: h2::Error) -> Broken {
     Broken::Socket(std::io::Error::new(std::io::ErrorKind::BrokenPipe, error))
 }
 
@@ -299,22 +316,11 @@ impl Answer for H2Answer {
     async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
         self.send_head(false)?;
         let Sending::Body(stream) = &mut self.sending else { return Ok(()) };
-        let mut piece = Bytes::copy_from_slice(piece);
         self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
-        while !piece.is_empty() {
-            stream.reserve_capacity(piece.len());
-            let room = match poll_fn(|context| stream.poll_capacity(context)).await {
-                Some(Ok(room)) => room.min(piece.len()),
-                Some(Err(error)) => return Err(broken(error)),
-                None => return Err(Broken::Socket(std::io::ErrorKind::BrokenPipe.into())),
-            };
-            let part = piece.split_to(room);
-            let is_last = piece.is_empty() && self.rest == Some(0);
-            stream.send_data(part, is_last).map_err(broken)?;
-            if is_last {
-                self.sending = Sending::Ended;
-                break;
-            }
+        let is_last = self.rest == Some(0);
+        send_data(stream, piece, is_last).await?;
+        if is_last {
+            self.sending = Sending::Ended;
         }
         Ok(())
     }

@@ -16,3 +16,4 @@ mod relay;
 mod scratch;
 mod sides;
 mod upstream1;
+mod upstream2;

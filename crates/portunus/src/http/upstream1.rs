@@ -18,7 +18,7 @@ use super::ledger::Ledger;
 use super::refusal::Refusal;
 use super::relay::{self, DownloadError, Stopped, Upload, UploadError};
 use super::scratch::Timers;
-use super::sides::{Answer, RequestBody};
+use super::sides::{Answer, MessageBody};
 use crate::config::{Forward, HostRewrite};
 use crate::guard::Admitted;
 use crate::report::Fault;
@@ -62,7 +62,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    fn finally(failure: impl Into<Failure>) -> Failed {
+    pub(super) fn finally(failure: impl Into<Failure>) -> Failed {
         Failed { failure: failure.into(), servers_fault: false, may_try_again: false }
     }
 }
@@ -74,7 +74,7 @@ impl Failed {
 pub async fn attempt(
     attempt: Attempt<'_>,
     response: &mut ResponseHead,
-    body: &mut impl RequestBody,
+    body: &mut impl MessageBody,
     answer: &mut impl Answer,
     ledger: &mut Ledger,
     timers: &mut Timers,
@@ -97,49 +97,54 @@ pub async fn attempt(
         },
     };
     recycle(head);
-    result.map_err(|failed| Failed {
-        may_try_again: failed.servers_fault
-            && !answer.has_begun()
-            && matches!(failed.failure, Failure::Refused(_))
-            && (failed.unsent || may_repeat(attempt.admitted.head())),
-        failure: failed.failure,
-        servers_fault: failed.servers_fault,
-    })
+    result.map_err(|failed| failed.judge(attempt.admitted.head(), answer))
 }
 
 async fn fresh_connection(attempt: Attempt<'_>) -> Result<Transport, OnConnection> {
     let target = Target { group: attempt.group, server: attempt.server };
     // The future is big and rare.
     let connected = Box::pin(connect(target)).await;
-    connected.map(|Connected { transport }| transport).map_err(|error| {
-        let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
-        tracing::debug!(server = %attempt.server.name, ?error, "cannot connect");
-        let failure = Refusal::upstream(status, error.code()).into();
-        OnConnection { failure, servers_fault: true, stale: false, unsent: true }
-    })
+    connected.map(|Connected { transport }| transport).map_err(|error| cannot_connect(attempt.server, &error))
+}
+
+pub(super) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnection {
+    let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
+    tracing::debug!(server = %server.name, ?error, "cannot connect");
+    let failure = Refusal::upstream(status, error.code()).into();
+    OnConnection { failure, servers_fault: true, stale: false, unsent: true }
 }
 
 /// Whether a request may be sent once more although it may have run: it is idempotent and has no body that might be used up.
-fn may_repeat(head: &RequestHead) -> bool {
+pub(super) fn may_repeat(head: &RequestHead) -> bool {
     head.method.is_idempotent() && matches!(head.framing, BodyFraming::None | BodyFraming::Length(0))
 }
 
 /// A failure on one connection.
-struct OnConnection {
-    failure: Failure,
-    servers_fault: bool,
+pub(super) struct OnConnection {
+    pub(super) failure: Failure,
+    pub(super) servers_fault: bool,
     /// The connection broke before the server said a word, as an idle connection does that the server has closed.
-    stale: bool,
-    /// Nothing of the request was sent.
-    unsent: bool,
+    pub(super) stale: bool,
+    /// Nothing of the request was sent, or nothing of it was looked at.
+    pub(super) unsent: bool,
 }
 
 impl OnConnection {
-    fn servers(refusal: Refusal) -> OnConnection {
+    /// Whether another server may be tried.
+    pub(super) fn judge(self, request: &RequestHead, answer: &impl Answer) -> Failed {
+        let is_open = !answer.has_begun() && matches!(self.failure, Failure::Refused(_));
+        Failed {
+            may_try_again: self.servers_fault && is_open && (self.unsent || may_repeat(request)),
+            failure: self.failure,
+            servers_fault: self.servers_fault,
+        }
+    }
+
+    pub(super) fn servers(refusal: Refusal) -> OnConnection {
         OnConnection { failure: refusal.into(), servers_fault: true, stale: false, unsent: false }
     }
 
-    fn clients(failure: impl Into<Failure>) -> OnConnection {
+    pub(super) fn clients(failure: impl Into<Failure>) -> OnConnection {
         OnConnection { failure: failure.into(), servers_fault: false, stale: false, unsent: false }
     }
 }
@@ -160,7 +165,7 @@ async fn on_connection(
     head: &[u8],
     attempt: Attempt<'_>,
     response: &mut ResponseHead,
-    body: &mut impl RequestBody,
+    body: &mut impl MessageBody,
     answer: &mut impl Answer,
     ledger: &mut Ledger,
     timers: &mut Timers,
@@ -185,7 +190,7 @@ async fn message(
     head: &[u8],
     attempt: Attempt<'_>,
     response: &mut ResponseHead,
-    body: &mut impl RequestBody,
+    body: &mut impl MessageBody,
     answer: &mut impl Answer,
     ledger: &mut Ledger,
     timers: &mut Timers,
@@ -248,7 +253,7 @@ async fn message(
     }
 }
 
-fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnection {
+pub(super) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnection {
     match stopped {
         Stopped::Elapsed => OnConnection::servers(Refusal::upstream(504, "upstream_header_timeout")),
         Stopped::Upload(error) => OnConnection::clients(upload_failure(&error, ledger)),
@@ -275,7 +280,7 @@ fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
 }
 
 /// The answer had begun or might have: nothing can be answered in its place any more.
-fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
+pub(super) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
     let (fault, code) = match error {
         DownloadError::Upstream(BodyError::Cut) => (Fault::Upstream, "response_cut"),
         DownloadError::Upstream(BodyError::Broken(_)) => (Fault::Upstream, "response_broken"),
@@ -342,7 +347,7 @@ async fn read_head(
 }
 
 /// Writes the head of the answer from the upstream's.
-fn begin_answer(attempt: Attempt<'_>, response: &ResponseHead, answer: &mut impl Answer) {
+pub(super) fn begin_answer(attempt: Attempt<'_>, response: &ResponseHead, answer: &mut impl Answer) {
     let route = &attempt.admitted.route().config;
     let context = attempt.context;
     answer.begin(response.status);
