@@ -193,6 +193,10 @@ impl Server {
     }
 
     /// Stops accepting, lets connections come to their end for at most `grace`, and stops the workers.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "called once, from the main thread, which has nothing else to do by then"
+    )]
     pub fn drain(&self, grace: Duration) -> Drained {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.draining = true;

@@ -109,6 +109,7 @@ fn serve_prepared(file: &Path) -> ExitCode {
     serve_observed(config, source, |reporter| {
         let reporter = Arc::clone(reporter);
         // Ends with the process.
+        #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
         std::thread::spawn(move || {
             let mut shown = String::new();
             loop {

@@ -123,7 +123,10 @@ fn start(config: Config, source: Source) -> Result<Started, Vec<String>> {
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let text = panic.payload_as_str().unwrap_or("no text");
+        let payload = panic.payload();
+        let text =
+            payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("no text");
         tracing::error!(place, "panic: {text}");
     }));
 }

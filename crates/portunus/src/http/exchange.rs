@@ -117,9 +117,9 @@ async fn serve(
         Routed::MethodNotAllowed(allow) => {
             return Err(Refusal { allow: Some(allow), ..Refusal::client(405, "method_not_allowed") }.into());
         }
-        Routed::Options(allow) => return Ok(options(&allow, answer, ledger).await.map(|()| None)?),
+        Routed::Options(allow) => return options(&allow, answer, ledger).await.map(|()| None),
         Routed::RedirectTo(status, location) => {
-            return Ok(redirect(status, &location, answer, ledger).await.map(|()| None)?);
+            return redirect(status, &location, answer, ledger).await.map(|()| None);
         }
     };
     ledger.route = Some(Arc::clone(&route.config));
@@ -134,12 +134,12 @@ async fn serve(
                 .map_err(|_| Refusal::client(400, "bad_parameter"))?;
             let sent = redirect(*status, &location, answer, ledger).await;
             recycle(location);
-            Ok(sent.map(|()| None)?)
+            sent.map(|()| None)
         }
         Action::Respond { status, content_type, body } => {
-            Ok(respond_fixed(context, &route.config, (*status, content_type, body), head, answer, ledger)
+            respond_fixed(context, &route.config, (*status, content_type, body), head, answer, ledger)
                 .await
-                .map(|()| None)?)
+                .map(|()| None)
         }
     }
 }

@@ -118,11 +118,11 @@ async fn rest(
 /// A connection that never became a request leaves its line in the log all the same.
 fn record_silence(conn: &Conn, worker: &Worker, reason: &'static str) {
     worker.report.connection_failed(&ConnRecord {
-        started: conn.accepted_at,
+        started: conn.accepted_at.0,
         listener: &conn.listener.name,
         client: conn.client,
         server_name: conn.tls.as_ref().and_then(|tls| tls.info.server_name.as_deref()),
-        duration: conn.accepted_at.elapsed().unwrap_or_default(),
+        duration: conn.accepted_at.1.elapsed(),
         phase: "head",
         fault: Fault::Client,
         reason,

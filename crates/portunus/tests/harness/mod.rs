@@ -8,6 +8,7 @@
     reason = "a harness that cannot go on fails the test"
 )]
 #![allow(dead_code, reason = "each test uses some of it")]
+#![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
