@@ -77,11 +77,16 @@ pub enum Drained {
 }
 
 impl Server {
-    /// Builds the first generation, binds, and starts the workers.
+    /// Builds the first generation, binds, and starts the workers. `descriptors`: how many the process may open.
     ///
     /// # Errors
     /// Everything that is wrong with configuration, key material or addresses; nothing runs then.
-    pub fn start(config: Config, source: Source, reporter: Arc<Reporter>) -> Result<Server, Vec<String>> {
+    pub fn start(
+        config: Config,
+        source: Source,
+        reporter: Arc<Reporter>,
+        descriptors: u64,
+    ) -> Result<Server, Vec<String>> {
         let config = Arc::new(config);
         let generation = Generation::build(Arc::clone(&config), None).map_err(|error| error.problems)?;
         report_stores(&generation, &reporter);
@@ -93,7 +98,7 @@ impl Server {
         let shared = Arc::new(Shared {
             generation: ArcSwap::from_pointee(generation),
             acceptor,
-            admission: Admission::default(),
+            admission: Admission::new(descriptors),
             reporter,
         });
         let workers = (0..config.workers)

@@ -105,17 +105,9 @@ fn start(config: Config, source: Source) -> Result<Started, Vec<String>> {
     if let Err(error) = net::process::forbid_core_dumps() {
         tracing::warn!(%error, "core dumps stay possible; they would hold private keys");
     }
-    let wanted = config.limits.max_connections as u64;
-    if descriptors / 2 < wanted {
-        tracing::warn!(
-            descriptors,
-            max_connections = wanted,
-            "fewer descriptors than two per connection; raise LimitNOFILE or lower the limit"
-        );
-    }
     log_panics();
     let reporter = Reporter::start(&config.log, config.workers).map_err(|error| one("access log", error))?;
-    let server = Server::start(config, source, Arc::clone(&reporter))?;
+    let server = Server::start(config, source, Arc::clone(&reporter), descriptors)?;
     Ok((Arc::new(server), diagnostics, reporter))
 }
 

@@ -316,6 +316,9 @@ struct H1Answer<'c> {
     begun: bool,
     /// Another message may follow on this connection.
     keep: bool,
+    /// The client waits for a 100 that it has not been sent. Whether it sends its body after a final answer is unknown: the next bytes could
+    /// be the body or a request (RFC 9110 §10.1.1).
+    owes_continue: bool,
 }
 
 impl<'c> H1Answer<'c> {
@@ -329,6 +332,7 @@ impl<'c> H1Answer<'c> {
             status: 0,
             begun: false,
             keep,
+            owes_continue: head.expects_continue,
         }
     }
 
@@ -350,7 +354,14 @@ impl Answer for H1Answer<'_> {
         exchange::is_modern(self.version)
     }
 
+    fn be_last(&mut self) {
+        self.keep = false;
+    }
+
     async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken> {
+        if head.status == 100 {
+            self.owes_continue = false;
+        }
         let mut out = buffer();
         write_status_line(head.status, &mut out);
         head.fields.iter().for_each(|(name, value)| write_field(name, value, &mut out));
@@ -372,7 +383,7 @@ impl Answer for H1Answer<'_> {
 
     fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
         let framing = self.framing(framing);
-        if framing == BodyFraming::UntilClose {
+        if framing == BodyFraming::UntilClose || self.owes_continue {
             self.keep = false;
         }
         match declared_length {

@@ -270,6 +270,8 @@ impl Answer for H2Answer {
         true
     }
 
+    fn be_last(&mut self) {}
+
     async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken> {
         let Sending::Head(respond) = &mut self.sending else { return Ok(()) };
         let mut response = Response::new(());

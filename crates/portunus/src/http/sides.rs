@@ -39,6 +39,9 @@ pub trait Answer {
     /// Sends an interim (1xx) answer.
     async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken>;
 
+    /// Notes that no further message may follow on this connection, where a connection carries one at a time.
+    fn be_last(&mut self);
+
     /// Begins the head.
     fn begin(&mut self, status: u16);
 
