@@ -89,7 +89,13 @@ pub async fn exchange(
         Ok(upgraded) => Ok(upgraded),
         Err(Failure::Cut) => Err(Cut),
         Err(Failure::Refused(_)) if answer.has_begun() => Err(Cut),
-        Err(Failure::Refused(refusal)) => refuse(&refusal, head, answer, ledger).await.map(|()| None),
+        Err(Failure::Refused(refusal)) => {
+            // Behind a body that is malformed, too long or too slow nothing can be read as a request.
+            if !body.is_done() && matches!(refusal.status, 400 | 408 | 413 | 417 | 431) {
+                answer.be_last();
+            }
+            refuse(&refusal, head, answer, ledger).await.map(|()| None)
+        }
     }
 }
 
@@ -103,6 +109,7 @@ async fn serve(
     timers: &mut Timers,
 ) -> Result<Option<Upgraded>, Failure> {
     judge_connection(context, head)?;
+    guard::judge_method(head)?;
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
         return redirect_to_https(head, port, answer, ledger).await.map(|()| None);
     }

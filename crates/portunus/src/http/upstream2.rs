@@ -14,6 +14,7 @@ use h2::{Reason, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
 
+use super::exchange::Failure;
 use super::forwarding;
 use super::h2_io::H2Io;
 use super::h2_message::{H2Body, broken, fields_to_trailers, send_data};
@@ -107,7 +108,10 @@ fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Refu
     let facts = attempt.context.facts();
     let headers = request.headers_mut();
     forwarding::request_fields(head, &facts, forwarding, request_id, &config.request_headers, |name, value| {
-        put(headers, name, value);
+        // We answer it ourselves, since the library does not tell us of interim answers.
+        if !name.eq_ignore_ascii_case(b"expect") {
+            put(headers, name, value);
+        }
     });
     if let BodyFraming::Length(length) = head.framing {
         request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -154,6 +158,11 @@ async fn exchange(
     let started = Instant::now();
     let is_bodiless = body.is_done();
     let mut sender = sender.ready().await.map_err(|error| stream_failure(&error))?;
+    if attempt.admitted.head().expects_continue && answer.takes_interim() {
+        response.clear();
+        response.status = 100;
+        answer.interim(response).await.map_err(|_| OnConnection::clients(Failure::Cut))?;
+    }
     let (answered, sink) = sender.send_request(request, is_bodiless).map_err(|error| stream_failure(&error))?;
     let received = Cell::new(0);
     let max_body = attempt.admitted.route().config.max_body_bytes;
