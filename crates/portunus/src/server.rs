@@ -167,6 +167,10 @@ impl Server {
             inner.bound.remove(&endpoint);
             inner.tell(|| Command::Close(endpoint.clone()));
         }
+        self.shared.reporter.retain(
+            |keystore| config.keystores.contains_key(keystore),
+            |upstream, _| config.upstreams.contains_key(upstream),
+        );
         self.note_reload(true);
         Ok(number)
     }
@@ -315,6 +319,8 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
                 Some(Command::Stop) | None => break,
             },
             _ = tick.tick() => {
+                // An idle worker must not hold an old generation back.
+                drop(worker.pin());
                 worker.pools.sweep();
                 worker.report.flush();
             }

@@ -92,7 +92,12 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
             }
             // Quiet connections with streams on them are waiting for an upstream.
             Err(_) if running.count.get() > 0 => {}
-            Err(_) => connection.graceful_shutdown(),
+            // A client that does not even acknowledge our leave is left.
+            Err(_) if leaving => break,
+            Err(_) => {
+                leaving = true;
+                connection.graceful_shutdown();
+            }
         }
     }
     transport.finish().await;

@@ -54,12 +54,16 @@ pub fn read_request(
         Some(length) => BodyFraming::Length(parse_length(length.as_bytes()).ok_or(bad("bad_content_length"))?),
         None => BodyFraming::Chunked,
     };
-    match message.headers.get("expect") {
-        None => {}
-        Some(expect) if expect.as_bytes().eq_ignore_ascii_case(b"100-continue") => head.expects_continue = true,
-        Some(_) => return Err(HeadError { status: 417, code: "unknown_expectation" }),
+    let mut expectations = message.headers.get_all("expect").iter();
+    match (expectations.next(), expectations.next()) {
+        (None, _) => Ok(()),
+        (Some(_), Some(_)) => Err(bad("duplicate_expect")),
+        (Some(expect), None) if expect.as_bytes().eq_ignore_ascii_case(b"100-continue") && !is_bodiless => {
+            head.expects_continue = true;
+            Ok(())
+        }
+        (Some(_), None) => Err(HeadError { status: 417, code: "unknown_expectation" }),
     }
-    Ok(())
 }
 
 fn read_target(message: &http::request::Parts, head: &mut RequestHead) -> Result<(), HeadError> {
