@@ -15,7 +15,7 @@ use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use super::body::{BodyReader, BodyWriter};
-use super::exchange::{self, Context, Cut};
+use super::exchange::{self, Context, Cut, Exchange};
 use super::forwarding::write_framing;
 use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
@@ -211,7 +211,16 @@ async fn serve_message(
     let limits = &context.generation.config.limits;
     let mut body = BodyReader::new(transport, input, request.framing);
     let mut answer = H1Answer::new(transport, request, !last && request.keep_alive);
-    let outcome = exchange::exchange(context, request, response, &mut body, &mut answer, ledger, timers).await;
+    let outcome = exchange::run(Exchange {
+        context,
+        head: request,
+        response,
+        body: &mut body,
+        answer: &mut answer,
+        ledger,
+        timers,
+    })
+    .await;
     let keep = answer.keep;
     drop(answer);
     match outcome {

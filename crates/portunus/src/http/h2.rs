@@ -15,7 +15,7 @@ use h2::{Reason, RecvStream};
 use http::Request;
 use net::Deadline;
 
-use super::exchange::{self, Context, Cut};
+use super::exchange::{self, Context, Cut, Exchange};
 use super::h2_io::H2Io;
 use super::h2_message::{H2Answer, H2Body, read_request};
 use super::ledger::Ledger;
@@ -175,7 +175,15 @@ async fn stream(request: Request<RecvStream>, respond: SendResponse<Bytes>, conn
     let scratch::Parts { request, response, timers } = &mut *parts;
     let outcome = match read {
         Ok(()) => {
-            let exchange = exchange::exchange(context, request, response, &mut body, &mut answer, &mut ledger, timers);
+            let exchange = exchange::run(Exchange {
+                context,
+                head: request,
+                response,
+                body: &mut body,
+                answer: &mut answer,
+                ledger: &mut ledger,
+                timers,
+            });
             exchange.await
         }
         Err(error) => {

@@ -12,12 +12,11 @@ use wire::http::http1::{Parsed, parse_response, write_field};
 use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead};
 
 use super::body::{BodyError, BodyReader, BodyWriter};
-use super::exchange::{Context, Failure};
+use super::exchange::{Context, Exchange, Failure};
 use super::forwarding;
 use super::ledger::Ledger;
 use super::refusal::Refusal;
 use super::relay::{self, DownloadError, Stopped, Upload, UploadError};
-use super::scratch::Timers;
 use super::sides::{Answer, MessageBody};
 use crate::config::{Forward, HostRewrite};
 use crate::guard::Admitted;
@@ -71,19 +70,15 @@ impl Failed {
 ///
 /// # Errors
 /// See [`Failed`].
-pub async fn attempt(
+pub async fn attempt<B: MessageBody, A: Answer>(
     attempt: Attempt<'_>,
-    response: &mut ResponseHead,
-    body: &mut impl MessageBody,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    timers: &mut Timers,
+    exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failed> {
     let mut head = buffer();
-    write_head(&attempt, ledger.id(), &mut head).map_err(Failed::finally)?;
+    write_head(&attempt, exchange.ledger.id(), &mut head).map_err(Failed::finally)?;
     let mut result = None;
     if let Some(transport) = attempt.context.worker.pools.take(attempt.server.id) {
-        let tried = on_connection(transport, &head, attempt, response, body, answer, ledger, timers).await;
+        let tried = on_connection(transport, &head, attempt, exchange).await;
         let is_stale = matches!(&tried, Err(OnConnection { stale: true, .. }));
         if !is_stale || !may_repeat(attempt.admitted.head()) {
             result = Some(tried);
@@ -92,12 +87,12 @@ pub async fn attempt(
     let result = match result {
         Some(result) => result,
         None => match fresh_connection(attempt).await {
-            Ok(transport) => on_connection(transport, &head, attempt, response, body, answer, ledger, timers).await,
+            Ok(transport) => on_connection(transport, &head, attempt, exchange).await,
             Err(failed) => Err(failed),
         },
     };
     recycle(head);
-    result.map_err(|failed| failed.judge(attempt.admitted.head(), answer))
+    result.map_err(|failed| failed.judge(attempt.admitted.head(), exchange.answer))
 }
 
 async fn fresh_connection(attempt: Attempt<'_>) -> Result<Transport, OnConnection> {
@@ -159,19 +154,14 @@ enum After {
     Tunnel,
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
-async fn on_connection(
+async fn on_connection<B: MessageBody, A: Answer>(
     transport: Transport,
     head: &[u8],
     attempt: Attempt<'_>,
-    response: &mut ResponseHead,
-    body: &mut impl MessageBody,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    timers: &mut Timers,
+    exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, OnConnection> {
     let mut input = Chunk::empty();
-    let after = message((&transport, &mut input), head, attempt, response, body, answer, ledger, timers).await?;
+    let after = message((&transport, &mut input), head, attempt, exchange).await?;
     match after {
         After::Tunnel => return Ok(Some(Upgraded { transport, first: input })),
         // Bytes behind the answer belong to no request: such a connection is not used again.
@@ -184,17 +174,13 @@ async fn on_connection(
     Ok(None)
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
-async fn message(
+async fn message<B: MessageBody, A: Answer>(
     (transport, input): (&Transport, &mut Chunk),
     head: &[u8],
     attempt: Attempt<'_>,
-    response: &mut ResponseHead,
-    body: &mut impl MessageBody,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    timers: &mut Timers,
+    exchange: &mut Exchange<'_, B, A>,
 ) -> Result<After, OnConnection> {
+    let Exchange { response, body, answer, ledger, timers, .. } = exchange;
     let limits = &attempt.context.generation.config.limits;
     let head_limits = HeadLimits {
         head_bytes: limits.max_response_head_bytes.min(net::chunk::CHUNK_BYTES),
@@ -206,7 +192,7 @@ async fn message(
     let writer = BodyWriter::new(transport, request.framing);
     let max_body = attempt.admitted.route().config.max_body_bytes;
     let received = Cell::new(0);
-    let upload = relay::upload(head, body, writer, limits, max_body, &received, &mut timers.upload);
+    let upload = relay::upload(head, *body, writer, limits, max_body, &received, &mut timers.upload);
     let mut upload = pin!(upload);
     let mut upload = Upload::new(upload.as_mut());
 
@@ -235,7 +221,7 @@ async fn message(
     ledger.upstream_status = Some(response.status);
     ledger.upstream_duration = Some(started.elapsed());
     ledger.status = response.status;
-    begin_answer(attempt, response, answer);
+    begin_answer(attempt, response, *answer);
     if response.status == 101 {
         let flushed = answer.flush().await;
         return flushed.map(|()| After::Tunnel).map_err(|_| OnConnection::clients(Failure::Cut));
@@ -243,7 +229,7 @@ async fn message(
 
     let mut reader = BodyReader::new(transport, input, response.framing);
     let idle = attempt.group.config.idle_timeout;
-    let relaying = relay::download(&mut reader, answer, limits, idle, &ledger.sent, &mut timers.download);
+    let relaying = relay::download(&mut reader, *answer, limits, idle, &ledger.sent, &mut timers.download);
     let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
     ledger.received.set(received.get());
     match relayed.map_err(|stopped| stopped_failure(stopped, ledger))? {

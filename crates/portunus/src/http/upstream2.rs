@@ -14,14 +14,12 @@ use h2::{Reason, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
 
-use super::exchange::Failure;
+use super::exchange::{Exchange, Failure};
 use super::forwarding;
 use super::h2_io::H2Io;
 use super::h2_message::{H2Body, broken, fields_to_trailers, send_data};
-use super::ledger::Ledger;
 use super::refusal::Refusal;
 use super::relay::{self, Upload, UploadError};
-use super::scratch::Timers;
 use super::sides::{Answer, BodySink, MessageBody};
 use super::upstream1::{
     Attempt, Failed, OnConnection, begin_answer, cannot_connect, download_failure, stopped_failure,
@@ -39,23 +37,19 @@ const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 ///
 /// # Errors
 /// See [`Failed`].
-pub async fn attempt(
+pub async fn attempt<B: MessageBody, A: Answer>(
     attempt: Attempt<'_>,
-    response: &mut ResponseHead,
-    body: &mut impl MessageBody,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    timers: &mut Timers,
+    exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), Failed> {
-    let request = request(&attempt, ledger.id()).map_err(Failed::finally)?;
+    let request = request(&attempt, exchange.ledger.id()).map_err(Failed::finally)?;
     let tried = match connection(attempt).await {
         Ok(shared) => {
             let _stream = shared.enter();
-            exchange(shared.sender(), request, attempt, response, body, answer, ledger, timers).await
+            stream(shared.sender(), request, attempt, exchange).await
         }
         Err(failed) => Err(failed),
     };
-    tried.map_err(|failed| failed.judge(attempt.admitted.head(), answer))
+    tried.map_err(|failed| failed.judge(attempt.admitted.head(), exchange.answer))
 }
 
 /// A connection with room for one more stream: one at hand, or a new one.
@@ -143,17 +137,13 @@ impl BodySink for H2Sink {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
-async fn exchange(
+async fn stream<B: MessageBody, A: Answer>(
     sender: SendRequest<Bytes>,
     request: Request<()>,
     attempt: Attempt<'_>,
-    response: &mut ResponseHead,
-    body: &mut impl MessageBody,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    timers: &mut Timers,
+    exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), OnConnection> {
+    let Exchange { response, body, answer, ledger, timers, .. } = exchange;
     let limits = &attempt.context.generation.config.limits;
     let started = Instant::now();
     let is_bodiless = body.is_done();
@@ -170,7 +160,7 @@ async fn exchange(
         if is_bodiless {
             return Ok::<(), UploadError>(());
         }
-        relay::upload(&[], body, H2Sink(sink), limits, max_body, &received, &mut timers.upload).await
+        relay::upload(&[], *body, H2Sink(sink), limits, max_body, &received, &mut timers.upload).await
     };
     let sending = pin!(sending);
     let mut upload = Upload::new(sending);
@@ -183,10 +173,10 @@ async fn exchange(
     ledger.upstream_status = Some(response.status);
     ledger.upstream_duration = Some(started.elapsed());
     ledger.status = response.status;
-    begin_answer(attempt, response, answer);
+    begin_answer(attempt, response, *answer);
     let mut incoming = H2Body::new(stream);
     let idle = attempt.group.config.idle_timeout;
-    let relaying = relay::download(&mut incoming, answer, limits, idle, &ledger.sent, &mut timers.download);
+    let relaying = relay::download(&mut incoming, *answer, limits, idle, &ledger.sent, &mut timers.download);
     let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
     ledger.received.set(received.get());
     relayed.map_err(|stopped| stopped_failure(stopped, ledger))?.map_err(|error| download_failure(&error, ledger))

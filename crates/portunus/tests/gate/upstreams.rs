@@ -40,10 +40,7 @@ fn refusing() -> SocketAddr {
 #[test]
 fn servers_take_turns_by_weight() {
     let (light, heavy) = (Upstream::ok(), Upstream::ok());
-    let gate = gate(&format!(
-        "servers: [\"{}\", {{ address: \"{}\", weight: 3 }}]",
-        light.address, heavy.address
-    ));
+    let gate = gate(&format!("servers: [\"{}\", {{ address: \"{}\", weight: 3 }}]", light.address, heavy.address));
     for _ in 0..40 {
         assert_eq!(get(&gate, "/"), 200);
     }
@@ -100,7 +97,8 @@ fn a_server_that_fails_its_checks_is_left_out_and_comes_back() {
         "servers: [\"{}\", \"{}\"], health: {{ path: /healthz, every: 1s, timeout: 1s, fall: 1, rise: 1 }}",
         sick.address, up.address
     ));
-    let requests = |upstream: &Upstream| upstream.seen().iter().filter(|seen| seen.line().starts_with("GET /r")).count();
+    let requests =
+        |upstream: &Upstream| upstream.seen().iter().filter(|seen| seen.line().starts_with("GET /r")).count();
     gate.wait_for("\"healthy\":false");
     for _ in 0..10 {
         assert_eq!(get(&gate, "/r"), 200);
