@@ -12,8 +12,8 @@ use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
 use super::scratch::Timers;
 use super::sides::{Answer, MessageBody};
-use super::upstream1::{self, Attempt, Upgraded};
-use super::upstream2;
+use super::upstream_h1::{self, Attempt, Upgraded};
+use super::upstream_h2;
 use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
 use crate::conn::Conn;
 use crate::generation::Generation;
@@ -197,8 +197,8 @@ async fn forward_request<B: MessageBody, A: Answer>(
         let _busy = server.busy();
         let attempt = Attempt { context, admitted, forward, group: &group, server };
         let outcome = match group.config.protocol {
-            UpstreamProtocol::Http1 => upstream1::attempt(attempt, exchange).await,
-            UpstreamProtocol::Http2 => Box::pin(upstream2::attempt(attempt, exchange)).await.map(|()| None),
+            UpstreamProtocol::Http1 => upstream_h1::attempt(attempt, exchange).await,
+            UpstreamProtocol::Http2 => Box::pin(upstream_h2::attempt(attempt, exchange)).await.map(|()| None),
         };
         match outcome {
             Ok(upgraded) => {

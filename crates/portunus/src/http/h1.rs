@@ -21,7 +21,7 @@ use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
 use super::scratch::{self, Parts};
 use super::sides::Answer;
-use super::upstream1::Upgraded;
+use super::upstream_h1::Upgraded;
 use crate::conn::Conn;
 use crate::limits::Limits;
 use crate::report::{ConnRecord, Fault};

@@ -35,16 +35,16 @@ const STREAMS_PER_CONNECTION: u32 = 100;
 
 /// An HTTP/2 connection that many requests share.
 #[derive(Debug)]
-pub struct Shared2 {
+pub struct SharedConnection {
     sender: SendRequest<Bytes>,
     streams: Cell<u32>,
     closed: Cell<bool>,
 }
 
-impl Shared2 {
+impl SharedConnection {
     /// A connection just opened.
-    pub fn new(sender: SendRequest<Bytes>) -> Shared2 {
-        Shared2 { sender, streams: Cell::new(0), closed: Cell::new(false) }
+    pub fn new(sender: SendRequest<Bytes>) -> SharedConnection {
+        SharedConnection { sender, streams: Cell::new(0), closed: Cell::new(false) }
     }
 
     /// A handle to open a stream with.
@@ -58,17 +58,17 @@ impl Shared2 {
     }
 
     /// Counts a stream in until the guard is dropped.
-    pub fn enter(self: &Rc<Shared2>) -> Stream2 {
+    pub fn enter(self: &Rc<SharedConnection>) -> StreamSlot {
         self.streams.set(self.streams.get() + 1);
-        Stream2(Rc::clone(self))
+        StreamSlot(Rc::clone(self))
     }
 }
 
 /// One stream on a shared connection.
 #[derive(Debug)]
-pub struct Stream2(Rc<Shared2>);
+pub struct StreamSlot(Rc<SharedConnection>);
 
-impl Drop for Stream2 {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         self.0.streams.set(self.0.streams.get() - 1);
     }
@@ -77,7 +77,7 @@ impl Drop for Stream2 {
 /// The pools of one worker.
 #[derive(Debug, Default)]
 pub struct Pools {
-    shared: RefCell<HashMap<ServerId, Vec<Rc<Shared2>>>>,
+    shared: RefCell<HashMap<ServerId, Vec<Rc<SharedConnection>>>>,
     idle: RefCell<HashMap<ServerId, Vec<Idle>>>,
 }
 
@@ -98,7 +98,7 @@ impl Pools {
     }
 
     /// An HTTP/2 connection to this server with room for one more stream.
-    pub fn share(&self, server: ServerId) -> Option<Rc<Shared2>> {
+    pub fn share(&self, server: ServerId) -> Option<Rc<SharedConnection>> {
         let mut shared = self.shared.borrow_mut();
         let connections = shared.get_mut(&server)?;
         connections.retain(|connection| !connection.closed.get());
@@ -106,7 +106,7 @@ impl Pools {
     }
 
     /// Lets later requests share a connection.
-    pub fn add_shared(&self, server: ServerId, connection: &Rc<Shared2>) {
+    pub fn add_shared(&self, server: ServerId, connection: &Rc<SharedConnection>) {
         self.shared.borrow_mut().entry(server).or_default().push(Rc::clone(connection));
     }
 

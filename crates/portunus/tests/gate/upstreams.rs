@@ -225,7 +225,7 @@ fn http2_upstreams_get_bodies_and_give_trailers() {
 fn a_connection_that_died_at_rest_is_replaced() {
     let up = Upstream::start(|request: &Seen| {
         // Closed behind every second answer, as an upstream with a short keep-alive does.
-        if request.connection % 2 == 0 { Reply::Close(OK.to_vec()) } else { Reply::Keep(OK.to_vec()) }
+        if request.connection.is_multiple_of(2) { Reply::Close(OK.to_vec()) } else { Reply::Keep(OK.to_vec()) }
     });
     let gate = gate(&format!("servers: [\"{}\"]", up.address));
     for _ in 0..20 {

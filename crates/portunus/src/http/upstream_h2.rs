@@ -21,13 +21,13 @@ use super::h2_message::{H2Body, broken, fields_to_trailers, send_data};
 use super::refusal::Refusal;
 use super::relay::{self, Upload, UploadError};
 use super::sides::{Answer, BodySink, MessageBody};
-use super::upstream1::{
+use super::upstream_h1::{
     Attempt, Failed, OnConnection, begin_answer, cannot_connect, download_failure, stopped_failure,
 };
 use crate::config::HostRewrite;
 use crate::route;
 use crate::transport::{Broken, buffer, recycle};
-use crate::upstream::{Shared2, Target, connect};
+use crate::upstream::{SharedConnection, Target, connect};
 
 /// Bytes an upstream may send on one stream, and on one connection, ahead of the client.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -53,7 +53,7 @@ pub async fn attempt<B: MessageBody, A: Answer>(
 }
 
 /// A connection with room for one more stream: one at hand, or a new one.
-async fn connection(attempt: Attempt<'_>) -> Result<Rc<Shared2>, OnConnection> {
+async fn connection(attempt: Attempt<'_>) -> Result<Rc<SharedConnection>, OnConnection> {
     let pools = &attempt.context.worker.pools;
     if let Some(shared) = pools.share(attempt.server.id) {
         return Ok(shared);
@@ -67,7 +67,7 @@ async fn connection(attempt: Attempt<'_>) -> Result<Rc<Shared2>, OnConnection> {
         .handshake::<_, Bytes>(io)
         .await
         .map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
-    let shared = Rc::new(Shared2::new(sender));
+    let shared = Rc::new(SharedConnection::new(sender));
     let watched = Rc::clone(&shared);
     tokio::task::spawn_local(async move {
         // The library's end of the connection; it is over when all its streams are.
