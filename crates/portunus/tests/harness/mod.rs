@@ -382,7 +382,7 @@ pub fn read_to_end(stream: &mut impl Read) -> Vec<u8> {
 }
 
 /// Reads one HTTP/1 answer with a Content-Length or without a body; gives head and body.
-pub fn read_answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
+pub fn read_answer(stream: &mut impl Read) -> (String, Vec<u8>) {
     let mut all = Vec::new();
     let mut byte = [0];
     while !all.ends_with(b"\r\n\r\n") {
@@ -399,6 +399,13 @@ pub fn read_answer(stream: &mut TcpStream) -> (String, Vec<u8>) {
     let mut body = vec![0; length.map_or(0, |(_, value)| value.trim().parse().unwrap())];
     stream.read_exact(&mut body).unwrap();
     (head, body)
+}
+
+/// One request on a connection of its own, which stays open; gives head and body of the answer.
+pub fn ask_on(address: SocketAddr, request: &str) -> (String, Vec<u8>) {
+    let mut stream = connect(address);
+    stream.write_all(request.as_bytes()).unwrap();
+    read_answer(&mut stream)
 }
 
 /// The statuses of all answers in a byte stream, by their status lines.

@@ -1,0 +1,120 @@
+//! Key material that changes under a running gate: picked up whole, or not at all.
+
+use std::fs;
+
+use crate::client::{TlsClient, openssl_get};
+use crate::harness::{Gate, Upstream, certificates, read_answer, wait_until};
+use crate::material::{replace, server_pair};
+use crate::{keystore, metric, tls_listener, yaml};
+
+fn gate(upstream: &Upstream) -> Gate {
+    let names = certificates(&[("a.example", false), ("b.example", false)]);
+    Gate::start_in(names, &yaml(upstream, &tls_listener("tls", "127.0.0.3", ""), &keystore("a.example")))
+}
+
+/// The name in the certificate that a client asking for `name` gets; the default's is `a.example`.
+fn shown(gate: &Gate, name: &str) -> String {
+    let told = openssl_get(gate.address("tls"), name, "");
+    assert_eq!(told.status(), Some(200), "{name}: {}", told.0);
+    told.name().unwrap().to_owned()
+}
+
+fn failures(gate: &Gate) -> f64 {
+    metric(gate, "portunus_keystore_loads_total{keystore=\"main\",result=\"failure\"}").unwrap_or(0.0)
+}
+
+#[test]
+fn names_come_and_go_with_their_files() {
+    let upstream = Upstream::ok();
+    let gate = gate(&upstream);
+    let certs = gate.dir.path().join("certs");
+    let mut old = TlsClient::connect(gate.address("tls"), "b.example", "http/1.1");
+    let mut ask_on_old_connection = || {
+        std::io::Write::write_all(&mut old, b"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n").unwrap();
+        read_answer(&mut old).0
+    };
+    assert_eq!((shown(&gate, "new.example"), shown(&gate, "b.example")), ("a.example".into(), "b.example".into()));
+    assert!(ask_on_old_connection().starts_with("HTTP/1.1 200 "));
+
+    let (certificate, key) = server_pair("new.example");
+    fs::write(certs.join("new.key"), key).unwrap();
+    fs::write(certs.join("new.crt"), certificate).unwrap();
+    wait_until("the new name", || shown(&gate, "new.example") == "new.example");
+    assert!(metric(&gate, "portunus_keystore_certificates{keystore=\"main\"}") == Some(3.0), "{}", gate.metrics());
+    let expiry = "portunus_certificate_expiry_days{keystore=\"main\",name=\"new.example\",key_type=\"ECDSA\"}";
+    assert!((390.0..398.0).contains(&metric(&gate, expiry).unwrap()), "{}", gate.metrics());
+
+    fs::remove_file(certs.join("1-Ecdsa.pem")).unwrap();
+    wait_until("the name to go", || shown(&gate, "b.example") == "a.example");
+    assert!(ask_on_old_connection().starts_with("HTTP/1.1 200 "), "live connections are not touched");
+    assert_eq!(failures(&gate), 0.0);
+}
+
+#[test]
+fn a_signal_reads_them_too() {
+    let upstream = Upstream::ok();
+    let gate = gate(&upstream);
+    let (certificate, key) = server_pair("new.example");
+    // Hidden from the first look of the watch: what counts is what the signal finds.
+    let staged = gate.dir.path().join("staged.pem");
+    fs::write(&staged, certificate + &key).unwrap();
+    fs::rename(staged, gate.dir.path().join("certs/new.pem")).unwrap();
+    gate.signal("HUP");
+    gate.wait_for("\"reason\":\"SIGHUP\"");
+    assert_eq!(shown(&gate, "new.example"), "new.example");
+}
+
+#[test]
+fn half_a_pair_leaves_everything_as_it_was() {
+    let upstream = Upstream::ok();
+    let gate = gate(&upstream);
+    let certs = gate.dir.path().join("certs");
+    let (first, first_key) = server_pair("pair.example");
+    fs::write(certs.join("pair.crt"), &first).unwrap();
+    fs::write(certs.join("pair.key"), &first_key).unwrap();
+    wait_until("the pair", || shown(&gate, "pair.example") == "pair.example");
+    let before = gate.metrics();
+    let good = metric(&gate, "portunus_config_generation").unwrap();
+
+    // The certificate is new, the key is not; another name was removed meanwhile. All or nothing: that one stays as well.
+    let (second, second_key) = server_pair("pair.example");
+    replace(&certs.join("pair.crt"), &second);
+    fs::remove_file(certs.join("1-Ecdsa.pem")).unwrap();
+    gate.wait_for("reload refused");
+    wait_until("the metric", || failures(&gate) >= 1.0);
+    let line = gate.diagnostics().into_iter().find(|line| line.contains("reload refused")).unwrap();
+    assert!(line.contains("pair.crt") && line.contains("keystore main"), "the line names the file: {line}");
+    assert!(!line.contains("PRIVATE"), "{line}");
+    assert_eq!(metric(&gate, "portunus_config_generation"), Some(good), "before: {before}");
+    assert_eq!(metric(&gate, "portunus_config_last_reload_successful"), Some(0.0));
+    assert_eq!(shown(&gate, "pair.example"), "pair.example");
+    assert_eq!(shown(&gate, "b.example"), "b.example");
+
+    replace(&certs.join("pair.key"), &second_key);
+    wait_until("the whole pair", || shown(&gate, "b.example") == "a.example");
+    assert_eq!(shown(&gate, "pair.example"), "pair.example");
+    assert_eq!(metric(&gate, "portunus_config_last_reload_successful"), Some(1.0));
+}
+
+#[test]
+fn what_cannot_be_read_raises_a_metric_and_a_line_and_nothing_else() {
+    let upstream = Upstream::ok();
+    let gate = gate(&upstream);
+    let certs = gate.dir.path().join("certs");
+    let mut wanted = 0.0;
+    for garbage in [
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        "-----BEGIN PRIVATE KEY-----\nMIGHAgEA",
+        "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n",
+    ] {
+        replace(&certs.join("broken.pem"), garbage);
+        gate.signal("HUP");
+        wanted += 1.0;
+        wait_until("the metric", || failures(&gate) >= wanted);
+        assert_eq!((shown(&gate, "a.example"), shown(&gate, "b.example")), ("a.example".into(), "b.example".into()));
+    }
+    assert!(gate.diagnostics().iter().any(|line| line.contains("reload refused") && line.contains("broken.pem")));
+    fs::remove_file(certs.join("broken.pem")).unwrap();
+    gate.signal("HUP");
+    wait_until("recovery", || metric(&gate, "portunus_config_last_reload_successful") == Some(1.0));
+}

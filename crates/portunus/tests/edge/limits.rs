@@ -1,0 +1,110 @@
+//! Caps on connections, and what the admin side shows and to whom.
+
+use std::io::{Read, Write};
+
+use crate::harness::{Gate, Upstream, connect, exchange, read_answer, statuses, wait_until};
+use crate::{ask, get, metric, yaml};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+#[test]
+fn one_client_may_have_so_many_connections_and_no_more() {
+    let upstream = Upstream::ok();
+    let gate = Gate::start(&yaml(&upstream, "", "limits: { max_connections_per_client: 3 }"));
+    let mut held: Vec<_> = (0..3).map(|_| connect(gate.address("web"))).collect();
+    for client in &mut held {
+        client.write_all(REQUEST).unwrap();
+        assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "));
+    }
+    let mut refused = connect(gate.address("web"));
+    assert_eq!(refused.read(&mut [0; 1]).unwrap_or(0), 0, "closed at once");
+    let log = gate.log(4);
+    let line = log.iter().find(|line| line["kind"] == "connection").unwrap();
+    assert_eq!((&line["reason"], &line["phase"]), (&"too_many_connections_from_client".into(), &"accept".into()));
+    for client in &mut held {
+        client.write_all(REQUEST).unwrap();
+        assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "), "those inside are not touched");
+    }
+    held.pop();
+    wait_until("a place to be free", || statuses(&exchange(gate.address("web"), &last_request())) == [200]);
+    let refusals = "portunus_connections_refused_total{listener=\"web\",reason=\"too_many_connections_from_client\"}";
+    assert!(metric(&gate, refusals).unwrap() >= 1.0, "{}", gate.metrics());
+}
+
+fn last_request() -> Vec<u8> {
+    b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n".to_vec()
+}
+
+#[test]
+fn a_full_process_lets_others_wait_and_serves_them_in_the_end() {
+    let upstream = Upstream::ok();
+    let gate = Gate::start(&yaml(&upstream, "", "limits: { max_connections: 2 }"));
+    let mut held: Vec<_> = (0..2).map(|_| connect(gate.address("web"))).collect();
+    for client in &mut held {
+        client.write_all(REQUEST).unwrap();
+        assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "));
+    }
+    let mut waiting: Vec<_> = (0..5).map(|_| connect(gate.address("web"))).collect();
+    for client in &mut waiting {
+        client.write_all(&last_request()).unwrap();
+    }
+    gate.wait_for("connections are at their limit");
+    assert_eq!(upstream.seen().len(), 2, "those outside wait");
+    assert!(gate.metrics().starts_with("HTTP/1.1 200 "), "the operator gets in");
+    held.clear();
+    for client in &mut waiting {
+        assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "));
+    }
+    assert_eq!(upstream.seen().len(), 7);
+}
+
+#[test]
+fn the_admin_side_is_nowhere_on_a_data_port() {
+    let upstream = Upstream::ok();
+    let config = yaml(&upstream, "", "").replace("path: \"/{*rest}\"", "path: \"/app/{*rest}\"");
+    let gate = Gate::start(&config);
+    let web = gate.address("web");
+    for path in ["/metrics", "/healthz", "/readyz", "/config", "/clients", "/reload", "/"] {
+        for host in ["localhost".to_owned(), gate.address("admin").to_string()] {
+            for method in ["GET", "POST"] {
+                let answer = ask(web, &format!("{method} {path}"), &format!("Host: {host}\r\nContent-Length: 0\r\n"));
+                assert!(answer.starts_with("HTTP/1.1 404 "), "{method} {path}: {answer}");
+            }
+        }
+    }
+    assert!(upstream.seen().is_empty());
+    assert_eq!(metric(&gate, "portunus_config_generation"), Some(1.0), "nothing was reloaded");
+    for (host, expected) in [("localhost", 200), ("127.0.0.1:1", 200), ("evil.example", 421), ("a.example", 421)] {
+        let answer = ask(gate.address("admin"), "GET /config", &format!("Host: {host}\r\n"));
+        assert_eq!(statuses(answer.as_bytes()), [expected], "{host}: {answer}");
+        assert_eq!(answer.contains("listeners"), expected == 200, "{host}");
+    }
+    let foreign = "Host: localhost\r\nOrigin: https://evil.example\r\nContent-Length: 0\r\n";
+    assert!(ask(gate.address("admin"), "POST /reload", foreign).starts_with("HTTP/1.1 403 "));
+}
+
+#[test]
+fn the_configuration_is_shown_without_its_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("store.password"), "marker-one\n").unwrap();
+    let openssl = |arguments: &str| {
+        let status = std::process::Command::new("openssl").args(arguments.split(' ')).current_dir(dir.path()).status();
+        assert!(status.unwrap().success(), "openssl {arguments}");
+    };
+    openssl(
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 9 -subj /CN=a.example \
+         -addext subjectAltName=DNS:a.example -keyout k.pem -out c.pem",
+    );
+    openssl("pkcs12 -export -in c.pem -inkey k.pem -passout pass:marker-one -out store.p12");
+    let upstream = Upstream::ok();
+    let edits = "upstream: app, request_headers: { set: { Authorization: 'Bearer marker-two', X-Api-Key: marker-three, X-Kind: shown } }";
+    let more = "keystores: { main: { pkcs12: store.p12, password: { file: store.password }, default: a.example } }";
+    let config = yaml(&upstream, "", more).replace("upstream: app", edits);
+    let gate = Gate::start_in(dir, &config);
+    assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
+    assert_eq!(upstream.seen()[0].fields("authorization"), ["Bearer marker-two"]);
+    let shown = ask(gate.address("admin"), "GET /config", "Host: localhost\r\n");
+    assert!(shown.contains("store.password") && shown.contains("x-kind") && shown.contains("shown"), "{shown}");
+    let everything = [shown, gate.metrics(), gate.diagnostics().join("\n"), format!("{:?}", gate.log(1))].concat();
+    assert!(!everything.contains("marker-") && !everything.contains("PRIVATE KEY"), "{everything}");
+}

@@ -1,0 +1,71 @@
+//! The gate as its operators and their clients meet it: TLS, key material, reload, drain, faults, sockets. The real program, judged from outside
+//! on both sides.
+//!
+//! One binary, because each one links the whole program. Requests that attack the framing have tests of their own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
+
+mod client;
+mod drain;
+mod faults;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod keystores;
+mod limits;
+mod material;
+mod reload;
+mod sockets;
+mod tls_clients;
+mod tls_names;
+mod tls_policy;
+mod tls_resumption;
+
+use std::net::SocketAddr;
+
+use harness::{Upstream, exchange};
+
+/// A configuration: a plain listener `web`, an upstream group `app` for everything, the admin side, and whatever `more` says. `listeners` are further
+/// items of that list.
+fn yaml(upstream: &Upstream, listeners: &str, more: &str) -> String {
+    format!(
+        "workers: 1
+listeners:
+  - {{ name: web, bind: \"127.0.0.1:0\" }}
+{listeners}
+upstreams:
+  app: {{ servers: [\"{}\"] }}
+routes:
+  - {{ path: \"/{{*rest}}\", upstream: app }}
+admin: {{ bind: \"127.0.0.2:0\" }}
+{more}
+",
+        upstream.address
+    )
+}
+
+/// A listener item under TLS, with the settings given, on a loopback address of its own.
+fn tls_listener(name: &str, address: &str, settings: &str) -> String {
+    format!("  - {{ name: {name}, bind: \"{address}:0\", tls: {{ keystore: main{settings} }} }}")
+}
+
+/// The keystore that [`tls_listener`] uses: a folder of PEM files.
+fn keystore(default: &str) -> String {
+    format!("keystores: {{ main: {{ folder: certs, default: {default} }} }}")
+}
+
+/// A request on a connection of its own; gives the whole answer as text.
+fn ask(address: SocketAddr, line: &str, fields: &str) -> String {
+    let request = format!("{line} HTTP/1.1\r\nConnection: close\r\n{fields}\r\n");
+    String::from_utf8_lossy(&exchange(address, request.as_bytes())).into_owned()
+}
+
+/// `GET /` for a host on a connection of its own.
+fn get(address: SocketAddr) -> String {
+    ask(address, "GET /", "Host: a.example\r\n")
+}
+
+/// The value of a metric's sample, named with its labels; none if the page has no such sample.
+fn metric(gate: &harness::Gate, sample: &str) -> Option<f64> {
+    let page = gate.metrics();
+    page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok())
+}

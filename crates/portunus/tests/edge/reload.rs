@@ -1,0 +1,142 @@
+//! Reloads by signal and by request: nothing of the traffic is touched, and what is wrong changes nothing and says so.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::client::TlsClient;
+use crate::harness::{Gate, Upstream, certificates, connect, read_answer, wait_until};
+use crate::{ask, get, keystore, metric, tls_listener, yaml};
+
+fn post_reload(gate: &Gate) -> String {
+    ask(gate.address("admin"), "POST /reload", "Host: localhost\r\nContent-Length: 0\r\n")
+}
+
+/// One request after the other on one connection until told to stop; each must be answered well.
+fn keep_asking(mut connection: impl Read + Write, stop: &AtomicBool, answered: &AtomicUsize) {
+    while !stop.load(Ordering::Relaxed) {
+        connection.write_all(b"POST /x HTTP/1.1\r\nHost: a.example\r\nContent-Length: 4\r\n\r\nbody").unwrap();
+        let (head, body) = read_answer(&mut connection);
+        assert!(head.starts_with("HTTP/1.1 200 ") && body == b"ok", "{head}");
+        answered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn keep_connecting(address: SocketAddr, stop: &AtomicBool, answered: &AtomicUsize) {
+    while !stop.load(Ordering::Relaxed) {
+        let answer = get(address);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "{answer:?}");
+        answered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_hundred_reloads_under_traffic_lose_nothing() {
+    let upstream = Upstream::ok();
+    let listener = tls_listener("tls", "127.0.0.3", "");
+    let config = |variant: usize| {
+        let more = format!("{}\nlimits: {{ max_fields: {} }}", keystore("a.example"), 50 + variant);
+        yaml(&upstream, &listener, &more).replace("workers: 1", "workers: 2")
+    };
+    let gate = Gate::start_in(certificates(&[("a.example", false)]), &config(0));
+    let (stop, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let (web, tls) = (gate.address("web"), gate.address("tls"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| keep_asking(connect(web), &stop, &answered));
+        scope.spawn(|| keep_asking(TlsClient::connect(tls, "a.example", "http/1.1"), &stop, &answered));
+        scope.spawn(|| keep_connecting(web, &stop, &answered));
+        // Stops the others also when an assertion here fails, or the scope would wait for them for ever.
+        let ended = StopOnDrop(&stop);
+        for round in 1..=50 {
+            gate.rewrite(&config(round));
+            gate.signal("HUP");
+            gate.wait_for(&format!("\"generation\":{}", 2 * round));
+            // Both kinds of connection were served under each generation.
+            let before = answered.load(Ordering::Relaxed);
+            wait_until("traffic to go on", || answered.load(Ordering::Relaxed) >= before + 3);
+            let answer = post_reload(&gate);
+            assert!(answer.ends_with(&format!("{{\"generation\":{}}}\n", 2 * round + 1)), "{answer}");
+        }
+        drop(ended);
+    });
+    let count = answered.load(Ordering::Relaxed);
+    assert!(count > 150, "{count} requests");
+    assert_eq!(upstream.seen().len(), count, "each request reached the upstream once");
+    let lines = gate.log(count);
+    assert_eq!(lines.len(), count);
+    assert!(lines.iter().all(|line| line["status"] == 200));
+    assert_eq!(metric(&gate, "portunus_config_reloads_total{result=\"success\"}"), Some(100.0));
+    assert_eq!(metric(&gate, "portunus_config_reloads_total{result=\"failure\"}"), Some(0.0));
+    assert_eq!(gate.stop(), Some(0));
+}
+
+struct StopOnDrop<'s>(&'s AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_is_wrong_changes_nothing_and_says_so() {
+    let upstream = Upstream::ok();
+    let good = yaml(&upstream, "", "");
+    let gate = Gate::start(&good);
+    let mut held = connect(gate.address("web"));
+    let mut refusals = 0.0;
+    let mut check = |config: &str, told: &[&str]| {
+        gate.rewrite(config);
+        let answer = post_reload(&gate);
+        assert!(answer.starts_with("HTTP/1.1 422 "), "{answer}");
+        let body = answer.split("\r\n\r\n").nth(1).unwrap();
+        let problems: serde_json::Value = serde_json::from_str(body).unwrap();
+        let problems = problems["problems"].as_array().unwrap();
+        assert_eq!(problems.len(), told.len(), "{answer}");
+        for (problem, told) in problems.iter().zip(told) {
+            assert!(problem.as_str().unwrap().contains(told), "{problem} tells of {told}");
+        }
+        gate.signal("HUP");
+        refusals += 2.0;
+        wait_until("the refusals to be counted", || {
+            metric(&gate, "portunus_config_reloads_total{result=\"failure\"}") == Some(refusals)
+        });
+        assert_eq!(metric(&gate, "portunus_config_generation"), Some(1.0));
+        assert_eq!(metric(&gate, "portunus_config_last_reload_successful"), Some(0.0));
+        assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
+        held.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
+        assert!(read_answer(&mut held).0.starts_with("HTTP/1.1 200 "));
+    };
+    check(&good.replace("upstream: app", "upstream: shop"), &["portunus.yaml:8:"]);
+    check(&good.replace("servers", "server").replace("admin: {", "admin: { x: 1,"), &["server", "`app`", "x"]);
+    // Half-written.
+    check(&good[..good.find("upstreams").unwrap() + 20], &["upstream"]);
+    check(&(good.clone() + "keystores: { main: { folder: nowhere, default: a } }"), &["nowhere"]);
+    // Ten times what may be read: a generator has run away.
+    check(&(good.clone() + &"# filler, filler, filler, filler\n".repeat(1_300_000)), &["larger than"]);
+    check(&good.replace("127.0.0.1:0", "192.0.2.77:80"), &["cannot bind"]);
+    gate.wait_for("reload refused, the old generation stays");
+    gate.rewrite(&good);
+    assert!(post_reload(&gate).ends_with("{\"generation\":2}\n"));
+    assert_eq!(metric(&gate, "portunus_config_last_reload_successful"), Some(1.0));
+}
+
+#[test]
+fn listeners_come_and_go_with_a_reload() {
+    let upstream = Upstream::ok();
+    let second = "  - { name: second, bind: \"127.0.0.3:0\" }";
+    let third = "  - { name: third, bind: \"unix:third.sock\" }";
+    let gate = Gate::start(&yaml(&upstream, second, ""));
+    let gone = gate.address("second");
+    assert!(get(gone).starts_with("HTTP/1.1 200 "));
+    gate.rewrite(&yaml(&upstream, third, ""));
+    assert!(post_reload(&gate).ends_with("{\"generation\":2}\n"));
+    let third = gate.dir.path().join("third.sock");
+    let mut stream = UnixStream::connect(third).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(read_answer(&mut stream).0.starts_with("HTTP/1.1 200 "));
+    wait_until("the old listener to close", || std::net::TcpStream::connect(gone).is_err());
+    assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "), "the one that stayed");
+    assert_eq!(gate.stop(), Some(0));
+}

@@ -1,0 +1,75 @@
+//! Listeners and upstreams beyond IPv4: Unix sockets and IPv6.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use crate::harness::{Gate, Upstream, read_answer};
+use crate::{get, yaml};
+
+#[test]
+fn a_unix_socket_is_listened_on_and_goes_with_the_gate() {
+    let upstream = Upstream::ok();
+    let config = yaml(&upstream, "", "").replace("\"127.0.0.1:0\"", "[\"127.0.0.1:0\", \"unix:edge.sock\"]");
+    let gate = Gate::start(&config);
+    let socket = gate.dir.path().join("edge.sock");
+    assert!(std::fs::metadata(&socket).unwrap().file_type().is_socket());
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    for _ in 0..3 {
+        stream.write_all(b"GET /u HTTP/1.1\r\nHost: x.example\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n").unwrap();
+        let (head, body) = read_answer(&mut stream);
+        assert!(head.starts_with("HTTP/1.1 200 ") && body == b"ok", "{head}");
+    }
+    assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
+    let seen = upstream.seen();
+    assert_eq!(seen[0].line(), "GET /u HTTP/1.1");
+    assert!(
+        seen[0].fields("x-forwarded-for").is_empty(),
+        "the peer has no address, and the client's word does not count"
+    );
+    assert_eq!(seen[3].fields("x-forwarded-for"), ["127.0.0.1"]);
+    let line = gate.log(1).remove(0);
+    assert_eq!((&line["listener"], line.get("client_address")), (&"web".into(), None), "{line}");
+    drop(stream);
+    assert_eq!(gate.stop(), Some(0));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn an_upstream_is_reached_over_a_unix_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("app.sock")).unwrap();
+    let server = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            seen.extend(lines.by_ref().take_while(|line| !line.is_empty()));
+            (&stream).write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nunix").unwrap();
+        }
+        seen
+    });
+    let nobody = Upstream::ok();
+    let config = yaml(&nobody, "", "").replace(&nobody.address.to_string(), "unix:app.sock");
+    let gate = Gate::start_in(dir, &config);
+    for _ in 0..2 {
+        let answer = get(gate.address("web"));
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("unix"), "{answer}");
+    }
+    let seen = server.join().unwrap();
+    assert_eq!(seen.iter().filter(|line| *line == "GET / HTTP/1.1").count(), 2, "on one connection: {seen:?}");
+    assert!(seen.contains(&"Host: a.example".to_owned()), "{seen:?}");
+}
+
+#[test]
+fn ipv6_is_listened_on() {
+    let upstream = Upstream::ok();
+    let gate = Gate::start(&yaml(&upstream, "  - { name: six, bind: \"[::1]:0\" }", "forwarding: { forwarded: true }"));
+    let address = gate.address("six");
+    assert!(address.is_ipv6());
+    assert!(get(address).starts_with("HTTP/1.1 200 "));
+    let seen = upstream.seen();
+    assert_eq!(seen[0].fields("x-forwarded-for"), ["::1"]);
+    assert!(seen[0].fields("forwarded")[0].contains("for=\"[::1]\""), "{}", seen[0].head);
+    assert_eq!(gate.log(1)[0]["client_address"], "::1");
+}

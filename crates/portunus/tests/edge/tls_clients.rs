@@ -1,0 +1,121 @@
+//! Client certificates: who is let in, and what the upstream is told of it.
+
+use std::fmt::Write as _;
+
+use crate::client::{openssl, openssl_get};
+use crate::harness::{Gate, Upstream, certificates, path, wait_until};
+use crate::material::ClientCa;
+use crate::{keystore, tls_listener, yaml};
+
+/// Clients by what they show, and the names they meet.
+fn client_certificate_gate(upstream: &Upstream) -> Gate {
+    let (ca, stranger) = (ClientCa::new(), ClientCa::new());
+    let dir = certificates(&[("default.example", false)]);
+    let write = |name: &str, text: &[u8]| std::fs::write(dir.path().join(name), text).unwrap();
+    write("clients.pem", ca.pem().as_bytes());
+    write("revoked.crl", &ca.revoke(66));
+    write("good.pem", ca.issue("good.client", 7).as_bytes());
+    write("other.pem", ca.issue("other.client", 8).as_bytes());
+    write("revoked.pem", ca.issue("good.client", 66).as_bytes());
+    write("stranger.pem", stranger.issue("good.client", 7).as_bytes());
+    let mut names = String::from(", names: [");
+    let rules = [
+        ("optional.example", "mode: optional"),
+        ("required.example", "mode: required"),
+        ("listed.example", "mode: required, allow_san: ['URI:spiffe://test/good.client', 'DNS:third.client']"),
+        ("lists.example", "mode: required, crl: revoked.crl"),
+    ];
+    for (host, rule) in rules {
+        let _ = write!(names, "{{ host: {host}, client_certificate: {{ ca: clients.pem, {rule} }} }}, ");
+    }
+    names.push(']');
+    Gate::start_in(dir, &yaml(upstream, &tls_listener("tls", "127.0.0.3", &names), &keystore("default.example")))
+}
+
+#[test]
+fn clients_are_let_in_by_their_certificates() {
+    const ACCESS_DENIED: u8 = 49;
+    const UNKNOWN_CA: u8 = 48;
+    const REVOKED: u8 = 44;
+    const REQUIRED: u8 = 116;
+    let upstream = Upstream::ok();
+    let gate = client_certificate_gate(&upstream);
+    let mut accepted = 0;
+    let mut check = |name: &str, shown: &str, expected: Result<bool, u8>| {
+        for version in ["-tls1_2", "-tls1_3"] {
+            let what = format!("{shown} at {name} {version}");
+            let file = path(&gate.dir, &format!("{shown}.pem"));
+            let certificate = if shown == "none" { String::new() } else { format!("-cert {file} -key {file}") };
+            let told = openssl_get(gate.address("tls"), name, &format!("{version} {certificate}"));
+            match expected {
+                Ok(told_upstream) => {
+                    assert_eq!(told.status(), Some(200), "{what}: {}", told.0);
+                    accepted += 1;
+                    let seen = upstream.seen().pop().unwrap();
+                    let verified: &[&str] = if told_upstream { &["SUCCESS"] } else { &[] };
+                    assert_eq!(seen.fields("x-client-cert-verified"), verified, "{what}");
+                }
+                Err(alert) => {
+                    // Before TLS 1.3 there was no alert of its own for a missing certificate.
+                    let alert = if alert == REQUIRED && version == "-tls1_2" { 40 } else { alert };
+                    assert_eq!((told.status(), told.alert()), (None, Some(alert)), "{what}: {}", told.0);
+                }
+            }
+            assert_eq!(upstream.seen().len(), accepted, "{what}");
+        }
+    };
+    check("default.example", "good", Ok(false));
+    check("optional.example", "none", Ok(false));
+    check("optional.example", "good", Ok(true));
+    check("optional.example", "stranger", Err(UNKNOWN_CA));
+    check("required.example", "none", Err(REQUIRED));
+    check("required.example", "good", Ok(true));
+    check("required.example", "other", Ok(true));
+    check("required.example", "stranger", Err(UNKNOWN_CA));
+    check("listed.example", "good", Ok(true));
+    check("listed.example", "other", Err(ACCESS_DENIED));
+    check("listed.example", "none", Err(REQUIRED));
+    check("lists.example", "good", Ok(true));
+    check("lists.example", "revoked", Err(REVOKED));
+    check("required.example", "revoked", Ok(true));
+    let reasons =
+        |lines: &[serde_json::Value], reason: &str| lines.iter().filter(|line| line["reason"] == reason).count();
+    wait_until("every refusal's line", || {
+        let lines = gate.log(1);
+        reasons(&lines, "client_certificate_not_allowed") == 2 && reasons(&lines, "client_certificate") == 10
+    });
+}
+
+#[test]
+fn a_client_cannot_forge_what_its_certificate_says() {
+    let upstream = Upstream::ok();
+    let gate = client_certificate_gate(&upstream);
+    let forged = "Client-Cert: :AAAA:\r\nclient-cert-chain: :AAAA:\r\nX-Client-Cert-Subject: CN=admin\r\nx-client-cert-verified: \
+                  SUCCESS\r\nX-CLIENT-CERT-SAN: DNS:admin\r\nX-Client-Cert-Whatever: x\r\n";
+    let send = |name: &str, arguments: &str, connection: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\n{forged}Connection: close{connection}\r\n\r\n");
+        let told = openssl(gate.address("tls"), &format!("-servername {name} {arguments}"), &request);
+        assert_eq!(told.status(), Some(200), "{}", told.0);
+        upstream.seen().pop().unwrap()
+    };
+    let identity = |line: &&str| line.to_ascii_lowercase().contains("client-cert");
+    for name in ["default.example", "optional.example"] {
+        assert_eq!(send(name, "", "").head.lines().find(identity), None, "{name}");
+    }
+    crate::ask(gate.address("web"), "GET /", &format!("Host: x\r\n{forged}"));
+    assert_eq!(upstream.seen().pop().unwrap().head.lines().find(identity), None, "over plain HTTP");
+
+    let file = path(&gate.dir, "good.pem");
+    let certificate = format!("-cert {file} -key {file}");
+    for connection in ["", ", Client-Cert, X-Client-Cert-Subject, X-Client-Cert-Verified"] {
+        let seen = send("required.example", &certificate, connection);
+        assert_eq!(seen.fields("x-client-cert-verified"), ["SUCCESS"]);
+        assert_eq!(seen.fields("x-client-cert-san"), ["DNS:good.client, URI:spiffe://test/good.client"]);
+        assert_eq!(seen.fields("x-client-cert-serial"), ["07"]);
+        assert!(!seen.fields("x-client-cert-subject")[0].contains("admin"), "{}", seen.head);
+        let pem = std::fs::read_to_string(&file).unwrap();
+        let body = pem.split("-----").nth(2).unwrap().replace('\n', "");
+        assert_eq!(seen.fields("client-cert"), [format!(":{}:", body.trim())]);
+        assert!(seen.fields("x-client-cert-whatever").is_empty() && seen.fields("client-cert-chain").is_empty());
+    }
+}

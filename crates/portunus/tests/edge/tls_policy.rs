@@ -1,0 +1,179 @@
+//! What may be negotiated, what is refused and with which alert, and that requests stay under the policy of their name.
+
+use std::io::Write;
+use std::process::Command;
+
+use crate::client::{TlsClient, openssl, openssl_get, request};
+use crate::harness::{Gate, Upstream, ask_on, certificates, read_answer};
+use crate::{ask, keystore, tls_listener, yaml};
+
+const PROTOCOL_VERSION: u8 = 70;
+const INAPPROPRIATE_FALLBACK: u8 = 86;
+const NO_RENEGOTIATION: u8 = 100;
+const NO_APPLICATION_PROTOCOL: u8 = 120;
+const HANDSHAKE_FAILURE: u8 = 40;
+
+/// The old versions sign with SHA-1, which OpenSSL leaves out at higher levels.
+const OLD: &str = "-cipher ALL:@SECLEVEL=0";
+
+fn gate(upstream: &Upstream, listeners: &[String]) -> Gate {
+    let names = certificates(&[("a.example", true), ("old.example", true), ("b.example", false)]);
+    Gate::start_in(names, &yaml(upstream, &listeners.join("\n"), &keystore("a.example")))
+}
+
+#[test]
+fn old_versions_are_served_only_where_the_policy_says_so() {
+    fn check(gate: &Gate, listener: &str, name: &str, arguments: &str, expected: Result<&str, u8>) {
+        let told = openssl_get(gate.address(listener), name, arguments);
+        match expected {
+            Ok(version) => {
+                assert_eq!(told.status(), Some(200), "{listener} {name} {arguments}: {}", told.0);
+                assert!(told.contains(&format!("New, {version}, Cipher is")), "{listener} {name} {arguments}");
+            }
+            Err(alert) => assert_eq!(told.alert(), Some(alert), "{listener} {name} {arguments}: {}", told.0),
+        }
+    }
+    let upstream = Upstream::ok();
+    let listeners = [
+        tls_listener("tls", "127.0.0.3", ", names: [{ host: old.example, policy: legacy }]"),
+        tls_listener("legacy", "127.0.0.4", ", policy: legacy"),
+        tls_listener("modern", "127.0.0.5", ", policy: modern"),
+    ];
+    let gate = gate(&upstream, &listeners);
+    let rows: [(&str, [Result<&str, u8>; 4]); 4] = [
+        (&format!("-tls1 {OLD}"), [Err(PROTOCOL_VERSION), Ok("TLSv1.0"), Ok("TLSv1.0"), Err(PROTOCOL_VERSION)]),
+        (&format!("-tls1_1 {OLD}"), [Err(PROTOCOL_VERSION), Ok("TLSv1.0"), Ok("TLSv1.0"), Err(PROTOCOL_VERSION)]),
+        ("-tls1_2", [Ok("TLSv1.2"), Ok("TLSv1.2"), Ok("TLSv1.2"), Err(PROTOCOL_VERSION)]),
+        ("-tls1_3", [Ok("TLSv1.3"), Ok("TLSv1.3"), Ok("TLSv1.3"), Ok("TLSv1.3")]),
+    ];
+    for (arguments, expected) in rows {
+        check(&gate, "tls", "a.example", arguments, expected[0]);
+        check(&gate, "tls", "old.example", arguments, expected[1]);
+        check(&gate, "legacy", "a.example", arguments, expected[2]);
+        check(&gate, "modern", "a.example", arguments, expected[3]);
+    }
+    let told = openssl_get(gate.address("legacy"), "a.example", &format!("-tls1_1 {OLD}"));
+    assert!(told.contains("Protocol  : TLSv1.1\n"), "{}", told.0);
+    // A client that fell back where it need not have is told so (RFC 7507).
+    for (listener, name) in [("tls", "a.example"), ("tls", "old.example"), ("legacy", "a.example")] {
+        check(&gate, listener, name, "-tls1_2 -fallback_scsv", Err(INAPPROPRIATE_FALLBACK));
+    }
+    for weak in ["NULL", "aNULL", "RC4", "3DES", "AES128-SHA", "DHE-RSA-AES128-GCM-SHA256", "AES128-GCM-SHA256"] {
+        // Some of these the client's library does not have at all; then there is no handshake either.
+        let told = openssl_get(gate.address("tls"), "a.example", &format!("-tls1_2 -cipher {weak}:@SECLEVEL=0"));
+        assert!(told.name().is_none() && matches!(told.alert(), None | Some(HANDSHAKE_FAILURE)), "{weak}: {}", told.0);
+    }
+}
+
+#[test]
+fn a_client_without_a_common_protocol_is_refused() {
+    fn check(gate: &Gate, listener: &str, offered: &str, expected: Result<&str, u8>) {
+        let told = openssl(gate.address(listener), &format!("-servername a.example {offered}"), "x\r\n\r\n");
+        match expected {
+            Ok(text) => assert!(told.contains(text), "{listener} {offered}: {}", told.0),
+            Err(alert) => assert_eq!(told.alert(), Some(alert), "{listener} {offered}: {}", told.0),
+        }
+    }
+    let upstream = Upstream::ok();
+    let listeners = [tls_listener("tls", "127.0.0.3", ""), tls_listener("h1", "127.0.0.4", ", alpn: [http/1.1]")];
+    let gate = gate(&upstream, &listeners);
+    for version in ["-tls1_2", "-tls1_3"] {
+        check(&gate, "tls", &format!("{version} -alpn h2,http/1.1"), Ok("ALPN protocol: h2\n"));
+        check(&gate, "tls", &format!("{version} -alpn http/1.1,h2"), Ok("ALPN protocol: h2\n"));
+        check(&gate, "tls", &format!("{version} -alpn http/1.1"), Ok("ALPN protocol: http/1.1\n"));
+        check(&gate, "tls", version, Ok("No ALPN negotiated\n"));
+        check(&gate, "h1", &format!("{version} -alpn h2,http/1.1"), Ok("ALPN protocol: http/1.1\n"));
+        for (listener, foreign) in [("tls", "ftp"), ("tls", "http/1.0,smtp"), ("h1", "h2")] {
+            check(&gate, listener, &format!("{version} -alpn {foreign}"), Err(NO_APPLICATION_PROTOCOL));
+        }
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[test]
+fn renegotiation_and_upgrades_to_tls_are_refused() {
+    let upstream = Upstream::ok();
+    let gate = gate(&upstream, &[tls_listener("tls", "127.0.0.3", ", policy: legacy")]);
+    for version in ["-tls1_2".to_owned(), format!("-tls1_1 {OLD}"), format!("-tls1 {OLD}")] {
+        let told = openssl(gate.address("tls"), &format!("-servername a.example {version}"), "R\n");
+        assert!(told.contains("RENEGOTIATING"), "{version}: {}", told.0);
+        assert_eq!(told.alert(), Some(NO_RENEGOTIATION), "{version}: {}", told.0);
+    }
+    let fields = "Host: a.example\r\nUpgrade: TLS/1.0\r\nConnection: Upgrade\r\n";
+    let request = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+    let (head, body) = ask_on(gate.address("web"), &request);
+    assert!(head.starts_with("HTTP/1.1 200 ") && body == b"ok", "{head}");
+    assert!(upstream.seen()[0].fields("upgrade").is_empty());
+    assert!(!ask(gate.address("web"), "GET /", fields).contains("101"));
+}
+
+#[test]
+fn a_request_for_a_name_under_another_policy_is_misdirected() {
+    let upstream = Upstream::ok();
+    let gate = gate(
+        &upstream,
+        &[tls_listener("tls", "127.0.0.3", ", names: [{ host: [old.example, '*.old.example'], policy: legacy }]")],
+    );
+    let address = gate.address("tls");
+    let check = |sni: &str, host: &str, expected: u16| {
+        let told = openssl(address, &format!("-servername {sni}"), &request(host));
+        assert_eq!(told.status(), Some(expected), "HTTP/1.1, {sni} then {host}: {}", told.0);
+        let url = format!("https://{sni}:{}/", address.port());
+        let output = Command::new("curl")
+            .args([
+                "--silent",
+                "--insecure",
+                "--http2",
+                "--output",
+                "/dev/null",
+                "--write-out",
+                "%{http_code} %{http_version}",
+            ])
+            .args(["--resolve", &format!("{sni}:{}:{}", address.port(), address.ip())])
+            .args(["--header", &format!("Host: {host}"), &url])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{expected} 2"), "HTTP/2, {sni} then {host}");
+    };
+    check("a.example", "a.example", 200);
+    check("a.example", "b.example", 200);
+    check("a.example", "A.EXAMPLE:8443", 200);
+    check("old.example", "x.old.example", 200);
+    let served = upstream.seen().len();
+    check("a.example", "old.example", 421);
+    check("a.example", "OLD.example.:443", 421);
+    check("a.example", "y.old.example", 421);
+    check("old.example", "a.example", 421);
+    check("x.old.example", "unknown.example", 421);
+    assert_eq!(upstream.seen().len(), served, "nothing that was misdirected went on");
+}
+
+#[test]
+fn a_reload_that_changes_the_policy_reaches_connections_that_were_there() {
+    let upstream = Upstream::ok();
+    let plain = yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &keystore("a.example"));
+    let gate = gate(&upstream, &[tls_listener("tls", "127.0.0.3", "")]);
+    let mut old = TlsClient::connect(gate.address("tls"), "a.example", "http/1.1");
+    let mut other = TlsClient::connect(gate.address("tls"), "b.example", "http/1.1");
+    let ask = |client: &mut TlsClient, host: &str| {
+        write!(client, "GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+        read_answer(client).0.get(9..12).unwrap().parse::<u16>().unwrap()
+    };
+    assert_eq!(ask(&mut old, "a.example"), 200);
+    assert_eq!(ask(&mut other, "b.example"), 200);
+
+    gate.rewrite(&plain);
+    gate.signal("HUP");
+    gate.wait_for("\"generation\":2");
+    assert_eq!(ask(&mut old, "a.example"), 200, "the same policy is no reason to part");
+
+    let tight = tls_listener("tls", "127.0.0.3", ", names: [{ host: a.example, policy: modern }]");
+    gate.rewrite(&yaml(&upstream, &tight, &keystore("a.example")));
+    gate.signal("HUP");
+    gate.wait_for("\"generation\":3");
+    assert_eq!(ask(&mut old, "a.example"), 421);
+    assert_eq!(ask(&mut other, "b.example"), 200, "its name is under the policy it was");
+    assert_eq!(upstream.seen().len(), 4);
+    let mut fresh = TlsClient::connect(gate.address("tls"), "a.example", "http/1.1");
+    assert_eq!(ask(&mut fresh, "a.example"), 200);
+}

@@ -1,0 +1,94 @@
+//! Session tickets: what they open, and what they outlive.
+
+use crate::client::{Told, openssl, openssl_get};
+use crate::harness::{Gate, Upstream, certificates, path};
+use crate::material::ClientCa;
+use crate::{keystore, tls_listener, yaml};
+
+const NAMES: &[(&str, bool)] = &[("a.example", false), ("b.example", false), ("c.example", false)];
+
+/// One handshake and request that leaves its session in `file`, or takes one from it.
+fn with_session(gate: &Gate, name: &str, version: &str, option: &str, file: &str) -> Told {
+    let told = openssl_get(gate.address("tls"), name, &format!("{version} {option} {}", path(&gate.dir, file)));
+    assert_eq!(told.status(), Some(200), "{name} {version} {option}: {}", told.0);
+    told
+}
+
+fn reload(gate: &Gate, config: &str, generation: u32) {
+    gate.rewrite(config);
+    gate.signal("HUP");
+    gate.wait_for(&format!("\"generation\":{generation}"));
+}
+
+#[test]
+fn a_ticket_opens_its_own_name_only_outlives_reloads_and_not_its_rule() {
+    let upstream = Upstream::ok();
+    let listener = |rule: &str| tls_listener("tls", "127.0.0.3", rule);
+    let dir = certificates(NAMES);
+    std::fs::write(dir.path().join("clients.pem"), ClientCa::new().pem()).unwrap();
+    let config = yaml(&upstream, &listener(""), &keystore("a.example"));
+    let gate = Gate::start_in(dir, &config);
+    for version in ["-tls1_2", "-tls1_3"] {
+        let file = format!("session{version}");
+        let check = |name: &str, resumed: bool| {
+            let told = with_session(&gate, name, version, "-sess_in", &file);
+            assert_eq!((told.resumed(), told.name()), (Some(resumed), Some(name)), "{version} {name}: {}", told.0);
+        };
+        assert_eq!(with_session(&gate, "a.example", version, "-sess_out", &file).resumed(), Some(false));
+        check("a.example", true);
+        check("a.example", true);
+        // Shown to another name it is no ticket: a full handshake with that name's certificate.
+        check("b.example", false);
+    }
+    let resumed: Vec<bool> = gate.log(8).iter().filter_map(|line| line["tls"]["resumed"].as_bool()).collect();
+    assert_eq!(resumed, [false, true, true, false, false, true, true, false]);
+
+    for generation in 2..=4 {
+        reload(&gate, &config, generation);
+    }
+    for version in ["-tls1_2", "-tls1_3"] {
+        let told = with_session(&gate, "a.example", version, "-sess_in", &format!("session{version}"));
+        assert_eq!(told.resumed(), Some(true), "{version}: tickets outlive a reload");
+    }
+
+    let asked = ", client_certificate: { mode: optional, ca: clients.pem }";
+    reload(&gate, &yaml(&upstream, &listener(asked), &keystore("a.example")), 5);
+    for version in ["-tls1_2", "-tls1_3"] {
+        let told = with_session(&gate, "a.example", version, "-sess_in", &format!("session{version}"));
+        assert_eq!(told.resumed(), Some(false), "{version}: under another rule all is proven again");
+        assert!(told.contains("Acceptable client certificate CA names") || told.contains("Requested"), "{}", told.0);
+    }
+}
+
+#[test]
+fn a_ticket_made_with_a_certificate_does_not_help_where_one_is_required() {
+    let upstream = Upstream::ok();
+    let ca = ClientCa::new();
+    let dir = certificates(NAMES);
+    std::fs::write(dir.path().join("clients.pem"), ca.pem()).unwrap();
+    std::fs::write(dir.path().join("good.pem"), ca.issue("good.client", 7)).unwrap();
+    let rule = "client_certificate: { mode: required, ca: clients.pem }";
+    let names = format!(", names: [{{ host: b.example, {rule} }}, {{ host: c.example, {rule} }}]");
+    let gate = Gate::start_in(dir, &yaml(&upstream, &tls_listener("tls", "127.0.0.3", &names), &keystore("a.example")));
+    let certificate = format!("-cert {0} -key {0}", path(&gate.dir, "good.pem"));
+    for version in ["-tls1_2", "-tls1_3"] {
+        let refused = |from: &str, name: &str| {
+            let arguments = format!("-servername {name} {version} -sess_in {}", path(&gate.dir, from));
+            let told = openssl(gate.address("tls"), &arguments, &crate::client::request(name));
+            assert_eq!(told.status(), None, "{version} {from} at {name}: {}", told.0);
+            assert!(matches!(told.alert(), Some(40 | 116)), "{version} {from} at {name}: {}", told.0);
+        };
+        with_session(&gate, "a.example", version, "-sess_out", "of-a");
+        with_session(&gate, "b.example", &format!("{version} {certificate}"), "-sess_out", "of-b");
+        refused("of-a", "b.example");
+        refused("of-b", "c.example");
+        let told = with_session(&gate, "b.example", version, "-sess_in", "of-b");
+        assert_eq!(told.resumed(), Some(true), "{version}: its own ticket carries the proof");
+        let seen = upstream.seen();
+        assert_eq!(
+            seen.last().unwrap().fields("x-client-cert-san"),
+            ["DNS:good.client, URI:spiffe://test/good.client"]
+        );
+    }
+    assert_eq!(upstream.seen().len(), 6);
+}
