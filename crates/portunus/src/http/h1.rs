@@ -69,7 +69,7 @@ pub async fn serve(transport: &Transport, conn: &Conn, worker: &Worker) {
     };
     match next {
         Next::Abandon => transport.reset_on_close(),
-        Next::Done if transport.has_said_all() && !transport.has_news() => {}
+        Next::Done if transport.has_said_all() && !transport.has_unread() => {}
         Next::Done | Next::Rest | Next::Close => Box::pin(linger(transport)).await,
     }
 }
