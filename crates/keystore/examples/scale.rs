@@ -1,7 +1,7 @@
 //! Measures loading a folder of many names, each with an ECDSA and an RSA pair. It reports and judges nothing.
 //!
 //! `cargo run --release -p keystore --example scale -- make FOLDER [NAMES]` makes the folder (10,000 names if not told otherwise), and
-//! `cargo run --release -p keystore --example scale -- load FOLDER` loads it and then reloads it five times, telling time and memory. Chains hold
+//! `cargo run --release -p keystore --example scale -- load FOLDER` loads it and then reloads it twenty times, telling time and memory. Chains hold
 //! a leaf and an intermediate certificate; one key of each type serves all names, since making RSA keys is slow and loading does not notice.
 
 use keystore::pem::{self, Label};
@@ -65,7 +65,7 @@ fn load(folder: PathBuf) -> Result<(), Box<dyn Error>> {
         "resident {at_start} KiB before, {loaded} KiB after: {:.1} KiB a name",
         (loaded - at_start) / names.max(1) as f64
     );
-    for round in 1..=5 {
+    for round in 1..=20 {
         let begun = Instant::now();
         store = Store::load(&location, None, Some(&store))?;
         println!("reload {round}: {:?}, resident {} KiB", begun.elapsed(), resident_kib()?);

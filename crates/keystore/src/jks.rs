@@ -115,11 +115,12 @@ pub fn parse(bytes: &[u8]) -> Result<Keystore, JksError> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(JksError::TooLarge("keystore of more than 256 MiB"));
     }
-    let body = bytes.len().checked_sub(TRAILER).map(|end| &bytes[..end]);
-    let mut reader = Reader { bytes: body.unwrap_or(bytes), at: 0 };
-    if reader.u32() != Ok(MAGIC) {
+    if !bytes.starts_with(&MAGIC.to_be_bytes()) {
         return Err(JksError::NotJks);
     }
+    let body = &bytes[..bytes.len().saturating_sub(TRAILER)];
+    let mut reader = Reader { bytes: body, at: 0 };
+    reader.u32()?;
     let version = reader.u32()?;
     if version != 1 && version != 2 {
         return Err(JksError::Damaged(4, "version is neither 1 nor 2"));

@@ -152,10 +152,10 @@ impl Listener {
             let mut ready = self.socket.readable().await?;
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let accepted = if self.tcp {
-                rustix::net::acceptfrom_with(&self.socket.get_ref(), flags)
+                rustix::net::acceptfrom_with(self.socket.get_ref(), flags)
                     .map(|(socket, peer)| (socket, peer.and_then(|address| SocketAddr::try_from(address).ok())))
             } else {
-                rustix::net::accept_with(&self.socket.get_ref(), flags).map(|socket| (socket, None))
+                rustix::net::accept_with(self.socket.get_ref(), flags).map(|socket| (socket, None))
             };
             match accepted {
                 Ok((socket, peer)) => return Ok((Stream::new(socket)?, peer)),

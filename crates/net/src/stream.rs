@@ -139,14 +139,20 @@ impl Stream {
         let Poll::Ready(ready) = self.socket.poll_read_ready(&mut context) else { return false };
         let Ok(mut ready) = ready else { return true };
         // Readiness may be left over from before the last read: ask the kernel.
-        let mut byte = [0];
-        match rustix::net::recv(self.socket.get_ref(), &mut byte, RecvFlags::PEEK) {
-            Err(rustix::io::Errno::AGAIN) => {
-                ready.clear_ready();
-                false
-            }
-            _ => true,
+        let unread = self.has_unread();
+        if !unread {
+            ready.clear_ready();
         }
+        unread
+    }
+
+    /// Whether bytes, an end or an error are waiting, reported or not. Asks the kernel.
+    pub fn has_unread(&self) -> bool {
+        let mut byte = [0];
+        !matches!(
+            rustix::net::recv(self.socket.get_ref(), &mut byte, RecvFlags::PEEK),
+            Err(rustix::io::Errno::AGAIN)
+        )
     }
 
     /// Sends all of `bytes`.

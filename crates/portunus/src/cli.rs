@@ -32,6 +32,10 @@ pub enum Command {
         /// Configuration file (YAML)
         file: PathBuf,
     },
+    /// Keep certificates and keys in stores
+    Keystore(command::keystore::KeystoreCommand),
+    /// Show the gate at work: certificates, a small upstream, commands to paste
+    Demo(command::demo::DemoCommand),
     /// Run in another program's place, with that program's arguments
     #[command(disable_help_flag = true)] // `-h` is an argument of that program
     As {
@@ -72,6 +76,8 @@ pub enum Foreign {
 pub fn run(arguments: Arguments) -> ExitCode {
     match arguments.command {
         Command::Run { file } => command::run::run(&file),
+        Command::Keystore(command) => command::keystore::run(command),
+        Command::Demo(command) => command::demo::run(command),
         Command::Check { file } => command::check::run(&file),
         Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),
         Command::Import { program: Foreign::Sillyproxy, arguments } => {

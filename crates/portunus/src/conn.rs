@@ -32,8 +32,8 @@ pub struct Conn {
     pub local_port: u16,
     /// TLS, if it is under TLS.
     pub tls: Option<ConnTls>,
-    /// When it was accepted.
-    pub accepted_at: SystemTime,
+    /// When it was accepted, on the wall clock and for measuring.
+    pub accepted_at: (SystemTime, Instant),
 }
 
 /// What a connection's handshake agreed on, and under which rule.
@@ -56,7 +56,7 @@ pub async fn run(accepted: Accepted, worker: Rc<Worker>) {
     let Accepted { stream, peer, at, admitted, .. } = accepted;
     let client = client::identify(peer);
     let local_port = stream.local().map_or(0, |address| address.port());
-    let mut conn = Conn { listener, client, local_port, tls: None, accepted_at: at };
+    let mut conn = Conn { listener, client, local_port, tls: None, accepted_at: (at, Instant::now()) };
 
     let opened = match front {
         None => Ok(Transport::plain(stream)),
@@ -146,7 +146,7 @@ fn classify(broken: &Broken) -> (Fault, &'static str, String) {
 
 fn failed(conn: &Conn, worker: &Worker, started: Instant, fault: Fault, reason: &'static str, detail: &str) {
     worker.report.connection_failed(&ConnRecord {
-        started: conn.accepted_at,
+        started: conn.accepted_at.0,
         listener: &conn.listener.name,
         client: conn.client,
         server_name: None,

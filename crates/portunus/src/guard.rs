@@ -43,14 +43,25 @@ impl<'a> Admitted<'a> {
     }
 }
 
+/// Refuses the methods that never pass, whatever the routes say: CONNECT would make a tunnel to anywhere, TRACE would show fields to whoever
+/// made the request.
+///
+/// # Errors
+/// 405.
+pub fn judge_method(head: &RequestHead) -> Result<(), Refusal> {
+    match head.method {
+        Method::Connect | Method::Trace => {
+            Err(Refusal { allow: Some(String::new()), ..Refusal::client(405, "method_never_allowed") })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Judges a routed request by what its head tells.
 ///
 /// # Errors
-/// 405 for methods that never pass, 413 for a body that says it is too long.
+/// 413 for a body that says it is too long.
 pub fn admit<'a>(head: &'a RequestHead, route: &'a CompiledRoute, params: Params) -> Result<Admitted<'a>, Refusal> {
-    if matches!(head.method, Method::Connect | Method::Trace) {
-        return Err(Refusal { allow: Some(String::new()), ..Refusal::client(405, "method_never_allowed") });
-    }
     if matches!(head.framing, BodyFraming::Length(length) if length > route.config.max_body_bytes) {
         return Err(Refusal::client(413, "body_too_large"));
     }

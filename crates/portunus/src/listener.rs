@@ -16,9 +16,14 @@ use crate::worker::{Shared, Worker};
 /// Pause after the kernel refused to accept for want of descriptors or memory, and while the process is full.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
+/// Descriptors kept back for the admin side, logs, reloads and health checks.
+const RESERVED_DESCRIPTORS: u64 = 64;
+
 /// Counts connections in total and per client.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Admission {
+    /// What the descriptors of the process allow, whatever the configuration says.
+    most: usize,
     total: AtomicUsize,
     clients: Mutex<HashMap<IpAddr, usize>>,
 }
@@ -42,6 +47,17 @@ fn client_key(address: IpAddr) -> IpAddr {
 }
 
 impl Admission {
+    /// Counts for a process with this many descriptors. A connection may need two, and some are kept back for all else.
+    pub fn new(descriptors: u64) -> Admission {
+        let most = usize::try_from(descriptors.saturating_sub(RESERVED_DESCRIPTORS) / 2).unwrap_or(usize::MAX).max(1);
+        Admission { most, total: AtomicUsize::new(0), clients: Mutex::default() }
+    }
+
+    /// Whether one more connection would be too many.
+    fn is_full(&self, configured: usize) -> bool {
+        self.total() >= configured.min(self.most)
+    }
+
     /// Connections open now.
     pub fn total(&self) -> usize {
         self.total.load(Ordering::Relaxed)
@@ -117,7 +133,7 @@ pub async fn serve(listener: Listener, endpoint: Rc<Endpoint>, worker: Rc<Worker
 
 async fn accept_on(listener: &Listener, endpoint: &Rc<Endpoint>, worker: &Rc<Worker>) {
     loop {
-        if worker.shared.admission.total() >= worker.pin().config.limits.max_connections {
+        if worker.shared.admission.is_full(worker.pin().config.limits.max_connections) {
             static FULL: OncePerSecond = OncePerSecond::new();
             if FULL.allow().is_some() {
                 tracing::warn!("connections are at their limit; further ones wait");

@@ -77,11 +77,16 @@ pub enum Drained {
 }
 
 impl Server {
-    /// Builds the first generation, binds, and starts the workers.
+    /// Builds the first generation, binds, and starts the workers. `descriptors`: how many the process may open.
     ///
     /// # Errors
     /// Everything that is wrong with configuration, key material or addresses; nothing runs then.
-    pub fn start(config: Config, source: Source, reporter: Arc<Reporter>) -> Result<Server, Vec<String>> {
+    pub fn start(
+        config: Config,
+        source: Source,
+        reporter: Arc<Reporter>,
+        descriptors: u64,
+    ) -> Result<Server, Vec<String>> {
         let config = Arc::new(config);
         let generation = Generation::build(Arc::clone(&config), None).map_err(|error| error.problems)?;
         report_stores(&generation, &reporter);
@@ -93,7 +98,7 @@ impl Server {
         let shared = Arc::new(Shared {
             generation: ArcSwap::from_pointee(generation),
             acceptor,
-            admission: Admission::default(),
+            admission: Admission::new(descriptors),
             reporter,
         });
         let workers = (0..config.workers)
@@ -162,6 +167,10 @@ impl Server {
             inner.bound.remove(&endpoint);
             inner.tell(|| Command::Close(endpoint.clone()));
         }
+        self.shared.reporter.retain(
+            |keystore| config.keystores.contains_key(keystore),
+            |upstream, _| config.upstreams.contains_key(upstream),
+        );
         self.note_reload(true);
         Ok(number)
     }
@@ -193,6 +202,10 @@ impl Server {
     }
 
     /// Stops accepting, lets connections come to their end for at most `grace`, and stops the workers.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "called once, from the main thread, which has nothing else to do by then"
+    )]
     pub fn drain(&self, grace: Duration) -> Drained {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.draining = true;
@@ -309,6 +322,8 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
                 Some(Command::Stop) | None => break,
             },
             _ = tick.tick() => {
+                // An idle worker must not hold an old generation back.
+                drop(worker.pin());
                 worker.pools.sweep();
                 worker.report.flush();
             }

@@ -173,6 +173,11 @@ impl Transport {
         held || self.stream.has_news()
     }
 
+    /// Whether closing now would throw bytes away, and so reset the connection.
+    pub fn has_unread(&self) -> bool {
+        self.stream.has_unread()
+    }
+
     /// Waits for bytes; an empty chunk is the peer's end.
     ///
     /// # Errors

@@ -1,16 +1,23 @@
 //! What a demonstration needs: a development CA, certificates for two names and a wildcard, a configuration, and commands to try.
 //!
-//! Prepares files and says what to type; starts nothing. Everything lies in one folder of its own, which is made anew each time.
+//! Prepares files, says what to type, and runs the gate with a small upstream. Everything lies in one folder of its own, which is made anew
+//! each time.
 
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tls::KeyType;
 
 use super::dev_ca::{DevCa, Purpose};
+use super::run::serve_observed;
+use crate::config;
+use crate::report::render_summary;
 
 const WEBSITE: &str = "www.portunus.test";
 const API: &str = "api.portunus.test";
@@ -43,6 +50,101 @@ pub struct Options {
     /// Upstream to forward to
     #[arg(long, default_value = "127.0.0.1:8000")]
     pub upstream: String,
+}
+
+/// How often the counters are shown anew.
+const REFRESH: Duration = Duration::from_secs(2);
+
+/// The program that brings the small upstream, beside this one.
+const UPSTREAM_PROGRAM: &str = "bench";
+
+/// `portunus demo`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct DemoCommand {
+    #[command(flatten)]
+    options: Options,
+    /// Write the files and say what to type, but start nothing
+    #[arg(long)]
+    prepare_only: bool,
+}
+
+/// Prepares the demonstration and, unless told otherwise, runs it until Ctrl-C.
+pub fn run(command: DemoCommand) -> ExitCode {
+    let prepared = match prepare(&command.options) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            eprintln!("error: cannot prepare the demo: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    for (what, line) in &prepared.commands {
+        println!("# {what}\n{line}\n");
+    }
+    if command.prepare_only {
+        return ExitCode::SUCCESS;
+    }
+    let upstream = match start_upstream(&command.options.upstream) {
+        Ok(upstream) => upstream,
+        Err(error) => {
+            eprintln!("error: cannot start the upstream: {error}; start one on {} yourself", command.options.upstream);
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("Paste one of these into another terminal. Ctrl-C ends the demo.\n");
+    let status = serve_prepared(&prepared.config);
+    drop(upstream);
+    status
+}
+
+fn serve_prepared(file: &Path) -> ExitCode {
+    let config = match config::load(file) {
+        Ok(config) => config,
+        Err(problems) => {
+            eprintln!("{problems}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let file = file.to_owned();
+    let source = Box::new(move || config::load(&file).map_err(|problems| vec![problems.to_string()]));
+    serve_observed(config, source, |reporter| {
+        let reporter = Arc::clone(reporter);
+        // Ends with the process.
+        #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
+        std::thread::spawn(move || {
+            let mut shown = String::new();
+            loop {
+                std::thread::sleep(REFRESH);
+                let summary = render_summary(&reporter);
+                if summary != shown {
+                    println!("{summary}");
+                    shown = summary;
+                }
+            }
+        })
+    })
+}
+
+/// The running upstream; ends with its guard.
+#[derive(Debug)]
+struct Upstream(Child);
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start_upstream(address: &str) -> io::Result<Upstream> {
+    let program = std::env::current_exe()?.with_file_name(UPSTREAM_PROGRAM);
+    if !program.exists() {
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("{} is not there; use `./x demo`", program.display()),
+        ));
+    }
+    let child = Command::new(program).args(["upstream", "--listen", address]).stdout(Stdio::null()).spawn()?;
+    Ok(Upstream(child))
 }
 
 /// What was prepared.
@@ -185,7 +287,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::PermissionsExt as _;
 
     fn options(dir: &Path) -> Options {
         Options {

@@ -45,6 +45,11 @@ pub fn run(file: &Path) -> ExitCode {
 
 /// Runs a server until it is told to end: 0 if it drained, 1 if it could not start or connections had to be cut.
 pub fn serve(config: Config, source: Source) -> ExitCode {
+    serve_observed(config, source, |_| ())
+}
+
+/// As [`serve`]; `observe` is called once when it serves, and what it gives is kept until the end.
+pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&Arc<Reporter>) -> T) -> ExitCode {
     let started = start(config, source);
     let (server, _diagnostics, reporter) = match started {
         Ok(started) => started,
@@ -63,6 +68,7 @@ pub fn serve(config: Config, source: Source) -> ExitCode {
     for (listener, address) in server.endpoints() {
         tracing::info!(listener, %address, "listening");
     }
+    let _observing = observe(&reporter);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let ended = match runtime {
         Ok(runtime) => runtime.block_on(async {
@@ -100,17 +106,9 @@ fn start(config: Config, source: Source) -> Result<Started, Vec<String>> {
     if let Err(error) = net::process::forbid_core_dumps() {
         tracing::warn!(%error, "core dumps stay possible; they would hold private keys");
     }
-    let wanted = config.limits.max_connections as u64;
-    if descriptors / 2 < wanted {
-        tracing::warn!(
-            descriptors,
-            max_connections = wanted,
-            "fewer descriptors than two per connection; raise LimitNOFILE or lower the limit"
-        );
-    }
     log_panics();
     let reporter = Reporter::start(&config.log, config.workers).map_err(|error| one("access log", error))?;
-    let server = Server::start(config, source, Arc::clone(&reporter))?;
+    let server = Server::start(config, source, Arc::clone(&reporter), descriptors)?;
     Ok((Arc::new(server), diagnostics, reporter))
 }
 
@@ -118,7 +116,10 @@ fn start(config: Config, source: Source) -> Result<Started, Vec<String>> {
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        let text = panic.payload_as_str().unwrap_or("no text");
+        let payload = panic.payload();
+        let text =
+            payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("no text");
         tracing::error!(place, "panic: {text}");
     }));
 }

@@ -5,15 +5,16 @@
 //!    └────────┴─────────┴──→ refusal                             └→ upgraded → tunnel
 //! ```
 
-use wire::http::{BodyFraming, RequestHead, Version};
+use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
 use super::forwarding::Facts;
 use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
 use super::scratch::Timers;
-use super::sides::{Answer, RequestBody};
-use super::upstream1::{self, Attempt, Upgraded};
-use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service};
+use super::sides::{Answer, MessageBody};
+use super::upstream_h1::{self, Attempt, Upgraded};
+use super::upstream_h2;
+use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
 use crate::conn::Conn;
 use crate::generation::Generation;
 use crate::guard::{self, Admitted};
@@ -48,6 +49,24 @@ impl Context<'_> {
     }
 }
 
+/// Everything one exchange works with, each part borrowed from its owner.
+pub struct Exchange<'a, B, A> {
+    /// Where the request comes from.
+    pub context: Context<'a>,
+    /// Its head.
+    pub head: &'a RequestHead,
+    /// Room for the upstream's head.
+    pub response: &'a mut ResponseHead,
+    /// Its body.
+    pub body: &'a mut B,
+    /// Where its answer goes.
+    pub answer: &'a mut A,
+    /// What becomes of it.
+    pub ledger: &'a mut Ledger,
+    /// One timer per wait.
+    pub timers: &'a mut Timers,
+}
+
 /// Why an exchange did not come to a proper answer.
 #[derive(Debug)]
 pub enum Failure {
@@ -71,76 +90,78 @@ pub struct Cut;
 ///
 /// # Errors
 /// [`Cut`], after which the client's side must be broken off.
-pub async fn exchange(
-    context: Context<'_>,
-    head: &RequestHead,
-    response: &mut wire::http::ResponseHead,
-    body: &mut impl RequestBody,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    timers: &mut Timers,
-) -> Result<Option<Upgraded>, Cut> {
-    if context.generation.trusts(context.conn.client.map(|client| client.ip())) {
-        ledger.given_id = head.fields.get("x-request-id").map(Box::from);
+pub async fn run<B: MessageBody, A: Answer>(mut exchange: Exchange<'_, B, A>) -> Result<Option<Upgraded>, Cut> {
+    let Context { conn, generation, .. } = exchange.context;
+    if generation.trusts(conn.client.map(|client| client.ip())) {
+        exchange.ledger.given_id = exchange.head.fields.get("x-request-id").map(Box::from);
     }
-    let outcome = serve(context, head, response, body, answer, ledger, timers).await;
+    let outcome = serve(&mut exchange).await;
+    let Exchange { head, body, answer, ledger, .. } = exchange;
     match outcome {
         Ok(upgraded) => Ok(upgraded),
         Err(Failure::Cut) => Err(Cut),
         Err(Failure::Refused(_)) if answer.has_begun() => Err(Cut),
-        Err(Failure::Refused(refusal)) => refuse(&refusal, head, answer, ledger).await.map(|()| None),
+        Err(Failure::Refused(refusal)) => {
+            // Behind a body that is malformed, too long or too slow nothing can be read as a request.
+            if !body.is_done() && matches!(refusal.status, 400 | 408 | 413 | 417 | 431) {
+                answer.be_last();
+            }
+            refuse(&refusal, head, answer, ledger).await.map(|()| None)
+        }
     }
 }
 
-async fn serve(
-    context: Context<'_>,
-    head: &RequestHead,
-    response: &mut wire::http::ResponseHead,
-    body: &mut impl RequestBody,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    timers: &mut Timers,
-) -> Result<Option<Upgraded>, Failure> {
+async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> Result<Option<Upgraded>, Failure> {
+    let (context, head) = (exchange.context, exchange.head);
     judge_connection(context, head)?;
+    guard::judge_method(head)?;
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
-        return redirect_to_https(head, port, answer, ledger).await.map(|()| None);
+        return redirect_to_https(head, port, exchange.answer, exchange.ledger).await.map(|()| None);
     }
     let (route, params) = match context.generation.routes.find(&context.conn.listener.name, head) {
         Routed::Found(route, params) => (route, params),
-        Routed::UnknownHost => {
-            let status = context.generation.routes.unknown_host_status();
-            return Err(Refusal::client(status, "unknown_host").into());
-        }
-        Routed::NotFound => return Err(Refusal::client(404, "no_route").into()),
-        Routed::EncodedSlash => return Err(Refusal::client(400, "encoded_slash").into()),
-        Routed::MethodNotAllowed(allow) => {
-            return Err(Refusal { allow: Some(allow), ..Refusal::client(405, "method_not_allowed") }.into());
-        }
-        Routed::Options(allow) => return Ok(options(&allow, answer, ledger).await.map(|()| None)?),
-        Routed::RedirectTo(status, location) => {
-            return Ok(redirect(status, &location, answer, ledger).await.map(|()| None)?);
-        }
+        other => return answer_unrouted(other, exchange).await.map(|()| None),
     };
-    ledger.route = Some(Arc::clone(&route.config));
+    exchange.ledger.route = Some(Arc::clone(&route.config));
     let admitted = guard::admit(head, route, params)?;
-    match &route.config.action {
-        Action::Forward(forward) => {
-            forward_request(context, &admitted, forward, response, body, answer, ledger, timers).await
+    let (status, location) = match &route.config.action {
+        Action::Forward(forward) => return forward_request(&admitted, forward, exchange).await,
+        Action::Respond { status, content_type, body } => {
+            let fixed = (*status, content_type.as_str(), &**body);
+            return respond_fixed(context, &route.config, fixed, head, exchange.answer, exchange.ledger)
+                .await
+                .map(|()| None);
         }
         Action::Redirect { status, to, allow } => {
             let mut location = buffer();
             build_location(to, allow, head, &params, &mut location)
                 .map_err(|_| Refusal::client(400, "bad_parameter"))?;
-            let sent = redirect(*status, &location, answer, ledger).await;
-            recycle(location);
-            Ok(sent.map(|()| None)?)
+            (*status, location)
         }
-        Action::Respond { status, content_type, body } => {
-            Ok(respond_fixed(context, &route.config, (*status, content_type, body), head, answer, ledger)
-                .await
-                .map(|()| None)?)
+    };
+    let sent = redirect(status, &location, exchange.answer, exchange.ledger).await;
+    recycle(location);
+    sent.map(|()| None)
+}
+
+/// Answers where the routes lead nowhere.
+async fn answer_unrouted<B: MessageBody, A: Answer>(
+    routed: Routed<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<(), Failure> {
+    let refusal = match routed {
+        Routed::Options(allow) => return options(&allow, exchange.answer, exchange.ledger).await,
+        Routed::RedirectTo(status, location) => {
+            return redirect(status, &location, exchange.answer, exchange.ledger).await;
         }
-    }
+        Routed::UnknownHost => {
+            Refusal::client(exchange.context.generation.routes.unknown_host_status(), "unknown_host")
+        }
+        Routed::EncodedSlash => Refusal::client(400, "encoded_slash"),
+        Routed::MethodNotAllowed(allow) => Refusal { allow: Some(allow), ..Refusal::client(405, "method_not_allowed") },
+        Routed::NotFound | Routed::Found(..) => Refusal::client(404, "no_route"),
+    };
+    Err(refusal.into())
 }
 
 /// Whether this connection may carry a request for this host: its handshake must have been done under the very rule that the host
@@ -158,29 +179,28 @@ fn judge_connection(context: Context<'_>, head: &RequestHead) -> Result<(), Refu
 }
 
 /// Chooses a server, sends the request, and goes on to the next server while that is safe.
-#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
-async fn forward_request(
-    context: Context<'_>,
+async fn forward_request<B: MessageBody, A: Answer>(
     admitted: &Admitted<'_>,
     forward: &Forward,
-    response: &mut wire::http::ResponseHead,
-    body: &mut impl RequestBody,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    timers: &mut Timers,
+    exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failure> {
+    let context = exchange.context;
     let group = destination(context, admitted, forward)?;
-    ledger.group = Some(Arc::clone(&group));
+    exchange.ledger.group = Some(Arc::clone(&group));
     let Some(_in_flight) = group.admit() else { return Err(Refusal::ours(503, "upstream_full").into()) };
     let mut tried = Vec::new();
     loop {
         let Some((index, server)) = group.choose(&tried) else {
             return Err(Refusal::upstream(503, "no_server").into());
         };
-        ledger.server = Some(Arc::clone(server));
+        exchange.ledger.server = Some(Arc::clone(server));
         let _busy = server.busy();
         let attempt = Attempt { context, admitted, forward, group: &group, server };
-        match upstream1::attempt(attempt, response, body, answer, ledger, timers).await {
+        let outcome = match group.config.protocol {
+            UpstreamProtocol::Http1 => upstream_h1::attempt(attempt, exchange).await,
+            UpstreamProtocol::Http2 => Box::pin(upstream_h2::attempt(attempt, exchange)).await.map(|()| None),
+        };
+        match outcome {
             Ok(upgraded) => {
                 server.succeeded();
                 return Ok(upgraded);
@@ -193,7 +213,7 @@ async fn forward_request(
                     return Err(failed.failure);
                 }
                 tried.push(index);
-                ledger.retries += 1;
+                exchange.ledger.retries += 1;
             }
         }
     }

@@ -15,13 +15,13 @@ use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use super::body::{BodyReader, BodyWriter};
-use super::exchange::{self, Context, Cut};
+use super::exchange::{self, Context, Cut, Exchange};
 use super::forwarding::write_framing;
 use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
 use super::scratch::{self, Parts};
 use super::sides::Answer;
-use super::upstream1::Upgraded;
+use super::upstream_h1::Upgraded;
 use crate::conn::Conn;
 use crate::limits::Limits;
 use crate::report::{ConnRecord, Fault};
@@ -69,7 +69,7 @@ pub async fn serve(transport: &Transport, conn: &Conn, worker: &Worker) {
     };
     match next {
         Next::Abandon => transport.reset_on_close(),
-        Next::Done if transport.has_said_all() && !transport.has_news() => {}
+        Next::Done if transport.has_said_all() && !transport.has_unread() => {}
         Next::Done | Next::Rest | Next::Close => Box::pin(linger(transport)).await,
     }
 }
@@ -118,11 +118,11 @@ async fn rest(
 /// A connection that never became a request leaves its line in the log all the same.
 fn record_silence(conn: &Conn, worker: &Worker, reason: &'static str) {
     worker.report.connection_failed(&ConnRecord {
-        started: conn.accepted_at,
+        started: conn.accepted_at.0,
         listener: &conn.listener.name,
         client: conn.client,
         server_name: conn.tls.as_ref().and_then(|tls| tls.info.server_name.as_deref()),
-        duration: conn.accepted_at.elapsed().unwrap_or_default(),
+        duration: conn.accepted_at.1.elapsed(),
         phase: "head",
         fault: Fault::Client,
         reason,
@@ -211,7 +211,16 @@ async fn serve_message(
     let limits = &context.generation.config.limits;
     let mut body = BodyReader::new(transport, input, request.framing);
     let mut answer = H1Answer::new(transport, request, !last && request.keep_alive);
-    let outcome = exchange::exchange(context, request, response, &mut body, &mut answer, ledger, timers).await;
+    let outcome = exchange::run(Exchange {
+        context,
+        head: request,
+        response,
+        body: &mut body,
+        answer: &mut answer,
+        ledger,
+        timers,
+    })
+    .await;
     let keep = answer.keep;
     drop(answer);
     match outcome {
@@ -316,6 +325,9 @@ struct H1Answer<'c> {
     begun: bool,
     /// Another message may follow on this connection.
     keep: bool,
+    /// The client waits for a 100 that it has not been sent. Whether it sends its body after a final answer is unknown: the next bytes could
+    /// be the body or a request (RFC 9110 §10.1.1).
+    owes_continue: bool,
 }
 
 impl<'c> H1Answer<'c> {
@@ -329,6 +341,7 @@ impl<'c> H1Answer<'c> {
             status: 0,
             begun: false,
             keep,
+            owes_continue: head.expects_continue,
         }
     }
 
@@ -338,6 +351,8 @@ impl<'c> H1Answer<'c> {
             _ if self.is_head_request || matches!(self.status, 100..=199 | 204 | 304) => BodyFraming::None,
             BodyFraming::Chunked | BodyFraming::UntilClose if exchange::is_modern(self.version) => BodyFraming::Chunked,
             BodyFraming::Chunked => BodyFraming::UntilClose,
+            // Nothing follows, and the client must be told so.
+            BodyFraming::None => BodyFraming::Length(0),
             other => other,
         }
     }
@@ -348,7 +363,14 @@ impl Answer for H1Answer<'_> {
         exchange::is_modern(self.version)
     }
 
+    fn be_last(&mut self) {
+        self.keep = false;
+    }
+
     async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken> {
+        if head.status == 100 {
+            self.owes_continue = false;
+        }
         let mut out = buffer();
         write_status_line(head.status, &mut out);
         head.fields.iter().for_each(|(name, value)| write_field(name, value, &mut out));
@@ -370,7 +392,7 @@ impl Answer for H1Answer<'_> {
 
     fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
         let framing = self.framing(framing);
-        if framing == BodyFraming::UntilClose {
+        if framing == BodyFraming::UntilClose || self.owes_continue {
             self.keep = false;
         }
         match declared_length {

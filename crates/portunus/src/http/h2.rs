@@ -15,7 +15,7 @@ use h2::{Reason, RecvStream};
 use http::Request;
 use net::Deadline;
 
-use super::exchange::{self, Context, Cut};
+use super::exchange::{self, Context, Cut, Exchange};
 use super::h2_io::H2Io;
 use super::h2_message::{H2Answer, H2Body, read_request};
 use super::ledger::Ledger;
@@ -64,7 +64,7 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
                     return Poll::Ready(Turn::Flooded);
                 }
                 if let Poll::Ready(accepted) = connection.poll_accept(context) {
-                    return Poll::Ready(Turn::Accepted(accepted));
+                    return Poll::Ready(Turn::Accepted(accepted.map(|opened| opened.map(Box::new))));
                 }
                 // Reading may have counted the frame that was too much.
                 if floods.is_flooded() {
@@ -77,8 +77,8 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
             }),
         );
         match next.await {
-            Ok(Turn::Accepted(Some(Ok((request, respond))))) => {
-                spawn(request, respond, &conn, &worker, &running, &limits);
+            Ok(Turn::Accepted(Some(Ok(opened)))) => {
+                spawn(*opened, &conn, &worker, &running, &limits);
             }
             Ok(Turn::Accepted(Some(Err(_)) | None)) => break,
             Ok(Turn::Drain) => {
@@ -92,14 +92,22 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
             }
             // Quiet connections with streams on them are waiting for an upstream.
             Err(_) if running.count.get() > 0 => {}
-            Err(_) => connection.graceful_shutdown(),
+            // A client that does not even acknowledge our leave is left.
+            Err(_) if leaving => break,
+            Err(_) => {
+                leaving = true;
+                connection.graceful_shutdown();
+            }
         }
     }
     transport.finish().await;
 }
 
+/// A stream just opened.
+type Opened = (Request<RecvStream>, SendResponse<Bytes>);
+
 enum Turn {
-    Accepted(Option<Result<(Request<RecvStream>, SendResponse<Bytes>), h2::Error>>),
+    Accepted(Option<Result<Box<Opened>, h2::Error>>),
     Drain,
     Flooded,
 }
@@ -139,14 +147,7 @@ async fn give_up(connection: &mut Connection<H2Io, Bytes>, deadline: &mut Deadli
     let _ = deadline.within(limits.handshake_timeout, closed).await;
 }
 
-fn spawn(
-    request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
-    conn: &Rc<Conn>,
-    worker: &Rc<Worker>,
-    running: &Rc<Running>,
-    limits: &Limits,
-) {
+fn spawn((request, mut respond): Opened, conn: &Rc<Conn>, worker: &Rc<Worker>, running: &Rc<Running>, limits: &Limits) {
     // A stream that was reset frees its place in the library at once, but here only when its task has ended.
     if running.count.get() >= limits.h2_max_streams {
         respond.send_reset(Reason::REFUSED_STREAM);
@@ -174,7 +175,15 @@ async fn stream(request: Request<RecvStream>, respond: SendResponse<Bytes>, conn
     let scratch::Parts { request, response, timers } = &mut *parts;
     let outcome = match read {
         Ok(()) => {
-            let exchange = exchange::exchange(context, request, response, &mut body, &mut answer, &mut ledger, timers);
+            let exchange = exchange::run(Exchange {
+                context,
+                head: request,
+                response,
+                body: &mut body,
+                answer: &mut answer,
+                ledger: &mut ledger,
+                timers,
+            });
             exchange.await
         }
         Err(error) => {

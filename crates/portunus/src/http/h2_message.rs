@@ -12,7 +12,7 @@ use wire::http::target::{canonical_authority, canonical_path, check_query};
 use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHead, Version};
 
 use super::body::BodyError;
-use super::sides::{Answer, RequestBody};
+use super::sides::{Answer, MessageBody};
 use crate::transport::Broken;
 
 /// Translates a request's head, with the same strictness as for HTTP/1.
@@ -54,12 +54,16 @@ pub fn read_request(
         Some(length) => BodyFraming::Length(parse_length(length.as_bytes()).ok_or(bad("bad_content_length"))?),
         None => BodyFraming::Chunked,
     };
-    match message.headers.get("expect") {
-        None => {}
-        Some(expect) if expect.as_bytes().eq_ignore_ascii_case(b"100-continue") => head.expects_continue = true,
-        Some(_) => return Err(HeadError { status: 417, code: "unknown_expectation" }),
+    let mut expectations = message.headers.get_all("expect").iter();
+    match (expectations.next(), expectations.next()) {
+        (None, _) => Ok(()),
+        (Some(_), Some(_)) => Err(bad("duplicate_expect")),
+        (Some(expect), None) if expect.as_bytes().eq_ignore_ascii_case(b"100-continue") && !is_bodiless => {
+            head.expects_continue = true;
+            Ok(())
+        }
+        (Some(_), None) => Err(HeadError { status: 417, code: "unknown_expectation" }),
     }
-    Ok(())
 }
 
 fn read_target(message: &http::request::Parts, head: &mut RequestHead) -> Result<(), HeadError> {
@@ -158,7 +162,7 @@ impl H2Body {
     }
 }
 
-impl RequestBody for H2Body {
+impl MessageBody for H2Body {
     fn is_done(&self) -> bool {
         self.done
     }
@@ -244,7 +248,24 @@ impl H2Answer {
     }
 }
 
-fn broken(error: h2::Error) -> Broken {
+/// Sends one piece as the peer's window allows; with `is_last`, its end ends the stream.
+pub async fn send_data(stream: &mut SendStream<Bytes>, piece: &[u8], is_last: bool) -> Result<(), Broken> {
+    let mut piece = Bytes::copy_from_slice(piece);
+    while !piece.is_empty() {
+        stream.reserve_capacity(piece.len());
+        let room = match poll_fn(|context| stream.poll_capacity(context)).await {
+            Some(Ok(room)) => room.min(piece.len()),
+            Some(Err(error)) => return Err(broken(error)),
+            None => return Err(Broken::Socket(std::io::ErrorKind::BrokenPipe.into())),
+        };
+        let part = piece.split_to(room);
+        stream.send_data(part, is_last && piece.is_empty()).map_err(broken)?;
+    }
+    Ok(())
+}
+
+/// A failure of the library as one of the connection.
+pub fn broken(error: h2::Error) -> Broken {
     Broken::Socket(std::io::Error::new(std::io::ErrorKind::BrokenPipe, error))
 }
 
@@ -252,6 +273,8 @@ impl Answer for H2Answer {
     fn takes_interim(&self) -> bool {
         true
     }
+
+    fn be_last(&mut self) {}
 
     async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken> {
         let Sending::Head(respond) = &mut self.sending else { return Ok(()) };
@@ -299,22 +322,11 @@ impl Answer for H2Answer {
     async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
         self.send_head(false)?;
         let Sending::Body(stream) = &mut self.sending else { return Ok(()) };
-        let mut piece = Bytes::copy_from_slice(piece);
         self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
-        while !piece.is_empty() {
-            stream.reserve_capacity(piece.len());
-            let room = match poll_fn(|context| stream.poll_capacity(context)).await {
-                Some(Ok(room)) => room.min(piece.len()),
-                Some(Err(error)) => return Err(broken(error)),
-                None => return Err(Broken::Socket(std::io::ErrorKind::BrokenPipe.into())),
-            };
-            let part = piece.split_to(room);
-            let is_last = piece.is_empty() && self.rest == Some(0);
-            stream.send_data(part, is_last).map_err(broken)?;
-            if is_last {
-                self.sending = Sending::Ended;
-                break;
-            }
+        let is_last = self.rest == Some(0);
+        send_data(stream, piece, is_last).await?;
+        if is_last {
+            self.sending = Sending::Ended;
         }
         Ok(())
     }

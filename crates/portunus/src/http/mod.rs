@@ -15,4 +15,5 @@ pub mod refusal;
 mod relay;
 mod scratch;
 mod sides;
-mod upstream1;
+mod upstream_h1;
+mod upstream_h2;

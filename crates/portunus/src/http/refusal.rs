@@ -54,7 +54,7 @@ pub fn body(status: u16, head: &RequestHead) -> (Vec<u8>, &'static str) {
     let mut body = Vec::with_capacity(96);
     let title = reason_phrase(status);
     if wants_json(head) {
-        let _ = write!(body, "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status}}}\n");
+        let _ = writeln!(body, "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status}}}");
         (body, "application/problem+json")
     } else {
         let _ = writeln!(body, "{status} {title}");

@@ -9,8 +9,8 @@ use std::time::Duration;
 use net::Deadline;
 use net::clock::coarse;
 
-use super::body::{BodyError, BodyReader, BodyWriter};
-use super::sides::{Answer, RequestBody};
+use super::body::BodyError;
+use super::sides::{Answer, BodySink, MessageBody};
 use crate::limits::Limits;
 
 /// Why moving the request body ended early.
@@ -115,8 +115,8 @@ fn patience(bytes: usize, limits: &Limits) -> Duration {
 /// See [`UploadError`].
 pub async fn upload(
     head: &[u8],
-    body: &mut impl RequestBody,
-    mut writer: BodyWriter<'_>,
+    body: &mut impl MessageBody,
+    mut writer: impl BodySink,
     limits: &Limits,
     max_body_bytes: u64,
     received: &Cell<u64>,
@@ -184,7 +184,7 @@ async fn unless_gone<T>(future: impl Future<Output = T>, answer: &mut impl Answe
 /// # Errors
 /// See [`DownloadError`]. The client must not be able to take what it got for the whole.
 pub async fn download(
-    body: &mut BodyReader<'_>,
+    body: &mut impl MessageBody,
     answer: &mut impl Answer,
     limits: &Limits,
     idle: Duration,

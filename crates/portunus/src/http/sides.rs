@@ -1,14 +1,14 @@
-//! What an exchange needs of the client's side, whichever version the client speaks.
+//! What an exchange needs of both sides, whichever version each of them speaks.
 
 use std::task::{Context, Poll};
 
 use wire::http::{BodyFraming, Fields, ResponseHead};
 
-use super::body::{BodyError, BodyReader};
+use super::body::{BodyError, BodyReader, BodyWriter};
 use crate::transport::Broken;
 
-/// The body of a request as it arrives.
-pub trait RequestBody {
+/// A body as it arrives: a request's from the client, an answer's from the upstream.
+pub trait MessageBody {
     /// Whether it has been read to its end.
     fn is_done(&self) -> bool;
 
@@ -22,6 +22,15 @@ pub trait RequestBody {
     fn trailers(&mut self) -> Option<Fields>;
 }
 
+/// Where a request's body goes.
+pub trait BodySink {
+    /// Writes `before` (a head, or nothing) and one piece of the body, together.
+    async fn write(&mut self, before: &[u8], piece: &[u8]) -> Result<(), Broken>;
+
+    /// Ends the body.
+    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken>;
+}
+
 /// The answer to a request as it is written: begin, fields, finish the head, pieces, end.
 pub trait Answer {
     /// Whether the client understands interim answers.
@@ -29,6 +38,9 @@ pub trait Answer {
 
     /// Sends an interim (1xx) answer.
     async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken>;
+
+    /// Notes that no further message may follow on this connection, where a connection carries one at a time.
+    fn be_last(&mut self);
 
     /// Begins the head.
     fn begin(&mut self, status: u16);
@@ -56,7 +68,7 @@ pub trait Answer {
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
 }
 
-impl RequestBody for BodyReader<'_> {
+impl MessageBody for BodyReader<'_> {
     fn is_done(&self) -> bool {
         BodyReader::is_done(self)
     }
@@ -71,5 +83,15 @@ impl RequestBody for BodyReader<'_> {
 
     fn trailers(&mut self) -> Option<Fields> {
         BodyReader::trailers(self)
+    }
+}
+
+impl BodySink for BodyWriter<'_> {
+    async fn write(&mut self, before: &[u8], piece: &[u8]) -> Result<(), Broken> {
+        BodyWriter::write(self, before, piece).await
+    }
+
+    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
+        BodyWriter::end(self, trailers).await
     }
 }

@@ -12,7 +12,7 @@ mod server;
 pub mod upkeep;
 
 pub use connect::{ConnectError, Connected, Target, connect};
-pub use pool::Pools;
+pub use pool::{Pools, SharedConnection};
 pub use server::Server;
 
 use std::sync::Arc;

@@ -1,10 +1,13 @@
 //! Idle connections of one worker, kept per server, newest first.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use h2::client::SendRequest;
 use net::clock::coarse;
 
 use super::server::ServerId;
@@ -27,9 +30,54 @@ impl Idle {
     }
 }
 
+/// Streams we put on one HTTP/2 connection before opening another.
+const STREAMS_PER_CONNECTION: u32 = 100;
+
+/// An HTTP/2 connection that many requests share.
+#[derive(Debug)]
+pub struct SharedConnection {
+    sender: SendRequest<Bytes>,
+    streams: Cell<u32>,
+    closed: Cell<bool>,
+}
+
+impl SharedConnection {
+    /// A connection just opened.
+    pub fn new(sender: SendRequest<Bytes>) -> SharedConnection {
+        SharedConnection { sender, streams: Cell::new(0), closed: Cell::new(false) }
+    }
+
+    /// A handle to open a stream with.
+    pub fn sender(&self) -> SendRequest<Bytes> {
+        self.sender.clone()
+    }
+
+    /// Notes that the connection has ended.
+    pub fn close(&self) {
+        self.closed.set(true);
+    }
+
+    /// Counts a stream in until the guard is dropped.
+    pub fn enter(self: &Rc<SharedConnection>) -> StreamSlot {
+        self.streams.set(self.streams.get() + 1);
+        StreamSlot(Rc::clone(self))
+    }
+}
+
+/// One stream on a shared connection.
+#[derive(Debug)]
+pub struct StreamSlot(Rc<SharedConnection>);
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        self.0.streams.set(self.0.streams.get() - 1);
+    }
+}
+
 /// The pools of one worker.
 #[derive(Debug, Default)]
 pub struct Pools {
+    shared: RefCell<HashMap<ServerId, Vec<Rc<SharedConnection>>>>,
     idle: RefCell<HashMap<ServerId, Vec<Idle>>>,
 }
 
@@ -47,6 +95,19 @@ impl Pools {
             }
         }
         None
+    }
+
+    /// An HTTP/2 connection to this server with room for one more stream.
+    pub fn share(&self, server: ServerId) -> Option<Rc<SharedConnection>> {
+        let mut shared = self.shared.borrow_mut();
+        let connections = shared.get_mut(&server)?;
+        connections.retain(|connection| !connection.closed.get());
+        connections.iter().find(|connection| connection.streams.get() < STREAMS_PER_CONNECTION).cloned()
+    }
+
+    /// Lets later requests share a connection.
+    pub fn add_shared(&self, server: ServerId, connection: &Rc<SharedConnection>) {
+        self.shared.borrow_mut().entry(server).or_default().push(Rc::clone(connection));
     }
 
     /// Keeps a connection for `keep`, unless the process has `max_idle` already.
@@ -67,6 +128,10 @@ impl Pools {
             pool.retain(|idle| idle.is_fresh() && !idle.transport.has_news());
             IDLE.fetch_sub(before - pool.len(), Ordering::Relaxed);
             !pool.is_empty()
+        });
+        self.shared.borrow_mut().retain(|_, connections| {
+            connections.retain(|connection| !connection.closed.get());
+            !connections.is_empty()
         });
     }
 

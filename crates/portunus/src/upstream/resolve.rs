@@ -58,10 +58,8 @@ impl Names {
                 let ask =
                     ask(resolver.clone(), name.clone(), *port, Arc::clone(server), group.refuses_inner_addresses());
                 let answers = answers.clone();
-                tokio::task::spawn(async move {
-                    let next = ask.await;
-                    let (id, due) = next;
-                    let _ = answers.send((id, due));
+                tokio::task::spawn_local(async move {
+                    let _ = answers.send(ask.await);
                 });
             }
         }

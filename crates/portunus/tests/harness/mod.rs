@@ -8,6 +8,7 @@
     reason = "a harness that cannot go on fails the test"
 )]
 #![allow(dead_code, reason = "each test uses some of it")]
+#![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -177,6 +178,8 @@ pub struct Seen {
     pub head: String,
     /// The body, unframed.
     pub body: Vec<u8>,
+    /// Whether the body came to its end; a request that was cut is recorded all the same.
+    pub whole: bool,
     /// Which connection it came on, from 0.
     pub connection: usize,
 }
@@ -257,11 +260,11 @@ fn serve(
 ) {
     let mut reader = Recorder { stream: stream.try_clone().unwrap(), raw, held: Vec::new() };
     while let Some(head) = reader.head() {
-        let mut request = Seen { head, body: Vec::new(), connection };
-        request.body = match request.fields("content-length").first().and_then(|length| length.parse().ok()) {
-            Some(length) => reader.exactly(length),
+        let mut request = Seen { head, body: Vec::new(), whole: true, connection };
+        (request.body, request.whole) = match request.fields("content-length").first().map(|length| length.parse()) {
+            Some(length) => reader.exactly(length.unwrap()),
             None if request.fields("transfer-encoding") == ["chunked"] => reader.chunked(),
-            None => Vec::new(),
+            None => (Vec::new(), true),
         };
         seen.lock().unwrap().push(request.clone());
         match reply(&request) {
@@ -317,25 +320,33 @@ impl Recorder<'_> {
         self.until(b"\r\n\r\n").map(|head| String::from_utf8_lossy(&head).into_owned())
     }
 
-    fn exactly(&mut self, length: usize) -> Vec<u8> {
+    fn exactly(&mut self, length: usize) -> (Vec<u8>, bool) {
         while self.held.len() < length && self.more() {}
-        let length = length.min(self.held.len());
-        self.held.drain(..length).collect()
+        let taken = length.min(self.held.len());
+        (self.held.drain(..taken).collect(), taken == length)
     }
 
-    fn chunked(&mut self) -> Vec<u8> {
+    fn chunked(&mut self) -> (Vec<u8>, bool) {
         let mut body = Vec::new();
         while let Some(line) = self.until(b"\r\n") {
-            let text = String::from_utf8_lossy(&line).into_owned();
-            let size = usize::from_str_radix(text.split(';').next().unwrap().trim(), 16).unwrap();
+            // What the product sends is strict: an extension, or anything else odd, ends this thread and so the connection.
+            let size = usize::from_str_radix(&String::from_utf8_lossy(&line), 16).unwrap();
             if size == 0 {
-                while self.until(b"\r\n").is_some_and(|line| !line.is_empty()) {}
+                let mut last = None;
+                while last.as_ref().is_none_or(|line: &Vec<u8>| !line.is_empty()) {
+                    last = self.until(b"\r\n");
+                    if last.is_none() {
+                        return (body, false);
+                    }
+                }
+                return (body, true);
+            }
+            body.extend(self.exactly(size).0);
+            if self.until(b"\r\n").is_none() {
                 break;
             }
-            body.extend(self.exactly(size));
-            self.until(b"\r\n");
         }
-        body
+        (body, false)
     }
 }
 

@@ -12,13 +12,12 @@ use wire::http::http1::{Parsed, parse_response, write_field};
 use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead};
 
 use super::body::{BodyError, BodyReader, BodyWriter};
-use super::exchange::{Context, Failure};
+use super::exchange::{Context, Exchange, Failure};
 use super::forwarding;
 use super::ledger::Ledger;
 use super::refusal::Refusal;
 use super::relay::{self, DownloadError, Stopped, Upload, UploadError};
-use super::scratch::Timers;
-use super::sides::{Answer, RequestBody};
+use super::sides::{Answer, MessageBody};
 use crate::config::{Forward, HostRewrite};
 use crate::guard::Admitted;
 use crate::report::Fault;
@@ -62,7 +61,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    fn finally(failure: impl Into<Failure>) -> Failed {
+    pub(super) fn finally(failure: impl Into<Failure>) -> Failed {
         Failed { failure: failure.into(), servers_fault: false, may_try_again: false }
     }
 }
@@ -71,19 +70,15 @@ impl Failed {
 ///
 /// # Errors
 /// See [`Failed`].
-pub async fn attempt(
+pub async fn attempt<B: MessageBody, A: Answer>(
     attempt: Attempt<'_>,
-    response: &mut ResponseHead,
-    body: &mut impl RequestBody,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    timers: &mut Timers,
+    exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failed> {
     let mut head = buffer();
-    write_head(&attempt, ledger.id(), &mut head).map_err(Failed::finally)?;
+    write_head(&attempt, exchange.ledger.id(), &mut head).map_err(Failed::finally)?;
     let mut result = None;
     if let Some(transport) = attempt.context.worker.pools.take(attempt.server.id) {
-        let tried = on_connection(transport, &head, attempt, response, body, answer, ledger, timers).await;
+        let tried = on_connection(transport, &head, attempt, exchange).await;
         let is_stale = matches!(&tried, Err(OnConnection { stale: true, .. }));
         if !is_stale || !may_repeat(attempt.admitted.head()) {
             result = Some(tried);
@@ -92,54 +87,59 @@ pub async fn attempt(
     let result = match result {
         Some(result) => result,
         None => match fresh_connection(attempt).await {
-            Ok(transport) => on_connection(transport, &head, attempt, response, body, answer, ledger, timers).await,
+            Ok(transport) => on_connection(transport, &head, attempt, exchange).await,
             Err(failed) => Err(failed),
         },
     };
     recycle(head);
-    result.map_err(|failed| Failed {
-        may_try_again: failed.servers_fault
-            && !answer.has_begun()
-            && matches!(failed.failure, Failure::Refused(_))
-            && (failed.unsent || may_repeat(attempt.admitted.head())),
-        failure: failed.failure,
-        servers_fault: failed.servers_fault,
-    })
+    result.map_err(|failed| failed.judge(attempt.admitted.head(), exchange.answer))
 }
 
 async fn fresh_connection(attempt: Attempt<'_>) -> Result<Transport, OnConnection> {
     let target = Target { group: attempt.group, server: attempt.server };
     // The future is big and rare.
     let connected = Box::pin(connect(target)).await;
-    connected.map(|Connected { transport }| transport).map_err(|error| {
-        let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
-        tracing::debug!(server = %attempt.server.name, ?error, "cannot connect");
-        let failure = Refusal::upstream(status, error.code()).into();
-        OnConnection { failure, servers_fault: true, stale: false, unsent: true }
-    })
+    connected.map(|Connected { transport }| transport).map_err(|error| cannot_connect(attempt.server, &error))
+}
+
+pub(super) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnection {
+    let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
+    tracing::debug!(server = %server.name, ?error, "cannot connect");
+    let failure = Refusal::upstream(status, error.code()).into();
+    OnConnection { failure, servers_fault: true, stale: false, unsent: true }
 }
 
 /// Whether a request may be sent once more although it may have run: it is idempotent and has no body that might be used up.
-fn may_repeat(head: &RequestHead) -> bool {
+pub(super) fn may_repeat(head: &RequestHead) -> bool {
     head.method.is_idempotent() && matches!(head.framing, BodyFraming::None | BodyFraming::Length(0))
 }
 
 /// A failure on one connection.
-struct OnConnection {
-    failure: Failure,
-    servers_fault: bool,
+pub(super) struct OnConnection {
+    pub(super) failure: Failure,
+    pub(super) servers_fault: bool,
     /// The connection broke before the server said a word, as an idle connection does that the server has closed.
-    stale: bool,
-    /// Nothing of the request was sent.
-    unsent: bool,
+    pub(super) stale: bool,
+    /// Nothing of the request was sent, or nothing of it was looked at.
+    pub(super) unsent: bool,
 }
 
 impl OnConnection {
-    fn servers(refusal: Refusal) -> OnConnection {
+    /// Whether another server may be tried.
+    pub(super) fn judge(self, request: &RequestHead, answer: &impl Answer) -> Failed {
+        let is_open = !answer.has_begun() && matches!(self.failure, Failure::Refused(_));
+        Failed {
+            may_try_again: self.servers_fault && is_open && (self.unsent || may_repeat(request)),
+            failure: self.failure,
+            servers_fault: self.servers_fault,
+        }
+    }
+
+    pub(super) fn servers(refusal: Refusal) -> OnConnection {
         OnConnection { failure: refusal.into(), servers_fault: true, stale: false, unsent: false }
     }
 
-    fn clients(failure: impl Into<Failure>) -> OnConnection {
+    pub(super) fn clients(failure: impl Into<Failure>) -> OnConnection {
         OnConnection { failure: failure.into(), servers_fault: false, stale: false, unsent: false }
     }
 }
@@ -154,19 +154,14 @@ enum After {
     Tunnel,
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
-async fn on_connection(
+async fn on_connection<B: MessageBody, A: Answer>(
     transport: Transport,
     head: &[u8],
     attempt: Attempt<'_>,
-    response: &mut ResponseHead,
-    body: &mut impl RequestBody,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    timers: &mut Timers,
+    exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, OnConnection> {
     let mut input = Chunk::empty();
-    let after = message((&transport, &mut input), head, attempt, response, body, answer, ledger, timers).await?;
+    let after = message((&transport, &mut input), head, attempt, exchange).await?;
     match after {
         After::Tunnel => return Ok(Some(Upgraded { transport, first: input })),
         // Bytes behind the answer belong to no request: such a connection is not used again.
@@ -179,17 +174,13 @@ async fn on_connection(
     Ok(None)
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
-async fn message(
+async fn message<B: MessageBody, A: Answer>(
     (transport, input): (&Transport, &mut Chunk),
     head: &[u8],
     attempt: Attempt<'_>,
-    response: &mut ResponseHead,
-    body: &mut impl RequestBody,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    timers: &mut Timers,
+    exchange: &mut Exchange<'_, B, A>,
 ) -> Result<After, OnConnection> {
+    let Exchange { response, body, answer, ledger, timers, .. } = exchange;
     let limits = &attempt.context.generation.config.limits;
     let head_limits = HeadLimits {
         head_bytes: limits.max_response_head_bytes.min(net::chunk::CHUNK_BYTES),
@@ -201,7 +192,7 @@ async fn message(
     let writer = BodyWriter::new(transport, request.framing);
     let max_body = attempt.admitted.route().config.max_body_bytes;
     let received = Cell::new(0);
-    let upload = relay::upload(head, body, writer, limits, max_body, &received, &mut timers.upload);
+    let upload = relay::upload(head, *body, writer, limits, max_body, &received, &mut timers.upload);
     let mut upload = pin!(upload);
     let mut upload = Upload::new(upload.as_mut());
 
@@ -230,7 +221,7 @@ async fn message(
     ledger.upstream_status = Some(response.status);
     ledger.upstream_duration = Some(started.elapsed());
     ledger.status = response.status;
-    begin_answer(attempt, response, answer);
+    begin_answer(attempt, response, *answer);
     if response.status == 101 {
         let flushed = answer.flush().await;
         return flushed.map(|()| After::Tunnel).map_err(|_| OnConnection::clients(Failure::Cut));
@@ -238,7 +229,7 @@ async fn message(
 
     let mut reader = BodyReader::new(transport, input, response.framing);
     let idle = attempt.group.config.idle_timeout;
-    let relaying = relay::download(&mut reader, answer, limits, idle, &ledger.sent, &mut timers.download);
+    let relaying = relay::download(&mut reader, *answer, limits, idle, &ledger.sent, &mut timers.download);
     let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
     ledger.received.set(received.get());
     match relayed.map_err(|stopped| stopped_failure(stopped, ledger))? {
@@ -248,7 +239,7 @@ async fn message(
     }
 }
 
-fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnection {
+pub(super) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnection {
     match stopped {
         Stopped::Elapsed => OnConnection::servers(Refusal::upstream(504, "upstream_header_timeout")),
         Stopped::Upload(error) => OnConnection::clients(upload_failure(&error, ledger)),
@@ -275,7 +266,7 @@ fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
 }
 
 /// The answer had begun or might have: nothing can be answered in its place any more.
-fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
+pub(super) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
     let (fault, code) = match error {
         DownloadError::Upstream(BodyError::Cut) => (Fault::Upstream, "response_cut"),
         DownloadError::Upstream(BodyError::Broken(_)) => (Fault::Upstream, "response_broken"),
@@ -342,7 +333,7 @@ async fn read_head(
 }
 
 /// Writes the head of the answer from the upstream's.
-fn begin_answer(attempt: Attempt<'_>, response: &ResponseHead, answer: &mut impl Answer) {
+pub(super) fn begin_answer(attempt: Attempt<'_>, response: &ResponseHead, answer: &mut impl Answer) {
     let route = &attempt.admitted.route().config;
     let context = attempt.context;
     answer.begin(response.status);

@@ -1,0 +1,211 @@
+//! One try of a request at one server over HTTP/2 (RFC 9113): with prior knowledge in the clear, or by ALPN under TLS.
+//!
+//! Connections belong to a worker and carry many requests at once; a stream that is dropped is reset.
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Instant;
+
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Reason, SendStream};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
+
+use super::exchange::{Exchange, Failure};
+use super::forwarding;
+use super::h2_io::H2Io;
+use super::h2_message::{H2Body, broken, fields_to_trailers, send_data};
+use super::refusal::Refusal;
+use super::relay::{self, Upload, UploadError};
+use super::sides::{Answer, BodySink, MessageBody};
+use super::upstream_h1::{
+    Attempt, Failed, OnConnection, begin_answer, cannot_connect, download_failure, stopped_failure,
+};
+use crate::config::HostRewrite;
+use crate::route;
+use crate::transport::{Broken, buffer, recycle};
+use crate::upstream::{SharedConnection, Target, connect};
+
+/// Bytes an upstream may send on one stream, and on one connection, ahead of the client.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+
+/// Tries a request at one server.
+///
+/// # Errors
+/// See [`Failed`].
+pub async fn attempt<B: MessageBody, A: Answer>(
+    attempt: Attempt<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<(), Failed> {
+    let request = request(&attempt, exchange.ledger.id()).map_err(Failed::finally)?;
+    let tried = match connection(attempt).await {
+        Ok(shared) => {
+            let _stream = shared.enter();
+            stream(shared.sender(), request, attempt, exchange).await
+        }
+        Err(failed) => Err(failed),
+    };
+    tried.map_err(|failed| failed.judge(attempt.admitted.head(), exchange.answer))
+}
+
+/// A connection with room for one more stream: one at hand, or a new one.
+async fn connection(attempt: Attempt<'_>) -> Result<Rc<SharedConnection>, OnConnection> {
+    let pools = &attempt.context.worker.pools;
+    if let Some(shared) = pools.share(attempt.server.id) {
+        return Ok(shared);
+    }
+    let target = Target { group: attempt.group, server: attempt.server };
+    let connected = Box::pin(connect(target)).await.map_err(|error| cannot_connect(attempt.server, &error))?;
+    let (io, _) = H2Io::new(Rc::new(connected.transport));
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW).enable_push(false);
+    let (sender, connection) = builder
+        .handshake::<_, Bytes>(io)
+        .await
+        .map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
+    let shared = Rc::new(SharedConnection::new(sender));
+    let watched = Rc::clone(&shared);
+    tokio::task::spawn_local(async move {
+        // The library's end of the connection; it is over when all its streams are.
+        let _ = connection.await;
+        watched.close();
+    });
+    pools.add_shared(attempt.server.id, &shared);
+    Ok(shared)
+}
+
+/// The request as the upstream shall see it.
+fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Refusal> {
+    let bad = || Refusal::client(400, "bad_request_for_http2");
+    let head = attempt.admitted.head();
+    let mut target = buffer();
+    route::build_target(attempt.forward, head, attempt.admitted.params(), &mut target)
+        .map_err(|_| Refusal::client(400, "bad_parameter"))?;
+    let authority: &[u8] = match &attempt.forward.host {
+        HostRewrite::Keep if !head.authority.is_empty() => &head.authority,
+        HostRewrite::Fixed(host) => host.as_bytes(),
+        HostRewrite::Keep | HostRewrite::Upstream => attempt.server.name.as_bytes(),
+    };
+    let scheme = if attempt.group.connector().is_some() { "https" } else { "http" };
+    let uri = http::Uri::builder().scheme(scheme).authority(authority).path_and_query(target.as_slice()).build();
+    recycle(target);
+    let mut request = Request::new(());
+    *request.uri_mut() = uri.map_err(|_| bad())?;
+    *request.method_mut() = http::Method::from_bytes(head.method.as_str().as_bytes()).map_err(|_| bad())?;
+    *request.version_mut() = http::Version::HTTP_2;
+    let config = &attempt.admitted.route().config;
+    let forwarding = &attempt.context.generation.config.forwarding;
+    let facts = attempt.context.facts();
+    let headers = request.headers_mut();
+    forwarding::request_fields(head, &facts, forwarding, request_id, &config.request_headers, |name, value| {
+        // We answer it ourselves, since the library does not tell us of interim answers.
+        if !name.eq_ignore_ascii_case(b"expect") {
+            put(headers, name, value);
+        }
+    });
+    if let BodyFraming::Length(length) = head.framing {
+        request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Ok(request)
+}
+
+/// Adds a field; both parts were checked when they were parsed, and what HTTP/2 cannot carry is left out.
+fn put(headers: &mut HeaderMap, name: &[u8], value: &[u8]) {
+    if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+        headers.append(name, value);
+    }
+}
+
+/// The sending side of a stream as a place for a body.
+struct H2Sink(SendStream<Bytes>);
+
+impl BodySink for H2Sink {
+    async fn write(&mut self, _: &[u8], piece: &[u8]) -> Result<(), Broken> {
+        if piece.is_empty() { Ok(()) } else { send_data(&mut self.0, piece, false).await }
+    }
+
+    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
+        match trailers {
+            Some(trailers) => self.0.send_trailers(fields_to_trailers(trailers)),
+            None => self.0.send_data(Bytes::new(), true),
+        }
+        .map_err(broken)
+    }
+}
+
+async fn stream<B: MessageBody, A: Answer>(
+    sender: SendRequest<Bytes>,
+    request: Request<()>,
+    attempt: Attempt<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<(), OnConnection> {
+    let Exchange { response, body, answer, ledger, timers, .. } = exchange;
+    let limits = &attempt.context.generation.config.limits;
+    let started = Instant::now();
+    let is_bodiless = body.is_done();
+    let mut sender = sender.ready().await.map_err(|error| stream_failure(&error))?;
+    if attempt.admitted.head().expects_continue && answer.takes_interim() {
+        response.clear();
+        response.status = 100;
+        answer.interim(response).await.map_err(|_| OnConnection::clients(Failure::Cut))?;
+    }
+    let (answered, sink) = sender.send_request(request, is_bodiless).map_err(|error| stream_failure(&error))?;
+    let received = Cell::new(0);
+    let max_body = attempt.admitted.route().config.max_body_bytes;
+    let sending = async {
+        if is_bodiless {
+            return Ok::<(), UploadError>(());
+        }
+        relay::upload(&[], *body, H2Sink(sink), limits, max_body, &received, &mut timers.upload).await
+    };
+    let sending = pin!(sending);
+    let mut upload = Upload::new(sending);
+    let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
+    let read = upload.beside(answered_head(answered), patience, |context| answer.poll_gone(context)).await;
+    ledger.received.set(received.get());
+    let incoming = read.map_err(|stopped| stopped_failure(stopped, ledger))??;
+    let (parts, stream) = incoming.into_parts();
+    read_response(&parts, stream.is_end_stream(), &attempt.admitted.head().method, response);
+    ledger.upstream_status = Some(response.status);
+    ledger.upstream_duration = Some(started.elapsed());
+    ledger.status = response.status;
+    begin_answer(attempt, response, *answer);
+    let mut incoming = H2Body::new(stream);
+    let idle = attempt.group.config.idle_timeout;
+    let relaying = relay::download(&mut incoming, *answer, limits, idle, &ledger.sent, &mut timers.download);
+    let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
+    ledger.received.set(received.get());
+    relayed.map_err(|stopped| stopped_failure(stopped, ledger))?.map_err(|error| download_failure(&error, ledger))
+}
+
+async fn answered_head(answered: ResponseFuture) -> Result<Response<h2::RecvStream>, OnConnection> {
+    answered.await.map_err(|error| stream_failure(&error))
+}
+
+/// A stream that the server refused unseen may go elsewhere (RFC 9113 §8.7).
+fn stream_failure(error: &h2::Error) -> OnConnection {
+    let unsent = error.reason() == Some(Reason::REFUSED_STREAM);
+    let failed = OnConnection::servers(Refusal::upstream(502, "upstream_http2"));
+    OnConnection { unsent, ..failed }
+}
+
+fn read_response(parts: &http::response::Parts, is_end: bool, method: &Method, head: &mut ResponseHead) {
+    head.clear();
+    head.status = parts.status.as_u16();
+    head.version = Version::H2;
+    for (name, value) in &parts.headers {
+        head.fields.push(name.as_str().as_bytes(), value.as_bytes());
+    }
+    let length = parts.headers.get(http::header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    head.framing = match length {
+        _ if is_end || *method == Method::Head => BodyFraming::None,
+        Some(length) => BodyFraming::Length(length),
+        None => BodyFraming::Chunked,
+    };
+    head.keep_alive = true;
+}

@@ -1,0 +1,185 @@
+//! What a head may look like: bytes, Host, sizes, methods (rows 6, 7, 11, 25).
+
+use crate::harness::{Upstream, exchange, statuses};
+use crate::trial::{Parts, Trial};
+
+#[test]
+fn odd_bytes_in_heads_close() {
+    let mut trial = Trial::start(Parts::default());
+    let get = |fields: &str| format!("GET /h HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n");
+    for (fields, reason) in [
+        ("A: b\nC: d", "bare_lf"),
+        ("A: b\rC: d", "bare_cr"),
+        ("A: b\r\r\nC: d", "bare_cr"),
+        ("A: b\r\n c", "folded_field"),
+        ("A: b\r\n\tc", "folded_field"),
+        ("A : b", "space_before_colon"),
+        ("A\t: b", "space_before_colon"),
+        (": b", "empty_field_name"),
+        ("A", "field_without_colon"),
+        ("A\u{1}: b", "bad_field_name"),
+        ("\u{e9}: b", "bad_field_name"),
+        ("A(B): c", "bad_field_name"),
+        ("A_B: c", "underscore_in_field_name"),
+        ("A: \0", "control_in_field_value"),
+        ("A: b\u{1b}[2J", "control_in_field_value"),
+        ("A: \u{7f}", "control_in_field_value"),
+        ("Connection: a b", "bad_connection_option"),
+    ] {
+        trial.refuse(get(fields), 400, reason);
+    }
+    for (line, status, reason) in [
+        ("GET /h HTTP/1.1\n", 400, "bare_lf"),
+        ("GET /h\r\n", 400, "missing_version"),
+        ("GET  /h HTTP/1.1\r\n", 400, "empty_target"),
+        ("GET /h  HTTP/1.1\r\n", 400, "bad_version"),
+        ("GET\t/h\tHTTP/1.1\r\n", 400, "bad_method"),
+        (" GET /h HTTP/1.1\r\n", 400, "bad_method"),
+        ("\r\n\r\nGET /h HTTP/1.1\r\n", 400, "bad_method"),
+        ("GET /h http/1.1\r\n", 400, "bad_version"),
+        ("GET /h HTTP/1.1 \r\n", 400, "bad_line_end"),
+        ("GET /\u{e9} HTTP/1.1\r\n", 400, "bad_target_byte"),
+        ("GET /\0 HTTP/1.1\r\n", 400, "bad_target_byte"),
+        ("GET h HTTP/1.1\r\n", 400, "bad_target"),
+        ("GET * HTTP/1.1\r\n", 400, "asterisk_target"),
+        ("GET ftp://x/ HTTP/1.1\r\n", 400, "bad_target"),
+        ("GET /h HTTP/1.2\r\n", 505, "unsupported_version"),
+        ("PRI * HTTP/2.0\r\n", 505, "unsupported_version"),
+    ] {
+        trial.refuse(format!("{line}Host: x\r\n\r\n"), status, reason);
+    }
+    trial.refuse("GET /h HTTP/1.1\r\n X: y\r\nHost: x\r\n\r\n", 400, "folded_field");
+    // One empty line before a request is tolerated (RFC 9112 §2.2); text beyond ASCII in values is data.
+    let seen = trial.pass("\r\nGET /h HTTP/1.1\r\nHost: x\r\nA: \u{e9}\t\u{fc}\r\nConnection: close\r\n\r\n");
+    assert_eq!(seen.fields("a"), ["\u{e9}\t\u{fc}"]);
+    trial.finish();
+}
+
+#[test]
+fn the_authority_is_one_and_valid() {
+    let mut trial = Trial::start(Parts::default());
+    for (host, reason) in [
+        ("", "missing_host"),
+        ("Host: x\r\nHost: x\r\n", "duplicate_host"),
+        ("Host: x\r\nhost: y\r\n", "duplicate_host"),
+        ("Host: user@x\r\n", "bad_host"),
+        ("Host: user:pass@x\r\n", "bad_port"),
+        ("Host:\r\n", "bad_host"),
+        ("Host: a b\r\n", "bad_host"),
+        ("Host: a,b\r\n", "bad_host"),
+        ("Host: a/b\r\n", "bad_host"),
+        ("Host: a?b\r\n", "bad_host"),
+        ("Host: a\\b\r\n", "bad_host"),
+        ("Host: a..b\r\n", "bad_host"),
+        ("Host: .\r\n", "bad_host"),
+        ("Host: %61\r\n", "bad_host"),
+        ("Host: \u{e9}\r\n", "bad_host"),
+        ("Host: [::1\r\n", "bad_host"),
+        ("Host: ::1\r\n", "bad_host"),
+        ("Host: [::1]x\r\n", "bad_host"),
+        ("Host: x:\r\n", "bad_port"),
+        ("Host: x:0\r\n", "bad_port"),
+        ("Host: x:080\r\n", "bad_port"),
+        ("Host: x:65536\r\n", "bad_port"),
+        ("Host: x:+80\r\n", "bad_port"),
+        ("Host: x:80:80\r\n", "bad_port"),
+    ] {
+        trial.refuse(format!("GET /h HTTP/1.1\r\n{host}\r\n"), 400, reason);
+    }
+    for (target, reason) in [("http://user@x/", "bad_host"), ("http:///h", "bad_host"), ("http://x:0/", "bad_port")] {
+        trial.refuse(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"), 400, reason);
+    }
+    // Even where the target wins, the field must be one a server could take.
+    trial.refuse("GET http://x/ HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "bad_host");
+    trial.refuse("GET http://x/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "duplicate_host");
+    trial.refuse("GET http://x/ HTTP/1.1\r\n\r\n", 400, "missing_host");
+    let seen = trial.pass("GET http://Good.example:81/h?q HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+    assert_eq!((seen.line(), seen.fields("host")), ("GET /h?q HTTP/1.1", vec!["good.example:81"]));
+    assert_eq!(seen.fields("x-forwarded-host"), ["good.example:81"]);
+    assert!(!seen.head.contains("evil.example"));
+    trial.finish();
+}
+
+#[test]
+fn a_disagreeing_host_does_not_choose_the_route() {
+    let routes = "  - { name: named, hosts: [inner.example], respond: { status: 204 } }\n";
+    let mut trial = Trial::start(Parts { routes, ..Parts::default() });
+    for (target, host, status) in [
+        ("http://inner.example/", "outer.example", 204),
+        ("http://outer.example/", "inner.example", 200),
+        ("/", "inner.example", 204),
+        ("/", "INNER.example.", 204),
+        ("/", "inner.example:8080", 204),
+    ] {
+        let sent = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let answer = exchange(trial.gate.address("web"), sent.as_bytes());
+        assert_eq!(statuses(&answer), [status], "{target} {host}");
+        trial.next_line();
+    }
+    assert_eq!(trial.whole().len(), 1);
+}
+
+#[test]
+fn sizes_and_counts_have_bounds() {
+    let file = "limits: { max_head: 8KiB, max_request_line: 1KiB, max_fields: 20 }";
+    let mut trial = Trial::start(Parts { file, ..Parts::default() });
+    let get = |target: &str, fields: &str| format!("GET {target} HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
+    trial.refuse(get(&format!("/{}", "a".repeat(1024)), ""), 414, "request_line_too_long");
+    trial.refuse(get(&format!("/?{}", "a".repeat(70_000)), ""), 414, "request_line_too_long");
+    trial.refuse(get("/", &format!("A: {}\r\n", "b".repeat(8192))), 431, "head_too_large");
+    trial.refuse(get("/", &format!("Cookie: {}\r\n", "b=c; ".repeat(3000))), 431, "head_too_large");
+    trial.refuse(get("/", &"A: b\r\n".repeat(20)), 431, "too_many_fields");
+    trial.refuse(get("/", &"A: b\r\n".repeat(10_000)), 431, "too_many_fields");
+    trial.refuse(format!("{} / HTTP/1.1\r\nHost: x\r\n\r\n", "M".repeat(40)), 501, "method_too_long");
+    trial.refuse("M".repeat(100_000), 501, "method_too_long");
+    let seen = trial.pass(get("/", &format!("{}Connection: close\r\n", "A: b\r\n".repeat(18))));
+    assert_eq!(seen.fields("a").len(), 18);
+    trial.finish();
+}
+
+#[test]
+fn methods_are_what_they_are() {
+    let parts = Parts { route: ", methods: [GET, POST]", ..Parts::default() };
+    let trial = Trial::start(parts);
+    let mut lines = 0;
+    let mut check = |method: &str, fields: &str, status: u16, reason: Option<&str>| {
+        let target = if method == "CONNECT" { "x:80" } else { "/m" };
+        let sent = format!("{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n");
+        let answer = exchange(trial.gate.address("web"), sent.as_bytes());
+        assert_eq!(statuses(&answer), [status], "{method}");
+        if status == 405 {
+            assert!(String::from_utf8_lossy(&answer).contains("\r\nAllow: "), "{method}");
+        }
+        lines += 1;
+        let line = trial.gate.log(lines).pop().unwrap();
+        assert_eq!((line["reason"].as_str(), line["method"].as_str()), (reason, Some(method)), "{method}");
+    };
+    for method in ["get", "Get", "DELETE", "TRACE", "FOO", "M-SEARCH"] {
+        check(method, "", 405, Some("method_not_allowed"));
+    }
+    // The fields and parameters with which frameworks let a method be overridden do not make another method of it.
+    for field in ["X-HTTP-Method-Override: DELETE\r\n", "X-HTTP-Method: DELETE\r\n", "X-Method-Override: DELETE\r\n"] {
+        check("POST", &format!("{field}Content-Length: 0\r\n"), 200, None);
+        check("DELETE", &field.replace("DELETE", "GET"), 405, Some("method_not_allowed"));
+    }
+    let seen = trial.whole();
+    assert_eq!(seen.len(), 3);
+    assert!(seen.iter().all(|request| request.line() == "POST /m HTTP/1.1"));
+}
+
+#[test]
+fn trace_and_connect_never_pass() {
+    let mut trial = Trial::before(Upstream::ok(), Parts::default());
+    for sent in [
+        "TRACE / HTTP/1.1\r\nHost: x\r\nCookie: secret\r\nConnection: close\r\n\r\n",
+        "CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\nConnection: close\r\n\r\n",
+        "CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    ] {
+        let answer = exchange(trial.gate.address("web"), [sent.as_bytes(), b"\x16\x03\x01opaque"].concat().as_slice());
+        assert_eq!(statuses(&answer), [405], "{sent}");
+        assert!(!String::from_utf8_lossy(&answer).contains("secret"));
+        assert_eq!(trial.next_line()["status"], 405);
+    }
+    trial.refuse("CONNECT x HTTP/1.1\r\nHost: x\r\n\r\n", 400, "connect_without_port");
+    trial.finish();
+}

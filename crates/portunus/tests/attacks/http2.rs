@@ -1,0 +1,237 @@
+//! HTTP/2 heads and bodies that would become something else as HTTP/1 (rows 9, 11).
+
+use crate::frames::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frames, HEADERS, Outcome, PROTOCOL_ERROR, block, frame, get,
+};
+use crate::harness::{Gate, Upstream};
+use crate::trial::{Parts, secure_gate};
+
+type Field = (&'static str, &'static [u8]);
+
+/// A good request on a connection of its own.
+fn probe(gate: &Gate) {
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.headers(1, &get("/probe"), true);
+    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+}
+
+/// Whole requests the upstream saw, but for probes.
+fn whole(upstream: &Upstream) -> Vec<String> {
+    let seen = upstream.seen().into_iter().filter(|seen| seen.whole && !seen.head.starts_with("GET /probe "));
+    seen.map(|seen| seen.head).collect()
+}
+
+/// The fields of a GET with one pseudo-field replaced.
+fn with(name: &'static str, value: &'static [u8]) -> Vec<Field> {
+    get("/p").into_iter().map(|field| if field.0 == name { (name, value) } else { field }).collect()
+}
+
+/// A GET with this field in addition.
+fn and(name: &'static str, value: &'static [u8]) -> Vec<Field> {
+    [get("/p"), vec![(name, value)]].concat()
+}
+
+/// Expects a stream or connection error, or a refusal, and nothing upstream.
+fn check_refused(gate: &Gate, upstream: &Upstream, fields: &[Field]) {
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.headers(1, fields, true);
+    let outcome = client.outcome(1);
+    let refused = matches!(outcome, Outcome::Reset(PROTOCOL_ERROR) | Outcome::GoAway(PROTOCOL_ERROR) | Outcome::Answer(400..=417, _));
+    assert!(refused, "{outcome:?} for {fields:?}");
+    let seen = whole(upstream);
+    assert!(seen.is_empty(), "{fields:?} became {seen:?}");
+}
+
+#[test]
+fn a_head_that_could_split_as_http_1_is_refused() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    let mut cases: Vec<Vec<Field>> = Vec::new();
+    for value in [
+        &b"a\r\nX: y"[..], b"a\nb", b"a\rb", b"a\0b", b"\x1b[2J", b"\x7f", b"a\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n",
+    ] {
+        cases.push(and("x-value", value));
+        cases.push(and("cookie", value));
+        cases.push(with(":path", value));
+        cases.push(with(":method", value));
+        cases.push(with(":authority", value));
+    }
+    for name in ["X-Upper", "x y", "x:y", "x\r\ny", "x\0", "", "x\u{e9}", "x_y", "transfer_encoding", ":"] {
+        cases.push(and(name, b"v"));
+    }
+    for (name, value) in [
+        ("connection", &b"close"[..]), ("connection", b"x-hop"), ("keep-alive", b"5"), ("proxy-connection", b"x"), ("upgrade", b"h2c"),
+        ("transfer-encoding", b"chunked"), ("transfer-encoding", b""), ("te", b"gzip"), ("te", b"trailers, deflate"),
+        (":path", b"/twice"), (":method", b"POST"), (":authority", b"b.test"), (":scheme", b"http"), (":status", b"200"), (":unknown", b"x"),
+        ("host", b"evil.example"), ("host", b"a.test:81"), ("host", b"user@a.test"), ("expect", b"200-ok"), ("expect", b"100-continue, x"),
+    ] {
+        cases.push(and(name, value));
+    }
+    cases.push([get("/p"), vec![("host", b"a.test"), ("host", b"b.test")]].concat());
+    cases.push([get("/p"), vec![("expect", b"100-continue"), ("expect", b"x")]].concat());
+    for value in [&b"/a b"[..], b"/a\tb", b"a", b"", b"*", b"/\xff", b"/a\\b", b"/../x", b"/%2e%2e/x", b"/%00", b"http://evil/"] {
+        cases.push(with(":path", value));
+    }
+    for value in [&b"G ET"[..], b"", b"GET /x HTTP/1.1\r\n", b"G(T", b"\xff"] {
+        cases.push(with(":method", value));
+    }
+    for value in [&b"user@a.test"[..], b"a.test:0", b"a.test:99999", b"a b", b"", b"a.test/x", b"a.test,b.test", b"[::1"] {
+        cases.push(with(":authority", value));
+    }
+    for missing in [":method", ":scheme", ":path", ":authority"] {
+        cases.push(get("/p").into_iter().filter(|field| field.0 != missing).collect());
+    }
+    let mut late = get("/p");
+    late.insert(2, ("x-early", b"1"));
+    cases.push(late);
+    for fields in &cases {
+        check_refused(&gate, &upstream, fields);
+    }
+    probe(&gate);
+    assert!(memchr::memmem::find(&upstream.raw(), b"smuggled").is_none());
+}
+
+#[test]
+fn a_length_that_is_not_the_datas_is_a_stream_error() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    let post = |lengths: &[&'static [u8]]| {
+        let mut fields = with(":method", b"POST");
+        fields.extend(lengths.iter().map(|length| ("content-length", *length)));
+        fields
+    };
+    for (lengths, data) in [
+        (&[&b"5"[..]][..], Some(&b"hel"[..])),
+        (&[b"5"], Some(b"hello!")),
+        (&[b"0"], Some(b"hello")),
+        (&[b"5"], None),
+        (&[b"5", b"5"], Some(b"hello")),
+        (&[b"5", b"6"], Some(b"hello")),
+        (&[b"+5"], Some(b"hello")),
+        (&[b"5, 5"], Some(b"hello")),
+        (&[b""], Some(b"hello")),
+        (&[b"0x5"], Some(b"hello")),
+        (&[b"18446744073709551621"], Some(b"hello")),
+    ] {
+        let mut client = Frames::open(gate.address("web"), gate.dir.path());
+        client.headers(1, &post(lengths), data.is_none());
+        if let Some(data) = data {
+            client.send(&frame(DATA, END_STREAM, 1, data));
+        }
+        let outcome = client.outcome(1);
+        let refused = matches!(outcome, Outcome::Reset(_) | Outcome::GoAway(_) | Outcome::Answer(400, _));
+        assert!(refused, "{outcome:?} for {lengths:?} {data:?}");
+        assert_eq!(whole(&upstream).len(), 0, "{lengths:?} {data:?}");
+    }
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.headers(1, &post(&[b"5"]), false);
+    client.send(&frame(DATA, END_STREAM, 1, b"hello"));
+    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(upstream.seen().last().unwrap().fields("content-length"), ["5"]);
+}
+
+#[test]
+fn a_good_request_keeps_its_meaning() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    let fields: &[Field] = &[("host", b"A.test"), ("cookie", b"a=b"), ("x-kept", b"\xc3\xa9"), ("cookie", b"c=d"), ("te", b"trailers")];
+    client.headers(1, &[get("/p?q=1").as_slice(), fields].concat(), true);
+    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    let seen = upstream.seen().remove(0);
+    assert_eq!(seen.line(), "GET /p?q=1 HTTP/1.1");
+    for (name, expected) in [("host", "a.test"), ("cookie", "a=b; c=d"), ("x-kept", "\u{e9}"), ("te", "trailers"), ("x-forwarded-proto", "https")] {
+        assert_eq!(seen.fields(name), [expected], "{}", seen.head);
+    }
+    // A body without a length is chunked; trailers go along, but none that mean something to the message.
+    client.headers(3, &with(":method", b"POST"), false);
+    client.send(&frame(DATA, 0, 3, b"hello"));
+    client.headers(3, &[("x-sum", b"1"), ("content-length", b"3"), ("x-forwarded-for", b"1.1.1.1")], true);
+    let outcome = client.outcome(3);
+    assert!(matches!(outcome, Outcome::Answer(..) | Outcome::Reset(_)), "{outcome:?}");
+    let raw = upstream.raw();
+    assert!(memchr::memmem::find(&raw, b"1.1.1.1").is_none(), "{}", raw.escape_ascii());
+    for pseudo in [":path", ":method"] {
+        let mut client = Frames::open(gate.address("web"), gate.dir.path());
+        client.headers(1, &with(":method", b"POST"), false);
+        client.send(&frame(DATA, 0, 1, b"hello"));
+        client.headers(1, &[(pseudo, b"/smuggled")], true);
+        let outcome = client.outcome(1);
+        assert!(matches!(outcome, Outcome::Reset(_) | Outcome::GoAway(_) | Outcome::Answer(400, _)), "{outcome:?}");
+    }
+    assert!(memchr::memmem::find(&upstream.raw(), b"smuggled").is_none());
+}
+
+#[test]
+fn connect_and_trace_are_405_over_http_2_too() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.headers(1, &[(":method", b"CONNECT"), (":authority", b"a.test:80")], false);
+    let outcome = client.outcome(1);
+    assert!(matches!(outcome, Outcome::Answer(405, _)), "{outcome:?}");
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.headers(1, &with(":method", b"TRACE"), true);
+    let outcome = client.outcome(1);
+    assert!(matches!(outcome, Outcome::Answer(405, _)), "{outcome:?}");
+    assert_eq!(upstream.raw(), b"");
+}
+
+#[test]
+fn header_blocks_have_a_bound_once_unpacked() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    // A large field is put into the table once and then named a thousand times: 4 kB become 4 MB.
+    let mut bomb = block(&get("/bomb"));
+    bomb.extend_from_slice(&[0x40, 1, b'b', 0x7f, 0xa1, 0x1e]);
+    bomb.extend(std::iter::repeat_n(b'x', 127 + 0x21 + 0x1e * 128));
+    bomb.extend(std::iter::repeat_n(0xbe, 1000));
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb));
+    let outcome = client.outcome(1);
+    assert!(matches!(outcome, Outcome::Answer(431, _) | Outcome::Reset(_) | Outcome::GoAway(_)), "{outcome:?}");
+    // As many small fields as fit the bytes, and one cookie of many crumbs.
+    for (name, value) in [("a", &b"b"[..]), ("cookie", b"crumb=1234567890123456789012345678901234567890")] {
+        let mut client = Frames::open(gate.address("web"), gate.dir.path());
+        let fields: Vec<Field> = get("/bomb").into_iter().chain(std::iter::repeat_n((name, value), 3000)).collect();
+        let whole = block(&fields);
+        let mut parts = whole.chunks(16_000).peekable();
+        client.send(&frame(HEADERS, END_STREAM, 1, parts.next().unwrap()));
+        while let Some(part) = parts.next() {
+            client.send(&frame(CONTINUATION, if parts.peek().is_none() { END_HEADERS } else { 0 }, 1, part));
+        }
+        let outcome = client.outcome(1);
+        assert!(matches!(outcome, Outcome::Answer(431, _) | Outcome::Reset(_) | Outcome::GoAway(_)), "{name}: {outcome:?}");
+    }
+    assert!(memchr::memmem::find(&upstream.raw(), b"/bomb").is_none());
+    probe(&gate);
+}
+
+#[test]
+fn more_fields_than_allowed_are_431() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts { file: "limits: { max_fields: 20 }", ..Parts::default() });
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.headers(1, &get("/many").into_iter().chain(std::iter::repeat_n(("a", &b"b"[..]), 21)).collect::<Vec<_>>(), true);
+    let outcome = client.outcome(1);
+    assert!(matches!(outcome, Outcome::Answer(431, _)), "{outcome:?}");
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.headers(1, &with(":path", Box::leak([b"/", &[b'a'; 9000][..]].concat().into_boxed_slice())), true);
+    let outcome = client.outcome(1);
+    assert!(matches!(outcome, Outcome::Answer(414, _)), "{outcome:?}");
+    assert_eq!(upstream.raw(), b"");
+}
+
+#[test]
+fn a_header_block_without_end_is_a_flood() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    for part in [&b""[..], &block(&[("a", b"b")])] {
+        let mut client = Frames::open(gate.address("web"), gate.dir.path());
+        client.send(&frame(HEADERS, END_STREAM, 1, &block(&get("/endless"))));
+        client.send(&frame(CONTINUATION, 0, 1, part).repeat(3000));
+        assert_eq!(client.farewell(), Some(ENHANCE_YOUR_CALM), "{part:?}");
+        probe(&gate);
+    }
+    assert!(memchr::memmem::find(&upstream.raw(), b"/endless").is_none());
+}

@@ -1,0 +1,107 @@
+//! Who the client is: fields that a client must not be able to forge, hide or remove (row 10).
+
+use crate::trial::{Parts, Trial};
+
+/// Every name by which a client might speak of itself.
+const FORGED: &str = "Forwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\nx-forwarded-for: 2.2.2.2\r\nX-Forwarded-Proto: https\r\n\
+    X-Forwarded-Host: evil.example\r\nX-Forwarded-Port: 1\r\nX-Forwarded-Server: evil\r\nX-Forwarded-By: evil\r\nX-Real-IP: 1.1.1.1\r\n\
+    X-Client-IP: 1.1.1.1\r\nTrue-Client-IP: 1.1.1.1\r\nClient-Cert: :AAAA:\r\nClient-Cert-Chain: :AAAA:\r\nX-Client-Cert-Verified: SUCCESS\r\n\
+    X-Client-Cert-Subject: CN=evil\r\nX-Client-Cert-San: DNS:evil\r\nX-Client-Cert-Anything: evil\r\nX-Request-Id: evil\r\n";
+
+fn get(fields: &str) -> String {
+    format!("GET /i HTTP/1.1\r\nHost: x.example:81\r\n{fields}\r\n")
+}
+
+#[test]
+fn identity_is_ours_whatever_the_client_says() {
+    let mut trial = Trial::start(Parts::default());
+    let port = trial.gate.address("web").port().to_string();
+    let names = "X-Real-IP, X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Host, X-Request-Id, Via, Host, Forwarded";
+    for connection in ["close", &format!("close, {names}"), &format!("{names}, close")] {
+        for forged in ["", FORGED] {
+            let seen = trial.pass(get(&format!("Connection: {connection}\r\n{forged}")));
+            for (name, expected) in [
+                ("x-forwarded-for", &["127.0.0.1"][..]),
+                ("x-forwarded-proto", &["http"]),
+                ("x-forwarded-host", &["x.example:81"]),
+                ("x-forwarded-port", &[&port]),
+                ("x-real-ip", &["127.0.0.1"]),
+                ("host", &["x.example:81"]),
+                ("forwarded", &[]),
+                ("x-forwarded-server", &[]),
+                ("x-forwarded-by", &[]),
+                ("x-client-ip", &[]),
+                ("true-client-ip", &[]),
+                ("client-cert", &[]),
+                ("client-cert-chain", &[]),
+                ("connection", &[]),
+            ] {
+                assert_eq!(seen.fields(name), expected, "{name} in {}", seen.head);
+            }
+            assert_eq!(seen.fields("x-request-id").len(), 1);
+            assert_eq!(seen.fields("via").len(), 1);
+            assert!(!seen.head.to_ascii_lowercase().contains("evil"), "{}", seen.head);
+            assert!(!seen.head.to_ascii_lowercase().contains("x-client-cert-"), "{}", seen.head);
+        }
+    }
+    trial.finish();
+}
+
+#[test]
+fn a_trusted_peer_is_believed_but_for_certificates() {
+    let file = "trusted_proxies: 127.0.0.0/8\nforwarding: { forwarded: true }\n";
+    let mut trial = Trial::start(Parts { file, ..Parts::default() });
+    let told = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: told.example\r\n\
+                X-Forwarded-Port: 443\r\nX-Real-IP: 192.0.2.1\r\nX-Request-Id: told-id\r\nForwarded: for=192.0.2.1\r\nClient-Cert: :AAAA:\r\n";
+    let seen = trial.pass(get(&format!("Connection: close\r\n{told}")));
+    for (name, expected) in [
+        ("x-forwarded-for", &["192.0.2.1, 192.0.2.2, 127.0.0.1"][..]),
+        ("x-forwarded-proto", &["https"]),
+        ("x-forwarded-host", &["told.example"]),
+        ("x-forwarded-port", &["443"]),
+        ("x-real-ip", &["192.0.2.1"]),
+        ("x-request-id", &["told-id"]),
+        ("forwarded", &["for=192.0.2.1, for=127.0.0.1;host=\"x.example:81\";proto=http"]),
+        ("client-cert", &[]),
+    ] {
+        assert_eq!(seen.fields(name), expected, "{name} in {}", seen.head);
+    }
+    trial.finish();
+}
+
+#[test]
+fn only_the_listed_networks_are_trusted() {
+    let mut trial = Trial::start(Parts { file: "trusted_proxies: [192.0.2.0/24, \"2001:db8::/32\"]\n", ..Parts::default() });
+    let seen = trial.pass(get(&format!("Connection: close\r\n{FORGED}")));
+    assert_eq!(seen.fields("x-forwarded-for"), ["127.0.0.1"]);
+    trial.finish();
+}
+
+#[test]
+fn hop_by_hop_fields_end_here_and_the_message_cannot_be_nominated_away() {
+    let mut trial = Trial::start(Parts::default());
+    let seen = trial.pass(
+        "POST /i HTTP/1.1\r\nHost: x\r\nConnection: close, X-Hop, Cookie, Authorization, Content-Length, Content-Type, TE\r\nX-Hop: 1\r\n\
+         Cookie: a=b\r\nAuthorization: Basic YTpi\r\nContent-Type: text/plain\r\nKeep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\n\
+         Proxy-Authorization: Basic YTpi\r\nTE: gzip, trailers\r\nX-Kept: 1\r\nContent-Length: 5\r\n\r\nhello",
+    );
+    for name in ["connection", "x-hop", "keep-alive", "proxy-connection", "proxy-authorization", "te", "transfer-encoding"] {
+        assert_eq!(seen.fields(name).len(), 0, "{name} in {}", seen.head);
+    }
+    for name in ["cookie", "authorization", "content-type", "x-kept"] {
+        assert_eq!(seen.fields(name).len(), 1, "{name} in {}", seen.head);
+    }
+    assert_eq!(seen.body, b"hello");
+    assert_eq!(trial.pass(get("Connection: close, TE\r\nTE: trailers\r\n")).fields("te"), ["trailers"]);
+    for (field, reason) in [
+        ("X_Forwarded_For: 1.1.1.1", "underscore_in_field_name"),
+        ("X-Forwarded_For: 1.1.1.1", "underscore_in_field_name"),
+        ("X_Real_IP: 1.1.1.1", "underscore_in_field_name"),
+        ("X-Client_Cert-Verified: SUCCESS", "underscore_in_field_name"),
+        ("X-Forwarded-For : 1.1.1.1", "space_before_colon"),
+        ("X-Forwarded-For\0: 1.1.1.1", "bad_field_name"),
+    ] {
+        trial.refuse(get(&format!("{field}\r\n")), 400, reason);
+    }
+    trial.finish();
+}

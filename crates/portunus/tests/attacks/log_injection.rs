@@ -1,0 +1,73 @@
+//! What a client sends into the access log (row 31).
+
+use crate::harness::{exchange, statuses};
+use crate::trial::{Parts, Trial};
+
+/// The log as it is on disk, once it has this many lines.
+fn raw_lines(trial: &Trial, count: usize) -> Vec<String> {
+    trial.gate.log(count);
+    let text = std::fs::read(trial.gate.dir.path().join("access.log")).unwrap();
+    assert!(text.ends_with(b"\n"));
+    assert!(text.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n')), "not printable ASCII: {}", text.escape_ascii());
+    let lines: Vec<_> = String::from_utf8(text).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), count, "{lines:#?}");
+    lines
+}
+
+#[test]
+fn each_message_is_one_well_formed_line() {
+    let trial = Trial::start(Parts { file: "limits: { max_head: 32KiB }", ..Parts::default() });
+    let long = "u".repeat(20_000);
+    let megabyte = format!("User-Agent: {}", "u".repeat(1 << 20));
+    let fake = "{\"time\":\"x\",\"status\":200}";
+    let mut sent = 0;
+    for (target, fields, status) in [
+        (r#"/?a="b"&c={d}&e=%0a%0d%00%1b"#, "User-Agent: a\"b\\c", 200),
+        ("/\"", "A: b", 400),
+        ("/", "User-Agent: \u{1b}[31mred", 400),
+        ("/", "User-Agent: a\nfake line", 400),
+        ("/", "User-Agent: a\r\n\r\nfake", 200),
+        ("/", "User-Agent: tab\there \u{2028} \u{85} \u{202e}", 200),
+        ("/", &format!("User-Agent: {fake}"), 200),
+        ("/", &format!("User-Agent: {long}"), 200),
+        ("/", &megabyte, 431),
+        (&format!("/{}", "t".repeat(7000)), "A: b", 200),
+        (&format!("/{}", "t".repeat(70_000)), "A: b", 414),
+        ("/a\u{1b}b", "A: b", 400),
+    ] {
+        let head = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n\r\n");
+        let answer = exchange(trial.gate.address("web"), head.as_bytes());
+        assert_eq!(statuses(&answer), [status], "{target} {}", &fields[..fields.len().min(60)]);
+        sent += 1;
+        let lines = raw_lines(&trial, sent);
+        let line: serde_json::Value = serde_json::from_str(&lines[sent - 1]).unwrap();
+        assert_eq!(line["status"], status);
+        assert!(lines[sent - 1].len() < 8192, "{}", lines[sent - 1].len());
+    }
+    // Bytes that are no UTF-8, in the value and in the host.
+    let answer = exchange(trial.gate.address("web"), b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: \xff\xfe\xc0\x80\r\nConnection: close\r\n\r\n");
+    assert_eq!(statuses(&answer), [200]);
+    let answer = exchange(trial.gate.address("web"), b"GET / HTTP/1.1\r\nHost: \xff\x1b\"\r\n\r\n");
+    assert_eq!(statuses(&answer), [400]);
+    // What never becomes a request.
+    exchange(trial.gate.address("web"), b"\x16\x03\x01\n{\"fake\":1}\n");
+    drop(crate::harness::connect(trial.gate.address("web")));
+    let lines = raw_lines(&trial, sent + 4);
+    let line = |number: usize| serde_json::from_str::<serde_json::Value>(&lines[number]).unwrap();
+    assert_eq!(line(0)["target"], r#"/?a="b"&c={d}&e=%0a%0d%00%1b"#);
+    assert_eq!(line(0)["user_agent"], "a\"b\\c");
+    assert_eq!(line(6)["user_agent"], fake);
+    assert_eq!(line(7)["truncated"], serde_json::json!(["user_agent"]));
+    assert!(line(7)["user_agent"].as_str().unwrap().len() < 300);
+    assert_eq!(line(9)["truncated"], serde_json::json!(["target"]));
+    assert_eq!(line(sent)["user_agent"], "\\xff\\xfe\\xc0\\x80");
+    assert_eq!(line(sent + 3)["reason"], "closed_without_request");
+}
+
+#[test]
+fn credentials_are_not_logged() {
+    let trial = Trial::start(Parts::default());
+    let head = "GET /c HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer s3cret\r\nCookie: session=s3cret\r\nX-Api-Key: s3cret\r\nConnection: close\r\n\r\n";
+    assert_eq!(statuses(&exchange(trial.gate.address("web"), head.as_bytes())), [200]);
+    assert!(!raw_lines(&trial, 1)[0].contains("s3cret"));
+}

@@ -1,0 +1,126 @@
+//! Paths that mean one thing to the gate and another to the upstream, and requests that try to choose the upstream (rows 24, 30).
+
+use crate::harness::{Upstream, exchange, statuses};
+use crate::trial::{Parts, Trial};
+
+const ROUTES: &str = "  - { name: private, path: \"/private/{*rest}\", respond: { status: 403 } }\n";
+
+#[test]
+fn a_path_is_matched_and_forwarded_alike_or_refused() {
+    let mut trial = Trial::start(Parts { routes: ROUTES, ..Parts::default() });
+    for path in [
+        "/../private/", "/a/../private/", "/./private/", "/a/..", "/a/.", "/%2e%2e/private/", "/a/%2E%2e/private/", "/.%2e/", "/a/..;/private/",
+        "/a/..;x=y/private/", "/a/.;/", "/a/%2e%2e%3bx/", "/a/..%2fprivate/", "/a%2f..%2fprivate/", "/a/..%252fprivate/",
+    ] {
+        trial.refuse(request(path), 400, "dot_segment");
+    }
+    for (path, reason) in [
+        ("/a\\private", "backslash_in_path"),
+        ("/a%5cprivate", "backslash_in_path"),
+        ("/%5C..%5Cprivate", "backslash_in_path"),
+        ("/private%00", "encoded_control_in_path"),
+        ("/a%0d%0aX:y", "encoded_control_in_path"),
+        ("/a%7f", "encoded_control_in_path"),
+        ("/%2570rivate/", "escaped_twice"),
+        ("/a/%252e%252e/private/", "escaped_twice"),
+        ("/a/%25252e%25252e/private/", "escaped_twice"),
+        ("/a%255c", "escaped_twice"),
+        ("/%c0%ae%c0%ae/private/", "path_not_utf8"),
+        ("/%c0%afprivate", "path_not_utf8"),
+        ("/%e0%80%ae/", "path_not_utf8"),
+        ("/%ed%a0%80", "path_not_utf8"),
+        ("/%ff", "path_not_utf8"),
+        ("/%u002e", "bad_escape"),
+        ("/%", "bad_escape"),
+        ("/%4", "bad_escape"),
+        ("/%zz", "bad_escape"),
+        ("/a#b", "bad_path_byte"),
+        ("/a|b", "bad_path_byte"),
+        ("/a?b#c", "bad_query_byte"),
+    ] {
+        trial.refuse(request(path), 400, reason);
+    }
+    for (path, forwarded) in [
+        ("/%61%2d%7Eb", "/a-~b"),
+        ("//private/", "//private/"),
+        ("/a//b/", "/a//b/"),
+        ("/a;p=1/b;q", "/a;p=1/b;q"),
+        ("/PRIVATE/", "/PRIVATE/"),
+        ("/a%20b%3f%23", "/a%20b%3F%23"),
+        ("/%e2%82%ac", "/%E2%82%AC"),
+        ("/.well-known/...", "/.well-known/..."),
+        ("/a?x=/../private/%2e%2e&y=%00", "/a?x=/../private/%2e%2e&y=%00"),
+    ] {
+        assert_eq!(trial.pass(request(path)).line(), format!("GET {forwarded} HTTP/1.1"), "{path}");
+    }
+    // What is private stays so in every spelling of the same path.
+    for path in ["/private/x", "/%70rivate/x", "/%70%72%69%76%61%74%65/", "/private/%78"] {
+        let answer = exchange(trial.gate.address("web"), request(path).as_bytes());
+        assert_eq!(statuses(&answer), [403], "{path}");
+        trial.next_line();
+    }
+    trial.finish();
+}
+
+fn request(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+}
+
+#[test]
+fn an_encoded_slash_passes_only_where_a_route_opts_in() {
+    let routes = "  - { name: packages, path: \"/packages/{name}\", upstream: app, allow_encoded_slash: true }\n";
+    let mut trial = Trial::start(Parts { routes, ..Parts::default() });
+    for path in ["/a%2fb", "/a%2Fb", "/a%252fb", "/other/@s%2fp"] {
+        let answer = exchange(trial.gate.address("web"), request(path).as_bytes());
+        assert_eq!(statuses(&answer), [400], "{path}");
+        assert_eq!(trial.next_line()["reason"], "encoded_slash");
+    }
+    trial.refuse(request("/packages/..%2fx"), 400, "dot_segment");
+    assert_eq!(trial.pass(request("/packages/@s%2fp")).line(), "GET /packages/@s%2Fp HTTP/1.1");
+    trial.finish();
+}
+
+#[test]
+fn no_request_chooses_its_upstream() {
+    let mut trial = Trial::start(Parts::default());
+    let other = Upstream::ok();
+    for sent in [
+        format!("GET http://{}/x HTTP/1.1\r\nHost: x\r\n", other.address),
+        format!("GET /x HTTP/1.1\r\nHost: {}\r\n", other.address),
+        "GET /latest/meta-data HTTP/1.1\r\nHost: 169.254.169.254\r\n".to_owned(),
+        "GET http://[::1]:80/x HTTP/1.1\r\nHost: localhost\r\n".to_owned(),
+        format!("GET /x HTTP/1.1\r\nHost: x\r\nX-Forwarded-Host: {0}\r\nX-Original-URL: http://{0}/\r\n", other.address),
+        format!("GET /http://{}/x HTTP/1.1\r\nHost: x\r\n", other.address),
+        format!("GET /@{}/x HTTP/1.1\r\nHost: x\r\n", other.address),
+    ] {
+        trial.pass(format!("{sent}Connection: close\r\n\r\n"));
+    }
+    assert_eq!(other.raw(), b"");
+    trial.finish();
+}
+
+#[test]
+fn a_parameter_reaches_a_host_only_through_its_list_and_a_path_only_encoded() {
+    let other = Upstream::ok();
+    let port = other.address.port();
+    let routes = format!(
+        "  - {{ name: made, path: \"/made/{{tenant}}/{{*rest}}\", upstream_url: {{ to: \"http://{{tenant}}.test:{port}/{{rest}}\", allow: [\"good.test:{port}\"] }} }}
+  - {{ name: query, path: \"/query/{{name}}\", upstream: app, rewrite: \"/find?name={{name}}&end=1\" }}
+  - {{ name: away, path: \"/away/{{tenant}}\", redirect: {{ to: \"https://{{tenant}}.test/\", allow: [\"good.test\"] }} }}
+"
+    );
+    let mut trial = Trial::start(Parts { routes: &routes, ..Parts::default() });
+    for tenant in ["127.0.0.1%23", "evil", "good.test%3a80%2f", "169.254.169.254", "good%40evil", "%e2%82%ac", "good%20", "-"] {
+        for route in ["made", "away"] {
+            let sent = request(&format!("/{route}/{tenant}{}", if route == "made" { "/x" } else { "" }));
+            let answer = exchange(trial.gate.address("web"), sent.as_bytes());
+            assert_eq!(statuses(&answer), [400], "{route} {tenant}");
+            let line = trial.next_line();
+            assert!(["bad_parameter", "encoded_slash"].contains(&line["reason"].as_str().unwrap()), "{line}");
+        }
+    }
+    assert_eq!(other.raw(), b"");
+    let seen = trial.pass(request("/query/a%26admin%3D1%23%20+b"));
+    assert_eq!(seen.line(), "GET /find?name=a%26admin%3D1%23%20%2Bb&end=1 HTTP/1.1");
+    trial.finish();
+}

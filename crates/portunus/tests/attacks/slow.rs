@@ -1,0 +1,165 @@
+//! Clients that are slow on purpose, with short limits so that nothing waits long (row 13). Asserts what happens, never when.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::frames::{Frames, HEADERS, SETTINGS, WINDOW_UPDATE, frame, get};
+use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_answer, read_to_end, statuses, wait_until};
+use crate::trial::{Parts, gate, secure_gate};
+
+const SHORT: &str = "limits: { head_timeout: 300ms, keep_alive_timeout: 300ms, client_idle_timeout: 300ms, handshake_timeout: 300ms, min_body_rate: 1MB }";
+
+fn short(upstream: &Upstream) -> Gate {
+    gate(upstream.address, Parts { file: SHORT, ..Parts::default() })
+}
+
+fn probe(gate: &Gate) {
+    let answer = exchange(gate.address("web"), b"GET /probe HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(statuses(&answer), [200]);
+}
+
+/// Sends a byte whenever none came back for a moment, until the other side has had enough; gives all it said.
+fn dribble(mut client: TcpStream, bytes: &[u8]) -> Vec<u8> {
+    client.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    for byte in bytes.iter().cycle() {
+        match client.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => answer.extend_from_slice(&buffer[..count]),
+            Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
+                let _ = client.write_all(&[*byte]);
+            }
+            Err(_) => break,
+        }
+    }
+    answer
+}
+
+#[test]
+fn a_slow_head_is_408() {
+    let upstream = Upstream::ok();
+    let gate = short(&upstream);
+    let mut client = connect(gate.address("web"));
+    client.write_all(b"GET /slow HTTP/1.1\r\nHo").unwrap();
+    assert_eq!(statuses(&read_to_end(&mut client)), [408]);
+    let mut client = connect(gate.address("web"));
+    client.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n").unwrap();
+    let answer = dribble(client, b"A: b\r\n");
+    assert_eq!(statuses(&answer), [408], "{}", answer.escape_ascii());
+    let log = gate.log(2);
+    assert!(log.iter().all(|line| line["reason"] == "request_head_slow" && line["status"] == 408), "{log:?}");
+    assert_eq!(upstream.raw(), b"");
+    probe(&gate);
+}
+
+#[test]
+fn a_slow_body_is_408_and_never_whole_upstream() {
+    let upstream = Upstream::ok();
+    let gate = short(&upstream);
+    for (head, rest) in [
+        ("POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\nhello", None),
+        ("POST /b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", None),
+        ("POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n", Some(&b"x"[..])),
+        ("POST /b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", Some(b"1\r\nx\r\n")),
+    ] {
+        let mut client = connect(gate.address("web"));
+        client.write_all(head.as_bytes()).unwrap();
+        let answer = match rest {
+            None => read_to_end(&mut client),
+            Some(rest) => dribble(client, rest),
+        };
+        assert_eq!(statuses(&answer), [408], "{head}");
+    }
+    let log = gate.log(4);
+    assert!(log.iter().all(|line| line["reason"] == "request_body_slow" && line["fault"] == "client"), "{log:?}");
+    probe(&gate);
+    assert_eq!(upstream.seen().into_iter().filter(|seen| seen.whole).count(), 1);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_let_go() {
+    let upstream = Upstream::start(|request| {
+        let length = if request.head.starts_with("GET /big") { 64 << 20 } else { 2 };
+        Reply::Close([format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes(), vec![b'x'; length]].concat())
+    });
+    let gate = short(&upstream);
+    let mut client = connect(gate.address("web"));
+    client.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    probe(&gate);
+    let log = gate.log(2);
+    let line = log.iter().find(|line| line["target"] == "/big").unwrap();
+    assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some("client_slow"), Some("client")));
+    // It cannot take what it has for the whole.
+    assert!(read_to_end(&mut client).len() < 64 << 20);
+}
+
+#[test]
+fn silent_connections_end_and_give_their_descriptors_back() {
+    let upstream = Upstream::ok();
+    let gate = short(&upstream);
+    probe(&gate);
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", gate.pid())).unwrap().count();
+    let before = descriptors();
+    let mut silent: Vec<_> = (0..50).map(|_| connect(gate.address("web"))).collect();
+    // One that has been served rests no longer than others.
+    let mut served = connect(gate.address("web"));
+    served.write_all(b"GET /once HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    assert_eq!(read_answer(&mut served).1, b"ok");
+    probe(&gate);
+    for client in &mut silent {
+        assert_eq!(read_to_end(client), b"");
+    }
+    assert_eq!(read_to_end(&mut served), b"");
+    drop((silent, served));
+    wait_until("descriptors to return", || descriptors() <= before);
+    let log = gate.log(53);
+    assert_eq!(log.iter().filter(|line| line["reason"] == "silent").count(), 50);
+}
+
+#[test]
+fn a_stalled_handshake_ends() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts { file: SHORT, ..Parts::default() });
+    let hello = [0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc];
+    for sent in [&b""[..], &hello] {
+        let mut client = connect(gate.address("web"));
+        client.write_all(sent).unwrap();
+        read_to_end(&mut client);
+    }
+    let log = gate.log(2);
+    assert!(log.iter().all(|line| line["reason"] == "tls_handshake_timeout" && line["kind"] == "connection"), "{log:?}");
+    Frames::open(gate.address("web"), gate.dir.path());
+}
+
+#[test]
+fn a_silent_http2_connection_ends() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts { file: SHORT, ..Parts::default() });
+    // It says the preface and never anything again, not even an acknowledgement.
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    assert_eq!(client.farewell(), Some(0));
+    // Half a header block is no more of a request.
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.send(&frame(HEADERS, 0, 1, &crate::frames::block(&get("/half"))));
+    assert!(client.farewell().is_some());
+    assert_eq!(upstream.raw(), b"");
+}
+
+#[test]
+fn a_window_that_never_opens_ends_its_stream() {
+    let upstream = Upstream::start(|_| Reply::Keep(format!("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n{}", "x".repeat(5000)).into_bytes()));
+    let gate = secure_gate(upstream.address, Parts { file: SHORT, ..Parts::default() });
+    for window in [0_u32, 1] {
+        let mut client = Frames::open(gate.address("web"), gate.dir.path());
+        client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat()));
+        client.headers(1, &get("/window"), true);
+        // Credit for another stream than the one that waits.
+        client.send(&frame(WINDOW_UPDATE, 0, 0, &1000_u32.to_be_bytes()));
+        let outcome = client.outcome(1);
+        assert!(!matches!(outcome, crate::frames::Outcome::Answer(..)), "{outcome:?}");
+    }
+    let log = gate.log(2);
+    assert!(log.iter().all(|line| line["reason"] == "client_slow" && line["fault"] == "client"), "{log:?}");
+}

@@ -1,0 +1,235 @@
+//! Upstream groups: turns, retries, health, names, TLS and HTTP/2 towards them.
+
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response};
+
+use crate::harness::{Gate, Reply, Seen, Upstream, certificates, connect, exchange, read_answer, statuses, wait_until};
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// A gate whose one group is described by `group` (YAML flow mapping members).
+fn gate(group: &str) -> Gate {
+    Gate::start(&format!(
+        "workers: 1
+listeners:
+  - {{ name: web, bind: \"127.0.0.1:0\" }}
+upstreams:
+  app: {{ {group} }}
+routes:
+  - {{ upstream: app }}
+admin: {{ bind: \"127.0.0.2:0\" }}
+"
+    ))
+}
+
+fn get(gate: &Gate, path: &str) -> u16 {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    statuses(&exchange(gate.address("web"), request.as_bytes()))[0]
+}
+
+/// An address that refuses connections.
+fn refusing() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn servers_take_turns_by_weight() {
+    let (light, heavy) = (Upstream::ok(), Upstream::ok());
+    let gate = gate(&format!("servers: [\"{}\", {{ address: \"{}\", weight: 3 }}]", light.address, heavy.address));
+    for _ in 0..40 {
+        assert_eq!(get(&gate, "/"), 200);
+    }
+    assert_eq!((light.seen().len(), heavy.seen().len()), (10, 30));
+}
+
+#[test]
+fn what_was_not_sent_is_tried_elsewhere_whatever_its_method() {
+    let up = Upstream::ok();
+    let gate = gate(&format!("servers: [\"{}\", \"{}\"], ejection: {{ failures: 0 }}", refusing(), up.address));
+    for number in 0..8 {
+        let mut client = connect(gate.address("web"));
+        write!(client, "POST /{number} HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc").unwrap();
+        assert!(read_answer(&mut client).0.starts_with("HTTP/1.1 200"));
+    }
+    let seen = up.seen();
+    assert_eq!(seen.len(), 8, "each exactly once");
+    assert!(seen.iter().all(|request| request.body == b"abc"));
+}
+
+#[test]
+fn what_may_have_run_is_sent_again_only_if_it_is_idempotent() {
+    let dying = Upstream::start(|_| Reply::Reset(Vec::new()));
+    let up = Upstream::ok();
+    let gate = gate(&format!("servers: [\"{}\", \"{}\"], ejection: {{ failures: 0 }}", dying.address, up.address));
+    for _ in 0..6 {
+        assert_eq!(get(&gate, "/get"), 200);
+    }
+    let mut failed = 0;
+    for _ in 0..6 {
+        let mut client = connect(gate.address("web"));
+        write!(client, "POST /post HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").unwrap();
+        failed += usize::from(read_answer(&mut client).0.starts_with("HTTP/1.1 502"));
+    }
+    let posts = |upstream: &Upstream| upstream.seen().iter().filter(|seen| seen.line().starts_with("POST")).count();
+    assert_eq!(posts(&dying) + posts(&up), 6, "never twice");
+    assert_eq!(posts(&dying), failed);
+    assert!(failed > 0);
+}
+
+#[test]
+fn a_server_that_fails_its_checks_is_left_out_and_comes_back() {
+    let well = Arc::new(AtomicBool::new(false));
+    let state = Arc::clone(&well);
+    let sick = Upstream::start(move |request| {
+        let is_check = request.line().starts_with("GET /healthz");
+        if is_check && !state.load(Ordering::SeqCst) {
+            return Reply::Keep(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n".to_vec());
+        }
+        Reply::Keep(OK.to_vec())
+    });
+    let up = Upstream::ok();
+    let gate = gate(&format!(
+        "servers: [\"{}\", \"{}\"], health: {{ path: /healthz, every: 1s, timeout: 1s, fall: 1, rise: 1 }}",
+        sick.address, up.address
+    ));
+    let requests =
+        |upstream: &Upstream| upstream.seen().iter().filter(|seen| seen.line().starts_with("GET /r")).count();
+    gate.wait_for("\"healthy\":false");
+    for _ in 0..10 {
+        assert_eq!(get(&gate, "/r"), 200);
+    }
+    assert_eq!(requests(&sick), 0);
+    well.store(true, Ordering::SeqCst);
+    gate.wait_for("\"healthy\":true");
+    for _ in 0..10 {
+        assert_eq!(get(&gate, "/r"), 200);
+    }
+    assert_eq!(requests(&sick), 5);
+}
+
+#[test]
+fn names_are_resolved() {
+    let up = Upstream::ok();
+    let gate = gate(&format!("servers: [\"localhost:{}\"]", up.address.port()));
+    assert_eq!(get(&gate, "/"), 200);
+}
+
+#[test]
+fn a_name_without_address_is_502_and_says_why_in_the_log() {
+    let gate = gate("servers: [\"no-such-host.invalid:80\"], connect_timeout: 300ms");
+    assert_eq!(get(&gate, "/"), 502);
+    assert_eq!(gate.log(1)[0]["reason"], "upstream_unresolved");
+}
+
+/// A gate over TLS that answers by itself, in a folder with its CA.
+fn secure_upstream() -> Gate {
+    let dir = certificates(&[("inner.example", false)]);
+    Gate::start_in(
+        dir,
+        "workers: 1
+listeners:
+  - { name: tls, bind: \"127.0.0.1:0\", tls: { keystore: main } }
+keystores:
+  main: { folder: certs, default: inner.example }
+routes:
+  - { respond: { status: 200, body: inner } }
+",
+    )
+}
+
+#[test]
+fn upstream_certificates_are_verified_unless_told_otherwise() {
+    let inner = secure_upstream();
+    let stranger = certificates(&[("inner.example", false)]);
+    let (address, ca) = (inner.address("tls"), inner.dir.path().join("ca.pem"));
+    let check = |tls: &str, status: u16, reason: &str| {
+        let gate = gate(&format!("servers: [\"{address}\"], tls: {{ {tls} }}"));
+        assert_eq!(get(&gate, "/"), status, "{tls}");
+        let log = gate.log(1);
+        assert_eq!(log[0]["reason"].as_str().unwrap_or_default(), reason, "{tls}");
+    };
+    check(&format!("ca: {}, name: inner.example", ca.display()), 200, "");
+    check(&format!("ca: {}, name: other.example", ca.display()), 502, "upstream_certificate");
+    check(&format!("ca: {}", ca.display()), 502, "upstream_certificate");
+    let other_ca = stranger.path().join("ca.pem");
+    check(&format!("ca: {}, name: inner.example", other_ca.display()), 502, "upstream_certificate");
+    check("insecure_skip_verify: true", 200, "");
+}
+
+/// An HTTP/2 server without TLS that sends every body back, with a trailer, as gRPC does.
+fn http2_echo() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                while let Some(Ok((request, respond))) = connection.accept().await {
+                    // Driven beside the connection, which must go on reading.
+                    #[expect(clippy::disallowed_methods, reason = "a server of a test")]
+                    tokio::spawn(echo(request, respond));
+                }
+            }
+        });
+    });
+    address
+}
+
+async fn echo(request: http::Request<h2::RecvStream>, mut respond: h2::server::SendResponse<Bytes>) {
+    let (head, mut body) = request.into_parts();
+    let mut response = Response::new(());
+    response.headers_mut().insert("x-path", HeaderValue::from_str(head.uri.path()).unwrap());
+    response.headers_mut().insert("x-te", head.headers.get("te").cloned().unwrap_or(HeaderValue::from_static("none")));
+    let mut stream = respond.send_response(response, false).unwrap();
+    while let Some(Ok(piece)) = body.data().await {
+        let _ = body.flow_control().release_capacity(piece.len());
+        stream.send_data(piece, false).unwrap();
+    }
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from_static("0"));
+    stream.send_trailers(trailers).unwrap();
+}
+
+#[test]
+fn http2_upstreams_get_bodies_and_give_trailers() {
+    let gate = gate(&format!("servers: [\"{}\"], protocol: http2", http2_echo()));
+    let body = vec![b'x'; 200_000];
+    for _ in 0..3 {
+        let mut client = connect(gate.address("web"));
+        write!(
+            client,
+            "POST /pkg.Service/Call HTTP/1.1\r\nHost: x\r\nTE: trailers\r\nConnection: close, TE\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        )
+        .unwrap();
+        client.write_all(&body).unwrap();
+        let answer = crate::harness::read_to_end(&mut client);
+        let text = String::from_utf8_lossy(&answer);
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{}", &text[..text.len().min(300)]);
+        assert!(text.contains("x-path: /pkg.Service/Call\r\n") && text.contains("x-te: trailers\r\n"));
+        let received = answer.iter().filter(|byte| **byte == b'x').count();
+        assert!(received >= body.len(), "{received}");
+        assert!(text.ends_with("0\r\ngrpc-status: 0\r\n\r\n"), "{}", &text[text.len() - 60..]);
+    }
+}
+
+#[test]
+fn a_connection_that_died_at_rest_is_replaced() {
+    let up = Upstream::start(|request: &Seen| {
+        // Closed behind every second answer, as an upstream with a short keep-alive does.
+        if request.connection.is_multiple_of(2) { Reply::Close(OK.to_vec()) } else { Reply::Keep(OK.to_vec()) }
+    });
+    let gate = gate(&format!("servers: [\"{}\"]", up.address));
+    for _ in 0..20 {
+        assert_eq!(get(&gate, "/"), 200);
+    }
+    wait_until("all requests", || up.seen().len() == 20);
+}

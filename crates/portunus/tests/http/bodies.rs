@@ -1,0 +1,184 @@
+//! Bodies and trailers both ways, answers without a body, old clients.
+
+use std::io::{Read, Write};
+
+use crate::frames::{DATA, END_STREAM, Frames, HEADERS, frame, get};
+use crate::harness::{Reply, Upstream, connect, exchange, read_answer, read_to_end, statuses};
+use crate::trial::{Parts, Trial, gate, secure_gate, server};
+
+fn saying(said: &'static str) -> Upstream {
+    Upstream::start(move |_| Reply::Keep(said.into()))
+}
+
+fn contains(all: &[u8], part: &[u8]) -> bool {
+    memchr::memmem::find(all, part).is_some()
+}
+
+#[test]
+fn trailers_go_both_ways() {
+    let upstream = saying("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Down\r\n\r\n2\r\nok\r\n0\r\nX-Down: 1\r\nX_Odd: 2\r\n\r\n");
+    let trial = Trial::before(upstream, Parts::default());
+    let sent = "POST /t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTE: trailers\r\nConnection: TE, close\r\nTrailer: X-Up\r\n\r\n\
+                5\r\nhello\r\n0\r\nX-Up: 1\r\n\r\n";
+    let answer = exchange(trial.gate.address("web"), sent.as_bytes());
+    assert!(answer.ends_with(b"2\r\nok\r\n0\r\nX-Down: 1\r\nX_Odd: 2\r\n\r\n"), "{}", answer.escape_ascii());
+    let raw = trial.upstream.raw();
+    assert!(raw.ends_with(b"5\r\nhello\r\n0\r\nX-Up: 1\r\n\r\n"), "{}", raw.escape_ascii());
+    assert_eq!(trial.gate.log(1)[0]["status"], 200);
+}
+
+#[test]
+fn trailers_go_both_ways_over_http_2() {
+    let upstream = saying("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nGrpc-Status: 0\r\n\r\n");
+    let gate = secure_gate(upstream.address, Parts::default());
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    let post: Vec<_> = get("/t").into_iter().map(|field| if field.0 == ":method" { (":method", &b"POST"[..]) } else { field }).collect();
+    client.headers(1, &post, false);
+    client.send(&frame(DATA, 0, 1, b"hello"));
+    client.headers(1, &[("x-up", b"1")], true);
+    let (mut heads, mut body) = (0, Vec::new());
+    loop {
+        let frame = client.next().unwrap();
+        match frame.kind {
+            HEADERS => heads += 1,
+            DATA => body.extend_from_slice(&frame.payload),
+            _ => continue,
+        }
+        if frame.flags & END_STREAM != 0 {
+            assert_eq!(frame.kind, HEADERS, "the trailers end the stream");
+            break;
+        }
+    }
+    assert_eq!((heads, &body[..]), (2, &b"ok"[..]));
+    let raw = upstream.raw();
+    assert!(raw.ends_with(b"5\r\nhello\r\n0\r\nx-up: 1\r\n\r\n"), "{}", raw.escape_ascii());
+}
+
+#[test]
+fn answers_without_a_body_have_none() {
+    for (request, said, kept) in [
+        ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Some("Content-Length: 5\r\n")),
+        ("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", None),
+        ("HEAD", "HTTP/1.1 200 OK\r\n\r\n", None),
+        ("GET", "HTTP/1.1 204 No Content\r\n\r\n", None),
+        ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\nETag: \"a\"\r\n\r\n", Some("Content-Length: 5\r\n")),
+    ] {
+        let upstream = saying(said);
+        let gate = gate(upstream.address, Parts::default());
+        let mut client = connect(gate.address("web"));
+        for last in [false, true] {
+            let connection = if last { "Connection: close\r\n" } else { "" };
+            write!(client, "{request} /n HTTP/1.1\r\nHost: x\r\n{connection}\r\n").unwrap();
+        }
+        let answer = String::from_utf8(read_to_end(&mut client)).unwrap();
+        assert_eq!(statuses(answer.as_bytes()).len(), 2, "{answer}");
+        let bodies: Vec<_> = answer.split("\r\n\r\n").skip(1).collect();
+        assert!(bodies[0].starts_with("HTTP/1.1 ") && bodies[1].is_empty(), "{answer}");
+        match kept {
+            Some(kept) => assert_eq!(answer.matches(kept).count(), 2, "{answer}"),
+            None => assert!(!answer.contains("Content-Length") && !answer.contains("Transfer-Encoding"), "{answer}"),
+        }
+        // Nothing is left on the upstream's connection, which serves both.
+        assert!(upstream.seen().iter().all(|request| request.connection == 0), "{said}");
+    }
+}
+
+#[test]
+fn old_clients_get_what_they_understand() {
+    let upstream = saying("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\nX-Down: 1\r\n\r\n");
+    let gate = gate(upstream.address, Parts::default());
+    for sent in ["GET /o HTTP/1.0\r\n\r\n", "GET /o HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"] {
+        let answer = String::from_utf8(exchange(gate.address("web"), sent.as_bytes())).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhello world"), "{answer}");
+        assert!(!answer.contains("Transfer-Encoding") && answer.contains("Connection: close\r\n"), "{answer}");
+    }
+    let seen = upstream.seen();
+    assert_eq!(seen[0].line(), "GET /o HTTP/1.1");
+    assert_eq!(seen[0].fields("host"), [upstream.address.to_string()]);
+    assert_eq!(gate.log(2)[0]["version"], "HTTP/1.0");
+}
+
+#[test]
+fn an_old_client_may_keep_its_connection_where_lengths_are_known() {
+    let upstream = Upstream::ok();
+    let gate = gate(upstream.address, Parts::default());
+    let mut client = connect(gate.address("web"));
+    for _ in 0..2 {
+        client.write_all(b"GET /o HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n").unwrap();
+        let (head, body) = read_answer(&mut client);
+        assert!(head.contains("Connection: keep-alive\r\n"), "{head}");
+        assert_eq!(body, b"ok");
+    }
+    client.write_all(b"GET /o HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
+    assert!(read_to_end(&mut client).ends_with(b"\r\n\r\nok"));
+}
+
+#[test]
+fn bodies_until_close_end_as_they_should() {
+    let upstream = Upstream::start(|_| Reply::Close(b"HTTP/1.1 200 OK\r\n\r\nuntil the end".to_vec()));
+    let gate = gate(upstream.address, Parts::default());
+    let mut client = connect(gate.address("web"));
+    // The client's connection goes on: the body is chunked for it.
+    client.write_all(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let answer = read_to_end(&mut client);
+    assert_eq!(statuses(&answer), [200, 200]);
+    assert!(answer.ends_with(b"0\r\n\r\n") && contains(&answer, b"Transfer-Encoding: chunked\r\n"), "{}", answer.escape_ascii());
+}
+
+#[test]
+fn an_early_answer_reaches_a_client_that_is_still_sending() {
+    let address = server(|_, mut stream| {
+        let mut buffer = [0; 1024];
+        let _ = stream.read(&mut buffer);
+        stream.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n").unwrap();
+    });
+    let gate = gate(address, Parts::default());
+    let mut client = connect(gate.address("web"));
+    client.write_all(b"POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\nsome").unwrap();
+    let (head, body) = read_answer(&mut client);
+    assert!(head.starts_with("HTTP/1.1 413 "), "{head}");
+    assert_eq!(body, b"no\n");
+    assert_eq!(read_to_end(&mut client), b"");
+    assert_eq!(gate.log(1)[0]["status"], 413);
+}
+
+#[test]
+fn an_answer_streams_while_the_request_does() {
+    let address = server(|_, mut stream| {
+        let mut buffer = [0; 65536];
+        let mut head = Vec::new();
+        while !contains(&head, b"\r\n\r\n") {
+            let count = stream.read(&mut buffer).unwrap();
+            head.extend_from_slice(&buffer[..count]);
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+        let mut rest = head.split_off(memchr::memmem::find(&head, b"\r\n\r\n").unwrap() + 4);
+        loop {
+            // What comes is chunked already and is sent back as it came.
+            stream.write_all(&rest).unwrap();
+            if rest.ends_with(b"0\r\n\r\n") {
+                break;
+            }
+            let count = stream.read(&mut buffer).unwrap();
+            rest = buffer[..count].to_vec();
+        }
+    });
+    let gate = gate(address, Parts::default());
+    let mut client = connect(gate.address("web"));
+    client.write_all(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    for part in ["one", "two", "three"] {
+        write!(client, "{:x}\r\n{part}\r\n", part.len()).unwrap();
+        let mut byte = [0];
+        while !answer.ends_with(part.as_bytes()) {
+            client.read_exact(&mut byte).unwrap();
+            answer.push(byte[0]);
+        }
+    }
+    client.write_all(b"0\r\n\r\n").unwrap();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n0\r\n\r\n") {
+        client.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+}

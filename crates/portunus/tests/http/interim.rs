@@ -1,0 +1,67 @@
+//! Interim answers and 100-continue.
+
+use std::io::{Read, Write};
+
+use crate::frames::{Frames, Outcome, get};
+use crate::harness::{Reply, Upstream, connect, exchange, read_answer, statuses};
+use crate::trial::{Parts, gate, secure_gate, server};
+
+fn early() -> Upstream {
+    Upstream::start(|_| {
+        let said = "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n\
+                    HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        Reply::Keep(said.into())
+    })
+}
+
+#[test]
+fn interim_answers_are_forwarded_in_order() {
+    let upstream = early();
+    let gate = gate(upstream.address, Parts::default());
+    let answer = exchange(gate.address("web"), b"GET /h HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    // A 100 that nobody waits for ends here.
+    assert_eq!(statuses(&answer), [103, 102, 200]);
+    assert!(memchr::memmem::find(&answer, b"103 Early Hints\r\nLink: </style.css>; rel=preload\r\n").is_some());
+    // HTTP/1.0 knows no interim answers.
+    let answer = exchange(gate.address("web"), b"GET /h HTTP/1.0\r\nHost: x\r\n\r\n");
+    assert_eq!(statuses(&answer), [200]);
+    assert_eq!(gate.log(2).iter().map(|line| line["status"].as_u64().unwrap()).collect::<Vec<_>>(), [200, 200]);
+}
+
+#[test]
+fn interim_answers_are_forwarded_over_http_2() {
+    let upstream = early();
+    let gate = secure_gate(upstream.address, Parts::default());
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.headers(1, &get("/h"), true);
+    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(client.interim, [103, 102]);
+}
+
+#[test]
+fn a_client_that_waits_for_100_gets_the_upstreams() {
+    let address = server(|_, mut stream| {
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\n") {
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        assert!(String::from_utf8(head).unwrap().to_lowercase().contains("\r\nexpect: 100-continue\r\n"));
+        stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+        let mut body = [0; 5];
+        stream.read_exact(&mut body).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n").unwrap();
+        stream.write_all(&body).unwrap();
+        let _ = stream.read(&mut byte);
+    });
+    let gate = gate(address, Parts::default());
+    let mut client = connect(gate.address("web"));
+    client.write_all(b"PUT /e HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").unwrap();
+    let (head, _) = read_answer(&mut client);
+    assert_eq!(head, "HTTP/1.1 100 Continue\r\n\r\n");
+    client.write_all(b"hello").unwrap();
+    let (head, body) = read_answer(&mut client);
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && !head.contains("Connection: close"), "{head}");
+    assert_eq!(body, b"hello");
+    assert_eq!(gate.log(1)[0]["bytes_received"], 5);
+}

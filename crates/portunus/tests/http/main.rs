@@ -1,0 +1,21 @@
+//! What the gate does with HTTP, black box: raw bytes at the real program, a recording upstream behind it, both sides judged.
+//!
+//! One binary with a module per theme, because each binary links the whole program. Attacks are in `attacks/`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+#[path = "../harness/frames.rs"]
+mod frames;
+#[path = "../harness/mod.rs"]
+mod harness;
+#[path = "../harness/secure.rs"]
+mod secure;
+#[path = "../harness/trial.rs"]
+mod trial;
+
+mod bodies;
+mod connections;
+mod fields;
+mod interim;
+mod listeners;
+mod refusals;
+mod upstreams;
