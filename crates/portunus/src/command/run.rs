@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{RecursiveMode, Watcher};
-use tokio::runtime::LocalOptions;
+use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, sleep_until};
@@ -50,6 +50,14 @@ pub fn serve(config: Config, source: Source) -> ExitCode {
 
 /// As [`serve`]; `observe` is called once when it serves, and what it gives is kept until the end.
 pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&Arc<Reporter>) -> T) -> ExitCode {
+    // First of all, or a signal that comes while we start would end us instead of being obeyed.
+    let (runtime, signals) = match catch_signals() {
+        Ok(caught) => caught,
+        Err(error) => {
+            eprintln!("error: cannot wait for signals: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     let started = start(config, source);
     let (server, _diagnostics, reporter) = match started {
         Ok(started) => started,
@@ -69,18 +77,10 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
         tracing::info!(listener, %address, "listening");
     }
     let _observing = observe(&reporter);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    let ended = match runtime {
-        Ok(runtime) => runtime.block_on(async {
-            tokio::task::spawn_local(upkeep::run(Arc::clone(server.shared())));
-            obey_signals(&server, &reporter).await
-        }),
-        Err(error) => Err(error),
-    };
-    if let Err(error) = ended {
-        tracing::error!(%error, "cannot wait for signals");
-        return ExitCode::FAILURE;
-    }
+    runtime.block_on(async {
+        tokio::task::spawn_local(upkeep::run(Arc::clone(server.shared())));
+        obey(signals, &server, &reporter).await;
+    });
     let grace = server.shared().generation.load().config.limits.drain_timeout;
     tracing::info!(grace_seconds = grace.as_secs(), "draining");
     let drained = server.drain(grace);
@@ -140,20 +140,38 @@ fn start_admin(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<Option<
     Ok(Some(handle))
 }
 
+/// The signals that are obeyed. One that comes before anybody waits for it is kept.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    reopen: Signal,
+}
+
+/// The main thread's runtime, and the signals caught by it.
+fn catch_signals() -> std::io::Result<(LocalRuntime, Signals)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    let signals = runtime.block_on(async {
+        std::io::Result::Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            reopen: signal(SignalKind::user_defined1())?,
+        })
+    })?;
+    Ok((runtime, signals))
+}
+
 /// Serves signals, file changes and periods until SIGTERM or SIGINT.
-async fn obey_signals(server: &Arc<Server>, reporter: &Reporter) -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut reopen = signal(SignalKind::user_defined1())?;
+async fn obey(mut signals: Signals, server: &Arc<Server>, reporter: &Reporter) {
     let mut changes = Changes::watch(server);
     let mut supervision = tokio::time::interval(SUPERVISION);
     loop {
         tokio::select! {
-            Some(()) = received(&mut terminate) => return Ok(()),
-            Some(()) = received(&mut interrupt) => return Ok(()),
-            Some(()) = received(&mut hangup) => reload(server, Server::reload, "SIGHUP").await,
-            Some(()) = received(&mut reopen) => reporter.reopen(),
+            Some(()) = signals.terminate.recv() => return,
+            Some(()) = signals.interrupt.recv() => return,
+            Some(()) = signals.hangup.recv() => reload(server, Server::reload, "SIGHUP").await,
+            Some(()) = signals.reopen.recv() => reporter.reopen(),
             reason = changes.next() => reload(server, Server::reload_keystores, reason).await,
             _ = supervision.tick() => {
                 server.replace_dead_workers();
@@ -161,10 +179,6 @@ async fn obey_signals(server: &Arc<Server>, reporter: &Reporter) -> std::io::Res
             }
         }
     }
-}
-
-async fn received(signal: &mut Signal) -> Option<()> {
-    signal.recv().await
 }
 
 /// Reloads off this thread, so that signals are obeyed meanwhile.
