@@ -210,7 +210,7 @@ async fn serve_message(
     let Parts { request, response, timers } = parts;
     let limits = &context.generation.config.limits;
     let mut body = BodyReader::new(transport, input, request.framing);
-    let mut answer = H1Answer::new(transport, request, !last && request.keep_alive);
+    let mut answer = H1Answer::new(transport, context.worker, request, !last && request.keep_alive);
     let outcome = exchange::run(Exchange {
         context,
         head: request,
@@ -316,6 +316,7 @@ async fn linger(transport: &Transport) {
 /// Writes an answer in HTTP/1.x.
 struct H1Answer<'c> {
     transport: &'c Transport,
+    worker: &'c Worker,
     version: Version,
     is_head_request: bool,
     writer: BodyWriter<'c>,
@@ -331,9 +332,10 @@ struct H1Answer<'c> {
 }
 
 impl<'c> H1Answer<'c> {
-    fn new(transport: &'c Transport, head: &RequestHead, keep: bool) -> H1Answer<'c> {
+    fn new(transport: &'c Transport, worker: &'c Worker, head: &RequestHead, keep: bool) -> H1Answer<'c> {
         H1Answer {
             transport,
+            worker,
             version: head.version,
             is_head_request: head.method == Method::Head,
             writer: BodyWriter::new(transport, BodyFraming::None),
@@ -392,7 +394,8 @@ impl Answer for H1Answer<'_> {
 
     fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
         let framing = self.framing(framing);
-        if framing == BodyFraming::UntilClose || self.owes_continue {
+        // Draining may have begun after the request came.
+        if framing == BodyFraming::UntilClose || self.owes_continue || self.worker.is_draining() {
             self.keep = false;
         }
         match declared_length {
