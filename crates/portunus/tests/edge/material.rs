@@ -28,10 +28,11 @@ pub struct ClientCa {
 }
 
 impl ClientCa {
-    pub fn new() -> ClientCa {
+    /// A new CA under this common name.
+    pub fn new(name: &str) -> ClientCa {
         let mut params = CertificateParams::default();
         // Of the same name as what it issues it would pass for a certificate that signed itself.
-        params.distinguished_name.push(DnType::CommonName, "Client CA");
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         ClientCa { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap() }

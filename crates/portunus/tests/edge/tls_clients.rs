@@ -9,7 +9,7 @@ use crate::{keystore, tls_listener, yaml};
 
 /// Clients by what they show, and the names they meet.
 fn client_certificate_gate(upstream: &Upstream) -> Gate {
-    let (ca, stranger) = (ClientCa::new(), ClientCa::new());
+    let (ca, stranger) = (ClientCa::new("Client CA"), ClientCa::new("Stranger"));
     let dir = certificates(&[("default.example", false)]);
     let write = |name: &str, text: &[u8]| std::fs::write(dir.path().join(name), text).unwrap();
     write("clients.pem", ca.pem().as_bytes());

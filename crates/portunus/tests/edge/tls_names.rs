@@ -69,7 +69,8 @@ fn a_client_gets_ecdsa_if_it_can_verify_it_and_rsa_if_not() {
     // A TLS 1.3 scheme names its curve, and the key is on P-256 (RFC 8446 §4.2.3).
     check(&gate, "-tls1_3 -sigalgs ECDSA+SHA384:RSA-PSS+SHA256", "RSA-PSS");
     check(&gate, "-sigalgs ECDSA+SHA384:RSA-PSS+SHA256", "RSA-PSS");
-    check(&gate, "-tls1_2 -sigalgs RSA+SHA256:RSA-PSS+SHA256", "RSA");
+    check(&gate, "-tls1_2 -sigalgs RSA+SHA256:RSA-PSS+SHA256", "RSA-PSS");
+    check(&gate, "-tls1_2 -sigalgs RSA+SHA256", "RSA");
     check(&gate, "-tls1_2 -cipher ECDHE-RSA-AES128-GCM-SHA256", "RSA-PSS");
     check(&gate, "-tls1_2 -cipher ECDHE-ECDSA-AES128-GCM-SHA256", "ECDSA");
     // Before TLS 1.3 the groups also name the curves of certificates (RFC 8422 §5.1).

@@ -25,7 +25,7 @@ fn a_ticket_opens_its_own_name_only_outlives_reloads_and_not_its_rule() {
     let upstream = Upstream::ok();
     let listener = |rule: &str| tls_listener("tls", "127.0.0.3", rule);
     let dir = certificates(NAMES);
-    std::fs::write(dir.path().join("clients.pem"), ClientCa::new().pem()).unwrap();
+    std::fs::write(dir.path().join("clients.pem"), ClientCa::new("Client CA").pem()).unwrap();
     let config = yaml(&upstream, &listener(""), &keystore("a.example"));
     let gate = Gate::start_in(dir, &config);
     for version in ["-tls1_2", "-tls1_3"] {
@@ -63,7 +63,7 @@ fn a_ticket_opens_its_own_name_only_outlives_reloads_and_not_its_rule() {
 #[test]
 fn a_ticket_made_with_a_certificate_does_not_help_where_one_is_required() {
     let upstream = Upstream::ok();
-    let ca = ClientCa::new();
+    let ca = ClientCa::new("Client CA");
     let dir = certificates(NAMES);
     std::fs::write(dir.path().join("clients.pem"), ca.pem()).unwrap();
     std::fs::write(dir.path().join("good.pem"), ca.issue("good.client", 7)).unwrap();
