@@ -5,7 +5,7 @@ use std::fs;
 use crate::client::{TlsClient, openssl_get};
 use crate::harness::{Gate, Upstream, certificates, read_answer, wait_until};
 use crate::material::{replace, server_pair};
-use crate::{keystore, metric, tls_listener, yaml};
+use crate::{ask, keystore, metric, tls_listener, yaml};
 
 fn gate(upstream: &Upstream) -> Gate {
     let names = certificates(&[("a.example", false), ("b.example", false)]);
@@ -117,4 +117,53 @@ fn what_cannot_be_read_raises_a_metric_and_a_line_and_nothing_else() {
     fs::remove_file(certs.join("broken.pem")).unwrap();
     gate.signal("HUP");
     wait_until("recovery", || metric(&gate, "portunus_config_last_reload_successful") == Some(1.0));
+}
+
+#[test]
+fn a_folder_that_a_reload_brought_is_watched_too() {
+    let upstream = Upstream::ok();
+    let gate = gate(&upstream);
+    let (certificate, key) = server_pair("moved.example");
+    fs::create_dir(gate.dir.path().join("moved")).unwrap();
+    replace(&gate.dir.path().join("moved/first.pem"), &(certificate + &key));
+    let config = yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &keystore("moved.example"));
+    gate.rewrite(&config.replace("folder: certs", "folder: moved"));
+    let answer = ask(gate.address("admin"), "POST /reload", "Host: localhost\r\nContent-Length: 0\r\n");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(shown(&gate, "late.example"), "moved.example");
+    let (certificate, key) = server_pair("late.example");
+    replace(&gate.dir.path().join("moved/late.pem"), &(certificate + &key));
+    wait_until("the name in the new folder", || shown(&gate, "late.example") == "late.example");
+}
+
+#[test]
+fn a_folder_that_is_swapped_by_a_link_is_read_again() {
+    let upstream = Upstream::ok();
+    let dir = tempfile::tempdir().unwrap();
+    let certs = dir.path().join("certs");
+    let version = |number: u32| {
+        let folder = certs.join(format!("..{number}"));
+        fs::create_dir_all(&folder).unwrap();
+        let (certificate, key) = server_pair("a.example");
+        fs::write(folder.join("tls.crt"), &certificate).unwrap();
+        fs::write(folder.join("tls.key"), key).unwrap();
+        std::os::unix::fs::symlink(format!("..{number}"), certs.join("..fresh")).unwrap();
+        fs::rename(certs.join("..fresh"), certs.join("..data")).unwrap();
+        certificate
+    };
+    // As container platforms mount secrets: links to files behind one link, which is replaced at once.
+    let first = version(1);
+    for file in ["tls.crt", "tls.key"] {
+        std::os::unix::fs::symlink(format!("..data/{file}"), certs.join(file)).unwrap();
+    }
+    let gate = Gate::start_in(dir, &yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &keystore("a.example")));
+    let shows = |pem: &str| {
+        let told = openssl_get(gate.address("tls"), "a.example", "");
+        told.contains(pem.trim())
+    };
+    assert!(shows(&first));
+    let second = version(2);
+    fs::remove_dir_all(certs.join("..1")).unwrap();
+    wait_until("the second version", || shows(&second));
+    assert_eq!(failures(&gate), 0.0);
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::harness::{Gate, Upstream, connect, exchange, read_answer, statuses, wait_until};
+use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_answer, statuses, wait_until};
 use crate::{ask, get, metric, yaml};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -56,6 +56,23 @@ fn a_full_process_lets_others_wait_and_serves_them_in_the_end() {
         assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "));
     }
     assert_eq!(upstream.seen().len(), 7);
+}
+
+#[test]
+fn an_answer_is_never_kept_for_others() {
+    let upstream = Upstream::start(|request| {
+        let who = request.fields("authorization").join(",");
+        let fields = "Cache-Control: public, max-age=3600\r\nETag: \"1\"\r\nAge: 1";
+        let length = who.len();
+        Reply::Keep(format!("HTTP/1.1 200 OK\r\n{fields}\r\nContent-Length: {length}\r\n\r\n{who}").into_bytes())
+    });
+    let gate = Gate::start(&yaml(&upstream, "", ""));
+    for who in ["alice", "bob", "", "alice"] {
+        let authorization = if who.is_empty() { String::new() } else { format!("Authorization: {who}\r\n") };
+        let answer = ask(gate.address("web"), "GET /me", &format!("Host: a.example\r\n{authorization}"));
+        assert!(answer.ends_with(&format!("\r\n\r\n{who}")), "{answer}");
+    }
+    assert_eq!(upstream.seen().len(), 4);
 }
 
 #[test]
