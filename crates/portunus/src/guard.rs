@@ -43,6 +43,17 @@ impl<'a> Admitted<'a> {
     }
 }
 
+/// Judges what no route can speak of: CONNECT has no path.
+///
+/// # Errors
+/// 405 for CONNECT.
+pub fn judge_method(head: &RequestHead) -> Result<(), Refusal> {
+    if head.method == Method::Connect {
+        return Err(Refusal { allow: Some(String::new()), ..Refusal::client(405, "method_never_allowed") });
+    }
+    Ok(())
+}
+
 /// Judges a routed request by what its head tells.
 ///
 /// # Errors

@@ -105,6 +105,7 @@ async fn serve(
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
         return redirect_to_https(head, port, answer, ledger).await.map(|()| None);
     }
+    guard::judge_method(head)?;
     let (route, params) = match context.generation.routes.find(&context.conn.listener.name, head) {
         Routed::Found(route, params) => (route, params),
         Routed::UnknownHost => {
