@@ -56,8 +56,9 @@ fn can_verify_ecdsa(hello: &ClientHello<'_>, curve: u16) -> bool {
         tls::identity::CURVE_P521 => 0x0603,
         _ => 0x0403,
     };
-    if hello.offers_tls13() && hello.signature_schemes.contains(&scheme) {
-        return true;
+    // Every policy goes up to TLS 1.3, so that a client that offers it gets it, and only the strict rule counts.
+    if hello.offers_tls13() {
+        return hello.signature_schemes.contains(&scheme);
     }
     let schemes = &hello.signature_schemes;
     let any_scheme =

@@ -210,6 +210,14 @@ impl Server {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.draining = true;
         inner.tell(|| Command::Drain);
+        // Workers close their sockets when they have taken in what is queued; ours must not keep them open, or the kernel would go on
+        // completing handshakes that nobody serves.
+        for endpoint in std::mem::take(&mut inner.bound).keys() {
+            if let Endpoint::Unix(path) = endpoint {
+                // Now, while it is surely ours: who comes next may bind the same path before we are done.
+                let _ = std::fs::remove_file(path);
+            }
+        }
         let until = Instant::now() + grace;
         // A moment for what the kernel has queued to be taken in and counted.
         std::thread::sleep(DRAIN_POLL);
@@ -220,11 +228,6 @@ impl Server {
         inner.tell(|| Command::Stop);
         for worker in inner.workers.drain(..) {
             let _ = worker.thread.join();
-        }
-        for endpoint in inner.bound.keys() {
-            if let Endpoint::Unix(path) = endpoint {
-                let _ = std::fs::remove_file(path);
-            }
         }
         if left == 0 { Drained::Whole } else { Drained::Forced(left) }
     }

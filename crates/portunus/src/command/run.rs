@@ -1,5 +1,6 @@
 //! `portunus run`: starts the server, obeys signals, and keeps an eye on the files it was built from.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -151,13 +152,13 @@ async fn obey_signals(server: &Arc<Server>, reporter: &Reporter) -> std::io::Res
         tokio::select! {
             Some(()) = received(&mut terminate) => return Ok(()),
             Some(()) = received(&mut interrupt) => return Ok(()),
-            Some(()) = received(&mut hangup) => {
-                reload(server, Server::reload, "SIGHUP").await;
-                changes = Changes::watch(server);
-            }
+            Some(()) = received(&mut hangup) => reload(server, Server::reload, "SIGHUP").await,
             Some(()) = received(&mut reopen) => reporter.reopen(),
             reason = changes.next() => reload(server, Server::reload_keystores, reason).await,
-            _ = supervision.tick() => server.replace_dead_workers(),
+            _ = supervision.tick() => {
+                server.replace_dead_workers();
+                changes.follow(server);
+            }
         }
     }
 }
@@ -183,16 +184,19 @@ async fn reload(server: &Arc<Server>, how: fn(&Server) -> Result<u64, Vec<String
 
 /// Reasons to read the keystores again: something changed in their folders, or their period is over.
 struct Changes {
+    /// What is watched for.
+    config: Arc<Config>,
     _watcher: Option<notify::RecommendedWatcher>,
     events: Receiver<()>,
+    /// Something changed: when it will have been quiet for long enough, and when to wait no longer.
+    settling: Option<(Instant, Instant)>,
     period: Duration,
     next_period: Instant,
 }
 
 impl Changes {
     fn watch(server: &Server) -> Changes {
-        let generation = server.shared().generation.load_full();
-        let keystores = &generation.config.keystores;
+        let config = Arc::clone(&server.shared().generation.load().config);
         let (sender, events) = channel(1);
         // A full channel already says that something changed.
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -201,31 +205,59 @@ impl Changes {
             }
         });
         let mut watcher = watcher.inspect_err(|error| tracing::warn!(%error, "cannot watch files")).ok();
-        for keystore in keystores.values() {
-            let folder = folder_of(&keystore.location);
+        for folder in folders(&config) {
             let watched = watcher.as_mut().map(|watcher| watcher.watch(&folder, RecursiveMode::Recursive));
             if let Some(Err(error)) = watched {
                 tracing::warn!(%error, folder = %folder.display(), "cannot watch this folder; changes are seen by period and SIGHUP");
             }
         }
-        let period = keystores.values().map(|keystore| keystore.reload_every).min().unwrap_or(Duration::MAX);
-        Changes { _watcher: watcher, events, period, next_period: after(period) }
+        let period = config.keystores.values().map(|keystore| keystore.reload_every).min().unwrap_or(Duration::MAX);
+        Changes { config, _watcher: watcher, events, settling: None, period, next_period: after(period) }
     }
 
+    /// After a reload, whoever asked for it: watches what the configuration in force names.
+    fn follow(&mut self, server: &Server) {
+        if Arc::ptr_eq(&self.config, &server.shared().generation.load().config) {
+            return;
+        }
+        let mut fresh = Changes::watch(server);
+        fresh.settling = self.settling;
+        // What the old watch has seen and what happened before the new one began is not forgotten.
+        if self.events.try_recv().is_ok() || folders(&self.config) != folders(&fresh.config) {
+            fresh.note();
+        }
+        *self = fresh;
+    }
+
+    /// Something changed: wait until it has been quiet for a while, but not for ever.
+    fn note(&mut self) {
+        let now = Instant::now();
+        let latest = self.settling.map_or(now + 10 * QUIET, |(_, latest)| latest);
+        self.settling = Some((latest.min(now + QUIET), latest));
+    }
+
+    /// The next reason. May be dropped and called again at any time: what it waits for is kept.
     async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            Some(()) = self.events.recv() => {
-                // Wait until it has been quiet for a while, but not for ever.
-                let latest = Instant::now() + 10 * QUIET;
-                while let Ok(Some(())) = tokio::time::timeout_at(latest.min(Instant::now() + QUIET), self.events.recv()).await {}
-                "keystore changed"
-            }
-            () = sleep_until(self.next_period) => {
-                self.next_period = after(self.period);
-                "keystore period"
+        loop {
+            let settled = self.settling.map_or(self.next_period, |(quiet, _)| quiet);
+            tokio::select! {
+                Some(()) = self.events.recv() => self.note(),
+                () = sleep_until(settled), if self.settling.is_some() => {
+                    self.settling = None;
+                    return "keystore changed";
+                }
+                () = sleep_until(self.next_period) => {
+                    self.next_period = after(self.period);
+                    return "keystore period";
+                }
             }
         }
     }
+}
+
+/// The folders in which the keystores of a configuration lie.
+fn folders(config: &Config) -> BTreeSet<PathBuf> {
+    config.keystores.values().map(|keystore| folder_of(&keystore.location)).collect()
 }
 
 fn after(period: Duration) -> Instant {

@@ -2,11 +2,11 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use tls::{Connector, Handshake, ProtocolVersion, ServerName, Session};
 
-use crate::harness::connect;
+use crate::harness::{PATIENCE, connect};
 
 /// What `openssl s_client` told of a connection, standard output and error together.
 pub struct Told(pub String);
@@ -41,17 +41,35 @@ impl Told {
 
 /// Connects with `openssl s_client` and these arguments (separated by spaces), sends `input`, and waits for the other side to close.
 pub fn openssl(address: SocketAddr, arguments: &str, input: &str) -> Told {
-    let mut child = Command::new("openssl")
-        .args(["s_client", "-ign_eof", "-connect"])
-        .arg(address.to_string())
+    let mut child = s_client(address, &format!("-ign_eof {arguments}"));
+    // A client that was turned away has closed its input already.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    told(child)
+}
+
+/// As [`openssl`], but with `command` typed at it (`R` renegotiates) when it is connected, and nothing sent.
+pub fn openssl_command(address: SocketAddr, arguments: &str, command: &str) -> Told {
+    let mut child = s_client(address, arguments);
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(command.as_bytes()).unwrap();
+    // The end of its input would end it.
+    let told = told(child);
+    drop(input);
+    told
+}
+
+fn s_client(address: SocketAddr, arguments: &str) -> Child {
+    Command::new("timeout")
+        .args([&PATIENCE.as_secs().to_string(), "openssl", "s_client", "-connect", &address.to_string()])
         .args(arguments.split_whitespace())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("openssl is installed (Debian package openssl)");
-    // A client that was turned away has closed its input already.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        .expect("openssl is installed (Debian package openssl)")
+}
+
+fn told(child: Child) -> Told {
     let output = child.wait_with_output().unwrap();
     let text = [output.stdout, output.stderr].concat();
     Told(String::from_utf8_lossy(&text).into_owned())

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use portunus::command::dev_ca::{DevCa, Purpose};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, ExtendedKeyUsagePurpose,
-    IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType, SerialNumber,
+    date_time_ymd,
 };
 
 /// A server pair of its own small CA, as two PEM texts: certificate, key.
@@ -29,6 +30,8 @@ pub struct ClientCa {
 impl ClientCa {
     pub fn new() -> ClientCa {
         let mut params = CertificateParams::default();
+        // Of the same name as what it issues it would pass for a certificate that signed itself.
+        params.distinguished_name.push(DnType::CommonName, "Client CA");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         ClientCa { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap() }

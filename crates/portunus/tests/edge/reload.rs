@@ -111,7 +111,7 @@ fn what_is_wrong_changes_nothing_and_says_so() {
     check(&good.replace("upstream: app", "upstream: shop"), &["portunus.yaml:8:"]);
     check(&good.replace("servers", "server").replace("admin: {", "admin: { x: 1,"), &["server", "`app`", "x"]);
     // Half-written.
-    check(&good[..good.find("upstreams").unwrap() + 20], &["upstream"]);
+    check(&good[..good.find("upstreams").unwrap() + 20], &["not valid YAML"]);
     check(&(good.clone() + "keystores: { main: { folder: nowhere, default: a } }"), &["nowhere"]);
     // Ten times what may be read: a generator has run away.
     check(&(good.clone() + &"# filler, filler, filler, filler\n".repeat(1_300_000)), &["larger than"]);

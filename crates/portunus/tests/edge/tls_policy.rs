@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Command;
 
-use crate::client::{TlsClient, openssl, openssl_get, request};
+use crate::client::{TlsClient, openssl, openssl_command, openssl_get, request};
 use crate::harness::{Gate, Upstream, ask_on, certificates, read_answer};
 use crate::{ask, keystore, tls_listener, yaml};
 
@@ -95,7 +95,7 @@ fn renegotiation_and_upgrades_to_tls_are_refused() {
     let upstream = Upstream::ok();
     let gate = gate(&upstream, &[tls_listener("tls", "127.0.0.3", ", policy: legacy")]);
     for version in ["-tls1_2".to_owned(), format!("-tls1_1 {OLD}"), format!("-tls1 {OLD}")] {
-        let told = openssl(gate.address("tls"), &format!("-servername a.example {version}"), "R\n");
+        let told = openssl_command(gate.address("tls"), &format!("-servername a.example {version}"), "R\n");
         assert!(told.contains("RENEGOTIATING"), "{version}: {}", told.0);
         assert_eq!(told.alert(), Some(NO_RENEGOTIATION), "{version}: {}", told.0);
     }

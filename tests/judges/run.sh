@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# Judges of others against a running gate: h2spec on HTTP/2, sslyze and testssl.sh on TLS. `./x test` calls this; it can also be run by itself.
+#
+# Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl]...
+# PORTUNUS is the program, TOOLS a folder in which judges that are no Debian packages are kept between runs. For each judge one line on stdout:
+# `test judge NAME ... ok`, `FAILED` or `skipped, REASON`; at the end one in cargo's form, which `./x test` adds up. What a judge said goes to stderr
+# when it was not content. Needs openssl; installs nothing but h2spec and sslyze, into TOOLS.
+set -euo pipefail
+
+portunus=$(realpath "$1")
+mkdir -p "$2"
+tools=$(realpath "$2")
+shift 2
+[ "$#" -gt 0 ] || set -- h2spec sslyze testssl
+
+readonly host=edge.example
+work=$(mktemp -d)
+gate=
+trap 'stop_gate; rm -rf "$work"' EXIT
+
+passed=0 failed=0 skipped=0
+reason=
+
+# --- the gate ---
+
+# The default configuration: nothing is said about TLS but where the certificates lie. Requests go through to an upstream, which is the gate itself
+# on a Unix socket, so that the judges see relayed answers.
+start_gate() {
+  mkdir "$work/certs"
+  make_certificates
+  cat > "$work/portunus.yaml" <<'YAML'
+listeners:
+  - { name: edge, bind: "127.0.0.1:0", tls: { keystore: main } }
+  - { name: inner, bind: "unix:inner.sock" }
+keystores: { main: { folder: certs, default: edge.example } }
+upstreams:
+  inner: { servers: ["unix:inner.sock"] }
+routes:
+  - { listeners: edge, path: "/{*rest}", upstream: inner }
+  - { listeners: inner, path: "/{*rest}", respond: { status: 200, body: "judge for yourself" } }
+log: { access: { to: access.log } }
+YAML
+  (cd "$work" && exec "$portunus" run portunus.yaml) 2> "$work/diagnostics" &
+  gate=$!
+  local tries
+  for tries in {1..200}; do
+    port=$(sed -n 's/.*"listener":"edge","address":"127.0.0.1:\([0-9]*\)".*/\1/p' "$work/diagnostics")
+    [ -n "$port" ] && return
+    kill -0 "$gate" 2>/dev/null || break
+    sleep 0.1
+  done
+  cat "$work/diagnostics" >&2
+  echo "judges: the gate did not start (looked $tries times)" >&2
+  return 1
+}
+
+stop_gate() {
+  [ -z "$gate" ] || kill "$gate" 2>/dev/null || true
+}
+
+# A CA, and an ECDSA and an RSA pair under it as a public CA would issue them.
+make_certificates() {
+  (
+    cd "$work"
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -noenc -days 90 -subj "/CN=Judges' CA" \
+      -addext keyUsage=critical,keyCertSign,cRLSign -keyout ca.key -out ca.pem
+    local kind
+    for kind in "ec -pkeyopt ec_paramgen_curve:P-256" "rsa:2048"; do
+      # shellcheck disable=SC2086 # the kind is several words
+      openssl req -x509 -newkey $kind -noenc -days 89 -subj "/CN=$host" -CA ca.pem -CAkey ca.key \
+        -addext "subjectAltName=DNS:$host" -addext basicConstraints=critical,CA:FALSE \
+        -addext keyUsage=critical,digitalSignature -addext extendedKeyUsage=serverAuth \
+        -keyout "certs/${kind%%[ :]*}.key" -out "certs/${kind%%[ :]*}.pem"
+    done
+  ) 2> "$work/openssl" || { cat "$work/openssl" >&2; return 1; }
+}
+
+# --- the judges: 0 content, 1 not, 2 could not judge (with $reason) ---
+
+judge_h2spec() {
+  local h2spec="$tools/bin/h2spec"
+  if [ ! -x "$h2spec" ]; then
+    command -v go >/dev/null || { reason="no go to build it with (Debian package golang-go)"; return 2; }
+    GOBIN="$tools/bin" go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible 2> "$work/said" ||
+      { reason="go could not build it: $(tail -n 1 "$work/said")"; return 2; }
+  fi
+  "$h2spec" --host 127.0.0.1 --port "$port" --tls --insecure --timeout 10 > "$work/said" 2>&1 || return 1
+  grep -q '^[0-9]* tests, [1-9][0-9]* passed, 0 skipped, 0 failed' "$work/said"
+}
+
+judge_sslyze() {
+  local sslyze="$tools/sslyze/bin/sslyze"
+  if [ ! -x "$sslyze" ]; then
+    { python3 -m venv "$tools/sslyze" && "$tools/sslyze/bin/pip" install --quiet 'sslyze==6.3.1'; } > "$work/said" 2>&1 || {
+      rm -rf "$tools/sslyze"
+      reason="pip could not install it (Debian package python3-venv): $(tail -n 1 "$work/said")"
+      return 2
+    }
+  fi
+  "$sslyze" --mozilla_config=intermediate --certinfo --certinfo_ca_file "$work/ca.pem" --sni "$host" \
+    "127.0.0.1:$port" > "$work/said" 2>&1 || return 1
+  grep -q 'OK - Compliant' "$work/said"
+}
+
+# Only what is above LOW counts. Left out: the headers of answers (`-h`), which are the application's, and what the gate cannot help, see `excused`.
+judge_testssl() {
+  local testssl
+  testssl=$(command -v testssl || command -v testssl.sh) || { reason="not installed (Debian package testssl.sh)"; return 2; }
+  "$testssl" --warnings off --quiet --color 0 --ip 127.0.0.1 --add-ca "$work/ca.pem" --jsonfile "$work/testssl.json" \
+    --protocols --std --pfs --server-preference --server-defaults --vulnerable "$host:$port" > "$work/said" 2>&1
+  findings > "$work/findings" || return 1
+  [ ! -s "$work/findings" ] || { cat "$work/findings" > "$work/said"; return 1; }
+}
+
+# Findings above LOW that are not excused. Fails when the scan was not whole.
+findings() {
+  python3 - "$work/testssl.json" <<'PYTHON'
+import json, sys
+
+# A certificate of a CA made a minute ago has no revocation service.
+EXCUSED = {"cert_revocation"}
+
+findings = json.load(open(sys.argv[1]))
+seen = {finding["id"].split(" ")[0] for finding in findings}
+missing = {"TLS1_3", "cipherlist_NULL", "PFS", "cert_trust", "heartbleed", "ROBOT", "LUCKY13", "RC4"} - seen
+if missing:
+    sys.exit(f"the scan is not whole: {missing} are missing")
+for finding in findings:
+    if finding["severity"] in ("MEDIUM", "HIGH", "CRITICAL", "FATAL") and finding["id"].split(" ")[0] not in EXCUSED:
+        print(finding["id"], finding["severity"], finding["finding"])
+PYTHON
+}
+
+# --- the verdicts ---
+
+judge() {
+  local name=$1 verdict=0
+  : > "$work/said"
+  "judge_$name" || verdict=$?
+  case $verdict in
+    0) passed=$((passed + 1)) && echo "test judge $name ... ok" ;;
+    2) skipped=$((skipped + 1)) && echo "test judge $name ... skipped, $reason" ;;
+    *)
+      failed=$((failed + 1)) && echo "test judge $name ... FAILED"
+      cat "$work/said" >&2
+      ;;
+  esac
+}
+
+start_gate
+for name in "$@"; do
+  judge "$name"
+done
+if [ "$failed" -eq 0 ]; then word=ok; else word=FAILED; fi
+echo "test result: $word. $passed passed; $failed failed; $skipped ignored"
+[ "$failed" -eq 0 ]
