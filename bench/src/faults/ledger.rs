@@ -77,6 +77,21 @@ pub(super) struct Asked {
     pub(super) took: Duration,
 }
 
+impl Asked {
+    /// The status of a whole answer.
+    pub(super) fn status(&self) -> Option<u16> {
+        match self.outcome {
+            Outcome::Answered(answer) => Some(answer.status),
+            _ => None,
+        }
+    }
+
+    /// Whether the client has a whole 200.
+    pub(super) fn is_ok(&self) -> bool {
+        self.status() == Some(200)
+    }
+}
+
 /// One line of an upstream's ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seen {
