@@ -1,9 +1,10 @@
-//! Load generator, test upstream and the side-by-side runs. Measures and reports; asserts nothing about time.
+//! Load generator, test upstream, the side-by-side runs and the fault protocol. Measures and reports; asserts nothing about time.
 //!
 //! What each subcommand does stands in bench/README.md. Traffic goes to loopback addresses only.
 #![forbid(unsafe_code)]
 
 mod chart;
+mod faults;
 mod gate;
 mod generator;
 mod histogram;
@@ -33,6 +34,10 @@ enum Command {
     Load(generator::Options),
     /// Portunus beside its peers.
     Gate(gate::Options),
+    /// The fault protocol: what is lost, doubled or cut when things break.
+    Faults(faults::Options),
+    /// The upstream of the fault protocol, which writes down what it sees.
+    LedgerUpstream(faults::RecorderOptions),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +45,8 @@ fn main() -> ExitCode {
         Command::Upstream(options) => upstream::run(&options),
         Command::Load(options) => generator::run(&options),
         Command::Gate(options) => gate::run(&options),
+        Command::Faults(options) => faults::run(&options),
+        Command::LedgerUpstream(options) => faults::run_recorder(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -149,10 +149,7 @@ impl Stream {
     /// Whether bytes, an end or an error are waiting, reported or not. Asks the kernel.
     pub fn has_unread(&self) -> bool {
         let mut byte = [0];
-        !matches!(
-            rustix::net::recv(self.socket.get_ref(), &mut byte, RecvFlags::PEEK),
-            Err(rustix::io::Errno::AGAIN)
-        )
+        !matches!(rustix::net::recv(self.socket.get_ref(), &mut byte, RecvFlags::PEEK), Err(rustix::io::Errno::AGAIN))
     }
 
     /// Sends all of `bytes`.

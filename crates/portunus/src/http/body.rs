@@ -52,6 +52,15 @@ impl<'c> BodyReader<'c> {
         BodyReader { transport, input, state, lent: 0, trailers: None }
     }
 
+    /// As [`BodyReader::new`], for what an upstream sends: names of its trailers may hold `_`.
+    pub fn for_response(transport: &'c Transport, input: &'c mut Chunk, framing: BodyFraming) -> BodyReader<'c> {
+        let mut reader = BodyReader::new(transport, input, framing);
+        if let State::Chunked(decoder) = &mut reader.state {
+            **decoder = ChunkedDecoder::for_response();
+        }
+        reader
+    }
+
     /// Whether the body has been read to its end.
     pub fn is_done(&self) -> bool {
         matches!(self.state, State::Done)

@@ -118,6 +118,7 @@ async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> 
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
         return redirect_to_https(head, port, exchange.answer, exchange.ledger).await.map(|()| None);
     }
+    guard::judge_method(head)?;
     let (route, params) = match context.generation.routes.find(&context.conn.listener.name, head) {
         Routed::Found(route, params) => (route, params),
         other => return answer_unrouted(other, exchange).await.map(|()| None),

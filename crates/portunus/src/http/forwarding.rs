@@ -300,6 +300,11 @@ pub fn response_fields(
     edits.set.iter().chain(&edits.add).for_each(|(name, value)| put(name.as_bytes(), value.as_bytes()));
 }
 
+/// Gives the fields of an interim answer as the client shall see them to `put`: it has no body, and its connection is another one.
+pub fn interim_fields(head: &ResponseHead, put: impl FnMut(&[u8], &[u8])) {
+    response_fields(head, &HeaderEdits::default(), None, false, put);
+}
+
 /// Appends the framing field of a message, if it needs one. `bodiless_length` is kept where a message has a length but no body (HEAD, 304).
 pub fn write_framing(framing: BodyFraming, out: &mut Vec<u8>) {
     match framing {

@@ -16,7 +16,7 @@ use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseH
 
 use super::body::{BodyReader, BodyWriter};
 use super::exchange::{self, Context, Cut, Exchange};
-use super::forwarding::write_framing;
+use super::forwarding::{interim_fields, write_framing};
 use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
 use super::scratch::{self, Parts};
@@ -116,7 +116,7 @@ async fn rest(
 }
 
 /// A connection that never became a request leaves its line in the log all the same.
-fn record_silence(conn: &Conn, worker: &Worker, reason: &'static str) {
+pub(super) fn record_silence(conn: &Conn, worker: &Worker, reason: &'static str) {
     worker.report.connection_failed(&ConnRecord {
         started: conn.accepted_at.0,
         listener: &conn.listener.name,
@@ -299,7 +299,7 @@ async fn refuse_head(transport: &Transport, refusal: &Refusal, head: &RequestHea
 }
 
 /// Ends our side and reads on for a moment: closing on unread bytes would reset the connection and take the answer with it.
-async fn linger(transport: &Transport) {
+pub(super) async fn linger(transport: &Transport) {
     let lingering = async {
         transport.finish().await;
         let mut dropped = 0;
@@ -326,9 +326,8 @@ struct H1Answer<'c> {
     begun: bool,
     /// Another message may follow on this connection.
     keep: bool,
-    /// The client waits for a 100 that it has not been sent. Whether it sends its body after a final answer is unknown: the next bytes could
-    /// be the body or a request (RFC 9110 §10.1.1).
-    owes_continue: bool,
+    /// The client waits to be told to send its body, and was not.
+    awaits_continue: bool,
 }
 
 impl<'c> H1Answer<'c> {
@@ -343,7 +342,7 @@ impl<'c> H1Answer<'c> {
             status: 0,
             begun: false,
             keep,
-            owes_continue: head.expects_continue,
+            awaits_continue: head.expects_continue,
         }
     }
 
@@ -370,13 +369,11 @@ impl Answer for H1Answer<'_> {
     }
 
     async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken> {
-        if head.status == 100 {
-            self.owes_continue = false;
-        }
         let mut out = buffer();
         write_status_line(head.status, &mut out);
-        head.fields.iter().for_each(|(name, value)| write_field(name, value, &mut out));
+        interim_fields(head, |name, value| write_field(name, value, &mut out));
         out.extend_from_slice(b"\r\n");
+        self.awaits_continue &= head.status != 100;
         let sent = self.transport.send(&out).await;
         recycle(out);
         sent
@@ -394,8 +391,9 @@ impl Answer for H1Answer<'_> {
 
     fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
         let framing = self.framing(framing);
+        // A client that was never told to continue may send its body or leave it (RFC 9110 §10.1.1): what comes next is anybody's guess.
         // Draining may have begun after the request came.
-        if framing == BodyFraming::UntilClose || self.owes_continue || self.worker.is_draining() {
+        if framing == BodyFraming::UntilClose || self.awaits_continue || self.worker.is_draining() {
             self.keep = false;
         }
         match declared_length {

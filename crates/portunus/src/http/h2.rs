@@ -16,6 +16,7 @@ use http::Request;
 use net::Deadline;
 
 use super::exchange::{self, Context, Cut, Exchange};
+use super::h1;
 use super::h2_io::H2Io;
 use super::h2_message::{H2Answer, H2Body, read_request};
 use super::ledger::Ledger;
@@ -50,13 +51,15 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
     let (io, floods) = H2Io::new(Rc::clone(&transport));
     let handshake = builder(&limits).handshake::<_, Bytes>(io);
     let Ok(Ok(mut connection)) = deadline.within(limits.handshake_timeout, handshake).await else {
-        transport.finish().await;
+        h1::record_silence(&conn, &worker, "http2_preface_broken");
+        Box::pin(h1::linger(&transport)).await;
         return;
     };
     let mut drain = pin!(worker.drain.notified());
-    let mut leaving = false;
+    let (mut leaving, mut warned) = (false, false);
+    let mut served = false;
     let running = Rc::new(Running::default());
-    loop {
+    let end = loop {
         let next = deadline.within(
             limits.keep_alive_timeout,
             poll_fn(|context| {
@@ -78,9 +81,11 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
         );
         match next.await {
             Ok(Turn::Accepted(Some(Ok(opened)))) => {
+                served = true;
                 spawn(*opened, &conn, &worker, &running, &limits);
             }
-            Ok(Turn::Accepted(Some(Err(_)) | None)) => break,
+            Ok(Turn::Accepted(None)) => break "closed_without_request",
+            Ok(Turn::Accepted(Some(Err(_)))) => break "http2_broken",
             Ok(Turn::Drain) => {
                 leaving = true;
                 connection.graceful_shutdown();
@@ -88,19 +93,24 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
             Ok(Turn::Flooded) => {
                 tracing::debug!(client = ?conn.client, "HTTP/2 flood");
                 give_up(&mut connection, &mut deadline, &limits).await;
-                break;
+                break "http2_flood";
             }
             // Quiet connections with streams on them are waiting for an upstream.
             Err(_) if running.count.get() > 0 => {}
-            // A client that does not even acknowledge our leave is left.
-            Err(_) if leaving => break,
+            // A client that does not answer the farewell either is gone, or wants its place held for nothing.
+            Err(_) if warned => break "silent",
             Err(_) => {
-                leaving = true;
+                warned = true;
                 connection.graceful_shutdown();
             }
         }
+    };
+    if !served || end == "http2_flood" {
+        h1::record_silence(&conn, &worker, end);
     }
-    transport.finish().await;
+    drop(connection);
+    // What the client has sent meanwhile would reset the connection and take the farewell with it.
+    Box::pin(h1::linger(&transport)).await;
 }
 
 /// A stream just opened.
@@ -168,7 +178,8 @@ async fn stream(request: Request<RecvStream>, respond: SendResponse<Bytes>, conn
     let generation = worker.pin();
     let mut ledger = Ledger::open();
     let (message, received) = request.into_parts();
-    let read = read_request(&message, received.is_end_stream(), &mut parts.request);
+    let limits = &generation.config.limits;
+    let read = read_request(&message, received.is_end_stream(), limits, &mut parts.request);
     let mut body = H2Body::new(received);
     let mut answer = H2Answer::new(respond, &parts.request);
     let context = Context { worker, conn, generation: &generation };

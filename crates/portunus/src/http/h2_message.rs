@@ -12,16 +12,19 @@ use wire::http::target::{canonical_authority, canonical_path, check_query};
 use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHead, Version};
 
 use super::body::BodyError;
+use super::forwarding::interim_fields;
 use super::sides::{Answer, MessageBody};
+use crate::limits::Limits;
 use crate::transport::Broken;
 
 /// Translates a request's head, with the same strictness as for HTTP/1.
 ///
 /// # Errors
-/// 400 with a code; 417 for an expectation that is not `100-continue`.
+/// 400 with a code; 414 or 431 for what is over the limits; 417 for an expectation that is not `100-continue`.
 pub fn read_request(
     message: &http::request::Parts,
     is_bodiless: bool,
+    limits: &Limits,
     head: &mut RequestHead,
 ) -> Result<(), HeadError> {
     let bad = |code| HeadError { status: 400, code };
@@ -30,6 +33,13 @@ pub fn read_request(
     head.method = Method::from_bytes(message.method.as_str().as_bytes()).ok_or(bad("bad_method"))?;
     head.keep_alive = true;
     read_target(message, head)?;
+    // The size as a whole is bounded by the library.
+    if head.target.len() > limits.max_request_line_bytes {
+        return Err(HeadError { status: 414, code: "request_line_too_long" });
+    }
+    if message.headers.len() > limits.max_fields {
+        return Err(HeadError { status: 431, code: "too_many_fields" });
+    }
     read_fields(&message.headers, head)?;
     let host = message.headers.get_all("host").iter().map(|host| host.as_bytes()).collect::<Vec<_>>();
     if let Some(authority) = message.uri.authority() {
@@ -48,21 +58,30 @@ pub fn read_request(
             _ => return Err(bad("no_authority")),
         }
     }
-    head.framing = match message.headers.get("content-length") {
+    head.framing = match only(message, "content-length", bad("duplicate_content_length"))? {
         _ if is_bodiless => BodyFraming::None,
         // The library compares it with the data that comes.
-        Some(length) => BodyFraming::Length(parse_length(length.as_bytes()).ok_or(bad("bad_content_length"))?),
+        Some(length) => BodyFraming::Length(parse_length(length).ok_or(bad("bad_content_length"))?),
         None => BodyFraming::Chunked,
     };
-    let mut expectations = message.headers.get_all("expect").iter();
-    match (expectations.next(), expectations.next()) {
-        (None, _) => Ok(()),
-        (Some(_), Some(_)) => Err(bad("duplicate_expect")),
-        (Some(expect), None) if expect.as_bytes().eq_ignore_ascii_case(b"100-continue") && !is_bodiless => {
-            head.expects_continue = true;
-            Ok(())
-        }
-        (Some(_), None) => Err(HeadError { status: 417, code: "unknown_expectation" }),
+    match only(message, "expect", bad("duplicate_expect"))? {
+        None => {}
+        Some(expect) if expect.eq_ignore_ascii_case(b"100-continue") && !is_bodiless => head.expects_continue = true,
+        Some(_) => return Err(HeadError { status: 417, code: "unknown_expectation" }),
+    }
+    Ok(())
+}
+
+/// The value of a field that may occur once.
+fn only<'m>(
+    message: &'m http::request::Parts,
+    name: &str,
+    duplicate: HeadError,
+) -> Result<Option<&'m [u8]>, HeadError> {
+    let mut values = message.headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (first, None) => Ok(first.map(HeaderValue::as_bytes)),
+        _ => Err(duplicate),
     }
 }
 
@@ -280,11 +299,11 @@ impl Answer for H2Answer {
         let Sending::Head(respond) = &mut self.sending else { return Ok(()) };
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::CONTINUE);
-        for (name, value) in head.fields.iter() {
+        interim_fields(head, |name, value| {
             if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
                 response.headers_mut().append(name, value);
             }
-        }
+        });
         respond.send_informational(response).map_err(broken)
     }
 

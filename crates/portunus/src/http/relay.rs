@@ -12,6 +12,7 @@ use net::clock::coarse;
 use super::body::BodyError;
 use super::sides::{Answer, BodySink, MessageBody};
 use crate::limits::Limits;
+use crate::transport::Broken;
 
 /// Why moving the request body ended early.
 #[derive(Debug)]
@@ -109,22 +110,24 @@ fn patience(bytes: usize, limits: &Limits) -> Duration {
     limits.client_idle_timeout + Duration::from_secs(bytes as u64 / limits.min_body_rate.max(1))
 }
 
-/// Sends a request: its head, then its body as it arrives.
+/// Sends a request: its head, then its body as it arrives. The upstream may take `idle` to accept a piece.
 ///
 /// # Errors
 /// See [`UploadError`].
+#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
 pub async fn upload(
     head: &[u8],
     body: &mut impl MessageBody,
     mut writer: impl BodySink,
     limits: &Limits,
     max_body_bytes: u64,
+    idle: Duration,
     received: &Cell<u64>,
     deadline: &mut Deadline,
 ) -> Result<(), UploadError> {
     let mut before = head;
     if body.is_done() || !body.has_input() {
-        writer.write(before, &[]).await.map_err(|_| UploadError::Upstream)?;
+        accepted(writer.write(before, &[]), idle, deadline).await?;
         before = &[];
     }
     if body.is_done() {
@@ -141,17 +144,29 @@ pub async fn upload(
         if received.get() > max_body_bytes {
             return Err(UploadError::TooLarge);
         }
-        writer.write(before, piece).await.map_err(|_| UploadError::Upstream)?;
+        accepted(writer.write(before, piece), idle, deadline).await?;
         before = &[];
         if is_too_slow(since, received.get(), limits) {
             return Err(UploadError::ClientSlow);
         }
     }
     if !before.is_empty() {
-        writer.write(before, &[]).await.map_err(|_| UploadError::Upstream)?;
+        accepted(writer.write(before, &[]), idle, deadline).await?;
     }
     let trailers = body.trailers();
-    writer.end(trailers.as_ref()).await.map_err(|_| UploadError::Upstream)
+    accepted(writer.end(trailers.as_ref()), idle, deadline).await
+}
+
+/// Waits until the upstream accepts what is written. One that takes no more for `idle` is waited for no longer: it may still answer.
+async fn accepted(
+    write: impl Future<Output = Result<(), Broken>>,
+    idle: Duration,
+    deadline: &mut Deadline,
+) -> Result<(), UploadError> {
+    match deadline.within(idle, write).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(UploadError::Upstream),
+    }
 }
 
 /// Why an answer could not be relayed to its end.

@@ -192,7 +192,8 @@ async fn message<B: MessageBody, A: Answer>(
     let writer = BodyWriter::new(transport, request.framing);
     let max_body = attempt.admitted.route().config.max_body_bytes;
     let received = Cell::new(0);
-    let upload = relay::upload(head, *body, writer, limits, max_body, &received, &mut timers.upload);
+    let stall = attempt.group.config.idle_timeout;
+    let upload = relay::upload(head, *body, writer, limits, max_body, stall, &received, &mut timers.upload);
     let mut upload = pin!(upload);
     let mut upload = Upload::new(upload.as_mut());
 
@@ -227,7 +228,7 @@ async fn message<B: MessageBody, A: Answer>(
         return flushed.map(|()| After::Tunnel).map_err(|_| OnConnection::clients(Failure::Cut));
     }
 
-    let mut reader = BodyReader::new(transport, input, response.framing);
+    let mut reader = BodyReader::for_response(transport, input, response.framing);
     let idle = attempt.group.config.idle_timeout;
     let relaying = relay::download(&mut reader, *answer, limits, idle, &ledger.sent, &mut timers.download);
     let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;

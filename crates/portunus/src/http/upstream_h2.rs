@@ -156,11 +156,12 @@ async fn stream<B: MessageBody, A: Answer>(
     let (answered, sink) = sender.send_request(request, is_bodiless).map_err(|error| stream_failure(&error))?;
     let received = Cell::new(0);
     let max_body = attempt.admitted.route().config.max_body_bytes;
+    let idle = attempt.group.config.idle_timeout;
     let sending = async {
         if is_bodiless {
             return Ok::<(), UploadError>(());
         }
-        relay::upload(&[], *body, H2Sink(sink), limits, max_body, &received, &mut timers.upload).await
+        relay::upload(&[], *body, H2Sink(sink), limits, max_body, idle, &received, &mut timers.upload).await
     };
     let sending = pin!(sending);
     let mut upload = Upload::new(sending);
@@ -175,7 +176,6 @@ async fn stream<B: MessageBody, A: Answer>(
     ledger.status = response.status;
     begin_answer(attempt, response, *answer);
     let mut incoming = H2Body::new(stream);
-    let idle = attempt.group.config.idle_timeout;
     let relaying = relay::download(&mut incoming, *answer, limits, idle, &ledger.sent, &mut timers.download);
     let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
     ledger.received.set(received.get());

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use crate::frames::{
-    DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frames, HEADERS, Outcome, PING, PRIORITY, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame,
-    get,
+    DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frames, HEADERS, Outcome, PING, PRIORITY, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, block, frame, get,
 };
 use crate::harness::{Gate, Reply, Upstream, wait_until};
 use crate::trial::{Parts, secure_gate};
@@ -76,23 +76,35 @@ fn streams_that_the_client_makes_us_reset_end_their_connection() {
     let stream_error = [1, 5, 6, ENHANCE_YOUR_CALM];
     let head = |stream: u32, end: u8| frame(HEADERS, END_HEADERS | end, stream, &block(&get("/hang")));
     let post = |stream: u32| {
-        let fields: Vec<_> = get("/hang").into_iter().map(|field| if field.0 == ":method" { (":method", &b"POST"[..]) } else { field }).collect();
+        let fields: Vec<_> = get("/hang")
+            .into_iter()
+            .map(|field| if field.0 == ":method" { (":method", &b"POST"[..]) } else { field })
+            .collect();
         frame(HEADERS, END_HEADERS, stream, &block(&[&fields[..], &[("content-length", b"1")]].concat()))
     };
     let kinds: [(&str, &dyn Fn(u32) -> Vec<u8>); 8] = [
-        ("WINDOW_UPDATE of nothing", &|stream| [head(stream, END_STREAM), frame(WINDOW_UPDATE, 0, stream, &[0; 4])].concat()),
+        ("WINDOW_UPDATE of nothing", &|stream| {
+            [head(stream, END_STREAM), frame(WINDOW_UPDATE, 0, stream, &[0; 4])].concat()
+        }),
         ("WINDOW_UPDATE beyond the bound", &|stream| {
             [head(stream, END_STREAM), frame(WINDOW_UPDATE, 0, stream, &[0x7f, 0xff, 0xff, 0xff])].concat()
         }),
         ("PRIORITY on itself", &|stream| {
             [head(stream, END_STREAM), frame(PRIORITY, 0, stream, &[&stream.to_be_bytes()[..], &[1]].concat())].concat()
         }),
-        ("PRIORITY of a wrong length", &|stream| [head(stream, END_STREAM), frame(PRIORITY, 0, stream, &[0; 4])].concat()),
+        ("PRIORITY of a wrong length", &|stream| {
+            [head(stream, END_STREAM), frame(PRIORITY, 0, stream, &[0; 4])].concat()
+        }),
         ("DATA after the end", &|stream| [head(stream, END_STREAM), frame(DATA, 0, stream, b"x")].concat()),
         ("HEADERS after the end", &|stream| [head(stream, END_STREAM), head(stream, END_STREAM)].concat()),
         ("DATA beyond its length", &|stream| [post(stream), frame(DATA, 0, stream, b"xx")].concat()),
         ("a malformed head", &|stream| {
-            frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(&[&get("/hang")[..], &[("X-Upper", b"1")]].concat()))
+            frame(
+                HEADERS,
+                END_HEADERS | END_STREAM,
+                stream,
+                &block(&[&get("/hang")[..], &[("X-Upper", b"1")]].concat()),
+            )
         }),
     ];
     for (what, kind) in kinds {

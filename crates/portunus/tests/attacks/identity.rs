@@ -71,7 +71,8 @@ fn a_trusted_peer_is_believed_but_for_certificates() {
 
 #[test]
 fn only_the_listed_networks_are_trusted() {
-    let mut trial = Trial::start(Parts { file: "trusted_proxies: [192.0.2.0/24, \"2001:db8::/32\"]\n", ..Parts::default() });
+    let mut trial =
+        Trial::start(Parts { file: "trusted_proxies: [192.0.2.0/24, \"2001:db8::/32\"]\n", ..Parts::default() });
     let seen = trial.pass(get(&format!("Connection: close\r\n{FORGED}")));
     assert_eq!(seen.fields("x-forwarded-for"), ["127.0.0.1"]);
     trial.finish();
@@ -85,7 +86,9 @@ fn hop_by_hop_fields_end_here_and_the_message_cannot_be_nominated_away() {
          Cookie: a=b\r\nAuthorization: Basic YTpi\r\nContent-Type: text/plain\r\nKeep-Alive: timeout=5\r\nProxy-Connection: keep-alive\r\n\
          Proxy-Authorization: Basic YTpi\r\nTE: gzip, trailers\r\nX-Kept: 1\r\nContent-Length: 5\r\n\r\nhello",
     );
-    for name in ["connection", "x-hop", "keep-alive", "proxy-connection", "proxy-authorization", "te", "transfer-encoding"] {
+    for name in
+        ["connection", "x-hop", "keep-alive", "proxy-connection", "proxy-authorization", "te", "transfer-encoding"]
+    {
         assert_eq!(seen.fields(name).len(), 0, "{name} in {}", seen.head);
     }
     for name in ["cookie", "authorization", "content-type", "x-kept"] {

@@ -8,7 +8,11 @@ fn raw_lines(trial: &Trial, count: usize) -> Vec<String> {
     trial.gate.log(count);
     let text = std::fs::read(trial.gate.dir.path().join("access.log")).unwrap();
     assert!(text.ends_with(b"\n"));
-    assert!(text.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n')), "not printable ASCII: {}", text.escape_ascii());
+    assert!(
+        text.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\n')),
+        "not printable ASCII: {}",
+        text.escape_ascii()
+    );
     let lines: Vec<_> = String::from_utf8(text).unwrap().lines().map(str::to_owned).collect();
     assert_eq!(lines.len(), count, "{lines:#?}");
     lines
@@ -45,7 +49,10 @@ fn each_message_is_one_well_formed_line() {
         assert!(lines[sent - 1].len() < 8192, "{}", lines[sent - 1].len());
     }
     // Bytes that are no UTF-8, in the value and in the host.
-    let answer = exchange(trial.gate.address("web"), b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: \xff\xfe\xc0\x80\r\nConnection: close\r\n\r\n");
+    let answer = exchange(
+        trial.gate.address("web"),
+        b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: \xff\xfe\xc0\x80\r\nConnection: close\r\n\r\n",
+    );
     assert_eq!(statuses(&answer), [200]);
     let answer = exchange(trial.gate.address("web"), b"GET / HTTP/1.1\r\nHost: \xff\x1b\"\r\n\r\n");
     assert_eq!(statuses(&answer), [400]);

@@ -27,7 +27,8 @@ fn check_bad(said: impl Into<Vec<u8>>, reason: &str) {
     let said = said.into();
     let shown = said[..said.len().min(100)].escape_ascii().to_string();
     let (answer, line) = answer_to(said, "limits: { max_response_head: 8KiB }");
-    assert_eq!(statuses(&answer), [502], "{shown}: {}", answer.escape_ascii());
+    let (last, before) = statuses(&answer).split_last().map(|(last, before)| (*last, before.to_vec())).unwrap();
+    assert!(last == 502 && before.iter().all(|status| *status < 200), "{shown}: {}", answer.escape_ascii());
     assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some(reason), Some("upstream")), "{shown}");
 }
 
@@ -85,7 +86,9 @@ fn bytes_behind_an_answer_reach_nobody() {
 #[test]
 fn a_body_of_head_is_no_answer() {
     let upstream = Upstream::start(|_| {
-        Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 44\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison".to_vec())
+        Reply::Keep(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 44\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison".to_vec(),
+        )
     });
     let gate = gate(upstream.address, Parts::default());
     let mut client = connect(gate.address("web"));
@@ -168,7 +171,8 @@ fn a_cut_body_never_looks_whole() {
     .enumerate()
     {
         for reset in [false, true] {
-            let upstream = Upstream::start(move |_| if reset { Reply::Reset(said.into()) } else { Reply::Close(said.into()) });
+            let upstream =
+                Upstream::start(move |_| if reset { Reply::Reset(said.into()) } else { Reply::Close(said.into()) });
             let gate = gate(upstream.address, Parts::default());
             let mut client = connect(gate.address("web"));
             client.write_all(b"GET /r HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();

@@ -82,7 +82,9 @@ fn a_slow_body_is_408_and_never_whole_upstream() {
 fn a_client_that_does_not_read_is_let_go() {
     let upstream = Upstream::start(|request| {
         let length = if request.head.starts_with("GET /big") { 64 << 20 } else { 2 };
-        Reply::Close([format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes(), vec![b'x'; length]].concat())
+        Reply::Close(
+            [format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes(), vec![b'x'; length]].concat(),
+        )
     });
     let gate = short(&upstream);
     let mut client = connect(gate.address("web"));
@@ -98,7 +100,8 @@ fn a_client_that_does_not_read_is_let_go() {
 #[test]
 fn silent_connections_end_and_give_their_descriptors_back() {
     let upstream = Upstream::ok();
-    let gate = short(&upstream);
+    // Connections to the upstream are not kept: only the clients' are to be counted.
+    let gate = gate(upstream.address, Parts { upstream: ", max_idle: 0", file: SHORT, ..Parts::default() });
     probe(&gate);
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", gate.pid())).unwrap().count();
     let before = descriptors();
@@ -129,7 +132,10 @@ fn a_stalled_handshake_ends() {
         read_to_end(&mut client);
     }
     let log = gate.log(2);
-    assert!(log.iter().all(|line| line["reason"] == "tls_handshake_timeout" && line["kind"] == "connection"), "{log:?}");
+    assert!(
+        log.iter().all(|line| line["reason"] == "tls_handshake_timeout" && line["kind"] == "connection"),
+        "{log:?}"
+    );
     Frames::open(gate.address("web"), gate.dir.path());
 }
 
@@ -149,7 +155,9 @@ fn a_silent_http2_connection_ends() {
 
 #[test]
 fn a_window_that_never_opens_ends_its_stream() {
-    let upstream = Upstream::start(|_| Reply::Keep(format!("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n{}", "x".repeat(5000)).into_bytes()));
+    let upstream = Upstream::start(|_| {
+        Reply::Keep(format!("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n{}", "x".repeat(5000)).into_bytes())
+    });
     let gate = secure_gate(upstream.address, Parts { file: SHORT, ..Parts::default() });
     for window in [0_u32, 1] {
         let mut client = Frames::open(gate.address("web"), gate.dir.path());

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_to_end, statuses};
 use crate::trial::{Parts, SMUGGLED, Trial, gate};
 
-const WEBSOCKET: &str = "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
+const WEBSOCKET: &str =
+    "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n";
 
 /// An upstream that grants any upgrade it is asked for, to the protocol `granted`, and echoes what comes then.
 fn granting(granted: &'static str) -> Upstream {
@@ -15,7 +16,8 @@ fn granting(granted: &'static str) -> Upstream {
             return Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
         }
         Reply::Take(Box::new(move |mut stream| {
-            let head = format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {granted}\r\n\r\nhello ");
+            let head =
+                format!("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {granted}\r\n\r\nhello ");
             stream.write_all(head.as_bytes()).unwrap();
             let mut buffer = [0; 1024];
             while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -49,10 +51,16 @@ fn a_tunnel_opens_after_the_upstreams_101() {
     client.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(read_to_end(&mut client), b"");
     let seen = upstream.seen();
-    assert_eq!((seen.len(), seen[0].fields("upgrade"), seen[0].fields("connection")), (1, vec!["websocket"], vec!["upgrade"]));
+    assert_eq!(
+        (seen.len(), seen[0].fields("upgrade"), seen[0].fields("connection")),
+        (1, vec!["websocket"], vec!["upgrade"])
+    );
     assert_eq!(seen[0].fields("http2-settings").len(), 0);
     let line = gate.log(1).remove(0);
-    assert_eq!((line["status"].as_u64(), line["bytes_received"].as_u64(), line["bytes_sent"].as_u64()), (Some(101), Some(31), Some(37)));
+    assert_eq!(
+        (line["status"].as_u64(), line["bytes_received"].as_u64(), line["bytes_sent"].as_u64()),
+        (Some(101), Some(31), Some(37))
+    );
 }
 
 #[test]
@@ -79,9 +87,13 @@ fn what_is_no_proper_upgrade_is_not_forwarded_as_one() {
     for (number, sent) in [
         // With a body: what is body and what is tunnel would be anybody's guess.
         head("POST /u HTTP/1.1", "Connection: upgrade, close\r\nUpgrade: websocket\r\nContent-Length: 5\r\n") + "hello",
-        head("POST /u HTTP/1.1", "Connection: upgrade, close\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n") + "0\r\n\r\n",
+        head("POST /u HTTP/1.1", "Connection: upgrade, close\r\nUpgrade: websocket\r\nTransfer-Encoding: chunked\r\n")
+            + "0\r\n\r\n",
         // To what the route does not allow.
-        head("GET /u HTTP/1.1", "Connection: upgrade, http2-settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"),
+        head(
+            "GET /u HTTP/1.1",
+            "Connection: upgrade, http2-settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+        ),
         head("GET /u HTTP/1.1", "Connection: upgrade, close\r\nUpgrade: TLS/1.0\r\n"),
         head("GET /u HTTP/1.1", "Connection: upgrade, close\r\nUpgrade: h2c, websocket\r\n"),
         // Without being nominated, and from HTTP/1.0.
@@ -106,10 +118,14 @@ fn what_is_no_proper_upgrade_is_not_forwarded_as_one() {
 
 #[test]
 fn a_101_nobody_asked_for_is_a_bad_gateway() {
-    let unasked = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
+    let unasked =
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
     for (request, answer) in [
         ("GET /p HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), &unasked[..]),
-        (format!("{WEBSOCKET}\r\n"), b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"),
+        (
+            format!("{WEBSOCKET}\r\n"),
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n",
+        ),
         (format!("{WEBSOCKET}\r\n"), b"HTTP/1.1 101 Switching Protocols\r\n\r\n"),
     ] {
         let answer = answer.to_vec();
@@ -136,7 +152,9 @@ fn bytes_sent_ahead_wait_for_the_tunnel() {
             stream.set_nonblocking(true).unwrap();
             kept.lock().unwrap().push(stream.read(&mut [0; 64]).ok());
             stream.set_nonblocking(false).unwrap();
-            stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").unwrap();
+            stream
+                .write_all(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+                .unwrap();
             let mut tunnelled = [0; 5];
             stream.read_exact(&mut tunnelled).unwrap();
             stream.write_all(&tunnelled).unwrap();

@@ -177,8 +177,8 @@ fn read_status(block: &[u8]) -> u16 {
         indexed @ 0x88..=0x8e => [200, 204, 206, 304, 400, 404, 500][usize::from(indexed - 0x88)],
         0x48 | 0x08 if block[1] & 0x80 == 0 => std::str::from_utf8(&block[2..5]).unwrap().parse().unwrap(),
         0x48 | 0x08 => {
-            let bits = block[2..].iter().take(3).fold(0_u32, |bits, octet| bits << 8 | u32::from(*octet)) << 8;
-            let (mut bits, mut status) = (bits, 0);
+            let octets = block[2..].iter().chain(&[0; 4]).take(4);
+            let (mut bits, mut status) = (octets.fold(0_u32, |bits, octet| bits << 8 | u32::from(*octet)), 0);
             for _ in 0..3 {
                 // `0` to `2` are five bits long, the other digits six.
                 let (digit, length) = if bits >> 27 < 3 { (bits >> 27, 5) } else { ((bits >> 26) - 22, 6) };

@@ -16,7 +16,9 @@ fn contains(all: &[u8], part: &[u8]) -> bool {
 
 #[test]
 fn trailers_go_both_ways() {
-    let upstream = saying("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Down\r\n\r\n2\r\nok\r\n0\r\nX-Down: 1\r\nX_Odd: 2\r\n\r\n");
+    let upstream = saying(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Down\r\n\r\n2\r\nok\r\n0\r\nX-Down: 1\r\nX_Odd: 2\r\n\r\n",
+    );
     let trial = Trial::before(upstream, Parts::default());
     let sent = "POST /t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTE: trailers\r\nConnection: TE, close\r\nTrailer: X-Up\r\n\r\n\
                 5\r\nhello\r\n0\r\nX-Up: 1\r\n\r\n";
@@ -29,10 +31,14 @@ fn trailers_go_both_ways() {
 
 #[test]
 fn trailers_go_both_ways_over_http_2() {
-    let upstream = saying("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nGrpc-Status: 0\r\n\r\n");
+    let upstream =
+        saying("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nGrpc-Status: 0\r\n\r\n");
     let gate = secure_gate(upstream.address, Parts::default());
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
-    let post: Vec<_> = get("/t").into_iter().map(|field| if field.0 == ":method" { (":method", &b"POST"[..]) } else { field }).collect();
+    let post: Vec<_> = get("/t")
+        .into_iter()
+        .map(|field| if field.0 == ":method" { (":method", &b"POST"[..]) } else { field })
+        .collect();
     client.headers(1, &post, false);
     client.send(&frame(DATA, 0, 1, b"hello"));
     client.headers(1, &[("x-up", b"1")], true);
@@ -85,7 +91,9 @@ fn answers_without_a_body_have_none() {
 
 #[test]
 fn old_clients_get_what_they_understand() {
-    let upstream = saying("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\nX-Down: 1\r\n\r\n");
+    let upstream = saying(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\nX-Down: 1\r\n\r\n",
+    );
     let gate = gate(upstream.address, Parts::default());
     for sent in ["GET /o HTTP/1.0\r\n\r\n", "GET /o HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"] {
         let answer = String::from_utf8(exchange(gate.address("web"), sent.as_bytes())).unwrap();
@@ -119,10 +127,16 @@ fn bodies_until_close_end_as_they_should() {
     let gate = gate(upstream.address, Parts::default());
     let mut client = connect(gate.address("web"));
     // The client's connection goes on: the body is chunked for it.
-    client.write_all(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    client
+        .write_all(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .unwrap();
     let answer = read_to_end(&mut client);
     assert_eq!(statuses(&answer), [200, 200]);
-    assert!(answer.ends_with(b"0\r\n\r\n") && contains(&answer, b"Transfer-Encoding: chunked\r\n"), "{}", answer.escape_ascii());
+    assert!(
+        answer.ends_with(b"0\r\n\r\n") && contains(&answer, b"Transfer-Encoding: chunked\r\n"),
+        "{}",
+        answer.escape_ascii()
+    );
 }
 
 #[test]

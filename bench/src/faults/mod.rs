@@ -1,0 +1,213 @@
+//! `bench faults`: each fault of the protocol on a gate of its own, with the ledger joined afterwards; then a table and JSON.
+//!
+//! It reports and asserts nothing: what must be 0 is shown beside what was found. bench/README.md, "Faults", says what is counted, and which
+//! rows of the protocol are not run here and why. All traffic stays on the loopback interface.
+
+mod client;
+mod ledger;
+mod message;
+mod process_faults;
+mod recorder;
+mod resource_faults;
+mod site;
+mod upstream_faults;
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ledger::Verdict;
+pub(crate) use recorder::{Options as RecorderOptions, run as run_recorder};
+
+use crate::measure::{self, MachineTime};
+
+/// What `bench faults` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The portunus program.
+    #[arg(long, default_value = "target/release/portunus")]
+    portunus: PathBuf,
+    /// About how long each fault takes, seconds, 4 to 3600.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// Faults to run; all if none is named.
+    #[arg(long, value_name = "FAULT", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Where the JSON goes.
+    #[arg(long, default_value = "bench/results")]
+    out: PathBuf,
+    /// Name the faults and end.
+    #[arg(long)]
+    list: bool,
+}
+
+/// What every fault is told.
+struct Context {
+    portunus: PathBuf,
+    time: Duration,
+}
+
+/// What a fault showed.
+struct Found {
+    verdict: Verdict,
+    /// Figures and deviations, for people.
+    notes: Vec<String>,
+}
+
+struct Fault {
+    name: &'static str,
+    title: &'static str,
+    run: fn(&Context) -> io::Result<Found>,
+}
+
+const FAULTS: [Fault; 10] = [
+    Fault { name: "upstream-kill", title: "upstream `kill -9`, 1 of 2, and restart", run: upstream_faults::killed },
+    Fault { name: "upstream-frozen", title: "upstream frozen (SIGSTOP), 1 of 2", run: upstream_faults::frozen },
+    Fault { name: "upstream-cut", title: "upstream dies within its answer", run: upstream_faults::dies_within_answer },
+    Fault { name: "reload", title: "reload x100, same, changed, invalid", run: process_faults::reloads },
+    Fault { name: "drain", title: "SIGTERM with requests in flight", run: process_faults::drain },
+    Fault { name: "descriptors", title: "descriptors exhausted (prlimit)", run: resource_faults::descriptors },
+    Fault { name: "log-full", title: "access log on a full disk", run: resource_faults::log_full },
+    Fault { name: "log-stuck", title: "access log to a stuck reader", run: resource_faults::log_stuck },
+    Fault { name: "half-pair", title: "half-written certificate and key", run: resource_faults::half_written_pair },
+    Fault { name: "stopped", title: "process stopped for 3 s (SIGSTOP)", run: process_faults::stopped },
+];
+
+/// Rows of the protocol that this run leaves out.
+const NOT_RUN: &str = "Not run here: loss, rate, MTU and link flaps, and black-holed addresses (they need network namespaces and root; this run keeps to \
+loopback); clock jumps (need libfaketime or a time namespace); memory limit (needs a cgroup); key servers, UDP, QUIC, raw TCP and binary upgrades \
+(not built); forced panics (no hook in the product); the attack mix and the soak (runs of their own).";
+
+/// Runs the faults.
+///
+/// # Errors
+/// The options make no sense, or the results cannot be written. A fault that could not be run is a row of the table.
+pub(crate) fn run(options: &Options) -> io::Result<()> {
+    let invalid = |text: String| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    if options.list {
+        FAULTS.iter().for_each(|fault| println!("{:<16} {}", fault.name, fault.title));
+        return Ok(());
+    }
+    if !(4..=3600).contains(&options.seconds) {
+        return invalid("--seconds: 4 to 3600".to_owned());
+    }
+    if let Some(unknown) = options.only.iter().find(|name| !FAULTS.iter().any(|fault| fault.name == name.as_str())) {
+        return invalid(format!("--only {unknown}: no such fault; `--list` names them"));
+    }
+    let portunus = options
+        .portunus
+        .canonicalize()
+        .map_err(|error| io::Error::new(error.kind(), format!("--portunus {}: {error}", options.portunus.display())))?;
+    let context = Context { portunus, time: Duration::from_secs(options.seconds) };
+    let before = MachineTime::now();
+    let mut rows = Vec::new();
+    for fault in &FAULTS {
+        if options.only.is_empty() || options.only.iter().any(|name| name == fault.name) {
+            eprintln!("== {}", fault.title);
+            let found = (fault.run)(&context);
+            eprintln!("   {}", row(fault, &found));
+            rows.push((fault, found));
+        }
+    }
+    report(&rows, options, MachineTime::now().stolen_percent(before))
+}
+
+type Row<'a> = (&'a Fault, io::Result<Found>);
+
+fn report(rows: &[Row<'_>], options: &Options, stolen_percent: f64) -> io::Result<()> {
+    let machine = measure::machine();
+    println!("\nMachine: {machine}; {stolen_percent:.1} % of the time stolen; {} s each\n", options.seconds);
+    println!(
+        "| fault | requests | OK | 5xx | reset, cut or refused | retried | lost | doubled | false whole | unlogged | hung | strange | notes |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    rows.iter().for_each(|(fault, found)| println!("{}", row(fault, found)));
+    println!("\nTolerated: 5xx, reset, retried (idempotent only). Must be 0: lost to strange.\n\n{NOT_RUN}");
+    let faults: Vec<_> = rows.iter().map(|(fault, found)| to_json(fault, found)).collect();
+    let told = serde_json::json!({
+        "machine": machine, "stolen_percent": stolen_percent, "seconds": options.seconds, "faults": faults, "not_run": NOT_RUN,
+    });
+    fs::create_dir_all(&options.out)?;
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let path = options.out.join(format!("faults-{seconds}.json"));
+    fs::write(&path, format!("{told:#}\n"))?;
+    println!("\nwritten: {}", path.display());
+    Ok(())
+}
+
+/// The figures in the order of the table.
+fn figures(verdict: &Verdict) -> [(&'static str, u64); 11] {
+    [
+        ("requests", verdict.requests),
+        ("ok", verdict.ok),
+        ("refused_5xx", verdict.refused_5xx),
+        ("reset", verdict.reset),
+        ("retried", verdict.retried),
+        ("lost", verdict.lost),
+        ("doubled", verdict.doubled),
+        ("false_whole", verdict.cut),
+        ("unlogged", verdict.unlogged),
+        ("hung", verdict.hung),
+        ("strange", verdict.strange),
+    ]
+}
+
+fn row(fault: &Fault, found: &io::Result<Found>) -> String {
+    match found {
+        Ok(found) => {
+            let numbers: Vec<_> = figures(&found.verdict).iter().map(|(_, number)| number.to_string()).collect();
+            let clean = if found.verdict.clean() { "" } else { "**NOT CLEAN**; " };
+            format!("| {} | {} | {clean}{} |", fault.title, numbers.join(" | "), found.notes.join("; "))
+        }
+        Err(error) => {
+            format!(
+                "| {} |{} could not be run: {} |",
+                fault.title,
+                " - |".repeat(11),
+                error.to_string().replace('\n', " ")
+            )
+        }
+    }
+}
+
+fn to_json(fault: &Fault, found: &io::Result<Found>) -> serde_json::Value {
+    match found {
+        Ok(found) => {
+            let numbers: serde_json::Map<_, _> =
+                figures(&found.verdict).iter().map(|(name, number)| ((*name).to_owned(), (*number).into())).collect();
+            serde_json::json!({ "fault": fault.name, "clean": found.verdict.clean(), "ledger": numbers, "notes": found.notes })
+        }
+        Err(error) => serde_json::json!({ "fault": fault.name, "error": error.to_string() }),
+    }
+}
+
+/// The value that this share of all is not above; zero of none.
+fn percentile(values: impl Iterator<Item = Duration>, share: f64) -> Duration {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable();
+    let index = (values.len() as f64 * share) as usize;
+    values.get(index.min(values.len().saturating_sub(1))).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles() {
+        let values = || (1..=100).map(Duration::from_millis);
+        assert_eq!(percentile(values(), 0.5), Duration::from_millis(51));
+        assert_eq!(percentile(values(), 0.99), Duration::from_millis(100));
+        assert_eq!(percentile(std::iter::empty(), 0.5), Duration::ZERO);
+    }
+
+    #[test]
+    fn rows_have_as_many_cells_whatever_happened() {
+        let found = Found { verdict: Verdict::default(), notes: vec!["a".to_owned(), "b".to_owned()] };
+        let failed = Err(io::Error::other("two\nlines"));
+        let [good, bad] = [Ok(found), failed].map(|found| row(&FAULTS[0], &found));
+        assert_eq!(good.matches('|').count(), bad.matches('|').count(), "{good}\n{bad}");
+        assert!(!bad.contains('\n') && good.ends_with("| a; b |"));
+    }
+}
