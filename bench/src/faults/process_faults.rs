@@ -59,7 +59,7 @@ pub(super) fn reloads(context: &Context) -> io::Result<Found> {
     let asked = load.finish();
     let counted = |result| site.metric(&format!("portunus_config_reloads_total{{result=\"{result}\"}}"));
     let (taken, refused) = (counted("success")?, counted("failure")?);
-    let http2 = http2.map_or_else(|error| format!("h2load: {error}"), |child| http2_result(child));
+    let http2 = http2.map_or_else(|error| format!("h2load: {error}"), http2_result);
     let unhappy = asked.iter().filter(|one| !one.is_ok()).count();
     let mut notes = vec![
         format!("{taken} reloads taken, {refused} refused of {RELOADS} asked for; {unhappy} requests not OK (aim 0)"),
@@ -134,7 +134,11 @@ fn beyond_grace(context: &Context) -> io::Result<String> {
     let verdict = site.judge(&asked)?;
     let outcomes =
         asked.iter().filter(|one| one.outcome != Outcome::Refused).map(|one| one.outcome).collect::<Vec<_>>();
-    let clean = if verdict.clean() { "ledger clean" } else { "LEDGER NOT CLEAN" };
+    let clean = if verdict.clean() {
+        "ledger clean".to_owned()
+    } else {
+        format!("LEDGER NOT CLEAN: {} unlogged of {}", verdict.unlogged, verdict.requests)
+    };
     Ok(format!("beyond a grace of {GRACE:.0?}: ended after {took:.1?} with {ended:?}; {outcomes:?}; {clean}"))
 }
 

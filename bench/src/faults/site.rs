@@ -77,7 +77,7 @@ impl Ground {
         let deadline = HEADER_TIMEOUT.as_millis();
         format!(
             "workers: 2\nlisteners:\n  - {{ name: plain, bind: \"{plain}\" }}\n  - {{ name: tls, bind: \"{tls}\", tls: {{ keystore: main }} }}
-keystores:\n  main: {{ folder: keys }}
+keystores:\n  main: {{ folder: keys, default: {HOST} }}
 upstreams:\n  app:\n    servers: [\"{first}\", \"{second}\"]\n    header_timeout: {deadline}ms
     ejection: {{ failures: 3, period: 1s }}{health}
   steady:\n    servers: [\"{third}\"]\n    header_timeout: 10s
@@ -229,9 +229,11 @@ impl Site {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn limit_descriptors(&self, limit: Rlimit) -> io::Result<Rlimit> {
+    pub(super) fn limit_descriptors(&self, current: Option<u64>) -> io::Result<Option<u64>> {
         let pid = pid_of(&self.gate).ok_or(io::ErrorKind::NotFound)?;
-        Ok(rustix::process::prlimit(Some(pid), Resource::Nofile, limit)?)
+        // The hard limit, which it has inherited from us, stays: not everybody may raise it again.
+        let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+        Ok(rustix::process::prlimit(Some(pid), Resource::Nofile, Rlimit { current, maximum })?.current)
     }
 
     /// Asks the gate to end, and waits up to `patience`; none if it does not.
