@@ -4,7 +4,7 @@
 # Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl]...
 # PORTUNUS is the program, TOOLS a folder in which judges that are no Debian packages are kept between runs. For each judge one line on stdout:
 # `test judge NAME ... ok`, `FAILED` or `skipped, REASON`; at the end one in cargo's form, which `./x test` adds up. What a judge said goes to stderr
-# when it was not content. Needs openssl; installs nothing but h2spec and sslyze, into TOOLS.
+# when it was not content. Needs openssl and python3; installs nothing but h2spec and sslyze, into TOOLS.
 set -euo pipefail
 
 here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
@@ -16,47 +16,57 @@ shift 2
 
 readonly host=edge.example
 work=$(mktemp -d)
-gate=
-trap 'stop_gate; rm -rf "$work"' EXIT
+gate='' upstream=''
+trap stop EXIT
 
 passed=0 failed=0 skipped=0
 reason=
 
 # --- the gate ---
 
-# The default configuration: nothing is said about TLS but where the certificates lie. Requests go through to an upstream, which is the gate itself
-# on a Unix socket, so that the judges see relayed answers.
+# The default configuration: nothing is said about TLS but where the certificates lie. Requests go through to an upstream, so that the judges see
+# relayed answers.
 start_gate() {
   mkdir "$work/certs"
   make_certificates
-  cat > "$work/portunus.yaml" <<'YAML'
+  python3 "$here/upstream.py" > "$work/upstream.port" &
+  upstream=$!
+  until_there "$upstream" '[0-9]' "$work/upstream.port"
+  cat > "$work/portunus.yaml" <<YAML
 listeners:
   - { name: edge, bind: "127.0.0.1:0", tls: { keystore: main } }
-  - { name: inner, bind: "unix:inner.sock" }
 keystores: { main: { folder: certs, default: edge.example } }
 upstreams:
-  inner: { servers: ["unix:inner.sock"] }
+  app: { servers: ["127.0.0.1:$(cat "$work/upstream.port")"] }
 routes:
-  - { listeners: edge, path: "/{*rest}", upstream: inner }
-  - { listeners: inner, path: "/{*rest}", respond: { status: 200, body: "judge for yourself" } }
+  - { upstream: app }
 log: { access: { to: access.log } }
 YAML
   (cd "$work" && exec "$portunus" run portunus.yaml) 2> "$work/diagnostics" &
   gate=$!
+  until_there "$gate" '"listening"' "$work/diagnostics"
+  port=$(sed -n 's/.*"listener":"edge","address":"127.0.0.1:\([0-9]*\)".*/\1/p' "$work/diagnostics")
+}
+
+# until_there PROCESS PATTERN FILE: waits until the pattern is in the file. Fails if the process has ended, or after a minute.
+until_there() {
   local tries
-  for tries in {1..200}; do
-    port=$(sed -n 's/.*"listener":"edge","address":"127.0.0.1:\([0-9]*\)".*/\1/p' "$work/diagnostics")
-    [ -n "$port" ] && return
-    kill -0 "$gate" 2>/dev/null || break
+  for ((tries = 0; tries < 600; tries++)); do
+    ! grep -q "$2" "$3" || return 0
+    kill -0 "$1" 2>/dev/null || break
     sleep 0.1
   done
-  cat "$work/diagnostics" >&2
-  echo "judges: the gate did not start (looked $tries times)" >&2
+  echo "judges: what is to be judged did not start:" >&2
+  cat "$3" >&2
   return 1
 }
 
-stop_gate() {
-  [ -z "$gate" ] || kill "$gate" 2>/dev/null || true
+stop() {
+  local process
+  for process in $gate $upstream; do
+    kill "$process" 2>/dev/null || true
+  done
+  rm -rf "$work"
 }
 
 # A CA, and an ECDSA and an RSA pair under it as a public CA would issue them.

@@ -59,7 +59,7 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
         }
     };
     let started = start(config, source);
-    let (server, _diagnostics, reporter) = match started {
+    let (server, _diagnostics, reporter, changes) = match started {
         Ok(started) => started,
         Err(problems) => {
             problems.iter().for_each(|problem| eprintln!("error: {problem}"));
@@ -79,7 +79,7 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
     let _observing = observe(&reporter);
     runtime.block_on(async {
         tokio::task::spawn_local(upkeep::run(Arc::clone(server.shared())));
-        obey(signals, &server, &reporter).await;
+        obey(signals, changes, &server, &reporter).await;
     });
     let grace = server.shared().generation.load().config.limits.drain_timeout;
     tracing::info!(grace_seconds = grace.as_secs(), "draining");
@@ -97,7 +97,7 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
     }
 }
 
-type Started = (Arc<Server>, Diagnostics, Arc<Reporter>);
+type Started = (Arc<Server>, Diagnostics, Arc<Reporter>, Changes);
 
 fn start(config: Config, source: Source) -> Result<Started, Vec<String>> {
     let one = |what: &str, error: std::io::Error| vec![format!("{what}: {error}")];
@@ -108,8 +108,10 @@ fn start(config: Config, source: Source) -> Result<Started, Vec<String>> {
     }
     log_panics();
     let reporter = Reporter::start(&config.log, config.workers).map_err(|error| one("access log", error))?;
+    // Watched before they are read, so that no change falls between.
+    let changes = Changes::watch(&Arc::new(config.clone()));
     let server = Server::start(config, source, Arc::clone(&reporter), descriptors)?;
-    Ok((Arc::new(server), diagnostics, reporter))
+    Ok((Arc::new(server), diagnostics, reporter, changes))
 }
 
 /// A panic ends one connection; its trace goes where everything else goes.
@@ -163,8 +165,7 @@ fn catch_signals() -> std::io::Result<(LocalRuntime, Signals)> {
 }
 
 /// Serves signals, file changes and periods until SIGTERM or SIGINT.
-async fn obey(mut signals: Signals, server: &Arc<Server>, reporter: &Reporter) {
-    let mut changes = Changes::watch(server);
+async fn obey(mut signals: Signals, mut changes: Changes, server: &Arc<Server>, reporter: &Reporter) {
     let mut supervision = tokio::time::interval(SUPERVISION);
     loop {
         tokio::select! {
@@ -209,8 +210,7 @@ struct Changes {
 }
 
 impl Changes {
-    fn watch(server: &Server) -> Changes {
-        let config = Arc::clone(&server.shared().generation.load().config);
+    fn watch(config: &Arc<Config>) -> Changes {
         let (sender, events) = channel(1);
         // A full channel already says that something changed.
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
@@ -219,22 +219,24 @@ impl Changes {
             }
         });
         let mut watcher = watcher.inspect_err(|error| tracing::warn!(%error, "cannot watch files")).ok();
-        for folder in folders(&config) {
+        for folder in folders(config) {
             let watched = watcher.as_mut().map(|watcher| watcher.watch(&folder, RecursiveMode::Recursive));
             if let Some(Err(error)) = watched {
                 tracing::warn!(%error, folder = %folder.display(), "cannot watch this folder; changes are seen by period and SIGHUP");
             }
         }
         let period = config.keystores.values().map(|keystore| keystore.reload_every).min().unwrap_or(Duration::MAX);
-        Changes { config, _watcher: watcher, events, settling: None, period, next_period: after(period) }
+        let (settling, next_period) = (None, after(period));
+        Changes { config: Arc::clone(config), _watcher: watcher, events, settling, period, next_period }
     }
 
     /// After a reload, whoever asked for it: watches what the configuration in force names.
     fn follow(&mut self, server: &Server) {
-        if Arc::ptr_eq(&self.config, &server.shared().generation.load().config) {
+        let generation = server.shared().generation.load_full();
+        if Arc::ptr_eq(&self.config, &generation.config) {
             return;
         }
-        let mut fresh = Changes::watch(server);
+        let mut fresh = Changes::watch(&generation.config);
         fresh.settling = self.settling;
         // What the old watch has seen and what happened before the new one began is not forgotten.
         if self.events.try_recv().is_ok() || folders(&self.config) != folders(&fresh.config) {
