@@ -111,7 +111,7 @@ pub(super) fn log_full(context: &Context) -> io::Result<Found> {
             asked.len()
         ),
         format!("{told} diagnostic lines in {:.0?}; SIGTERM: {ended} after {took:.1?}", context.time),
-        format!("the log: {}", site.frequent_diagnostics(0)),
+        format!("said at the end: {}", site.frequent_diagnostics(told)),
     ];
     Ok(Found { verdict: site.judge_with(&asked, &None)?, notes })
 }

@@ -208,7 +208,7 @@ impl Site {
             *counts.entry(text).or_default() += 1;
         }
         let mut counts: Vec<_> = counts.into_iter().collect();
-        counts.sort_by(|one, other| other.1.cmp(&one.1));
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let told: Vec<_> = counts.iter().take(3).map(|(text, count)| format!("{count} x \"{text}\"")).collect();
         told.join(", ").replace('|', "/")
     }
