@@ -1,6 +1,7 @@
 //! Faults that are done to the gate's process by its operator: reloads, SIGTERM, SIGSTOP.
 
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -128,7 +129,10 @@ fn beyond_grace(context: &Context) -> io::Result<String> {
     let load = Load::start(Plan { prefix: "/steady", clients: 2, wait, ..Plan::usual(site.plain()) });
     pause(Duration::from_millis(500));
     let at = Instant::now();
-    let ended = site.end_gate(wait)?;
+    signal(&mut site.gate, Signal::TERM);
+    pause(Duration::from_millis(500));
+    let late = late_connection(&site);
+    let ended = site.wait_for_gate(wait)?;
     let took = at.elapsed();
     let asked = load.finish();
     let verdict = site.judge(&asked)?;
@@ -139,7 +143,22 @@ fn beyond_grace(context: &Context) -> io::Result<String> {
     } else {
         format!("LEDGER NOT CLEAN: {} unlogged of {}", verdict.unlogged, verdict.requests)
     };
-    Ok(format!("beyond a grace of {GRACE:.0?}: ended after {took:.1?} with {ended:?}; {outcomes:?}; {clean}"))
+    Ok(format!("beyond a grace of {GRACE:.0?}: ended after {took:.1?} with {ended:?}; {outcomes:?}; {clean}; {late}"))
+}
+
+/// What becomes of a connection that comes while the gate drains: refused, it can go elsewhere at once.
+fn late_connection(site: &Site) -> String {
+    let at = Instant::now();
+    let connected = TcpStream::connect_timeout(&site.plain(), Duration::from_secs(1));
+    let Ok(mut stream) = connected else { return "a connection 0.5 s after SIGTERM was refused".to_owned() };
+    let end = stream
+        .set_read_timeout(Some(GRACE * 2))
+        .and_then(|()| stream.write_all(format!("GET /health HTTP/1.1\r\nHost: {HOST}\r\n\r\n").as_bytes()))
+        .and_then(|()| stream.read(&mut [0; 64]));
+    format!(
+        "a connection 0.5 s after SIGTERM was taken, and ended after {:.1?} with {end:?} (aim: refused at once)",
+        at.elapsed()
+    )
 }
 
 /// The whole process stopped for longer than its deadlines, then continued.

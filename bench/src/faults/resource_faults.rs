@@ -1,6 +1,6 @@
 //! Faults of what the gate lives on: descriptors, the log's target, the files of its certificates.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -67,10 +67,21 @@ pub(super) fn descriptors(context: &Context) -> io::Result<Found> {
             busy * 100.0,
             idle * 100.0
         ),
+        format!("statuses in that time: {:?}", statuses(&during)),
         format!("a new connection was served {back:.0?} after the limit was lifted"),
+        format!("the log: {}", site.frequent_diagnostics(lines)),
     ];
     asked.extend(asked_again);
     Ok(Found { verdict: site.judge(&asked)?, notes })
+}
+
+/// How often each status came; 0 stands for none.
+fn statuses(asked: &[&Asked]) -> BTreeMap<u16, usize> {
+    let mut counts = BTreeMap::new();
+    for one in asked {
+        *counts.entry(one.status().unwrap_or_default()).or_default() += 1;
+    }
+    counts
 }
 
 fn cpu_share(site: &Site, time: Duration) -> f64 {
@@ -100,6 +111,7 @@ pub(super) fn log_full(context: &Context) -> io::Result<Found> {
             asked.len()
         ),
         format!("{told} diagnostic lines in {:.0?}; SIGTERM: {ended} after {took:.1?}", context.time),
+        format!("said at the end: {}", site.frequent_diagnostics(told)),
     ];
     Ok(Found { verdict: site.judge_with(&asked, &None)?, notes })
 }

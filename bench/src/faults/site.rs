@@ -3,6 +3,7 @@
 //! Servers 0 and 1 are the group behind `/app`, server 2 the one behind `/steady`. Each has a journal that outlives its restarts. Only processes
 //! that were started here are signalled, by their number.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,6 +21,9 @@ use super::recorder::{Noted, Wanted, read_journal};
 use crate::peers::{HOST, pause, stop};
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is shown of a diagnostic line.
+const DIAGNOSTIC_LETTERS: usize = 120;
 
 /// The deadline for an upstream's head.
 pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -191,6 +195,22 @@ impl Site {
     /// What the gate has said on stderr.
     pub(super) fn diagnostics(&self) -> String {
         fs::read_to_string(self.ground.folder.path().join("stderr")).unwrap_or_default()
+    }
+
+    /// The most frequent lines on stderr beyond the first `skip`, numbers aside, with how often each stands there.
+    pub(super) fn frequent_diagnostics(&self, skip: usize) -> String {
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for line in self.diagnostics().lines().skip(skip) {
+            // Without the time, which comes first.
+            let text = line.split_once(' ').map_or(line, |(_, rest)| rest).trim_start();
+            let text: String =
+                text.chars().filter(|letter| !letter.is_ascii_digit()).take(DIAGNOSTIC_LETTERS).collect();
+            *counts.entry(text).or_default() += 1;
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let told: Vec<_> = counts.iter().take(3).map(|(text, count)| format!("{count} x \"{text}\"")).collect();
+        told.join(", ").replace('|', "/")
     }
 
     /// Asks the admin side; gives status and body.
