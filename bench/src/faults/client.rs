@@ -125,7 +125,7 @@ impl Client {
         let id = next_id();
         let shape = self.plan.shapes.get(self.turn % self.plan.shapes.len().max(1)).copied().unwrap_or(Shape::Length);
         let wanted = Wanted { id, size: pick(self.plan.sizes, self.turn / 2), wait: self.plan.wait, shape };
-        let idempotent = self.turn % 3 == 0;
+        let idempotent = self.turn.is_multiple_of(3);
         let body = if idempotent { Vec::new() } else { filler(!id.1, pick(self.plan.sizes, self.turn / 3)) };
         let target = wanted.target(self.plan.prefix);
         let mut bytes = match idempotent {

@@ -1,6 +1,7 @@
 //! Faults that are done to the gate's process by its operator: reloads, SIGTERM, SIGSTOP.
 
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,7 @@ pub(super) fn reloads(context: &Context) -> io::Result<Found> {
     let asked = load.finish();
     let counted = |result| site.metric(&format!("portunus_config_reloads_total{{result=\"{result}\"}}"));
     let (taken, refused) = (counted("success")?, counted("failure")?);
-    let http2 = http2.map_or_else(|error| format!("h2load: {error}"), |child| http2_result(child));
+    let http2 = http2.map_or_else(|error| format!("h2load: {error}"), http2_result);
     let unhappy = asked.iter().filter(|one| !one.is_ok()).count();
     let mut notes = vec![
         format!("{taken} reloads taken, {refused} refused of {RELOADS} asked for; {unhappy} requests not OK (aim 0)"),
@@ -128,14 +129,36 @@ fn beyond_grace(context: &Context) -> io::Result<String> {
     let load = Load::start(Plan { prefix: "/steady", clients: 2, wait, ..Plan::usual(site.plain()) });
     pause(Duration::from_millis(500));
     let at = Instant::now();
-    let ended = site.end_gate(wait)?;
+    signal(&mut site.gate, Signal::TERM);
+    pause(Duration::from_millis(500));
+    let late = late_connection(&site);
+    let ended = site.wait_for_gate(wait)?;
     let took = at.elapsed();
     let asked = load.finish();
     let verdict = site.judge(&asked)?;
     let outcomes =
         asked.iter().filter(|one| one.outcome != Outcome::Refused).map(|one| one.outcome).collect::<Vec<_>>();
-    let clean = if verdict.clean() { "ledger clean" } else { "LEDGER NOT CLEAN" };
-    Ok(format!("beyond a grace of {GRACE:.0?}: ended after {took:.1?} with {ended:?}; {outcomes:?}; {clean}"))
+    let clean = if verdict.clean() {
+        "ledger clean".to_owned()
+    } else {
+        format!("LEDGER NOT CLEAN: {} unlogged of {}", verdict.unlogged, verdict.requests)
+    };
+    Ok(format!("beyond a grace of {GRACE:.0?}: ended after {took:.1?} with {ended:?}; {outcomes:?}; {clean}; {late}"))
+}
+
+/// What becomes of a connection that comes while the gate drains: refused, it can go elsewhere at once.
+fn late_connection(site: &Site) -> String {
+    let at = Instant::now();
+    let connected = TcpStream::connect_timeout(&site.plain(), Duration::from_secs(1));
+    let Ok(mut stream) = connected else { return "a connection 0.5 s after SIGTERM was refused".to_owned() };
+    let end = stream
+        .set_read_timeout(Some(GRACE * 2))
+        .and_then(|()| stream.write_all(format!("GET /health HTTP/1.1\r\nHost: {HOST}\r\n\r\n").as_bytes()))
+        .and_then(|()| stream.read(&mut [0; 64]));
+    format!(
+        "a connection 0.5 s after SIGTERM was taken, and ended after {:.1?} with {end:?} (aim: refused at once)",
+        at.elapsed()
+    )
 }
 
 /// The whole process stopped for longer than its deadlines, then continued.

@@ -1,6 +1,6 @@
 //! Faults of what the gate lives on: descriptors, the log's target, the files of its certificates.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::net::TcpStream;
@@ -10,7 +10,6 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
-use rustix::process::Rlimit;
 
 use super::client::{Load, Plan, load_for};
 use super::ledger::{Asked, Verdict};
@@ -33,7 +32,7 @@ pub(super) fn descriptors(context: &Context) -> io::Result<Found> {
     let idle = cpu_share(&site, context.time / 5);
     let lines = site.diagnostics().lines().count();
     let open = site.open_descriptors();
-    let old = site.limit_descriptors(Rlimit { current: Some(open + SPARE), maximum: None })?;
+    let old = site.limit_descriptors(Some(open + SPARE))?;
     let from = load.started.elapsed();
     let address = site.plain();
     // The kernel completes these, whether the gate accepts them or not.
@@ -68,10 +67,21 @@ pub(super) fn descriptors(context: &Context) -> io::Result<Found> {
             busy * 100.0,
             idle * 100.0
         ),
+        format!("statuses in that time: {:?}", statuses(&during)),
         format!("a new connection was served {back:.0?} after the limit was lifted"),
+        format!("the log: {}", site.frequent_diagnostics(lines)),
     ];
     asked.extend(asked_again);
     Ok(Found { verdict: site.judge(&asked)?, notes })
+}
+
+/// How often each status came; 0 stands for none.
+fn statuses(asked: &[&Asked]) -> BTreeMap<u16, usize> {
+    let mut counts = BTreeMap::new();
+    for one in asked {
+        *counts.entry(one.status().unwrap_or_default()).or_default() += 1;
+    }
+    counts
 }
 
 fn cpu_share(site: &Site, time: Duration) -> f64 {
@@ -81,10 +91,15 @@ fn cpu_share(site: &Site, time: Duration) -> f64 {
     measure::cpu_time(&gate).saturating_sub(before).as_secs_f64() / started.elapsed().as_secs_f64()
 }
 
+/// As many lines as can be had, so that what the gate keeps of them overflows.
+fn many_lines(site: &Site) -> Plan {
+    Plan { pace: Duration::ZERO, sizes: &[100], ..Plan::usual(site.plain()) }
+}
+
 /// An access log that cannot be written: a full disk.
 pub(super) fn log_full(context: &Context) -> io::Result<Found> {
     let mut site = Site::start(&context.portunus, Wish { log: Some(PathBuf::from("/dev/full")), ..Wish::default() })?;
-    let asked = load_for(Plan::usual(site.plain()), context.time);
+    let asked = load_for(many_lines(&site), context.time);
     pause(Duration::from_secs(1));
     let (written, dropped) = log_lines(&site)?;
     let told = site.diagnostics().lines().count();
@@ -96,6 +111,7 @@ pub(super) fn log_full(context: &Context) -> io::Result<Found> {
             asked.len()
         ),
         format!("{told} diagnostic lines in {:.0?}; SIGTERM: {ended} after {took:.1?}", context.time),
+        format!("said at the end: {}", site.frequent_diagnostics(told)),
     ];
     Ok(Found { verdict: site.judge_with(&asked, &None)?, notes })
 }
@@ -107,7 +123,7 @@ pub(super) fn log_stuck(context: &Context) -> io::Result<Found> {
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
     let reader = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path)?;
     let mut site = Site::start(&context.portunus, Wish { log: Some(path.clone()), ..Wish::default() })?;
-    let asked = load_for(Plan::usual(site.plain()), context.time);
+    let asked = load_for(many_lines(&site), context.time);
     let unhappy = asked.iter().filter(|one| !one.is_ok()).count();
     let (_, stuck) = log_lines(&site)?;
     // It reads on, while the gate hands over what it has kept.
@@ -185,17 +201,26 @@ pub(super) fn half_written_pair(context: &Context) -> io::Result<Found> {
         .stdout(Stdio::piped())
         .spawn()?;
     let ends = Instant::now() + context.time;
-    let (mut copies, mut served) = (0, 0);
-    let mut last = String::new();
+    let (mut copies, mut served, mut answers) = (0, [0, 0], Vec::new());
     while Instant::now() < ends {
         let pair = site.new_pair()?;
         // Pauses longer than the quiet time after which the gate reads, so that it reads every half.
         let step = Duration::from_millis(700);
-        copy_in_halves(&site.key_file("crt"), pair.certificate_pem.as_bytes(), step)?;
-        copy_in_halves(&site.key_file("key"), pair.key_pem.as_bytes(), step)?;
+        // Every other time an operator reloads in each worst place; else the gate sees the files change by itself.
+        let by_hand = copies % 2 == 1;
+        for (kind, bytes) in [("crt", pair.certificate_pem.as_bytes()), ("key", pair.key_pem.as_bytes())] {
+            let half = bytes.get(..bytes.len() / 2).unwrap_or_default();
+            for part in [half, bytes] {
+                fs::write(site.key_file(kind), part)?;
+                if by_hand {
+                    answers.push(site.admin("POST", "/reload")?.0);
+                }
+                pause(step);
+            }
+        }
         pause(Duration::from_millis(1500));
-        last = leaf(&pair.certificate_pem);
-        served += u32::from(served_leaf(&site).is_ok_and(|leaf| leaf == last));
+        let leaf = leaf(&pair.certificate_pem);
+        served[copies % 2] += u32::from(served_leaf(&site).is_ok_and(|served| served == leaf));
         copies += 1;
     }
     let told = handshakes.wait_with_output()?.stdout;
@@ -204,26 +229,19 @@ pub(super) fn half_written_pair(context: &Context) -> io::Result<Found> {
     let loads =
         |result: &str| site.metric(&format!("portunus_keystore_loads_total{{keystore=\"main\",result=\"{result}\"}}"));
     let notes = vec![
-        format!("{copies} copies, of which {served} were served 1.5 s after they were whole (aim: all)"),
-        format!("{} handshakes, {} failed {} (aim 0)", told["requests"], told["errors"], told["last_error"]),
         format!(
-            "{} loads taken, {} refused; the last pair is {}served",
-            loads("success")?,
-            loads("failure")?,
-            if served_leaf(&site)? == last { "" } else { "NOT " }
+            "served 1.5 s after they were whole (aim: all): {} of {} copies seen by watching, {} of {} reloaded by hand",
+            served[0],
+            copies.div_ceil(2),
+            served[1],
+            copies / 2
         ),
+        format!("POST /reload while half crt, crt, half key, whole: {answers:?}"),
+        format!("{} handshakes, {} failed {} (aim 0)", told["requests"], told["errors"], told["last_error"]),
+        format!("{} loads taken, {} refused", loads("success")?, loads("failure")?),
     ];
     let verdict: Verdict = site.judge(&asked)?;
     Ok(Found { verdict, notes })
-}
-
-fn copy_in_halves(path: &Path, bytes: &[u8], step: Duration) -> io::Result<()> {
-    let half = bytes.get(..bytes.len() / 2).unwrap_or_default();
-    fs::write(path, half)?;
-    pause(step);
-    fs::write(path, bytes)?;
-    pause(step);
-    Ok(())
 }
 
 /// The base64 of the first certificate in this text.

@@ -3,6 +3,7 @@
 //! Servers 0 and 1 are the group behind `/app`, server 2 the one behind `/steady`. Each has a journal that outlives its restarts. Only processes
 //! that were started here are signalled, by their number.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -20,6 +21,9 @@ use super::recorder::{Noted, Wanted, read_journal};
 use crate::peers::{HOST, pause, stop};
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What is shown of a diagnostic line.
+const DIAGNOSTIC_LETTERS: usize = 120;
 
 /// The deadline for an upstream's head.
 pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -77,7 +81,7 @@ impl Ground {
         let deadline = HEADER_TIMEOUT.as_millis();
         format!(
             "workers: 2\nlisteners:\n  - {{ name: plain, bind: \"{plain}\" }}\n  - {{ name: tls, bind: \"{tls}\", tls: {{ keystore: main }} }}
-keystores:\n  main: {{ folder: keys }}
+keystores:\n  main: {{ folder: keys, default: {HOST} }}
 upstreams:\n  app:\n    servers: [\"{first}\", \"{second}\"]\n    header_timeout: {deadline}ms
     ejection: {{ failures: 3, period: 1s }}{health}
   steady:\n    servers: [\"{third}\"]\n    header_timeout: 10s
@@ -193,6 +197,22 @@ impl Site {
         fs::read_to_string(self.ground.folder.path().join("stderr")).unwrap_or_default()
     }
 
+    /// The most frequent lines on stderr beyond the first `skip`, numbers aside, with how often each stands there.
+    pub(super) fn frequent_diagnostics(&self, skip: usize) -> String {
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for line in self.diagnostics().lines().skip(skip) {
+            // Without the time, which comes first.
+            let text = line.split_once(' ').map_or(line, |(_, rest)| rest).trim_start();
+            let text: String =
+                text.chars().filter(|letter| !letter.is_ascii_digit()).take(DIAGNOSTIC_LETTERS).collect();
+            *counts.entry(text).or_default() += 1;
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let told: Vec<_> = counts.iter().take(3).map(|(text, count)| format!("{count} x \"{text}\"")).collect();
+        told.join(", ").replace('|', "/")
+    }
+
     /// Asks the admin side; gives status and body.
     ///
     /// # Errors
@@ -229,9 +249,11 @@ impl Site {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn limit_descriptors(&self, limit: Rlimit) -> io::Result<Rlimit> {
+    pub(super) fn limit_descriptors(&self, current: Option<u64>) -> io::Result<Option<u64>> {
         let pid = pid_of(&self.gate).ok_or(io::ErrorKind::NotFound)?;
-        Ok(rustix::process::prlimit(Some(pid), Resource::Nofile, limit)?)
+        // The hard limit, which it has inherited from us, stays: not everybody may raise it again.
+        let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+        Ok(rustix::process::prlimit(Some(pid), Resource::Nofile, Rlimit { current, maximum })?.current)
     }
 
     /// Asks the gate to end, and waits up to `patience`; none if it does not.

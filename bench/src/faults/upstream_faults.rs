@@ -16,17 +16,19 @@ use crate::peers::{HOST, pause};
 /// One of two servers is killed and started again, over and over.
 pub(super) fn killed(context: &Context) -> io::Result<Found> {
     let mut site = Site::start(&context.portunus, Wish { health: true, ..Wish::default() })?;
-    let load = Load::start(Plan::usual(site.plain()));
-    let (mut kills, mut restarts) = (Vec::new(), Vec::new());
+    // Long enough that each kill meets requests in flight.
+    let load = Load::start(Plan { wait: Duration::from_millis(30), ..Plan::usual(site.plain()) });
+    let (mut kills, mut kills_ms, mut restarts) = (Vec::new(), Vec::new(), Vec::new());
     let ends = Instant::now() + context.time;
     pause(Duration::from_millis(500));
     while Instant::now() < ends {
         kills.push(load.started.elapsed());
+        kills_ms.push(now_ms());
         site.servers[0].kill();
-        pause(context.time / 8);
+        pause(context.time / 5);
         site.servers[0].restart()?;
         restarts.push(now_ms());
-        pause(context.time / 8);
+        pause(context.time / 5);
     }
     let asked = load.finish();
     let verdict = site.judge(&asked)?;
@@ -36,11 +38,13 @@ pub(super) fn killed(context: &Context) -> io::Result<Found> {
         Some((one.began + one.took).saturating_sub(*kill))
     });
     let journal = read_journal(&site.servers[0].journal)?;
-    let back = restarts.iter().filter_map(|restart| {
-        let first = journal.iter().find(|noted| noted.at_ms >= *restart)?;
-        Some(Duration::from_millis(first.at_ms - restart))
-    });
-    let (back, returns) = (back.clone().max(), back.count());
+    let taken = |from: u64, to: u64| journal.iter().filter(move |noted| (from..to).contains(&noted.at_ms));
+    let ends_ms = kills_ms.iter().skip(1).copied().chain([u64::MAX]);
+    let back: Vec<Duration> = restarts
+        .iter()
+        .zip(ends_ms)
+        .filter_map(|(from, to)| Some(Duration::from_millis(taken(*from, to).next()?.at_ms - from)))
+        .collect();
     let gets = unhappy.iter().filter(|one| one.idempotent).count();
     Ok(Found {
         verdict,
@@ -48,9 +52,11 @@ pub(super) fn killed(context: &Context) -> io::Result<Found> {
             format!("{} kills, {} requests not OK ({gets} of them GET)", kills.len(), unhappy.len()),
             format!("last one {:.0?} after its kill (aim 1 s)", last_after_kill.max().unwrap_or_default()),
             format!(
-                "used again after {returns} of {} restarts, at worst {:.0?} later (a check: {CHECK:.0?})",
+                "it was used again after {} of {} restarts, at worst {:.0?} later (a check: {CHECK:.0?}); {} requests came to it",
+                back.len(),
                 restarts.len(),
-                back.unwrap_or_default()
+                back.iter().max().copied().unwrap_or_default(),
+                journal.len() / 2
             ),
         ],
     })

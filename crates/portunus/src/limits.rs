@@ -21,7 +21,7 @@ pub struct Limits {
     pub min_body_rate: u64,
     /// A tunnel (WebSocket and the like) in which nothing moves either way.
     pub tunnel_idle_timeout: Duration,
-    /// Request head, bytes.
+    /// Request head, bytes; at most one receive chunk (32 KiB).
     pub max_head_bytes: usize,
     /// Request line, bytes.
     pub max_request_line_bytes: usize,
@@ -29,7 +29,7 @@ pub struct Limits {
     pub max_fields: usize,
     /// Request body, bytes, where the route does not say otherwise.
     pub max_body_bytes: u64,
-    /// Response head from an upstream, bytes.
+    /// Response head from an upstream, bytes; at most one receive chunk (32 KiB).
     pub max_response_head_bytes: usize,
     /// Interim (1xx) responses before the final one.
     pub max_interim_responses: u32,
@@ -58,7 +58,7 @@ impl Default for Limits {
             max_request_line_bytes: 8 * 1024,
             max_fields: 100,
             max_body_bytes: 64 * 1024 * 1024,
-            max_response_head_bytes: 64 * 1024,
+            max_response_head_bytes: 32 * 1024,
             max_interim_responses: 8,
             max_requests_per_connection: 1_000_000,
             max_drain_bytes: 64 * 1024,

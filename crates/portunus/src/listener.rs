@@ -16,9 +16,6 @@ use crate::worker::{Shared, Worker};
 /// Pause after the kernel refused to accept for want of descriptors or memory, and while the process is full.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Descriptors kept back for the admin side, logs, reloads and health checks.
-const RESERVED_DESCRIPTORS: u64 = 64;
-
 /// Counts connections in total and per client.
 #[derive(Debug)]
 pub struct Admission {
@@ -47,9 +44,9 @@ fn client_key(address: IpAddr) -> IpAddr {
 }
 
 impl Admission {
-    /// Counts for a process with this many descriptors. A connection may need two, and some are kept back for all else.
+    /// Counts for a process with this many descriptors. A quarter is kept back for connections to upstreams and all else.
     pub fn new(descriptors: u64) -> Admission {
-        let most = usize::try_from(descriptors.saturating_sub(RESERVED_DESCRIPTORS) / 2).unwrap_or(usize::MAX).max(1);
+        let most = usize::try_from(descriptors - descriptors / 4).unwrap_or(usize::MAX).max(1);
         Admission { most, total: AtomicUsize::new(0), clients: Mutex::default() }
     }
 

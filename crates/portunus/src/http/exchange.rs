@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
 use super::scratch::Timers;
 use super::sides::{Answer, MessageBody};
-use super::upstream_h1::{self, Attempt, Upgraded};
+use super::upstream_h1::{self, Attempt, Failed, Upgraded};
 use super::upstream_h2;
 use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
 use crate::conn::Conn;
@@ -24,6 +24,9 @@ use crate::transport::{buffer, recycle};
 use crate::upstream::Group;
 use crate::worker::Worker;
 use std::sync::Arc;
+use std::time::Duration;
+
+use net::Deadline;
 
 /// Where a request comes from and what it is served under.
 #[derive(Debug, Clone, Copy)]
@@ -197,9 +200,9 @@ async fn forward_request<B: MessageBody, A: Answer>(
         exchange.ledger.server = Some(Arc::clone(server));
         let _busy = server.busy();
         let attempt = Attempt { context, admitted, forward, group: &group, server };
-        let outcome = match group.config.protocol {
-            UpstreamProtocol::Http1 => upstream_h1::attempt(attempt, exchange).await,
-            UpstreamProtocol::Http2 => Box::pin(upstream_h2::attempt(attempt, exchange)).await.map(|()| None),
+        let outcome = match group.config.total_timeout {
+            None => try_once(attempt, exchange).await,
+            Some(limit) => bounded(limit, attempt, exchange).await,
         };
         match outcome {
             Ok(upgraded) => {
@@ -218,6 +221,30 @@ async fn forward_request<B: MessageBody, A: Answer>(
             }
         }
     }
+}
+
+async fn try_once<B: MessageBody, A: Answer>(
+    attempt: Attempt<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Upgraded>, Failed> {
+    match attempt.group.config.protocol {
+        UpstreamProtocol::Http1 => upstream_h1::attempt(attempt, exchange).await,
+        UpstreamProtocol::Http2 => Box::pin(upstream_h2::attempt(attempt, exchange)).await.map(|()| None),
+    }
+}
+
+/// One try that must be over in time, its answer included.
+async fn bounded<B: MessageBody, A: Answer>(
+    limit: Duration,
+    attempt: Attempt<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Upgraded>, Failed> {
+    let outcome = Deadline::new().within(limit, Box::pin(try_once(attempt, exchange))).await;
+    outcome.unwrap_or_else(|_| {
+        exchange.ledger.blame(Fault::Upstream, "upstream_total_timeout");
+        let failure = Refusal::upstream(504, "upstream_total_timeout").into();
+        Err(Failed { failure, servers_fault: true, may_try_again: false })
+    })
 }
 
 fn destination(context: Context<'_>, admitted: &Admitted<'_>, forward: &Forward) -> Result<Arc<Group>, Refusal> {

@@ -95,6 +95,18 @@ fn a_head_that_could_split_as_http_1_is_refused() {
     }
     cases.push([get("/p"), vec![("host", b"a.test"), ("host", b"b.test")]].concat());
     cases.push([get("/p"), vec![("expect", b"100-continue"), ("expect", b"x")]].concat());
+    for fields in &cases {
+        check_refused(&gate, &upstream, fields);
+    }
+    probe(&gate);
+    assert!(memchr::memmem::find(&upstream.raw(), b"smuggled").is_none());
+}
+
+#[test]
+fn a_pseudo_field_that_is_odd_or_out_of_place_is_refused() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    let mut cases: Vec<Vec<Field>> = Vec::new();
     for value in
         [&b"/a b"[..], b"/a\tb", b"a", b"", b"*", b"/\xff", b"/a\\b", b"/../x", b"/%2e%2e/x", b"/%00", b"http://evil/"]
     {
@@ -118,7 +130,6 @@ fn a_head_that_could_split_as_http_1_is_refused() {
         check_refused(&gate, &upstream, fields);
     }
     probe(&gate);
-    assert!(memchr::memmem::find(&upstream.raw(), b"smuggled").is_none());
 }
 
 #[test]

@@ -37,6 +37,9 @@ fn check_flood(gate: &Gate, what: &str, frames: &[u8], codes: &[u32]) {
     probe(&mut second, 1);
 }
 
+/// What an attack is called, and the bytes it sends on a stream.
+type Kind<'k> = (&'k str, &'k dyn Fn(u32) -> Vec<u8>);
+
 #[test]
 fn floods_of_frames_that_bring_nothing_end_their_connection() {
     let upstream = hanging();
@@ -82,7 +85,7 @@ fn streams_that_the_client_makes_us_reset_end_their_connection() {
             .collect();
         frame(HEADERS, END_HEADERS, stream, &block(&[&fields[..], &[("content-length", b"1")]].concat()))
     };
-    let kinds: [(&str, &dyn Fn(u32) -> Vec<u8>); 8] = [
+    let kinds: [Kind<'_>; 8] = [
         ("WINDOW_UPDATE of nothing", &|stream| {
             [head(stream, END_STREAM), frame(WINDOW_UPDATE, 0, stream, &[0; 4])].concat()
         }),

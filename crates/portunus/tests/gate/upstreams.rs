@@ -113,6 +113,14 @@ fn a_server_that_fails_its_checks_is_left_out_and_comes_back() {
 }
 
 #[test]
+fn an_exchange_that_takes_too_long_in_all_is_ended() {
+    let silent = Upstream::start(|_| Reply::Silence);
+    let gate = gate(&format!("servers: [\"{}\"], total_timeout: 200ms", silent.address));
+    assert_eq!(get(&gate, "/"), 504);
+    assert_eq!(gate.log(1)[0]["reason"], "upstream_total_timeout");
+}
+
+#[test]
 fn names_are_resolved() {
     let up = Upstream::ok();
     let gate = gate(&format!("servers: [\"localhost:{}\"]", up.address.port()));

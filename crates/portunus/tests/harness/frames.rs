@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -121,14 +121,24 @@ impl Frames {
         self.send(&frame(HEADERS, flags, stream, &block(fields)));
     }
 
+    /// Reads so many bytes; none at the end. A silent connection that stays open fails the test.
+    fn fill(&mut self, bytes: &mut [u8]) -> Option<()> {
+        match self.io.read_exact(bytes) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("the connection neither says anything nor ends")
+            }
+            read => read.ok(),
+        }
+    }
+
     /// The next frame; none when the connection has ended.
     pub fn next(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
-        self.io.read_exact(&mut head).ok()?;
+        self.fill(&mut head)?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         let stream = u32::from_be_bytes([head[5] & 0x7f, head[6], head[7], head[8]]);
         let mut payload = vec![0; length as usize];
-        self.io.read_exact(&mut payload).ok()?;
+        self.fill(&mut payload)?;
         Some(Frame { kind: head[3], flags: head[4], stream, payload })
     }
 

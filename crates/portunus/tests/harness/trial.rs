@@ -82,6 +82,8 @@ pub struct Trial {
     pub upstream: Upstream,
     lines: usize,
     passed: usize,
+    /// Lines to be judged at the end, because the log is written in batches: position, status, reason, what was sent.
+    expected: Vec<(usize, u16, Option<String>, String)>,
 }
 
 impl Trial {
@@ -93,19 +95,18 @@ impl Trial {
     /// Before this upstream.
     pub fn before(upstream: Upstream, parts: Parts<'_>) -> Trial {
         let gate = gate(upstream.address, parts);
-        Trial { gate, upstream, lines: 0, passed: 0 }
+        Trial { gate, upstream, lines: 0, passed: 0, expected: Vec::new() }
     }
 
     /// Sends bytes on a fresh connection, with [`SMUGGLED`] behind them, and expects one refusal, the end of the connection, one log line
-    /// with the reason, and nothing upstream.
+    /// with the reason (judged by [`Trial::finish`]), and nothing upstream.
     pub fn refuse(&mut self, bytes: impl AsRef<[u8]>, status: u16, reason: &str) {
         let bytes = bytes.as_ref();
         let shown = bytes[..bytes.len().min(200)].escape_ascii().to_string();
         let answer = exchange(self.gate.address("web"), &[bytes, SMUGGLED].concat());
         assert_eq!(statuses(&answer), [status], "{shown}: {}", answer.escape_ascii());
-        let line = self.next_line();
-        assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(status.into()), Some(reason)), "{shown}");
-        assert_eq!(line["fault"], "client", "{shown}");
+        self.expected.push((self.lines, status, Some(reason.to_owned()), shown.clone()));
+        self.lines += 1;
         let whole = self.upstream.seen().into_iter().filter(|seen| seen.whole).count();
         assert_eq!(whole, self.passed, "{shown}: the upstream saw a request");
     }
@@ -113,10 +114,11 @@ impl Trial {
     /// Sends one request (which must ask to close) on a fresh connection and expects it to be served by the upstream; gives what that saw.
     pub fn pass(&mut self, bytes: impl AsRef<[u8]>) -> Seen {
         let bytes = bytes.as_ref();
-        let shown = bytes[..bytes.len().min(200)].escape_ascii();
+        let shown = bytes[..bytes.len().min(200)].escape_ascii().to_string();
         let answer = exchange(self.gate.address("web"), bytes);
         assert_eq!(statuses(&answer), [200], "{shown}: {}", answer.escape_ascii());
-        assert_eq!(self.next_line()["status"], 200, "{shown}");
+        self.expected.push((self.lines, 200, None, shown.clone()));
+        self.lines += 1;
         self.passed += 1;
         let seen = self.whole();
         assert_eq!(seen.len(), self.passed, "{shown}");
@@ -147,6 +149,17 @@ impl Trial {
         self.pass("GET /probe HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         let raw = self.upstream.raw();
         assert!(memchr::memmem::find(&raw, b"GET /smuggled").is_none(), "smuggled: {}", raw.escape_ascii());
+        let lines = self.gate.log(self.lines);
+        assert_eq!(lines.len(), self.lines, "more lines than messages: {lines:#?}");
+        for (position, status, reason, shown) in self.expected {
+            let line = &lines[position];
+            assert_eq!(
+                (line["status"].as_u64(), line["reason"].as_str()),
+                (Some(status.into()), reason.as_deref()),
+                "{shown}"
+            );
+            assert_eq!(line["fault"].as_str(), reason.map(|_| "client"), "{shown}");
+        }
         assert_eq!(self.gate.stop(), Some(0));
     }
 }

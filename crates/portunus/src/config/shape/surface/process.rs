@@ -86,7 +86,7 @@ pub(in crate::config::shape) static LIMITS: Object = object(
             "1h",
             "A WebSocket or other tunnel in which nothing moves either way.",
         ),
-        optional("max_head", Shape::Size(KIB, MIB), "32KiB", "Request head; then 431."),
+        optional("max_head", Shape::Size(KIB, 32 * KIB), "32KiB", "Request head; then 431."),
         optional("max_request_line", Shape::Size(64, MIB), "8KiB", "Request line; then 414."),
         optional("max_fields", Shape::Int(4, 256), "100", "Fields in a head; then 431."),
         optional(
@@ -95,7 +95,7 @@ pub(in crate::config::shape) static LIMITS: Object = object(
             "64MiB",
             "Request body, where the route does not say otherwise; then 413.",
         ),
-        optional("max_response_head", Shape::Size(KIB, MIB), "64KiB", "Response head from an upstream; then 502."),
+        optional("max_response_head", Shape::Size(KIB, 32 * KIB), "32KiB", "Response head from an upstream; then 502."),
         optional(
             "max_interim_responses",
             Shape::Int(0, 1_000),
