@@ -61,12 +61,17 @@ struct Fault {
     run: fn(&Context) -> io::Result<Found>,
 }
 
-const FAULTS: [Fault; 10] = [
+const FAULTS: [Fault; 11] = [
     Fault { name: "upstream-kill", title: "upstream `kill -9`, 1 of 2, and restart", run: upstream_faults::killed },
     Fault { name: "upstream-frozen", title: "upstream frozen (SIGSTOP), 1 of 2", run: upstream_faults::frozen },
     Fault { name: "upstream-cut", title: "upstream dies within its answer", run: upstream_faults::dies_within_answer },
     Fault { name: "reload", title: "reload x100, same, changed, invalid", run: process_faults::reloads },
     Fault { name: "drain", title: "SIGTERM with requests in flight", run: process_faults::drain },
+    Fault {
+        name: "drain-beyond",
+        title: "SIGTERM with requests that outlive the grace",
+        run: process_faults::beyond_grace,
+    },
     Fault { name: "descriptors", title: "descriptors exhausted (prlimit)", run: resource_faults::descriptors },
     Fault { name: "log-full", title: "access log on a full disk", run: resource_faults::log_full },
     Fault { name: "log-stuck", title: "access log to a stuck reader", run: resource_faults::log_stuck },
