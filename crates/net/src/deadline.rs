@@ -25,6 +25,17 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
+/// Looks once more at what a timer has given up on, after the runtime has asked the kernel for news. A process that was stopped and goes on
+/// finds its timers expired and its sockets readable at the same time; what had come in time must not count as late.
+pub async fn last_look<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    tokio::task::yield_now().await;
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
 /// A reusable timer of one task.
 #[derive(Debug, Default)]
 pub struct Deadline {
@@ -46,7 +57,7 @@ impl Deadline {
     pub async fn within<F: Future>(&mut self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
         let mut at = None;
-        poll_fn(|context| {
+        let waited = poll_fn(|context| {
             if let Poll::Ready(output) = future.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));
             }
@@ -54,7 +65,11 @@ impl Deadline {
             let at = *at.get_or_insert_with(|| coarse() + limit);
             self.poll_elapsed(at, context).map(Err)
         })
-        .await
+        .await;
+        match waited {
+            Err(Elapsed) => last_look(future).await.ok_or(Elapsed),
+            done => done,
+        }
     }
 
     /// Waits for `future` until `at` on the coarse clock.
@@ -63,11 +78,15 @@ impl Deadline {
     /// [`Elapsed`] if the deadline passed first; the future is dropped then.
     pub async fn until<F: Future>(&mut self, at: Duration, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
-        poll_fn(|context| match future.as_mut().poll(context) {
+        let waited = poll_fn(|context| match future.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
             Poll::Pending => self.poll_elapsed(at, context).map(Err),
         })
-        .await
+        .await;
+        match waited {
+            Err(Elapsed) => last_look(future).await.ok_or(Elapsed),
+            done => done,
+        }
     }
 
     /// Ready once `at` (on the coarse clock) has passed; else arranges to be woken then or earlier.

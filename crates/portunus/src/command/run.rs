@@ -171,9 +171,9 @@ async fn obey(mut signals: Signals, mut changes: Changes, server: &Arc<Server>, 
         tokio::select! {
             Some(()) = signals.terminate.recv() => return,
             Some(()) = signals.interrupt.recv() => return,
-            Some(()) = signals.hangup.recv() => reload(server, Server::reload, "SIGHUP").await,
+            Some(()) = signals.hangup.recv() => begin_reload(server, Server::reload, "SIGHUP"),
             Some(()) = signals.reopen.recv() => reporter.reopen(),
-            reason = changes.next() => reload(server, Server::reload_keystores, reason).await,
+            reason = changes.next() => begin_reload(server, Server::reload_keystores, reason),
             _ = supervision.tick() => {
                 server.replace_dead_workers();
                 changes.follow(server);
@@ -183,8 +183,11 @@ async fn obey(mut signals: Signals, mut changes: Changes, server: &Arc<Server>, 
 }
 
 /// Reloads off this thread, so that signals are obeyed meanwhile.
-async fn reload(server: &Arc<Server>, how: fn(&Server) -> Result<u64, Vec<String>>, reason: &'static str) {
-    let server = Arc::clone(server);
+fn begin_reload(server: &Arc<Server>, how: fn(&Server) -> Result<u64, Vec<String>>, reason: &'static str) {
+    tokio::task::spawn_local(reload(Arc::clone(server), how, reason));
+}
+
+async fn reload(server: Arc<Server>, how: fn(&Server) -> Result<u64, Vec<String>>, reason: &'static str) {
     let outcome = tokio::task::spawn_blocking(move || how(&server)).await;
     match outcome {
         Ok(Ok(generation)) => tracing::info!(generation, reason, "reloaded"),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use net::Deadline;
 use net::clock::coarse;
+use net::deadline::last_look;
 
 use super::body::BodyError;
 use super::sides::{Answer, BodySink, MessageBody};
@@ -70,7 +71,7 @@ impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
         mut gone: impl FnMut(&mut Context<'_>) -> Poll<()>,
     ) -> Result<T, Stopped> {
         let mut main = pin!(main);
-        poll_fn(|context| {
+        let waited = poll_fn(|context| {
             if let Some(future) = &mut self.future
                 && let Poll::Ready(result) = future.as_mut().poll(context)
             {
@@ -95,7 +96,11 @@ impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
                 _ => Poll::Pending,
             }
         })
-        .await
+        .await;
+        match waited {
+            Err(Stopped::Elapsed) => last_look(main).await.ok_or(Stopped::Elapsed),
+            other => other,
+        }
     }
 }
 

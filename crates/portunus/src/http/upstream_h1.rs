@@ -103,6 +103,11 @@ async fn fresh_connection(attempt: Attempt<'_>) -> Result<Transport, OnConnectio
 }
 
 pub(super) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnection {
+    if error.is_our_shortage() {
+        // No descriptors or no memory: nothing that the server could help.
+        let failure = Refusal::ours(503, "no_descriptors").into();
+        return OnConnection { failure, servers_fault: false, stale: false, unsent: true };
+    }
     let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
     tracing::debug!(server = %server.name, ?error, "cannot connect");
     let failure = Refusal::upstream(status, error.code()).into();

@@ -31,6 +31,12 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// Whether we ran out of descriptors or memory, which says nothing about the server.
+    pub fn is_our_shortage(&self) -> bool {
+        let ConnectError::Socket(error) = self else { return false };
+        matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
+    }
+
     /// Stable code for logs.
     pub fn code(&self) -> &'static str {
         match self {

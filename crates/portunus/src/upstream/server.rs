@@ -96,6 +96,9 @@ impl Server {
 
     /// It did not answer. True if that ejects it now.
     pub fn failed(&self, rule: Ejection) -> bool {
+        if now_ms() < self.ejected_until_ms.load(Ordering::Relaxed) {
+            return false;
+        }
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         if rule.failures == 0 || failures < rule.failures {
             return false;
