@@ -1,4 +1,4 @@
-//! Bytes to values and back: HTTP/1 heads and chunks, request targets, ClientHello.
+//! Bytes to values and back: HTTP/1 heads and chunks, request targets, ClientHello, keyless frames.
 //!
 //! Owns every parser that reads a peer's bytes. Does no I/O, keeps no clock, spawns nothing, and never
 //! panics on input. Ruled by RFC 9110, RFC 9112, RFC 3986 and RFC 8446 §4.1.2.
@@ -6,3 +6,4 @@
 
 pub mod client_hello;
 pub mod http;
+pub mod keyless;
