@@ -1,0 +1,11 @@
+//! The contract: an OpenAPI document becomes an immutable program that judges a message as its bytes arrive.
+//!
+//! Owns the JSON scanner, the schema compiler and validator, and what a document says of operations, parameters and bodies. Does no I/O, keeps no
+//! clock, spawns nothing, and never panics on input: whatever it cannot judge is a violation with a reason of its own.
+//! Ruled by RFC 8259, JSON Schema 2020-12 and OpenAPI 3.0 and 3.1.
+#![deny(unsafe_code)]
+
+pub mod document;
+pub mod limits;
+pub mod reason;
+pub mod schema;

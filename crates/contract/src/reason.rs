@@ -1,0 +1,164 @@
+//! Why a value is refused: a code for counters and answers, and a JSON Pointer to what broke the contract. Does not phrase answers.
+
+use std::fmt;
+
+/// What is wrong with a value. The code is stable: it is a metric label and may stand in answers.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Not JSON (RFC 8259).
+    Syntax,
+    /// The bytes are not UTF-8.
+    Utf8,
+    /// An escaped surrogate without its other half.
+    LoneSurrogate,
+    /// A byte order mark before the value.
+    ByteOrderMark,
+    /// Something but white space behind the value.
+    TrailingData,
+    /// The value ends in its middle.
+    Truncated,
+    /// A member name occurs twice in one object.
+    DuplicateKey,
+    /// Nested deeper than the limit.
+    Depth,
+    /// More values than the limit.
+    Values,
+    /// More members in one object than the limit.
+    Keys,
+    /// A member name longer than the limit.
+    KeyLength,
+    /// A string longer than the limit.
+    StringLength,
+    /// A number longer than the limit.
+    NumberLength,
+    /// An exponent beyond the limit.
+    Exponent,
+    /// The schema took more steps than the limit.
+    Budget,
+    /// `type`, or `null` where nothing allows it.
+    Type,
+    /// `enum` or a discriminator's mapping.
+    Enum,
+    /// `const`.
+    Const,
+    /// `minimum`, `exclusiveMinimum`, or a format's lower bound.
+    Minimum,
+    /// `maximum`, `exclusiveMaximum`, or a format's upper bound.
+    Maximum,
+    /// `multipleOf`.
+    MultipleOf,
+    /// `minLength`.
+    MinLength,
+    /// `maxLength`.
+    MaxLength,
+    /// `pattern`.
+    Pattern,
+    /// `format`.
+    Format,
+    /// `minItems`.
+    MinItems,
+    /// `maxItems`.
+    MaxItems,
+    /// `uniqueItems`.
+    UniqueItems,
+    /// `contains`, `minContains`, `maxContains`.
+    Contains,
+    /// An element that no schema allows.
+    UnknownItem,
+    /// `minProperties`.
+    MinProperties,
+    /// `maxProperties`.
+    MaxProperties,
+    /// `required`, `dependentRequired`.
+    Required,
+    /// A member that the schema does not know.
+    UnknownField,
+    /// `propertyNames`.
+    PropertyNames,
+    /// A member that only answers may carry.
+    ReadOnly,
+    /// A member that only requests may carry.
+    WriteOnly,
+    /// A discriminator that is missing or not a string.
+    Discriminator,
+    /// No branch of `anyOf` holds.
+    AnyOf,
+    /// No branch of `oneOf` holds, or more than one.
+    OneOf,
+    /// `not` holds.
+    Not,
+    /// The schema is `false`.
+    False,
+}
+
+impl Reason {
+    /// The code, in `snake_case`.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Syntax => "json_syntax",
+            Self::Utf8 => "json_utf8",
+            Self::LoneSurrogate => "json_lone_surrogate",
+            Self::ByteOrderMark => "json_byte_order_mark",
+            Self::TrailingData => "json_trailing_data",
+            Self::Truncated => "json_truncated",
+            Self::DuplicateKey => "json_duplicate_key",
+            Self::Depth => "json_depth_limit",
+            Self::Values => "json_values_limit",
+            Self::Keys => "json_keys_limit",
+            Self::KeyLength => "json_key_length_limit",
+            Self::StringLength => "json_string_length_limit",
+            Self::NumberLength => "json_number_length_limit",
+            Self::Exponent => "json_exponent_limit",
+            Self::Budget => "step_budget",
+            Self::Type => "type",
+            Self::Enum => "enum",
+            Self::Const => "const",
+            Self::Minimum => "minimum",
+            Self::Maximum => "maximum",
+            Self::MultipleOf => "multiple_of",
+            Self::MinLength => "min_length",
+            Self::MaxLength => "max_length",
+            Self::Pattern => "pattern",
+            Self::Format => "format",
+            Self::MinItems => "min_items",
+            Self::MaxItems => "max_items",
+            Self::UniqueItems => "unique_items",
+            Self::Contains => "contains",
+            Self::UnknownItem => "unknown_item",
+            Self::MinProperties => "min_properties",
+            Self::MaxProperties => "max_properties",
+            Self::Required => "required",
+            Self::UnknownField => "unknown_field",
+            Self::PropertyNames => "property_names",
+            Self::ReadOnly => "read_only",
+            Self::WriteOnly => "write_only",
+            Self::Discriminator => "discriminator",
+            Self::AnyOf => "any_of",
+            Self::OneOf => "one_of",
+            Self::Not => "not",
+            Self::False => "false_schema",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+/// The first thing that broke the contract.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Violation {
+    /// What is wrong.
+    pub reason: Reason,
+    /// Where: an RFC 6901 pointer into the value. For a missing or unknown member it names that member.
+    pub pointer: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {:?}", self.reason, self.pointer)
+    }
+}

@@ -1,0 +1,72 @@
+//! What the compiler is given: targets, how references resolve, and options; and what it answers when it refuses. Compiles nothing.
+
+use crate::document::{Node, Place};
+use crate::limits::Limits;
+
+/// Which vocabulary a schema is written in.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Dialect {
+    /// OpenAPI 3.0's schema object: an extended subset of an early draft, `nullable`, boolean exclusive bounds, `$ref` without siblings.
+    OpenApi30,
+    /// JSON Schema 2020-12 with the OpenAPI 3.1 vocabulary.
+    OpenApi31,
+}
+
+/// Which way the value travels: decides about `readOnly` and `writeOnly`.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Direction {
+    /// From client to upstream: `readOnly` members are refused and never required.
+    Request,
+    /// From upstream to client: `writeOnly` members are refused and never required.
+    Response,
+}
+
+/// A schema resource: a file, or the part of one that has an `$id`. The numbers are the resolver's own.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Base(pub u32);
+
+/// A schema and what is needed to read it.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'n> {
+    /// The schema itself.
+    pub node: &'n Node,
+    /// The resource that its references are relative to.
+    pub base: Base,
+    /// The vocabulary of that resource.
+    pub dialect: Dialect,
+}
+
+/// Finds what a reference means. Never goes to the network: what was not loaded before is an error.
+pub trait Resolver<'n> {
+    /// The schema that `reference`, as written in resource `base`, leads to; or why there is none.
+    fn resolve(&self, reference: &str, base: Base) -> Result<Target<'n>, String>;
+
+    /// The resource that begins at this node because it has an `$id`; `base` itself for all others.
+    fn enter(&self, _node: &'n Node, base: Base) -> Base {
+        base
+    }
+
+    /// The schema in resource `base` that carries this `$dynamicAnchor`.
+    fn dynamic_anchor(&self, _name: &str, _base: Base) -> Option<Target<'n>> {
+        None
+    }
+}
+
+/// What the compiler may decide.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Refuse members that no part of the composed schema knows, at every depth, unless `additionalProperties` or `unevaluatedProperties` says
+    /// something about them. An object schema that names no members at all stays free.
+    pub refuse_unknown_fields: bool,
+    /// Bounds for each value.
+    pub limits: Limits,
+}
+
+/// One reason why a schema was refused, with its place.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Problem {
+    /// Where in the documents.
+    pub place: Place,
+    /// What is wrong and what would be right, in one line.
+    pub message: String,
+}
