@@ -38,11 +38,6 @@ impl Chunk {
         self.start = self.end.min(self.start.saturating_add(count));
     }
 
-    /// Drops all but the first `count` bytes.
-    pub fn truncate(&mut self, count: usize) {
-        self.end = self.end.min(self.start.saturating_add(count));
-    }
-
     /// The room behind the bytes; report what was written there with [`Chunk::filled`].
     pub fn room(&mut self) -> &mut [u8] {
         self.buffer.get_mut(self.end..).unwrap_or_default()
@@ -120,8 +115,6 @@ mod tests {
         chunk.make_room();
         assert_eq!(&*chunk, b"cde");
         assert_eq!(chunk.room().len(), CHUNK_BYTES - 3);
-        chunk.truncate(1);
-        assert_eq!(&*chunk, b"c");
         chunk.advance(10);
         assert!(chunk.is_empty());
     }

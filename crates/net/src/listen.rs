@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,6 +40,8 @@ impl fmt::Display for Endpoint {
 pub struct Bound {
     sockets: Vec<Arc<OwnedFd>>,
     endpoint: Endpoint,
+    /// Device and number of the file of a Unix socket. As long as the socket is open no other file can have them.
+    file: Option<(u64, u64)>,
 }
 
 impl Bound {
@@ -52,7 +54,8 @@ impl Bound {
             Endpoint::Tcp(address) => Bound::bind_tcp(*address, workers),
             Endpoint::Unix(path) => {
                 let socket = Arc::new(bind_unix(path)?);
-                Ok(Bound { sockets: vec![socket; workers.max(1)], endpoint: endpoint.clone() })
+                let file = identify(path);
+                Ok(Bound { sockets: vec![socket; workers.max(1)], endpoint: endpoint.clone(), file })
             }
         }
     }
@@ -78,7 +81,18 @@ impl Bound {
             socket.listen(BACKLOG)?;
         }
         let sockets = sockets.into_iter().map(|socket| Arc::new(OwnedFd::from(socket))).collect();
-        Ok(Bound { sockets, endpoint: Endpoint::Tcp(address) })
+        Ok(Bound { sockets, endpoint: Endpoint::Tcp(address), file: None })
+    }
+
+    /// Removes the file of a Unix socket, unless somebody else has put another in its place. TCP has none.
+    pub fn unlink(&self) {
+        if let Endpoint::Unix(path) = &self.endpoint
+            && self.file.is_some()
+            && identify(path) == self.file
+        {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     /// Where it listens, with the port the kernel chose.
@@ -125,6 +139,11 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
+}
+
+/// Device and number of the file at `path`, if there is one.
+fn identify(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 fn is_dead_socket(path: &Path, address: &SockAddr) -> io::Result<bool> {

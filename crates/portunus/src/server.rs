@@ -164,7 +164,9 @@ impl Server {
         let wanted: Vec<&Endpoint> = config.listeners.iter().flat_map(|listener| &listener.bind).collect();
         let gone: Vec<Endpoint> = inner.bound.keys().filter(|endpoint| !wanted.contains(endpoint)).cloned().collect();
         for endpoint in gone {
-            inner.bound.remove(&endpoint);
+            if let Some(bound) = inner.bound.remove(&endpoint) {
+                bound.unlink();
+            }
             inner.tell(|| Command::Close(endpoint.clone()));
         }
         self.shared.reporter.retain(
@@ -212,12 +214,8 @@ impl Server {
         inner.tell(|| Command::Drain);
         // Workers close their sockets when they have taken in what is queued; ours must not keep them open, or the kernel would go on
         // completing handshakes that nobody serves.
-        for endpoint in std::mem::take(&mut inner.bound).keys() {
-            if let Endpoint::Unix(path) = endpoint {
-                // Now, while it is surely ours: who comes next may bind the same path before we are done.
-                let _ = std::fs::remove_file(path);
-            }
-        }
+        // Files go now: who comes next may bind the same path before we are done.
+        std::mem::take(&mut inner.bound).values().for_each(Bound::unlink);
         let until = Instant::now() + grace;
         // A moment for what the kernel has queued to be taken in and counted.
         std::thread::sleep(DRAIN_POLL);
@@ -255,6 +253,7 @@ fn bind_missing(config: &Config, bound: &mut BTreeMap<Endpoint, Bound>) -> Resul
         }
     }
     if !problems.is_empty() {
+        fresh.iter().for_each(|(_, bound)| bound.unlink());
         return Err(problems);
     }
     bound.extend(fresh.iter().cloned());

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use crate::harness::{Gate, Upstream, read_answer};
+use crate::harness::{Gate, Upstream, read_answer, wait_until};
 use crate::{get, yaml};
 
 #[test]
@@ -33,6 +33,26 @@ fn a_unix_socket_is_listened_on_and_goes_with_the_gate() {
     drop(stream);
     assert_eq!(gate.stop(), Some(0));
     assert!(!socket.exists());
+}
+
+#[test]
+fn the_file_of_a_removed_listener_goes_unless_it_is_anothers() {
+    let upstream = Upstream::ok();
+    let without = yaml(&upstream, "", "");
+    let with = without.replace("\"127.0.0.1:0\"", "[\"127.0.0.1:0\", \"unix:a.sock\", \"unix:b.sock\"]");
+    let gate = Gate::start(&with);
+    let (ours, taken) = (gate.dir.path().join("a.sock"), gate.dir.path().join("b.sock"));
+    std::fs::remove_file(&taken).unwrap();
+    let other = UnixListener::bind(&taken).unwrap();
+    gate.rewrite(&without);
+    gate.signal("HUP");
+    wait_until("the file to go", || !ours.exists());
+    gate.wait_for("reloaded");
+    assert!(UnixStream::connect(&taken).is_ok(), "the socket of another program stays");
+    drop(other);
+    let (code, _dir) = gate.stop_and_keep();
+    assert_eq!(code, Some(0));
+    assert!(taken.exists(), "nor is it removed at the end");
 }
 
 #[test]
