@@ -165,6 +165,8 @@ pub struct RouteConfig {
     pub hsts: Option<String>,
     /// `%2F` may occur within a parameter.
     pub allow_encoded_slash: bool,
+    /// Fields by which a client asks for another method than its request has go on to the upstream.
+    pub keep_method_override: bool,
     /// Largest request body, bytes.
     pub max_body_bytes: u64,
     /// Upgrade tokens that may pass (lower case); `websocket` by default.

@@ -154,6 +154,7 @@ fn route_json(route: &RouteConfig) -> Value {
         "hsts": route.hsts,
         "max_body": route.max_body_bytes,
         "allow_encoded_slash": route.allow_encoded_slash,
+        "keep_method_override": route.keep_method_override,
         "upgrades": route.upgrades,
     })
 }

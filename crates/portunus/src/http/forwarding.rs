@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use wire::http::hop::{is_nominated, nominates_any};
 use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
-use crate::config::{Forwarding, HeaderEdits};
+use crate::config::{Forwarding, HeaderEdits, RouteConfig};
 
 /// What an upstream is told about the client.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +41,8 @@ enum Kind {
     ClientCertificate,
     /// Kept from trusted peers, else made.
     RequestId,
+    /// Another method than the one that was judged; goes on only where the route says so.
+    MethodOverride,
 }
 
 /// Longest name that is anything but plain.
@@ -74,6 +76,7 @@ fn kind(name: &[u8]) -> Kind {
         | b"true-client-ip" => Kind::Forwarding,
         b"client-cert" | b"client-cert-chain" => Kind::ClientCertificate,
         b"x-request-id" => Kind::RequestId,
+        b"x-http-method-override" | b"x-http-method" | b"x-method-override" => Kind::MethodOverride,
         _ if lower.starts_with(b"x-client-cert-") => Kind::ClientCertificate,
         _ => Kind::Plain,
     }
@@ -85,14 +88,17 @@ pub fn request_fields(
     facts: &Facts<'_>,
     forwarding: &Forwarding,
     request_id: &[u8],
-    edits: &HeaderEdits,
+    route: &RouteConfig,
     mut put: impl FnMut(&[u8], &[u8]),
 ) {
+    let edits = &route.request_headers;
     let nominating = nominates_any(&head.fields);
+    let is_nominated = |name: &[u8]| nominating && is_nominated(&head.fields, name);
     let accepts_trailers = head.fields.get_all("te").any(|value| value.eq_ignore_ascii_case(b"trailers"));
     for (name, value) in head.fields.iter() {
         let keep = match kind(name) {
-            Kind::Plain => !nominating || !is_nominated(&head.fields, name),
+            Kind::Plain => !is_nominated(name),
+            Kind::MethodOverride => route.keep_method_override && !is_nominated(name),
             Kind::Forwarding => facts.trusted && !rewrites(forwarding, name),
             Kind::Hop | Kind::Ours | Kind::ClientCertificate | Kind::RequestId => false,
         };
@@ -332,6 +338,7 @@ mod tests {
         assert_eq!(kind(b"CONNECTION"), Kind::Hop);
         assert_eq!(kind(b"X-Forwarded-For"), Kind::Forwarding);
         assert_eq!(kind(b"X-Client-Cert-Anything"), Kind::ClientCertificate);
+        assert_eq!(kind(b"X-HTTP-Method-Override"), Kind::MethodOverride);
         assert_eq!(kind(b"Accept"), Kind::Plain);
         assert_eq!(kind(&[b'a'; 300]), Kind::Plain);
     }

@@ -77,6 +77,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
         response_headers: HeaderEdits::default(),
         hsts: None,
         allow_encoded_slash: false,
+        keep_method_override: false,
         max_body_bytes: 0,
         upgrades: Vec::new(),
         lenient: Leniency::default(),

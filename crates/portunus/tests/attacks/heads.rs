@@ -1,6 +1,6 @@
 //! What a head may look like: bytes, Host, sizes, methods (rows 6, 7, 11, 25).
 
-use crate::harness::{Upstream, exchange, statuses};
+use crate::harness::{Seen, Upstream, exchange, statuses};
 use crate::trial::{Parts, Trial};
 
 #[test]
@@ -139,7 +139,8 @@ fn sizes_and_counts_have_bounds() {
 
 #[test]
 fn methods_are_what_they_are() {
-    let parts = Parts { route: ", methods: [GET, POST]", ..Parts::default() };
+    let routes = "  - { name: kept, path: /kept, upstream: app, keep_method_override: true }\n";
+    let parts = Parts { route: ", methods: [GET, POST]", routes, ..Parts::default() };
     let trial = Trial::start(parts);
     let mut lines = 0;
     let mut check = |method: &str, fields: &str, status: u16, reason: Option<&str>| {
@@ -166,6 +167,12 @@ fn methods_are_what_they_are() {
     let seen = trial.whole();
     assert_eq!(seen.len(), 3);
     assert!(seen.iter().all(|request| request.line() == "POST /m HTTP/1.1"));
+    let overrides = |seen: &Seen| seen.head.to_ascii_lowercase().matches("method").count();
+    assert!(seen.iter().all(|request| overrides(request) == 0), "an upstream that obeys such fields must not get them");
+    let kept = "POST /kept HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-HTTP-Method-Override: DELETE\r\n\
+                X-Method-Override: PUT\r\nContent-Length: 0\r\n\r\n";
+    assert_eq!(statuses(&exchange(trial.gate.address("web"), kept.as_bytes())), [200]);
+    assert_eq!(overrides(trial.whole().last().unwrap()), 2, "unless the route says so");
 }
 
 #[test]

@@ -240,6 +240,7 @@ impl Reader<'_> {
             response_headers: HeaderEdits::default(),
             hsts: None,
             allow_encoded_slash: false,
+            keep_method_override: false,
             max_body_bytes: MAX_BODY_BYTES,
             upgrades: vec!["websocket".to_string()],
             lenient: LENIENCY,

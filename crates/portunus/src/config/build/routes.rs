@@ -85,6 +85,7 @@ impl Build<'_> {
             response_headers,
             hsts,
             allow_encoded_slash: read::boolean(node, "allow_encoded_slash").unwrap_or(false),
+            keep_method_override: read::boolean(node, "keep_method_override").unwrap_or(false),
             max_body_bytes: read::size(node, "max_body").unwrap_or(max_body_bytes),
             upgrades,
             lenient: Leniency::default(),
@@ -171,7 +172,7 @@ impl Build<'_> {
     fn action(&mut self, route: &Node, path: Option<&PathPattern>, known: &Known<'_>) -> Option<Action> {
         let key = ["upstream", "upstream_url", "redirect", "respond"].into_iter().find_map(|key| route.entry(key))?;
         if !key.key.starts_with("upstream") {
-            for only in ["rewrite", "host", "request_headers", "max_body", "upgrades"]
+            for only in ["rewrite", "host", "request_headers", "keep_method_override", "max_body", "upgrades"]
                 .into_iter()
                 .filter_map(|only| route.entry(only))
             {

@@ -81,6 +81,12 @@ pub(in crate::config::shape) static ROUTE: Object = Object {
             "Let `%2F` stand in a parameter (package registries need it). Otherwise such a path is answered 400.",
         ),
         optional(
+            "keep_method_override",
+            Shape::Bool,
+            "false",
+            "Send X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override on. An upstream that obeys them does what no method here was judged for.",
+        ),
+        optional(
             "upgrades",
             Shape::OneOrMany(&Shape::Text("a protocol such as `websocket`")),
             "[websocket]",
