@@ -100,7 +100,9 @@ async fn open(
             return Err((0, 0));
         }
     };
+    let under_way = UnderWay { conn, worker, started, over: false };
     let outcome = Deadline::new().within(limit, Transport::handshake(stream, session)).await;
+    under_way.over();
     let transport = match outcome {
         Ok(Ok(transport)) => transport,
         Ok(Err((transport, broken))) => {
@@ -126,6 +128,29 @@ async fn open(
         conn.tls = Some(ConnTls { info, rule });
     }
     Ok(transport)
+}
+
+/// A handshake that nobody may drop without a line in the log.
+struct UnderWay<'a> {
+    conn: &'a Conn,
+    worker: &'a Worker,
+    started: Instant,
+    over: bool,
+}
+
+impl UnderWay<'_> {
+    /// It came to an end, which its caller tells of.
+    fn over(mut self) {
+        self.over = true;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            failed(self.conn, self.worker, self.started, Fault::Ours, "cut_short", "");
+        }
+    }
 }
 
 fn classify(broken: &Broken) -> (Fault, &'static str, String) {

@@ -282,7 +282,8 @@ impl Transport {
         poll_fn(|context| self.poll_flush(context)).await
     }
 
-    fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Polling form of [`Transport::flush`].
+    pub fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(sealed) = &self.sealed else { return Poll::Ready(Ok(())) };
         let mut output = sealed.output.borrow_mut();
         loop {
@@ -312,11 +313,6 @@ impl Transport {
         // The piece is ours now; if the socket is full, the next call flushes first.
         let _ = self.poll_flush(context)?;
         Poll::Ready(Ok(piece.len()))
-    }
-
-    /// Polling form of [`Transport::flush`].
-    pub fn poll_flush_all(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_flush(context)
     }
 
     /// Says that what is sent next is the last: close_notify goes out in the same write.

@@ -87,13 +87,26 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
     if let Some(admin) = admin {
         admin.stop();
     }
-    reporter.shutdown(LOG_DEADLINE);
+    tell_lost_lines(&reporter);
     match drained {
         Drained::Whole => ExitCode::SUCCESS,
         Drained::Forced(left) => {
             tracing::warn!(connections = left, "the grace time is over; connections were cut");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Ends the log; says how many lines it never took, those given up in the last moments included.
+fn tell_lost_lines(reporter: &Reporter) {
+    let waiting = reporter.shutdown(LOG_DEADLINE);
+    let lost = reporter.lines_lost();
+    if lost > 0 {
+        tracing::error!(
+            lines = lost,
+            waiting,
+            "log: access-log lines were lost; those waiting could not be written at the end"
+        );
     }
 }
 

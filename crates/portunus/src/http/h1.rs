@@ -17,7 +17,7 @@ use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseH
 use super::body::{BodyReader, BodyWriter};
 use super::exchange::{self, Context, Cut, Exchange};
 use super::forwarding::{interim_fields, write_framing};
-use super::ledger::Ledger;
+use super::ledger::{Ledger, OpenRequest};
 use super::refusal::{self, Refusal};
 use super::scratch::{self, Parts};
 use super::sides::Answer;
@@ -86,6 +86,9 @@ async fn rest(
     served: u64,
 ) -> bool {
     if worker.is_draining() {
+        if served == 0 {
+            record_silence(conn, worker, "drained");
+        }
         return false;
     }
     let limit = {
@@ -106,7 +109,7 @@ async fn rest(
     let reason = match &came {
         Ok(Some(Ok(count))) if *count > 0 => return true,
         _ if served > 0 => return false,
-        Ok(None) => return false,
+        Ok(None) => "drained",
         Ok(Some(Ok(_))) => "closed_without_request",
         Ok(Some(Err(_))) => "broken_without_request",
         Err(_) => "silent",
@@ -124,7 +127,7 @@ pub(super) fn record_silence(conn: &Conn, worker: &Worker, reason: &'static str)
         server_name: conn.tls.as_ref().and_then(|tls| tls.info.server_name.as_deref()),
         duration: conn.accepted_at.1.elapsed(),
         phase: "head",
-        fault: Fault::Client,
+        fault: if reason == "drained" { Fault::None } else { Fault::Client },
         reason,
         detail: "",
     });
@@ -135,24 +138,24 @@ async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: 
     let mut parts = scratch::take();
     let generation = worker.pin();
     let limits = &generation.config.limits;
-    let mut ledger = Ledger::open();
-    let next = match read_head(transport, input, &mut parts, limits).await {
+    let mut open = OpenRequest::new(&mut parts, conn, worker);
+    let next = match read_head(transport, input, open.parts, limits).await {
         Ok(()) => {
             let last = served + 1 >= limits.max_requests_per_connection || worker.is_draining();
             let context = Context { worker, conn, generation: &generation };
-            serve_message(context, transport, input, &mut parts, &mut ledger, last).await
+            serve_message(context, transport, input, open.parts, &mut open.ledger, last).await
         }
         Err(Some(refusal)) => {
-            ledger.refused(&refusal);
-            refuse_head(transport, &refusal, &parts.request).await;
+            open.ledger.refused(&refusal);
+            refuse_head(transport, &refusal, &open.parts.request).await;
             Next::Close
         }
         Err(None) => {
-            ledger.blame(Fault::Client, "request_head_cut");
+            open.ledger.blame(Fault::Client, "request_head_cut");
             Next::Abandon
         }
     };
-    ledger.close(&parts.request, conn, worker);
+    open.end();
     scratch::give(parts);
     next
 }

@@ -7,7 +7,8 @@ use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
@@ -18,12 +19,13 @@ use net::Deadline;
 use super::exchange::{self, Context, Cut, Exchange};
 use super::h1;
 use super::h2_io::H2Io;
-use super::h2_message::{H2Answer, H2Body, read_request};
-use super::ledger::Ledger;
+use super::h2_message::{H2Answer, H2Body, is_malformed, read_request};
+use super::ledger::OpenRequest;
 use super::refusal::Refusal;
 use super::scratch;
 use crate::conn::Conn;
 use crate::limits::Limits;
+use crate::report::Fault;
 use crate::transport::Transport;
 use crate::worker::Worker;
 
@@ -42,6 +44,9 @@ const ERROR_RESETS: usize = 100;
 /// Streams the client opened and reset before we took them up, until we call it an attack.
 const PENDING_RESETS: usize = 50;
 
+/// Without streams, how long a client may take to acknowledge the farewell before it is closed under it.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Serves streams until the connection ends.
 pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>) {
     let generation = worker.pin();
@@ -56,12 +61,14 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
         return;
     };
     let mut drain = pin!(worker.drain.notified());
-    let (mut leaving, mut warned) = (false, false);
+    let mut leaving = None;
     let mut served = false;
     let running = Rc::new(Running::default());
     let end = loop {
+        let is_idle = running.count.get() == 0;
+        let limit = if leaving.is_some() && is_idle { FAREWELL } else { limits.keep_alive_timeout };
         let next = deadline.within(
-            limits.keep_alive_timeout,
+            limit,
             poll_fn(|context| {
                 if floods.is_flooded() {
                     return Poll::Ready(Turn::Flooded);
@@ -73,10 +80,10 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
                 if floods.is_flooded() {
                     return Poll::Ready(Turn::Flooded);
                 }
-                if !leaving && drain.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(Turn::Drain);
+                if leaving.is_none() {
+                    return drain.as_mut().poll(context).map(|()| Turn::Leave("drained"));
                 }
-                Poll::Pending
+                running.poll_idle(context, is_idle).map(|()| Turn::Idle)
             }),
         );
         match next.await {
@@ -84,25 +91,31 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
                 served = true;
                 spawn(*opened, &conn, &worker, &running, &limits);
             }
-            Ok(Turn::Accepted(None)) => break "closed_without_request",
+            Ok(Turn::Accepted(None)) => break leaving.unwrap_or("closed_without_request"),
             Ok(Turn::Accepted(Some(Err(_)))) => break "http2_broken",
-            Ok(Turn::Drain) => {
-                leaving = true;
+            Ok(Turn::Leave(why)) => {
+                leaving = Some(why);
                 connection.graceful_shutdown();
             }
             Ok(Turn::Flooded) => {
                 tracing::debug!(client = ?conn.client, "HTTP/2 flood");
-                give_up(&mut connection, &mut deadline, &limits).await;
+                give_up(&mut connection, Reason::ENHANCE_YOUR_CALM, &mut deadline, &limits).await;
                 break "http2_flood";
             }
+            Ok(Turn::Idle) => {}
             // Quiet connections with streams on them are waiting for an upstream.
             Err(_) if running.count.get() > 0 => {}
             // A client that does not answer the farewell either is gone, or wants its place held for nothing.
-            Err(_) if warned => break "silent",
-            Err(_) => {
-                warned = true;
-                connection.graceful_shutdown();
-            }
+            Err(_) => match leaving {
+                Some(why) => {
+                    give_up(&mut connection, Reason::NO_ERROR, &mut deadline, &limits).await;
+                    break why;
+                }
+                None => {
+                    leaving = Some("silent");
+                    connection.graceful_shutdown();
+                }
+            },
         }
     };
     if !served || end == "http2_flood" {
@@ -118,14 +131,29 @@ type Opened = (Request<RecvStream>, SendResponse<Bytes>);
 
 enum Turn {
     Accepted(Option<Result<Box<Opened>, h2::Error>>),
-    Drain,
+    Leave(&'static str),
     Flooded,
+    /// The last stream has ended.
+    Idle,
 }
 
 /// Streams of one connection that are being worked on.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Running {
     count: Cell<u32>,
+    /// Who is to learn that the last one has ended.
+    watcher: Cell<Option<Waker>>,
+}
+
+impl Running {
+    /// Ready when the last stream has ended; never if there was none to begin with.
+    fn poll_idle(&self, context: &mut std::task::Context<'_>, was_idle: bool) -> Poll<()> {
+        if was_idle {
+            return Poll::Pending;
+        }
+        self.watcher.set(Some(context.waker().clone()));
+        if self.count.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
 }
 
 /// Counts a stream out when it ends, however it ends.
@@ -133,7 +161,13 @@ struct Slot(Rc<Running>);
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.count.set(self.0.count.get() - 1);
+        let rest = self.0.count.get() - 1;
+        self.0.count.set(rest);
+        if rest == 0
+            && let Some(watcher) = self.0.watcher.take()
+        {
+            watcher.wake();
+        }
     }
 }
 
@@ -151,8 +185,8 @@ fn builder(limits: &Limits) -> h2::server::Builder {
 }
 
 /// Says why and lets it be written, within bounds.
-async fn give_up(connection: &mut Connection<H2Io, Bytes>, deadline: &mut Deadline, limits: &Limits) {
-    connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+async fn give_up(connection: &mut Connection<H2Io, Bytes>, reason: Reason, deadline: &mut Deadline, limits: &Limits) {
+    connection.abrupt_shutdown(reason);
     let closed = poll_fn(|context| connection.poll_closed(context));
     let _ = deadline.within(limits.handshake_timeout, closed).await;
 }
@@ -176,38 +210,36 @@ fn spawn((request, mut respond): Opened, conn: &Rc<Conn>, worker: &Rc<Worker>, r
 async fn stream(request: Request<RecvStream>, respond: SendResponse<Bytes>, conn: &Conn, worker: &Worker) {
     let mut parts = scratch::take();
     let generation = worker.pin();
-    let mut ledger = Ledger::open();
+    let mut open = OpenRequest::new(&mut parts, conn, worker);
     let (message, received) = request.into_parts();
     let limits = &generation.config.limits;
-    let read = read_request(&message, received.is_end_stream(), limits, &mut parts.request);
+    let read = read_request(&message, received.is_end_stream(), limits, &mut open.parts.request);
     let mut body = H2Body::new(received);
-    let mut answer = H2Answer::new(respond, &parts.request);
+    let mut answer = H2Answer::new(respond, &open.parts.request);
     let context = Context { worker, conn, generation: &generation };
-    let scratch::Parts { request, response, timers } = &mut *parts;
+    let scratch::Parts { request, response, timers } = &mut *open.parts;
+    let ledger = &mut open.ledger;
     let outcome = match read {
         Ok(()) => {
-            let exchange = exchange::run(Exchange {
-                context,
-                head: request,
-                response,
-                body: &mut body,
-                answer: &mut answer,
-                ledger: &mut ledger,
-                timers,
-            });
-            exchange.await
+            let (body, answer) = (&mut body, &mut answer);
+            let exchange = exchange::run(Exchange { context, head: request, response, body, answer, ledger, timers });
+            exchange.await.map(|_| ()).map_err(|Cut| Reason::INTERNAL_ERROR)
+        }
+        Err(error) if is_malformed(&error) => {
+            ledger.blame(Fault::Client, error.code);
+            Err(Reason::PROTOCOL_ERROR)
         }
         Err(error) => {
-            let refusal = Refusal::from(error);
-            exchange::refuse(&refusal, request, &mut answer, &mut ledger).await.map(|()| None)
+            let refused = exchange::refuse(&Refusal::from(error), request, &mut answer, ledger).await;
+            refused.map_err(|Cut| Reason::INTERNAL_ERROR)
         }
     };
-    if let Err(Cut) = outcome {
-        answer.reset(Reason::INTERNAL_ERROR);
-    } else if !body.is_finished() {
+    match outcome {
+        Err(reason) => answer.reset(reason),
         // The answer is whole and the rest of the request unwanted (RFC 9113 §8.1).
-        answer.reset(Reason::NO_ERROR);
+        Ok(()) if !body.is_finished() => answer.reset(Reason::NO_ERROR),
+        Ok(()) => {}
     }
-    ledger.close(request, conn, worker);
+    open.end();
     scratch::give(parts);
 }

@@ -164,11 +164,11 @@ impl AsyncWrite for H2Io {
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.transport.poll_flush_all(context)
+        self.transport.poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.transport.poll_flush_all(context))?;
+        ready!(self.transport.poll_flush(context))?;
         self.transport.stream().shutdown_write();
         Poll::Ready(Ok(()))
     }

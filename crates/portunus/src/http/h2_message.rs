@@ -72,6 +72,24 @@ pub fn read_request(
     Ok(())
 }
 
+/// Whether a head with this fault is no message of HTTP/2 at all (RFC 9113 §8.1.1, §8.2.1, §8.3.1): its stream ends. What is a message
+/// and is refused for what it asks for, such as a path with dot segments, is answered.
+pub fn is_malformed(error: &HeadError) -> bool {
+    matches!(
+        error.code,
+        "bad_method"
+            | "path_not_absolute"
+            | "bad_path_byte"
+            | "bad_query_byte"
+            | "bad_host"
+            | "bad_port"
+            | "host_disagrees"
+            | "control_in_field_value"
+            | "duplicate_content_length"
+            | "bad_content_length"
+    )
+}
+
 /// The value of a field that may occur once.
 fn only<'m>(
     message: &'m http::request::Parts,

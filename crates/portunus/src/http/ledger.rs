@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use wire::http::{RequestHead, Version};
 
 use super::refusal::Refusal;
+use super::scratch::Parts;
 use crate::config::RouteConfig;
 use crate::conn::Conn;
 use crate::report::{Fault, RequestRecord};
@@ -46,7 +47,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// Opens the notes when a request's head is complete.
-    pub fn open() -> Ledger {
+    fn open() -> Ledger {
         Ledger {
             started: SystemTime::now(),
             started_at: Instant::now(),
@@ -86,7 +87,7 @@ impl Ledger {
     }
 
     /// Closes the notes: one record.
-    pub fn close(&self, head: &RequestHead, conn: &Conn, worker: &Worker) {
+    fn close(&self, head: &RequestHead, conn: &Conn, worker: &Worker) {
         worker.report.request(&RequestRecord {
             started: self.started,
             listener: &conn.listener.name,
@@ -115,6 +116,40 @@ impl Ledger {
             fault: self.fault,
             reason: self.reason,
         });
+    }
+}
+
+/// A request under way, with all that its record needs. However it ends, it leaves exactly one record: also when its task is
+/// dropped because the grace time of a drain is over, or unwinds.
+pub struct OpenRequest<'a> {
+    /// Heads and timers.
+    pub parts: &'a mut Parts,
+    /// Notes.
+    pub ledger: Ledger,
+    conn: &'a Conn,
+    worker: &'a Worker,
+    ended: bool,
+}
+
+impl<'a> OpenRequest<'a> {
+    /// Opens the notes on a request that is read into `parts`.
+    pub fn new(parts: &'a mut Parts, conn: &'a Conn, worker: &'a Worker) -> OpenRequest<'a> {
+        OpenRequest { parts, ledger: Ledger::open(), conn, worker, ended: false }
+    }
+
+    /// The request came to its end, good or bad: one record.
+    pub fn end(mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for OpenRequest<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let reason = if std::thread::panicking() { "panicked" } else { "cut_short" };
+            self.ledger.blame(Fault::Ours, reason);
+        }
+        self.ledger.close(&self.parts.request, self.conn, self.worker);
     }
 }
 

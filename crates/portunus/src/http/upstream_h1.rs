@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
-use net::Chunk;
+use net::{Chunk, Deadline};
 use wire::http::http1::{Parsed, parse_response, write_field};
 use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead};
 
@@ -23,7 +23,7 @@ use crate::guard::Admitted;
 use crate::report::Fault;
 use crate::route;
 use crate::transport::{Broken, Transport, buffer, recycle};
-use crate::upstream::{ConnectError, Connected, Group, Server, Target, connect};
+use crate::upstream::{ConnectError, Group, Server, Target, connect};
 
 /// What is tried, and where.
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +99,7 @@ async fn fresh_connection(attempt: Attempt<'_>) -> Result<Transport, OnConnectio
     let target = Target { group: attempt.group, server: attempt.server };
     // The future is big and rare.
     let connected = Box::pin(connect(target)).await;
-    connected.map(|Connected { transport }| transport).map_err(|error| cannot_connect(attempt.server, &error))
+    connected.map_err(|error| cannot_connect(attempt.server, &error))
 }
 
 pub(super) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnection {
@@ -202,7 +202,7 @@ async fn message<B: MessageBody, A: Answer>(
     let mut upload = pin!(upload);
     let mut upload = Upload::new(upload.as_mut());
 
-    let mut interim = 0;
+    let mut interim = Interim::default();
     loop {
         let reading = read_head(transport, input, &request.method, &head_limits, response);
         let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
@@ -215,34 +215,72 @@ async fn message<B: MessageBody, A: Answer>(
         if response.status >= 200 || response.status == 101 {
             break;
         }
-        interim += 1;
-        if interim > limits.max_interim_responses {
-            return Err(OnConnection::servers(Refusal::upstream(502, "too_many_interim_responses")));
-        }
-        let wanted = response.status != 100 || request.expects_continue;
-        if wanted && answer.takes_interim() {
-            answer.interim(response).await.map_err(|_| OnConnection::clients(Failure::Cut))?;
-        }
+        interim.pass(attempt, response, *answer).await?;
     }
-    ledger.upstream_status = Some(response.status);
-    ledger.upstream_duration = Some(started.elapsed());
-    ledger.status = response.status;
-    begin_answer(attempt, response, *answer);
+    head_arrived(attempt, response, *answer, ledger, started);
     if response.status == 101 {
         let flushed = answer.flush().await;
         return flushed.map(|()| After::Tunnel).map_err(|_| OnConnection::clients(Failure::Cut));
     }
 
     let mut reader = BodyReader::for_response(transport, input, response.framing);
-    let idle = attempt.group.config.idle_timeout;
-    let relaying = relay::download(&mut reader, *answer, limits, idle, &ledger.sent, &mut timers.download);
+    relay_body(attempt, &mut reader, *answer, &mut upload, ledger, &received, &mut timers.download).await?;
+    Ok(if upload.is_complete() && response.keep_alive { After::Reuse } else { After::Close })
+}
+
+/// Interim answers of one try so far.
+#[derive(Debug, Default)]
+pub(super) struct Interim(u32);
+
+impl Interim {
+    /// Passes one on to a client that can take it. A 100 that nobody waits for ends here (RFC 9110 §10.1.1).
+    pub(super) async fn pass(
+        &mut self,
+        attempt: Attempt<'_>,
+        response: &ResponseHead,
+        answer: &mut impl Answer,
+    ) -> Result<(), OnConnection> {
+        self.0 += 1;
+        if self.0 > attempt.context.generation.config.limits.max_interim_responses {
+            return Err(OnConnection::servers(Refusal::upstream(502, "too_many_interim_responses")));
+        }
+        let wanted = response.status != 100 || attempt.admitted.head().expects_continue;
+        if wanted && answer.takes_interim() {
+            answer.interim(response).await.map_err(|_| OnConnection::clients(Failure::Cut))?;
+        }
+        Ok(())
+    }
+}
+
+/// The final head is there: notes it and begins the answer.
+pub(super) fn head_arrived(
+    attempt: Attempt<'_>,
+    response: &ResponseHead,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+    started: Instant,
+) {
+    ledger.upstream_status = Some(response.status);
+    ledger.upstream_duration = Some(started.elapsed());
+    ledger.status = response.status;
+    begin_answer(attempt, response, answer);
+}
+
+/// Relays the body of an answer that has begun, while the request may still be going out.
+pub(super) async fn relay_body<F: Future<Output = Result<(), UploadError>>>(
+    attempt: Attempt<'_>,
+    body: &mut impl MessageBody,
+    answer: &mut impl Answer,
+    upload: &mut Upload<'_, F>,
+    ledger: &mut Ledger,
+    received: &Cell<u64>,
+    deadline: &mut Deadline,
+) -> Result<(), OnConnection> {
+    let limits = &attempt.context.generation.config.limits;
+    let relaying = relay::download(body, answer, limits, attempt.group.config.idle_timeout, &ledger.sent, deadline);
     let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
     ledger.received.set(received.get());
-    match relayed.map_err(|stopped| stopped_failure(stopped, ledger))? {
-        Ok(()) if upload.is_complete() && response.keep_alive => Ok(After::Reuse),
-        Ok(()) => Ok(After::Close),
-        Err(error) => Err(download_failure(&error, ledger)),
-    }
+    relayed.map_err(|stopped| stopped_failure(stopped, ledger))?.map_err(|error| download_failure(&error, ledger))
 }
 
 pub(super) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnection {
@@ -272,7 +310,7 @@ fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
 }
 
 /// The answer had begun or might have: nothing can be answered in its place any more.
-pub(super) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
+fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
     let (fault, code) = match error {
         DownloadError::Upstream(BodyError::Cut) => (Fault::Upstream, "response_cut"),
         DownloadError::Upstream(BodyError::Broken(_)) => (Fault::Upstream, "response_broken"),
@@ -339,7 +377,7 @@ async fn read_head(
 }
 
 /// Writes the head of the answer from the upstream's.
-pub(super) fn begin_answer(attempt: Attempt<'_>, response: &ResponseHead, answer: &mut impl Answer) {
+fn begin_answer(attempt: Attempt<'_>, response: &ResponseHead, answer: &mut impl Answer) {
     let route = &attempt.admitted.route().config;
     let context = attempt.context;
     answer.begin(response.status);
@@ -374,16 +412,9 @@ fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Re
         }
     }
     let forwarding = &attempt.context.generation.config.forwarding;
-    forwarding::request_fields(
-        request,
-        &attempt.context.facts(),
-        forwarding,
-        request_id,
-        &config.request_headers,
-        |name, value| {
-            write_field(name, value, out);
-        },
-    );
+    forwarding::request_fields(request, &attempt.context.facts(), forwarding, request_id, config, |name, value| {
+        write_field(name, value, out);
+    });
     match request.framing {
         // A method that usually has a body says so when it has none (RFC 9110 §8.6).
         BodyFraming::None if matches!(request.method, Method::Post | Method::Put | Method::Patch) => {

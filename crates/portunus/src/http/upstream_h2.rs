@@ -3,18 +3,19 @@
 //! Connections belong to a worker and carry many requests at once; a stream that is dropped is reset.
 
 use std::cell::Cell;
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Instant;
 
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
-use h2::{Reason, SendStream};
+use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
 
-use super::exchange::{Exchange, Failure};
+use super::exchange::Exchange;
 use super::forwarding;
 use super::h2_io::H2Io;
 use super::h2_message::{H2Body, broken, fields_to_trailers, send_data};
@@ -22,7 +23,7 @@ use super::refusal::Refusal;
 use super::relay::{self, Upload, UploadError};
 use super::sides::{Answer, BodySink, MessageBody};
 use super::upstream_h1::{
-    Attempt, Failed, OnConnection, begin_answer, cannot_connect, download_failure, stopped_failure,
+    Attempt, Failed, Interim, OnConnection, cannot_connect, head_arrived, relay_body, stopped_failure,
 };
 use crate::config::HostRewrite;
 use crate::route;
@@ -59,8 +60,8 @@ async fn connection(attempt: Attempt<'_>) -> Result<Rc<SharedConnection>, OnConn
         return Ok(shared);
     }
     let target = Target { group: attempt.group, server: attempt.server };
-    let connected = Box::pin(connect(target)).await.map_err(|error| cannot_connect(attempt.server, &error))?;
-    let (io, _) = H2Io::new(Rc::new(connected.transport));
+    let transport = Box::pin(connect(target)).await.map_err(|error| cannot_connect(attempt.server, &error))?;
+    let (io, _) = H2Io::new(Rc::new(transport));
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW).enable_push(false);
     let (sender, connection) = builder
@@ -101,12 +102,7 @@ fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Refu
     let forwarding = &attempt.context.generation.config.forwarding;
     let facts = attempt.context.facts();
     let headers = request.headers_mut();
-    forwarding::request_fields(head, &facts, forwarding, request_id, &config.request_headers, |name, value| {
-        // We answer it ourselves, since the library does not tell us of interim answers.
-        if !name.eq_ignore_ascii_case(b"expect") {
-            put(headers, name, value);
-        }
-    });
+    forwarding::request_fields(head, &facts, forwarding, request_id, config, |name, value| put(headers, name, value));
     if let BodyFraming::Length(length) = head.framing {
         request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
     }
@@ -148,12 +144,7 @@ async fn stream<B: MessageBody, A: Answer>(
     let started = Instant::now();
     let is_bodiless = body.is_done();
     let mut sender = sender.ready().await.map_err(|error| stream_failure(&error))?;
-    if attempt.admitted.head().expects_continue && answer.takes_interim() {
-        response.clear();
-        response.status = 100;
-        answer.interim(response).await.map_err(|_| OnConnection::clients(Failure::Cut))?;
-    }
-    let (answered, sink) = sender.send_request(request, is_bodiless).map_err(|error| stream_failure(&error))?;
+    let (mut answered, sink) = sender.send_request(request, is_bodiless).map_err(|error| stream_failure(&error))?;
     let received = Cell::new(0);
     let max_body = attempt.admitted.route().config.max_body_bytes;
     let idle = attempt.group.config.idle_timeout;
@@ -165,25 +156,36 @@ async fn stream<B: MessageBody, A: Answer>(
     };
     let sending = pin!(sending);
     let mut upload = Upload::new(sending);
-    let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
-    let read = upload.beside(answered_head(answered), patience, |context| answer.poll_gone(context)).await;
-    ledger.received.set(received.get());
-    let incoming = read.map_err(|stopped| stopped_failure(stopped, ledger))??;
-    let (parts, stream) = incoming.into_parts();
-    read_response(&parts, stream.is_end_stream(), &attempt.admitted.head().method, response);
-    ledger.upstream_status = Some(response.status);
-    ledger.upstream_duration = Some(started.elapsed());
-    ledger.status = response.status;
-    begin_answer(attempt, response, *answer);
+    let method = &attempt.admitted.head().method;
+    let mut interim = Interim::default();
+    let stream = loop {
+        let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
+        let read = upload.beside(next_head(&mut answered), patience, |context| answer.poll_gone(context)).await;
+        ledger.received.set(received.get());
+        let (parts, stream) = read.map_err(|stopped| stopped_failure(stopped, ledger))??.into_parts();
+        read_response(&parts, stream.as_ref().is_none_or(RecvStream::is_end_stream), method, response);
+        match stream {
+            Some(stream) => break stream,
+            // HTTP/2 knows no upgrades (RFC 9113 §8.6).
+            None if response.status == 101 => {
+                return Err(OnConnection::servers(Refusal::upstream(502, "unasked_upgrade")));
+            }
+            None => interim.pass(attempt, response, *answer).await?,
+        }
+    };
+    head_arrived(attempt, response, *answer, ledger, started);
     let mut incoming = H2Body::new(stream);
-    let relaying = relay::download(&mut incoming, *answer, limits, idle, &ledger.sent, &mut timers.download);
-    let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
-    ledger.received.set(received.get());
-    relayed.map_err(|stopped| stopped_failure(stopped, ledger))?.map_err(|error| download_failure(&error, ledger))
+    relay_body(attempt, &mut incoming, *answer, &mut upload, ledger, &received, &mut timers.download).await
 }
 
-async fn answered_head(answered: ResponseFuture) -> Result<Response<h2::RecvStream>, OnConnection> {
-    answered.await.map_err(|error| stream_failure(&error))
+/// The next head of an answer: an interim one, which comes without a body, or the final one.
+async fn next_head(answered: &mut ResponseFuture) -> Result<Response<Option<RecvStream>>, OnConnection> {
+    let head = poll_fn(|context| match answered.poll_informational(context) {
+        Poll::Ready(Some(interim)) => Poll::Ready(interim.map(|head| head.map(|()| None))),
+        Poll::Ready(None) => Pin::new(&mut *answered).poll(context).map_ok(|head| head.map(Some)),
+        Poll::Pending => Poll::Pending,
+    });
+    head.await.map_err(|error| stream_failure(&error))
 }
 
 /// A stream that the server refused unseen may go elsewhere (RFC 9113 §8.7).

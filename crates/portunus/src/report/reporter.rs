@@ -140,6 +140,11 @@ impl Reporter {
         self.shared.log.as_ref().map_or(0, |log| log.queue.stop(deadline))
     }
 
+    /// Lines of the access log that were lost so far, wherever.
+    pub fn lines_lost(&self) -> u64 {
+        self.shared.lines().1
+    }
+
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }

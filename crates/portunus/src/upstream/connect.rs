@@ -50,13 +50,6 @@ impl ConnectError {
     }
 }
 
-/// A fresh connection.
-#[derive(Debug)]
-pub struct Connected {
-    /// Its bytes.
-    pub transport: Transport,
-}
-
 /// Where to connect and with which TLS.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
@@ -70,10 +63,10 @@ pub struct Target<'a> {
 ///
 /// # Errors
 /// See [`ConnectError`].
-pub async fn connect(target: Target<'_>) -> Result<Connected, ConnectError> {
+pub async fn connect(target: Target<'_>) -> Result<Transport, ConnectError> {
     let limit = target.group.config.connect_timeout;
     match Deadline::new().within(limit, connect_unbounded(target, limit)).await {
-        Ok(result) => result.map(|transport| Connected { transport }),
+        Ok(result) => result,
         Err(_) if target.server.is_unresolved() => Err(ConnectError::Unresolved),
         Err(_) => Err(ConnectError::Timeout),
     }

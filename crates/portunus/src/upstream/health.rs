@@ -81,17 +81,17 @@ impl Checks {
 /// One check: 200 to 399 in time is healthy.
 async fn is_healthy(group: &Group, server: &Server, check: &HealthCheck) -> bool {
     let asking = async {
-        let connected = connect(Target { group, server }).await.ok()?;
+        let transport = connect(Target { group, server }).await.ok()?;
         let host = check.host.as_deref().unwrap_or(&server.name);
         let request = format!(
             "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: portunus-health\r\nConnection: close\r\n\r\n",
             check.path
         );
-        connected.transport.send(request.as_bytes()).await.ok()?;
+        transport.send(request.as_bytes()).await.ok()?;
         let mut input = Chunk::empty();
         let mut head = ResponseHead::default();
         loop {
-            if connected.transport.recv_more(&mut input).await.ok()? == 0 {
+            if transport.recv_more(&mut input).await.ok()? == 0 {
                 return None;
             }
             match parse_response(&input, &LIMITS, &Method::Get, &mut head).ok()? {

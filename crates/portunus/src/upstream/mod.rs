@@ -11,7 +11,7 @@ mod resolve;
 mod server;
 pub mod upkeep;
 
-pub use connect::{ConnectError, Connected, Target, connect};
+pub use connect::{ConnectError, Target, connect};
 pub use pool::{Pools, SharedConnection};
 pub use server::Server;
 

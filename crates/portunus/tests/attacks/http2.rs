@@ -133,6 +133,46 @@ fn a_pseudo_field_that_is_odd_or_out_of_place_is_refused() {
 }
 
 #[test]
+fn a_head_that_is_no_message_ends_its_stream_unanswered() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    let cases = [
+        (with(":authority", b"user@a.test"), "bad_host"),
+        (with(":authority", b"a.test:0"), "bad_port"),
+        (and("host", b"evil.example"), "host_disagrees"),
+        ([with(":method", b"POST"), vec![("content-length", b"5"), ("content-length", b"6")]].concat(), ""),
+        ([with(":method", b"POST"), vec![("content-length", b"+5")]].concat(), ""),
+    ];
+    let mut lines = 0;
+    for (fields, reason) in &cases {
+        let mut client = Frames::open(gate.address("web"), gate.dir.path());
+        client.headers(1, fields, reason.is_empty());
+        let outcome = client.outcome(1);
+        assert_eq!(outcome, Outcome::Reset(PROTOCOL_ERROR), "{fields:?}");
+        if !reason.is_empty() {
+            lines += 1;
+            let line = gate.log(lines).pop().unwrap();
+            assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some(*reason), Some("client")), "{line}");
+        }
+        // The connection goes on.
+        client.headers(3, &get("/probe"), true);
+        assert_eq!(client.outcome(3), Outcome::Answer(200, b"ok".to_vec()));
+        lines += 1;
+    }
+    // What is a message and asks for what is never given is answered.
+    for path in [&b"/../x"[..], b"/%2e%2e/x", b"/%00", b"/a\\b"] {
+        let mut client = Frames::open(gate.address("web"), gate.dir.path());
+        client.headers(1, &with(":path", path), true);
+        let outcome = client.outcome(1);
+        assert!(
+            matches!(outcome, Outcome::Answer(400, _) | Outcome::Reset(PROTOCOL_ERROR)),
+            "{outcome:?} for {path:?}"
+        );
+    }
+    assert!(whole(&upstream).is_empty());
+}
+
+#[test]
 fn a_length_that_is_not_the_datas_is_a_stream_error() {
     let upstream = Upstream::ok();
     let gate = secure_gate(upstream.address, Parts::default());

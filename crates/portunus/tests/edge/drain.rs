@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::client::TlsClient;
 use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_answer, read_to_end, wait_until};
-use crate::{keystore, tls_listener, yaml};
+use crate::{get, keystore, metric, tls_listener, yaml};
 
 /// An upstream that answers when it is told to.
 fn slow_upstream() -> (Upstream, Sender<()>) {
@@ -80,10 +80,65 @@ fn what_does_not_end_within_the_grace_time_is_cut_and_told() {
     let mut busy = connect(gate.address("web"));
     write!(busy, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     wait_until("the request upstream", || upstream.seen().len() == 1);
+    let mut half = connect(gate.address("web"));
+    half.write_all(b"GET /half HTT").unwrap();
+    wait_until("both connections", || metric(&gate, CONNECTIONS) == Some(2.0));
     gate.signal("TERM");
     assert!(read_to_end(&mut busy).is_empty(), "no answer is made up");
-    assert_eq!(gate.stop(), Some(1));
+    assert!(read_to_end(&mut half).is_empty());
+    let (code, dir) = gate.stop_and_keep();
+    assert_eq!(code, Some(1));
     drop(release);
+    let mut lines = lines_of(&dir);
+    lines.sort_by_key(|line| line["target"].as_str().map(str::to_owned));
+    let told: Vec<_> = lines.iter().map(|line| (line["target"].as_str(), line["fault"].as_str())).collect();
+    assert_eq!(told, [(Some(""), Some("ours")), (Some("/"), Some("ours"))], "one line each: {lines:#?}");
+    assert!(lines.iter().all(|line| line["reason"] == "cut_short"), "{lines:#?}");
+}
+
+const CONNECTIONS: &str = "portunus_connections_open{listener=\"web\"}";
+
+fn lines_of(dir: &tempfile::TempDir) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(dir.path().join("access.log")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn connections_that_asked_for_nothing_leave_a_line_when_they_are_drained() {
+    let upstream = Upstream::ok();
+    let listener = tls_listener("tls", "127.0.0.3", "");
+    let names = certificates(&[("a.example", false)]);
+    let more = format!("{}\nlimits: {{ drain_timeout: 100ms }}", keystore("a.example"));
+    let gate = Gate::start_in(names, &yaml(&upstream, &listener, &more));
+    let mut silent = connect(gate.address("web"));
+    // Within its handshake when the time is over.
+    let mut stalled = connect(gate.address("tls"));
+    stalled.write_all(&[22, 3, 1]).unwrap();
+    let open = |listener: &str| metric(&gate, &CONNECTIONS.replace("web", listener));
+    wait_until("both connections", || open("web") == Some(1.0) && open("tls") == Some(1.0));
+    gate.signal("TERM");
+    assert!(read_to_end(&mut silent).is_empty() && read_to_end(&mut stalled).is_empty());
+    let (code, dir) = gate.stop_and_keep();
+    assert_eq!(code, Some(1), "the handshake was cut");
+    let mut told: Vec<_> = lines_of(&dir).iter().map(|line| line["reason"].to_string()).collect();
+    told.sort();
+    assert_eq!(told, ["\"cut_short\"", "\"drained\""]);
+}
+
+#[test]
+fn lines_that_cannot_be_written_at_the_end_are_counted() {
+    let upstream = Upstream::ok();
+    let log = "log: { access: { format: json, to: /dev/full }, level: info }";
+    let gate = Gate::start(&yaml(&upstream, "", log));
+    for _ in 0..3 {
+        assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
+    }
+    gate.signal("TERM");
+    gate.wait_for("access-log lines were lost");
+    let told = gate.diagnostics().into_iter().find(|line| line.contains("access-log lines were lost")).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["lines"], 3, "{told}");
+    assert_eq!(gate.stop(), Some(0));
 }
 
 const HEADERS: u8 = 1;
@@ -149,5 +204,35 @@ fn http2_is_told_to_go_away_after_what_it_began() {
     release.send(()).unwrap();
     let (_, ended) = to_the_end(&mut busy);
     assert_eq!(ended, [1], "the stream that was open was answered whole");
+    assert_eq!(gate.stop(), Some(0));
+}
+
+/// The grace time is the default's 30 s and the harness waits for 20.
+#[test]
+fn a_client_of_http2_that_does_not_acknowledge_the_farewell_does_not_hold_up_the_end() {
+    let (upstream, release) = slow_upstream();
+    let listener = tls_listener("tls", "127.0.0.3", "");
+    let names = certificates(&[("a.example", false)]);
+    let gate = Gate::start_in(names, &yaml(&upstream, &listener, &keystore("a.example")));
+    let mut clients: Vec<_> = (0..2).map(|_| TlsClient::connect(gate.address("tls"), "a.example", "h2")).collect();
+    for client in &mut clients {
+        client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+        assert_eq!(frame(client).unwrap().0, SETTINGS);
+    }
+    let block = b"\x82\x84\x87\x41\x09a.example";
+    let mut request = vec![0, 0, block.len() as u8, HEADERS, 5, 0, 0, 0, 1];
+    request.extend_from_slice(block);
+    clients[1].write_all(&request).unwrap();
+    wait_until("the request upstream", || upstream.seen().len() == 1);
+    begin(&gate);
+    release.send(()).unwrap();
+    for client in &mut clients {
+        // Whatever is asked of us, we say nothing.
+        let mut types = Vec::new();
+        while let Some((kind, ..)) = frame(client) {
+            types.push(kind);
+        }
+        assert_eq!(types.iter().filter(|kind| **kind == GOAWAY).count(), 2, "{types:?}");
+    }
     assert_eq!(gate.stop(), Some(0));
 }

@@ -125,12 +125,18 @@ impl Gate {
     }
 
     /// Ends it with SIGTERM; gives its exit code.
-    pub fn stop(mut self) -> Option<i32> {
+    pub fn stop(self) -> Option<i32> {
+        self.stop_and_keep().0
+    }
+
+    /// As [`Gate::stop`]; gives its folder too.
+    pub fn stop_and_keep(mut self) -> (Option<i32>, TempDir) {
         self.signal("TERM");
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
+                let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());
+                return (status.code(), dir);
             }
             assert!(Instant::now() < until, "the gate does not end");
             std::thread::sleep(Duration::from_millis(10));

@@ -1,6 +1,7 @@
 //! Interim answers and 100-continue.
 
 use std::io::{Read, Write};
+use std::net::SocketAddr;
 
 use crate::frames::{Frames, Outcome, get};
 use crate::harness::{Reply, Upstream, connect, exchange, read_answer, statuses};
@@ -36,6 +37,73 @@ fn interim_answers_are_forwarded_over_http_2() {
     client.headers(1, &get("/h"), true);
     assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
     assert_eq!(client.interim, [103, 102]);
+}
+
+/// An HTTP/2 server in the clear that hints at once, says 100 where it is asked to, and then sends the body back.
+fn early_http2() -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                while let Some(Ok((request, respond))) = connection.accept().await {
+                    // Driven beside the connection, which must go on.
+                    #[expect(clippy::disallowed_methods, reason = "a server of a test")]
+                    tokio::spawn(hint(request, respond));
+                }
+            }
+        });
+    });
+    address
+}
+
+async fn hint(request: http::Request<h2::RecvStream>, mut respond: h2::server::SendResponse<bytes::Bytes>) {
+    let head = |status: u16| http::Response::builder().status(status);
+    let (parts, mut body) = request.into_parts();
+    let hints: u32 = parts.headers.get("x-hints").map_or(1, |hints| hints.to_str().unwrap().parse().unwrap());
+    for _ in 0..hints {
+        let hint = head(103).header("link", "</style.css>; rel=preload").body(()).unwrap();
+        respond.send_informational(hint).unwrap();
+    }
+    if parts.headers.get("expect").is_some_and(|expect| expect == "100-continue") {
+        respond.send_informational(head(100).body(()).unwrap()).unwrap();
+    }
+    let mut received = Vec::new();
+    while let Some(Ok(piece)) = body.data().await {
+        received.extend_from_slice(&piece);
+    }
+    if let Ok(mut stream) = respond.send_response(head(200).body(()).unwrap(), false) {
+        let _ = stream.send_data(received.into(), true);
+    }
+}
+
+#[test]
+fn interim_answers_of_http_2_upstreams_are_forwarded_too() {
+    let upstream = Parts { upstream: ", protocol: http2", ..Parts::default() };
+    let gate = gate(early_http2(), upstream);
+    let mut client = connect(gate.address("web"));
+    client.write_all(b"PUT /e HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").unwrap();
+    let (head, _) = read_answer(&mut client);
+    assert_eq!(head, "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\n\r\n");
+    assert_eq!(read_answer(&mut client).0, "HTTP/1.1 100 Continue\r\n\r\n");
+    client.write_all(b"hello").unwrap();
+    let answer = exchange(gate.address("web"), b"GET /h HTTP/1.0\r\nHost: x\r\n\r\n");
+    assert_eq!(statuses(&answer), [200], "HTTP/1.0 knows none");
+    let flood = b"GET /h HTTP/1.1\r\nHost: x\r\nX-Hints: 40\r\nConnection: close\r\n\r\n";
+    assert_eq!(
+        statuses(&exchange(gate.address("web"), flood)).last(),
+        Some(&502),
+        "nor may there be any number of them"
+    );
+    let secure = secure_gate(early_http2(), upstream);
+    let mut client = Frames::open(secure.address("web"), secure.dir.path());
+    client.headers(1, &get("/h"), true);
+    assert_eq!(client.outcome(1), Outcome::Answer(200, Vec::new()));
+    assert_eq!(client.interim, [103]);
 }
 
 #[test]
