@@ -18,7 +18,7 @@ use net::Deadline;
 
 use super::exchange::{self, Context, Cut, Exchange};
 use super::h1;
-use super::h2_io::H2Io;
+use super::h2_io::{Floods, H2Io};
 use super::h2_message::{H2Answer, H2Body, is_malformed, read_request};
 use super::ledger::OpenRequest;
 use super::refusal::Refusal;
@@ -70,15 +70,8 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
         let next = deadline.within(
             limit,
             poll_fn(|context| {
-                if floods.is_flooded() {
-                    return Poll::Ready(Turn::Flooded);
-                }
-                if let Poll::Ready(accepted) = connection.poll_accept(context) {
-                    return Poll::Ready(Turn::Accepted(accepted.map(|opened| opened.map(Box::new))));
-                }
-                // Reading may have counted the frame that was too much.
-                if floods.is_flooded() {
-                    return Poll::Ready(Turn::Flooded);
+                if let Poll::Ready(turn) = poll_streams(&mut connection, &floods, context) {
+                    return Poll::Ready(turn);
                 }
                 if leaving.is_none() {
                     return drain.as_mut().poll(context).map(|()| Turn::Leave("drained"));
@@ -169,6 +162,22 @@ impl Drop for Slot {
             watcher.wake();
         }
     }
+}
+
+/// The next stream, unless the client has sent too much that brings nothing.
+fn poll_streams(
+    connection: &mut Connection<H2Io, Bytes>,
+    floods: &Floods,
+    context: &mut std::task::Context<'_>,
+) -> Poll<Turn> {
+    if floods.is_flooded() {
+        return Poll::Ready(Turn::Flooded);
+    }
+    if let Poll::Ready(accepted) = connection.poll_accept(context) {
+        return Poll::Ready(Turn::Accepted(accepted.map(|opened| opened.map(Box::new))));
+    }
+    // Reading may have counted the frame that was too much.
+    if floods.is_flooded() { Poll::Ready(Turn::Flooded) } else { Poll::Pending }
 }
 
 fn builder(limits: &Limits) -> h2::server::Builder {
