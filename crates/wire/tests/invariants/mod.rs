@@ -7,25 +7,28 @@ mod chunked;
 mod client_hello;
 mod http1;
 mod keyless;
+mod proxy_protocol;
 mod target;
 
 pub use chunked::chunked;
 pub use client_hello::client_hello;
 pub use http1::{http1_request, http1_response};
 pub use keyless::keyless;
+pub use proxy_protocol::proxy_protocol;
 pub use target::target;
 
 /// Takes any bytes, and panics where an invariant does not hold for them.
 pub type Check = fn(&[u8]);
 
 /// Every parser by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 6] = [
+pub const ALL: [(&str, Check); 7] = [
     ("http1_request", http1_request),
     ("http1_response", http1_response),
     ("chunked", chunked),
     ("target", target),
     ("client_hello", client_hello),
     ("keyless", keyless),
+    ("proxy_protocol", proxy_protocol),
 ];
 
 /// The lengths at which to cut `len` bytes: all of them, or a spread where that would be slow.
