@@ -3,7 +3,7 @@
 use crate::date::days_until;
 use crate::pair::{Loaded, Pair, drop_shadowed, validity_problem};
 use crate::pem::{self, Label};
-use crate::{LoadError, Location, Password, load_pairs, names, parallel};
+use crate::{Keys, LoadError, Location, Password, load_pairs, names, parallel};
 use std::time::SystemTime;
 use tls::KeyType;
 use tls::crypto::{KeyKind, PrivateKey, digest};
@@ -50,7 +50,7 @@ pub fn inspect(location: &Location, password: Option<&Password>) -> Inspection {
 }
 
 fn read(location: &Location, password: Option<&Password>) -> Loaded {
-    let mut loaded = load_pairs(location, password);
+    let mut loaded = load_pairs(location, password, Keys::InStore);
     drop_shadowed(&mut loaded.pairs, &mut loaded.report.warnings);
     loaded
 }
@@ -82,7 +82,7 @@ pub fn check(location: &Location, password: Option<&Password>) -> Inspection {
         inspection.problems.push(format!("{}: holds no certificate with its key", location.path().display()));
     }
     let damaged = parallel::map(loaded.pairs, |pair: Pair| {
-        PrivateKey::from_der(&pair.key).err().map(|error| format!("{}: private key {error}", pair.origin))
+        PrivateKey::from_der(pair.key.as_ref()?).err().map(|error| format!("{}: private key {error}", pair.origin))
     });
     inspection.problems.extend(damaged.into_iter().flatten());
     if !inspection.pairs.iter().any(|pair| pair.names.iter().any(|name| name == names::DEFAULT)) {
@@ -123,10 +123,12 @@ pub fn export(
         .pairs
         .iter()
         .filter(wanted)
-        .map(|pair| Exported {
-            chain: pair.chain.iter().map(|der| pem::write(&Label::Certificate, der).to_string()).collect(),
-            key: pem::write(&Label::PrivateKey, &pair.key),
-            key_type: pair.key_type,
+        .filter_map(|pair| {
+            Some(Exported {
+                chain: pair.chain.iter().map(|der| pem::write(&Label::Certificate, der).to_string()).collect(),
+                key: pem::write(&Label::PrivateKey, pair.key.as_ref()?),
+                key_type: pair.key_type,
+            })
         })
         .collect();
     if !exported.is_empty() {

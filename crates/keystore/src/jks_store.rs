@@ -6,13 +6,13 @@ use crate::names::{self, DEFAULT};
 use crate::pair::{Loaded, Pair, Report, Source};
 use crate::pem;
 use crate::pem_folder::{key_problem, read_key};
-use crate::{Password, parallel};
+use crate::{Keys, Password, parallel};
 use std::path::Path;
 use tls::KeyType;
 use tls::crypto::PrivateKey;
 
 /// Reads the content of a Java keystore.
-pub(crate) fn load(path: &Path, bytes: &[u8], password: Option<&Password>) -> Loaded {
+pub(crate) fn load(path: &Path, bytes: &[u8], password: Option<&Password>, keys: Keys) -> Loaded {
     let mut loaded = Loaded::default();
     let (keystore, form) = match open(bytes, password) {
         Ok(opened) => opened,
@@ -21,9 +21,10 @@ pub(crate) fn load(path: &Path, bytes: &[u8], password: Option<&Password>) -> Lo
             return loaded;
         }
     };
+    let trusted = if keys == Keys::InStoreOrElsewhere { trusted(&keystore.entries) } else { Vec::new() };
     let read = parallel::map(keystore.entries, |entry| {
         let mut report = Report::default();
-        let pair = read_entry(path, entry, &form, &mut report);
+        let pair = read_entry(path, entry, &form, &trusted, &mut report);
         (pair, report)
     });
     for (pair, report) in read {
@@ -47,11 +48,52 @@ pub(crate) fn open(bytes: &[u8], password: Option<&Password>) -> Result<(jks::Ke
     Ok((keystore, form))
 }
 
-fn read_entry(path: &Path, entry: jks::Entry, form: &PasswordBytes, report: &mut Report) -> Option<Pair> {
+/// The certificates that stand alone, where keys may be elsewhere: leaves, and the authorities above them.
+fn trusted(entries: &[jks::Entry]) -> Vec<Certified> {
+    let certificate = |entry: &jks::Entry| match &entry.content {
+        Content::Trusted(certificate) => Certified::from_der(certificate.der.clone()).ok(),
+        Content::Key { .. } => None,
+    };
+    entries.iter().filter_map(certificate).collect()
+}
+
+/// A certificate that stands alone, with its key elsewhere; its issuers may stand beside it. None for an authority.
+fn keyless_pair(origin: &str, alias: &str, der: &[u8], trusted: &[Certified], report: &mut Report) -> Option<Pair> {
+    let leaf = trusted.iter().find(|certificate| certificate.der == der && !certificate.is_authority)?;
+    let mut chain = vec![leaf.clone()];
+    while let Some(last) = chain.last().filter(|last| chain.len() < jks::MAX_CHAIN && !last.is_self_issued()) {
+        let is_next = |one: &&Certified| one.is_authority && !one.is_self_issued() && last.is_issued_by(one);
+        match trusted.iter().find(is_next) {
+            Some(issuer) => chain.push(issuer.clone()),
+            None => break,
+        }
+    }
+    let named = alias_names(alias, leaf);
+    let pair = Pair::new(origin.to_owned(), Source::Alias(alias.to_owned()), chain, None, report)?;
+    Some(with_names(pair, named, report))
+}
+
+/// The pair under the names that its alias gives it.
+fn with_names(mut pair: Pair, named: AliasNames, report: &mut Report) -> Pair {
+    pair.names = named.names;
+    report.warnings.extend(named.warning.map(|warning| format!("{}: {warning}", pair.origin)));
+    pair
+}
+
+fn read_entry(
+    path: &Path,
+    entry: jks::Entry,
+    form: &PasswordBytes,
+    trusted: &[Certified],
+    report: &mut Report,
+) -> Option<Pair> {
     let alias = entry.alias();
     let origin = format!("{} alias {alias}", path.display());
     let (protected, chain) = match entry.content {
         Content::Key { protected, chain } => (protected, chain),
+        Content::Trusted(certificate) if !trusted.is_empty() => {
+            return keyless_pair(&origin, &alias, &certificate.der, trusted, report);
+        }
         Content::Trusted(_) => {
             report.warn(format!(
                 "{origin}: a trusted certificate, which is not served; client authorities go in a PEM file"
@@ -88,10 +130,9 @@ fn read_entry(path: &Path, entry: jks::Entry, form: &PasswordBytes, report: &mut
         }
     };
     let named = certified.first().map(|leaf| alias_names(&alias, leaf));
-    let mut pair = Pair::new(origin, Source::Alias(alias.clone()), certified, &key, report)?;
-    if let Some(AliasNames { names, warning }) = named {
-        pair.names = names;
-        report.warnings.extend(warning.map(|warning| format!("{}: {warning}", pair.origin)));
+    let mut pair = Pair::new(origin, Source::Alias(alias.clone()), certified, Some(&key), report)?;
+    if let Some(named) = named {
+        pair = with_names(pair, named, report);
     }
     if let Some(expected) = key_type_of_alias(&alias).filter(|expected| *expected != pair.key_type) {
         report.warn(format!(

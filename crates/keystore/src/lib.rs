@@ -67,6 +67,15 @@ impl Location {
     }
 }
 
+/// Where the keys of a store's certificates are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// All in the store: a certificate without its key is a mistake.
+    InStore,
+    /// In the store or on key servers: a certificate without its key is served with a key that is elsewhere.
+    InStoreOrElsewhere,
+}
+
 /// A password, wiped when dropped.
 pub type Password = zeroize::Zeroizing<String>;
 
@@ -121,7 +130,20 @@ impl Store {
     /// # Errors
     /// Every problem found; the caller keeps what it had.
     pub fn load(location: &Location, password: Option<&Password>, reuse: Option<&Store>) -> Result<Store, LoadError> {
-        pair::settle(load_pairs(location, password), &location.path().display().to_string(), reuse)
+        Store::load_with(location, password, Keys::InStore, reuse)
+    }
+
+    /// The same, where `keys` says whether certificates may come without their keys.
+    ///
+    /// # Errors
+    /// As [`Store::load`].
+    pub fn load_with(
+        location: &Location,
+        password: Option<&Password>,
+        keys: Keys,
+        reuse: Option<&Store>,
+    ) -> Result<Store, LoadError> {
+        pair::settle(load_pairs(location, password, keys), &location.path().display().to_string(), reuse)
     }
 
     /// Whether something is served to clients that ask for no name or for an unknown one.
@@ -131,9 +153,9 @@ impl Store {
 }
 
 /// The pairs of a store, and everything noticed on the way.
-fn load_pairs(location: &Location, password: Option<&Password>) -> pair::Loaded {
+fn load_pairs(location: &Location, password: Option<&Password>, keys: Keys) -> pair::Loaded {
     let path = match location {
-        Location::PemFolder(folder) => return pem_folder::load(folder, password),
+        Location::PemFolder(folder) => return pem_folder::load(folder, password, keys),
         Location::Pkcs12(path) | Location::Jks(path) => path,
     };
     let fail = |problem| pair::Loaded {
@@ -145,8 +167,8 @@ fn load_pairs(location: &Location, password: Option<&Password>) -> pair::Loaded 
         Err(problem) => return fail(problem),
     };
     match Form::of(&bytes) {
-        Ok(Form::Jks) => jks_store::load(path, &bytes, password),
-        Ok(Form::Pkcs12) => pkcs12_store::load(path, &bytes, password),
+        Ok(Form::Jks) => jks_store::load(path, &bytes, password, keys),
+        Ok(Form::Pkcs12) => pkcs12_store::load(path, &bytes, password, keys),
         Err(problem) => fail(format!("{}: {problem}", path.display())),
     }
 }

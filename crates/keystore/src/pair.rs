@@ -1,4 +1,4 @@
-//! A chain with its key, whatever store it came from: the checks every pair passes, and how a load's pairs become a `Store`.
+//! A chain with its key (or the promise of one elsewhere), whatever store it came from: the checks every pair passes, and how a load's pairs become a `Store`.
 
 use crate::certified::{Certified, Digest, public_key_digest};
 use crate::date::{date, days_until};
@@ -59,7 +59,7 @@ pub(crate) enum Source {
     Key(usize),
 }
 
-/// A chain and the key of its leaf, checked to belong together.
+/// A chain and the key of its leaf, checked to belong together; or a chain whose key is elsewhere.
 #[derive(Debug)]
 pub(crate) struct Pair {
     /// File and alias, for messages.
@@ -68,8 +68,8 @@ pub(crate) struct Pair {
     pub(crate) names: Vec<String>,
     /// Leaf first, DER.
     pub(crate) chain: Vec<Vec<u8>>,
-    /// PKCS#8.
-    pub(crate) key: Zeroizing<Vec<u8>>,
+    /// PKCS#8; none if it is elsewhere.
+    pub(crate) key: Option<Zeroizing<Vec<u8>>>,
     pub(crate) key_type: KeyType,
     pub(crate) kind: KeyKind,
     pub(crate) not_before: SystemTime,
@@ -82,14 +82,14 @@ impl Pair {
         origin: String,
         source: Source,
         chain: Vec<Certified>,
-        key: &PrivateKey,
+        key: Option<&PrivateKey>,
         report: &mut Report,
     ) -> Option<Pair> {
         let Some(leaf) = chain.first() else {
             report.problem(format!("{origin}: key without a certificate; add the certificate or remove the key"));
             return None;
         };
-        if leaf.public_key != public_key_digest(key) {
+        if let Some(key) = key.filter(|key| leaf.public_key != public_key_digest(key)) {
             report.problem(format!(
                 "{origin}: the key ({}) does not belong to the certificate of {:?} ({}); put the pair that was issued together there",
                 key.kind(),
@@ -124,20 +124,21 @@ impl Pair {
             kind: leaf.kind,
             not_before: leaf.not_before,
             not_after: leaf.not_after,
-            key: key.to_pkcs8_der(),
+            key: key.map(PrivateKey::to_pkcs8_der),
             chain: chain.into_iter().map(|certificate| certificate.der).collect(),
         })
     }
 
     /// What tells a changed pair from an unchanged one: every certificate and the key.
     fn digest(&self) -> Digest {
-        let parts = self.chain.iter().map(Vec::as_slice).chain([self.key.as_slice()]);
+        let parts = self.chain.iter().map(Vec::as_slice).chain(self.key.iter().map(|key| key.as_slice()));
         digest::sha256(&parts.map(digest::sha256).collect::<Vec<_>>().concat())
     }
 
     /// Whether this pair is to be served rather than `other` where both claim a name for one key type.
     pub(crate) fn beats(&self, other: &Pair) -> bool {
-        (self.not_before, self.not_after, self.chain.len()) > (other.not_before, other.not_after, other.chain.len())
+        let rank = |pair: &Pair| (pair.not_before, pair.not_after, pair.chain.len(), pair.key.is_some());
+        rank(self) > rank(other)
     }
 }
 
@@ -163,7 +164,10 @@ pub(crate) fn settle(mut loaded: Loaded, place: &str, reuse: Option<&Store>) -> 
         let fingerprint = pair.chain.first().map(|leaf| digest::sha256(leaf)).unwrap_or_default();
         let identity = match known.get(&digest) {
             Some(identity) => Arc::clone(identity),
-            None => Identity::new(pair.chain, pair.key, pair.key_type),
+            None => match pair.key {
+                Some(key) => Identity::new(pair.chain, key, pair.key_type),
+                None => Identity::remote(&pair.chain, pair.key_type),
+            },
         };
         let mut names = pair.names;
         names.shrink_to_fit();

@@ -4,7 +4,7 @@ use crate::certified::{Certified, Digest, public_key_digest};
 use crate::files::{self, MAX_FILES};
 use crate::pair::{Loaded, Pair, Report, Source};
 use crate::pem::{self, Label};
-use crate::{Password, names, parallel};
+use crate::{Keys, Password, names, parallel};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,24 +23,24 @@ struct FileContent {
 }
 
 /// Reads the folder and the folders directly in it.
-pub(crate) fn load(folder: &Path, password: Option<&Password>) -> Loaded {
+pub(crate) fn load(folder: &Path, password: Option<&Password>, at: Keys) -> Loaded {
     let mut loaded = Loaded::default();
-    let paths = list(folder, &mut loaded.report);
+    let paths = list(folder, at, &mut loaded.report);
     let mut contents = parallel::map(paths, |path| read_file(path, password));
     for content in &mut contents {
         loaded.report.append(std::mem::take(&mut content.report));
     }
-    pair_up(contents, &mut loaded);
+    pair_up(contents, at, &mut loaded);
     loaded
 }
 
 /// The files to read, sorted. Names that begin with a dot are left out: editors, and the mounts of container platforms, put copies there.
-fn list(folder: &Path, report: &mut Report) -> Vec<PathBuf> {
+fn list(folder: &Path, keys: Keys, report: &mut Report) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = Vec::new();
-    list_one(folder, &mut found, Some(&mut folders), report);
+    list_one(folder, keys, &mut found, Some(&mut folders), report);
     for inner in folders {
-        list_one(&inner, &mut found, None, report);
+        list_one(&inner, keys, &mut found, None, report);
     }
     found.sort();
     if found.len() > MAX_FILES {
@@ -50,7 +50,13 @@ fn list(folder: &Path, report: &mut Report) -> Vec<PathBuf> {
     found
 }
 
-fn list_one(folder: &Path, found: &mut Vec<PathBuf>, mut folders: Option<&mut Vec<PathBuf>>, report: &mut Report) {
+fn list_one(
+    folder: &Path,
+    keys: Keys,
+    found: &mut Vec<PathBuf>,
+    mut folders: Option<&mut Vec<PathBuf>>,
+    report: &mut Report,
+) {
     let mut unreadable = |path: &Path, error: std::io::Error| {
         report.problem(format!("{}: {error}; make it readable for the user that portunus runs as", path.display()));
     };
@@ -67,8 +73,7 @@ fn list_one(folder: &Path, found: &mut Vec<PathBuf>, mut folders: Option<&mut Ve
         if entry.file_name().as_encoded_bytes().starts_with(b".") {
             continue;
         }
-        let is_ours =
-            path.extension().is_some_and(|ending| ENDINGS.iter().any(|ours| ending.eq_ignore_ascii_case(ours)));
+        let is_ours = has_our_ending(&path) || keys == Keys::InStoreOrElsewhere && host_of_file(&path).is_some();
         // Follows symbolic links: renewal tools point to the newest version with them.
         match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_file() && is_ours => found.push(path),
@@ -78,6 +83,16 @@ fn list_one(folder: &Path, found: &mut Vec<PathBuf>, mut folders: Option<&mut Ve
             Err(_) => {}
         }
     }
+}
+
+fn has_our_ending(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ENDINGS.iter().any(|ours| ending.eq_ignore_ascii_case(ours)))
+}
+
+/// The host that a file is called after: by its whole name, or by what stands before our ending. Folders of chains are laid out so.
+fn host_of_file(path: &Path) -> Option<String> {
+    let name = if has_our_ending(path) { path.file_stem() } else { path.file_name() };
+    names::canonical(name?.to_str()?).ok().filter(|name| name.contains('.'))
 }
 
 fn read_file(path: PathBuf, password: Option<&Password>) -> FileContent {
@@ -152,7 +167,7 @@ struct Stray {
     certificate: Certified,
 }
 
-fn pair_up(contents: Vec<FileContent>, loaded: &mut Loaded) {
+fn pair_up(contents: Vec<FileContent>, at: Keys, loaded: &mut Loaded) {
     let mut keys: HashMap<Digest, KeyAt> = HashMap::new();
     let mut files = Vec::with_capacity(contents.len());
     for content in contents {
@@ -166,20 +181,23 @@ fn pair_up(contents: Vec<FileContent>, loaded: &mut Loaded) {
     }
     let mut strays = Vec::new();
     for (file, certificates) in files {
-        for chain in chains(&file, certificates, &mut keys, &mut strays) {
-            let at = chain.first().and_then(|leaf| keys.get(&leaf.public_key));
-            if let Some(pair) = at.and_then(|at| make_pair(&file, chain, at, &mut loaded.report)) {
-                loaded.pairs.push(pair);
-            }
+        for chain in chains(&file, certificates, at, &mut keys, &mut strays) {
+            let key = chain.first().and_then(|leaf| keys.get(&leaf.public_key));
+            let pair = match key {
+                Some(key) => make_pair(&file, chain, key, &mut loaded.report),
+                None => make_keyless_pair(&file, chain, &mut loaded.report),
+            };
+            loaded.pairs.extend(pair);
         }
     }
     report_strays(strays, keys, loaded);
 }
 
-/// Splits a file's certificates into chains, each beginning with a leaf whose key was found.
+/// Splits a file's certificates into chains, each beginning with a leaf whose key was found, or may be elsewhere.
 fn chains(
     file: &Path,
     certificates: Vec<Certified>,
+    at: Keys,
     keys: &mut HashMap<Digest, KeyAt>,
     strays: &mut Vec<Stray>,
 ) -> Vec<Vec<Certified>> {
@@ -189,7 +207,8 @@ fn chains(
         let last = chains.last().and_then(|chain| chain.last());
         let continues = last.is_some_and(|last| !last.is_self_issued() && last.is_issued_by(&certificate));
         // An authority's key may lie in the folder too, as development authorities' do; its certificate still ends the chain.
-        let is_leaf = has_key && !(continues && certificate.is_authority && certificate.names.is_empty());
+        let is_leaf = has_key && !(continues && certificate.is_authority && certificate.names.is_empty())
+            || at == Keys::InStoreOrElsewhere && !certificate.is_authority;
         match chains.last_mut() {
             _ if is_leaf => chains.push(vec![certificate]),
             Some(chain) if continues || certificate.is_authority => chain.push(certificate),
@@ -206,7 +225,7 @@ fn make_pair(file: &Path, chain: Vec<Certified>, at: &KeyAt, report: &mut Report
     };
     let is_authority = chain.first().is_some_and(|leaf| leaf.is_authority);
     let source = Source::Files { certificate: file.to_owned(), keys: Arc::clone(&at.files) };
-    let mut pair = Pair::new(origin, source, chain, &at.key, report)?;
+    let mut pair = Pair::new(origin, source, chain, Some(&at.key), report)?;
     let is_default = file.file_stem().and_then(|stem| stem.to_str()).is_some_and(names::is_default_label);
     if is_default {
         pair.names.push(names::DEFAULT.to_owned());
@@ -217,6 +236,29 @@ fn make_pair(file: &Path, chain: Vec<Certified>, at: &KeyAt, report: &mut Report
         } else {
             format!("{}: the certificate names no host, so nobody is served it; call the file `default.pem` to serve it to all others", pair.origin)
         });
+    }
+    Some(pair)
+}
+
+/// A chain whose key is elsewhere. A file that is called after a host serves that host, whatever its certificate says.
+fn make_keyless_pair(file: &Path, chain: Vec<Certified>, report: &mut Report) -> Option<Pair> {
+    let host = host_of_file(file);
+    let uncovered = host.filter(|host| chain.first().is_some_and(|leaf| !leaf.covers(host)));
+    let source = Source::Files { certificate: file.to_owned(), keys: Arc::default() };
+    let mut pair = Pair::new(file.display().to_string(), source, chain, None, report)?;
+    if file.file_stem().and_then(|stem| stem.to_str()).is_some_and(names::is_default_label) {
+        pair.names.push(names::DEFAULT.to_owned());
+    }
+    match uncovered {
+        Some(host) if pair.names.is_empty() || !has_our_ending(file) => {
+            let place = &pair.origin;
+            report.warn(format!("{place}: the certificate is not good for {host}; clients will refuse it"));
+            pair.names.push(host);
+        }
+        _ if pair.names.is_empty() => {
+            report.warn(format!("{}: names no host, so nobody is served it; call the file after one", pair.origin));
+        }
+        _ => {}
     }
     Some(pair)
 }
@@ -248,7 +290,7 @@ fn report_strays(strays: Vec<Stray>, keys: HashMap<Digest, KeyAt>, loaded: &mut 
             ));
         } else {
             report.problem(format!(
-                "{place}: the certificate of {subject:?} has no key in this folder; add its key, or remove the certificate"
+                "{place}: the certificate of {subject:?} has no key in this folder; add its key, name the key servers that have it (`key_servers`), or remove the certificate"
             ));
         }
     }

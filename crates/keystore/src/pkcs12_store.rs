@@ -1,9 +1,9 @@
 //! A PKCS#12 file to pairs. Keys find their certificates by public key; names come from the certificates, and `default` from the label.
 
-use crate::Password;
 use crate::certified::{Certified, public_key_digest};
 use crate::names;
 use crate::pair::{Loaded, Pair, Report, Source};
+use crate::{Keys, Password};
 use std::collections::HashSet;
 use std::path::Path;
 use tls::crypto::pkcs12::{self, Contents, Key, Label};
@@ -20,11 +20,11 @@ struct Held {
 }
 
 /// Reads the content of a PKCS#12 file.
-pub(crate) fn load(path: &Path, bytes: &[u8], password: Option<&Password>) -> Loaded {
+pub(crate) fn load(path: &Path, bytes: &[u8], password: Option<&Password>, keys: Keys) -> Loaded {
     let mut loaded = Loaded::default();
     let place = path.display();
     match open(bytes, password) {
-        Ok(contents) => pair_up(path, contents, &mut loaded),
+        Ok(contents) => pair_up(path, contents, keys, &mut loaded),
         Err(problem) => loaded.report.problem(format!("{place}: {problem}")),
     }
     loaded
@@ -42,7 +42,7 @@ pub(crate) fn open(bytes: &[u8], password: Option<&Password>) -> Result<Contents
     })
 }
 
-fn pair_up(path: &Path, contents: Contents, loaded: &mut Loaded) {
+fn pair_up(path: &Path, contents: Contents, keys: Keys, loaded: &mut Loaded) {
     let place = path.display();
     let mut held = Vec::with_capacity(contents.certificates.len());
     for (index, certificate) in contents.certificates.into_iter().enumerate() {
@@ -57,6 +57,15 @@ fn pair_up(path: &Path, contents: Contents, loaded: &mut Loaded) {
         let origin = format!("{place} alias {title}");
         loaded.pairs.extend(make_pair(origin, index, &key, &held, &mut used, &mut loaded.report));
     }
+    if keys == Keys::InStoreOrElsewhere {
+        let leaves =
+            held.iter().enumerate().filter(|(index, held)| !used.contains(index) && !held.certificate.is_authority);
+        let leaves: Vec<usize> = leaves.map(|(index, _)| index).collect();
+        for leaf in leaves {
+            used.extend(chain_of(leaf, &held));
+            loaded.pairs.extend(make_keyless_pair(path, leaf, &held, &mut loaded.report));
+        }
+    }
     for (_, held) in held.iter().enumerate().filter(|(index, _)| !used.contains(index)) {
         let subject = &held.certificate.subject;
         if held.trusted {
@@ -67,7 +76,7 @@ fn pair_up(path: &Path, contents: Contents, loaded: &mut Loaded) {
             loaded.report.warn(format!("{place}: the authority {subject:?} belongs to no chain and is not used"));
         } else {
             loaded.report.problem(format!(
-                "{place}: the certificate of {subject:?} has no key in the file; add its key, or remove the certificate"
+                "{place}: the certificate of {subject:?} has no key in the file; add its key, name the key servers that have it (`key_servers`), or remove the certificate"
             ));
         }
     }
@@ -104,12 +113,23 @@ fn make_pair(
         ));
         return None;
     };
-    let indexes = chain_of(leaf, held);
-    used.extend(&indexes);
-    let chain = indexes.iter().filter(|index| **index == leaf || !held[**index].certificate.is_self_issued());
-    let chain = chain.map(|index| held[*index].certificate.clone()).collect();
-    let mut pair = Pair::new(origin, Source::Key(index), chain, &private, report)?;
-    if key.label.friendly_name.as_deref().is_some_and(names::is_default_label) {
+    used.extend(chain_of(leaf, held));
+    let pair = Pair::new(origin, Source::Key(index), sent_chain(leaf, held), Some(&private), report)?;
+    Some(named(pair, &key.label, report))
+}
+
+/// A chain whose key is elsewhere.
+fn make_keyless_pair(path: &Path, leaf: usize, held: &[Held], report: &mut Report) -> Option<Pair> {
+    let title =
+        held[leaf].label.friendly_name.clone().unwrap_or_else(|| format!("{:?}", held[leaf].certificate.subject));
+    let origin = format!("{} alias {title}", path.display());
+    let pair = Pair::new(origin, Source::Alias(title), sent_chain(leaf, held), None, report)?;
+    Some(named(pair, &held[leaf].label, report))
+}
+
+/// The pair, with the name `default` if its label says so.
+fn named(mut pair: Pair, label: &Label, report: &mut Report) -> Pair {
+    if label.friendly_name.as_deref().is_some_and(names::is_default_label) {
         pair.names.push(names::DEFAULT.to_owned());
     }
     if pair.names.is_empty() {
@@ -118,7 +138,13 @@ fn make_pair(
             pair.origin
         ));
     }
-    Some(pair)
+    pair
+}
+
+/// The chain of a leaf as it is sent: without a root.
+fn sent_chain(leaf: usize, held: &[Held]) -> Vec<Certified> {
+    let sent = |index: &usize| *index == leaf || !held[*index].certificate.is_self_issued();
+    chain_of(leaf, held).into_iter().filter(sent).map(|index| held[index].certificate.clone()).collect()
 }
 
 /// The certificates from a leaf to its root, as far as they are there. The root is among them, though no client needs it sent.

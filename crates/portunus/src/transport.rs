@@ -140,6 +140,7 @@ impl Transport {
             match step.map_err(Broken::Tls)? {
                 Handshake::Done => return Ok(flushed?),
                 Handshake::WantInput => flushed?,
+                Handshake::WantKey => return Err(Broken::Tls(tls::Error::Ours("the key is elsewhere".into()))),
             }
             if self.receive_sealed(sealed).await? == 0 {
                 return Err(Broken::Socket(io::ErrorKind::UnexpectedEof.into()));

@@ -5,6 +5,7 @@
 
 use crate::ffi::{self, Owned};
 use crate::link::{self, Link};
+use crate::remote::Remote;
 use crate::{Alert, ClientAuth, Error, Identity, Policy, ProtocolVersion, TicketKeys, policy, tickets};
 use aws_lc_sys as sys;
 use std::os::raw::{c_int, c_uint, c_void};
@@ -154,6 +155,7 @@ impl Opening {
             ffi::check(set, "setting the session id context")?;
         }
         link.key_type.set(Some(choice.identity.key_type()));
+        link.remote.set(choice.identity.remote_key()?.map(|key| Box::new(Remote::new(key))));
         self.chosen = Some(Chosen { alpn: choice.alpn, client_auth: choice.client_auth, ticket_context });
         Ok(())
     }

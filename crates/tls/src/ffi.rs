@@ -145,6 +145,15 @@ pub(crate) fn buffer(bytes: &[u8]) -> Result<Owned<sys::CRYPTO_BUFFER>, Error> {
     }
 }
 
+/// The bytes of a buffer.
+pub(crate) fn buffer_bytes(buffer: &Owned<sys::CRYPTO_BUFFER>) -> &[u8] {
+    // SAFETY: the buffer is live and immutable as long as the handle, which the result borrows; an empty one may have no data.
+    unsafe {
+        let (data, len) = (sys::CRYPTO_BUFFER_data(buffer.as_ptr()), sys::CRYPTO_BUFFER_len(buffer.as_ptr()));
+        if data.is_null() { &[] } else { std::slice::from_raw_parts(data, len) }
+    }
+}
+
 /// SHA-256.
 pub(crate) fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut digest = [0; 32];

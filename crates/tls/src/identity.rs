@@ -1,10 +1,12 @@
-//! A certificate chain with its private key, handed to the library at first use.
+//! A certificate chain with its private key, or with the promise of one, handed to the library at first use.
 //!
 //! Does not check that both belong together or that the chain is valid; whoever loads key material does.
 
-use crate::Error;
+use crate::crypto::{Certificate, PublicKey};
 use crate::ffi::{self, Owned};
+use crate::{Error, remote};
 use aws_lc_sys as sys;
+use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use zeroize::Zeroizing;
 
@@ -26,21 +28,37 @@ pub const CURVE_P384: u16 = 24;
 /// See [`CURVE_P256`].
 pub const CURVE_P521: u16 = 25;
 
-/// An identity. Cheap until a handshake needs it: the key stays DER until its first use, when it is parsed once (9 us for P-256, 135 us for
+/// An identity. Cheap until a handshake needs it: a key stays DER until its first use, when it is parsed once (9 us for P-256, 135 us for
 /// RSA-2048).
 pub struct Identity {
     /// Leaf first, as the library keeps certificates.
     chain: Result<Vec<Owned<sys::CRYPTO_BUFFER>>, Error>,
-    /// PKCS#8; taken, and so wiped, when parsed.
-    key_pkcs8: Mutex<Zeroizing<Vec<u8>>>,
-    key: OnceLock<Result<Owned<sys::EVP_PKEY>, Error>>,
+    key: Key,
     key_type: KeyType,
     curve: u16,
 }
 
+/// Where the private key of an identity is.
+enum Key {
+    /// Here.
+    Local {
+        /// Taken, and so wiped, when parsed.
+        pkcs8: Mutex<Zeroizing<Vec<u8>>>,
+        parsed: OnceLock<Result<Owned<sys::EVP_PKEY>, Error>>,
+    },
+    /// Elsewhere; the public half verifies what is signed there.
+    Remote {
+        /// Read from the leaf at its first use.
+        parsed: OnceLock<Result<Arc<PublicKey>, Error>>,
+    },
+}
+
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Identity").field("key_type", &self.key_type).finish_non_exhaustive()
+        f.debug_struct("Identity")
+            .field("key_type", &self.key_type)
+            .field("is_remote", &self.is_remote())
+            .finish_non_exhaustive()
     }
 }
 
@@ -48,10 +66,18 @@ impl Identity {
     /// From a chain (leaf first, DER) and a PKCS#8 key (DER, wiped when dropped). That both belong together has been checked by whoever loaded
     /// them; the library is not asked before the first handshake.
     pub fn new(chain: Vec<Vec<u8>>, key_pkcs8: Zeroizing<Vec<u8>>, key_type: KeyType) -> Arc<Identity> {
+        Identity::with(&chain, Key::Local { pkcs8: Mutex::new(key_pkcs8), parsed: OnceLock::new() }, key_type)
+    }
+
+    /// From a chain (leaf first, DER) alone: its key is elsewhere, and handshakes ask for it ([`Handshake::WantKey`](crate::Handshake)).
+    pub fn remote(chain: &[Vec<u8>], key_type: KeyType) -> Arc<Identity> {
+        Identity::with(chain, Key::Remote { parsed: OnceLock::new() }, key_type)
+    }
+
+    fn with(chain: &[Vec<u8>], key: Key, key_type: KeyType) -> Arc<Identity> {
         Arc::new(Identity {
             chain: chain.iter().map(|certificate| ffi::buffer(certificate)).collect(),
-            key_pkcs8: Mutex::new(key_pkcs8),
-            key: OnceLock::new(),
+            key,
             key_type,
             curve: chain.first().map_or(CURVE_P256, |leaf| curve_of(leaf)),
         })
@@ -67,6 +93,25 @@ impl Identity {
         self.key_type
     }
 
+    /// Whether the private key is elsewhere.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.key, Key::Remote { .. })
+    }
+
+    /// The public half of a key that is elsewhere; none for one that is here.
+    ///
+    /// # Errors
+    /// The leaf's public key does not parse.
+    pub(crate) fn remote_key(&self) -> Result<Option<Arc<PublicKey>>, Error> {
+        let Key::Remote { parsed } = &self.key else { return Ok(None) };
+        let parse = || {
+            let leaf = self.chain()?.first().map(ffi::buffer_bytes).unwrap_or_default();
+            let key = Certificate::from_der(leaf).and_then(|leaf| PublicKey::from_spki_der(leaf.public_spki_der()));
+            key.map(Arc::new).map_err(|error| Error::Ours(format!("reading a public key: {error}").into()))
+        };
+        parsed.get_or_init(parse).clone().map(Some)
+    }
+
     /// Puts chain and key into a session.
     ///
     /// # Errors
@@ -75,35 +120,41 @@ impl Identity {
     /// # Safety
     /// `ssl` is live and its handshake's choices are still open.
     pub(crate) unsafe fn apply(&self, ssl: *mut sys::SSL) -> Result<(), Error> {
-        let (chain, key) = self.material()?;
-        // SAFETY: `ssl` is live. `Owned` is transparent, so the chain is an array of that many pointers; the call takes references of its own.
-        let set = unsafe {
-            sys::SSL_set_chain_and_key(ssl, chain.as_ptr().cast(), chain.len(), key.as_ptr(), std::ptr::null())
+        let chain = self.chain()?;
+        let (key, method) = match self.local_key()? {
+            Some(key) => (key.as_ptr(), ptr::null()),
+            None => (ptr::null_mut(), &raw const remote::METHOD),
         };
+        // SAFETY: `ssl` is live. `Owned` is transparent, so the chain is an array of that many pointers; the call takes references of its own,
+        // and the method is static.
+        let set = unsafe { sys::SSL_set_chain_and_key(ssl, chain.as_ptr().cast(), chain.len(), key, method) };
         ffi::check(set, "using a certificate and its key")
     }
 
     /// Puts chain and key into a context, for all its sessions.
     ///
     /// # Errors
-    /// As [`Identity::apply`].
+    /// As [`Identity::apply`]; and for a key that is elsewhere.
     pub(crate) fn apply_to_context(&self, context: &Owned<sys::SSL_CTX>) -> Result<(), Error> {
-        let (chain, key) = self.material()?;
+        let (chain, key) = (self.chain()?, self.local_key()?.ok_or_else(remote::no_key)?);
         let chain: (*const *mut sys::CRYPTO_BUFFER, usize) = (chain.as_ptr().cast(), chain.len());
         // SAFETY: as in `apply`, on a live context.
-        let set = unsafe {
-            sys::SSL_CTX_set_chain_and_key(context.as_ptr(), chain.0, chain.1, key.as_ptr(), std::ptr::null())
-        };
+        let set =
+            unsafe { sys::SSL_CTX_set_chain_and_key(context.as_ptr(), chain.0, chain.1, key.as_ptr(), ptr::null()) };
         ffi::check(set, "using a certificate and its key")
     }
 
-    fn material(&self) -> Result<(&[Owned<sys::CRYPTO_BUFFER>], &Owned<sys::EVP_PKEY>), Error> {
-        let chain = self.chain.as_ref().map_err(Clone::clone)?;
-        let key = self.key.get_or_init(|| {
-            let mut der = self.key_pkcs8.lock().unwrap_or_else(PoisonError::into_inner);
+    fn chain(&self) -> Result<&[Owned<sys::CRYPTO_BUFFER>], Error> {
+        self.chain.as_deref().map_err(Clone::clone)
+    }
+
+    fn local_key(&self) -> Result<Option<&Owned<sys::EVP_PKEY>>, Error> {
+        let Key::Local { pkcs8, parsed } = &self.key else { return Ok(None) };
+        let parse = || {
+            let mut der = pkcs8.lock().unwrap_or_else(PoisonError::into_inner);
             parse_key(&std::mem::take(&mut *der))
-        });
-        Ok((chain, key.as_ref().map_err(Clone::clone)?))
+        };
+        parsed.get_or_init(parse).as_ref().map(Some).map_err(Clone::clone)
     }
 }
 

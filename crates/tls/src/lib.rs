@@ -13,6 +13,8 @@ pub mod identity;
 pub mod info;
 mod link;
 pub mod policy;
+pub mod remote;
+mod scheme;
 pub mod session;
 pub mod tickets;
 mod trust;
@@ -24,6 +26,7 @@ pub use error::{Alert, Error};
 pub use identity::{Identity, KeyType};
 pub use info::{Info, PeerCertificate};
 pub use policy::{Policy, ProtocolVersion};
+pub use remote::{KeyAnswer, KeyRequest};
 pub use session::{Handshake, Read, Session};
 pub use tickets::TicketKeys;
 

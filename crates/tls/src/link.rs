@@ -6,6 +6,7 @@
 use crate::acceptor::Opening;
 use crate::connector::Origin;
 use crate::ffi::Owned;
+use crate::remote::Remote;
 use crate::{Error, KeyType};
 use aws_lc_sys as sys;
 use std::cell::Cell;
@@ -34,6 +35,8 @@ pub(crate) struct Link {
     pub(crate) opening: Cell<Option<Box<Opening>>>,
     /// Client side: where new sessions are kept for resumption.
     pub(crate) origin: Option<Box<Origin>>,
+    /// Server side, until the handshake is over: the identity's key, if it is elsewhere.
+    pub(crate) remote: Cell<Option<Box<Remote>>>,
     /// Why a callback ended the handshake.
     pub(crate) refusal: Cell<Option<Error>>,
 }
@@ -91,6 +94,14 @@ impl Link {
         drop(lent);
         *input = &input[input.len() - left..];
         result
+    }
+
+    /// Works on the state of a remote key; none if the key is local or the handshake is over.
+    pub(crate) fn with_remote<R>(&self, work: impl FnOnce(&mut Remote) -> R) -> Option<R> {
+        let mut remote = self.remote.take()?;
+        let result = work(&mut remote);
+        self.remote.set(Some(remote));
+        Some(result)
     }
 
     /// From here on the peer's handshake messages are counted.

@@ -5,14 +5,15 @@
 //!
 //! ```text
 //! server()/client() ── handshake() … Done ── read()/write() … ── close()
-//!                          │                      │
-//!                          └── error, fail() ─────┴──→ ended
+//!                       ↑  │                      │
+//!   key_request() … answer()└── error, fail() ─────┴──→ ended
 //! ```
 
 use crate::acceptor::Opening;
 use crate::connector::Origin;
 use crate::ffi::{self, Owned};
 use crate::link::Link;
+use crate::remote::{KeyAnswer, KeyRequest, Remote};
 use crate::{Acceptor, Alert, Chooser, ClientAuth, Connector, Error, Info, ProtocolVersion, ServerName, info};
 use aws_lc_sys as sys;
 use std::fmt;
@@ -43,6 +44,7 @@ const _: () = {
     const fn is_send<T: Send>() {}
     is_send::<Opening>();
     is_send::<Origin>();
+    is_send::<Remote>();
     is_send::<Error>();
 };
 
@@ -60,6 +62,8 @@ impl fmt::Debug for Session {
 pub enum Handshake {
     /// Needs more input (flush the output first).
     WantInput,
+    /// Needs its private key, which is elsewhere: see [`Session::key_request`]. Input need not be read meanwhile.
+    WantKey,
     /// Complete (flush the output).
     Done,
 }
@@ -114,7 +118,21 @@ impl Session {
         }
         match self.reason(answer) {
             sys::SSL_ERROR_WANT_READ => Ok(Handshake::WantInput),
+            sys::SSL_ERROR_WANT_PRIVATE_KEY_OPERATION => Ok(Handshake::WantKey),
             _ => Err(self.broken(output)),
+        }
+    }
+
+    /// What the handshake asks of its private key, once per [`Handshake::WantKey`]. Give the answer with [`Session::answer`] and go on with
+    /// [`Session::handshake`], or end the session with [`Session::fail`].
+    pub fn key_request(&mut self) -> Option<KeyRequest> {
+        self.link().ok()?.with_remote(|remote| remote.request.take())?
+    }
+
+    /// The answer to its key request.
+    pub fn answer(&mut self, answer: KeyAnswer) {
+        if let Ok(link) = self.link() {
+            link.with_remote(|remote| remote.answer = Some(answer));
         }
     }
 
@@ -274,6 +292,7 @@ impl Session {
     fn establish(&mut self, output: &mut Vec<u8>) -> Result<(), Error> {
         let link = self.link()?;
         link.establish();
+        link.remote.take();
         let Some(opening) = link.opening.take() else { return Ok(()) };
         // SAFETY: the session is live.
         let resumed = unsafe { sys::SSL_session_reused(self.ssl.as_ptr()) } == 1;

@@ -9,7 +9,7 @@ mod pkcs12;
 use crate::certified::{Certified, public_key_digest};
 use crate::pair::{Pair, Report, Source, validity_problem};
 use crate::pem::{self, Label};
-use crate::{Form, LoadError, Location, Password, files, load_pairs, names};
+use crate::{Form, Keys, LoadError, Location, Password, files, load_pairs, names};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl NewPair {
         if let (Some(chain), Some(private), true) = (chain, private, report.problems.is_empty()) {
             let kept = chain.clone();
             let source = Source::Files { certificate: certificate.to_owned(), keys: Arc::new(vec![key.to_owned()]) };
-            if let Some(pair) = Pair::new(origin, source, chain, &private, &mut report) {
+            if let Some(pair) = Pair::new(origin, source, chain, Some(&private), &mut report) {
                 let now = SystemTime::now();
                 let validity = validity_problem(&pair.origin, pair.not_before, pair.not_after, now);
                 if now > pair.not_after {
@@ -210,7 +210,7 @@ pub fn add(
         notes.push(format!("the certificate is good for {covered}; clients will refuse it for {name}"));
     }
     let (existing, replaced) = if location.path().exists() {
-        let loaded = load_pairs(location, password);
+        let loaded = load_pairs(location, password, Keys::InStore);
         // Problems elsewhere in a folder do not stop a pair that may be their cure.
         if form.is_some() && loaded.pairs.is_empty() && !loaded.report.problems.is_empty() {
             return Err(EditError::Store(LoadError { problems: loaded.report.problems }));
@@ -296,7 +296,7 @@ pub fn remove(
 ) -> Result<Vec<String>, EditError> {
     let name = canonical(name)?;
     let form = form_of(location)?;
-    let loaded = load_pairs(location, password);
+    let loaded = load_pairs(location, password, Keys::InStore);
     let wanted = |pair: &Pair| pair.names.contains(&name) && key_type.is_none_or(|wanted| wanted == pair.key_type);
     let removed: Vec<usize> = (0..loaded.pairs.len()).filter(|index| wanted(&loaded.pairs[*index])).collect();
     if removed.is_empty() {

@@ -13,9 +13,11 @@ mod password_cipher;
 pub mod pkcs12;
 mod pkcs12_safe;
 pub mod private_key;
+pub mod public_key;
 
 pub use certificate::Certificate;
 pub use private_key::PrivateKey;
+pub use public_key::PublicKey;
 
 use crate::KeyType;
 

@@ -1,0 +1,198 @@
+//! Private keys that are elsewhere: what a handshake asks of one, and how the answer comes back.
+//!
+//! The library calls for an operation and is told to wait. The session's owner takes the request from the session, has it answered wherever
+//! the key is, and hands back a [`KeyAnswer`], which only [`KeyRequest::check`] makes: no signature is used that was not verified.
+//!
+//! ```text
+//! handshake() → WantKey ── key_request() → KeyRequest ── check(bytes) → KeyAnswer ── answer() ── handshake() → …
+//! ```
+
+use crate::crypto::PublicKey;
+use crate::link::Link;
+use crate::{Error, scheme};
+use aws_lc_sys as sys;
+use std::fmt;
+use std::slice;
+use std::sync::Arc;
+use wire::keyless::Operation;
+use zeroize::Zeroizing;
+
+/// The premaster secret of RSA key exchange, bytes (RFC 5246 §7.4.7.1).
+pub const PREMASTER_BYTES: usize = 48;
+
+/// One operation that a handshake waits for.
+pub struct KeyRequest {
+    operation: Operation,
+    input: Vec<u8>,
+    key: Arc<PublicKey>,
+}
+
+impl fmt::Debug for KeyRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyRequest").field("operation", &self.operation).finish_non_exhaustive()
+    }
+}
+
+impl KeyRequest {
+    /// What is asked for: a signature, or under the legacy policy the secret of an RSA key exchange.
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// The digest to sign, for Ed25519 the message, or the ciphertext.
+    pub fn input(&self) -> &[u8] {
+        &self.input
+    }
+
+    /// The public half of the key that is asked.
+    pub fn key(&self) -> &PublicKey {
+        &self.key
+    }
+
+    /// Takes what a key server gave: a signature only if it verifies. A decryption may be the premaster secret alone or the whole padded block;
+    /// anything else counts as a ciphertext that was no valid one, which the handshake must not tell from a valid one (RFC 5246 §7.4.7.1).
+    ///
+    /// # Errors
+    /// [`WrongSignature`]: whoever made it does not have the key.
+    pub fn check(&self, result: &[u8]) -> Result<KeyAnswer, WrongSignature> {
+        match self.operation {
+            Operation::RsaDecrypt => Ok(self.padded(result)),
+            signature if self.key.verifies(signature, &self.input, result) => {
+                Ok(KeyAnswer(Zeroizing::new(result.to_vec())))
+            }
+            _ => Err(WrongSignature),
+        }
+    }
+
+    /// The answer for a ciphertext that the key server would not decrypt: a block without valid padding, for which the library puts a random
+    /// secret of its own, so that the client learns no more than that its Finished was wrong. None for signatures.
+    pub fn substitute(&self) -> Option<KeyAnswer> {
+        (self.operation == Operation::RsaDecrypt).then(|| self.padded(&[]))
+    }
+
+    /// The block that the library takes apart in constant time: as it came, or rebuilt around the secret (RFC 8017 §7.2.1).
+    fn padded(&self, result: &[u8]) -> KeyAnswer {
+        let size = self.key.signature_bytes();
+        let mut block = Zeroizing::new(vec![0; size]);
+        if result.len() == size {
+            block.copy_from_slice(result);
+        } else if let Some(padding) = size.checked_sub(PREMASTER_BYTES + 3)
+            && result.len() == PREMASTER_BYTES
+        {
+            block[1] = 2;
+            // Padding must not hold zeros; that it is random matters only where it is encrypted.
+            block[2..2 + padding].fill(0xff);
+            block[3 + padding..].copy_from_slice(result);
+        }
+        KeyAnswer(block)
+    }
+}
+
+/// A signature that does not verify.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrongSignature;
+
+impl fmt::Display for WrongSignature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the signature does not verify with the certificate's key")
+    }
+}
+
+impl std::error::Error for WrongSignature {}
+
+/// A checked answer, for the session that asked.
+pub struct KeyAnswer(Zeroizing<Vec<u8>>);
+
+impl fmt::Debug for KeyAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeyAnswer")
+    }
+}
+
+/// What a session with a remote key keeps until its handshake is over.
+pub(crate) struct Remote {
+    key: Arc<PublicKey>,
+    /// The request that is not yet taken.
+    pub(crate) request: Option<KeyRequest>,
+    /// The answer, for when the library asks again.
+    pub(crate) answer: Option<KeyAnswer>,
+}
+
+impl Remote {
+    pub(crate) fn new(key: Arc<PublicKey>) -> Remote {
+        Remote { key, request: None, answer: None }
+    }
+}
+
+/// How the library reaches a remote key. Static, as the library keeps the pointer.
+pub(crate) static METHOD: sys::SSL_PRIVATE_KEY_METHOD =
+    sys::SSL_PRIVATE_KEY_METHOD { sign: Some(sign), decrypt: Some(decrypt), complete: Some(complete) };
+
+const SUCCESS: sys::ssl_private_key_result_t = sys::ssl_private_key_result_t_ssl_private_key_success;
+const RETRY: sys::ssl_private_key_result_t = sys::ssl_private_key_result_t_ssl_private_key_retry;
+const FAILURE: sys::ssl_private_key_result_t = sys::ssl_private_key_result_t_ssl_private_key_failure;
+
+/// Notes a signature to be made over `input`, which lives for the call.
+unsafe extern "C" fn sign(
+    ssl: *mut sys::SSL,
+    _out: *mut u8,
+    _out_len: *mut usize,
+    _max_out: usize,
+    number: u16,
+    input: *const u8,
+    input_len: usize,
+) -> sys::ssl_private_key_result_t {
+    // SAFETY: the library calls with a live session of ours and that many readable bytes.
+    let (link, message) = unsafe { (Link::of(ssl), slice::from_raw_parts(input, input_len)) };
+    let request = scheme::operation(number).and_then(|operation| Some((operation, scheme::input(operation, message)?)));
+    begin(link, request)
+}
+
+/// Notes a ciphertext to be decrypted.
+unsafe extern "C" fn decrypt(
+    ssl: *mut sys::SSL,
+    _out: *mut u8,
+    _out_len: *mut usize,
+    _max_out: usize,
+    input: *const u8,
+    input_len: usize,
+) -> sys::ssl_private_key_result_t {
+    // SAFETY: as in `sign`.
+    let (link, ciphertext) = unsafe { (Link::of(ssl), slice::from_raw_parts(input, input_len)) };
+    begin(link, Some((Operation::RsaDecrypt, ciphertext.to_vec())))
+}
+
+fn begin(link: Option<&Link>, request: Option<(Operation, Vec<u8>)>) -> sys::ssl_private_key_result_t {
+    let (Some(link), Some((operation, input))) = (link, request) else { return FAILURE };
+    let noted = link.with_remote(|remote| {
+        remote.request = Some(KeyRequest { operation, input, key: Arc::clone(&remote.key) });
+    });
+    if noted.is_some() { RETRY } else { FAILURE }
+}
+
+/// Gives the library the answer, if it is there by now.
+unsafe extern "C" fn complete(
+    ssl: *mut sys::SSL,
+    out: *mut u8,
+    out_len: *mut usize,
+    max_out: usize,
+) -> sys::ssl_private_key_result_t {
+    // SAFETY: the library calls with a live session of ours.
+    let answer = unsafe { Link::of(ssl) }.and_then(|link| link.with_remote(|remote| remote.answer.take()));
+    let Some(answer) = answer else { return FAILURE };
+    let Some(KeyAnswer(bytes)) = answer else { return RETRY };
+    if bytes.len() > max_out {
+        return FAILURE;
+    }
+    // SAFETY: `out` has `max_out` writable bytes, and `out_len` is writable.
+    unsafe {
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), out, bytes.len());
+        *out_len = bytes.len();
+    }
+    SUCCESS
+}
+
+/// The error of an identity that cannot be used where its key must be at hand.
+pub(crate) fn no_key() -> Error {
+    Error::Ours("the private key of this certificate is not here".into())
+}
