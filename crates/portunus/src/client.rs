@@ -1,14 +1,60 @@
-//! Who the client really is: the socket's peer, and what its certificate says of it.
+//! Who the client really is: the socket's peer or whom a PROXY header names, and what the client's certificate says of it.
+
+mod header;
+mod trust;
 
 use std::net::{IpAddr, SocketAddr};
 
+use net::{Chunk, Stream};
 use tls::PeerCertificate;
+use wire::proxy_protocol::{Tlvs, Version};
 
 use crate::identity::TlsRule;
 
-/// The client of a connection whose listener takes the socket's word for it. IPv4 in IPv6 clothes is undressed.
-pub fn identify(peer: Option<SocketAddr>) -> Option<SocketAddr> {
-    peer.map(|peer| SocketAddr::new(peer.ip().to_canonical(), peer.port()))
+pub use header::{NotIdentified, read_header};
+pub use trust::{TrustList, parse_list};
+
+/// A connection whose client is known.
+#[derive(Debug)]
+pub struct Identified {
+    /// Its socket.
+    pub stream: Stream,
+    /// Bytes that came behind a header, or instead of one: they are the client's own.
+    pub first: Chunk,
+    /// Who it is; none on Unix sockets.
+    pub client: Option<SocketAddr>,
+    /// What a header said, if a believed one came.
+    pub told: Option<Box<Told>>,
+}
+
+/// What a believed PROXY header said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// Version of the header.
+    pub version: Version,
+    /// Who sent it: the socket's peer; none on Unix sockets.
+    pub balancer: Option<SocketAddr>,
+    /// What the client connected to; none where the header does not say.
+    pub destination: Option<SocketAddr>,
+    /// The header's TLVs, well-formed; see [`Told::tlvs`].
+    tlvs: Box<[u8]>,
+}
+
+impl Told {
+    /// What else the header said.
+    pub fn tlvs(&self) -> Tlvs<'_> {
+        Tlvs::parse(&self.tlvs).unwrap_or_default()
+    }
+}
+
+/// The client of a connection whose listener takes the socket's word for it.
+pub fn itself(stream: Stream, peer: Option<SocketAddr>) -> Identified {
+    Identified { stream, first: Chunk::empty(), client: peer.map(canonical), told: None }
+}
+
+/// IPv4 in IPv6 clothes is undressed.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// Whether a certificate passes the rule's SAN allow-list. Without a list every verified certificate does, and so does none where none is

@@ -1,22 +1,22 @@
 //! The life of one connection, top to bottom.
 //!
 //! ```text
-//! accepted → identified → opened (TLS or plain) → HTTP/1.1 or HTTP/2 → closed, counted, logged
+//! accepted → identified (PROXY header or socket) → opened (TLS or plain) → HTTP/1.1 or HTTP/2 → closed, counted, logged
 //! ```
 
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use net::Deadline;
+use net::{Chunk, Deadline};
 use tls::{Chooser, Session};
 
-use crate::client;
+use crate::client::{self, Identified, Told};
 use crate::config::ListenerConfig;
 use crate::http;
 use crate::identity::{TlsFront, TlsRule};
-use crate::listener::Accepted;
+use crate::listener::{Accepted, Admitted};
 use crate::report::{ConnRecord, Fault};
 use crate::transport::{Broken, Transport};
 use crate::worker::Worker;
@@ -28,6 +28,8 @@ pub struct Conn {
     pub listener: Arc<ListenerConfig>,
     /// Who connected; none on Unix sockets.
     pub client: Option<SocketAddr>,
+    /// What a believed PROXY header said.
+    pub told: Option<Box<Told>>,
     /// Port it connected to; 0 on Unix sockets.
     pub local_port: u16,
     /// TLS, if it is under TLS.
@@ -53,15 +55,15 @@ pub async fn run(accepted: Accepted, worker: Rc<Worker>) {
     let handshake_timeout = generation.config.limits.handshake_timeout;
     drop(generation);
 
-    let Accepted { stream, peer, at, admitted, .. } = accepted;
-    let client = client::identify(peer);
-    let local_port = stream.local().map_or(0, |address| address.port());
-    let mut conn = Conn { listener, client, local_port, tls: None, accepted_at: (at, Instant::now()) };
-
-    let opened = match front {
-        None => Ok(Transport::plain(stream)),
-        // Boxed, as is everything that is large and soon over: this future lives as long as the connection.
-        Some(front) => Box::pin(open(stream, &mut conn, &front, handshake_timeout, &worker)).await,
+    // Boxed, as is everything that is large and soon over: this future lives as long as the connection.
+    let Some((stream, first, mut conn, admitted)) = identify(accepted, listener, &worker).await else { return };
+    let client = conn.client;
+    let (opened, first) = match front {
+        None => (Ok(Transport::plain(stream)), first),
+        Some(front) => {
+            let opened = Box::pin(open((stream, first), &mut conn, &front, handshake_timeout, &worker)).await;
+            (opened, Chunk::empty())
+        }
     };
     let (received, sent) = match opened {
         Ok(transport) => {
@@ -71,7 +73,7 @@ pub async fn run(accepted: Accepted, worker: Rc<Worker>) {
             if is_http2 {
                 Box::pin(http::h2::serve(Rc::clone(&transport), Rc::clone(&conn), Rc::clone(&worker))).await;
             } else {
-                http::h1::serve(&transport, &conn, &worker).await;
+                http::h1::serve(&transport, first, &conn, &worker).await;
             }
             worker.report.connection_closed(&conn.listener.name, client, transport.traffic().0, transport.traffic().1);
             drop(admitted);
@@ -83,12 +85,49 @@ pub async fn run(accepted: Accepted, worker: Rc<Worker>) {
     drop(admitted);
 }
 
+/// Finds out who the client is, and counts the connection as theirs. None if it ended there, logged.
+async fn identify(
+    accepted: Accepted,
+    listener: Arc<ListenerConfig>,
+    worker: &Worker,
+) -> Option<(net::Stream, Chunk, Conn, Admitted)> {
+    let Accepted { stream, peer, is_balancer, at, mut admitted, .. } = accepted;
+    let accepted_at = (at, Instant::now());
+    let local_port = stream.local().map_or(0, |address| address.port());
+    let mut conn = Conn { listener, client: peer, told: None, local_port, tls: None, accepted_at };
+    let identified = match &conn.listener.proxy_protocol {
+        None => Ok(client::itself(stream, peer)),
+        Some(rule) => Box::pin(client::read_header(stream, peer, rule, is_balancer)).await,
+    };
+    let refusal = match identified {
+        Ok(identified) => {
+            let Identified { stream, first, client, told } = identified;
+            conn.client = client;
+            conn.local_port =
+                told.as_ref().and_then(|told| told.destination).map_or(local_port, |address| address.port());
+            conn.told = told;
+            let most = worker.pin().config.limits.max_connections_per_client;
+            if !is_balancer || admitted.count(conn.client, most) {
+                return Some((stream, first, conn, admitted));
+            }
+            ("accept", "too_many_connections_from_client", String::new())
+        }
+        Err(why) => ("proxy_header", why.code(), why.detail()),
+    };
+    worker.report.connection_failed(&ConnRecord {
+        duration: conn.accepted_at.1.elapsed(),
+        ..record(&conn, refusal.0, Fault::Client, refusal.1, &refusal.2)
+    });
+    worker.report.connection_closed(&conn.listener.name, conn.client, 0, 0);
+    None
+}
+
 /// Performs the TLS handshake. A failure is logged here; what it cost in bytes is given back.
 async fn open(
-    stream: net::Stream,
+    (stream, first): (net::Stream, Chunk),
     conn: &mut Conn,
     front: &Arc<TlsFront>,
-    limit: std::time::Duration,
+    limit: Duration,
     worker: &Worker,
 ) -> Result<Transport, (u64, u64)> {
     let started = Instant::now();
@@ -101,7 +140,7 @@ async fn open(
         }
     };
     let under_way = UnderWay { conn, worker, started, over: false };
-    let outcome = Deadline::new().within(limit, Transport::handshake(stream, session)).await;
+    let outcome = Deadline::new().within(limit, Transport::handshake(stream, first, session)).await;
     under_way.over();
     let transport = match outcome {
         Ok(Ok(transport)) => transport,
@@ -171,14 +210,28 @@ fn classify(broken: &Broken) -> (Fault, &'static str, String) {
 
 fn failed(conn: &Conn, worker: &Worker, started: Instant, fault: Fault, reason: &'static str, detail: &str) {
     worker.report.connection_failed(&ConnRecord {
+        duration: started.elapsed(),
+        ..record(conn, "tls_handshake", fault, reason, detail)
+    });
+}
+
+fn record<'a>(
+    conn: &'a Conn,
+    phase: &'static str,
+    fault: Fault,
+    reason: &'static str,
+    detail: &'a str,
+) -> ConnRecord<'a> {
+    ConnRecord {
         started: conn.accepted_at.0,
         listener: &conn.listener.name,
         client: conn.client,
+        told: conn.told.as_deref(),
         server_name: None,
-        duration: started.elapsed(),
-        phase: "tls_handshake",
+        duration: Duration::ZERO,
+        phase,
         fault,
         reason,
         detail,
-    });
+    }
 }

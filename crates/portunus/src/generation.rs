@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::client::TrustList;
 use crate::config::{
     Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Secret, ServerAddress, TlsConfig,
     TlsSettings,
@@ -42,6 +43,8 @@ pub struct Generation {
     /// Its keystores as read from disk.
     pub stores: BTreeMap<String, Arc<keystore::Store>>,
     fronts: HashMap<String, Arc<TlsFront>>,
+    /// Peers whose PROXY headers are believed, by listener.
+    balancers: HashMap<String, TrustList>,
     groups: BTreeMap<String, Arc<Group>>,
     /// What groups made from requests are modelled on, by route.
     models: HashMap<usize, Group>,
@@ -61,6 +64,7 @@ impl Generation {
         let stores = load_stores(&config, previous, &mut problems, &mut failed_keystores);
         let routes = RouteTable::compile(&config).map_err(|conflicts| problems.extend(conflicts)).ok();
         let fronts = build_fronts(&config, &stores, &mut problems);
+        let balancers = load_balancers(&config, &mut problems);
         let groups = build_groups(&config, previous, &mut problems);
         let models = build_models(&config, &mut problems);
         match routes {
@@ -69,6 +73,7 @@ impl Generation {
                 routes,
                 stores,
                 fronts,
+                balancers,
                 groups,
                 models,
                 made: Mutex::default(),
@@ -87,6 +92,11 @@ impl Generation {
     /// Names and rules of a TLS listener.
     pub fn front(&self, listener: &str) -> Option<&Arc<TlsFront>> {
         self.fronts.get(listener)
+    }
+
+    /// Peers whose PROXY headers a listener believes; none if it takes no headers.
+    pub fn balancers(&self, listener: &str) -> Option<&TrustList> {
+        self.balancers.get(listener)
     }
 
     /// An upstream group.
@@ -246,6 +256,20 @@ fn build_front(tls: &TlsConfig, table: &Arc<IdentityTable>) -> Result<TlsFront, 
     let rules =
         tls.names.iter().map(|(host, settings)| Ok((host.clone(), rule(settings)?))).collect::<Result<_, String>>()?;
     Ok(TlsFront::new(Arc::clone(table), rule(&tls.settings)?, rules, tls.strict_sni))
+}
+
+fn load_balancers(config: &Config, problems: &mut Vec<String>) -> HashMap<String, TrustList> {
+    let mut balancers = HashMap::new();
+    for listener in &config.listeners {
+        let Some(rule) = &listener.proxy_protocol else { continue };
+        match TrustList::load(&rule.trust) {
+            Ok(list) => _ = balancers.insert(listener.name.clone(), list),
+            Err(texts) => {
+                problems.extend(texts.into_iter().map(|text| format!("listener {}: trust list {text}", listener.name)));
+            }
+        }
+    }
+    balancers
 }
 
 fn build_groups(

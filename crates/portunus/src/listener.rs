@@ -62,18 +62,24 @@ impl Admission {
 
     /// Counts a connection in; none if this client has `per_client` already.
     fn admit(shared: &Arc<Shared>, peer: Option<SocketAddr>, per_client: usize) -> Option<Admitted> {
-        let client = peer.map(|peer| client_key(peer.ip()));
-        let admission = &shared.admission;
-        if let Some(client) = client {
-            let mut clients = admission.clients.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = clients.entry(client).or_insert(0);
-            if *count >= per_client {
-                return None;
-            }
-            *count += 1;
+        shared.admission.total.fetch_add(1, Ordering::Relaxed);
+        let mut admitted = Admitted { shared: Arc::clone(shared), client: None };
+        admitted.count(peer, per_client).then_some(admitted)
+    }
+}
+
+impl Admitted {
+    /// Counts the connection as this client's, once it is known who that is; false if it has `per_client` already.
+    pub fn count(&mut self, client: Option<SocketAddr>, per_client: usize) -> bool {
+        let Some(client) = client.map(|client| client_key(client.ip())) else { return true };
+        let mut clients = self.shared.admission.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = clients.entry(client).or_insert(0);
+        if *count >= per_client {
+            return false;
         }
-        admission.total.fetch_add(1, Ordering::Relaxed);
-        Some(Admitted { shared: Arc::clone(shared), client })
+        *count += 1;
+        self.client = Some(client);
+        true
     }
 }
 
@@ -101,6 +107,8 @@ pub struct Accepted {
     pub peer: Option<SocketAddr>,
     /// Endpoint as configured, which names the listener.
     pub endpoint: Rc<Endpoint>,
+    /// Whether its peer may speak for others by a PROXY header. If so, it is not yet counted as anybody's.
+    pub is_balancer: bool,
     /// When, on the wall clock.
     pub at: SystemTime,
     /// Its place in the counts.
@@ -165,9 +173,11 @@ fn admit(stream: Stream, peer: Option<SocketAddr>, endpoint: &Rc<Endpoint>, work
     let Some(listener) = generation.listener(endpoint) else { return };
     let at = SystemTime::now();
     worker.report.connection_opened(&listener.name);
-    match Admission::admit(&worker.shared, peer, generation.config.limits.max_connections_per_client) {
+    let is_balancer = generation.balancers(&listener.name).is_some_and(|list| list.holds(peer));
+    let counted = peer.filter(|_| !is_balancer);
+    match Admission::admit(&worker.shared, counted, generation.config.limits.max_connections_per_client) {
         Some(admitted) => {
-            let accepted = Accepted { stream, peer, endpoint: Rc::clone(endpoint), at, admitted };
+            let accepted = Accepted { stream, peer, endpoint: Rc::clone(endpoint), is_balancer, at, admitted };
             tokio::task::spawn_local(conn::run(accepted, Rc::clone(worker)));
         }
         None => {
@@ -175,6 +185,7 @@ fn admit(stream: Stream, peer: Option<SocketAddr>, endpoint: &Rc<Endpoint>, work
                 started: at,
                 listener: &listener.name,
                 client: peer,
+                told: None,
                 server_name: None,
                 duration: Duration::ZERO,
                 phase: "accept",

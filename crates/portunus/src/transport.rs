@@ -109,14 +109,14 @@ impl Transport {
         Transport { stream, sealed: None, received: Cell::new(0), sent: Cell::new(0) }
     }
 
-    /// Performs the handshake of `session` over `stream`.
+    /// Performs the handshake of `session` over `stream`. `first`: ciphertext that was received already.
     ///
     /// # Errors
     /// The transport is given back with the error, so that its bytes can be counted; an alert that was due has been sent.
-    pub async fn handshake(stream: Stream, session: Session) -> Result<Transport, (Transport, Broken)> {
+    pub async fn handshake(stream: Stream, first: Chunk, session: Session) -> Result<Transport, (Transport, Broken)> {
         let sealed = Sealed {
             session: RefCell::new(session),
-            input: RefCell::new(Chunk::empty()),
+            input: RefCell::new(first),
             output: RefCell::new(Vec::new()),
             flushed: Cell::new(0),
             closed: Cell::new(false),

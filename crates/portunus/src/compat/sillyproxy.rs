@@ -190,6 +190,7 @@ fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {
             names: BTreeMap::new(),
             strict_sni: false,
         }),
+        proxy_protocol: None,
         service: Service::Http,
     }
 }

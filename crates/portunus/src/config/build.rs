@@ -157,6 +157,11 @@ impl Build<'_> {
     }
 }
 
+/// Reads an address or a network that stands in another file.
+pub(super) fn network(text: &str) -> Result<ipnet::IpNet, String> {
+    address::network(text).map_err(|fault| format!("{}; {}", fault.what, fault.fix))
+}
+
 /// The keys of the table under `key`, with their places.
 fn names_in<'a>(root: &'a Node, key: &str) -> BTreeMap<&'a str, Span> {
     let entries = root.get(key).map(Node::entries).unwrap_or_default();

@@ -9,6 +9,9 @@ use super::model::{
     UpstreamProtocol, UpstreamTls,
 };
 
+/// From accept to the last byte of a PROXY header, where a listener takes them.
+pub(super) const PROXY_HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+
 impl UpstreamConfig {
     /// A group without servers, with every setting at its default.
     pub fn new(name: impl Into<String>) -> UpstreamConfig {

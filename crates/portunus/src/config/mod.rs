@@ -38,6 +38,14 @@ pub fn load(path: &Path) -> Result<Config, Problems> {
     build_text(&name, &text, base, true)
 }
 
+/// Reads an address or a network.
+///
+/// # Errors
+/// What is wrong with it and how to write it, as one sentence.
+pub fn network(text: &str) -> Result<ipnet::IpNet, String> {
+    build::network(text)
+}
+
 /// Builds the configuration of a text, without touching the disk. `file_name` is for messages; relative paths start at `base_dir`.
 ///
 /// # Errors

@@ -47,8 +47,30 @@ pub struct ListenerConfig {
     pub bind: Vec<Endpoint>,
     /// TLS, unless plain.
     pub tls: Option<TlsConfig>,
+    /// PROXY headers of those who connect; none: there are none, and whoever connects is the client.
+    pub proxy_protocol: Option<ProxyHeaderRule>,
     /// What happens with what was accepted.
     pub service: Service,
+}
+
+/// How a listener takes PROXY headers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyHeaderRule {
+    /// Who is believed. A header from anybody else ends the connection.
+    pub trust: Trust,
+    /// A connection that begins without a header passes as its peer's own; else it is refused.
+    pub pass_without: bool,
+    /// From accept to the last byte of the header.
+    pub header_timeout: Duration,
+}
+
+/// Peers that may speak for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// These.
+    Networks(Vec<IpNet>),
+    /// Those in a file, which each reload reads again.
+    File(PathBuf),
 }
 
 /// What a listener does with its connections.

@@ -56,6 +56,14 @@ fn listener_json(listener: &ListenerConfig) -> Value {
             "names": tls.names.iter().map(|(name, settings)| (name.clone(), tls_json(settings))).collect::<Map<_, _>>(),
             "strict_sni": tls.strict_sni,
         })),
+        "proxy_protocol": listener.proxy_protocol.as_ref().map(|rule| json!({
+            "trust": match &rule.trust {
+                Trust::Networks(networks) => json!(networks.iter().map(ToString::to_string).collect::<Vec<_>>()),
+                Trust::File(path) => json!({ "file": path }),
+            },
+            "without_header": if rule.pass_without { "pass" } else { "refuse" },
+            "header_timeout": duration_text(rule.header_timeout),
+        })),
         "redirect_to_https": match listener.service {
             Service::Http => Value::Null,
             Service::RedirectToHttps { port } => json!({ "port": port }),

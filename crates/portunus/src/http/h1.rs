@@ -49,8 +49,9 @@ enum Next {
 }
 
 /// Serves requests until the connection ends.
-pub async fn serve(transport: &Transport, conn: &Conn, worker: &Worker) {
-    let mut input = Chunk::empty();
+///
+/// `input`: bytes of the client that were received already.
+pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker: &Worker) {
     let mut deadline = Deadline::new();
     let mut drain = pin!(worker.drain.notified());
     let mut served = 0;
@@ -124,6 +125,7 @@ pub(super) fn record_silence(conn: &Conn, worker: &Worker, reason: &'static str)
         started: conn.accepted_at.0,
         listener: &conn.listener.name,
         client: conn.client,
+        told: conn.told.as_deref(),
         server_name: conn.tls.as_ref().and_then(|tls| tls.info.server_name.as_deref()),
         duration: conn.accepted_at.1.elapsed(),
         phase: "head",

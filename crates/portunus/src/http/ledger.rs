@@ -92,6 +92,7 @@ impl Ledger {
             started: self.started,
             listener: &conn.listener.name,
             client: conn.client,
+            told: conn.told.as_deref(),
             tls: conn.tls.as_ref().map(|tls| &tls.info),
             method: head.method.as_str(),
             version: match head.version {

@@ -9,7 +9,10 @@ use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use wire::proxy_protocol::{Version, kind};
+
 use super::record::{ConnRecord, RequestRecord};
+use crate::client::Told;
 
 /// Bytes of the request target in a line; more is cut.
 const TARGET_BYTES: usize = 2048;
@@ -127,6 +130,7 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     if let Some(info) = record.tls {
         tls_json(&mut json, info);
     }
+    told_json(&mut json, record.told);
     json.some("user_agent", record.user_agent);
     json.some("request_id", record.request_id);
     json.some("fault", record.fault.side().as_bytes());
@@ -148,11 +152,36 @@ fn tls_json(json: &mut Json<'_>, info: &tls::Info) {
     json.close();
 }
 
+/// What a PROXY header said, as far as its TLVs are of known types.
+fn told_json(json: &mut Json<'_>, told: Option<&Told>) {
+    let Some(told) = told else { return };
+    let tlvs = told.tlvs();
+    json.open("proxy_protocol");
+    json.number("version", if told.version == Version::V1 { 1 } else { 2 });
+    if let Some(balancer) = told.balancer {
+        json.key("balancer");
+        json.out.push(b'"');
+        address(json.out, balancer.ip());
+        json.out.push(b'"');
+    }
+    json.some("server_name", tlvs.get(kind::AUTHORITY).unwrap_or_default());
+    json.some("alpn", tlvs.get(kind::ALPN).unwrap_or_default());
+    json.some("unique_id", tlvs.get(kind::UNIQUE_ID).unwrap_or_default());
+    if let Some(ssl) = tlvs.ssl() {
+        json.some("tls_version", ssl.tlvs.get(kind::SSL_VERSION).unwrap_or_default());
+        json.some("tls_cipher", ssl.tlvs.get(kind::SSL_CIPHER).unwrap_or_default());
+        json.some("client_common_name", ssl.tlvs.get(kind::SSL_COMMON_NAME).unwrap_or_default());
+        json.flag("client_certificate_verified", ssl.is_verified);
+    }
+    json.close();
+}
+
 fn connection_json(out: &mut Vec<u8>, clock: &mut Clock, record: &ConnRecord<'_>) {
     let mut json = Json::begin(out, clock, record.started, "connection", record.client);
     json.text("listener", record.listener.as_bytes());
     json.text("phase", record.phase.as_bytes());
     json.some("server_name", record.server_name.unwrap_or("").as_bytes());
+    told_json(&mut json, record.told);
     json.seconds("duration_seconds", record.duration);
     json.some("fault", record.fault.side().as_bytes());
     json.some("reason", record.reason.as_bytes());

@@ -5,6 +5,8 @@
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
+use crate::client::Told;
+
 /// Whose fault an unhappy end was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fault {
@@ -40,6 +42,8 @@ pub struct RequestRecord<'a> {
     pub listener: &'a str,
     /// True client; none on Unix sockets.
     pub client: Option<SocketAddr>,
+    /// What a believed PROXY header said.
+    pub told: Option<&'a Told>,
     /// What TLS agreed on, if there was TLS.
     pub tls: Option<&'a tls::Info>,
     /// Method, as text.
@@ -89,6 +93,8 @@ pub struct ConnRecord<'a> {
     pub listener: &'a str,
     /// True client; none on Unix sockets.
     pub client: Option<SocketAddr>,
+    /// What a believed PROXY header said.
+    pub told: Option<&'a Told>,
     /// SNI as sent, if it was seen.
     pub server_name: Option<&'a str>,
     /// Accept to end.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::{Deadline, Stream};
+use net::{Chunk, Deadline, Stream};
 use tls::{Connector, ProtocolVersion, ServerName, Session};
 
 use super::Group;
@@ -81,7 +81,7 @@ async fn connect_unbounded(target: Target<'_>, limit: Duration) -> Result<Transp
     let Some(connector) = target.group.connector() else { return Ok(Transport::plain(stream)) };
     let name = server_name(target)?;
     let session = Session::client(connector, &name).map_err(ConnectError::Tls)?;
-    Transport::handshake(stream, session).await.map_err(|(_, broken)| match broken {
+    Transport::handshake(stream, Chunk::empty(), session).await.map_err(|(_, broken)| match broken {
         Broken::Socket(error) => ConnectError::Socket(error),
         Broken::Tls(error) => ConnectError::Tls(error),
     })

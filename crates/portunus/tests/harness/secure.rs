@@ -23,11 +23,16 @@ pub struct Secure {
 impl Secure {
     /// Connects to `name` at `address`, trusting `ca.pem` in `dir` alone.
     pub fn connect(address: SocketAddr, dir: &Path, name: &str, alpn: &str) -> Secure {
+        Secure::over(connect(address), dir, name, alpn)
+    }
+
+    /// As [`Secure::connect`], over a connection that is there already.
+    pub fn over(stream: TcpStream, dir: &Path, name: &str, alpn: &str) -> Secure {
         let roots = keystore::trust::certificates(&dir.join("ca.pem")).unwrap();
         let alpn = [alpn.as_bytes().to_vec()];
         let connector = Connector::new(&roots, true, None, &alpn, ProtocolVersion::Tls12).unwrap();
         let session = Session::client(&connector, &ServerName::Dns(name.to_owned())).unwrap();
-        let mut secure = Secure { stream: connect(address), session, input: Vec::new(), output: Vec::new() };
+        let mut secure = Secure { stream, session, input: Vec::new(), output: Vec::new() };
         loop {
             let mut input = &secure.input[..];
             let state = secure.session.handshake(&mut input, &mut secure.output).unwrap();

@@ -17,6 +17,7 @@ fn record() -> RequestRecord<'static> {
         started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
         listener: "edge",
         client: Some("192.0.2.7:40123".parse().unwrap()),
+        told: None,
         tls: None,
         method: "GET",
         version: "HTTP/1.1",

@@ -49,6 +49,7 @@ fn failure(phase: &'static str, reason: &'static str) -> ConnRecord<'static> {
         started: SystemTime::now(),
         listener: "edge",
         client: None,
+        told: None,
         server_name: None,
         duration: Duration::from_millis(1),
         phase,

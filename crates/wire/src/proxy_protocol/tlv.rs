@@ -90,6 +90,14 @@ impl<'a> Tlvs<'a> {
         Ok(tlvs)
     }
 
+    /// TLVs that stand alone, such as those kept from a header. Rules of single types are not checked again.
+    ///
+    /// # Errors
+    /// One runs past the end.
+    pub fn parse(bytes: &'a [u8]) -> Result<Tlvs<'a>, HeaderError> {
+        Tlvs(bytes).is_whole().map(|()| Tlvs(bytes))
+    }
+
     /// Steps over them all.
     fn is_whole(self) -> Result<(), HeaderError> {
         let mut rest = self.0;

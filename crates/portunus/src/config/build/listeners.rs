@@ -9,8 +9,10 @@ use std::sync::Arc;
 use tls::{Policy, ProtocolVersion};
 
 use super::{Build, Fault, address, identifier, names_in, read};
+use crate::config::defaults::PROXY_HEADER_TIMEOUT;
 use crate::config::model::{
-    AdminConfig, ClientCertificateConfig, Endpoint, HostPattern, ListenerConfig, Service, TlsConfig, TlsSettings,
+    AdminConfig, ClientCertificateConfig, Endpoint, HostPattern, ListenerConfig, ProxyHeaderRule, Service, TlsConfig,
+    TlsSettings, Trust,
 };
 use crate::config::problem::{Span, shown};
 use crate::config::yaml::Node;
@@ -39,6 +41,7 @@ impl Build<'_> {
             let listener = ListenerConfig {
                 bind: self.binds(node, &name, &mut bound),
                 tls: read::mapping(node, "tls").map(|tls| self.tls(tls, &keystores)),
+                proxy_protocol: read::mapping(node, "proxy_protocol").map(|rule| self.proxy_protocol(rule)),
                 service: self.service(node),
                 name,
             };
@@ -86,6 +89,18 @@ impl Build<'_> {
             );
         }
         Service::RedirectToHttps { port: read::int(&entry.value, "port").unwrap_or(443) }
+    }
+
+    fn proxy_protocol(&mut self, node: &Node) -> ProxyHeaderRule {
+        let networks = self.parsed_list(node, "trust", address::network);
+        if let Some(list) = node.get("trust").filter(|list| list.one_or_many().is_empty()) {
+            self.problems.add(list.span, "`trust` is empty", "name at least one network: `trust: [\"10.0.0.0/8\"]`");
+        }
+        ProxyHeaderRule {
+            trust: self.file(node, "trust_file").map_or(Trust::Networks(networks), Trust::File),
+            pass_without: read::text(node, "without_header") == Some("pass"),
+            header_timeout: read::duration(node, "header_timeout").unwrap_or(PROXY_HEADER_TIMEOUT),
+        }
     }
 
     fn tls(&mut self, node: &Node, keystores: &BTreeMap<&str, Span>) -> TlsConfig {

@@ -40,6 +40,7 @@ const fn object(name: &'static str, doc: &'static str, fields: &'static [&'stati
 pub(crate) static OBJECTS: &[&Object] = &[
     &ROOT,
     &LISTENER,
+    &PROXY_PROTOCOL,
     &REDIRECT_TO_HTTPS,
     &TLS,
     &TLS_NAME,

@@ -1,6 +1,6 @@
 //! Keys of `listeners`, `keystores` and `admin`. Declares them, nothing else; `surface.rs` says how.
 
-use super::{DAY, SECOND, object, optional, required};
+use super::{DAY, SECOND, TIMEOUT, object, optional, required};
 use crate::config::shape::{Field, Object, Shape};
 
 pub(in crate::config::shape) static LISTENER: Object = object(
@@ -19,6 +19,12 @@ pub(in crate::config::shape) static LISTENER: Object = object(
             )),
             "Where to listen. `:443` is every IPv4 and IPv6 address; `[::]:443` is IPv6 alone.",
         ),
+        optional(
+            "proxy_protocol",
+            Shape::Object(&PROXY_PROTOCOL),
+            "(no headers)",
+            "Connections begin with a PROXY header, version 1 or 2, in front of TLS if there is TLS. The client is whom the header names.",
+        ),
         optional("tls", Shape::Object(&TLS), "(plain)", "TLS. Without it the listener is plain."),
         optional(
             "redirect_to_https",
@@ -28,6 +34,34 @@ pub(in crate::config::shape) static LISTENER: Object = object(
         ),
     ]],
 );
+
+pub(in crate::config::shape) static PROXY_PROTOCOL: Object = Object {
+    name: "proxy_protocol",
+    doc: "how PROXY headers are taken",
+    fields: &[&[
+        optional(
+            "trust",
+            Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
+            "",
+            "Peers whose headers are believed. A header from any other peer ends its connection.",
+        ),
+        optional(
+            "trust_file",
+            Shape::Text("a file"),
+            "",
+            "A file of such peers, one in each line, with `#` comments. Each reload reads it again; missing, broken or empty it is refused.",
+        ),
+        optional(
+            "without_header",
+            Shape::Choice(&["refuse", "pass"]),
+            "refuse",
+            "What becomes of a connection that begins without a header. `pass`: its peer is the client, whether trusted or not.",
+        ),
+        optional("header_timeout", TIMEOUT, "5s", "From accept to the last byte of the header."),
+    ]],
+    one_of: &["trust", "trust_file"],
+    secret: false,
+};
 
 pub(in crate::config::shape) static REDIRECT_TO_HTTPS: Object = object(
     "redirect_to_https",
