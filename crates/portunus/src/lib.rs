@@ -6,6 +6,7 @@ pub mod config;
 pub mod limits;
 pub mod generation;
 pub mod worker;
+pub mod reload;
 pub mod server;
 pub mod listener;
 pub mod conn;

@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 use crate::config::Config;
 use crate::generation::Generation;
 use crate::listener::{self, Admission};
+use crate::reload::{Reloaded, waits_for_restart};
 use crate::report::{CertificateExpiry, Reporter};
 use crate::worker::{Shared, Worker};
 
@@ -52,6 +53,8 @@ pub type Source = Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>;
 pub struct Server {
     shared: Arc<Shared>,
     source: Source,
+    /// As the process was started: what is only read then.
+    started: Arc<Config>,
     inner: Mutex<Inner>,
 }
 
@@ -106,7 +109,7 @@ impl Server {
             .collect::<io::Result<_>>()
             .map_err(|error| vec![format!("cannot start a worker: {error}")])?;
         let inner = Mutex::new(Inner { workers, bound, draining: false });
-        Ok(Server { shared, source, inner })
+        Ok(Server { shared, source, started: config, inner })
     }
 
     /// Where it listens: listener name, and address as bound.
@@ -123,12 +126,11 @@ impl Server {
         &self.shared
     }
 
-    /// Reads the configuration and everything it names anew and puts it in force; gives the new generation's number. The number of
-    /// workers stays as it was at start.
+    /// Reads the configuration and everything it names anew and puts it in force.
     ///
     /// # Errors
     /// Everything that is wrong; the old generation stays in force.
-    pub fn reload(&self) -> Result<u64, Vec<String>> {
+    pub fn reload(&self) -> Result<Reloaded, Vec<String>> {
         let config = (self.source)().inspect_err(|_| self.note_reload(false))?;
         self.put_in_force(Arc::new(config))
     }
@@ -137,20 +139,22 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::reload`].
-    pub fn reload_keystores(&self) -> Result<u64, Vec<String>> {
+    pub fn reload_keystores(&self) -> Result<Reloaded, Vec<String>> {
         let config = Arc::clone(&self.shared.generation.load().config);
         self.put_in_force(config)
     }
 
-    fn put_in_force(&self, config: Arc<Config>) -> Result<u64, Vec<String>> {
+    fn put_in_force(&self, config: Arc<Config>) -> Result<Reloaded, Vec<String>> {
         // One reload at a time: the next one builds on what this one made.
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let previous = self.shared.generation.load_full();
         let built = Generation::build(Arc::clone(&config), Some(&previous)).and_then(|generation| {
+            let log = self.shared.reporter.open_log(&previous.config.log, &config.log);
+            let log = log.map_err(|error| vec![error.to_string()])?;
             let fresh = bind_missing(&config, &mut inner.bound)?;
-            Ok((generation, fresh))
+            Ok((generation, fresh, log))
         });
-        let (generation, fresh) = built.map_err(|error| {
+        let (generation, fresh, log) = built.map_err(|error| {
             error.failed_keystores.iter().for_each(|name| self.shared.reporter.keystore_failed(name));
             self.note_reload(false);
             error.problems
@@ -158,6 +162,9 @@ impl Server {
         report_stores(&generation, &self.shared.reporter);
         let number = generation.number;
         self.shared.generation.store(Arc::new(generation));
+        if let Some(log) = log {
+            self.shared.reporter.switch_log(log);
+        }
         for (endpoint, bound) in fresh {
             inner.tell(|| Command::Listen(bound.clone(), endpoint.clone()));
         }
@@ -174,7 +181,9 @@ impl Server {
             |upstream, _| config.upstreams.contains_key(upstream),
         );
         self.note_reload(true);
-        Ok(number)
+        let waiting = waits_for_restart(&self.started, &config);
+        waiting.iter().for_each(|setting| tracing::warn!("reloaded, but a setting waits for a restart: {setting}"));
+        Ok(Reloaded { generation: number, waiting })
     }
 
     fn note_reload(&self, ok: bool) {

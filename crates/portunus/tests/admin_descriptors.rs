@@ -17,7 +17,7 @@ fn metrics_are_served_without_a_free_descriptor() {
     let state = AdminState {
         reporter,
         config_json: Box::new(String::new),
-        reload: Box::new(|| Ok(1)),
+        reload: Box::new(|| Err(Vec::new())),
         ready: Box::new(|| Ok(())),
         extra: Vec::new(),
     };

@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::config::Endpoint;
@@ -31,6 +31,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection's whole life, its answers included. Longer than any reload.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// When it ends, for answers under way.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Connections the kernel holds for us.
 const BACKLOG: i32 = 64;
@@ -132,6 +135,7 @@ impl Listener {
 
 /// Accepts and serves until `stopped`.
 pub(super) async fn serve(bound: Bound, router: Router, mut stopped: oneshot::Receiver<()>) {
+    let (ending, ends) = watch::channel(());
     let listener = match Listener::new(bound) {
         Ok(listener) => listener,
         Err(error) => {
@@ -150,11 +154,11 @@ pub(super) async fn serve(bound: Bound, router: Router, mut stopped: oneshot::Re
                 reserve.fill();
                 continue;
             }
-            _ = &mut stopped => return,
+            _ = &mut stopped => break,
         };
         match accepted {
             Ok(stream) if connections.len() < MAX_CONNECTIONS => {
-                connections.spawn(converse(stream, router.clone()));
+                connections.spawn(converse(stream, router.clone(), ends.clone()));
             }
             Ok(_) => (),
             // The next accept comes at once, before another thread takes what was freed.
@@ -168,6 +172,9 @@ pub(super) async fn serve(bound: Bound, router: Router, mut stopped: oneshot::Re
             }
         }
     }
+    drop((listener, ending));
+    // Those at rest end at once, those that answer may finish.
+    let _ = tokio::time::timeout(LAST_ANSWERS, async { while connections.join_next().await.is_some() {} }).await;
 }
 
 fn out_of_descriptors(error: &io::Error) -> bool {
@@ -192,19 +199,28 @@ impl Reserve {
     }
 }
 
-async fn converse(stream: Stream, router: Router) {
+async fn converse(stream: Stream, router: Router, ends: watch::Receiver<()>) {
     match stream {
-        Stream::Tcp(stream) => converse_over(stream, router).await,
-        Stream::Unix(stream) => converse_over(stream, router).await,
+        Stream::Tcp(stream) => converse_over(stream, router, ends).await,
+        Stream::Unix(stream) => converse_over(stream, router, ends).await,
     }
 }
 
-async fn converse_over(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router) {
+/// Serves until the client has enough, the time is over, or, between two answers, `ends` is closed.
+async fn converse_over(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, mut ends: watch::Receiver<()>) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    let conversation = async {
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            _ = ends.changed() => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await;
+    };
     // How a connection ends is the client's affair.
-    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, conversation).await;
 }

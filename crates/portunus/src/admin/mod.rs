@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 use crate::config::{AdminConfig, Endpoint};
+use crate::reload::Reloaded;
 use crate::report::Reporter;
 
 /// Something the program is asked for as JSON text.
@@ -29,8 +30,8 @@ pub struct AdminState {
     pub reporter: Arc<Reporter>,
     /// The configuration in use, secrets redacted.
     pub config_json: JsonSource,
-    /// Loads the configuration again: its new generation, or every problem with it.
-    pub reload: Box<dyn Fn() -> Result<u64, Vec<String>> + Send + Sync>,
+    /// Loads the configuration again, or tells every problem with it.
+    pub reload: Box<dyn Fn() -> Result<Reloaded, Vec<String>> + Send + Sync>,
     /// Whether traffic is served; else why not.
     pub ready: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Further pages of JSON by path, e.g. `/upstreams`.
@@ -46,6 +47,7 @@ impl std::fmt::Debug for AdminState {
 /// The running admin side; stops when dropped.
 #[derive(Debug)]
 pub struct AdminHandle {
+    config: AdminConfig,
     address: Endpoint,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
@@ -71,16 +73,21 @@ pub fn start(config: &AdminConfig, state: AdminState) -> io::Result<AdminHandle>
         // A reload that still runs is not waited for: it may be what stops us.
         runtime.shutdown_background();
     })?;
-    Ok(AdminHandle { address, running: Some((stop, thread)) })
+    Ok(AdminHandle { config: config.clone(), address, running: Some((stop, thread)) })
 }
 
 impl AdminHandle {
+    /// What it was started with.
+    pub fn config(&self) -> &AdminConfig {
+        &self.config
+    }
+
     /// Where it listens, with the port the kernel chose if none was asked for.
     pub fn address(&self) -> &Endpoint {
         &self.address
     }
 
-    /// Stops listening, cuts open answers, and removes the Unix socket.
+    /// Stops listening, lets open answers come to their end for a moment, and removes the Unix socket.
     pub fn stop(mut self) {
         self.end();
     }

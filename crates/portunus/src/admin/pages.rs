@@ -103,7 +103,14 @@ async fn reload(State(pages): State<Arc<Pages>>) -> Response {
     let reloading = Arc::clone(&pages);
     let result = tokio::task::spawn_blocking(move || (reloading.state.reload)()).await;
     let (status, body) = match result {
-        Ok(Ok(generation)) => (StatusCode::OK, serde_json::json!({ "generation": generation })),
+        Ok(Ok(reloaded)) if reloaded.waiting.is_empty() => {
+            (StatusCode::OK, serde_json::json!({ "generation": reloaded.generation }))
+        }
+        Ok(Ok(reloaded)) => {
+            let told =
+                serde_json::json!({ "generation": reloaded.generation, "waiting_for_restart": reloaded.waiting });
+            (StatusCode::OK, told)
+        }
         Ok(Err(problems)) => (StatusCode::UNPROCESSABLE_ENTITY, serde_json::json!({ "problems": problems })),
         Err(_) => {
             let problem = "the reload failed by a defect of the program; the diagnostic log has it";

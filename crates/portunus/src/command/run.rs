@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::admin::{self, AdminHandle, AdminState};
 use crate::config::{self, Config};
+use crate::reload::Reloaded;
 use crate::report::{Diagnostics, Reporter};
 use crate::server::{Drained, Server, Source};
 use crate::upstream::upkeep;
@@ -66,7 +67,7 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
             return ExitCode::FAILURE;
         }
     };
-    let admin = match start_admin(&server, &reporter) {
+    let mut admin = match AdminSide::start(&server, &reporter) {
         Ok(admin) => admin,
         Err(problem) => {
             eprintln!("error: {problem}");
@@ -79,14 +80,12 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
     let _observing = observe(&reporter);
     runtime.block_on(async {
         tokio::task::spawn_local(upkeep::run(Arc::clone(server.shared())));
-        obey(signals, changes, &server, &reporter).await;
+        obey(signals, changes, &mut admin, &server, &reporter).await;
     });
     let grace = server.shared().generation.load().config.limits.drain_timeout;
     tracing::info!(grace_seconds = grace.as_secs(), "draining");
     let drained = server.drain(grace);
-    if let Some(admin) = admin {
-        admin.stop();
-    }
+    drop(admin);
     tell_lost_lines(&reporter);
     match drained {
         Drained::Whole => ExitCode::SUCCESS,
@@ -139,6 +138,41 @@ fn log_panics() {
     }));
 }
 
+/// The admin side as configured, if there is one; stops when dropped.
+struct AdminSide {
+    running: Option<AdminHandle>,
+    /// What was last tried.
+    config: Arc<Config>,
+}
+
+impl AdminSide {
+    fn start(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<AdminSide, String> {
+        let config = Arc::clone(&server.shared().generation.load().config);
+        Ok(AdminSide { running: start_admin(server, reporter)?, config })
+    }
+
+    /// After a reload, whoever asked for it: puts the admin side where it is wanted now. Where it cannot be, it stays as it was.
+    fn follow(&mut self, server: &Arc<Server>, reporter: &Arc<Reporter>) {
+        let config = Arc::clone(&server.shared().generation.load().config);
+        if Arc::ptr_eq(&self.config, &config) {
+            return;
+        }
+        self.config = config;
+        let (now, wanted) = (self.running.as_ref().map(AdminHandle::config), self.config.admin.as_ref());
+        if now == wanted {
+            return;
+        }
+        if now.map(|now| &now.bind) == wanted.map(|wanted| &wanted.bind) {
+            // The place must be free before it can be taken again.
+            self.running = None;
+        }
+        match start_admin(server, reporter) {
+            Ok(running) => self.running = running,
+            Err(problem) => tracing::error!("{problem}; the admin side stays as it was until the next reload"),
+        }
+    }
+}
+
 fn start_admin(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<Option<AdminHandle>, String> {
     let generation = server.shared().generation.load_full();
     let Some(config) = &generation.config.admin else { return Ok(None) };
@@ -178,7 +212,13 @@ fn catch_signals() -> std::io::Result<(LocalRuntime, Signals)> {
 }
 
 /// Serves signals, file changes and periods until SIGTERM or SIGINT.
-async fn obey(mut signals: Signals, mut changes: Changes, server: &Arc<Server>, reporter: &Reporter) {
+async fn obey(
+    mut signals: Signals,
+    mut changes: Changes,
+    admin: &mut AdminSide,
+    server: &Arc<Server>,
+    reporter: &Arc<Reporter>,
+) {
     let mut supervision = tokio::time::interval(SUPERVISION);
     loop {
         tokio::select! {
@@ -190,20 +230,21 @@ async fn obey(mut signals: Signals, mut changes: Changes, server: &Arc<Server>, 
             _ = supervision.tick() => {
                 server.replace_dead_workers();
                 changes.follow(server);
+                admin.follow(server, reporter);
             }
         }
     }
 }
 
 /// Reloads off this thread, so that signals are obeyed meanwhile.
-fn begin_reload(server: &Arc<Server>, how: fn(&Server) -> Result<u64, Vec<String>>, reason: &'static str) {
+fn begin_reload(server: &Arc<Server>, how: fn(&Server) -> Result<Reloaded, Vec<String>>, reason: &'static str) {
     tokio::task::spawn_local(reload(Arc::clone(server), how, reason));
 }
 
-async fn reload(server: Arc<Server>, how: fn(&Server) -> Result<u64, Vec<String>>, reason: &'static str) {
+async fn reload(server: Arc<Server>, how: fn(&Server) -> Result<Reloaded, Vec<String>>, reason: &'static str) {
     let outcome = tokio::task::spawn_blocking(move || how(&server)).await;
     match outcome {
-        Ok(Ok(generation)) => tracing::info!(generation, reason, "reloaded"),
+        Ok(Ok(Reloaded { generation, .. })) => tracing::info!(generation, reason, "reloaded"),
         Ok(Err(problems)) => {
             for problem in problems {
                 tracing::error!(reason, "reload refused, the old generation stays: {problem}");

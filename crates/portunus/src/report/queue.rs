@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use super::writer::Opened;
+
 /// Bytes that may wait for the writer. At a usual 400 bytes a line this is some 10,000 lines.
 pub(super) const QUEUE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -57,6 +59,8 @@ struct State {
     /// The writer waits for work. Waking it is a system call, so nobody does it in vain.
     waiting: bool,
     reopen: bool,
+    /// To be written to from the next reopening on.
+    next_target: Option<Opened>,
     stop: Option<Instant>,
     ended: bool,
 }
@@ -179,6 +183,20 @@ impl Queue {
     pub(super) fn reopen(&self) {
         self.lock().reopen = true;
         self.wake.notify_one();
+    }
+
+    /// Asks the writer to go on with another target, from the next line it begins.
+    pub(super) fn retarget(&self, target: Opened) {
+        let mut state = self.lock();
+        state.next_target = Some(target);
+        state.reopen = true;
+        drop(state);
+        self.wake.notify_one();
+    }
+
+    /// The target to go on with, if it is another one.
+    pub(super) fn next_target(&self) -> Option<Opened> {
+        self.lock().next_target.take()
     }
 
     /// Asks the writer to write what waits and end, and waits for it until `deadline` from now. Returns the lines that were not written.

@@ -16,7 +16,7 @@ use super::queue::Queue;
 use super::slow::{CertificateExpiry, SlowEvents};
 use super::summary::Sample;
 use super::worker::{Log, WorkerReport, WorkerShared};
-use super::writer::{self, Target};
+use super::writer::{self, Opened, Target};
 use crate::config::{AccessLog, LogConfig};
 
 /// Clients listed for the admin side.
@@ -31,6 +31,10 @@ pub struct Reporter {
     registry: Registry,
     pub(super) last_sample: Mutex<Option<(Instant, Sample)>>,
 }
+
+/// An access log's new place, open.
+#[derive(Debug)]
+pub struct NewLog(Opened);
 
 /// What the metrics are made of.
 #[derive(Debug)]
@@ -134,6 +138,27 @@ impl Reporter {
         }
     }
 
+    /// Opens the place that the access log is to go to from a reload on, if there is an access log and that is another place. Nothing is
+    /// written there before [`Reporter::switch_log`].
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open_log(&self, now: &LogConfig, wanted: &LogConfig) -> io::Result<Option<NewLog>> {
+        match (&now.access, &wanted.access) {
+            (Some(now), Some(wanted)) if now.path != wanted.path => {
+                Opened::new(target(wanted)).map(|opened| Some(NewLog(opened))).map_err(|error| explain(wanted, &error))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes the access log to another place from its next line on.
+    pub fn switch_log(&self, log: NewLog) {
+        if let Some(running) = &self.shared.log {
+            running.queue.retarget(log.0);
+        }
+    }
+
     /// Writes what waits and closes the log, until `deadline` from now. Call it after the workers' ends are dropped. Returns the number of
     /// lines that could not be written.
     pub fn shutdown(&self, deadline: Duration) -> u64 {
@@ -185,13 +210,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn target(access: &AccessLog) -> Target {
+    access.path.clone().map_or(Target::Stdout, Target::File)
+}
+
+fn explain(access: &AccessLog, error: &io::Error) -> io::Error {
+    let path = access.path.as_ref().map_or("standard output".into(), |path| path.display().to_string());
+    io::Error::new(error.kind(), format!("the access log {path} cannot be opened: {error}"))
+}
+
 fn open_log(access: &AccessLog) -> io::Result<Log> {
-    let target = access.path.clone().map_or(Target::Stdout, Target::File);
     let queue = Arc::new(Queue::new());
-    writer::start("access-log", target, Arc::clone(&queue)).map_err(|error| {
-        let path = access.path.as_ref().map_or("standard output".into(), |path| path.display().to_string());
-        io::Error::new(error.kind(), format!("the access log {path} cannot be opened: {error}"))
-    })?;
+    writer::start("access-log", target(access), Arc::clone(&queue)).map_err(|error| explain(access, &error))?;
     let form = if access.json { Form::Json } else { Form::Text };
     Ok(Log { queue, form, complaint: Arc::new(OncePerSecond::new()) })
 }

@@ -58,6 +58,26 @@ impl Target {
     }
 }
 
+/// A target that is open.
+#[derive(Debug)]
+pub(super) struct Opened {
+    target: Target,
+    file: File,
+    /// It ends within a line that is not ours to finish.
+    newline_owed: bool,
+}
+
+impl Opened {
+    /// Opens `target`.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn new(target: Target) -> io::Result<Opened> {
+        let (file, newline_owed) = target.open()?;
+        Ok(Opened { target, file, newline_owed })
+    }
+}
+
 fn open_file(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
     // O_NONBLOCK so that a named pipe without a reader is an error now and not a wait; it means nothing to a regular file.
@@ -87,7 +107,7 @@ fn ends_within_a_line(path: &Path) -> bool {
 /// # Errors
 /// The target cannot be opened, or no thread can be started.
 pub(super) fn start(name: &str, target: Target, queue: Arc<Queue>) -> io::Result<()> {
-    let (file, newline_owed) = target.open()?;
+    let Opened { target, file, newline_owed } = Opened::new(target)?;
     let writer = Writer { target, file, newline_owed, queue, stale: false, complaint: OncePerSecond::new() };
     std::thread::Builder::new().name(name.to_owned()).spawn(move || writer.run())?;
     Ok(())
@@ -170,6 +190,10 @@ impl Writer {
     }
 
     fn reopen(&mut self) {
+        if let Some(Opened { target, file, newline_owed }) = self.queue.next_target() {
+            (self.target, self.file, self.newline_owed, self.stale) = (target, file, newline_owed, false);
+            return;
+        }
         let Target::File(path) = &self.target else { return };
         match open_file(path) {
             Ok((file, newline_owed)) => {

@@ -140,3 +140,46 @@ fn listeners_come_and_go_with_a_reload() {
     assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "), "the one that stayed");
     assert_eq!(gate.stop(), Some(0));
 }
+
+#[test]
+fn the_log_and_the_admin_side_move_and_what_cannot_says_so() {
+    let upstream = Upstream::ok();
+    let first = yaml(&upstream, "", "");
+    let gate = Gate::start(&first);
+    let web = gate.address("web");
+    assert!(get(web).starts_with("HTTP/1.1 200 "));
+    gate.log(1);
+    let log = |to: &str| format!("log: {{ access: {{ format: json, to: {to} }}, level: info }}");
+    let moved = first.replace("127.0.0.2:0", "unix:admin.sock").replace("workers: 1", "workers: 2");
+    gate.rewrite(&format!("{moved}{}\n", log("second.log")));
+    let answer = post_reload(&gate);
+    assert!(
+        answer.contains("{\"generation\":2,\"waiting_for_restart\":[\"workers: 1 run; 2 from the next"),
+        "{answer}"
+    );
+    gate.wait_for("a setting waits for a restart: workers");
+    let lines = |name: &str| std::fs::read_to_string(gate.dir.path().join(name)).unwrap_or_default().lines().count();
+    assert!(get(web).starts_with("HTTP/1.1 200 "));
+    wait_until("the line in the other file", || lines("second.log") == 1);
+    assert_eq!(lines("access.log"), 1);
+    let socket = gate.dir.path().join("admin.sock");
+    let admin = |request: &str| {
+        let mut stream = UnixStream::connect(&socket).unwrap();
+        write!(stream, "{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+            .unwrap();
+        String::from_utf8_lossy(&crate::harness::read_to_end(&mut stream)).into_owned()
+    };
+    wait_until("the admin side to move", || socket.exists() && UnixStream::connect(&socket).is_ok());
+    wait_until("its old place to be free", || std::net::TcpStream::connect(gate.address("admin")).is_err());
+    std::fs::create_dir(gate.dir.path().join("third.log")).unwrap();
+    // A place that cannot be written to is refused with everything else.
+    gate.rewrite(&format!("{moved}{}\n", log("third.log")));
+    let answer = admin("POST /reload");
+    assert!(answer.starts_with("HTTP/1.1 422 ") && answer.contains("third.log"), "{answer}");
+    gate.rewrite(&format!("{}{}\n", moved.replace("unix:admin.sock", "127.0.0.2:0"), log("second.log")));
+    assert!(admin("POST /reload").starts_with("HTTP/1.1 200 "), "the answer comes though its place is given up");
+    wait_until("the socket to go", || !socket.exists());
+    assert!(get(web).starts_with("HTTP/1.1 200 "));
+    wait_until("the next line", || lines("second.log") == 2);
+    assert_eq!(gate.stop(), Some(0));
+}

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use portunus::admin::{self, AdminHandle, AdminState};
 use portunus::config::{AdminConfig, Endpoint, LogConfig};
+use portunus::reload::Reloaded;
 use portunus::report::Reporter;
 
 use crate::exposition::{open_metrics, prometheus_text};
@@ -34,7 +35,7 @@ fn start_at(bind: Endpoint) -> std::io::Result<Fixture> {
         reload: Box::new(move || match reloading.fetch_add(1, Ordering::SeqCst) + 1 {
             2 => Err(vec!["portunus.yaml:3: no such upstream \"shop\"".into(), "second".into()]),
             3 => panic!("this panic is part of the test"),
-            generation => Ok(generation),
+            generation => Ok(Reloaded { generation, waiting: Vec::new() }),
         }),
         ready: Box::new(move || match counted.load(Ordering::SeqCst) {
             0 => Err("not listening yet".into()),
