@@ -5,6 +5,9 @@
 //!             ↺ reload: build everything, bind what is new, swap one pointer, close what is gone
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
@@ -44,6 +47,9 @@ enum Command {
     Drain,
     /// End now.
     Stop,
+    /// Die of a defect.
+    #[cfg(test)]
+    Panic,
 }
 
 /// Where the configuration comes from, again at each reload.
@@ -328,6 +334,8 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
                 }
                 Some(Command::Drain) => worker.begin_drain(),
                 Some(Command::Stop) | None => break,
+                #[cfg(test)]
+                Some(Command::Panic) => panic!("a fault that a test asked for"),
             },
             _ = tick.tick() => {
                 // An idle worker must not hold an old generation back.

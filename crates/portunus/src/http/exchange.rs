@@ -116,6 +116,8 @@ pub async fn run<B: MessageBody, A: Answer>(mut exchange: Exchange<'_, B, A>) ->
 
 async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> Result<Option<Upgraded>, Failure> {
     let (context, head) = (exchange.context, exchange.head);
+    #[cfg(test)]
+    assert_ne!(head.target, b"/panic", "a fault that a test asked for");
     judge_connection(context, head)?;
     guard::judge_method(head)?;
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
@@ -199,7 +201,7 @@ async fn forward_request<B: MessageBody, A: Answer>(
         };
         exchange.ledger.server = Some(Arc::clone(server));
         let _busy = server.busy();
-        let attempt = Attempt { context, admitted, forward, group: &group, server };
+        let attempt = Attempt { context, admitted, forward, group: &group, server, pool: server.pool() };
         let outcome = match group.config.total_timeout {
             None => try_once(attempt, exchange).await,
             Some(limit) => bounded(limit, attempt, exchange).await,

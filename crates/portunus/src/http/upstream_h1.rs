@@ -23,7 +23,7 @@ use crate::guard::Admitted;
 use crate::report::Fault;
 use crate::route;
 use crate::transport::{Broken, Transport, buffer, recycle};
-use crate::upstream::{ConnectError, Group, Server, Target, connect};
+use crate::upstream::{ConnectError, Group, PoolId, Server, Target, connect};
 
 /// What is tried, and where.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +38,8 @@ pub struct Attempt<'a> {
     pub group: &'a Group,
     /// The server.
     pub server: &'a Arc<Server>,
+    /// Where its connections are kept.
+    pub pool: PoolId,
 }
 
 /// A connection whose upstream granted an upgrade, and what it sent already.
@@ -77,7 +79,7 @@ pub async fn attempt<B: MessageBody, A: Answer>(
     let mut head = buffer();
     write_head(&attempt, exchange.ledger.id(), &mut head).map_err(Failed::finally)?;
     let mut result = None;
-    if let Some(transport) = attempt.context.worker.pools.take(attempt.server.id) {
+    if let Some(transport) = attempt.context.worker.pools.take(attempt.pool) {
         let tried = on_connection(transport, &head, attempt, exchange).await;
         let is_stale = matches!(&tried, Err(OnConnection { stale: true, .. }));
         if !is_stale || !may_repeat(attempt.admitted.head()) {
@@ -172,7 +174,7 @@ async fn on_connection<B: MessageBody, A: Answer>(
         // Bytes behind the answer belong to no request: such a connection is not used again.
         After::Reuse if input.is_empty() => {
             let config = &attempt.group.config;
-            attempt.context.worker.pools.put(attempt.server.id, transport, config.keep_idle, config.max_idle);
+            attempt.context.worker.pools.put(attempt.pool, transport, config.keep_idle, config.max_idle);
         }
         After::Reuse | After::Close => {}
     }

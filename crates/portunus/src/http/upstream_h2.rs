@@ -56,7 +56,7 @@ pub async fn attempt<B: MessageBody, A: Answer>(
 /// A connection with room for one more stream: one at hand, or a new one.
 async fn connection(attempt: Attempt<'_>) -> Result<Rc<SharedConnection>, OnConnection> {
     let pools = &attempt.context.worker.pools;
-    if let Some(shared) = pools.share(attempt.server.id) {
+    if let Some(shared) = pools.share(attempt.pool) {
         return Ok(shared);
     }
     let target = Target { group: attempt.group, server: attempt.server };
@@ -68,14 +68,14 @@ async fn connection(attempt: Attempt<'_>) -> Result<Rc<SharedConnection>, OnConn
         .handshake::<_, Bytes>(io)
         .await
         .map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
-    let shared = Rc::new(SharedConnection::new(sender));
+    let shared = Rc::new(SharedConnection::new(sender, attempt.group.config.keep_idle));
     let watched = Rc::clone(&shared);
     tokio::task::spawn_local(async move {
         // The library's end of the connection; it is over when all its streams are.
         let _ = connection.await;
         watched.close();
     });
-    pools.add_shared(attempt.server.id, &shared);
+    pools.add_shared(attempt.pool, &shared);
     Ok(shared)
 }
 

@@ -13,7 +13,7 @@ pub mod upkeep;
 
 pub use connect::{ConnectError, Target, connect};
 pub use pool::{Pools, SharedConnection};
-pub use server::Server;
+pub use server::{PoolId, Server};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};

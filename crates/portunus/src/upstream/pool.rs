@@ -1,4 +1,4 @@
-//! Idle connections of one worker, kept per server, newest first.
+//! Idle connections of one worker, kept by where they lead, newest first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use h2::client::SendRequest;
 use net::clock::coarse;
 
-use super::server::ServerId;
+use super::server::PoolId;
 use crate::transport::Transport;
 
 /// Idle connections of the whole process.
@@ -39,12 +39,22 @@ pub struct SharedConnection {
     sender: SendRequest<Bytes>,
     streams: Cell<u32>,
     closed: Cell<bool>,
+    /// When it was last used, on the coarse clock, and how long it is kept without.
+    used: Cell<Duration>,
+    keep: Duration,
 }
 
 impl SharedConnection {
-    /// A connection just opened.
-    pub fn new(sender: SendRequest<Bytes>) -> SharedConnection {
-        SharedConnection { sender, streams: Cell::new(0), closed: Cell::new(false) }
+    /// A connection just opened, kept for `keep` without streams.
+    pub fn new(sender: SendRequest<Bytes>, keep: Duration) -> SharedConnection {
+        let (streams, closed) = (Cell::new(0), Cell::new(false));
+        SharedConnection { sender, streams, closed, used: Cell::new(coarse()), keep }
+    }
+
+    /// Whether it is worth keeping.
+    fn is_fresh(&self) -> bool {
+        let is_used = self.streams.get() > 0 || coarse().saturating_sub(self.used.get()) < self.keep;
+        is_used && !self.closed.get()
     }
 
     /// A handle to open a stream with.
@@ -71,22 +81,23 @@ pub struct StreamSlot(Rc<SharedConnection>);
 impl Drop for StreamSlot {
     fn drop(&mut self) {
         self.0.streams.set(self.0.streams.get() - 1);
+        self.0.used.set(coarse());
     }
 }
 
 /// The pools of one worker.
 #[derive(Debug, Default)]
 pub struct Pools {
-    shared: RefCell<HashMap<ServerId, Vec<Rc<SharedConnection>>>>,
-    idle: RefCell<HashMap<ServerId, Vec<Idle>>>,
+    shared: RefCell<HashMap<PoolId, Vec<Rc<SharedConnection>>>>,
+    idle: RefCell<HashMap<PoolId, Vec<Idle>>>,
 }
 
 impl Pools {
     /// A connection to this server that is still usable: nothing was received while it was idle. The newest first, so that surplus
     /// ones age and go.
-    pub fn take(&self, server: ServerId) -> Option<Transport> {
+    pub fn take(&self, pool: PoolId) -> Option<Transport> {
         let mut pools = self.idle.borrow_mut();
-        let pool = pools.get_mut(&server)?;
+        let pool = pools.get_mut(&pool)?;
         while let Some(idle) = pool.pop() {
             IDLE.fetch_sub(1, Ordering::Relaxed);
             // Bytes nobody asked for would become the answer to the next request (RFC 9112 §6.3).
@@ -98,26 +109,26 @@ impl Pools {
     }
 
     /// An HTTP/2 connection to this server with room for one more stream.
-    pub fn share(&self, server: ServerId) -> Option<Rc<SharedConnection>> {
+    pub fn share(&self, pool: PoolId) -> Option<Rc<SharedConnection>> {
         let mut shared = self.shared.borrow_mut();
-        let connections = shared.get_mut(&server)?;
+        let connections = shared.get_mut(&pool)?;
         connections.retain(|connection| !connection.closed.get());
         connections.iter().find(|connection| connection.streams.get() < STREAMS_PER_CONNECTION).cloned()
     }
 
     /// Lets later requests share a connection.
-    pub fn add_shared(&self, server: ServerId, connection: &Rc<SharedConnection>) {
-        self.shared.borrow_mut().entry(server).or_default().push(Rc::clone(connection));
+    pub fn add_shared(&self, pool: PoolId, connection: &Rc<SharedConnection>) {
+        self.shared.borrow_mut().entry(pool).or_default().push(Rc::clone(connection));
     }
 
     /// Keeps a connection for `keep`, unless the process has `max_idle` already.
-    pub fn put(&self, server: ServerId, transport: Transport, keep: Duration, max_idle: usize) {
+    pub fn put(&self, pool: PoolId, transport: Transport, keep: Duration, max_idle: usize) {
         if IDLE.load(Ordering::Relaxed) >= max_idle || transport.has_news() {
             return;
         }
         IDLE.fetch_add(1, Ordering::Relaxed);
         let idle = Idle { transport, since: coarse(), keep };
-        self.idle.borrow_mut().entry(server).or_default().push(idle);
+        self.idle.borrow_mut().entry(pool).or_default().push(idle);
     }
 
     /// Closes connections that have been idle for too long or were ended by the server. Called about once a second.
@@ -130,7 +141,7 @@ impl Pools {
             !pool.is_empty()
         });
         self.shared.borrow_mut().retain(|_, connections| {
-            connections.retain(|connection| !connection.closed.get());
+            connections.retain(|connection| connection.is_fresh());
             !connections.is_empty()
         });
     }

@@ -12,12 +12,15 @@ use crate::config::{Ejection, ServerAddress, ServerConfig};
 /// Identifies a server for the life of the process.
 pub type ServerId = u64;
 
+/// Identifies connections that serve alike.
+pub type PoolId = u64;
+
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// A server, shared by all workers.
 #[derive(Debug)]
 pub struct Server {
-    /// Unique for the life of the process; keys the connection pools.
+    /// Unique for the life of the process.
     pub id: ServerId,
     /// As configured.
     pub config: ServerConfig,
@@ -25,6 +28,7 @@ pub struct Server {
     pub name: Box<str>,
     /// What a name last resolved to; empty before the first answer.
     resolved: ArcSwap<Vec<SocketAddr>>,
+    pool: AtomicU64,
     load: AtomicUsize,
     healthy: AtomicBool,
     failures: AtomicU32,
@@ -48,6 +52,7 @@ impl Server {
         };
         Server {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            pool: AtomicU64::new(NEXT_ID.fetch_add(1, Ordering::Relaxed)),
             config: config.clone(),
             name: name.into(),
             resolved: ArcSwap::default(),
@@ -111,8 +116,17 @@ impl Server {
         true
     }
 
+    /// Under what its connections are kept for further requests. Unique for the life of the process, and another one after an address of
+    /// its name has gone, so that connections to where it no longer is are not used again.
+    pub fn pool(&self) -> PoolId {
+        self.pool.load(Ordering::Relaxed)
+    }
+
     /// Puts new addresses of a name in force.
     pub fn set_resolved(&self, addresses: Vec<SocketAddr>) {
+        if self.resolved.load().iter().any(|old| !addresses.contains(old)) {
+            self.pool.store(NEXT_ID.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        }
         self.resolved.store(Arc::new(addresses));
     }
 

@@ -19,6 +19,7 @@ mod http2;
 mod http2_floods;
 mod identity;
 mod log_injection;
+mod memory;
 mod paths;
 mod responses;
 mod slow;

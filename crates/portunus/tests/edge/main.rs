@@ -6,6 +6,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
 mod client;
+mod clock;
 mod drain;
 mod faults;
 #[path = "../harness/mod.rs"]
@@ -13,6 +14,7 @@ mod harness;
 mod keystores;
 mod limits;
 mod material;
+mod names;
 mod reload;
 mod sockets;
 mod tls_clients;

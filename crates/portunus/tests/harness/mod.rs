@@ -24,6 +24,9 @@ use tempfile::TempDir;
 /// Longest wait for anything that must happen; a test that gets there fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The program.
+pub const PORTUNUS: &str = env!("CARGO_BIN_EXE_portunus");
+
 /// A running gate.
 pub struct Gate {
     child: Child,
@@ -42,10 +45,20 @@ impl Gate {
 
     /// As [`Gate::start`], in a folder that holds certificates or other files already.
     pub fn start_in(dir: TempDir, yaml: &str) -> Gate {
+        Gate::start_by(dir, yaml, Command::new(PORTUNUS))
+    }
+
+    /// As [`Gate::start_in`], by a command that runs the program with the arguments it is given more.
+    pub fn start_by(dir: TempDir, yaml: &str, mut command: Command) -> Gate {
         write_config(dir.path(), yaml);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_portunus"))
-            .arg("run")
-            .arg(dir.path().join("portunus.yaml"))
+        command.arg("run").arg(dir.path().join("portunus.yaml"));
+        let listeners = yaml.matches("bind:").count() - usize::from(yaml.contains("admin:"));
+        Gate::start_command(dir, command, listeners + usize::from(yaml.contains("admin:")))
+    }
+
+    /// Starts the program by this command in this folder and waits for it to tell so many addresses.
+    pub fn start_command(dir: TempDir, mut command: Command, wanted: usize) -> Gate {
+        let mut child = command
             .current_dir(dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -55,8 +68,6 @@ impl Gate {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let diagnostics = Arc::new(Mutex::new(Vec::new()));
         let mut addresses = HashMap::new();
-        let listeners = yaml.matches("bind:").count() - usize::from(yaml.contains("admin:"));
-        let wanted = listeners + usize::from(yaml.contains("admin:"));
         while addresses.len() < wanted {
             let Some(Ok(line)) = lines.next() else {
                 panic!("the gate did not start: {:#?}", diagnostics.lock().unwrap());

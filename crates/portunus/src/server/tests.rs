@@ -1,0 +1,103 @@
+//! Forced panics: one ends its connection, or its worker, and nothing else. In here, because the program has no way to be made to panic.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use super::*;
+use crate::config;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Site {
+    server: Server,
+    reporter: Arc<Reporter>,
+    address: SocketAddr,
+    folder: tempfile::TempDir,
+}
+
+/// A server of two workers that answers everything by itself.
+fn start() -> Site {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("portunus.yaml");
+    let text = "workers: 2\nlisteners: [{ name: web, bind: \"127.0.0.1:0\" }]\nroutes: [{ respond: { status: 200, body: ok } }]\n\
+                log: { access: { format: json, to: access.log } }\n";
+    std::fs::write(&file, text).unwrap();
+    let config = config::load(&file).unwrap();
+    let reporter = Reporter::start(&config.log, config.workers).unwrap();
+    let source: Source = Box::new(|| Err(Vec::new()));
+    let server = Server::start(config, source, Arc::clone(&reporter), 1024).unwrap();
+    let (_, Endpoint::Tcp(address)) = server.endpoints().remove(0) else { panic!("TCP was asked for") };
+    Site { server, reporter, address, folder }
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Whether a request on this connection is answered; if not, the connection has ended.
+fn ask(mut stream: &TcpStream, path: &str) -> bool {
+    let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n\r\nok") {
+        match stream.read(&mut byte) {
+            Ok(0) => return false,
+            Ok(_) => answer.push(byte[0]),
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{}", String::from_utf8_lossy(&answer));
+                return false;
+            }
+        }
+    }
+    true
+}
+
+fn end(site: Site) -> Vec<serde_json::Value> {
+    assert_eq!(site.server.drain(PATIENCE), Drained::Whole, "every connection was counted out");
+    assert_eq!(site.reporter.shutdown(PATIENCE), 0);
+    let text = std::fs::read_to_string(site.folder.path().join("access.log")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_panic_in_a_request_ends_its_connection_and_leaves_a_line() {
+    let site = start();
+    let others: Vec<_> = (0..8).map(|_| connect(site.address)).collect();
+    assert!(others.iter().all(|stream| ask(stream, "/")));
+    assert!(!ask(&connect(site.address), "/panic"));
+    assert!(others.iter().all(|stream| ask(stream, "/")), "nobody else noticed");
+    drop(others);
+    let lines = end(site);
+    let told: Vec<_> = lines.iter().filter(|line| line["reason"] == "panicked").collect();
+    assert_eq!(told.len(), 1, "{lines:#?}");
+    assert_eq!((&told[0]["target"], &told[0]["fault"]), (&"/panic".into(), &"ours".into()));
+    assert_eq!(lines.len(), 17);
+}
+
+#[test]
+fn a_worker_that_dies_is_replaced() {
+    let site = start();
+    let old: Vec<_> = (0..16).map(|_| connect(site.address)).collect();
+    assert!(old.iter().all(|stream| ask(stream, "/")));
+    let is_dead = |index: usize| site.server.inner.lock().unwrap().workers[index].thread.is_finished();
+    site.server.inner.lock().unwrap().workers[0].commands.send(Command::Panic).unwrap();
+    let until = Instant::now() + PATIENCE;
+    while !is_dead(0) {
+        assert!(Instant::now() < until, "the worker lives on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Connections that come meanwhile wait in the kernel for whoever takes over.
+    let meanwhile: Vec<_> = (0..16).map(|_| connect(site.address)).collect();
+    site.server.replace_dead_workers();
+    assert!(!is_dead(0) && meanwhile.iter().all(|stream| ask(stream, "/")));
+    let kept = old.iter().filter(|stream| ask(stream, "/")).count();
+    let fresh: Vec<_> = (0..16).map(|_| connect(site.address)).collect();
+    assert!(fresh.iter().all(|stream| ask(stream, "/")));
+    drop((old, meanwhile, fresh));
+    let lines = end(site);
+    assert_eq!(lines.iter().filter(|line| line["status"] == 200).count(), 48 + kept, "the other worker's went on");
+}

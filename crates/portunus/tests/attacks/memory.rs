@@ -1,0 +1,78 @@
+//! Heads that are meant to fill memory: what a connection can make the program hold is bounded (row 11).
+//!
+//! Measured as resident memory of the whole process over many connections, after a round that warms its pools.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use crate::frames::{CONTINUATION, Frames, HEADERS, block, frame, get};
+use crate::harness::{Gate, Upstream, connect, wait_until};
+use crate::trial::{Parts, gate, secure_gate};
+
+const CONNECTIONS: usize = 200;
+
+/// Resident memory, KiB.
+fn resident(gate: &Gate) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gate.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Holds many connections of this kind, twice, and expects each of the second round to cost no more than `bound` KiB.
+fn check<C>(gate: &Gate, what: &str, bound: usize, open: impl Fn() -> C) {
+    let held = || (0..CONNECTIONS).map(|_| open()).collect::<Vec<C>>();
+    // What the program has read is gone from the queues of the kernel; a pause in which nothing changes is all that can be seen of it.
+    let settled = || {
+        let mut last = (0, 0);
+        wait_until("memory to settle", || {
+            let now = resident(gate);
+            last = if now.abs_diff(last.0) < 64 { (last.0, last.1 + 1) } else { (now, 0) };
+            last.1 >= 100
+        });
+        resident(gate)
+    };
+    let empty = settled();
+    let first = held();
+    let peak = settled();
+    drop(first);
+    let rest = settled();
+    let second = held();
+    let again = settled();
+    drop(second);
+    let each = peak.saturating_sub(empty).max(again.saturating_sub(rest)) / CONNECTIONS;
+    eprintln!("{what}: {each} KiB each of {CONNECTIONS} connections; {empty}, {peak}, {rest}, {again} KiB resident");
+    assert!(each <= bound, "{what}: {each} KiB each, {bound} allowed");
+    assert!(again < peak + peak / 4, "{what}: a second round takes more: {empty}, {peak}, {rest}, {again} KiB");
+}
+
+#[test]
+fn heads_without_end_take_bounded_memory() {
+    let upstream = Upstream::ok();
+    // The clients wait; the gate must as well, or it would be measured without them.
+    let file = "limits: { head_timeout: 5m, keep_alive_timeout: 5m, max_connections_per_client: 1000 }";
+    let parts = Parts { file, ..Parts::default() };
+    let plain = gate(upstream.address, parts);
+    let endless = |field: &str| -> TcpStream {
+        let mut client = connect(plain.address("web"));
+        let head = format!("GET /bomb HTTP/1.1\r\nHost: x\r\n{}", field.repeat(15_000 / field.len()));
+        client.write_all(head.as_bytes()).unwrap();
+        client
+    };
+    check(&plain, "HTTP/1.1, many fields", 64, || endless("a: b\r\n"));
+    check(&plain, "HTTP/1.1, one long field", 64, || endless("c"));
+    let secure = secure_gate(upstream.address, parts);
+    let bomb = || -> Frames {
+        let mut client = Frames::open(secure.address("web"), secure.dir.path());
+        // A field of 3.8 kB goes into the table of the decoder, then is named again and again: 4 kB stand for 760 kB.
+        let mut bytes = block(&get("/bomb"));
+        bytes.extend_from_slice(&[0x40, 1, b'b', 0x7f, 0xc1, 0x1d]);
+        bytes.extend(std::iter::repeat_n(b'x', 127 + 0x41 + 0x1d * 128));
+        bytes.extend(std::iter::repeat_n(0xbe, 200));
+        client.send(&frame(HEADERS, 0, 1, &bytes));
+        // And it does not end.
+        client.send(&frame(CONTINUATION, 0, 1, &block(&[("c", &[b'c'; 4000][..])])));
+        client
+    };
+    check(&secure, "HTTP/2, a compressed bomb without end", 128, bomb);
+    assert!(upstream.seen().is_empty());
+}
