@@ -1,11 +1,20 @@
 //! The contract: an OpenAPI document becomes an immutable program that judges a message as its bytes arrive.
 //!
-//! Owns the JSON scanner, the schema compiler and validator, and what a document says of operations, parameters and bodies. Does no I/O, keeps no
-//! clock, spawns nothing, and never panics on input: whatever it cannot judge is a violation with a reason of its own.
+//! Owns the JSON scanner, the schema compiler and validator, and what a document says of operations, parameters and bodies. Reads files only
+//! while it loads a document, keeps no clock, spawns nothing, and never panics on input: whatever it cannot judge is a violation with a reason of its own.
 //! Ruled by RFC 8259, JSON Schema 2020-12 and OpenAPI 3.0 and 3.1.
 #![deny(unsafe_code)]
 
+mod body;
+mod contract;
 pub mod document;
+pub mod judge;
 pub mod limits;
+pub mod openapi;
+pub mod options;
+mod parameter;
 pub mod reason;
 pub mod schema;
+mod schema_pending;
+
+pub use contract::{Contract, Found, Matched, Problem};

@@ -1,5 +1,12 @@
 //! Documents as values that remember where each part stands. Loading and references come here; schemas are compiled elsewhere.
 
+mod json;
 mod node;
+mod set;
+mod tree;
+mod uri;
+mod yaml;
 
 pub use node::{Key, Kind, Node, Place, escape_pointer_token};
+pub(crate) use set::{Documents, References};
+pub(crate) use tree::Fault;

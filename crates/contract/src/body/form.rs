@@ -1,0 +1,137 @@
+//! Forms as JSON: `application/x-www-form-urlencoded` text, and the object that the fields of any form make.
+//!
+//! Each field is decoded by its own schema and encoding; the schema of the body judges the object afterwards.
+
+use crate::contract::Contract;
+use crate::openapi::{FieldKind, FormField, FormFields, ShapeId, Types};
+use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Refused, push_string, unescape};
+use crate::schema_pending::Run;
+
+/// Splits a form body into its fields.
+pub(crate) fn split(body: &[u8], max_fields: usize, pairs: &mut Pairs) -> Result<(), Refused> {
+    pairs.clear();
+    for piece in body.split(|byte| *byte == b'&').filter(|piece| !piece.is_empty()) {
+        if pairs.len() == max_fields {
+            return Err(Refused::Limit("has too many fields"));
+        }
+        let at = piece.iter().position(|byte| *byte == b'=').unwrap_or(piece.len());
+        let (name, value) = piece.split_at(at);
+        if !pairs.add_decoded(value.get(1..).unwrap_or_default(), |out| unescape(name, true, out)) {
+            return Err(Refused::Malformed("a percent escape is broken"));
+        }
+    }
+    Ok(())
+}
+
+/// The fields of one form on their way to a JSON object.
+pub(crate) struct Assembly<'a> {
+    pub(crate) contract: &'a Contract,
+    pub(crate) fields: &'a FormFields,
+    pub(crate) escapes: Escapes,
+    pub(crate) attempt: Attempt,
+}
+
+impl<'a> Assembly<'a> {
+    /// Writes the object into `json`; says whether another attempt would read something else. On error: the name of the field.
+    pub(crate) fn write(
+        &self,
+        pairs: &Pairs,
+        text: &mut Vec<u8>,
+        json: &mut Vec<u8>,
+        run: &mut Run,
+    ) -> Result<bool, (Vec<u8>, Refused)> {
+        json.clear();
+        json.push(b'{');
+        let mut decoder = Decoder {
+            shapes: &self.contract.shapes,
+            escapes: self.escapes,
+            attempt: self.attempt,
+            max_elements: self.contract.options.limits.array_elements,
+            text,
+            json,
+            has_choice: false,
+        };
+        let mut is_first = true;
+        for (at, (name, _)) in pairs.iter().enumerate() {
+            if pairs.iter().take(at).any(|(earlier, _)| earlier == name) {
+                continue;
+            }
+            decoder.comma(&mut is_first);
+            decoder
+                .key(name)
+                .and_then(|()| self.value(&mut decoder, pairs, name, run))
+                .map_err(|why| (name.to_vec(), why))?;
+        }
+        decoder.json.push(b'}');
+        Ok(decoder.has_choice)
+    }
+
+    fn value(&self, decoder: &mut Decoder<'_>, pairs: &Pairs, name: &[u8], run: &mut Run) -> Result<(), Refused> {
+        let Some(field) = self.field(name) else {
+            return match self.fields.other {
+                Some(shape) => decoder.named(pairs, name, shape, crate::openapi::Style::Form, true),
+                None => decoder.free(pairs, name),
+            };
+        };
+        match field.kind {
+            FieldKind::Scalar => decoder.named(pairs, name, field.shape, field.style, field.explode),
+            FieldKind::Json => {
+                self.each(decoder, pairs, field.shape, name, |decoder, value| self.json(decoder, value, run))
+            }
+            FieldKind::File { min_bytes, .. } => self.each(decoder, pairs, field.shape, name, |decoder, _| {
+                // The schema sees a text of the least length; the real one was counted as it passed.
+                let stand_in = vec![b'x'; min_bytes as usize];
+                push_string(&stand_in, decoder.json);
+                Ok(())
+            }),
+        }
+    }
+
+    /// Writes each value of a field: one, or the elements of an array.
+    fn each(
+        &self,
+        decoder: &mut Decoder<'_>,
+        pairs: &Pairs,
+        shape: ShapeId,
+        name: &[u8],
+        mut write: impl FnMut(&mut Decoder<'_>, &[u8]) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let types = self.contract.shapes.get(shape).types;
+        let is_list = types.has(Types::ARRAY) && !types.has_scalar() && !types.has(Types::OBJECT);
+        let mut values = pairs.values(name);
+        let only = if pairs.count(name) == 1 { values.next() } else { None };
+        match only {
+            Some(value) if !is_list || value.trim_ascii_start().starts_with(b"[") => write(decoder, value),
+            None if !is_list => Err(Refused::Repeated),
+            _ => {
+                decoder.json.push(b'[');
+                let mut is_first = true;
+                for value in only.into_iter().chain(values) {
+                    decoder.comma(&mut is_first);
+                    write(decoder, value)?;
+                }
+                decoder.json.push(b']');
+                Ok(())
+            }
+        }
+    }
+
+    /// JSON text as it is, after making sure that it is one whole value: it must not add members to the object around it.
+    fn json(&self, decoder: &mut Decoder<'_>, value: &[u8], run: &mut Run) -> Result<(), Refused> {
+        let start = decoder.json.len();
+        decoder.verbatim(value)?;
+        let text = decoder.json.get(start..).unwrap_or_default();
+        let mut check = self.contract.program.check(self.contract.anything, run);
+        check.feed(text).and_then(|()| check.finish()).map_err(|_| Refused::Malformed("is not JSON"))
+    }
+
+    /// The declared field of a name.
+    pub(crate) fn field(&self, name: &[u8]) -> Option<&'a FormField> {
+        field_of(self.fields, name)
+    }
+}
+
+/// The declared field of a name.
+pub(crate) fn field_of<'a>(fields: &'a FormFields, name: &[u8]) -> Option<&'a FormField> {
+    fields.fields.iter().find(|field| field.name.as_bytes() == name)
+}

@@ -1,0 +1,198 @@
+//! Content-Type (RFC 9110 §8.3.1): parsing, and the choice among the media types that an operation declares.
+//!
+//! Owns syntax and precedence. Does not know what a reader makes of a body.
+
+/// Parameters of one Content-Type that are looked at.
+const MAX_PARAMETERS: usize = 16;
+
+/// A Content-Type as sent, split and checked. Borrowed; comparisons ignore case where RFC 9110 says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContentType<'a> {
+    /// The type, as sent.
+    pub kind: &'a str,
+    /// The subtype, as sent.
+    pub subtype: &'a str,
+    /// Parameters: names as sent, values unquoted.
+    pub parameters: Vec<(&'a str, String)>,
+}
+
+/// A media type or range that a document declares, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MediaRange {
+    /// The type, or `*`.
+    pub kind: String,
+    /// The subtype, or `*`.
+    pub subtype: String,
+    /// Parameters that must be there with these values.
+    pub parameters: Vec<(String, String)>,
+}
+
+impl<'a> ContentType<'a> {
+    /// Parses a field value. None if it is no media type, if a parameter is repeated, or if there are more than 16.
+    pub fn parse(value: &'a [u8]) -> Option<ContentType<'a>> {
+        let text = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
+        let (essence, mut rest) = text.split_at(text.find(';').unwrap_or(text.len()));
+        let (kind, subtype) = essence.trim_end_matches([' ', '\t']).split_once('/')?;
+        if !is_token(kind) || !is_token(subtype) || kind == "*" || subtype == "*" {
+            return None;
+        }
+        let mut parameters: Vec<(&str, String)> = Vec::new();
+        loop {
+            rest = rest.trim_start_matches([' ', '\t']);
+            let Some(after) = rest.strip_prefix(';') else { break };
+            rest = after.trim_start_matches([' ', '\t']);
+            if rest.is_empty() || rest.starts_with(';') {
+                continue;
+            }
+            let (name, value, after) = parameter(rest)?;
+            if parameters.len() == MAX_PARAMETERS || parameters.iter().any(|(seen, _)| seen.eq_ignore_ascii_case(name))
+            {
+                return None;
+            }
+            parameters.push((name, value));
+            rest = after;
+        }
+        rest.is_empty().then_some(ContentType { kind, subtype, parameters })
+    }
+
+    /// The value of a parameter.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(have, _)| have.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the text is said to be UTF-8, or a subset of it, or nothing is said.
+    pub fn is_utf8(&self) -> bool {
+        self.parameter("charset")
+            .is_none_or(|charset| ["utf-8", "utf8", "us-ascii"].iter().any(|name| charset.eq_ignore_ascii_case(name)))
+    }
+}
+
+impl MediaRange {
+    /// Parses a key of a `content` map.
+    pub fn parse(text: &str) -> Option<MediaRange> {
+        let text = text.trim();
+        let (essence, _) = text.split_once(';').unwrap_or((text, ""));
+        let (kind, subtype) = essence.trim().split_once('/')?;
+        let is_range = subtype == "*";
+        if (kind == "*" && !is_range) || !(kind == "*" || is_token(kind)) || !(is_range || is_token(subtype)) {
+            return None;
+        }
+        let parameters = match is_range {
+            true => Vec::new(),
+            false => ContentType::parse(text.as_bytes())?
+                .parameters
+                .into_iter()
+                .map(|(name, value)| (name.to_ascii_lowercase(), value))
+                .collect(),
+        };
+        Some(MediaRange { kind: kind.to_ascii_lowercase(), subtype: subtype.to_ascii_lowercase(), parameters })
+    }
+
+    /// How well this range fits, higher is better; none if it does not. Exact with parameters, exact, `type/*`, `*/*`.
+    pub fn fit(&self, sent: &ContentType<'_>) -> Option<u8> {
+        let kind_fits = self.kind.eq_ignore_ascii_case(sent.kind);
+        match (self.kind.as_str(), self.subtype.as_str()) {
+            ("*", _) => Some(0),
+            (_, "*") => kind_fits.then_some(1),
+            (_, subtype) => {
+                let has = |(name, value): &(String, String)| {
+                    sent.parameter(name).is_some_and(|sent| sent.eq_ignore_ascii_case(value))
+                };
+                let fits = kind_fits && subtype.eq_ignore_ascii_case(sent.subtype) && self.parameters.iter().all(has);
+                fits.then_some(2 + self.parameters.len() as u8)
+            }
+        }
+    }
+
+    /// Whether this stands for more than one media type.
+    pub fn is_range(&self) -> bool {
+        self.subtype == "*"
+    }
+}
+
+/// One parameter at the start of `text`, and what follows it.
+fn parameter(text: &str) -> Option<(&str, String, &str)> {
+    let (name, rest) = text.split_once('=')?;
+    if !is_token(name) {
+        return None;
+    }
+    let Some(quoted) = rest.strip_prefix('"') else {
+        let end = rest.find([';', ' ', '\t']).unwrap_or(rest.len());
+        let (value, rest) = rest.split_at(end);
+        return is_token(value).then(|| (name, value.to_owned(), rest));
+    };
+    let mut value = String::new();
+    let mut chars = quoted.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Some((name, value, quoted.get(at + 1..)?)),
+            '\\' => value.push(chars.next().map(|(_, c)| c).filter(|c| *c == '\t' || !c.is_control())?),
+            c if c != '\t' && c.is_control() => return None,
+            c => value.push(c),
+        }
+    }
+    None
+}
+
+/// RFC 9110 §5.6.2.
+pub(crate) fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_types() {
+        let parsed = |text: &'static str| {
+            ContentType::parse(text.as_bytes()).map(|parsed| {
+                let parameters: Vec<_> =
+                    parsed.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                format!("{}/{} {}", parsed.kind, parsed.subtype, parameters.join(" "))
+            })
+        };
+        let rows = [
+            ("application/json", Some("application/json ")),
+            (" application/json ; charset=utf-8", Some("application/json charset=utf-8")),
+            ("text/plain;charset=\"utf\\-8\"", Some("text/plain charset=utf-8")),
+            ("text/plain;;charset=a;", Some("text/plain charset=a")),
+            ("multipart/form-data; boundary=\"a b\"", Some("multipart/form-data boundary=a b")),
+            ("application/json, text/html", None),
+            ("application/json; charset=a; CHARSET=b", None),
+            ("application", None),
+            ("application/", None),
+            ("*/*", None),
+            ("text/plain; charset", None),
+            ("text/plain; charset=\"a", None),
+            ("text/plain; charset = a", None),
+            ("text/plain charset=a", None),
+            ("", None),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(parsed(text).as_deref(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_most_exact_range_wins() {
+        let fit = |range: &str, sent: &'static str| {
+            MediaRange::parse(range).unwrap().fit(&ContentType::parse(sent.as_bytes()).unwrap())
+        };
+        let rows = [
+            ("application/json", "Application/JSON; charset=utf-8", Some(2)),
+            ("application/json; charset=utf-8", "application/json; charset=UTF-8", Some(3)),
+            ("application/json; charset=utf-8", "application/json", None),
+            ("application/*", "application/json", Some(1)),
+            ("*/*", "image/png", Some(0)),
+            ("text/*", "application/json", None),
+            ("application/json", "application/json5", None),
+        ];
+        for (range, sent, expected) in rows {
+            assert_eq!(fit(range, sent), expected, "{range} {sent}");
+        }
+        for bad in ["json", "*/json", "a/b; c", "a b/c", ""] {
+            assert_eq!(MediaRange::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Bodies: media types, content codings, and the readers of each kind of body.
+
+mod coding;
+mod form;
+pub(crate) mod media_type;
+mod multipart;
+
+pub(crate) use coding::{Bounds, Coding, Stopped, decode};
+pub(crate) use form::{Assembly, field_of, split};
+pub(crate) use multipart::{Failed, PartHead, Parts, Splitter};

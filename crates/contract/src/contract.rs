@@ -1,0 +1,214 @@
+//! A document, compiled: finds the operation of a request and hands out its judges. Immutable and shared by all threads.
+
+use std::fmt::{self, Display};
+use std::path::{Path, PathBuf};
+
+use crate::body::media_type::MediaRange;
+use crate::document::{Documents, Fault};
+use crate::judge::{self, BodyPlan, Enough, Findings, RequestParts, ResponseParts, Scratch};
+use crate::openapi::{self, Operation, PathValues, Router, Shapes};
+use crate::options::Options;
+use crate::schema_pending::{Program, SchemaId};
+
+/// Problems of a document that are kept; one with more has one cause, and the first hundreds show it.
+const MAX_PROBLEMS: usize = 1_000;
+
+/// Something wrong with a document, or worth knowing about it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Problem {
+    /// The file.
+    pub file: PathBuf,
+    /// Line, from 1; 0 if the file as a whole is meant.
+    pub line: u32,
+    /// Column in characters, from 1; 0 if the file as a whole is meant.
+    pub column: u32,
+    /// What is wrong and what would be right. One line.
+    pub what: String,
+}
+
+impl Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file.display(), self.what),
+            line => write!(f, "{}:{line}:{}: {}", self.file.display(), self.column, self.what),
+        }
+    }
+}
+
+/// An API document, compiled.
+#[derive(Debug)]
+pub struct Contract {
+    pub(crate) options: Options,
+    pub(crate) program: Program,
+    pub(crate) shapes: Shapes,
+    /// The schema that every value satisfies.
+    pub(crate) anything: SchemaId,
+    /// Media types that may pass unread.
+    pub(crate) opaque: Vec<MediaRange>,
+    operations: Vec<Operation>,
+    router: Router,
+    title: String,
+    warnings: Vec<Problem>,
+}
+
+/// What a document says of a method and a path.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'c> {
+    /// An operation, with the values of its path.
+    Operation(Matched<'c>, PathValues),
+    /// No path of the document matches.
+    UnknownPath,
+    /// The path is known, the method is not.
+    UnknownMethod {
+        /// The methods of the path, for Allow.
+        allow: &'c str,
+    },
+}
+
+/// An operation of a contract.
+#[derive(Clone, Copy, Debug)]
+pub struct Matched<'c> {
+    pub(crate) contract: &'c Contract,
+    /// The operation.
+    pub operation: &'c Operation,
+}
+
+impl Contract {
+    /// Reads and compiles the document in a file, or the `openapi.yaml`, `.yml` or `.json` in a folder. Blocks; reads files.
+    ///
+    /// # Errors
+    /// Every problem found, at most a thousand, in the order of the files.
+    pub fn load(path: &Path, options: &Options) -> Result<Contract, Vec<Problem>> {
+        let (names, documents) = Documents::load(path, options.folder.as_deref(), &options.limits);
+        let compiled = documents.and_then(|documents| Contract::compile(&documents, &names, options));
+        compiled.map_err(|faults| problems(faults, &names))
+    }
+
+    /// Compiles a document from text that refers to no other file. `name` tells JSON from YAML and stands in messages.
+    ///
+    /// # Errors
+    /// Every problem found, at most a thousand.
+    pub fn from_text(name: &str, text: &str, options: &Options) -> Result<Contract, Vec<Problem>> {
+        let names = [PathBuf::from(name)];
+        let documents = Documents::from_text(Path::new(name), text, &options.limits);
+        let compiled = documents.and_then(|documents| Contract::compile(&documents, &names, options));
+        compiled.map_err(|faults| problems(faults, &names))
+    }
+
+    fn compile(documents: &Documents, names: &[PathBuf], options: &Options) -> Result<Contract, Vec<Fault>> {
+        let mut opaque = Vec::new();
+        let mut faults = Vec::new();
+        for name in &options.opaque_media_types {
+            match MediaRange::parse(name) {
+                Some(range) => opaque.push(range),
+                None => faults.push(Fault::new(
+                    Default::default(),
+                    format!("`{name}` among the opaque media types is no media type"),
+                )),
+            }
+        }
+        let read = match openapi::read(documents, options) {
+            Ok(read) if faults.is_empty() => read,
+            Ok(_) => return Err(faults),
+            Err(more) => {
+                faults.extend(more);
+                return Err(faults);
+            }
+        };
+        Ok(Contract {
+            options: options.clone(),
+            program: read.program,
+            shapes: read.shapes,
+            anything: read.anything,
+            opaque,
+            operations: read.operations,
+            router: read.router,
+            title: read.title,
+            warnings: problems(read.warnings, names),
+        })
+    }
+
+    /// What the document says of a request for this canonical path (percent-encoded, starting with `/`).
+    pub fn find(&self, method: &str, path: &[u8]) -> Found<'_> {
+        let Some((leaf, values)) = self.router.find(path) else { return Found::UnknownPath };
+        let number = leaf.operations.iter().find(|(have, _)| have == method).map(|(_, number)| *number);
+        match number.and_then(|number| self.operation(number)) {
+            Some(matched) => Found::Operation(matched, values),
+            None => Found::UnknownMethod { allow: &leaf.allow },
+        }
+    }
+
+    /// An operation by its number.
+    pub fn operation(&self, number: usize) -> Option<Matched<'_>> {
+        Some(Matched { contract: self, operation: self.operations.get(number)? })
+    }
+
+    /// All operations, by number.
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
+    /// The title of the document.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// What is worth knowing about the document and weakens nothing.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+
+    /// How the document is applied.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+}
+
+impl<'c> Matched<'c> {
+    /// Judges the head of a request, and says how to judge its body. `values` come from [`Contract::find`].
+    ///
+    /// # Errors
+    /// [`Enough`] once as many violations are found as are wanted; they are in `findings`.
+    pub fn judge_request<'s>(
+        self,
+        values: &PathValues,
+        parts: &RequestParts<'_>,
+        scratch: &'s mut Scratch,
+        findings: &mut Findings,
+    ) -> Result<BodyPlan<'s>, Enough>
+    where
+        'c: 's,
+    {
+        judge::request::judge(self, values, parts, scratch, findings)
+    }
+
+    /// Judges the head of a response, and says how to judge its body.
+    ///
+    /// # Errors
+    /// [`Enough`] once as many violations are found as are wanted; they are in `findings`.
+    pub fn judge_response<'s>(
+        self,
+        parts: &ResponseParts<'_>,
+        scratch: &'s mut Scratch,
+        findings: &mut Findings,
+    ) -> Result<BodyPlan<'s>, Enough>
+    where
+        'c: 's,
+    {
+        judge::response::judge(self, parts, scratch, findings)
+    }
+}
+
+fn problems(mut faults: Vec<Fault>, names: &[PathBuf]) -> Vec<Problem> {
+    faults.sort_by_key(|fault| fault.place);
+    faults.dedup();
+    faults.truncate(MAX_PROBLEMS);
+    let file = |number: u32| names.get(number as usize).cloned().unwrap_or_default();
+    let problem = |fault: Fault| Problem {
+        file: file(fault.place.file),
+        line: fault.place.line,
+        column: fault.place.column,
+        what: fault.message,
+    };
+    faults.into_iter().map(problem).collect()
+}

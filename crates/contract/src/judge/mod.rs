@@ -1,0 +1,19 @@
+//! Judging messages: what a judge is given, what it finds, and the judges of requests, responses and bodies.
+
+mod body;
+pub mod code;
+mod content_type;
+mod findings;
+mod message;
+mod multipart;
+mod parameters;
+mod readers;
+pub(crate) mod request;
+pub(crate) mod response;
+mod scratch;
+mod value;
+
+pub use body::{BodyJudge, BodyPlan, Hold};
+pub use findings::{Enough, Findings, MAX_SHADOWS, MAX_VIOLATIONS, Part, Shadow, Violation, Where, shown};
+pub use message::{FieldSource, Framing, RequestParts, ResponseParts};
+pub use scratch::Scratch;

@@ -1,0 +1,182 @@
+//! Multipart bodies before the contract: each part by the encoding of its field; files are counted as they pass, everything else becomes a
+//! field of a form.
+
+use super::code;
+use super::findings::{Findings, Part, Violation, Where};
+use super::readers::{Form, of_body, too_long, too_short};
+use crate::body::media_type::ContentType;
+use crate::body::{Failed, PartHead, Parts, Splitter, field_of};
+use crate::judge::parameters::Declared;
+use crate::openapi::{Class, FieldKind, FormField};
+use crate::parameter::{Escapes, Pairs};
+
+/// Reads one multipart body.
+pub(super) struct MultipartReader<'s> {
+    splitter: Splitter,
+    form: Form<'s>,
+    fields: Pairs,
+    part: Option<OpenPart<'s>>,
+}
+
+/// The part that is being read.
+struct OpenPart<'s> {
+    name: String,
+    field: Option<&'s FormField>,
+    /// Content so far; empty for files.
+    content: Vec<u8>,
+    received: u64,
+}
+
+impl<'s> MultipartReader<'s> {
+    pub(super) fn new(form: Form<'s>, boundary: &str) -> MultipartReader<'s> {
+        let limits = &form.contract.options.limits;
+        let splitter = Splitter::new(boundary, limits.multipart_parts, limits.part_head_bytes);
+        MultipartReader { splitter, form, fields: Pairs::default(), part: None }
+    }
+
+    /// Whether a field of the form is a file.
+    pub(super) fn holds_files(&self) -> bool {
+        self.form.fields.fields.iter().any(|field| matches!(field.kind, FieldKind::File { .. }))
+    }
+
+    pub(super) fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
+        let MultipartReader { splitter, form, fields, part } = self;
+        splitter.feed(bytes, &mut Receiver { form, fields, part, findings }).map_err(violation)
+    }
+
+    pub(super) fn finish(mut self, findings: &mut Findings) -> Result<(), Violation> {
+        self.splitter.finish().map_err(violation)?;
+        self.form.judge(&self.fields, Escapes::Verbatim, findings)
+    }
+}
+
+fn violation(failed: Failed<Violation>) -> Violation {
+    let place = Where::of(Part::Body);
+    match failed {
+        Failed::Malformed(what) => Violation::new(code::MULTIPART_MALFORMED, place, what),
+        Failed::Limit(what) => Violation::new(code::MULTIPART_LIMIT, place, what),
+        Failed::Stopped(violation) => violation,
+    }
+}
+
+/// Takes the parts as the splitter finds them.
+struct Receiver<'r, 's> {
+    form: &'r mut Form<'s>,
+    fields: &'r mut Pairs,
+    part: &'r mut Option<OpenPart<'s>>,
+    findings: &'r mut Findings,
+}
+
+impl Parts for Receiver<'_, '_> {
+    type Stop = Violation;
+
+    fn begin(&mut self, head: &PartHead) -> Result<(), Violation> {
+        let field = field_of(self.form.fields, head.name.as_bytes());
+        judge_content_type(head, field)?;
+        if let Some(field) = field {
+            self.judge_fields(head, field)?;
+        }
+        *self.part = Some(OpenPart { name: head.name.clone(), field, content: Vec::new(), received: 0 });
+        Ok(())
+    }
+
+    fn content(&mut self, bytes: &[u8]) -> Result<(), Violation> {
+        let Some(part) = self.part else { return Ok(()) };
+        part.received = part.received.saturating_add(bytes.len() as u64);
+        let limit = self.form.contract.options.limits.part_bytes;
+        match part.field.map(|field| field.kind) {
+            Some(FieldKind::File { max_bytes: Some(max), .. }) if part.received > max => {
+                Err(at(of_body(too_long()), &part.name))
+            }
+            Some(FieldKind::File { .. }) => Ok(()),
+            _ if part.received > limit as u64 => {
+                let what = format!("is a part of more than {limit} bytes that is not declared as a file");
+                Err(Violation::new(code::MULTIPART_LIMIT, Where::named(Part::Body, part.name.as_bytes()), what))
+            }
+            _ => {
+                part.content.extend_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<(), Violation> {
+        let Some(part) = self.part.take() else { return Ok(()) };
+        if let Some(FieldKind::File { min_bytes, .. }) = part.field.map(|field| field.kind)
+            && part.received < min_bytes
+        {
+            return Err(at(of_body(too_short()), &part.name));
+        }
+        self.fields.add(part.name.as_bytes(), &part.content);
+        Ok(())
+    }
+}
+
+impl Receiver<'_, '_> {
+    /// Judges the headers that the encoding of the field declares.
+    fn judge_fields(&mut self, head: &PartHead, field: &FormField) -> Result<(), Violation> {
+        if field.headers.is_empty() {
+            return Ok(());
+        }
+        let mut pairs = Pairs::default();
+        head.fields.iter().for_each(|(name, value)| pairs.add(name.as_bytes(), value));
+        let declared = Declared {
+            contract: self.form.contract,
+            part: Part::Body,
+            parameters: &field.headers,
+            escapes: Escapes::Raw,
+            missing: code::PART_HEADER_MISSING,
+        };
+        let mut found = Findings::first();
+        let _ = declared.judge(&mut pairs, self.form.rooms, &mut found);
+        let _ = &self.findings;
+        found.into_first().map_or(Ok(()), Err)
+    }
+}
+
+/// Whether a part may have its media type (OpenAPI 3.1.1 §4.8.15).
+fn judge_content_type(head: &PartHead, field: Option<&FormField>) -> Result<(), Violation> {
+    let refuse =
+        |what: &str| Err(Violation::new(code::PART_CONTENT_TYPE, Where::named(Part::Body, head.name.as_bytes()), what));
+    let sent = match &head.content_type {
+        Some(value) => match ContentType::parse(value) {
+            Some(sent) => Some(sent),
+            None => return refuse("has a Content-Type that is no media type"),
+        },
+        None => None,
+    };
+    let class = sent.as_ref().map_or(Some(Class::Text), |sent| Class::of(sent.kind, sent.subtype));
+    let is_utf8 = sent.as_ref().is_none_or(ContentType::is_utf8);
+    let Some(field) = field else {
+        return match class {
+            Some(Class::Text) if is_utf8 && !head.has_filename => Ok(()),
+            _ => refuse("is not declared, and is no plain text"),
+        };
+    };
+    if !field.content_types.is_empty() {
+        let fits = match &sent {
+            Some(sent) => field.content_types.iter().any(|range| range.fit(sent).is_some()),
+            None => {
+                field.kind != FieldKind::Scalar && field.content_types.is_empty() || field.kind == FieldKind::Scalar
+            }
+        };
+        if !fits {
+            return refuse("has a Content-Type that its encoding does not allow");
+        }
+    }
+    match field.kind {
+        FieldKind::File { .. } => Ok(()),
+        _ if !is_utf8 => refuse("names a charset other than UTF-8"),
+        FieldKind::Json if sent.is_none() || class == Some(Class::Json) => Ok(()),
+        FieldKind::Json => refuse("is not JSON"),
+        FieldKind::Scalar if head.has_filename => refuse("is sent as a file and declared as text"),
+        FieldKind::Scalar if class == Some(Class::Text) => Ok(()),
+        FieldKind::Scalar => refuse("is not plain text"),
+    }
+}
+
+fn at(violation: Violation, name: &str) -> Violation {
+    let mut pointer = String::new();
+    crate::document::escape_pointer_token(&mut pointer, name);
+    Violation { place: violation.place.at(pointer), ..violation }
+}

@@ -1,0 +1,56 @@
+//! The head of a response: status, header fields, and what is to become of the body.
+
+use super::body::{BodyJudge, BodyPlan};
+use super::code;
+use super::content_type::choose;
+use super::findings::{Enough, Findings, Part, Violation, Where};
+use super::message::{Framing, ResponseParts};
+use super::parameters::Declared;
+use super::scratch::Scratch;
+use crate::contract::Matched;
+use crate::options::Undeclared;
+use crate::parameter::Escapes;
+
+/// Judges the head and says how the body is to be judged.
+pub(crate) fn judge<'c: 's, 's>(
+    matched: Matched<'c>,
+    parts: &ResponseParts<'_>,
+    scratch: &'s mut Scratch,
+    findings: &mut Findings,
+) -> Result<BodyPlan<'s>, Enough> {
+    let contract = matched.contract;
+    let Some(response) = matched.operation.responses.find(parts.status) else {
+        let status = parts.status.to_string();
+        match contract.options.undeclared_status {
+            Undeclared::Refuse => {
+                let place = Where::named(Part::Status, status.as_bytes());
+                findings.add(Violation::new(code::STATUS_UNDECLARED, place, "is not declared"))?;
+            }
+            Undeclared::Report => findings.add_shadow(Part::Status, status.as_bytes()),
+            Undeclared::Ignore => {}
+        }
+        return BodyJudge::undeclared(contract, Undeclared::Ignore, parts.framing, findings);
+    };
+    let Scratch { fields: pairs, rooms, .. } = &mut *scratch;
+    pairs.clear();
+    parts.fields.each(&mut |name, value| {
+        if response.headers.iter().any(|header| name.eq_ignore_ascii_case(header.name.as_bytes())) {
+            pairs.add_lower(name, value.trim_ascii());
+        }
+    });
+    let declared = Declared {
+        contract,
+        part: Part::Header,
+        parameters: &response.headers,
+        escapes: Escapes::Raw,
+        missing: code::HEADER_MISSING,
+    };
+    declared.judge(pairs, rooms, findings)?;
+    match &response.body {
+        None => BodyJudge::undeclared(contract, contract.options.undeclared_body, parts.framing, findings),
+        Some(_) if parts.framing == Framing::Empty => Ok(BodyJudge::empty(contract)),
+        Some(body) => {
+            BodyJudge::chosen(contract, choose(contract, body, parts.fields), false, parts.framing, scratch, findings)
+        }
+    }
+}

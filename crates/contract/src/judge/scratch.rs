@@ -1,0 +1,41 @@
+//! Memory that judging needs, reused from message to message so that steady traffic allocates nothing.
+
+use crate::parameter::Pairs;
+use crate::schema_pending::Run;
+
+/// Room for judging one message. One per message in flight; give it back to a pool afterwards.
+#[derive(Default)]
+pub struct Scratch {
+    pub(super) query: Pairs,
+    pub(super) fields: Pairs,
+    pub(super) cookies: Pairs,
+    pub(super) path: Pairs,
+    pub(crate) rooms: Rooms,
+    /// A body that is judged as a whole.
+    pub(super) body: Vec<u8>,
+    /// A body before its content coding is undone.
+    pub(super) encoded: Vec<u8>,
+}
+
+/// Room for one value.
+#[derive(Default)]
+pub(crate) struct Rooms {
+    pub(crate) text: Vec<u8>,
+    pub(crate) json: Vec<u8>,
+    pub(crate) run: Run,
+}
+
+impl Scratch {
+    /// Empty room.
+    pub fn new() -> Scratch {
+        Scratch::default()
+    }
+
+    /// Frees what an unusually large message has left behind. Call it before keeping the scratch.
+    pub fn shrink(&mut self, keep_bytes: usize) {
+        for buffer in [&mut self.body, &mut self.encoded, &mut self.rooms.text, &mut self.rooms.json] {
+            buffer.clear();
+            buffer.shrink_to(keep_bytes);
+        }
+    }
+}

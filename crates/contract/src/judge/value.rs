@@ -1,0 +1,184 @@
+//! One decoded value before its schema.
+
+use super::findings::{Enough, Findings, Violation, Where};
+use super::scratch::Rooms;
+use crate::contract::Contract;
+use crate::openapi::{Coding, Parameter, Style};
+use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Refused, brackets_of, decode_deep_object};
+use crate::reason;
+use crate::schema_pending::SchemaId;
+
+use super::code;
+
+/// What is wrong with a value.
+pub(super) enum Fault {
+    Refused(Refused),
+    Schema(reason::Violation),
+}
+
+/// Judges JSON text.
+pub(super) fn judge_json(
+    contract: &Contract,
+    schema: SchemaId,
+    json: &[u8],
+    run: &mut crate::schema_pending::Run,
+) -> Result<(), reason::Violation> {
+    let mut check = contract.program.check(schema, run);
+    check.feed(json)?;
+    check.finish()
+}
+
+/// A parameter whose value is there, and how it is escaped.
+pub(super) struct Present<'p> {
+    pub(super) parameter: &'p Parameter,
+    pub(super) pairs: &'p Pairs,
+    pub(super) escapes: Escapes,
+}
+
+impl Present<'_> {
+    /// Judges the value: the first reading that satisfies the schema counts, and if none does, the first one's fault.
+    pub(super) fn judge(&self, contract: &Contract, rooms: &mut Rooms, findings: &mut Findings) -> Result<(), Enough> {
+        let mut first: Option<Fault> = None;
+        for attempt in Attempt::ALL {
+            rooms.json.clear();
+            let mut decoder = Decoder {
+                shapes: &contract.shapes,
+                escapes: self.escapes,
+                attempt,
+                max_elements: contract.options.limits.array_elements,
+                text: &mut rooms.text,
+                json: &mut rooms.json,
+                has_choice: false,
+            };
+            let decoded = self.decode(contract, &mut decoder);
+            let has_choice = decoder.has_choice;
+            let judged = match decoded {
+                Ok(()) => {
+                    judge_json(contract, self.parameter.schema, &rooms.json, &mut rooms.run).map_err(Fault::Schema)
+                }
+                Err(refused) => Err(Fault::Refused(refused)),
+            };
+            let Err(fault) = judged else { return Ok(()) };
+            first = first.or(Some(fault));
+            if !has_choice {
+                break;
+            }
+        }
+        match first {
+            Some(fault) => findings.add(violation(fault, self.place())),
+            None => Ok(()),
+        }
+    }
+
+    fn place(&self) -> Where {
+        Where::named(self.parameter.part, self.parameter.name.as_bytes())
+    }
+
+    fn decode(&self, contract: &Contract, decoder: &mut Decoder<'_>) -> Result<(), Refused> {
+        let name = self.parameter.name.as_bytes();
+        match &self.parameter.coding {
+            Coding::Style { style: Style::DeepObject, shape, .. } => {
+                decode_deep_object(decoder, self.pairs, name, *shape, contract.options.limits.deep_object_levels)
+            }
+            Coding::Style { shape, .. } if is_spread(contract, self.parameter) => {
+                let shape = contract.shapes.get(*shape);
+                decoder.properties(self.pairs, shape, |at| belongs(contract, self.parameter, self.pairs, at))
+            }
+            Coding::Style { style, explode, shape } => decoder.named(self.pairs, name, *shape, *style, *explode),
+            Coding::Json | Coding::Text if self.pairs.count(name) > 1 => Err(Refused::Repeated),
+            Coding::Json => decoder.verbatim(self.pairs.values(name).next().unwrap_or_default()),
+            Coding::Text => {
+                decoder.scalar(self.pairs.values(name).next().unwrap_or_default(), crate::openapi::Types::STRING)
+            }
+        }
+    }
+}
+
+/// Whether the properties of a parameter are names of their own: `form` with `explode` and nothing but objects.
+pub(super) fn is_spread(contract: &Contract, parameter: &Parameter) -> bool {
+    let Coding::Style { style: Style::Form | Style::SpaceDelimited | Style::PipeDelimited, explode: true, shape } =
+        parameter.coding
+    else {
+        return false;
+    };
+    let types = contract.shapes.get(shape).types;
+    types.has(crate::openapi::Types::OBJECT) && !types.has_scalar() && !types.has(crate::openapi::Types::ARRAY)
+}
+
+/// Whether the pair at a place is part of a parameter.
+pub(super) fn belongs(contract: &Contract, parameter: &Parameter, pairs: &Pairs, at: usize) -> bool {
+    let (have, _) = pairs.get(at);
+    let name = parameter.name.as_bytes();
+    match &parameter.coding {
+        Coding::Style { style: Style::DeepObject, .. } => brackets_of(have, name).is_some(),
+        Coding::Style { shape, .. } if is_spread(contract, parameter) => {
+            let shape = contract.shapes.get(*shape);
+            let is_listed = shape.properties.iter().any(|(property, _)| property.as_bytes() == have);
+            is_listed || (shape.is_open && !pairs.is_used(at))
+        }
+        _ => have == name,
+    }
+}
+
+/// The violation that a fault is.
+pub(super) fn violation(fault: Fault, place: Where) -> Violation {
+    match fault {
+        Fault::Refused(Refused::Malformed(what)) => Violation::new(code::PARAMETER_MALFORMED, place, what),
+        Fault::Refused(Refused::Repeated) => Violation::new(code::PARAMETER_REPEATED, place, "is there more than once"),
+        Fault::Refused(Refused::Empty) => Violation::new(code::PARAMETER_EMPTY, place, "is empty"),
+        Fault::Refused(Refused::Limit(what)) => Violation::new(code::PARAMETER_LIMIT, place, what),
+        Fault::Schema(violation) => of_schema(violation, place),
+    }
+}
+
+/// A violation of a schema at a place.
+pub(super) fn of_schema(violation: reason::Violation, place: Where) -> Violation {
+    Violation::new(violation.reason.code(), place.at(violation.pointer), describe(violation.reason))
+}
+
+/// What a schema's reason means, in words.
+fn describe(reason: reason::Reason) -> &'static str {
+    use reason::Reason as R;
+    match reason {
+        R::Syntax => "is not JSON",
+        R::Utf8 => "is not UTF-8",
+        R::LoneSurrogate => "holds half a surrogate pair",
+        R::ByteOrderMark => "starts with a byte order mark",
+        R::TrailingData => "is followed by something",
+        R::Truncated => "ends in its middle",
+        R::DuplicateKey => "has a name twice",
+        R::Depth => "is nested too deeply",
+        R::Values => "holds too many values",
+        R::Keys => "has too many members",
+        R::KeyLength => "has a name that is too long",
+        R::StringLength => "holds a string that is too long",
+        R::NumberLength | R::Exponent => "holds a number that is too long",
+        R::Budget => "takes too many steps to judge",
+        R::Type => "has a type that is not allowed",
+        R::Enum | R::Const => "is none of the allowed values",
+        R::Minimum => "is too small",
+        R::Maximum => "is too large",
+        R::MultipleOf => "is no multiple as it should be",
+        R::MinLength => "is too short",
+        R::MaxLength => "is too long",
+        R::Pattern => "does not match the pattern",
+        R::Format => "does not have the format",
+        R::MinItems => "has too few elements",
+        R::MaxItems => "has too many elements",
+        R::UniqueItems => "has an element twice",
+        R::Contains => "has not the elements it must contain",
+        R::UnknownItem => "has an element that is not allowed",
+        R::MinProperties => "has too few members",
+        R::MaxProperties => "has too many members",
+        R::Required => "is required",
+        R::UnknownField => "is not declared",
+        R::PropertyNames => "has a name that is not allowed",
+        R::ReadOnly => "may only be read",
+        R::WriteOnly => "may only be written",
+        R::Discriminator => "does not say which schema it follows",
+        R::AnyOf => "follows none of the allowed schemas",
+        R::OneOf => "does not follow exactly one of the allowed schemas",
+        R::Not => "follows a schema that it must not",
+        R::False => "is not allowed",
+    }
+}

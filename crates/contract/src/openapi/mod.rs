@@ -1,0 +1,16 @@
+//! What an OpenAPI document says: paths, operations, parameters, bodies, responses, security. Made once, judged with many times.
+
+mod model;
+mod read;
+mod router;
+mod security;
+mod shape;
+mod template;
+
+pub use model::Operation;
+pub(crate) use model::{Body, Coding, Content, FieldKind, FormField, FormFields, Parameter, Style};
+pub(crate) use read::{Class, read};
+pub(crate) use router::Router;
+pub use security::{Demand, Requirement, Scheme, SchemeKind};
+pub(crate) use shape::{Shape, ShapeId, Shapes, Types};
+pub use template::PathValues;

@@ -1,0 +1,179 @@
+//! What a document says, ready to judge with: operations, parameters, bodies, responses. Immutable. Owns no judging and no reading.
+
+use super::read::Class;
+use super::security::Requirement;
+use super::shape::ShapeId;
+use crate::body::media_type::MediaRange;
+use crate::judge::Part;
+use crate::schema_pending::SchemaId;
+
+/// How a value is written into a path, query, field or cookie (OpenAPI 3.1.1 §4.8.12.4).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Style {
+    Simple,
+    Label,
+    Matrix,
+    Form,
+    SpaceDelimited,
+    PipeDelimited,
+    DeepObject,
+}
+
+/// What the text of a parameter is.
+#[derive(Clone, Debug)]
+pub(crate) enum Coding {
+    /// Written in a style.
+    Style { style: Style, explode: bool, shape: ShapeId },
+    /// JSON text.
+    Json,
+    /// Plain text, judged as a string.
+    Text,
+}
+
+/// A parameter, or a header of a response or part.
+#[derive(Clone, Debug)]
+pub(crate) struct Parameter {
+    /// As the document writes it; header fields in lower case.
+    pub(crate) name: String,
+    pub(crate) part: Part,
+    pub(crate) required: bool,
+    pub(crate) allow_empty: bool,
+    pub(crate) allow_reserved: bool,
+    pub(crate) coding: Coding,
+    pub(crate) schema: SchemaId,
+}
+
+/// One media type or range that a body may have.
+#[derive(Clone, Debug)]
+pub(crate) struct Media {
+    pub(crate) range: MediaRange,
+    /// What reads it: one reader for a media type, several for a range, none where nothing does.
+    pub(crate) contents: Vec<(Class, Content)>,
+}
+
+/// How the body of a media type is read.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// JSON text.
+    Json { schema: SchemaId },
+    /// `application/x-www-form-urlencoded`.
+    Form { schema: SchemaId, fields: FormFields },
+    /// `multipart/form-data`.
+    Multipart { schema: SchemaId, fields: FormFields },
+    /// UTF-8 text, judged as a string.
+    Text { schema: SchemaId },
+    /// Bytes that nobody looks into.
+    Opaque { min_bytes: u64, max_bytes: Option<u64> },
+}
+
+/// The fields of a form or multipart body.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FormFields {
+    pub(crate) fields: Vec<FormField>,
+    /// The shape of fields that are not listed.
+    pub(crate) other: Option<ShapeId>,
+    /// Fields that are not listed are expressly allowed.
+    pub(crate) is_open: bool,
+}
+
+/// One field of a form or multipart body.
+#[derive(Clone, Debug)]
+pub(crate) struct FormField {
+    pub(crate) name: String,
+    pub(crate) shape: ShapeId,
+    pub(crate) style: Style,
+    pub(crate) explode: bool,
+    /// Media types that the part may have; empty: by the kind of value.
+    pub(crate) content_types: Vec<MediaRange>,
+    pub(crate) kind: FieldKind,
+    /// Headers of the part.
+    pub(crate) headers: Vec<Parameter>,
+}
+
+/// What the content of a form field is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum FieldKind {
+    /// A scalar, or an array of scalars in several fields.
+    Scalar,
+    /// JSON text.
+    Json,
+    /// Bytes that pass through: a file.
+    File { min_bytes: u64, max_bytes: Option<u64> },
+}
+
+/// A body that may or must be there.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    pub(crate) required: bool,
+    pub(crate) media: Vec<Media>,
+}
+
+/// What one status promises.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Response {
+    pub(crate) headers: Vec<Parameter>,
+    /// None: the document declares no content, so there is to be none.
+    pub(crate) body: Option<Body>,
+}
+
+/// Responses by status; exact ones first, then `2XX`, then `default`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Responses {
+    pub(crate) exact: Vec<(u16, Response)>,
+    /// 1XX to 5XX.
+    pub(crate) ranges: [Option<Response>; 5],
+    pub(crate) default: Option<Response>,
+}
+
+impl Responses {
+    /// What the document says of a status.
+    pub(crate) fn find(&self, status: u16) -> Option<&Response> {
+        let exact = self.exact.iter().find(|(have, _)| *have == status).map(|(_, response)| response);
+        let range = || self.ranges.get(usize::from(status / 100).checked_sub(1)?)?.as_ref();
+        exact.or_else(range).or(self.default.as_ref())
+    }
+}
+
+/// One method of one path.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub(crate) number: usize,
+    pub(crate) id: Option<String>,
+    pub(crate) method: String,
+    pub(crate) template: String,
+    /// Path parameters, in the order of the template's expressions.
+    pub(crate) path: Vec<Parameter>,
+    pub(crate) query: Vec<Parameter>,
+    pub(crate) fields: Vec<Parameter>,
+    pub(crate) cookies: Vec<Parameter>,
+    pub(crate) body: Option<Body>,
+    pub(crate) responses: Responses,
+    pub(crate) security: Vec<Requirement>,
+}
+
+impl Operation {
+    /// Its number: operations of a contract are numbered from 0 without gaps.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Its `operationId`.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// Its method.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The path template as the document writes it, without base path.
+    pub fn template(&self) -> &str {
+        &self.template
+    }
+
+    /// The alternatives of its security requirement, of which one must hold; none: it needs no credentials.
+    pub fn security(&self) -> &[Requirement] {
+        &self.security
+    }
+}

@@ -1,0 +1,318 @@
+//! Bodies: media types, what reads each of them, and the fields of forms.
+
+use super::{At, Reader};
+use crate::body::media_type::MediaRange;
+use crate::document::Kind;
+use crate::openapi::model::{Body, Content, FieldKind, FormField, FormFields, Media, Style};
+use crate::openapi::shape::Types;
+use crate::schema::{Dialect, Direction};
+
+/// Longest `minLength` of a file; a text of that length stands for it.
+const MAX_FILE_MINIMUM: u64 = 64 * 1024;
+
+/// Media types that one reader reads.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Class {
+    Json,
+    Form,
+    Multipart,
+    Text,
+    Binary,
+}
+
+impl Class {
+    /// Every class.
+    const ALL: [Class; 5] = [Class::Json, Class::Form, Class::Multipart, Class::Text, Class::Binary];
+
+    /// What reads a media type; none if nothing does. Both in any case.
+    pub(crate) fn of(kind: &str, subtype: &str) -> Option<Class> {
+        let (kind, subtype) = (kind.to_ascii_lowercase(), subtype.to_ascii_lowercase());
+        match (kind.as_str(), subtype.as_str()) {
+            (_, subtype) if subtype.ends_with("+json") => Some(Class::Json),
+            ("application" | "text", "json") => Some(Class::Json),
+            ("application", "x-www-form-urlencoded") => Some(Class::Form),
+            ("multipart", "form-data") => Some(Class::Multipart),
+            ("application", "octet-stream") => Some(Class::Binary),
+            ("text", subtype) if !subtype.ends_with("+xml") && subtype != "xml" => Some(Class::Text),
+            _ => None,
+        }
+    }
+}
+
+/// The class of a media type that a document names.
+pub(super) fn class_of_name(name: &str) -> Option<Class> {
+    let range = MediaRange::parse(name)?;
+    Class::of(&range.kind, &range.subtype)
+}
+
+impl<'d> Reader<'d> {
+    pub(super) fn request_body(&mut self, at: At<'d>) -> Option<Body> {
+        let at = self.follow(at)?;
+        if !self.known(at, "a request body", &["description", "content", "required"]) {
+            return None;
+        }
+        let required = self.flag(at, "required");
+        match at.get("content") {
+            Some(content) => Some(Body { required, media: self.media_types(content, Direction::Request) }),
+            None => {
+                self.fault(at, "a request body needs its `content`");
+                None
+            }
+        }
+    }
+
+    pub(super) fn media_types(&mut self, content: At<'d>, direction: Direction) -> Vec<Media> {
+        let mut found = Vec::new();
+        if !matches!(content.node.kind, Kind::Object(_)) {
+            self.fault(content, format!("`content` must be an object, not {}", content.node.kind_name()));
+        }
+        for (name, at) in content.members() {
+            let Some(at) = self.follow(at) else { continue };
+            if !self.known(at, "a media type", &["schema", "example", "examples", "encoding"]) {
+                continue;
+            }
+            match MediaRange::parse(name) {
+                Some(range) => found.push(self.media(range, at, direction)),
+                None => self.fault(at, format!("`{name}` is no media type")),
+            }
+        }
+        found
+    }
+
+    fn media(&mut self, range: MediaRange, at: At<'d>, direction: Direction) -> Media {
+        let mut contents = Vec::new();
+        if range.is_range() {
+            let is_fit = |class: &&Class| match range.kind.as_str() {
+                "*" => true,
+                "application" => matches!(class, Class::Json | Class::Form | Class::Binary),
+                "text" => **class == Class::Text,
+                "multipart" => **class == Class::Multipart,
+                _ => false,
+            };
+            for class in Class::ALL.iter().filter(is_fit) {
+                contents.extend(self.content(*class, at, direction, false).map(|content| (*class, content)));
+            }
+        } else if let Some(class) = Class::of(&range.kind, &range.subtype) {
+            contents.extend(self.content(class, at, direction, true).map(|content| (class, content)));
+        } else if !self.is_opaque(&range) {
+            let message = format!(
+                "nothing reads `{}/{}`, so bodies of that type are refused; list it in `opaque_media_types` to let them pass unread",
+                range.kind, range.subtype
+            );
+            self.warn(at, message);
+        }
+        Media { range, contents }
+    }
+
+    fn is_opaque(&self, range: &MediaRange) -> bool {
+        self.options.opaque_media_types.iter().filter_map(|name| MediaRange::parse(name)).any(|opaque| {
+            opaque.kind == "*" || (opaque.kind == range.kind && (opaque.is_range() || opaque.subtype == range.subtype))
+        })
+    }
+
+    /// What reads bodies of a class. A schema that no body of the class can satisfy is a problem where the document names the class, and
+    /// excludes the class where it names a range.
+    fn content(&mut self, class: Class, at: At<'d>, direction: Direction, is_named: bool) -> Option<Content> {
+        let schema = at.get("schema");
+        let types = schema.map_or(Types::ALL, |schema| {
+            let shape = self.shapes.add(schema.node, schema.base);
+            self.shapes.get(shape).types
+        });
+        let (needed, what) = match class {
+            Class::Json => (Types::ALL, ""),
+            Class::Form | Class::Multipart => (Types::OBJECT, "a form is an object"),
+            Class::Text | Class::Binary => (Types::STRING, "text and bytes are strings"),
+        };
+        if !types.has(needed) {
+            if is_named && types != Types::default() {
+                self.fault(schema.unwrap_or(at), format!("no body of this media type satisfies the schema: {what}"));
+            }
+            return None;
+        }
+        match class {
+            Class::Binary => self.opaque(schema, is_named),
+            Class::Json => Some(Content::Json { schema: self.schema(schema, at.base, direction) }),
+            Class::Text => Some(Content::Text { schema: self.schema(schema, at.base, direction) }),
+            Class::Form | Class::Multipart => {
+                let is_multipart = class == Class::Multipart;
+                let fields = self.form_fields(schema, at.get("encoding"), is_multipart, direction);
+                let schema = self.schema(schema, at.base, direction);
+                Some(if is_multipart {
+                    Content::Multipart { schema, fields }
+                } else {
+                    Content::Form { schema, fields }
+                })
+            }
+        }
+    }
+
+    /// Bytes as they are: only their number can be judged.
+    fn opaque(&mut self, schema: Option<At<'d>>, is_named: bool) -> Option<Content> {
+        let parts = schema.map(|schema| self.shapes.composed(schema.node, schema.base)).unwrap_or_default();
+        let parts: Vec<At<'d>> = parts.into_iter().map(|(node, base)| At { node, base }).collect();
+        let (min_bytes, max_bytes) = self.file_bounds(&parts, is_named)?;
+        Some(Content::Opaque { min_bytes, max_bytes })
+    }
+
+    /// Bounds on the length of a file. A keyword that would have to look into the bytes is a problem.
+    fn file_bounds(&mut self, parts: &[At<'d>], is_named: bool) -> Option<(u64, Option<u64>)> {
+        let (mut min, mut max) = (0, None);
+        for part in parts {
+            let number = |name: &str| match part.node.get(name).map(|node| &node.kind) {
+                Some(Kind::Number(text)) => text.parse::<u64>().ok(),
+                _ => None,
+            };
+            min = min.max(number("minLength").unwrap_or(0));
+            max = number("maxLength").into_iter().chain(max).min();
+            if let Some(unjudged) = ["pattern", "enum", "const", "not", "if"].iter().find_map(|name| part.get(name)) {
+                if is_named {
+                    self.fault(
+                        unjudged,
+                        "the bytes of a file are not looked into, so only minLength and maxLength can be judged",
+                    );
+                }
+                return None;
+            }
+        }
+        if min > MAX_FILE_MINIMUM {
+            self.faults.extend(parts.first().map(|part| {
+                let message = format!("minLength of a file beyond {MAX_FILE_MINIMUM} cannot be judged");
+                crate::document::Fault::new(part.node.place, message)
+            }));
+        }
+        Some((min, max))
+    }
+
+    fn form_fields(
+        &mut self,
+        schema: Option<At<'d>>,
+        encoding: Option<At<'d>>,
+        is_multipart: bool,
+        direction: Direction,
+    ) -> FormFields {
+        let Some(schema) = schema else { return FormFields::default() };
+        let id = self.shapes.add(schema.node, schema.base);
+        let shape = self.shapes.get(id).clone();
+        let mut fields = Vec::new();
+        for (name, property) in &shape.properties {
+            let encoding = encoding.and_then(|encoding| encoding.get(name));
+            let schemas = self.shapes.property_schemas(schema.node, schema.base, name);
+            let schemas: Vec<At<'d>> = schemas
+                .into_iter()
+                .flat_map(|(node, base)| self.shapes.composed(node, base))
+                .map(|(node, base)| At { node, base })
+                .collect();
+            let kind_of = FieldSource { schemas: &schemas, shape: *property, is_multipart };
+            fields.push(self.form_field(name, &kind_of, encoding, direction));
+        }
+        FormFields { fields, other: shape.other, is_open: shape.is_open || shape.properties.is_empty() }
+    }
+
+    fn form_field(
+        &mut self,
+        name: &str,
+        source: &FieldSource<'_, 'd>,
+        encoding: Option<At<'d>>,
+        direction: Direction,
+    ) -> FormField {
+        let mut field = FormField {
+            name: name.to_owned(),
+            shape: source.shape,
+            style: Style::Form,
+            explode: true,
+            content_types: Vec::new(),
+            kind: FieldKind::Scalar,
+            headers: Vec::new(),
+        };
+        let mut has_style = false;
+        if let Some(at) = encoding {
+            self.known(at, "an encoding", &["contentType", "headers", "style", "explode", "allowReserved"]);
+            has_style = at.get("style").is_some() || at.get("explode").is_some();
+            self.encoding(at, &mut field, source.is_multipart, direction);
+        }
+        field.kind = self.field_kind(source, &field, has_style);
+        if let (FieldKind::Json, true, Some(at)) = (field.kind, has_style, encoding) {
+            self.fault(at, "an object in a form is read as JSON; remove `style` and `explode`");
+        }
+        field
+    }
+
+    fn encoding(&mut self, at: At<'d>, field: &mut FormField, is_multipart: bool, direction: Direction) {
+        for name in self.text(at, "contentType").unwrap_or_default().split(',').filter(|name| !name.trim().is_empty()) {
+            match MediaRange::parse(name) {
+                Some(range) => field.content_types.push(range),
+                None => self.fault(at, format!("`{name}` is no media type")),
+            }
+        }
+        field.style = match self.text(at, "style") {
+            None | Some("form") => Style::Form,
+            Some("spaceDelimited") => Style::SpaceDelimited,
+            Some("pipeDelimited") => Style::PipeDelimited,
+            Some(other) => {
+                self.fault(at, format!("the style `{other}` is not read in forms"));
+                Style::Form
+            }
+        };
+        field.explode = self.flag_or(at, "explode", field.style == Style::Form);
+        if is_multipart {
+            field.headers = self.headers(at.get("headers"), direction);
+        }
+    }
+
+    /// What a field holds, by its schema and the media types of its encoding (OpenAPI 3.1.1 §4.8.15.1.1).
+    fn field_kind(&mut self, source: &FieldSource<'_, 'd>, field: &FormField, has_style: bool) -> FieldKind {
+        let shape = self.shapes.get(source.shape).clone();
+        let is_array = shape.types.has(Types::ARRAY) && !shape.types.has_scalar();
+        let items: Vec<At<'d>> = source.items(self);
+        let (schemas, types) = match is_array {
+            true => (items.as_slice(), shape.items.map_or(Types::ALL, |items| self.shapes.get(items).types)),
+            false => (source.schemas, shape.types),
+        };
+        let classes: Vec<Option<Class>> =
+            field.content_types.iter().map(|range| Class::of(&range.kind, &range.subtype)).collect();
+        let says_json = !classes.is_empty() && classes.iter().all(|class| *class == Some(Class::Json));
+        let says_text = !classes.is_empty() && classes.iter().all(|class| *class == Some(Class::Text));
+        let is_object = types.has(Types::OBJECT) && !types.has_scalar();
+        if says_json || (is_object && classes.is_empty()) || (is_object && !source.is_multipart && !has_style) {
+            return FieldKind::Json;
+        }
+        let is_binary = schemas.iter().any(|at| is_binary(*at, self.dialect));
+        let is_untyped = types == Types::ALL && self.dialect == Dialect::OpenApi31 && classes.is_empty();
+        let is_file = source.is_multipart && !says_text && (is_binary || is_untyped || !classes.is_empty());
+        if !is_file {
+            return FieldKind::Scalar;
+        }
+        match self.file_bounds(schemas, true) {
+            Some((min_bytes, max_bytes)) => FieldKind::File { min_bytes, max_bytes },
+            None => FieldKind::Scalar,
+        }
+    }
+}
+
+/// The schemas of a form field.
+struct FieldSource<'s, 'd> {
+    schemas: &'s [At<'d>],
+    shape: crate::openapi::shape::ShapeId,
+    is_multipart: bool,
+}
+
+impl<'d> FieldSource<'_, 'd> {
+    /// The schemas of its elements.
+    fn items(&self, reader: &Reader<'d>) -> Vec<At<'d>> {
+        let items = self.schemas.iter().filter_map(|at| at.get("items"));
+        let composed = items.flat_map(|at| reader.shapes.composed(at.node, at.base));
+        composed.map(|(node, base)| At { node, base }).collect()
+    }
+}
+
+/// Whether a schema says that its string is bytes (OpenAPI 3.0.4 §4.7.14.3, 3.1.1 §4.8.24.5.2).
+fn is_binary(at: At<'_>, dialect: Dialect) -> bool {
+    let text = |name: &str| at.node.get(name).and_then(crate::document::Node::as_str);
+    if text("format") == Some("binary") {
+        return true;
+    }
+    let is_json_or_text = |name: &str| matches!(class_of_name(name), Some(Class::Json | Class::Text));
+    dialect == Dialect::OpenApi31
+        && at.node.get("contentEncoding").is_none()
+        && text("contentMediaType").is_some_and(|name| !is_json_or_text(name))
+}

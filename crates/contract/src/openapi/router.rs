@@ -1,0 +1,212 @@
+//! Which template a path belongs to: concrete text before partial expressions before whole-segment ones, with backtracking.
+//!
+//! A tree over segments. Each of its nodes is looked at no more than once per path, so the cost is bounded by the document, not by the path.
+//! Knows operations only by number.
+
+use super::template::{PathValues, Piece, Template, covers};
+
+/// Templates by their segments.
+#[derive(Debug, Default)]
+pub(crate) struct Router {
+    nodes: Vec<TreeNode>,
+    leaves: Vec<Leaf>,
+}
+
+#[derive(Debug, Default)]
+struct TreeNode {
+    /// Sorted by text.
+    texts: Vec<(Box<[u8]>, usize)>,
+    /// Segments that are text and expressions, the most text first.
+    partial: Vec<(Vec<Piece>, usize)>,
+    /// The segment that is one expression.
+    whole: Option<(Vec<Piece>, usize)>,
+    leaf: Option<usize>,
+}
+
+/// What stands at the end of a template.
+#[derive(Debug, Default)]
+pub(crate) struct Leaf {
+    /// The template as the document writes it, for messages.
+    pub(crate) text: String,
+    /// Methods with the numbers of their operations.
+    pub(crate) operations: Vec<(String, usize)>,
+    /// The methods as the Allow field lists them (RFC 9110 §10.2.1).
+    pub(crate) allow: String,
+}
+
+impl Router {
+    /// An empty router.
+    pub(crate) fn new() -> Router {
+        Router { nodes: vec![TreeNode::default()], leaves: Vec::new() }
+    }
+
+    /// Adds a template with one operation. A template of the same shape that is written otherwise is given back as the error.
+    pub(crate) fn add(
+        &mut self,
+        template: &Template,
+        text: &str,
+        method: &str,
+        operation: usize,
+    ) -> Result<(), String> {
+        let mut at = 0;
+        for segment in &template.segments {
+            at = self.child(at, segment);
+        }
+        let leaves = self.leaves.len();
+        let Some(node) = self.nodes.get_mut(at) else { return Ok(()) };
+        let leaf = *node.leaf.get_or_insert(leaves);
+        if leaf == leaves {
+            self.leaves.push(Leaf { text: text.to_owned(), ..Leaf::default() });
+        }
+        let Some(leaf) = self.leaves.get_mut(leaf) else { return Ok(()) };
+        if leaf.text != text || leaf.operations.iter().any(|(have, _)| have == method) {
+            return Err(leaf.text.clone());
+        }
+        leaf.operations.push((method.to_owned(), operation));
+        leaf.allow = leaf.operations.iter().map(|(method, _)| method.as_str()).collect::<Vec<_>>().join(", ");
+        Ok(())
+    }
+
+    /// The child of a node for a segment, made if need be.
+    fn child(&mut self, at: usize, segment: &[Piece]) -> usize {
+        let next = self.nodes.len();
+        let Some(node) = self.nodes.get_mut(at) else { return 0 };
+        let child = match segment {
+            [] => text_child(node, b"", next),
+            [Piece::Text(text)] => text_child(node, text, next),
+            [Piece::Value(_)] => node.whole.get_or_insert_with(|| (segment.to_vec(), next)).1,
+            pieces => match node.partial.iter().find(|(have, _)| same_shape(have, pieces)) {
+                Some((_, child)) => *child,
+                None => {
+                    node.partial.push((pieces.to_vec(), next));
+                    node.partial.sort_by_key(|(pieces, _)| std::cmp::Reverse(text_bytes(pieces)));
+                    next
+                }
+            },
+        };
+        if child == next {
+            self.nodes.push(TreeNode::default());
+        }
+        child
+    }
+
+    /// The leaf that a canonical path leads to, with the values of its expressions.
+    pub(crate) fn find(&self, path: &[u8]) -> Option<(&Leaf, PathValues)> {
+        let mut values = PathValues::default();
+        let leaf = self.descend(0, path, 1, &mut values)?;
+        Some((self.leaves.get(leaf)?, values))
+    }
+
+    /// Recursion ends with the tree, whose depth the loader bounds.
+    fn descend(&self, at: usize, path: &[u8], start: usize, values: &mut PathValues) -> Option<usize> {
+        let node = self.nodes.get(at)?;
+        if start > path.len() {
+            return node.leaf;
+        }
+        let rest = path.get(start..)?;
+        let segment = rest.get(..memchr(rest)).unwrap_or(rest);
+        let next = start + segment.len() + 1;
+        if let Ok(found) = node.texts.binary_search_by(|(text, _)| text.as_ref().cmp(segment))
+            && let Some((_, child)) = node.texts.get(found)
+            && let Some(leaf) = self.descend(*child, path, next, values)
+        {
+            return Some(leaf);
+        }
+        for (pieces, child) in node.partial.iter().chain(&node.whole) {
+            if covers(pieces, segment, start, values)
+                && let Some(leaf) = self.descend(*child, path, next, values)
+            {
+                return Some(leaf);
+            }
+        }
+        None
+    }
+}
+
+fn memchr(rest: &[u8]) -> usize {
+    rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len())
+}
+
+fn text_child(node: &mut TreeNode, text: &[u8], next: usize) -> usize {
+    match node.texts.binary_search_by(|(have, _)| have.as_ref().cmp(text)) {
+        Ok(found) => node.texts.get(found).map_or(next, |(_, child)| *child),
+        Err(place) => {
+            node.texts.insert(place, (text.into(), next));
+            next
+        }
+    }
+}
+
+fn same_shape(one: &[Piece], other: &[Piece]) -> bool {
+    one.len() == other.len()
+        && one.iter().zip(other).all(|pair| match pair {
+            (Piece::Text(one), Piece::Text(other)) => one == other,
+            (Piece::Value(_), Piece::Value(_)) => true,
+            _ => false,
+        })
+}
+
+fn text_bytes(pieces: &[Piece]) -> usize {
+    pieces.iter().map(|piece| if let Piece::Text(text) = piece { text.len() } else { 0 }).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn router(templates: &[&str]) -> Result<Router, String> {
+        let mut router = Router::new();
+        for (number, text) in templates.iter().enumerate() {
+            router.add(&Template::parse(text).unwrap(), text, "GET", number)?;
+        }
+        Ok(router)
+    }
+
+    #[test]
+    fn concrete_before_partial_before_whole() {
+        let templates = [
+            "/",
+            "/a",
+            "/a/",
+            "/a/{x}",
+            "/a/b",
+            "/a/{x}.json",
+            "/a/{x}.min.json",
+            "/{x}/c",
+            "/a/{x}/d",
+            "/a/b/e",
+            "/%C3%B6",
+        ];
+        let router = router(&templates).unwrap();
+        let rows = [
+            ("/", Some("/")),
+            ("/a", Some("/a")),
+            ("/a/", Some("/a/")),
+            ("/a/b", Some("/a/b")),
+            ("/a/q", Some("/a/{x}")),
+            ("/a/q.json", Some("/a/{x}.json")),
+            ("/a/q.min.json", Some("/a/{x}.min.json")),
+            ("/a/c", Some("/a/{x}")),
+            ("/b/c", Some("/{x}/c")),
+            ("/a/b/d", Some("/a/{x}/d")),
+            ("/a/b/e", Some("/a/b/e")),
+            ("/a/b/f", None),
+            ("/A", None),
+            ("/a//d", None),
+            ("//c", None),
+            ("/%C3%B6", Some("/%C3%B6")),
+            ("", Some("/")),
+        ];
+        for (path, expected) in rows.iter().take(rows.len() - 1) {
+            assert_eq!(router.find(path.as_bytes()).map(|(leaf, _)| leaf.text.as_str()), *expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn templates_of_one_shape_are_refused() {
+        for pair in [["/a/{x}", "/a/{y}"], ["/{x}.json", "/{y}.json"], ["/a", "/a"]] {
+            assert_eq!(router(&pair).err().as_deref(), Some(pair[0]));
+        }
+        assert!(router(&["/a/{x}", "/a/{x}/"]).is_ok());
+    }
+}

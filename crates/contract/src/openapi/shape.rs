@@ -1,0 +1,277 @@
+//! What kinds of value a schema can hold, as far as text must be turned into values: `12` is a number where one is allowed, else a string.
+//!
+//! An over-approximation: the schema itself judges afterwards. Follows references and composition, and stops at cycles.
+
+use std::collections::HashMap;
+
+use crate::document::{Node, References};
+use crate::schema::{Base, Dialect};
+
+/// A set of JSON types.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Types(u8);
+
+impl Types {
+    pub(crate) const NULL: Types = Types(1);
+    pub(crate) const BOOLEAN: Types = Types(2);
+    pub(crate) const NUMBER: Types = Types(4);
+    pub(crate) const STRING: Types = Types(8);
+    pub(crate) const ARRAY: Types = Types(16);
+    pub(crate) const OBJECT: Types = Types(32);
+    pub(crate) const ALL: Types = Types(63);
+    const NONE: Types = Types(0);
+
+    /// Whether the sets have a type in common.
+    pub(crate) fn has(self, other: Types) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether values of this set are written as one text.
+    pub(crate) fn has_scalar(self) -> bool {
+        self.0 & !(Types::ARRAY.0 | Types::OBJECT.0) != 0
+    }
+
+    fn of_name(name: &str) -> Types {
+        match name {
+            "null" => Types::NULL,
+            "boolean" => Types::BOOLEAN,
+            "integer" | "number" => Types::NUMBER,
+            "string" => Types::STRING,
+            "array" => Types::ARRAY,
+            "object" => Types::OBJECT,
+            _ => Types::NONE,
+        }
+    }
+
+    fn of_value(node: &Node) -> Types {
+        use crate::document::Kind;
+        match node.kind {
+            Kind::Null => Types::NULL,
+            Kind::Bool(_) => Types::BOOLEAN,
+            Kind::Number(_) => Types::NUMBER,
+            Kind::String(_) => Types::STRING,
+            Kind::Array(_) => Types::ARRAY,
+            Kind::Object(_) => Types::OBJECT,
+        }
+    }
+
+    fn or(self, other: Types) -> Types {
+        Types(self.0 | other.0)
+    }
+
+    fn and(self, other: Types) -> Types {
+        Types(self.0 & other.0)
+    }
+}
+
+/// A shape by its number.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) struct ShapeId(u32);
+
+/// One shape. Parts refer to shapes by number, so that schemas may be recursive.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) types: Types,
+    pub(crate) items: Option<ShapeId>,
+    pub(crate) properties: Vec<(String, ShapeId)>,
+    /// What `additionalProperties` says, if it allows any.
+    pub(crate) other: Option<ShapeId>,
+    /// It is said that there may be properties beyond those listed.
+    pub(crate) is_open: bool,
+}
+
+impl Shape {
+    /// The shape of a property.
+    pub(crate) fn property(&self, name: &str) -> Option<ShapeId> {
+        self.properties.iter().find(|(have, _)| have == name).map(|(_, shape)| *shape).or(self.other)
+    }
+}
+
+/// All shapes of a document.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shapes(Vec<Shape>);
+
+impl Shapes {
+    /// A shape. One that is not there holds anything.
+    pub(crate) fn get(&self, id: ShapeId) -> &Shape {
+        const ANYTHING: &Shape =
+            &Shape { types: Types::ALL, items: None, properties: Vec::new(), other: None, is_open: true };
+        self.0.get(id.0 as usize).unwrap_or(ANYTHING)
+    }
+}
+
+/// A schema with the resource it is read in.
+type Place<'d> = (&'d Node, Base);
+
+/// Most schemas that one is composed of.
+const MAX_PARTS: usize = 1_000;
+/// Deepest composition that is followed.
+const MAX_LEVELS: usize = 64;
+
+/// Makes shapes of schemas.
+pub(crate) struct ShapeBuilder<'d> {
+    references: &'d References<'d>,
+    dialect: Dialect,
+    known: HashMap<Vec<usize>, ShapeId>,
+    shapes: Shapes,
+    /// Shapes that have a number and no content yet.
+    waiting: Vec<(ShapeId, Vec<Place<'d>>)>,
+}
+
+impl<'d> ShapeBuilder<'d> {
+    pub(crate) fn new(references: &'d References<'d>, dialect: Dialect) -> ShapeBuilder<'d> {
+        ShapeBuilder { references, dialect, known: HashMap::new(), shapes: Shapes::default(), waiting: Vec::new() }
+    }
+
+    /// The shape of a schema.
+    pub(crate) fn add(&mut self, node: &'d Node, base: Base) -> ShapeId {
+        let id = self.number(vec![(node, base)]);
+        while let Some((id, schemas)) = self.waiting.pop() {
+            let shape = self.shape_of(&schemas);
+            if let Some(place) = self.shapes.0.get_mut(id.0 as usize) {
+                *place = shape;
+            }
+        }
+        id
+    }
+
+    /// A shape that is ready.
+    pub(crate) fn get(&self, id: ShapeId) -> &Shape {
+        self.shapes.get(id)
+    }
+
+    /// The schemas of a property, through references and composition; empty if none lists it.
+    pub(crate) fn property_schemas(&self, node: &'d Node, base: Base, name: &str) -> Vec<Place<'d>> {
+        let listed = |(part, base): &Place<'d>| Some((part.get("properties")?.get(name)?, *base));
+        self.parts(&[(node, base)]).iter().filter_map(listed).collect()
+    }
+
+    /// A schema, and everything that its references and composition add to it.
+    pub(crate) fn composed(&self, node: &'d Node, base: Base) -> Vec<Place<'d>> {
+        self.parts(&[(node, base)])
+    }
+
+    /// All shapes.
+    pub(crate) fn finish(self) -> Shapes {
+        self.shapes
+    }
+
+    fn number(&mut self, schemas: Vec<Place<'d>>) -> ShapeId {
+        let mut key: Vec<usize> = schemas.iter().map(|(node, _)| std::ptr::from_ref(*node).addr()).collect();
+        key.sort_unstable();
+        key.dedup();
+        if let Some(id) = self.known.get(&key) {
+            return *id;
+        }
+        let id = ShapeId(self.shapes.0.len() as u32);
+        self.known.insert(key, id);
+        let empty = Shape { types: Types::ALL, items: None, properties: Vec::new(), other: None, is_open: true };
+        self.shapes.0.push(empty);
+        self.waiting.push((id, schemas));
+        id
+    }
+
+    fn shape_of(&mut self, schemas: &[Place<'d>]) -> Shape {
+        let types = schemas.iter().fold(Types::NONE, |all, (node, base)| all.or(self.types(node, *base, 0)));
+        let parts = self.parts(schemas);
+        let mut named: Vec<(&'d str, Vec<Place<'d>>)> = Vec::new();
+        let mut index: HashMap<&'d str, usize> = HashMap::new();
+        for (part, base) in &parts {
+            for (key, value) in part.get("properties").map(Node::members).unwrap_or_default() {
+                let at = *index.entry(key.text.as_str()).or_insert(named.len());
+                if at == named.len() {
+                    named.push((&key.text, Vec::new()));
+                }
+                named.get_mut(at).into_iter().for_each(|(_, schemas)| schemas.push((value, *base)));
+            }
+        }
+        let all = |keyword: &str| -> Vec<Place<'d>> {
+            let schemas = parts.iter().filter_map(|(part, base)| Some((part.get(keyword)?, *base)));
+            schemas.filter(|(node, _)| node.as_bool() != Some(false)).collect()
+        };
+        let (items, other, patterns) = (all("items"), all("additionalProperties"), all("patternProperties"));
+        let is_open = !other.is_empty() || !patterns.is_empty();
+        Shape {
+            types,
+            items: (!items.is_empty()).then(|| self.number(items)),
+            properties: named.into_iter().map(|(name, schemas)| (name.to_owned(), self.number(schemas))).collect(),
+            other: (!other.is_empty()).then(|| self.number(other)),
+            is_open,
+        }
+    }
+
+    /// Schemas and all that they are composed of.
+    fn parts(&self, schemas: &[Place<'d>]) -> Vec<Place<'d>> {
+        let mut found: Vec<Place<'d>> = Vec::new();
+        let mut seen: std::collections::HashSet<usize> = std::collections::HashSet::new();
+        let mut open: Vec<Place<'d>> = schemas.iter().rev().copied().collect();
+        while let Some((node, base)) = open.pop() {
+            if found.len() == MAX_PARTS || !seen.insert(std::ptr::from_ref(node).addr()) {
+                continue;
+            }
+            let (target, is_alone) = self.reference(node, base);
+            open.extend(target);
+            if is_alone {
+                continue;
+            }
+            found.push((node, base));
+            for keyword in ["oneOf", "anyOf", "allOf"] {
+                let elements = node.get(keyword).map(Node::elements).unwrap_or_default();
+                open.extend(elements.iter().rev().map(|element| (element, base)));
+            }
+            open.extend(["if", "then", "else"].iter().filter_map(|keyword| Some((node.get(keyword)?, base))));
+        }
+        found
+    }
+
+    /// What a schema refers to, and whether nothing else of it counts.
+    fn reference(&self, node: &'d Node, base: Base) -> (Option<Place<'d>>, bool) {
+        let Some(reference) = node.get("$ref").and_then(Node::as_str) else { return (None, false) };
+        (self.references.find(reference, base).ok(), self.dialect == Dialect::OpenApi30)
+    }
+
+    fn types(&self, node: &'d Node, base: Base, level: usize) -> Types {
+        if level == MAX_LEVELS {
+            return Types::ALL;
+        }
+        let (target, is_alone) = self.reference(node, base);
+        let target = target.map_or(Types::ALL, |(node, base)| self.types(node, base, level + 1));
+        if is_alone {
+            return target;
+        }
+        let mut types = target.and(own_types(node, self.dialect));
+        for element in node.get("allOf").map(Node::elements).unwrap_or_default() {
+            types = types.and(self.types(element, base, level + 1));
+        }
+        for keyword in ["anyOf", "oneOf"] {
+            let Some(branches) = node.get(keyword).map(Node::elements).filter(|branches| !branches.is_empty()) else {
+                continue;
+            };
+            let union = branches.iter().fold(Types::NONE, |all, branch| all.or(self.types(branch, base, level + 1)));
+            types = types.and(union);
+        }
+        types
+    }
+}
+
+/// What `type`, `nullable`, `enum` and `const` of a schema say by themselves.
+fn own_types(node: &Node, dialect: Dialect) -> Types {
+    let mut types = match node.get("type") {
+        Some(node) if node.as_str().is_some() => Types::of_name(node.as_str().unwrap_or_default()),
+        Some(node) => {
+            let names = node.elements().iter().filter_map(Node::as_str);
+            names.fold(Types::NONE, |all, name| all.or(Types::of_name(name)))
+        }
+        None => Types::ALL,
+    };
+    if dialect == Dialect::OpenApi30 && node.get("nullable").and_then(Node::as_bool) == Some(true) {
+        types = types.or(Types::NULL);
+    }
+    if let Some(values) = node.get("enum") {
+        types = types.and(values.elements().iter().fold(Types::NONE, |all, value| all.or(Types::of_value(value))));
+    }
+    if let Some(value) = node.get("const") {
+        types = types.and(Types::of_value(value));
+    }
+    types
+}

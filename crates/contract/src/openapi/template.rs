@@ -1,0 +1,239 @@
+//! Path templates (OpenAPI 3.1.1 §4.8.2): parsing, canonical text, and what of a path each expression covers.
+//!
+//! A template matches canonical paths: its own text is brought into the same percent-encoded form. Does not choose among templates.
+
+/// Most segments of a template.
+const MAX_SEGMENTS: usize = 64;
+/// Most expressions of a template; their places are kept without allocation.
+pub const MAX_VALUES: usize = 16;
+
+/// A piece of a segment.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Piece {
+    /// Canonical text.
+    Text(Vec<u8>),
+    /// An expression, by its number in the template.
+    Value(usize),
+}
+
+/// A template, split at its slashes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Template {
+    /// Segments after the first slash; `/` has one, empty.
+    pub(crate) segments: Vec<Vec<Piece>>,
+    /// Names of the expressions, in order.
+    pub(crate) names: Vec<String>,
+}
+
+impl Template {
+    /// Parses a template, or says what is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Template, String> {
+        if !text.starts_with('/') {
+            return Err("a path must start with `/`".to_owned());
+        }
+        let mut template = Template { segments: Vec::new(), names: Vec::new() };
+        let mut segment: Vec<Piece> = Vec::new();
+        let mut rest = text.get(1..).unwrap_or_default();
+        loop {
+            let end = rest.find(['/', '{', '}', '?', '#']).unwrap_or(rest.len());
+            let (plain, after) = rest.split_at(end);
+            if !plain.is_empty() {
+                segment.push(Piece::Text(canonical_text(plain)?));
+            }
+            let mut chars = after.chars();
+            match chars.next() {
+                Some('/') => template.segments.push(std::mem::take(&mut segment)),
+                None => break,
+                Some('{') => {
+                    let (name, after) = chars.as_str().split_once('}').ok_or("a `{` is never closed")?;
+                    template.add_value(name, &mut segment)?;
+                    rest = after;
+                    continue;
+                }
+                Some('}') => return Err("a `}` without its `{`".to_owned()),
+                Some(c) => return Err(format!("`{c}` cannot be part of a path")),
+            }
+            rest = chars.as_str();
+        }
+        template.segments.push(segment);
+        let is_dots = |segment: &Vec<Piece>| matches!(segment.as_slice(), [Piece::Text(text)] if matches!(text.as_slice(), b"." | b".."));
+        if template.segments.iter().any(is_dots) {
+            return Err("dot segments never reach a path".to_owned());
+        }
+        match template.segments.len() > MAX_SEGMENTS {
+            true => Err(format!("more than {MAX_SEGMENTS} segments")),
+            false => Ok(template),
+        }
+    }
+
+    fn add_value(&mut self, name: &str, segment: &mut Vec<Piece>) -> Result<(), String> {
+        if name.is_empty() || name.contains(['{', '/', '?', '#']) {
+            return Err(format!("`{{{name}}}` is no template expression"));
+        }
+        if self.names.iter().any(|have| have == name) {
+            return Err(format!("`{{{name}}}` is here twice"));
+        }
+        if matches!(segment.last(), Some(Piece::Value(_))) {
+            return Err(format!(
+                "`{{{name}}}` follows another expression without text between them, so neither has an end"
+            ));
+        }
+        if self.names.len() == MAX_VALUES {
+            return Err(format!("more than {MAX_VALUES} expressions"));
+        }
+        segment.push(Piece::Value(self.names.len()));
+        self.names.push(name.to_owned());
+        Ok(())
+    }
+
+    /// The same template below a base path.
+    pub(crate) fn below(&self, base: &Template) -> Template {
+        let mut segments = base.segments.clone();
+        if segments.last().is_some_and(Vec::is_empty) {
+            segments.pop();
+        }
+        segments.extend(self.segments.iter().cloned());
+        Template { segments, names: self.names.clone() }
+    }
+}
+
+/// Where the values of the expressions stand in a path: byte ranges by number.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PathValues {
+    ranges: [(u32, u32); MAX_VALUES],
+}
+
+impl PathValues {
+    /// The value of an expression, percent-encoded as in the path.
+    pub fn get<'p>(&self, number: usize, path: &'p [u8]) -> &'p [u8] {
+        let (start, end) = self.ranges.get(number).copied().unwrap_or_default();
+        path.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    fn set(&mut self, number: usize, start: usize, end: usize) {
+        if let Some(range) = self.ranges.get_mut(number) {
+            *range = (start as u32, end as u32);
+        }
+    }
+}
+
+/// Whether the pieces cover `segment`, which starts at byte `start` of the path; notes the values. Each expression takes at least one byte, and as
+/// few as it can, the last as many as are left.
+pub(crate) fn covers(pieces: &[Piece], segment: &[u8], start: usize, values: &mut PathValues) -> bool {
+    let mut at = 0;
+    for (index, piece) in pieces.iter().enumerate() {
+        let rest = segment.get(at..).unwrap_or_default();
+        match piece {
+            Piece::Text(text) => {
+                if !rest.starts_with(text) {
+                    return false;
+                }
+                at += text.len();
+            }
+            Piece::Value(number) => {
+                let Some(len) = value_len(pieces.get(index + 1..).unwrap_or_default(), rest) else { return false };
+                values.set(*number, start + at, start + at + len);
+                at += len;
+            }
+        }
+    }
+    at == segment.len()
+}
+
+/// How much of `rest` an expression takes that is followed by `after`.
+fn value_len(after: &[Piece], rest: &[u8]) -> Option<usize> {
+    let len = match after {
+        [] => rest.len(),
+        // The last text of a segment stands at its end.
+        [Piece::Text(text)] => rest.len().checked_sub(text.len())?,
+        [Piece::Text(text), ..] => 1 + find(rest.get(1..)?, text)?,
+        [Piece::Value(_), ..] => return None,
+    };
+    (len > 0).then_some(len)
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}
+
+/// Text of a template in the form of canonical paths: unreserved characters as they are, escapes in upper case, anything that a path cannot hold
+/// escaped.
+fn canonical_text(text: &str) -> Result<Vec<u8>, String> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let escaped =
+            text.get(at + 1..at + 3).filter(|_| byte == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let (value, was_escaped) = escaped.map_or((byte, false), |value| (value, true));
+        at += if was_escaped { 3 } else { 1 };
+        if value < 0x20 || value == 0x7f || value == b'\\' {
+            return Err("control characters and `\\` cannot be part of a path".to_owned());
+        }
+        let is_unreserved = value.is_ascii_alphanumeric() || b"-._~".contains(&value);
+        let is_delimiter = b"!$&'()*+,;=:@".contains(&value);
+        match is_unreserved || (is_delimiter && !was_escaped) {
+            true => out.push(value),
+            false => out.extend_from_slice(format!("%{value:02X}").as_bytes()),
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn templates_parse_or_say_what_is_wrong() {
+        let rows = [
+            ("/", Ok(1)),
+            ("/a/{x}", Ok(2)),
+            ("/a/{x}.json", Ok(2)),
+            ("/a/{x}-{y}/", Ok(3)),
+            ("/größe/a b", Ok(2)),
+            ("a", Err("start with")),
+            ("/{x}/{x}", Err("twice")),
+            ("/{x}{y}", Err("without text")),
+            ("/{x", Err("never closed")),
+            ("/x}", Err("without its")),
+            ("/{}", Err("no template")),
+            ("/a?b=c", Err("cannot be part")),
+            ("/a#b", Err("cannot be part")),
+            ("/../a", Err("dot segments")),
+        ];
+        for (text, expected) in rows {
+            let parsed = Template::parse(text);
+            match expected {
+                Ok(segments) => assert_eq!(parsed.map(|t| t.segments.len()), Ok(segments), "{text}"),
+                Err(part) => assert!(parsed.clone().is_err_and(|e| e.contains(part)), "{text} {parsed:?}"),
+            }
+        }
+        let canonical = |text: &str| canonical_text(text).map(|bytes| String::from_utf8(bytes).unwrap());
+        assert_eq!(canonical("ö b%7e%2f:").as_deref(), Ok("%C3%B6%20b~%2F:"));
+    }
+
+    #[test]
+    fn pieces_cover_whole_segments() {
+        let rows: [(&str, &str, Option<&[&str]>); 9] = [
+            ("/{x}.json", "a.json", Some(&["a"])),
+            ("/{x}.json", "a.b.json", Some(&["a.b"])),
+            ("/{x}.json", ".json", None),
+            ("/{x}.json", "a.xml", None),
+            ("/{x}-{y}", "a-b-c", Some(&["a", "b-c"])),
+            ("/{x}-{y}", "-b", None),
+            ("/{x}..{y}", "1..2", Some(&["1", "2"])),
+            ("/v{x}", "v1", Some(&["1"])),
+            ("/v{x}", "v", None),
+        ];
+        for (template, segment, expected) in rows {
+            let parsed = Template::parse(template).unwrap();
+            let mut values = PathValues::default();
+            let found = covers(&parsed.segments[0], segment.as_bytes(), 0, &mut values);
+            let got: Vec<&str> = (0..parsed.names.len())
+                .map(|number| std::str::from_utf8(values.get(number, segment.as_bytes())).unwrap())
+                .collect();
+            assert_eq!(found.then_some(got.as_slice()), expected, "{template} {segment}");
+        }
+    }
+}
