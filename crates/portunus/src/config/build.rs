@@ -4,6 +4,7 @@
 //! disk; the files a configuration names are gathered for `load` to look at.
 
 mod address;
+mod datagrams;
 mod headers;
 mod keystores;
 mod listeners;
@@ -16,6 +17,7 @@ mod upstreams;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+pub(super) use datagrams::header_text;
 pub(super) use listeners::{policy_text, version_text};
 pub(super) use template::parameter_names;
 
@@ -68,6 +70,7 @@ pub(super) fn build(
     let config = Config {
         workers: process::workers(root),
         listeners,
+        udp_listeners: build.udp_listeners(root),
         keystores,
         routes,
         upstreams,

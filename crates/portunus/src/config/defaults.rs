@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use super::model::{
-    AccessLog, Balance, Ejection, Forwarding, HealthCheck, LogConfig, PathPattern, Segment, UpstreamConfig,
-    UpstreamProtocol, UpstreamTls,
+    AccessLog, Balance, DatagramHeader, Ejection, Forwarding, HealthCheck, LogConfig, PathPattern, Segment,
+    SourceConfig, TargetsConfig, Trust, UdpListenerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
 
 /// From accept to the last byte of a PROXY header, where a listener takes them.
@@ -21,6 +21,7 @@ impl UpstreamConfig {
             protocol: UpstreamProtocol::default(),
             tls: None,
             balance: Balance::default(),
+            source: SourceConfig::default(),
             connect_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
@@ -32,6 +33,25 @@ impl UpstreamConfig {
             retry_budget_percent: 20,
             ejection: Ejection::default(),
             health: None,
+        }
+    }
+}
+
+impl UdpListenerConfig {
+    /// A listener without addresses and targets, with every setting at its default.
+    pub fn new(name: impl Into<String>) -> UdpListenerConfig {
+        UdpListenerConfig {
+            name: name.into(),
+            bind: Vec::new(),
+            header: DatagramHeader::default(),
+            trust: Trust::Networks(Vec::new()),
+            pass_without_header: false,
+            answer_header: false,
+            to: TargetsConfig::Fixed { v4: None, v6: None },
+            source: SourceConfig::default(),
+            idle_timeout: Duration::from_secs(60),
+            max_flows: 65_536,
+            max_flows_per_client: 1024,
         }
     }
 }

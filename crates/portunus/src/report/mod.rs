@@ -25,7 +25,7 @@ mod worker;
 mod writer;
 
 pub use diagnostics::{Diagnostics, OncePerSecond};
-pub use record::{ConnRecord, Fault, RequestRecord};
+pub use record::{ConnRecord, Fault, FlowRecord, RequestRecord};
 pub use reporter::{Exposition, Reporter};
 pub use slow::CertificateExpiry;
 pub use summary::render_summary;

@@ -2,11 +2,13 @@
 //!
 //! A new key goes here first; `build/` then reads it, and schema and reference follow (`UPDATE=1 cargo test -p portunus --test config`).
 
+mod datagrams;
 mod listeners;
 mod process;
 mod routes;
 mod upstreams;
 
+use datagrams::*;
 use listeners::*;
 use process::*;
 use routes::*;
@@ -45,6 +47,8 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &TLS,
     &TLS_NAME,
     &CLIENT_CERTIFICATE,
+    &UDP_LISTENER,
+    &DESTINATION,
     &KEYSTORE,
     &SECRET,
     &UPSTREAM,
@@ -77,7 +81,13 @@ pub(crate) static ROOT: Object = object(
             "auto",
             "Worker threads, each with its own listeners. `auto`: one per processor the process may use.",
         ),
-        required("listeners", Shape::List(&Shape::Object(&LISTENER)), "Where connections come in."),
+        optional(
+            "listeners",
+            Shape::List(&Shape::Object(&LISTENER)),
+            "(none)",
+            "Where connections come in. At least one, unless there is one in `udp_listeners`.",
+        ),
+        optional("udp_listeners", Shape::List(&Shape::Object(&UDP_LISTENER)), "(none)", "Where datagrams come in."),
         optional(
             "keystores",
             Shape::Table("NAME", &Shape::Object(&KEYSTORE)),
