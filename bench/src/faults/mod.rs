@@ -4,6 +4,8 @@
 //! rows of the protocol are not run here and why. All traffic stays on the loopback interface.
 
 mod client;
+mod key_faults;
+mod key_site;
 mod ledger;
 mod message;
 mod process_faults;
@@ -61,7 +63,7 @@ struct Fault {
     run: fn(&Context) -> io::Result<Found>,
 }
 
-const FAULTS: [Fault; 11] = [
+const FAULTS: [Fault; 13] = [
     Fault { name: "upstream-kill", title: "upstream `kill -9`, 1 of 2, and restart", run: upstream_faults::killed },
     Fault { name: "upstream-frozen", title: "upstream frozen (SIGSTOP), 1 of 2", run: upstream_faults::frozen },
     Fault { name: "upstream-cut", title: "upstream dies within its answer", run: upstream_faults::dies_within_answer },
@@ -76,12 +78,14 @@ const FAULTS: [Fault; 11] = [
     Fault { name: "log-full", title: "access log on a full disk", run: resource_faults::log_full },
     Fault { name: "log-stuck", title: "access log to a stuck reader", run: resource_faults::log_stuck },
     Fault { name: "half-pair", title: "half-written certificate and key", run: resource_faults::half_written_pair },
+    Fault { name: "key-kill", title: "key server `kill -9`, 1 of 2, then both", run: key_faults::killed },
+    Fault { name: "key-frozen", title: "key server frozen (SIGSTOP), 1 of 2, then both", run: key_faults::frozen },
     Fault { name: "stopped", title: "process stopped for 3 s (SIGSTOP)", run: process_faults::stopped },
 ];
 
 /// Rows of the protocol that this run leaves out.
 const NOT_RUN: &str = "Not run here: loss, rate, MTU and link flaps, and black-holed addresses (they need network namespaces and root; this run keeps to \
-loopback); clock jumps (need libfaketime or a time namespace); memory limit (needs a cgroup); key servers, UDP, QUIC, raw TCP and binary upgrades \
+loopback); clock jumps (need libfaketime or a time namespace); memory limit (needs a cgroup); UDP, QUIC, raw TCP and binary upgrades \
 (not built); forced panics (no hook in the product); the attack mix and the soak (runs of their own).";
 
 /// Runs the faults.

@@ -9,16 +9,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use net::clock::coarse;
 use net::{Chunk, Deadline};
-use tls::{Chooser, Session};
+use tls::{Chooser, KeyAnswer, KeyRequest, Session};
 
 use crate::client::{self, Identified, Told};
 use crate::config::ListenerConfig;
 use crate::http;
 use crate::identity::{TlsFront, TlsRule};
+use crate::keyless::{Ask, KeyFailure};
 use crate::listener::{Accepted, Admitted};
 use crate::report::{ConnRecord, Fault};
-use crate::transport::{Broken, Transport};
+use crate::transport::{Broken, Keys, Transport};
 use crate::worker::Worker;
 
 /// What stays true for as long as a connection lives.
@@ -140,7 +142,8 @@ async fn open(
         }
     };
     let under_way = UnderWay { conn, worker, started, over: false };
-    let outcome = Deadline::new().within(limit, Transport::handshake(stream, first, session)).await;
+    let keys = ServedKeys { front, worker, until: coarse() + limit };
+    let outcome = Deadline::new().within(limit, Transport::handshake(stream, first, session, &keys)).await;
     under_way.over();
     let transport = match outcome {
         Ok(Ok(transport)) => transport,
@@ -192,6 +195,22 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// The keys of identities without one, as the handshakes of this listener have them used.
+struct ServedKeys<'a> {
+    front: &'a TlsFront,
+    worker: &'a Worker,
+    /// When the handshake must be over, on the coarse clock.
+    until: Duration,
+}
+
+impl Keys for ServedKeys<'_> {
+    async fn answer(&self, request: &KeyRequest, server_name: &str) -> Result<KeyAnswer, KeyFailure> {
+        let group = self.front.key_group().ok_or(KeyFailure::Unavailable)?;
+        let client = self.worker.key_clients.of(group, &self.worker.report);
+        client.answer(request, Ask { server_name, until: self.until }).await
+    }
+}
+
 fn classify(broken: &Broken) -> (Fault, &'static str, String) {
     match broken {
         Broken::Socket(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
@@ -204,6 +223,7 @@ fn classify(broken: &Broken) -> (Fault, &'static str, String) {
             (Fault::Client, "tls_alert_received", format!("alert {}", alert.0))
         }
         Broken::Tls(tls::Error::Refused(alert)) => (Fault::Client, "tls_refused", format!("alert {}", alert.0)),
+        Broken::Key(failure) => (Fault::Upstream, failure.code(), failure.to_string()),
         Broken::Tls(error) => (Fault::Client, "tls_handshake_failed", error.to_string()),
     }
 }

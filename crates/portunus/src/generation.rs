@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::client::TrustList;
 use crate::config::{
     Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Secret, ServerAddress, TlsConfig,
-    TlsSettings, UdpListenerConfig,
+    TlsSettings,
 };
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
+use crate::keyless::KeyGroup;
 use crate::route::RouteTable;
 use crate::upstream::Group;
 
@@ -46,12 +47,12 @@ pub struct Generation {
     /// Peers whose PROXY headers are believed, by listener.
     balancers: HashMap<String, TrustList>,
     groups: BTreeMap<String, Arc<Group>>,
+    key_groups: BTreeMap<String, Arc<KeyGroup>>,
     /// What groups made from requests are modelled on, by route.
     models: HashMap<usize, Group>,
     /// Groups made from requests, by authority. Locked only by routes that make them.
     made: Mutex<HashMap<Vec<u8>, Arc<Group>>>,
     listeners: HashMap<Endpoint, Arc<ListenerConfig>>,
-    udp_listeners: HashMap<SocketAddr, Arc<UdpRule>>,
 }
 
 impl Generation {
@@ -64,11 +65,11 @@ impl Generation {
         let mut failed_keystores = Vec::new();
         let stores = load_stores(&config, previous, &mut problems, &mut failed_keystores);
         let routes = RouteTable::compile(&config).map_err(|conflicts| problems.extend(conflicts)).ok();
-        let fronts = build_fronts(&config, &stores, &mut problems);
+        let key_groups = build_key_groups(&config, previous, &mut problems);
+        let fronts = build_fronts(&config, &stores, &key_groups, &mut problems);
         let balancers = load_balancers(&config, &mut problems);
         let groups = build_groups(&config, previous, &mut problems);
         let models = build_models(&config, &mut problems);
-        let udp_listeners = build_udp_listeners(&config, previous, &mut problems);
         match routes {
             Some(routes) if problems.is_empty() => Ok(Generation {
                 number: previous.map_or(0, |previous| previous.number) + 1,
@@ -77,10 +78,10 @@ impl Generation {
                 fronts,
                 balancers,
                 groups,
+                key_groups,
                 models,
                 made: Mutex::default(),
                 listeners: listeners_by_endpoint(&config),
-                udp_listeners,
                 config,
             }),
             _ => Err(BuildError { problems, failed_keystores }),
@@ -90,11 +91,6 @@ impl Generation {
     /// The listener bound to `endpoint` (as configured).
     pub fn listener(&self, endpoint: &Endpoint) -> Option<&Arc<ListenerConfig>> {
         self.listeners.get(endpoint)
-    }
-
-    /// The UDP listener bound to `address` (as configured).
-    pub fn udp_listener(&self, address: SocketAddr) -> Option<&Arc<UdpRule>> {
-        self.udp_listeners.get(&address)
     }
 
     /// Names and rules of a TLS listener.
@@ -112,10 +108,16 @@ impl Generation {
         self.groups.get(name)
     }
 
-    /// All upstream groups, those made from requests included.
+    /// All upstream groups, those made from requests and those of key servers included.
     pub fn all_groups(&self) -> Vec<Arc<Group>> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        self.groups.values().chain(made.values()).cloned().collect()
+        let key_servers = self.key_groups.values().map(|group| &group.servers);
+        self.groups.values().chain(made.values()).chain(key_servers).cloned().collect()
+    }
+
+    /// All groups of key servers.
+    pub fn key_groups(&self) -> impl Iterator<Item = &Arc<KeyGroup>> {
+        self.key_groups.values()
     }
 
     /// The group for an authority (canonical) that a request gave to the route with this index; made at its first use.
@@ -187,35 +189,6 @@ fn listeners_by_endpoint(config: &Config) -> HashMap<Endpoint, Arc<ListenerConfi
         .collect()
 }
 
-/// What datagrams of a UDP listener are served under.
-#[derive(Debug, PartialEq, Eq)]
-pub struct UdpRule {
-    /// As configured.
-    pub config: Arc<UdpListenerConfig>,
-    /// Balancers whose headers are believed.
-    pub trusted: TrustList,
-}
-
-/// With their lists of trusted networks read. What did not change stays the same value.
-fn build_udp_listeners(
-    config: &Config,
-    previous: Option<&Generation>,
-    problems: &mut Vec<String>,
-) -> HashMap<SocketAddr, Arc<UdpRule>> {
-    let mut by_address = HashMap::new();
-    for listener in &config.udp_listeners {
-        let trusted = TrustList::load(&listener.trust).unwrap_or_else(|texts| {
-            problems.extend(texts.into_iter().map(|text| format!("UDP listener {}: trust list {text}", listener.name)));
-            TrustList::default()
-        });
-        let rule = UdpRule { config: Arc::clone(listener), trusted };
-        let before = listener.bind.first().and_then(|address| previous?.udp_listener(*address));
-        let rule = before.filter(|before| ***before == rule).cloned().unwrap_or_else(|| Arc::new(rule));
-        by_address.extend(listener.bind.iter().map(|address| (*address, Arc::clone(&rule))));
-    }
-    by_address
-}
-
 fn load_stores(
     config: &Config,
     previous: Option<&Generation>,
@@ -238,7 +211,11 @@ fn load_stores(
 
 fn load_store(keystore: &KeystoreConfig, before: Option<&keystore::Store>) -> Result<keystore::Store, Vec<String>> {
     let password = keystore.password.as_ref().map(read_secret).transpose().map_err(|problem| vec![problem])?;
-    keystore::Store::load(&keystore.location, password.as_ref(), before).map_err(|error| error.problems)
+    let keys = match keystore.key_servers {
+        Some(_) => keystore::Keys::InStoreOrElsewhere,
+        None => keystore::Keys::InStore,
+    };
+    keystore::Store::load_with(&keystore.location, password.as_ref(), keys, before).map_err(|error| error.problems)
 }
 
 /// Reads a secret where it lies.
@@ -262,6 +239,7 @@ pub fn read_secret(secret: &Secret) -> Result<keystore::Password, String> {
 fn build_fronts(
     config: &Config,
     stores: &BTreeMap<String, Arc<keystore::Store>>,
+    key_groups: &BTreeMap<String, Arc<KeyGroup>>,
     problems: &mut Vec<String>,
 ) -> HashMap<String, Arc<TlsFront>> {
     let mut tables: BTreeMap<&str, Arc<IdentityTable>> = BTreeMap::new();
@@ -280,7 +258,9 @@ fn build_fronts(
             }
         }
         let Some(table) = tables.get(tls.keystore.as_str()) else { continue };
-        match build_front(tls, table) {
+        let key_servers = config.keystores.get(&tls.keystore).and_then(|keystore| keystore.key_servers.as_deref());
+        let key_group = key_servers.and_then(|name| key_groups.get(name)).cloned();
+        match build_front(tls, table, key_group) {
             Ok(front) => _ = fronts.insert(listener.name.clone(), Arc::new(front)),
             Err(problem) => problems.push(format!("listener {}: {problem}", listener.name)),
         }
@@ -288,11 +268,31 @@ fn build_fronts(
     fronts
 }
 
-fn build_front(tls: &TlsConfig, table: &Arc<IdentityTable>) -> Result<TlsFront, String> {
+fn build_front(
+    tls: &TlsConfig,
+    table: &Arc<IdentityTable>,
+    key_group: Option<Arc<KeyGroup>>,
+) -> Result<TlsFront, String> {
     let rule = |settings: &Arc<TlsSettings>| TlsRule::new(settings).map(Arc::new);
     let rules =
         tls.names.iter().map(|(host, settings)| Ok((host.clone(), rule(settings)?))).collect::<Result<_, String>>()?;
-    Ok(TlsFront::new(Arc::clone(table), rule(&tls.settings)?, rules, tls.strict_sni))
+    Ok(TlsFront::new(Arc::clone(table), rule(&tls.settings)?, rules, tls.strict_sni, key_group))
+}
+
+fn build_key_groups(
+    config: &Config,
+    previous: Option<&Generation>,
+    problems: &mut Vec<String>,
+) -> BTreeMap<String, Arc<KeyGroup>> {
+    let mut groups = BTreeMap::new();
+    for (name, settings) in &config.key_servers {
+        let before = previous.and_then(|previous| previous.key_groups.get(name));
+        match KeyGroup::new(settings, before) {
+            Ok(group) => _ = groups.insert(name.clone(), group),
+            Err(problem) => problems.push(format!("key servers {name}: {problem}")),
+        }
+    }
+    groups
 }
 
 fn load_balancers(config: &Config, problems: &mut Vec<String>) -> HashMap<String, TrustList> {

@@ -10,6 +10,7 @@ use tls::{Alert, Choice, Chooser, ClientAuth, Identity, KeyType, ProtocolVersion
 use wire::client_hello::ClientHello;
 
 use crate::config::TlsSettings;
+use crate::keyless::KeyGroup;
 
 /// The name under which a keystore holds what clients without a known name get.
 pub const DEFAULT_NAME: &str = "default";
@@ -168,17 +169,24 @@ pub struct TlsFront {
     default_rule: Arc<TlsRule>,
     rules: HashMap<String, Arc<TlsRule>>,
     strict_sni: bool,
+    key_group: Option<Arc<KeyGroup>>,
 }
 
 impl TlsFront {
-    /// Puts a listener's view together; `rules` is keyed by host pattern.
+    /// Puts a listener's view together; `rules` is keyed by host pattern, `key_group` has the keys of identities without one.
     pub fn new(
         identities: Arc<IdentityTable>,
         default_rule: Arc<TlsRule>,
         rules: HashMap<String, Arc<TlsRule>>,
         strict_sni: bool,
+        key_group: Option<Arc<KeyGroup>>,
     ) -> TlsFront {
-        TlsFront { identities, default_rule, rules, strict_sni }
+        TlsFront { identities, default_rule, rules, strict_sni, key_group }
+    }
+
+    /// The key servers that have the keys of identities without one.
+    pub fn key_group(&self) -> Option<&Arc<KeyGroup>> {
+        self.key_group.as_ref()
     }
 
     /// The rule a host is served under: its own, its wildcard's, the listener's.

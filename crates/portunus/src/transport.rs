@@ -4,12 +4,15 @@
 //! outlives a call into it. An idle transport holds no buffer. Owns no policy: deadlines and limits are the caller's.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
 use net::{Chunk, Stream};
-use tls::{Handshake, Read, Session};
+use tls::{Handshake, KeyAnswer, KeyRequest, Read, Session};
+
+use crate::keyless::KeyFailure;
 
 /// Plaintext is encrypted in pieces of this size, so that a slow reader costs bounded memory. Four full records.
 const SEAL_BYTES: usize = 64 * 1024;
@@ -77,6 +80,27 @@ pub enum Broken {
     Socket(io::Error),
     /// TLS failed.
     Tls(tls::Error),
+    /// The private key, which is elsewhere, could not be used.
+    Key(KeyFailure),
+}
+
+/// Where a handshake has its private key used, if it is elsewhere.
+pub trait Keys {
+    /// Does what is asked. Dropping the future cancels it.
+    ///
+    /// # Errors
+    /// Why it cannot be done; the handshake ends with an alert.
+    fn answer(&self, request: &KeyRequest, server_name: &str) -> impl Future<Output = Result<KeyAnswer, KeyFailure>>;
+}
+
+/// For handshakes whose key, if they have one, is here.
+#[derive(Debug, Clone, Copy)]
+pub struct NoKeys;
+
+impl Keys for NoKeys {
+    async fn answer(&self, _request: &KeyRequest, _server_name: &str) -> Result<KeyAnswer, KeyFailure> {
+        Err(KeyFailure::Unavailable)
+    }
 }
 
 impl From<io::Error> for Broken {
@@ -90,6 +114,7 @@ impl std::fmt::Display for Broken {
         match self {
             Broken::Socket(error) => error.fmt(f),
             Broken::Tls(error) => error.fmt(f),
+            Broken::Key(failure) => failure.fmt(f),
         }
     }
 }
@@ -99,6 +124,7 @@ impl From<Broken> for io::Error {
         match broken {
             Broken::Socket(error) => error,
             Broken::Tls(error) => io::Error::new(io::ErrorKind::InvalidData, error),
+            Broken::Key(failure) => io::Error::other(failure),
         }
     }
 }
@@ -109,11 +135,17 @@ impl Transport {
         Transport { stream, sealed: None, received: Cell::new(0), sent: Cell::new(0) }
     }
 
-    /// Performs the handshake of `session` over `stream`. `first`: ciphertext that was received already.
+    /// Performs the handshake of `session` over `stream`, its private key, if it is elsewhere, used by `keys`. `first`: ciphertext that was received
+    /// already.
     ///
     /// # Errors
     /// The transport is given back with the error, so that its bytes can be counted; an alert that was due has been sent.
-    pub async fn handshake(stream: Stream, first: Chunk, session: Session) -> Result<Transport, (Transport, Broken)> {
+    pub async fn handshake(
+        stream: Stream,
+        first: Chunk,
+        session: Session,
+        keys: &impl Keys,
+    ) -> Result<Transport, (Transport, Broken)> {
         let sealed = Sealed {
             session: RefCell::new(session),
             input: RefCell::new(first),
@@ -125,13 +157,13 @@ impl Transport {
         };
         let mut transport = Transport::plain(stream);
         transport.sealed = Some(Box::new(sealed));
-        match transport.drive_handshake().await {
+        match transport.drive_handshake(keys).await {
             Ok(()) => Ok(transport),
             Err(broken) => Err((transport, broken)),
         }
     }
 
-    async fn drive_handshake(&self) -> Result<(), Broken> {
+    async fn drive_handshake(&self, keys: &impl Keys) -> Result<(), Broken> {
         let Some(sealed) = &self.sealed else { return Ok(()) };
         loop {
             let step = sealed.with_input(|session, input, output| session.handshake(input, output));
@@ -140,10 +172,57 @@ impl Transport {
             match step.map_err(Broken::Tls)? {
                 Handshake::Done => return Ok(flushed?),
                 Handshake::WantInput => flushed?,
-                Handshake::WantKey => return Err(Broken::Tls(tls::Error::Ours("the key is elsewhere".into()))),
+                Handshake::WantKey => {
+                    flushed?;
+                    self.use_key(sealed, keys).await?;
+                    continue;
+                }
             }
             if self.receive_sealed(sealed).await? == 0 {
                 return Err(Broken::Socket(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+    }
+
+    /// Has the private key used, for as long as the client waits for it. If that fails, an alert tells the client.
+    async fn use_key(&self, sealed: &Sealed, keys: &impl Keys) -> Result<(), Broken> {
+        let (request, name) = {
+            let mut session = sealed.session.borrow_mut();
+            (session.key_request(), session.server_name())
+        };
+        // Asked for again although nothing was answered: a mistake of ours, which must not become a loop.
+        let Some(request) = request else { return Err(Broken::Tls(tls::Error::Ours("no key request".into()))) };
+        let outcome = {
+            let mut answer = pin!(keys.answer(&request, name.as_deref().unwrap_or_default()));
+            poll_fn(|context| match answer.as_mut().poll(context) {
+                Poll::Ready(answer) => Poll::Ready(Ok(answer)),
+                Poll::Pending => self.poll_gone(context, sealed).map(Err),
+            })
+            .await?
+        };
+        match outcome {
+            Ok(answer) => {
+                sealed.session.borrow_mut().answer(answer);
+                Ok(())
+            }
+            Err(failure) => {
+                sealed.session.borrow_mut().fail(tls::Alert::INTERNAL_ERROR, &mut sealed.taken_output());
+                let _ = self.flush().await;
+                Err(Broken::Key(failure))
+            }
+        }
+    }
+
+    /// Ready once the client is gone. What it sends meanwhile is kept, as far as there is room for it.
+    fn poll_gone(&self, context: &mut Context<'_>, sealed: &Sealed) -> Poll<Broken> {
+        loop {
+            if sealed.input.borrow().is_full() {
+                return Poll::Pending;
+            }
+            match ready!(self.poll_receive_sealed(context, sealed)) {
+                Ok(0) => return Poll::Ready(Broken::Socket(io::ErrorKind::UnexpectedEof.into())),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Broken::Socket(error)),
             }
         }
     }

@@ -3,14 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use crate::generation::Generation;
+use crate::keyless::Clients;
 use crate::listener::Admission;
-use crate::passport::Own;
 use crate::report::{Reporter, WorkerReport};
 use crate::upstream::Pools;
 
@@ -23,8 +22,6 @@ pub struct Shared {
     pub acceptor: tls::Acceptor,
     /// How many connections there are, in total and by client.
     pub admission: Admission,
-    /// How many UDP flows there are.
-    pub flows: AtomicUsize,
     /// Logs and metrics.
     pub reporter: Arc<Reporter>,
 }
@@ -41,8 +38,8 @@ pub struct Worker {
     pub report: WorkerReport,
     /// Idle upstream connections of this worker.
     pub pools: Pools,
-    /// The addresses of this machine.
-    pub own: Own,
+    /// This worker's clients of key servers.
+    pub key_clients: Clients,
     /// Wakes connections at rest when draining begins.
     pub drain: Notify,
     draining: Cell<bool>,
@@ -55,7 +52,7 @@ impl Worker {
         Rc::new(Worker {
             report: shared.reporter.worker(index),
             pools: Pools::default(),
-            own: Own::default(),
+            key_clients: Clients::default(),
             drain: Notify::new(),
             draining: Cell::new(false),
             pinned: RefCell::new(Rc::new(shared.generation.load_full())),

@@ -92,7 +92,8 @@ pub(crate) fn peer_is_current(ssl: &Owned<sys::SSL>) -> Option<bool> {
     Some(unsafe { sys::X509_cmp_current_time(sys::X509_get0_notAfter(certificate.as_ptr())) > 0 })
 }
 
-fn server_name(ssl: &Owned<sys::SSL>) -> Option<Box<str>> {
+/// SNI as sent, lower case, if it is a valid name.
+pub(crate) fn server_name(ssl: &Owned<sys::SSL>) -> Option<Box<str>> {
     // SAFETY: the session is live and keeps the NUL-terminated name.
     let name = unsafe {
         let name = sys::SSL_get_servername(ssl.as_ptr(), sys::TLSEXT_NAMETYPE_host_name);

@@ -215,6 +215,11 @@ impl Session {
         self.ended = true;
     }
 
+    /// The name that the client asked for, as soon as it was read; none if it is no valid host name.
+    pub fn server_name(&self) -> Option<Box<str>> {
+        info::server_name(&self.ssl)
+    }
+
     /// What was negotiated, once the handshake is done. Computed by the call; keep it if you need it twice.
     pub fn info(&self) -> Info {
         let key_type = self.link().ok().and_then(|link| link.key_type.get());

@@ -5,5 +5,4 @@ pub mod demo;
 pub mod dev_ca;
 pub mod front;
 pub mod keystore;
-pub mod routing;
 pub mod run;

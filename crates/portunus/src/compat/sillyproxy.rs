@@ -127,8 +127,8 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
     let config = Config {
         workers: std::thread::available_parallelism().map_or(1, NonZero::get),
         listeners: vec![Arc::new(listener(bind, arguments.min_tls))],
-        udp_listeners: Vec::new(),
         keystores: BTreeMap::from([(NAME.to_string(), keystore)]),
+        key_servers: BTreeMap::new(),
         routes: file.routes,
         upstreams: file.upstreams,
         trusted_proxies: Vec::new(),
@@ -165,6 +165,7 @@ fn keystore(arguments: &Arguments) -> KeystoreConfig {
         None => Secret::Argument(ArgumentSecret(arguments.keypass.clone())),
     };
     KeystoreConfig {
+        key_servers: None,
         name: NAME.to_string(),
         location: keystore::Location::Jks(arguments.keystore.clone()),
         password: Some(password),

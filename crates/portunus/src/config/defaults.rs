@@ -2,11 +2,12 @@
 //!
 //! `shape/surface.rs` repeats them as text for readers, and a test compares the two.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::model::{
-    AccessLog, Balance, DatagramHeader, Ejection, Forwarding, HealthCheck, LogConfig, PathPattern, Segment,
-    SourceConfig, TargetsConfig, Trust, UdpListenerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
+    AccessLog, Balance, Ejection, Forwarding, HealthCheck, KeyServersConfig, LogConfig, PathPattern, Segment,
+    UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
 
 /// From accept to the last byte of a PROXY header, where a listener takes them.
@@ -21,7 +22,6 @@ impl UpstreamConfig {
             protocol: UpstreamProtocol::default(),
             tls: None,
             balance: Balance::default(),
-            source: SourceConfig::default(),
             connect_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
@@ -37,21 +37,23 @@ impl UpstreamConfig {
     }
 }
 
-impl UdpListenerConfig {
-    /// A listener without addresses and targets, with every setting at its default.
-    pub fn new(name: impl Into<String>) -> UdpListenerConfig {
-        UdpListenerConfig {
-            name: name.into(),
-            bind: Vec::new(),
-            header: DatagramHeader::default(),
-            trust: Trust::Networks(Vec::new()),
-            pass_without_header: false,
-            answer_header: false,
-            to: TargetsConfig::Fixed { v4: None, v6: None },
-            source: SourceConfig::default(),
-            idle_timeout: Duration::from_secs(60),
-            max_flows: 65_536,
-            max_flows_per_client: 1024,
+impl KeyServersConfig {
+    /// A group without servers, with every setting at its default.
+    pub fn new(name: impl Into<String>) -> KeyServersConfig {
+        let upstream = UpstreamConfig {
+            connect_timeout: Duration::from_secs(1),
+            retry_budget_percent: 10,
+            max_in_flight: 4000,
+            ..UpstreamConfig::new(name)
+        };
+        KeyServersConfig {
+            upstream: Arc::new(upstream),
+            timeout: Duration::from_millis(700),
+            // With what comes before and after it, a handshake ends within two seconds.
+            total_timeout: Duration::from_millis(1800),
+            connections: 2,
+            // Common key servers drop connections that are silent for 30 seconds.
+            ping_every: Duration::from_secs(12),
         }
     }
 }

@@ -11,23 +11,19 @@ use wire::http::Method;
 
 use crate::limits::Limits;
 
-mod datagram;
-
-pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
-
 /// The whole configuration of a process.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Worker threads, each with its own runtime and listeners. At least 1.
     pub workers: usize,
-    /// Where connections come in. At least one, or one for UDP.
+    /// Where connections come in. At least one.
     pub listeners: Vec<Arc<ListenerConfig>>,
-    /// Where datagrams come in.
-    pub udp_listeners: Vec<Arc<UdpListenerConfig>>,
     /// Key material by name.
     pub keystores: BTreeMap<String, KeystoreConfig>,
     /// HTTP routes, in file order.
     pub routes: Vec<RouteConfig>,
+    /// Groups of key servers.
+    pub key_servers: BTreeMap<String, Arc<KeyServersConfig>>,
     /// Upstream groups by name.
     pub upstreams: BTreeMap<String, Arc<UpstreamConfig>>,
     /// Peers whose forwarding headers are believed.
@@ -139,10 +135,27 @@ pub struct KeystoreConfig {
     pub location: keystore::Location,
     /// Where its password comes from.
     pub password: Option<Secret>,
+    /// The group of key servers that has the keys of certificates without one.
+    pub key_servers: Option<String>,
     /// The name whose identities serve as `default`; else the alias `default` must exist.
     pub default: Option<String>,
     /// Period of the unconditional re-read.
     pub reload_every: Duration,
+}
+
+/// A group of key servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyServersConfig {
+    /// Its servers, their TLS, connecting, ejection; operations in flight are those of one worker.
+    pub upstream: Arc<UpstreamConfig>,
+    /// One operation at one server.
+    pub timeout: Duration,
+    /// One operation in all.
+    pub total_timeout: Duration,
+    /// Connections to each server, by each worker.
+    pub connections: usize,
+    /// Between two pings of a connection.
+    pub ping_every: Duration,
 }
 
 /// Where a secret comes from. But for what a front door was given, the secret itself is read when it is needed, never kept in the configuration.
@@ -401,8 +414,6 @@ pub struct UpstreamConfig {
     pub tls: Option<UpstreamTls>,
     /// How one is chosen.
     pub balance: Balance,
-    /// Under which address connections go there.
-    pub source: SourceConfig,
     /// Connecting, TCP and TLS together.
     pub connect_timeout: Duration,
     /// From the request's last byte to the answer's head.

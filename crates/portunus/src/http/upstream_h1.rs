@@ -373,7 +373,9 @@ async fn read_head(
                 return Err(OnConnection { stale: silent, ..failed });
             }
             Ok(_) => {}
-            Err(Broken::Tls(_)) => return Err(OnConnection::servers(Refusal::upstream(502, "upstream_tls_broke"))),
+            Err(Broken::Tls(_) | Broken::Key(_)) => {
+                return Err(OnConnection::servers(Refusal::upstream(502, "upstream_tls_broke")));
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use prometheus_client::metrics::exemplar::Exemplar;
 
 use super::clients::{self, Order};
 use super::count::{BUCKET_COUNT, BUCKETS_NS, Count, Durations, Family, Slot};
+use super::keyless::{KeyGroupCells, KeyServerCells};
 use super::line::key_type_name;
 use super::reporter::{Shared, published};
 use super::slow::SlowEvents;
@@ -50,6 +51,7 @@ impl Collector for Totals {
         listeners(&mut page, &workers)?;
         handshakes(&mut page, &workers)?;
         requests(&mut page, &workers)?;
+        keyless(&mut page, &workers)?;
         upstreams(&mut page, &workers)?;
         servers(&mut page, &self.shared)?;
         top_clients(&mut page, &workers)?;
@@ -131,13 +133,6 @@ fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     let sent = by_listener(|cells| cells.sent.get());
     page.counters("portunus_sent_bytes", "Bytes sent on the sockets of clients", labels, sent)?;
 
-    let datagrams = by_listener(|cells| cells.datagrams_received.get());
-    page.counters("portunus_datagrams_received", "Datagrams that came to listeners", labels, some(datagrams))?;
-    let datagrams = by_listener(|cells| cells.datagrams_sent.get());
-    page.counters("portunus_datagrams_sent", "Datagrams sent back from listeners", labels, some(datagrams))?;
-    let datagrams = by_listener(|cells| cells.datagrams_lost.get());
-    page.counters("portunus_datagrams_lost", "Datagrams the kernel did not take", labels, some(datagrams))?;
-
     let failures = |phase: &'static str| {
         sums(
             workers,
@@ -151,13 +146,12 @@ fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     let labels = ["listener", "reason"];
     page.counters("portunus_connections_refused", "Connections closed at once", labels, failures("accept"))?;
     page.counters("portunus_tls_handshake_failures", "Failed handshakes", labels, failures("tls_handshake"))?;
-    page.counters("portunus_datagrams_refused", "Datagrams that were not let in", labels, failures("datagram"))?;
     let others = sums(
         workers,
         |worker| &worker.failures,
         |slot| {
             let [listener, phase, reason] = slot.labels.each_ref().map(AsRef::as_ref);
-            let other = !["accept", "tls_handshake", "datagram"].contains(&phase);
+            let other = phase != "accept" && phase != "tls_handshake";
             other.then_some(([listener, phase, reason], slot.cells.get()))
         },
     );
@@ -179,6 +173,16 @@ fn handshakes(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result
         |worker| &worker.listeners,
         |slot| ([&*slot.labels[0], "true"], &slot.cells.resumed_handshakes),
     );
+    let total = |histogram: &Histogram| histogram.buckets.iter().sum::<u64>() as f64;
+    let ratios: Vec<([&str; 1], f64)> = full
+        .iter()
+        .zip(&resumed)
+        .map(|(([listener, _], full), (_, resumed))| ([*listener], total(full), total(resumed)))
+        .filter(|(_, full, resumed)| full + resumed > 0.0)
+        .map(|(listener, full, resumed)| (listener, resumed / (full + resumed)))
+        .collect();
+    let help = "Share of handshakes since the start that resumed a session, and so needed no private key";
+    page.gauges("portunus_tls_resumption_ratio", help, ["listener"], ratios)?;
     let all = full.into_iter().chain(resumed);
     page.histograms("portunus_tls_handshake_duration_seconds", "Time of a handshake", ["listener", "resumed"], all)
 }
@@ -193,6 +197,48 @@ fn requests(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     let faults = sums(workers, |worker| &worker.faults, every_label);
     let help = "Requests and connections that ended badly, by whose fault it was";
     page.counters("portunus_faults", help, ["side", "reason"], faults)
+}
+
+fn keyless(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
+    let outcomes = sums(workers, |worker| &worker.key_operations, every_label);
+    let help = "Operations asked of a key server, by outcome";
+    page.counters("portunus_keyless_operations", help, ["group", "server", "outcome"], outcomes)?;
+    let times = durations(
+        workers,
+        |worker| &worker.key_servers,
+        |slot| (slot.labels.each_ref().map(AsRef::as_ref), &slot.cells.durations),
+    );
+    let labels = ["group", "server"];
+    let help = "Operation asked to answer verified, of those that went well";
+    page.histograms("portunus_keyless_operation_duration_seconds", help, labels, times)?;
+    let by_group = |value: fn(&KeyGroupCells) -> u64| {
+        sums(workers, |worker| &worker.key_groups, move |slot| Some(([&*slot.labels[0]], value(&slot.cells))))
+    };
+    let retries = by_group(|cells| cells.retries.get());
+    page.counters("portunus_keyless_retries", "Operations tried again on another key server", ["group"], retries)?;
+    let in_flight = by_group(|cells| cells.in_flight.get());
+    page.gauges("portunus_keyless_in_flight", "Operations under way at key servers", ["group"], in_flight)?;
+    let by_server = |value: fn(&KeyServerCells) -> u64| {
+        sums(
+            workers,
+            |worker| &worker.key_servers,
+            move |slot| {
+                let labels = slot.labels.each_ref().map(AsRef::as_ref);
+                (slot.cells.configured.get() > 0).then(|| (labels, value(&slot.cells)))
+            },
+        )
+    };
+    let connections = by_server(|cells| cells.connections.get());
+    page.gauges("portunus_keyless_connections", "Connections open to a key server", labels, connections)?;
+    let usable = by_server(|cells| cells.usable.get());
+    let mut of_group: BTreeMap<[&str; 1], u64> = BTreeMap::new();
+    usable.iter().for_each(|([group, _], workers)| *of_group.entry([*group]).or_default() += workers);
+    let up = usable.into_iter().map(|(labels, workers)| (labels, u64::from(workers > 0)));
+    let help = "Whether a key server is connected and not left out, for at least one worker";
+    page.gauges("portunus_keyless_server_up", help, labels, up)?;
+    let unavailable = of_group.into_iter().map(|(group, workers)| (group, u64::from(workers == 0)));
+    let help = "Whether no key server of a group can be asked, so that only resumed handshakes succeed";
+    page.gauges("portunus_keyless_unavailable", help, ["group"], unavailable)
 }
 
 fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
@@ -265,12 +311,6 @@ fn sums<'a, const N: usize, const M: usize, V: Default + 'a>(
     for (labels, value) in workers.iter().flat_map(|worker| family(worker).slots()).filter_map(row) {
         *sums.entry(labels).or_default() += value;
     }
-    sums
-}
-
-/// What has been counted at all.
-fn some<const N: usize>(mut sums: BTreeMap<[&str; N], u64>) -> BTreeMap<[&str; N], u64> {
-    sums.retain(|_, count| *count > 0);
     sums
 }
 

@@ -13,6 +13,7 @@ mod clients;
 mod count;
 mod diagnostics;
 mod exposition;
+mod keyless;
 mod line;
 mod metrics;
 mod process;
@@ -25,7 +26,8 @@ mod worker;
 mod writer;
 
 pub use diagnostics::{Diagnostics, OncePerSecond};
-pub use record::{ConnRecord, Fault, FlowRecord, RequestRecord};
+pub use keyless::KeyCounts;
+pub use record::{ConnRecord, Fault, RequestRecord};
 pub use reporter::{Exposition, Reporter};
 pub use slow::CertificateExpiry;
 pub use summary::render_summary;

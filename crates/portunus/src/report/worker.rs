@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use super::clients::{ClientTable, Published};
 use super::count::{Count, Durations, Family, OTHER};
 use super::diagnostics::OncePerSecond;
+use super::keyless::{KeyCounts, KeyGroupCells, KeyServerCells};
 use super::line::{self, Clock, Form};
 use super::queue::{Chunk, Queue};
-use super::record::{ConnRecord, Fault, FlowRecord, RequestRecord};
+use super::record::{ConnRecord, Fault, RequestRecord};
 
 /// Lines are handed to the writer when they reach this many bytes.
 const HAND_OVER_BYTES: usize = 32 * 1024;
@@ -29,9 +30,6 @@ pub(super) struct ListenerCells {
     pub(super) closed: Count,
     pub(super) received: Count,
     pub(super) sent: Count,
-    pub(super) datagrams_received: Count,
-    pub(super) datagrams_sent: Count,
-    pub(super) datagrams_lost: Count,
     pub(super) requests: Durations,
     pub(super) full_handshakes: Durations,
     pub(super) resumed_handshakes: Durations,
@@ -61,6 +59,12 @@ pub(super) struct WorkerShared {
     pub(super) failures: Family<3, Count>,
     /// By side, reason.
     pub(super) faults: Family<2, Count>,
+    /// Tries at key servers, by group, server, outcome.
+    pub(super) key_operations: Family<3, Count>,
+    /// By group, server.
+    pub(super) key_servers: Family<2, KeyServerCells>,
+    /// By group of key servers.
+    pub(super) key_groups: Family<1, KeyGroupCells>,
     pub(super) lines_dropped: Count,
     pub(super) clients: Published,
     index: usize,
@@ -76,6 +80,9 @@ impl WorkerShared {
             handshakes: Family::new(512),
             failures: Family::new(1024),
             faults: Family::new(512),
+            key_operations: Family::new(1024),
+            key_servers: Family::new(256),
+            key_groups: Family::new(64),
             lines_dropped: Count::default(),
             clients: Published::default(),
             index,
@@ -92,11 +99,19 @@ impl WorkerShared {
         for slot in self.listeners.slots() {
             slot.cells.closed.set(slot.cells.opened.get());
         }
+        // Its connections to key servers are gone, too.
+        for slot in self.key_servers.slots() {
+            slot.cells.connections.set(0);
+            slot.cells.usable.set(0);
+        }
+        for slot in self.key_groups.slots() {
+            slot.cells.in_flight.set(0);
+        }
         true
     }
 
     /// How often a label set did not fit, by family.
-    pub(super) fn overflows(&self) -> [(&'static str, u64); 6] {
+    pub(super) fn overflows(&self) -> [(&'static str, u64); 9] {
         [
             ("listeners", self.listeners.overflow()),
             ("requests", self.requests.overflow()),
@@ -104,6 +119,9 @@ impl WorkerShared {
             ("handshakes", self.handshakes.overflow()),
             ("failures", self.failures.overflow()),
             ("faults", self.faults.overflow()),
+            ("key_operations", self.key_operations.overflow()),
+            ("key_servers", self.key_servers.overflow()),
+            ("key_groups", self.key_groups.overflow()),
         ]
     }
 }
@@ -230,41 +248,9 @@ impl WorkerReport {
         self.line(|out, clock, form| line::connection(out, clock, form, record));
     }
 
-    /// Datagrams came to a listener, with this many bytes in all.
-    pub fn datagrams_received(&self, listener: &str, datagrams: usize, bytes: usize) {
-        let cells = self.shared.listeners.at([listener]);
-        cells.datagrams_received.add(datagrams as u64);
-        cells.received.add(bytes as u64);
-    }
-
-    /// Datagrams left a listener, with this many bytes in all.
-    pub fn datagrams_sent(&self, listener: &str, datagrams: usize, bytes: usize) {
-        let cells = self.shared.listeners.at([listener]);
-        cells.datagrams_sent.add(datagrams as u64);
-        cells.sent.add(bytes as u64);
-    }
-
-    /// Datagrams were not taken by the kernel, on either side.
-    pub fn datagrams_lost(&self, listener: &str, datagrams: usize) {
-        if datagrams > 0 {
-            self.shared.listeners.at([listener]).datagrams_lost.add(datagrams as u64);
-        }
-    }
-
-    /// A datagram was not let in. No log line: whoever floods would write them.
-    pub fn datagram_refused(&self, listener: &str, reason: &'static str) {
-        self.shared.failures.at([listener, "datagram", reason]).add(1);
-    }
-
-    /// A UDP flow ended: one log line, its client's totals. It was opened by `connection_opened`; its bytes are the listener's already.
-    pub fn flow_closed(&self, record: &FlowRecord<'_>) {
-        self.shared.listeners.at([record.listener]).closed.add(1);
-        {
-            let mut clients = self.clients.borrow_mut();
-            clients.bytes(record.client.ip(), record.bytes_received, record.bytes_sent);
-            clients.connection(record.client.ip());
-        }
-        self.line(|out, clock, form| line::flow(out, clock, form, record));
+    /// The counters of a group of key servers.
+    pub fn key_counts(&self, group: &str) -> KeyCounts {
+        KeyCounts::new(&self.shared, group)
     }
 
     /// A handshake ended well.

@@ -12,7 +12,7 @@ use tls::{Connector, ProtocolVersion, ServerName, Session};
 use super::Group;
 use super::server::Server;
 use crate::config::{ServerAddress, UpstreamTls};
-use crate::transport::{Broken, Transport};
+use crate::transport::{Broken, NoKeys, Transport};
 
 /// Roots that Debian and its kin keep, trusted where no other file is named.
 const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -78,12 +78,13 @@ async fn connect_unbounded(target: Target<'_>, limit: Duration) -> Result<Transp
         ServerAddress::Unix(path) => connect_unix(path).await?,
         ServerAddress::Name(..) => connect_any(&resolved(target.server).await, limit).await?,
     };
-    let Some(connector) = target.group.connector() else { return Ok(Transport::plain(stream)) };
+    let Some(connector) = target.group.connector_to(target.server) else { return Ok(Transport::plain(stream)) };
     let name = server_name(target)?;
     let session = Session::client(connector, &name).map_err(ConnectError::Tls)?;
-    Transport::handshake(stream, Chunk::empty(), session).await.map_err(|(_, broken)| match broken {
+    Transport::handshake(stream, Chunk::empty(), session, &NoKeys).await.map_err(|(_, broken)| match broken {
         Broken::Socket(error) => ConnectError::Socket(error),
         Broken::Tls(error) => ConnectError::Tls(error),
+        Broken::Key(failure) => ConnectError::Tls(tls::Error::Ours(failure.to_string().into())),
     })
 }
 
@@ -132,11 +133,11 @@ fn server_name(target: Target<'_>) -> Result<ServerName, ConnectError> {
     })
 }
 
-/// The TLS context of a group.
+/// The TLS context of a group, which offers the protocol `alpn`.
 ///
 /// # Errors
 /// A file is missing or unusable; says which.
-pub fn connector(settings: &UpstreamTls, http2: bool) -> Result<Connector, String> {
+pub fn connector(settings: &UpstreamTls, alpn: &[u8]) -> Result<Connector, String> {
     let mut roots = Vec::new();
     if settings.verify {
         roots = keystore::trust::certificates(settings.ca.as_deref().unwrap_or(Path::new(SYSTEM_ROOTS)))?;
@@ -145,6 +146,6 @@ pub fn connector(settings: &UpstreamTls, http2: bool) -> Result<Connector, Strin
         (Some(chain), Some(key)) => Some(keystore::trust::pair(chain, key)?),
         _ => None,
     };
-    let alpn: Vec<Vec<u8>> = if http2 { vec![b"h2".to_vec()] } else { vec![b"http/1.1".to_vec()] };
-    Connector::new(&roots, settings.verify, identity, &alpn, ProtocolVersion::Tls12).map_err(|error| error.to_string())
+    Connector::new(&roots, settings.verify, identity, &[alpn.to_vec()], ProtocolVersion::Tls12)
+        .map_err(|error| error.to_string())
 }

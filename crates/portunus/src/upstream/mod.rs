@@ -33,6 +33,8 @@ pub struct Group {
     connector: Option<Arc<tls::Connector>>,
     /// Its address was put together from a request, so that names must not lead to ourselves.
     is_dynamic: bool,
+    /// Servers on Unix sockets are spoken to without TLS.
+    is_plain_on_unix: bool,
     in_flight: AtomicUsize,
     /// Retries still allowed, in hundredths.
     retry_credit: AtomicI64,
@@ -45,10 +47,29 @@ impl Group {
     /// A file is missing or unusable; says which.
     pub fn new(config: &Arc<UpstreamConfig>) -> Result<Group, String> {
         let connector = match &config.tls {
-            Some(tls) => Some(Arc::new(connect::connector(tls, config.protocol == UpstreamProtocol::Http2)?)),
+            Some(tls) => {
+                let http2 = config.protocol == UpstreamProtocol::Http2;
+                let alpn: &[u8] = if http2 { b"h2" } else { b"http/1.1" };
+                Some(Arc::new(connect::connector(tls, alpn)?))
+            }
             None => None,
         };
         Ok(Group::with(config, connector, false))
+    }
+
+    /// A group of key servers, whose connections offer the keyless extension by ALPN. On Unix sockets there is no TLS.
+    ///
+    /// # Errors
+    /// As [`Group::new`].
+    pub fn of_key_servers(config: &Arc<UpstreamConfig>) -> Result<Group, String> {
+        let mut connector = None;
+        if let Some(tls) = &config.tls {
+            let mut made = connect::connector(tls, wire::keyless::EXTENSION_ALPN)?;
+            // These connections are few and long; what servers make of a resumed client certificate differs.
+            made.never_resume();
+            connector = Some(Arc::new(made));
+        }
+        Ok(Group { is_plain_on_unix: true, ..Group::with(config, connector, false) })
     }
 
     /// A group like this one, but for a single server whose address was put together from a request. `check_addresses`: names must not
@@ -70,6 +91,7 @@ impl Group {
             in_flight: AtomicUsize::new(0),
             retry_credit: AtomicI64::new(RETRY_RESERVE * 100),
             is_dynamic,
+            is_plain_on_unix: false,
         }
     }
 
@@ -86,6 +108,12 @@ impl Group {
     /// TLS towards its servers, if any.
     pub fn connector(&self) -> Option<&tls::Connector> {
         self.connector.as_deref()
+    }
+
+    /// TLS towards one server, if any.
+    pub fn connector_to(&self, server: &Server) -> Option<&tls::Connector> {
+        let is_plain = self.is_plain_on_unix && matches!(server.config.address, ServerAddress::Unix(_));
+        self.connector().filter(|_| !is_plain)
     }
 
     /// Admits one request; none beyond the configured number in flight.

@@ -122,6 +122,12 @@ impl Server {
         self.pool.load(Ordering::Relaxed)
     }
 
+    /// Ends an ejection: it was seen to work.
+    pub fn restore(&self) {
+        self.ejected_until_ms.store(0, Ordering::Relaxed);
+        self.succeeded();
+    }
+
     /// Puts new addresses of a name in force.
     pub fn set_resolved(&self, addresses: Vec<SocketAddr>) {
         if self.resolved.load().iter().any(|old| !addresses.contains(old)) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use keystore::Location;
 
-use super::{Build, address, identifier, read};
+use super::{Build, address, identifier, names_in, read};
 use crate::config::model::{KeystoreConfig, Secret};
 use crate::config::yaml::Node;
 
@@ -19,7 +19,7 @@ impl Build<'_> {
         let mut out = BTreeMap::new();
         for entry in root.get("keystores").map(Node::entries).unwrap_or_default() {
             let name = self.take(entry.key_span, identifier(&entry.key));
-            let keystore = self.keystore(&entry.key, &entry.value);
+            let keystore = self.keystore(root, &entry.key, &entry.value);
             if let (Some(name), Some(keystore)) = (name, keystore) {
                 out.insert(name, keystore);
             }
@@ -27,7 +27,7 @@ impl Build<'_> {
         out
     }
 
-    fn keystore(&mut self, name: &str, node: &Node) -> Option<KeystoreConfig> {
+    fn keystore(&mut self, root: &Node, name: &str, node: &Node) -> Option<KeystoreConfig> {
         let folder = self.folder(node, "folder").map(Location::PemFolder);
         let pkcs12 = self.file(node, "pkcs12").map(Location::Pkcs12);
         let jks = self.file(node, "jks").map(Location::Jks);
@@ -55,6 +55,9 @@ impl Build<'_> {
             name: name.to_owned(),
             location,
             password,
+            key_servers: node
+                .get("key_servers")
+                .and_then(|group| self.name_of(group, "group of key servers", &names_in(root, "key_servers"))),
             default: self.parsed(node, "default", address::host_name),
             reload_every: read::duration(node, "reload_every").unwrap_or(RELOAD_EVERY),
         })

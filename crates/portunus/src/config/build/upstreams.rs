@@ -39,7 +39,6 @@ impl Build<'_> {
                 .and_then(|retries| read::int(retries, "budget"))
                 .unwrap_or(default.retry_budget_percent),
             ejection: ejection(node),
-            source: self.source(node),
             health: read::mapping(node, "health").and_then(|health| self.health(health)),
             ..self.connection_settings(name, node)
         };
@@ -52,7 +51,7 @@ impl Build<'_> {
         upstream
     }
 
-    fn servers(&mut self, node: &Node) -> Vec<ServerConfig> {
+    pub(super) fn servers(&mut self, node: &Node) -> Vec<ServerConfig> {
         let base = self.base;
         let Some(list) = node.get("servers") else { return Vec::new() };
         if matches!(&list.value, Value::List(items) if items.is_empty()) {
@@ -159,7 +158,7 @@ impl Build<'_> {
     }
 }
 
-fn ejection(upstream: &Node) -> Ejection {
+pub(super) fn ejection(upstream: &Node) -> Ejection {
     let default = Ejection::default();
     let Some(node) = upstream.get("ejection") else { return default };
     Ejection {

@@ -2,13 +2,13 @@
 //!
 //! A new key goes here first; `build/` then reads it, and schema and reference follow (`UPDATE=1 cargo test -p portunus --test config`).
 
-mod datagrams;
+mod key_servers;
 mod listeners;
 mod process;
 mod routes;
 mod upstreams;
 
-use datagrams::*;
+use key_servers::*;
 use listeners::*;
 use process::*;
 use routes::*;
@@ -47,10 +47,9 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &TLS,
     &TLS_NAME,
     &CLIENT_CERTIFICATE,
-    &UDP_LISTENER,
-    &DESTINATION,
     &KEYSTORE,
     &SECRET,
+    &KEY_SERVERS,
     &UPSTREAM,
     &SERVER,
     &UPSTREAM_TLS,
@@ -81,18 +80,18 @@ pub(crate) static ROOT: Object = object(
             "auto",
             "Worker threads, each with its own listeners. `auto`: one per processor the process may use.",
         ),
-        optional(
-            "listeners",
-            Shape::List(&Shape::Object(&LISTENER)),
-            "(none)",
-            "Where connections come in. At least one, unless there is one in `udp_listeners`.",
-        ),
-        optional("udp_listeners", Shape::List(&Shape::Object(&UDP_LISTENER)), "(none)", "Where datagrams come in."),
+        required("listeners", Shape::List(&Shape::Object(&LISTENER)), "Where connections come in."),
         optional(
             "keystores",
             Shape::Table("NAME", &Shape::Object(&KEYSTORE)),
             "(none)",
             "Certificates and keys, by a name that `tls.keystore` refers to.",
+        ),
+        optional(
+            "key_servers",
+            Shape::Table("NAME", &Shape::Object(&KEY_SERVERS)),
+            "(none)",
+            "Groups of key servers, by a name that keystores refer to.",
         ),
         optional(
             "upstreams",

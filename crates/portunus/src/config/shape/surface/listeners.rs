@@ -173,6 +173,12 @@ pub(in crate::config::shape) static KEYSTORE: Object = Object {
             "Where the password of the store comes from. Needed by `pkcs12` and `jks`.",
         ),
         optional(
+            "key_servers",
+            Shape::Text("the name of a group of key servers"),
+            "(none: every certificate comes with its key)",
+            "Certificates may come without their keys; these servers have them. A file of a folder may then be called after its host.",
+        ),
+        optional(
             "default",
             Shape::Text("a host name"),
             "(the alias `default`)",

@@ -57,7 +57,6 @@ pub(in crate::config::shape) static UPSTREAM: Object = object(
             ),
         ],
         &CONNECTION_SETTINGS,
-        &super::SOURCE_SETTINGS,
         &[
             optional(
                 "retries",

@@ -1,0 +1,229 @@
+//! Operations of one worker at one group of key servers: which server is asked, for how long, and who is asked next.
+//!
+//! Owns no socket: connections belong to peers. A try that fails costs only its own operation; the next goes to another server, if the budget for
+//! such tries allows it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use net::Deadline;
+use net::clock::coarse;
+use tls::{KeyAnswer, KeyRequest};
+use tokio::sync::Notify;
+use wire::keyless::Frame;
+
+use super::KeyGroup;
+use super::failure::{self, KeyFailure};
+use super::peer::{Peer, keep};
+use crate::report::KeyCounts;
+
+/// Servers asked for one operation, at most.
+const MOST_TRIES: usize = 3;
+
+/// Tries on another server that may be made out of nothing, and saved up at most: enough for what is under way when a busy server dies.
+const RETRY_RESERVE: i64 = 256;
+
+/// How long everything must have been unreachable before handshakes end at once instead of waiting for a server to come back.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A worker's client of a group.
+#[derive(Debug)]
+pub struct Client {
+    group: Arc<KeyGroup>,
+    peers: Vec<Rc<Peer>>,
+    /// A server is connected, or it is clear that none can be.
+    news: Notify,
+    in_flight: Cell<usize>,
+    /// Tries on another server that may be made, in hundredths.
+    credit: Cell<i64>,
+    /// Since when nothing can be reached (coarse clock).
+    down_since: Cell<Option<Duration>>,
+    counts: KeyCounts,
+}
+
+/// What is known of a handshake beside what its key is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// The name that the client asked for; empty if none.
+    pub server_name: &'a str,
+    /// When the handshake must be over, on the coarse clock.
+    pub until: Duration,
+}
+
+impl Client {
+    /// A client that begins to connect at once. Needs the worker's runtime.
+    pub fn start(group: &Arc<KeyGroup>, counts: KeyCounts) -> Rc<Client> {
+        let servers = group.servers.servers().iter().enumerate();
+        let peers = servers.map(|(index, server)| Peer::new(server, index, counts.clone())).collect();
+        let client = Rc::new(Client {
+            group: Arc::clone(group),
+            peers,
+            news: Notify::new(),
+            in_flight: Cell::new(0),
+            credit: Cell::new(RETRY_RESERVE * 100),
+            down_since: Cell::new(None),
+            counts,
+        });
+        for peer in &client.peers {
+            tokio::task::spawn_local(keep(Rc::downgrade(&client), Rc::clone(peer)));
+        }
+        client
+    }
+
+    /// The group it is for.
+    pub fn group(&self) -> &Arc<KeyGroup> {
+        &self.group
+    }
+
+    /// A server is connected now.
+    pub(super) fn note_connected(&self) {
+        self.down_since.set(None);
+        self.news.notify_waiters();
+    }
+
+    /// A server could not be reached.
+    pub(super) fn note_unreachable(&self) {
+        let is_down = self.peers.iter().all(|peer| peer.is_unreachable() && !peer.is_connected());
+        if is_down && self.down_since.get().is_none() {
+            self.down_since.set(Some(coarse()));
+        }
+        if self.is_hopeless() {
+            self.news.notify_waiters();
+        }
+    }
+
+    fn is_hopeless(&self) -> bool {
+        self.down_since.get().is_some_and(|since| coarse() >= since + PATIENCE)
+    }
+
+    /// Has the request answered by one server or another.
+    ///
+    /// # Errors
+    /// Why the last one that was asked did not answer, or why none was asked.
+    pub async fn answer(&self, request: &KeyRequest, ask: Ask<'_>) -> Result<KeyAnswer, KeyFailure> {
+        let _place = self.admit()?;
+        let until = ask.until.min(coarse() + self.group.config.total_timeout);
+        let mut tried = Vec::new();
+        loop {
+            let peer = match self.choose(&tried) {
+                Some(peer) => peer,
+                None => self.wait_for_server(until).await?,
+            };
+            let failure = match self.try_at(peer, request, Ask { until, ..ask }).await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            if failure.is_about_ciphertext(request.operation()) {
+                return request.substitute().ok_or(failure);
+            }
+            tried.push(peer.index);
+            let is_last = tried.len() >= MOST_TRIES || self.choose(&tried).is_none() || coarse() >= until;
+            if is_last || !failure.may_go_elsewhere() || !self.may_retry() {
+                return Err(failure);
+            }
+            self.counts.retried();
+            tokio::time::sleep(Duration::from_micros(fastrand::u64(..2_000))).await;
+        }
+    }
+
+    /// Takes a place among the operations under way.
+    fn admit(&self) -> Result<Place<'_>, KeyFailure> {
+        if self.in_flight.get() >= self.group.config.upstream.max_in_flight {
+            return Err(KeyFailure::Overloaded);
+        }
+        self.in_flight.set(self.in_flight.get() + 1);
+        self.counts.in_flight(self.in_flight.get());
+        Ok(Place(self))
+    }
+
+    /// Takes one try on another server from the budget, if there is one left.
+    fn may_retry(&self) -> bool {
+        let is_on = self.group.config.upstream.retry_budget_percent > 0;
+        let may = is_on && self.credit.get() >= 100;
+        if may {
+            self.credit.set(self.credit.get() - 100);
+        }
+        may
+    }
+
+    /// The cheaper of two random servers among those to be preferred, else among those that are connected; none of those `tried`.
+    fn choose(&self, tried: &[usize]) -> Option<&Rc<Peer>> {
+        let pick = |fits: &dyn Fn(&Peer) -> bool| {
+            let candidates = || self.peers.iter().filter(|peer| !tried.contains(&peer.index) && fits(peer));
+            let count = candidates().count();
+            let first = candidates().nth(fastrand::usize(..count.max(1)))?;
+            // Of two, both are looked at.
+            let offset = if count > 1 { 1 + fastrand::usize(..count - 1) } else { 0 };
+            let place = candidates().position(|peer| Rc::ptr_eq(peer, first))?;
+            let second = candidates().nth((place + offset) % count)?;
+            Some(if second.cost() < first.cost() { second } else { first })
+        };
+        pick(&Peer::is_preferred).or_else(|| pick(&Peer::is_connected))
+    }
+
+    /// Waits for a server to be connected, unless there is no hope.
+    async fn wait_for_server(&self, until: Duration) -> Result<&Rc<Peer>, KeyFailure> {
+        let until = until.min(coarse() + self.group.config.upstream.connect_timeout);
+        let mut timer = Deadline::new();
+        loop {
+            if let Some(peer) = self.choose(&[]) {
+                return Ok(peer);
+            }
+            if self.is_hopeless() {
+                return Err(KeyFailure::Unavailable);
+            }
+            timer.until(until, self.news.notified()).await.map_err(|_| KeyFailure::Unavailable)?;
+        }
+    }
+
+    /// One try at one server. Counts it, and tells the peer how it went.
+    async fn try_at(&self, peer: &Rc<Peer>, request: &KeyRequest, ask: Ask<'_>) -> Result<KeyAnswer, KeyFailure> {
+        let connection = peer.connection().ok_or(KeyFailure::Unavailable)?;
+        let started = Instant::now();
+        let limit = self.group.config.timeout.min(ask.until.saturating_sub(coarse()));
+        let asked = connection.ask(Frame {
+            opcode: failure::opcode(request.operation())?,
+            payload: request.input(),
+            ski: Some(request.key().identifier()),
+            server_name: ask.server_name.as_bytes(),
+            deadline_us: u32::try_from(limit.as_micros()).ok(),
+            ..Frame::default()
+        })?;
+        let answered = Deadline::new().within(limit, asked).await.unwrap_or(Err(KeyFailure::Timeout));
+        let checked = answered.and_then(|result| request.check(&result).map_err(|_| KeyFailure::WrongSignature));
+        let took = started.elapsed();
+        let outcome = match &checked {
+            Ok(_) => {
+                peer.answered(took);
+                let earned = i64::from(self.group.config.upstream.retry_budget_percent);
+                self.credit.set((self.credit.get() + earned).min(RETRY_RESERVE * 100));
+                "success"
+            }
+            Err(failure) => {
+                peer.failed(*failure, took, self.group.config.upstream.ejection);
+                failure.outcome()
+            }
+        };
+        self.counts.operation(&peer.server.name, outcome, took);
+        checked
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.peers.iter().for_each(|peer| peer.leave());
+    }
+}
+
+/// One operation under way; counts itself out when dropped.
+struct Place<'a>(&'a Client);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let left = self.0.in_flight.get() - 1;
+        self.0.in_flight.set(left);
+        self.0.counts.in_flight(left);
+    }
+}

@@ -1,0 +1,44 @@
+//! A group of key servers as all workers share it: its settings, its TLS, and which servers are left out.
+
+use std::sync::Arc;
+
+use crate::config::KeyServersConfig;
+use crate::upstream::Group;
+
+/// A group of key servers.
+#[derive(Debug)]
+pub struct KeyGroup {
+    /// As configured.
+    pub config: Arc<KeyServersConfig>,
+    /// Its servers, and how to connect to them.
+    pub servers: Arc<Group>,
+    /// Over the contents of its CA, certificate and key files.
+    files: [u8; 32],
+}
+
+impl KeyGroup {
+    /// A group as configured; `previous` passes on, with its connections and what is known of its servers, if nothing changed, also not in the files.
+    ///
+    /// # Errors
+    /// A file is missing or unusable; says which.
+    pub fn new(config: &Arc<KeyServersConfig>, previous: Option<&Arc<KeyGroup>>) -> Result<Arc<KeyGroup>, String> {
+        let files = digest_of_files(config)?;
+        if let Some(previous) = previous.filter(|previous| previous.files == files && previous.config == *config) {
+            return Ok(Arc::clone(previous));
+        }
+        let servers = Arc::new(Group::of_key_servers(&config.upstream)?);
+        Ok(Arc::new(KeyGroup { config: Arc::clone(config), servers, files }))
+    }
+}
+
+fn digest_of_files(config: &KeyServersConfig) -> Result<[u8; 32], String> {
+    let tls = config.upstream.tls.as_ref();
+    let files = tls.into_iter().flat_map(|tls| [&tls.ca, &tls.client_certificate, &tls.client_key]).flatten();
+    let mut digests = Vec::new();
+    for path in files {
+        let content = std::fs::read(path).map(zeroize::Zeroizing::new);
+        let content = content.map_err(|error| format!("{}: {error}", path.display()))?;
+        digests.extend_from_slice(&tls::crypto::digest::sha256(&content));
+    }
+    Ok(tls::crypto::digest::sha256(&digests))
+}

@@ -1,0 +1,55 @@
+//! The remote signer: private-key operations of handshakes, done by key servers.
+//!
+//! ```text
+//! handshake ─KeyRequest→ Client ─choose→ Peer ─→ Connection ─frames of one turn in one write→ key server
+//!                          ↑ retry elsewhere        ↑ kept by the peer's keeper, pinged
+//! ```
+//!
+//! A [`Client`] belongs to one worker and one [`KeyGroup`]; everything in it lives on the worker's thread, so that an operation takes no lock and
+//! wakes no other thread. Shared by all workers are the group's settings and whether a server is ejected. Verifying what comes back is the
+//! `tls` crate's business: nothing else makes a [`tls::KeyAnswer`]. Ruled by `docs/keyless-extensions.md`.
+
+mod client;
+mod connection;
+mod failure;
+mod group;
+mod peer;
+
+pub use client::{Ask, Client};
+pub use failure::KeyFailure;
+pub use group::KeyGroup;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::generation::Generation;
+use crate::report::WorkerReport;
+
+/// A worker's clients of key servers, one per group.
+#[derive(Debug, Default)]
+pub struct Clients(RefCell<Vec<Rc<Client>>>);
+
+impl Clients {
+    /// The client of a group; made, and its connections begun, at first use.
+    pub fn of(&self, group: &Arc<KeyGroup>, report: &WorkerReport) -> Rc<Client> {
+        let mut clients = self.0.borrow_mut();
+        if let Some(client) = clients.iter().find(|client| Arc::ptr_eq(client.group(), group)) {
+            return Rc::clone(client);
+        }
+        let client = Client::start(group, report.key_counts(&group.config.upstream.name));
+        clients.push(Rc::clone(&client));
+        client
+    }
+
+    /// Has a client for every group of the generation, so that connections are warm before they are needed, and lets go of those of groups that are
+    /// gone: they end with their last operation.
+    pub fn refresh(&self, generation: &Generation, report: &WorkerReport) {
+        generation.key_groups().for_each(|group| drop(self.of(group, report)));
+        let is_current = |client: &Rc<Client>| generation.key_groups().any(|group| Arc::ptr_eq(group, client.group()));
+        let mut clients = self.0.borrow_mut();
+        if clients.len() > generation.key_groups().count() {
+            clients.retain(is_current);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! One key server as one worker sees it: its connections, how fast it answers, and the task that keeps it connected.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::clock::coarse;
+use tokio::sync::Notify;
+
+use super::client::Client;
+use super::connection::{Connection, Ended, Watch};
+use super::failure::KeyFailure;
+use crate::config::Ejection;
+use crate::report::{KeyCounts, OncePerSecond};
+use crate::upstream::{self, Server, Target};
+
+/// Between two tries to connect, at first and at most; halved to doubled at random.
+const FIRST_PAUSE: Duration = Duration::from_millis(25);
+/// See [`FIRST_PAUSE`].
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
+
+/// What a server without a measurement is taken to need, microseconds: little, so that it is tried.
+const UNMEASURED_US: f32 = 300.0;
+
+/// Weight of the newest measurement in the moving average.
+const NEWEST: f32 = 0.2;
+
+/// A key server.
+#[derive(Debug)]
+pub struct Peer {
+    /// Address, name, ejection; shared by all workers.
+    pub server: Arc<Server>,
+    /// Its place in the group.
+    pub index: usize,
+    connections: RefCell<Vec<Rc<Connection>>>,
+    latency_us: Cell<f32>,
+    /// It asked to be left alone until then (coarse clock).
+    busy_until: Cell<Duration>,
+    /// It was ejected for silence, so that an answered ping brings it back.
+    is_silent: Cell<bool>,
+    /// The last try to connect failed.
+    is_unreachable: Cell<bool>,
+    /// Something changed that the keeper should see.
+    changed: Notify,
+    counts: KeyCounts,
+}
+
+impl Peer {
+    /// A server that is not yet connected.
+    pub fn new(server: &Arc<Server>, index: usize, counts: KeyCounts) -> Rc<Peer> {
+        let peer = Peer {
+            server: Arc::clone(server),
+            index,
+            connections: RefCell::default(),
+            latency_us: Cell::new(UNMEASURED_US),
+            busy_until: Cell::new(Duration::ZERO),
+            is_silent: Cell::new(false),
+            is_unreachable: Cell::new(false),
+            changed: Notify::new(),
+            counts,
+        };
+        peer.tell();
+        Rc::new(peer)
+    }
+
+    /// The open connection with the fewest operations.
+    pub fn connection(&self) -> Option<Rc<Connection>> {
+        let connections = self.connections.borrow();
+        connections.iter().filter(|one| one.is_open()).min_by_key(|one| one.load()).cloned()
+    }
+
+    /// Whether it is connected.
+    pub fn is_connected(&self) -> bool {
+        self.connections.borrow().iter().any(|connection| connection.is_open())
+    }
+
+    /// Whether it should be asked while there are others: connected, not ejected, not busy.
+    pub fn is_preferred(&self) -> bool {
+        self.is_connected() && self.server.is_available() && coarse() >= self.busy_until.get()
+    }
+
+    /// Whether the last try to connect failed.
+    pub fn is_unreachable(&self) -> bool {
+        self.is_unreachable.get()
+    }
+
+    /// How long a further operation would take, in relation to others.
+    pub fn cost(&self) -> f32 {
+        let load: usize = self.connections.borrow().iter().map(|connection| connection.load()).sum();
+        self.latency_us.get() * (load + 1) as f32
+    }
+
+    /// An operation went well.
+    pub fn answered(&self, after: Duration) {
+        self.measured(after);
+        self.server.succeeded();
+    }
+
+    /// An operation did not go well after this long.
+    pub fn failed(&self, failure: KeyFailure, after: Duration, rule: Ejection) {
+        match failure {
+            KeyFailure::Busy => self.busy_until.set(coarse() + Duration::from_millis(20 + fastrand::u64(..30))),
+            KeyFailure::Timeout => self.measured(after),
+            _ => {}
+        }
+        if !failure.blames_server() {
+            return;
+        }
+        let is_wrong = failure == KeyFailure::WrongSignature;
+        let rule = if is_wrong { Ejection { failures: rule.failures.min(1), ..rule } } else { rule };
+        if self.server.failed(rule) {
+            tracing::warn!(server = %self.server.name, %failure, "key server left out for a while");
+            self.is_silent.set(!is_wrong);
+            self.tell();
+        }
+        if failure == KeyFailure::Timeout {
+            self.connections.borrow().iter().for_each(|connection| connection.probe());
+        }
+    }
+
+    /// Ends all connections once nothing is under way on them.
+    pub fn leave(&self) {
+        self.connections.borrow().iter().for_each(|connection| connection.leave());
+        self.changed.notify_one();
+        self.counts.server(&self.server.name, 0, false, false);
+    }
+
+    fn measured(&self, took: Duration) {
+        let average = self.latency_us.get();
+        self.latency_us.set(average + NEWEST * (took.as_micros() as f32 - average));
+    }
+
+    /// Whoever was ejected for silence speaks again.
+    fn revive(&self) {
+        if self.is_silent.replace(false) {
+            self.server.restore();
+            tracing::info!(server = %self.server.name, "key server answers again");
+        }
+        self.tell();
+    }
+
+    fn tell(&self) {
+        let open = self.connections.borrow().iter().filter(|connection| connection.is_open()).count();
+        self.counts.server(&self.server.name, open, open > 0 && self.server.is_available(), true);
+    }
+}
+
+impl Watch for Peer {
+    fn pong(&self, _after: Duration) {
+        self.revive();
+    }
+}
+
+/// Keeps `peer` connected for as long as its client lives: one try at a time, a fresh connection before an old one goes.
+pub async fn keep(client: Weak<Client>, peer: Rc<Peer>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let Some(owner) = client.upgrade() else { return };
+        let config = Rc::clone(&owner).group().config.clone();
+        let open = peer.connections.borrow().iter().filter(|connection| connection.is_open()).count();
+        if open >= config.connections {
+            drop(owner);
+            peer.changed.notified().await;
+            continue;
+        }
+        let group = Arc::clone(&owner.group().servers);
+        // A client that is let go of while this waits must not be held.
+        drop(owner);
+        match upstream::connect(Target { group: &group, server: &peer.server }).await {
+            Ok(transport) => {
+                pause = FIRST_PAUSE;
+                peer.is_unreachable.set(false);
+                let Some(owner) = client.upgrade() else { return };
+                begin(&peer, Connection::new(transport), config.ping_every);
+                owner.note_connected();
+            }
+            Err(error) => {
+                static COMPLAINT: OncePerSecond = OncePerSecond::new();
+                if !peer.is_unreachable.replace(true) || COMPLAINT.allow().is_some() {
+                    tracing::warn!(server = %peer.server.name, reason = error.code(), error = ?error, "cannot connect to a key server");
+                }
+                client.upgrade().iter().for_each(|owner| owner.note_unreachable());
+                tokio::time::sleep(pause.mul_f32(0.5 + 1.5 * fastrand::f32())).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+        }
+    }
+}
+
+/// Puts a fresh connection into service.
+fn begin(peer: &Rc<Peer>, connection: Connection, ping_every: Duration) {
+    let connection = Rc::new(connection);
+    tracing::info!(server = %peer.server.name, extension = connection.is_extended(), "connected to a key server");
+    peer.connections.borrow_mut().push(Rc::clone(&connection));
+    peer.revive();
+    let peer = Rc::clone(peer);
+    tokio::task::spawn_local(async move {
+        let ended = connection.serve(ping_every, &*peer).await;
+        if !matches!(ended, Ended::Left) {
+            tracing::warn!(server = %peer.server.name, why = %ended, "connection to a key server ended");
+        }
+        peer.connections.borrow_mut().retain(|other| !Rc::ptr_eq(other, &connection));
+        peer.tell();
+        peer.changed.notify_one();
+    });
+}

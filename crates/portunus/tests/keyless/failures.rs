@@ -1,0 +1,191 @@
+//! Key servers that are wrong, busy, frozen or gone, and clients that leave: each handshake ends well or with one alert, and soon.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+use tls::{ServerName, Session};
+
+use crate::client::{End, Ended, connect, connector, visit};
+use crate::harness::{Gate, wait_until};
+use crate::key_server::KeyServer;
+use crate::{SITE, folder, metric, outcomes, start};
+
+const ANSWERED: End = End::Answered { resumed: false };
+const INTERNAL_ERROR: End = End::Alert(80);
+
+/// A full handshake and a request.
+fn full(gate: &Gate) -> Ended {
+    visit(&connector(gate.dir.path()), gate.address("edge"))
+}
+
+/// Whether the only server, behaving so, leads to this alert and reason.
+fn fails_with(behave: &str, reason: &str) {
+    let dir = folder();
+    let server = KeyServer::start(dir.path(), behave);
+    let gate = start(dir, &[&server], "");
+    assert_eq!(full(&gate).end, INTERNAL_ERROR, "{behave}");
+    let line = gate.log(1).remove(0);
+    assert_eq!(
+        (&line["reason"], &line["phase"], &line["fault"]),
+        (&reason.into(), &"tls_handshake".into(), &"upstream".into())
+    );
+}
+
+#[test]
+fn each_kind_of_failure_is_one_alert_and_has_its_reason() {
+    fails_with("wrong", "keyless_wrong_signature");
+    fails_with("alpn,busy", "keyless_busy");
+    fails_with("silent", "keyless_timeout");
+    fails_with("close", "keyless_connection_lost");
+    fails_with("garbage", "keyless_connection_lost");
+    fails_with("stranger", "keyless_connection_lost");
+}
+
+#[test]
+fn an_unknown_key_is_refused() {
+    let dir = folder();
+    let keys = dir.path().join("keys");
+    std::fs::rename(keys.join("Ecdsa.key"), dir.path().join("kept.key")).unwrap();
+    let server = KeyServer::start(dir.path(), "");
+    let gate = start(dir, &[&server], "");
+    assert_eq!(full(&gate).end, INTERNAL_ERROR);
+    assert_eq!(gate.log(1)[0]["reason"], "keyless_refused");
+    assert_eq!(outcomes(&gate, &server, "key_not_found"), 1.0);
+}
+
+/// Handshakes beside a good server and one that behaves so: none may fail.
+fn beside_a_good_one(behave: &str, outcome: &str) {
+    let dir = folder();
+    let (good, bad) = (KeyServer::start(dir.path(), "alpn"), KeyServer::start(dir.path(), behave));
+    let gate = start(dir, &[&good, &bad], ", timeout: 300ms");
+    // Either may be chosen first: until the bad one was.
+    let mut visits = 0;
+    while outcomes(&gate, &bad, outcome) == 0.0 {
+        assert_eq!(full(&gate).end, ANSWERED, "{behave}");
+        visits += 1;
+        assert!(visits < 1_000, "{behave}: {}", gate.metrics());
+    }
+    assert!(metric(&gate, "portunus_keyless_retries_total{group=\"keys\"}") >= Some(1.0), "{behave}");
+}
+
+#[test]
+fn another_server_is_asked() {
+    beside_a_good_one("wrong", "wrong_signature");
+    beside_a_good_one("alpn,busy", "busy");
+    beside_a_good_one("silent", "timeout");
+    beside_a_good_one("close", "connection_lost");
+    beside_a_good_one("garbage", "connection_lost");
+}
+
+#[test]
+fn without_a_budget_nothing_is_tried_again() {
+    let dir = folder();
+    let servers = [KeyServer::start(dir.path(), "wrong"), KeyServer::start(dir.path(), "wrong")];
+    let gate = start(dir, &[&servers[0], &servers[1]], ", retry_budget: 0");
+    assert_eq!(full(&gate).end, INTERNAL_ERROR);
+    assert_eq!(servers[0].count("request") + servers[1].count("request"), 1);
+}
+
+#[test]
+fn a_frozen_server_costs_no_handshake() {
+    let dir = folder();
+    let (good, frozen) = (KeyServer::start(dir.path(), "alpn"), KeyServer::start(dir.path(), ""));
+    let gate = start(dir, &[&good, &frozen], ", timeout: 300ms");
+    frozen.signal("STOP");
+    for _ in 0..30 {
+        assert_eq!(full(&gate).end, ANSWERED);
+    }
+    good.signal("STOP");
+    let ended = full(&gate);
+    assert_eq!(ended.end, INTERNAL_ERROR);
+    assert!(ended.after < Duration::from_secs(10), "{ended:?}");
+    good.signal("CONT");
+    frozen.signal("CONT");
+    wait_until("handshakes to succeed again", || full(&gate).end == ANSWERED);
+}
+
+#[test]
+fn killed_servers_cost_new_handshakes_only_and_only_while_they_are_gone() {
+    let dir = folder();
+    let path = dir.path().to_owned();
+    let (first, second) = (KeyServer::start(&path, "alpn"), KeyServer::start(&path, ""));
+    let gate = start(dir, &[&first, &second], "");
+    let address = gate.address("edge");
+    let known = connector(&path);
+    let mut open = connect(&known, address).unwrap();
+    open.ask();
+
+    first.signal("KILL");
+    for _ in 0..10 {
+        assert_eq!(full(&gate).end, ANSWERED, "one is left");
+    }
+    second.signal("KILL");
+    wait_until("the gauge", || metric(&gate, "portunus_keyless_unavailable{group=\"keys\"}") == Some(1.0));
+    for _ in 0..5 {
+        assert_eq!(full(&gate).end, INTERNAL_ERROR);
+    }
+    open.ask();
+    assert_eq!(visit(&known, address).end, End::Answered { resumed: true });
+
+    let _again = KeyServer::restart(&path, &first.address, "alpn");
+    wait_until("the gauge", || metric(&gate, "portunus_keyless_unavailable{group=\"keys\"}") == Some(0.0));
+    assert_eq!(full(&gate).end, ANSWERED);
+    open.ask();
+}
+
+#[test]
+fn under_full_handshakes_each_ends_whatever_is_killed() {
+    let dir = folder();
+    let path = dir.path().to_owned();
+    let (first, second) = (KeyServer::start(&path, "alpn,delay=30"), KeyServer::start(&path, "alpn,delay=30"));
+    let gate = start(dir, &[&first, &second], "");
+    let (kill_one, kill_both) = (40, 80);
+    std::thread::scope(|scope| {
+        let visitors: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| (0..15).map(|_| full(&gate).end).collect::<Vec<_>>())).collect();
+        let asked = || first.count("request") + second.count("request");
+        wait_until("load", || asked() >= kill_one);
+        first.signal("KILL");
+        wait_until("load", || asked() >= kill_both);
+        second.signal("KILL");
+        let ends: Vec<End> = visitors.into_iter().flat_map(|visitor| visitor.join().unwrap()).collect();
+        assert!(ends.iter().all(|end| [ANSWERED, INTERNAL_ERROR].contains(end)), "{ends:?}");
+        let failed = ends.iter().filter(|end| **end == INTERNAL_ERROR).count();
+        assert!(ends.len() - failed >= kill_both - 16, "those before the second was killed succeeded: {ends:?}");
+    });
+}
+
+#[test]
+fn a_client_that_leaves_cancels_its_operation() {
+    let dir = folder();
+    let server = KeyServer::start(dir.path(), "alpn,silent");
+    let gate = start(dir, &[&server], ", timeout: 1m, total_timeout: 1m");
+    let leave = |reset: bool| {
+        let before = server.count("request");
+        let mut socket = begin(gate.dir.path(), gate.address("edge"));
+        wait_until("the operation", || server.count("request") == before + 1);
+        if reset {
+            rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).unwrap();
+        }
+        let _ = socket.flush();
+    };
+    leave(false);
+    leave(true);
+    wait_until("both to be cancelled", || server.count("cancel") == 2);
+    let ids = |kind: &str| server.events(kind).iter().map(|event| event["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids("cancel"), ids("request"));
+    assert!(gate.log(2).iter().all(|line| line["fault"] == "client"));
+    wait_until("nothing under way", || metric(&gate, "portunus_keyless_in_flight{group=\"keys\"}") == Some(0.0));
+}
+
+/// A client that has said hello and nothing else.
+fn begin(dir: &Path, address: std::net::SocketAddr) -> TcpStream {
+    let mut hello = Vec::new();
+    let mut session = Session::client(&connector(dir), &ServerName::Dns(SITE.to_owned())).unwrap();
+    session.handshake(&mut &[][..], &mut hello).unwrap();
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(&hello).unwrap();
+    socket
+}

@@ -1,0 +1,99 @@
+//! The edge without keys: the real program, key servers written in another language, and clients as users have them.
+//!
+//! One binary, because each one links the whole program.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
+
+mod client;
+mod failures;
+#[path = "../harness/mod.rs"]
+mod harness;
+mod interop;
+mod key_server;
+mod memory;
+mod namespaces;
+mod reload;
+
+use std::path::Path;
+
+use harness::Gate;
+use key_server::KeyServer;
+use portunus::command::dev_ca::{DevCa, Purpose};
+use tempfile::TempDir;
+use tls::KeyType;
+
+/// The name of the site.
+const SITE: &str = "a.example";
+
+/// A folder with everything: `ca.pem`; `edge` and `server` pairs for the mutual TLS; chains of the site in `chains/`, their keys in `keys/`.
+fn folder() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let ca = DevCa::new("Test CA").unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    ["chains", "keys", "certs"].iter().for_each(|name| std::fs::create_dir(dir.path().join(name)).unwrap());
+    write("ca.pem", &ca.certificate_pem());
+    let names = ["keys.example", "127.0.0.1", "10.77.1.2", "10.77.2.2"];
+    for (name, names, purpose) in
+        [("server", &names[..], Purpose::Server), ("edge", &["edge.example"], Purpose::Client)]
+    {
+        let pair = ca.issue(names, KeyType::Ecdsa, purpose).unwrap();
+        write(&format!("{name}.pem"), &pair.certificate_pem);
+        write(&format!("{name}.key"), &pair.key_pem);
+    }
+    for kind in [KeyType::Ecdsa, KeyType::Rsa] {
+        issue_site(dir.path(), &ca, kind, "");
+    }
+    dir
+}
+
+/// A pair for the site, chain and key in their folders.
+fn issue_site(dir: &Path, ca: &DevCa, kind: KeyType, suffix: &str) {
+    let pair = ca.issue(&[SITE], kind, Purpose::Server).unwrap();
+    std::fs::write(dir.join(format!("chains/{kind:?}{suffix}.pem")), &pair.certificate_pem).unwrap();
+    std::fs::write(dir.join(format!("keys/{kind:?}{suffix}.key")), pair.key_pem.as_bytes()).unwrap();
+}
+
+/// A gate whose keys are at these servers. `more` are further settings of the group, after a comma.
+fn yaml(servers: &[&KeyServer], more: &str) -> String {
+    let addresses: Vec<String> = servers.iter().map(|server| format!("{:?}", server.address)).collect();
+    yaml_at(&addresses.join(", "), more)
+}
+
+fn yaml_at(addresses: &str, more: &str) -> String {
+    format!(
+        "workers: 1
+listeners:
+  - {{ name: edge, bind: \"127.0.0.3:0\", tls: {{ keystore: main, policy: legacy }} }}
+keystores: {{ main: {{ folder: chains, default: {SITE}, key_servers: keys }} }}
+key_servers:
+  keys: {{ servers: [{addresses}], ca: ca.pem, client_certificate: edge.pem, client_key: edge.key{more} }}
+routes:
+  - {{ path: \"/{{*rest}}\", respond: {{ status: 200, body: ok }} }}
+admin: {{ bind: \"127.0.0.2:0\" }}
+"
+    )
+}
+
+/// A gate that is connected to all of its key servers.
+fn start(dir: TempDir, servers: &[&KeyServer], more: &str) -> Gate {
+    let gate = Gate::start_in(dir, &yaml(servers, more));
+    for server in servers {
+        let name = &server.address;
+        harness::wait_until("connections", || {
+            metric(&gate, &format!("portunus_keyless_connections{{group=\"keys\",server=\"{name}\"}}")) >= Some(1.0)
+        });
+    }
+    gate
+}
+
+/// The value of a metric's sample, named with its labels; none if the page has no such sample.
+fn metric(gate: &Gate, sample: &str) -> Option<f64> {
+    let page = gate.metrics();
+    page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok())
+}
+
+/// How often operations at a server ended so.
+fn outcomes(gate: &Gate, server: &KeyServer, outcome: &str) -> f64 {
+    let labels = format!("{{group=\"keys\",server=\"{}\",outcome=\"{outcome}\"}}", server.address);
+    metric(gate, &format!("portunus_keyless_operations_total{labels}")).unwrap_or(0.0)
+}
