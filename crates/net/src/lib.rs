@@ -1,6 +1,6 @@
 //! The per-core engine, and every socket the program touches.
 //!
-//! Owns runtimes, listeners, streams, chunks and deadlines. Knows no protocol above TCP and Unix sockets, and nothing of the
+//! Owns runtimes, listeners, streams, datagrams, chunks, deadlines and policy routing. Knows no protocol above the socket, and nothing of the
 //! program. All socket I/O goes through here, so that another engine can replace the readiness engine behind the same calls. An
 //! idle stream holds no buffer.
 
@@ -9,10 +9,21 @@ pub mod clock;
 pub mod deadline;
 pub mod engine;
 pub mod listen;
+mod netlink;
+mod option;
+pub mod own_addresses;
+pub mod poller;
 pub mod process;
+pub mod routing;
 pub mod stream;
+pub mod transparent;
+pub mod udp;
 
 pub use chunk::Chunk;
 pub use deadline::{Deadline, Elapsed};
 pub use listen::{Bound, Endpoint, Listener};
+pub use own_addresses::OwnAddresses;
+pub use poller::Poller;
 pub use stream::Stream;
+pub use transparent::Source;
+pub use udp::{UdpBound, UdpFlow, UdpListener};

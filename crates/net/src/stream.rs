@@ -58,7 +58,7 @@ impl Stream {
         Stream::finish_connect(socket, &SockAddr::unix(path)?).await
     }
 
-    async fn finish_connect(socket: Socket, address: &SockAddr) -> io::Result<Stream> {
+    pub(crate) async fn finish_connect(socket: Socket, address: &SockAddr) -> io::Result<Stream> {
         match socket.connect(address) {
             Ok(()) => Stream::new(socket.into()),
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {

@@ -34,6 +34,8 @@ pub enum Command {
     },
     /// Keep certificates and keys in stores
     Keystore(command::keystore::KeystoreCommand),
+    /// Policy routing for connections onward from the client's own address
+    Routing(command::routing::RoutingCommand),
     /// Show the gate at work: certificates, a small upstream, commands to paste
     Demo(command::demo::DemoCommand),
     /// Run in another program's place, with that program's arguments
@@ -77,6 +79,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     match arguments.command {
         Command::Run { file } => command::run::run(&file),
         Command::Keystore(command) => command::keystore::run(command),
+        Command::Routing(command) => command::routing::run(command),
         Command::Demo(command) => command::demo::run(command),
         Command::Check { file } => command::check::run(&file),
         Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::client::TrustList;
 use crate::config::{
     Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Secret, ServerAddress, TlsConfig,
-    TlsSettings,
+    TlsSettings, UdpListenerConfig,
 };
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
 use crate::keyless::KeyGroup;
@@ -53,6 +53,7 @@ pub struct Generation {
     /// Groups made from requests, by authority. Locked only by routes that make them.
     made: Mutex<HashMap<Vec<u8>, Arc<Group>>>,
     listeners: HashMap<Endpoint, Arc<ListenerConfig>>,
+    udp_listeners: HashMap<SocketAddr, Arc<UdpRule>>,
 }
 
 impl Generation {
@@ -70,6 +71,7 @@ impl Generation {
         let balancers = load_balancers(&config, &mut problems);
         let groups = build_groups(&config, previous, &mut problems);
         let models = build_models(&config, &mut problems);
+        let udp_listeners = build_udp_listeners(&config, previous, &mut problems);
         match routes {
             Some(routes) if problems.is_empty() => Ok(Generation {
                 number: previous.map_or(0, |previous| previous.number) + 1,
@@ -82,6 +84,7 @@ impl Generation {
                 models,
                 made: Mutex::default(),
                 listeners: listeners_by_endpoint(&config),
+                udp_listeners,
                 config,
             }),
             _ => Err(BuildError { problems, failed_keystores }),
@@ -91,6 +94,11 @@ impl Generation {
     /// The listener bound to `endpoint` (as configured).
     pub fn listener(&self, endpoint: &Endpoint) -> Option<&Arc<ListenerConfig>> {
         self.listeners.get(endpoint)
+    }
+
+    /// The UDP listener bound to `address` (as configured).
+    pub fn udp_listener(&self, address: SocketAddr) -> Option<&Arc<UdpRule>> {
+        self.udp_listeners.get(&address)
     }
 
     /// Names and rules of a TLS listener.
@@ -187,6 +195,35 @@ fn listeners_by_endpoint(config: &Config) -> HashMap<Endpoint, Arc<ListenerConfi
         .iter()
         .flat_map(|listener| listener.bind.iter().map(|endpoint| (endpoint.clone(), Arc::clone(listener))))
         .collect()
+}
+
+/// What datagrams of a UDP listener are served under.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UdpRule {
+    /// As configured.
+    pub config: Arc<UdpListenerConfig>,
+    /// Balancers whose headers are believed.
+    pub trusted: TrustList,
+}
+
+/// With their lists of trusted networks read. What did not change stays the same value.
+fn build_udp_listeners(
+    config: &Config,
+    previous: Option<&Generation>,
+    problems: &mut Vec<String>,
+) -> HashMap<SocketAddr, Arc<UdpRule>> {
+    let mut by_address = HashMap::new();
+    for listener in &config.udp_listeners {
+        let trusted = TrustList::load(&listener.trust).unwrap_or_else(|texts| {
+            problems.extend(texts.into_iter().map(|text| format!("UDP listener {}: trust list {text}", listener.name)));
+            TrustList::default()
+        });
+        let rule = UdpRule { config: Arc::clone(listener), trusted };
+        let before = listener.bind.first().and_then(|address| previous?.udp_listener(*address));
+        let rule = before.filter(|before| ***before == rule).cloned().unwrap_or_else(|| Arc::new(rule));
+        by_address.extend(listener.bind.iter().map(|address| (*address, Arc::clone(&rule))));
+    }
+    by_address
 }
 
 fn load_stores(

@@ -17,6 +17,8 @@ pub mod route;
 pub mod http;
 pub mod guard;
 pub mod tunnel;
+pub mod passport;
+pub mod datagram;
 pub mod upstream;
 pub mod keyless;
 pub mod report;

@@ -10,17 +10,21 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use net::{Bound, Endpoint};
+use net::{Bound, Endpoint, UdpBound};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 
 use crate::config::Config;
+use crate::datagram;
 use crate::generation::Generation;
 use crate::listener::{self, Admission};
 use crate::reload::{Reloaded, waits_for_restart};
@@ -43,6 +47,10 @@ enum Command {
     Listen(Bound, Endpoint),
     /// Accept on it no more.
     Close(Endpoint),
+    /// Serve datagrams that come to this address.
+    ListenUdp(UdpBound, SocketAddr),
+    /// Take in no new flows there.
+    CloseUdp(SocketAddr),
     /// Take in what has connected already, then nothing new; end connections after what they are doing.
     Drain,
     /// End now.
@@ -68,6 +76,8 @@ struct Inner {
     workers: Vec<WorkerThread>,
     /// Bound sockets, by endpoint as configured.
     bound: BTreeMap<Endpoint, Bound>,
+    /// Bound UDP sockets, by address as configured.
+    udp_bound: BTreeMap<SocketAddr, UdpBound>,
     draining: bool,
 }
 
@@ -102,19 +112,22 @@ impl Server {
         reporter.generation(generation.number);
         let mut bound = BTreeMap::new();
         bind_missing(&config, &mut bound)?;
+        let mut udp_bound = BTreeMap::new();
+        bind_missing_udp(&config, &mut udp_bound)?;
         let tickets = Arc::new(tls::TicketKeys::new(TICKET_ROTATION));
         let acceptor = tls::Acceptor::new(tickets).map_err(|error| vec![format!("TLS cannot be set up: {error}")])?;
         let shared = Arc::new(Shared {
             generation: ArcSwap::from_pointee(generation),
             acceptor,
             admission: Admission::new(descriptors),
+            flows: AtomicUsize::new(0),
             reporter,
         });
         let workers = (0..config.workers)
-            .map(|index| start_worker(&shared, index, &bound))
+            .map(|index| start_worker(&shared, index, &bound, &udp_bound))
             .collect::<io::Result<_>>()
             .map_err(|error| vec![format!("cannot start a worker: {error}")])?;
-        let inner = Mutex::new(Inner { workers, bound, draining: false });
+        let inner = Mutex::new(Inner { workers, bound, udp_bound, draining: false });
         Ok(Server { shared, source, started: config, inner })
     }
 
@@ -124,7 +137,13 @@ impl Server {
         let generation = self.shared.generation.load();
         let listener =
             |endpoint: &Endpoint| generation.listener(endpoint).map_or_else(String::new, |one| one.name.clone());
-        inner.bound.iter().map(|(configured, bound)| (listener(configured), bound.endpoint().clone())).collect()
+        let udp_listener = |address: SocketAddr| {
+            generation.udp_listener(address).map_or_else(String::new, |one| one.config.name.clone())
+        };
+        let tcp = inner.bound.iter().map(|(configured, bound)| (listener(configured), bound.endpoint().clone()));
+        let udp =
+            inner.udp_bound.iter().map(|(address, bound)| (udp_listener(*address), Endpoint::Tcp(bound.address())));
+        tcp.chain(udp).collect()
     }
 
     /// What all workers share.
@@ -158,9 +177,16 @@ impl Server {
             let log = self.shared.reporter.open_log(&previous.config.log, &config.log);
             let log = log.map_err(|error| vec![error.to_string()])?;
             let fresh = bind_missing(&config, &mut inner.bound)?;
-            Ok((generation, fresh, log))
+            let fresh_udp = bind_missing_udp(&config, &mut inner.udp_bound).inspect_err(|_| {
+                // All or nothing: what nobody will serve must not stay bound.
+                for (endpoint, bound) in &fresh {
+                    inner.bound.remove(endpoint);
+                    bound.unlink();
+                }
+            })?;
+            Ok((generation, fresh, fresh_udp, log))
         });
-        let (generation, fresh, log) = built.map_err(|error| {
+        let (generation, fresh, fresh_udp, log) = built.map_err(|error| {
             error.failed_keystores.iter().for_each(|name| self.shared.reporter.keystore_failed(name));
             self.note_reload(false);
             error.problems
@@ -182,6 +208,7 @@ impl Server {
             }
             inner.tell(|| Command::Close(endpoint.clone()));
         }
+        inner.follow_udp(&config, &fresh_udp);
         self.shared.reporter.retain(
             |keystore| config.keystores.contains_key(keystore),
             |upstream, _| config.upstreams.contains_key(upstream),
@@ -207,7 +234,7 @@ impl Server {
                 continue;
             }
             tracing::error!(worker = index, "a worker died and is replaced");
-            match start_worker(&self.shared, index, &inner.bound) {
+            match start_worker(&self.shared, index, &inner.bound, &inner.udp_bound) {
                 Ok(fresh) => {
                     if let Some(place) = inner.workers.get_mut(index) {
                         *place = fresh;
@@ -231,13 +258,15 @@ impl Server {
         // completing handshakes that nobody serves.
         // Files go now: who comes next may bind the same path before we are done.
         std::mem::take(&mut inner.bound).values().for_each(Bound::unlink);
+        inner.udp_bound.clear();
         let until = Instant::now() + grace;
         // A moment for what the kernel has queued to be taken in and counted.
         std::thread::sleep(DRAIN_POLL);
-        while self.shared.admission.total() > 0 && Instant::now() < until {
+        let open = || self.shared.admission.total() + self.shared.flows.load(Ordering::Relaxed);
+        while open() > 0 && Instant::now() < until {
             std::thread::sleep(DRAIN_POLL);
         }
-        let left = self.shared.admission.total();
+        let left = open();
         inner.tell(|| Command::Stop);
         for worker in inner.workers.drain(..) {
             let _ = worker.thread.join();
@@ -247,6 +276,20 @@ impl Server {
 }
 
 impl Inner {
+    /// Serves fresh UDP addresses, and those no longer that are configured no more.
+    fn follow_udp(&mut self, config: &Config, fresh: &[(SocketAddr, UdpBound)]) {
+        for (address, bound) in fresh {
+            self.tell(|| Command::ListenUdp(bound.clone(), *address));
+        }
+        let wanted: Vec<&SocketAddr> = config.udp_listeners.iter().flat_map(|listener| &listener.bind).collect();
+        let gone: Vec<SocketAddr> =
+            self.udp_bound.keys().filter(|address| !wanted.contains(address)).copied().collect();
+        for address in gone {
+            self.udp_bound.remove(&address);
+            self.tell(|| Command::CloseUdp(address));
+        }
+    }
+
     fn tell(&self, command: impl Fn() -> Command) {
         for worker in &self.workers {
             // A dead worker learns of everything when it is replaced.
@@ -269,6 +312,28 @@ fn bind_missing(config: &Config, bound: &mut BTreeMap<Endpoint, Bound>) -> Resul
     }
     if !problems.is_empty() {
         fresh.iter().for_each(|(_, bound)| bound.unlink());
+        return Err(problems);
+    }
+    bound.extend(fresh.iter().cloned());
+    Ok(fresh)
+}
+
+/// As [`bind_missing`], for UDP.
+fn bind_missing_udp(
+    config: &Config,
+    bound: &mut BTreeMap<SocketAddr, UdpBound>,
+) -> Result<Vec<(SocketAddr, UdpBound)>, Vec<String>> {
+    let mut fresh = Vec::new();
+    let mut problems = Vec::new();
+    for listener in &config.udp_listeners {
+        for address in listener.bind.iter().filter(|address| !bound.contains_key(address)) {
+            match UdpBound::bind(*address, config.workers) {
+                Ok(socket) => fresh.push((*address, socket)),
+                Err(error) => problems.push(explain_bind(&listener.name, &Endpoint::Tcp(*address), &error)),
+            }
+        }
+    }
+    if !problems.is_empty() {
         return Err(problems);
     }
     bound.extend(fresh.iter().cloned());
@@ -303,10 +368,18 @@ fn report_stores(generation: &Generation, reporter: &Reporter) {
     }
 }
 
-fn start_worker(shared: &Arc<Shared>, index: usize, bound: &BTreeMap<Endpoint, Bound>) -> io::Result<WorkerThread> {
+fn start_worker(
+    shared: &Arc<Shared>,
+    index: usize,
+    bound: &BTreeMap<Endpoint, Bound>,
+    udp_bound: &BTreeMap<SocketAddr, UdpBound>,
+) -> io::Result<WorkerThread> {
     let (commands, receiver) = unbounded_channel();
     for (endpoint, bound) in bound {
         let _ = commands.send(Command::Listen(bound.clone(), endpoint.clone()));
+    }
+    for (address, bound) in udp_bound {
+        let _ = commands.send(Command::ListenUdp(bound.clone(), *address));
     }
     let shared = Arc::clone(shared);
     let cores = net::process::allowed_cores();
@@ -321,6 +394,7 @@ fn start_worker(shared: &Arc<Shared>, index: usize, bound: &BTreeMap<Endpoint, B
 async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver<Command>) {
     let worker = Worker::new(&shared, index);
     let mut listening: BTreeMap<Endpoint, AbortHandle> = BTreeMap::new();
+    let mut udp_closing: BTreeMap<SocketAddr, Rc<Notify>> = BTreeMap::new();
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -330,6 +404,14 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
                 Some(Command::Close(endpoint)) => {
                     if let Some(task) = listening.remove(&endpoint) {
                         task.abort();
+                    }
+                }
+                Some(Command::ListenUdp(bound, address)) => {
+                    udp_closing.insert(address, listen_udp(&worker, index, &bound, address));
+                }
+                Some(Command::CloseUdp(address)) => {
+                    if let Some(closing) = udp_closing.remove(&address) {
+                        closing.notify_one();
                     }
                 }
                 Some(Command::Drain) => worker.begin_drain(),
@@ -362,4 +444,17 @@ fn listen(
         }
         Err(error) => tracing::error!(%endpoint, %error, "cannot listen"),
     }
+}
+
+/// Serves datagrams; gives what ends that.
+fn listen_udp(worker: &Rc<Worker>, index: usize, bound: &UdpBound, address: SocketAddr) -> Rc<Notify> {
+    let closing = Rc::new(Notify::new());
+    match bound.listener(index) {
+        Ok(listener) => {
+            let serving = datagram::serve(listener, address, Rc::clone(worker), Rc::clone(&closing));
+            tokio::task::spawn_local(serving);
+        }
+        Err(error) => tracing::error!(%address, %error, "cannot serve UDP"),
+    }
+    closing
 }

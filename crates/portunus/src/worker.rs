@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use arc_swap::ArcSwap;
 use tokio::sync::Notify;
@@ -10,6 +11,7 @@ use tokio::sync::Notify;
 use crate::generation::Generation;
 use crate::keyless::Clients;
 use crate::listener::Admission;
+use crate::passport::Own;
 use crate::report::{Reporter, WorkerReport};
 use crate::upstream::Pools;
 
@@ -22,6 +24,8 @@ pub struct Shared {
     pub acceptor: tls::Acceptor,
     /// How many connections there are, in total and by client.
     pub admission: Admission,
+    /// How many UDP flows there are.
+    pub flows: AtomicUsize,
     /// Logs and metrics.
     pub reporter: Arc<Reporter>,
 }
@@ -40,6 +44,8 @@ pub struct Worker {
     pub pools: Pools,
     /// This worker's clients of key servers.
     pub key_clients: Clients,
+    /// The addresses of this machine.
+    pub own: Own,
     /// Wakes connections at rest when draining begins.
     pub drain: Notify,
     draining: Cell<bool>,
@@ -53,6 +59,7 @@ impl Worker {
             report: shared.reporter.worker(index),
             pools: Pools::default(),
             key_clients: Clients::default(),
+            own: Own::default(),
             drain: Notify::new(),
             draining: Cell::new(false),
             pinned: RefCell::new(Rc::new(shared.generation.load_full())),

@@ -10,3 +10,4 @@ pub mod client_hello;
 pub mod http;
 pub mod keyless;
 pub mod proxy_protocol;
+pub mod simple_proxy;

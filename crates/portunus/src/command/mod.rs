@@ -5,4 +5,5 @@ pub mod demo;
 pub mod dev_ca;
 pub mod front;
 pub mod keystore;
+pub mod routing;
 pub mod run;

@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::admin::{self, AdminHandle, AdminState};
 use crate::config::{self, Config};
+use crate::passport::self_test;
 use crate::reload::Reloaded;
 use crate::report::{Diagnostics, Reporter};
 use crate::server::{Drained, Server, Source};
@@ -79,6 +80,7 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
     }
     let _observing = observe(&reporter);
     runtime.block_on(async {
+        tokio::task::spawn_local(self_test::tell(self_test::targets(&server.shared().generation.load().config)));
         tokio::task::spawn_local(upkeep::run(Arc::clone(server.shared())));
         obey(signals, changes, &mut admin, &server, &reporter).await;
     });

@@ -127,6 +127,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
     let config = Config {
         workers: std::thread::available_parallelism().map_or(1, NonZero::get),
         listeners: vec![Arc::new(listener(bind, arguments.min_tls))],
+        udp_listeners: Vec::new(),
         keystores: BTreeMap::from([(NAME.to_string(), keystore)]),
         key_servers: BTreeMap::new(),
         routes: file.routes,

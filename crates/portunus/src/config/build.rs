@@ -4,6 +4,7 @@
 //! disk; the files a configuration names are gathered for `load` to look at.
 
 mod address;
+mod datagrams;
 mod headers;
 mod key_servers;
 mod keystores;
@@ -17,6 +18,7 @@ mod upstreams;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
+pub(super) use datagrams::header_text;
 pub(super) use listeners::{policy_text, version_text};
 pub(super) use template::parameter_names;
 
@@ -69,6 +71,7 @@ pub(super) fn build(
     let config = Config {
         workers: process::workers(root),
         listeners,
+        udp_listeners: build.udp_listeners(root),
         keystores,
         key_servers: build.key_servers(root),
         routes,

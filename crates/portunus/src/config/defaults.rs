@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::model::{
-    AccessLog, Balance, Ejection, Forwarding, HealthCheck, KeyServersConfig, LogConfig, PathPattern, Segment,
-    UpstreamConfig, UpstreamProtocol, UpstreamTls,
+    AccessLog, Balance, DatagramHeader, Ejection, Forwarding, HealthCheck, KeyServersConfig, LogConfig, PathPattern,
+    Segment, SourceConfig, TargetsConfig, Trust, UdpListenerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
 
 /// From accept to the last byte of a PROXY header, where a listener takes them.
@@ -22,6 +22,7 @@ impl UpstreamConfig {
             protocol: UpstreamProtocol::default(),
             tls: None,
             balance: Balance::default(),
+            source: SourceConfig::default(),
             connect_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
@@ -54,6 +55,25 @@ impl KeyServersConfig {
             connections: 2,
             // Common key servers drop connections that are silent for 30 seconds.
             ping_every: Duration::from_secs(12),
+        }
+    }
+}
+
+impl UdpListenerConfig {
+    /// A listener without addresses and targets, with every setting at its default.
+    pub fn new(name: impl Into<String>) -> UdpListenerConfig {
+        UdpListenerConfig {
+            name: name.into(),
+            bind: Vec::new(),
+            header: DatagramHeader::default(),
+            trust: Trust::Networks(Vec::new()),
+            pass_without_header: false,
+            answer_header: false,
+            to: TargetsConfig::Fixed { v4: None, v6: None },
+            source: SourceConfig::default(),
+            idle_timeout: Duration::from_secs(60),
+            max_flows: 65_536,
+            max_flows_per_client: 1024,
         }
     }
 }

@@ -11,13 +11,19 @@ use wire::http::Method;
 
 use crate::limits::Limits;
 
+mod datagram;
+
+pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
+
 /// The whole configuration of a process.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// Worker threads, each with its own runtime and listeners. At least 1.
     pub workers: usize,
-    /// Where connections come in. At least one.
+    /// Where connections come in. At least one, or one for UDP.
     pub listeners: Vec<Arc<ListenerConfig>>,
+    /// Where datagrams come in.
+    pub udp_listeners: Vec<Arc<UdpListenerConfig>>,
     /// Key material by name.
     pub keystores: BTreeMap<String, KeystoreConfig>,
     /// HTTP routes, in file order.
@@ -414,6 +420,8 @@ pub struct UpstreamConfig {
     pub tls: Option<UpstreamTls>,
     /// How one is chosen.
     pub balance: Balance,
+    /// Under which address connections go there.
+    pub source: SourceConfig,
     /// Connecting, TCP and TLS together.
     pub connect_timeout: Duration,
     /// From the request's last byte to the answer's head.

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::build::{parameter_names, policy_text, version_text};
+use super::build::{header_text, parameter_names, policy_text, version_text};
 use super::model::*;
 use super::units::duration_text;
 
@@ -16,6 +16,7 @@ pub fn redacted_json(config: &Config) -> Value {
     json!({
         "workers": config.workers,
         "listeners": config.listeners.iter().map(|listener| listener_json(listener)).collect::<Vec<_>>(),
+        "udp_listeners": config.udp_listeners.iter().map(|listener| udp_listener_json(listener)).collect::<Vec<_>>(),
         "keystores": config.keystores.iter().map(|(name, keystore)| (name.clone(), keystore_json(keystore))).collect::<Map<_, _>>(),
         "key_servers": config.key_servers.iter().map(|(name, group)| (name.clone(), key_servers_json(group))).collect::<Map<_, _>>(),
         "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.clone(), upstream_json(upstream))).collect::<Map<_, _>>(),
@@ -58,10 +59,7 @@ fn listener_json(listener: &ListenerConfig) -> Value {
             "strict_sni": tls.strict_sni,
         })),
         "proxy_protocol": listener.proxy_protocol.as_ref().map(|rule| json!({
-            "trust": match &rule.trust {
-                Trust::Networks(networks) => json!(networks.iter().map(ToString::to_string).collect::<Vec<_>>()),
-                Trust::File(path) => json!({ "file": path }),
-            },
+            "trust": trust_json(&rule.trust),
             "without_header": if rule.pass_without { "pass" } else { "refuse" },
             "header_timeout": duration_text(rule.header_timeout),
         })),
@@ -69,6 +67,49 @@ fn listener_json(listener: &ListenerConfig) -> Value {
             Service::Http => Value::Null,
             Service::RedirectToHttps { port } => json!({ "port": port }),
         },
+    })
+}
+
+fn udp_listener_json(listener: &UdpListenerConfig) -> Value {
+    let to = match &listener.to {
+        TargetsConfig::Fixed { v4, v6 } => {
+            json!([v4, v6].into_iter().flatten().map(ToString::to_string).collect::<Vec<_>>())
+        }
+        TargetsConfig::Destination { .. } => Value::Null,
+    };
+    let destination = |one: &AllowedDestination| json!({ "network": one.network.to_string(), "ports": format!("{}-{}", one.ports.start(), one.ports.end()) });
+    let destinations = match &listener.to {
+        TargetsConfig::Fixed { .. } => Value::Null,
+        TargetsConfig::Destination { allow } => allow.iter().map(destination).collect(),
+    };
+    json!({
+        "name": listener.name,
+        "bind": listener.bind.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "to": to,
+        "to_destinations": destinations,
+        "proxy_protocol": header_text(listener.header),
+        "trust": trust_json(&listener.trust),
+        "without_header": if listener.pass_without_header { "pass" } else { "refuse" },
+        "answer_header": listener.answer_header,
+        "source": source_json(&listener.source),
+        "idle_timeout": duration_text(listener.idle_timeout),
+        "max_flows": listener.max_flows,
+        "max_flows_per_client": listener.max_flows_per_client,
+    })
+}
+
+fn trust_json(trust: &Trust) -> Value {
+    match trust {
+        Trust::Networks(networks) => json!(networks.iter().map(ToString::to_string).collect::<Vec<_>>()),
+        Trust::File(path) => json!({ "file": path }),
+    }
+}
+
+fn source_json(source: &SourceConfig) -> Value {
+    json!({
+        "address": if source.client { "client" } else { "own" },
+        "mark": source.mark,
+        "allow": source.allow.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
@@ -146,6 +187,7 @@ fn upstream_json(upstream: &UpstreamConfig) -> Value {
             "insecure_skip_verify": !tls.verify,
         })),
         "balance": match upstream.balance { Balance::RoundRobin => "round_robin", Balance::LeastLoaded => "least_loaded" },
+        "source": source_json(&upstream.source),
         "connect_timeout": duration_text(upstream.connect_timeout),
         "header_timeout": duration_text(upstream.header_timeout),
         "idle_timeout": duration_text(upstream.idle_timeout),

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use wire::proxy_protocol::{Version, kind};
 
-use super::record::{ConnRecord, RequestRecord};
+use super::record::{ConnRecord, FlowRecord, RequestRecord};
 use crate::client::Told;
 
 /// Bytes of the request target in a line; more is cut.
@@ -80,6 +80,51 @@ pub(super) fn connection(out: &mut Vec<u8>, clock: &mut Clock, form: Form, recor
         Form::Json => connection_json(out, clock, record),
         Form::Text => connection_text(out, clock, record),
     }
+}
+
+/// The line of a UDP flow, with its newline.
+pub(super) fn flow(out: &mut Vec<u8>, clock: &mut Clock, form: Form, record: &FlowRecord<'_>) {
+    match form {
+        Form::Json => flow_json(out, clock, record),
+        Form::Text => flow_text(out, clock, record),
+    }
+}
+
+fn flow_json(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>) {
+    let mut json = Json::begin(out, clock, record.started, "flow", Some(record.client));
+    json.text("listener", record.listener.as_bytes());
+    json.text("balancer", record.balancer.to_string().as_bytes());
+    json.text("target", record.target.to_string().as_bytes());
+    json.flag("port_kept", record.port_kept);
+    json.number("datagrams_received", record.datagrams_received);
+    json.number("datagrams_sent", record.datagrams_sent);
+    json.number("bytes_received", record.bytes_received);
+    json.number("bytes_sent", record.bytes_sent);
+    json.number("datagrams_lost", record.datagrams_lost);
+    json.number("unreachable", record.unreachable);
+    json.seconds("duration_seconds", record.duration);
+    json.text("reason", record.reason.as_bytes());
+    json.end();
+}
+
+fn flow_text(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>) {
+    let mut text = Text::begin(out, clock, record.started, Some(record.client));
+    text.word(b"(flow)");
+    text.milliseconds(record.duration);
+    for (name, value) in [
+        (b" in=".as_slice(), record.bytes_received),
+        (b" out=", record.bytes_sent),
+        (b" datagrams_in=", record.datagrams_received),
+        (b" datagrams_out=", record.datagrams_sent),
+    ] {
+        text.out.extend_from_slice(name);
+        decimal(text.out, value);
+    }
+    text.pair("listener", record.listener.as_bytes());
+    text.pair("balancer", record.balancer.to_string().as_bytes());
+    text.pair("target", record.target.to_string().as_bytes());
+    text.pair("reason", record.reason.as_bytes());
+    text.out.push(b'\n');
 }
 
 /// The name of a protocol version in logs and metrics.

@@ -133,6 +133,13 @@ fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     let sent = by_listener(|cells| cells.sent.get());
     page.counters("portunus_sent_bytes", "Bytes sent on the sockets of clients", labels, sent)?;
 
+    let datagrams = by_listener(|cells| cells.datagrams_received.get());
+    page.counters("portunus_datagrams_received", "Datagrams that came to listeners", labels, some(datagrams))?;
+    let datagrams = by_listener(|cells| cells.datagrams_sent.get());
+    page.counters("portunus_datagrams_sent", "Datagrams sent back from listeners", labels, some(datagrams))?;
+    let datagrams = by_listener(|cells| cells.datagrams_lost.get());
+    page.counters("portunus_datagrams_lost", "Datagrams the kernel did not take", labels, some(datagrams))?;
+
     let failures = |phase: &'static str| {
         sums(
             workers,
@@ -146,12 +153,13 @@ fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     let labels = ["listener", "reason"];
     page.counters("portunus_connections_refused", "Connections closed at once", labels, failures("accept"))?;
     page.counters("portunus_tls_handshake_failures", "Failed handshakes", labels, failures("tls_handshake"))?;
+    page.counters("portunus_datagrams_refused", "Datagrams that were not let in", labels, failures("datagram"))?;
     let others = sums(
         workers,
         |worker| &worker.failures,
         |slot| {
             let [listener, phase, reason] = slot.labels.each_ref().map(AsRef::as_ref);
-            let other = phase != "accept" && phase != "tls_handshake";
+            let other = !["accept", "tls_handshake", "datagram"].contains(&phase);
             other.then_some(([listener, phase, reason], slot.cells.get()))
         },
     );
@@ -311,6 +319,12 @@ fn sums<'a, const N: usize, const M: usize, V: Default + 'a>(
     for (labels, value) in workers.iter().flat_map(|worker| family(worker).slots()).filter_map(row) {
         *sums.entry(labels).or_default() += value;
     }
+    sums
+}
+
+/// What has been counted at all.
+fn some<const N: usize>(mut sums: BTreeMap<[&str; N], u64>) -> BTreeMap<[&str; N], u64> {
+    sums.retain(|_, count| *count > 0);
     sums
 }
 

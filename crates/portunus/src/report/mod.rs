@@ -27,7 +27,7 @@ mod writer;
 
 pub use diagnostics::{Diagnostics, OncePerSecond};
 pub use keyless::KeyCounts;
-pub use record::{ConnRecord, Fault, RequestRecord};
+pub use record::{ConnRecord, Fault, FlowRecord, RequestRecord};
 pub use reporter::{Exposition, Reporter};
 pub use slow::CertificateExpiry;
 pub use summary::render_summary;

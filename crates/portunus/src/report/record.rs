@@ -84,6 +84,39 @@ pub struct RequestRecord<'a> {
     pub reason: &'static str,
 }
 
+/// One UDP flow, ended.
+#[derive(Debug, Clone)]
+pub struct FlowRecord<'a> {
+    /// When its first datagram came (wall clock).
+    pub started: SystemTime,
+    /// Listener name.
+    pub listener: &'a str,
+    /// True client.
+    pub client: SocketAddr,
+    /// The socket's peer: whoever answers went to.
+    pub balancer: SocketAddr,
+    /// Where datagrams went.
+    pub target: SocketAddr,
+    /// Whether the client's own port could be used.
+    pub port_kept: bool,
+    /// First datagram to end.
+    pub duration: Duration,
+    /// Datagrams from the client.
+    pub datagrams_received: u64,
+    /// Datagrams to the client.
+    pub datagrams_sent: u64,
+    /// Payload bytes from the client.
+    pub bytes_received: u64,
+    /// Payload bytes to the client.
+    pub bytes_sent: u64,
+    /// Datagrams from the client that the kernel did not take.
+    pub datagrams_lost: u64,
+    /// Times the network said that the target could not be reached.
+    pub unreachable: u64,
+    /// Why it ended: `idle`, `evicted`, `closed`.
+    pub reason: &'static str,
+}
+
 /// One connection that ended without ever becoming a request: refused, failed handshake, silent.
 #[derive(Debug, Clone)]
 pub struct ConnRecord<'a> {

@@ -15,7 +15,7 @@ use super::diagnostics::OncePerSecond;
 use super::keyless::{KeyCounts, KeyGroupCells, KeyServerCells};
 use super::line::{self, Clock, Form};
 use super::queue::{Chunk, Queue};
-use super::record::{ConnRecord, Fault, RequestRecord};
+use super::record::{ConnRecord, Fault, FlowRecord, RequestRecord};
 
 /// Lines are handed to the writer when they reach this many bytes.
 const HAND_OVER_BYTES: usize = 32 * 1024;
@@ -30,6 +30,9 @@ pub(super) struct ListenerCells {
     pub(super) closed: Count,
     pub(super) received: Count,
     pub(super) sent: Count,
+    pub(super) datagrams_received: Count,
+    pub(super) datagrams_sent: Count,
+    pub(super) datagrams_lost: Count,
     pub(super) requests: Durations,
     pub(super) full_handshakes: Durations,
     pub(super) resumed_handshakes: Durations,
@@ -251,6 +254,43 @@ impl WorkerReport {
     /// The counters of a group of key servers.
     pub fn key_counts(&self, group: &str) -> KeyCounts {
         KeyCounts::new(&self.shared, group)
+    }
+
+    /// Datagrams came to a listener, with this many bytes in all.
+    pub fn datagrams_received(&self, listener: &str, datagrams: usize, bytes: usize) {
+        let cells = self.shared.listeners.at([listener]);
+        cells.datagrams_received.add(datagrams as u64);
+        cells.received.add(bytes as u64);
+    }
+
+    /// Datagrams left a listener, with this many bytes in all.
+    pub fn datagrams_sent(&self, listener: &str, datagrams: usize, bytes: usize) {
+        let cells = self.shared.listeners.at([listener]);
+        cells.datagrams_sent.add(datagrams as u64);
+        cells.sent.add(bytes as u64);
+    }
+
+    /// Datagrams were not taken by the kernel, on either side.
+    pub fn datagrams_lost(&self, listener: &str, datagrams: usize) {
+        if datagrams > 0 {
+            self.shared.listeners.at([listener]).datagrams_lost.add(datagrams as u64);
+        }
+    }
+
+    /// A datagram was not let in. No log line: whoever floods would write them.
+    pub fn datagram_refused(&self, listener: &str, reason: &'static str) {
+        self.shared.failures.at([listener, "datagram", reason]).add(1);
+    }
+
+    /// A UDP flow ended: one log line, its client's totals. It was opened by `connection_opened`; its bytes are the listener's already.
+    pub fn flow_closed(&self, record: &FlowRecord<'_>) {
+        self.shared.listeners.at([record.listener]).closed.add(1);
+        {
+            let mut clients = self.clients.borrow_mut();
+            clients.bytes(record.client.ip(), record.bytes_received, record.bytes_sent);
+            clients.connection(record.client.ip());
+        }
+        self.line(|out, clock, form| line::flow(out, clock, form, record));
     }
 
     /// A handshake ended well.

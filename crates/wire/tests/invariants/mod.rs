@@ -8,6 +8,7 @@ mod client_hello;
 mod http1;
 mod keyless;
 mod proxy_protocol;
+mod simple_proxy;
 mod target;
 
 pub use chunked::chunked;
@@ -15,13 +16,14 @@ pub use client_hello::client_hello;
 pub use http1::{http1_request, http1_response};
 pub use keyless::keyless;
 pub use proxy_protocol::proxy_protocol;
+pub use simple_proxy::simple_proxy;
 pub use target::target;
 
 /// Takes any bytes, and panics where an invariant does not hold for them.
 pub type Check = fn(&[u8]);
 
 /// Every parser by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 7] = [
+pub const ALL: [(&str, Check); 8] = [
     ("http1_request", http1_request),
     ("http1_response", http1_response),
     ("chunked", chunked),
@@ -29,6 +31,7 @@ pub const ALL: [(&str, Check); 7] = [
     ("client_hello", client_hello),
     ("keyless", keyless),
     ("proxy_protocol", proxy_protocol),
+    ("simple_proxy", simple_proxy),
 ];
 
 /// The lengths at which to cut `len` bytes: all of them, or a spread where that would be slow.

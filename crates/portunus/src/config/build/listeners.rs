@@ -28,6 +28,10 @@ impl Build<'_> {
         let mut out = Vec::new();
         let list = root.get("listeners");
         let nodes = list.map(Node::items).unwrap_or_default();
+        if root.get("listeners").is_none() && root.get("udp_listeners").is_none() {
+            let fix = "add a listener: `listeners: [{ name: edge, bind: \":8080\" }]`, or `udp_listeners`";
+            self.problems.add(root.span, "there is neither a listener nor a UDP listener", fix);
+        }
         if let Some(list) =
             list.filter(|list| nodes.is_empty() && matches!(list.value, crate::config::yaml::Value::List(_)))
         {

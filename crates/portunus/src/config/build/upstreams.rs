@@ -39,6 +39,7 @@ impl Build<'_> {
                 .and_then(|retries| read::int(retries, "budget"))
                 .unwrap_or(default.retry_budget_percent),
             ejection: ejection(node),
+            source: self.source(node),
             health: read::mapping(node, "health").and_then(|health| self.health(health)),
             ..self.connection_settings(name, node)
         };

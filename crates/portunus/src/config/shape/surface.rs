@@ -2,12 +2,14 @@
 //!
 //! A new key goes here first; `build/` then reads it, and schema and reference follow (`UPDATE=1 cargo test -p portunus --test config`).
 
+mod datagrams;
 mod key_servers;
 mod listeners;
 mod process;
 mod routes;
 mod upstreams;
 
+use datagrams::*;
 use key_servers::*;
 use listeners::*;
 use process::*;
@@ -47,6 +49,8 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &TLS,
     &TLS_NAME,
     &CLIENT_CERTIFICATE,
+    &UDP_LISTENER,
+    &DESTINATION,
     &KEYSTORE,
     &SECRET,
     &KEY_SERVERS,
@@ -80,7 +84,13 @@ pub(crate) static ROOT: Object = object(
             "auto",
             "Worker threads, each with its own listeners. `auto`: one per processor the process may use.",
         ),
-        required("listeners", Shape::List(&Shape::Object(&LISTENER)), "Where connections come in."),
+        optional(
+            "listeners",
+            Shape::List(&Shape::Object(&LISTENER)),
+            "(none)",
+            "Where connections come in. At least one, unless there is one in `udp_listeners`.",
+        ),
+        optional("udp_listeners", Shape::List(&Shape::Object(&UDP_LISTENER)), "(none)", "Where datagrams come in."),
         optional(
             "keystores",
             Shape::Table("NAME", &Shape::Object(&KEYSTORE)),

@@ -57,6 +57,7 @@ pub(in crate::config::shape) static UPSTREAM: Object = object(
             ),
         ],
         &CONNECTION_SETTINGS,
+        &super::SOURCE_SETTINGS,
         &[
             optional(
                 "retries",

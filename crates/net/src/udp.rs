@@ -1,0 +1,210 @@
+//! UDP sockets: listening ones, one per worker, and connected ones, one per flow. Datagrams come and go in batches.
+//!
+//! Owns binding, receiving ([`Batch`]) and sending ([`Mailer`]). Knows nothing of flows, headers or whom to believe. A full send buffer loses the
+//! datagram, as any hop may; an ICMP error that waits on a socket is taken off it and ends nothing.
+
+mod receive;
+mod send;
+mod wire_form;
+
+pub use receive::{Batch, Received};
+pub use send::{Mailer, Outgoing, Sent};
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::io::unix::AsyncFd;
+
+use crate::option::set_int;
+use crate::transparent::{self, Source};
+
+/// What the kernel may hold for a listening socket until it is read, bytes. A burst of some thousand datagrams.
+const LISTENER_BUFFER_BYTES: libc::c_int = 8 * 1024 * 1024;
+
+/// The same for the socket of a flow.
+const FLOW_BUFFER_BYTES: libc::c_int = 512 * 1024;
+
+/// Bound sockets of one address, one per worker, not yet tied to a runtime.
+#[derive(Debug, Clone)]
+pub struct UdpBound {
+    sockets: Vec<Arc<OwnedFd>>,
+    address: SocketAddr,
+}
+
+impl UdpBound {
+    /// Binds `address` for `workers` workers. With port 0 all of them share the port the kernel chose. The kernel spreads senders over the
+    /// workers by their address and port, so that one sender stays with one worker.
+    ///
+    /// # Errors
+    /// The address is taken, not ours, or needs a privilege.
+    pub fn bind(address: SocketAddr, workers: usize) -> io::Result<UdpBound> {
+        // Another process that has the port with SO_REUSEPORT would silently take a share. A first bind without the flag finds out.
+        if address.port() != 0 {
+            udp_socket(address)?.bind(&address.into())?;
+        }
+        let mut address = address;
+        let mut sockets = Vec::with_capacity(workers);
+        for _ in 0..workers.max(1) {
+            let socket = udp_socket(address)?;
+            socket.set_reuse_port(true)?;
+            socket.bind(&address.into())?;
+            address = socket.local_addr()?.as_socket().unwrap_or(address);
+            enlarge(&socket, LISTENER_BUFFER_BYTES);
+            sockets.push(Arc::new(OwnedFd::from(socket)));
+        }
+        Ok(UdpBound { sockets, address })
+    }
+
+    /// Where it listens, with the port the kernel chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The socket of worker `index`, tied to the runtime of the calling thread.
+    ///
+    /// # Errors
+    /// The runtime could not register the socket.
+    pub fn listener(&self, index: usize) -> io::Result<UdpListener> {
+        let socket = self.sockets.get(index % self.sockets.len().max(1)).ok_or(io::ErrorKind::NotFound)?;
+        // SAFETY: `as_raw_fd` of a shared `OwnedFd` gives the same open descriptor for as long as the `AsyncFd` holds it, and nothing
+        // else can close it.
+        let socket = unsafe { AsyncFd::register(Arc::clone(socket)) }?;
+        Ok(UdpListener { socket, local: self.address })
+    }
+}
+
+fn udp_socket(address: SocketAddr) -> io::Result<Socket> {
+    let kind = Type::DGRAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if address.ip().is_unspecified() {
+        // Answers are to leave from the very address a datagram came to.
+        match address.ip() {
+            IpAddr::V4(_) => set_int(&socket, libc::SOL_IP, libc::IP_PKTINFO, 1)?,
+            IpAddr::V6(_) => set_int(&socket, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?,
+        }
+    }
+    join_arrivals(&socket);
+    Ok(socket)
+}
+
+/// Lets the kernel hand over datagrams of equal length in one piece. Kernels before 5.0 cannot; then each comes alone.
+fn join_arrivals(socket: &Socket) {
+    let _ = set_int(socket, libc::SOL_UDP, libc::UDP_GRO, 1);
+}
+
+/// Asks for a larger receive buffer: beyond the system's bound where that is permitted, else up to it.
+fn enlarge(socket: &Socket, bytes: libc::c_int) {
+    if set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes).is_err() {
+        let _ = set_int(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes);
+    }
+}
+
+/// A listening UDP socket registered with this thread's runtime.
+pub struct UdpListener {
+    socket: AsyncFd<Arc<OwnedFd>>,
+    local: SocketAddr,
+}
+
+impl fmt::Debug for UdpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UdpListener({})", self.local)
+    }
+}
+
+impl UdpListener {
+    /// Waits for datagrams and receives what there is, up to the room in `batch` (emptied first).
+    ///
+    /// # Errors
+    /// The kernel ran out of something. The listener stays usable.
+    pub async fn receive(&self, batch: &mut Batch) -> io::Result<()> {
+        batch.clear();
+        loop {
+            let mut ready = self.socket.readable().await?;
+            match batch.receive(self.as_fd(), Batch::SLOTS) {
+                Ok(count) => {
+                    // Room was left: the socket is empty, and the next wait need not ask the kernel first.
+                    if count < Batch::SLOTS {
+                        ready.clear_ready();
+                    }
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Where it listens.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+}
+
+impl AsFd for UdpListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.get_ref().as_fd()
+    }
+}
+
+/// A UDP socket that exchanges datagrams with one target only.
+#[derive(Debug)]
+pub struct UdpFlow {
+    socket: OwnedFd,
+    port_kept: bool,
+}
+
+impl UdpFlow {
+    /// Opens a socket towards `target` that sends as `source`.
+    ///
+    /// # Errors
+    /// As [`transparent::connect_tcp`].
+    pub fn connect(target: SocketAddr, source: Source) -> io::Result<UdpFlow> {
+        let (socket, port_kept) = transparent::connect_udp(target, source)?;
+        join_arrivals(&socket);
+        enlarge(&socket, FLOW_BUFFER_BYTES);
+        Ok(UdpFlow { socket: socket.into(), port_kept })
+    }
+
+    /// Whether the source's own port could be had.
+    pub fn port_kept(&self) -> bool {
+        self.port_kept
+    }
+
+    /// Our end of it, as the target sees it.
+    pub fn local(&self) -> Option<SocketAddr> {
+        SockRef::from(&self.socket).local_addr().ok()?.as_socket()
+    }
+
+    /// Receives what there is, up to `most` pieces and the room in `batch`, behind what `batch` holds. None is told as 0.
+    ///
+    /// # Errors
+    /// What the network told of an earlier datagram, such as [`io::ErrorKind::ConnectionRefused`]; it is off the socket then.
+    pub fn receive(&self, batch: &mut Batch, most: usize) -> io::Result<usize> {
+        match batch.receive(self.socket.as_fd(), most) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            done => done,
+        }
+    }
+}
+
+impl AsFd for UdpFlow {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The errno of a failed call, as an error.
+fn last_error(result: libc::c_int) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+fn raw(socket: BorrowedFd<'_>) -> libc::c_int {
+    socket.as_raw_fd()
+}

@@ -1,0 +1,188 @@
+//! Socket addresses and control messages as the kernel lays them out, written and read as bytes.
+//!
+//! Does no call; ruled by `ip(7)`, `ipv6(7)`, `cmsg(3)` and `udp(7)`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// Room for a `sockaddr_in6`, the larger of the two.
+pub(super) const NAME_BYTES: usize = 28;
+
+/// A socket address as the kernel has it.
+#[derive(Clone, Copy)]
+#[repr(align(8))]
+pub(super) struct Name(pub(super) [u8; NAME_BYTES]);
+
+impl Name {
+    pub(super) const EMPTY: Name = Name([0; NAME_BYTES]);
+
+    /// Writes an address; gives its length.
+    pub(super) fn set(&mut self, address: SocketAddr) -> u32 {
+        let Name(bytes) = self;
+        bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
+        match address {
+            SocketAddr::V4(address) => {
+                bytes[..2].copy_from_slice(&family(libc::AF_INET));
+                bytes[4..8].copy_from_slice(&address.ip().octets());
+                bytes[8..16].fill(0);
+                16
+            }
+            SocketAddr::V6(address) => {
+                bytes[..2].copy_from_slice(&family(libc::AF_INET6));
+                bytes[4..8].copy_from_slice(&address.flowinfo().to_ne_bytes());
+                bytes[8..24].copy_from_slice(&address.ip().octets());
+                bytes[24..].copy_from_slice(&address.scope_id().to_ne_bytes());
+                28
+            }
+        }
+    }
+
+    /// Reads an address; none if the kernel wrote none.
+    pub(super) fn get(&self) -> Option<SocketAddr> {
+        let Name(bytes) = self;
+        let port = u16::from_be_bytes([bytes[2], bytes[3]]);
+        let found = [bytes[0], bytes[1]];
+        if found == family(libc::AF_INET) {
+            let octets: [u8; 4] = bytes[4..8].try_into().ok()?;
+            return Some(SocketAddr::new(Ipv4Addr::from(octets).into(), port));
+        }
+        if found == family(libc::AF_INET6) {
+            let octets: [u8; 16] = bytes[8..24].try_into().ok()?;
+            let scope = u32::from_ne_bytes(bytes[24..].try_into().ok()?);
+            return Some(SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::from(octets), port, 0, scope)));
+        }
+        None
+    }
+}
+
+fn family(family: libc::c_int) -> [u8; 2] {
+    u16::try_from(family).unwrap_or(0).to_ne_bytes()
+}
+
+/// Length of a control message's head: its length, level and type.
+const HEAD_BYTES: usize = size_of::<usize>() + 8;
+
+/// Control messages beside a datagram.
+#[derive(Clone, Copy)]
+#[repr(align(8))]
+pub(super) struct Control(pub(super) [u8; Control::BYTES]);
+
+/// What control messages tell of an arrival.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arrival {
+    /// The address of ours it came to.
+    pub(super) to: Option<IpAddr>,
+    /// Length of each of the joined datagrams but the last; 0 for a single one.
+    pub(super) segment: usize,
+}
+
+impl Control {
+    /// Room for an `in6_pktinfo` and a segment length.
+    pub(super) const BYTES: usize = 96;
+    pub(super) const EMPTY: Control = Control([0; Control::BYTES]);
+
+    /// Appends a message behind `used` bytes; gives the bytes used then.
+    fn push(&mut self, used: usize, level: libc::c_int, kind: libc::c_int, data: &[u8]) -> usize {
+        let length = HEAD_BYTES + data.len();
+        let end = used + length.next_multiple_of(size_of::<usize>());
+        let Some(place) = self.0.get_mut(used..end) else { return used };
+        place.fill(0);
+        place[..size_of::<usize>()].copy_from_slice(&length.to_ne_bytes());
+        place[size_of::<usize>()..][..4].copy_from_slice(&level.to_ne_bytes());
+        place[size_of::<usize>() + 4..][..4].copy_from_slice(&kind.to_ne_bytes());
+        place[HEAD_BYTES..][..data.len()].copy_from_slice(data);
+        end
+    }
+
+    /// Lets the datagram leave from `source`.
+    pub(super) fn push_source(&mut self, used: usize, source: IpAddr) -> usize {
+        match source {
+            IpAddr::V4(source) => {
+                // Interface by route, then the source, then a field that means nothing here.
+                let mut info = [0; 12];
+                info[4..8].copy_from_slice(&source.octets());
+                self.push(used, libc::SOL_IP, libc::IP_PKTINFO, &info)
+            }
+            IpAddr::V6(source) => {
+                let mut info = [0; 20];
+                info[..16].copy_from_slice(&source.octets());
+                self.push(used, libc::SOL_IPV6, libc::IPV6_PKTINFO, &info)
+            }
+        }
+    }
+
+    /// Lets the kernel cut what is sent into datagrams of this length.
+    pub(super) fn push_segment(&mut self, used: usize, bytes: u16) -> usize {
+        self.push(used, libc::SOL_UDP, libc::UDP_SEGMENT, &bytes.to_ne_bytes())
+    }
+
+    /// Reads the first `used` bytes.
+    pub(super) fn arrival(&self, used: usize) -> Arrival {
+        let mut arrival = Arrival::default();
+        let mut rest = self.0.get(..used).unwrap_or_default();
+        while let Some((length, level, kind, data)) = first_message(rest) {
+            match (level, kind) {
+                (libc::SOL_IP, libc::IP_PKTINFO) => {
+                    // The third field: where the header said it goes.
+                    let address = data.get(8..12).and_then(|octets| <[u8; 4]>::try_from(octets).ok());
+                    arrival.to = address.map(|octets| Ipv4Addr::from(octets).into());
+                }
+                (libc::SOL_IPV6, libc::IPV6_PKTINFO) => {
+                    let address = data.get(..16).and_then(|octets| <[u8; 16]>::try_from(octets).ok());
+                    arrival.to = address.map(|octets| Ipv6Addr::from(octets).into());
+                }
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    let bytes = data.get(..4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+                    arrival.segment = bytes.map_or(0, |bytes| usize::try_from(i32::from_ne_bytes(bytes)).unwrap_or(0));
+                }
+                _ => {}
+            }
+            rest = rest.get(length.next_multiple_of(size_of::<usize>())..).unwrap_or_default();
+        }
+        arrival
+    }
+}
+
+/// Length, level, type and data of the message that `bytes` begin with.
+fn first_message(bytes: &[u8]) -> Option<(usize, libc::c_int, libc::c_int, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let (level, rest) = rest.split_first_chunk()?;
+    let (kind, _) = rest.split_first_chunk()?;
+    let length = usize::from_ne_bytes(*length);
+    let data = bytes.get(HEAD_BYTES..length)?;
+    Some((length, i32::from_ne_bytes(*level), i32::from_ne_bytes(*kind), data))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_way_there_and_back() {
+        for text in ["203.0.113.7:65535", "0.0.0.0:0", "[2001:db8::1]:53", "[fe80::1%7]:1"] {
+            let address: SocketAddr = text.parse().unwrap();
+            let mut name = Name([0xff; NAME_BYTES]);
+            name.set(address);
+            assert_eq!(name.get(), Some(address), "{text}");
+        }
+        assert_eq!(Name::EMPTY.get(), None);
+    }
+
+    #[test]
+    fn control_messages_are_read_as_the_kernel_writes_them() {
+        let mut control = Control::EMPTY;
+        let mut info = [0; 20];
+        info[..16].copy_from_slice(&Ipv6Addr::LOCALHOST.octets());
+        let used = control.push(0, libc::SOL_IPV6, libc::IPV6_PKTINFO, &info);
+        let used = control.push(used, libc::SOL_SOCKET, 29, &[0; 16]);
+        let used = control.push(used, libc::SOL_UDP, libc::UDP_GRO, &1200_i32.to_ne_bytes());
+        let expected = Arrival { to: Some(Ipv6Addr::LOCALHOST.into()), segment: 1200 };
+        assert_eq!(control.arrival(used), expected);
+        assert_eq!(control.arrival(0), Arrival::default());
+        // A message that claims to be longer than the buffer, or shorter than its own head, ends the reading.
+        for length in [usize::MAX, 4096, 3, 0] {
+            control.0[..size_of::<usize>()].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!(control.arrival(used), Arrival::default(), "{length}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Datagrams over loopback: boundaries, source addresses, empty ones, and what the network tells of closed ports.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use net::udp::{Batch, Mailer, Outgoing, Sent};
+use net::{Poller, Source, UdpBound, UdpFlow};
+
+fn server(address: &str) -> UdpSocket {
+    let socket = UdpSocket::bind(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket
+}
+
+fn plain(payload: &[u8]) -> Outgoing<'_> {
+    Outgoing { head: &[], payload, to: None, from: None }
+}
+
+#[test]
+fn boundaries_are_kept_however_datagrams_are_joined() {
+    let server = server("127.0.0.1:0");
+    let flow = UdpFlow::connect(server.local_addr().unwrap(), Source::OWN).unwrap();
+    assert!(flow.port_kept());
+    let payloads: Vec<Vec<u8>> =
+        [8, 8, 8, 3, 8, 0, 0, 8, 1400, 1400, 7].iter().enumerate().map(|(i, &length)| vec![i as u8; length]).collect();
+    let mut datagrams: Vec<Outgoing<'_>> = payloads.iter().map(|payload| plain(payload)).collect();
+    datagrams.push(Outgoing { head: b"head", payload: b"payload", to: None, from: None });
+    let expected = Sent { sent: datagrams.len(), lost: 0 };
+    assert_eq!(Mailer::new().send(flow.as_fd(), &datagrams), expected);
+    let mut buffer = [0; 2000];
+    for payload in &payloads {
+        let length = server.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], payload);
+    }
+    let length = server.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..length], b"headpayload");
+}
+
+#[tokio::test(flavor = "local")]
+async fn more_than_fits_into_one_call_arrives_in_order() {
+    let bound = UdpBound::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+    let listener = bound.listener(0).unwrap();
+    let flow = UdpFlow::connect(bound.address(), Source::OWN).unwrap();
+    let payloads: Vec<[u8; 4]> = (0..500_u32).map(u32::to_be_bytes).collect();
+    let datagrams: Vec<Outgoing<'_>> = payloads.iter().map(|payload| plain(payload)).collect();
+    assert_eq!(Mailer::new().send(flow.as_fd(), &datagrams).sent, 500);
+    let (mut batch, mut seen) = (Batch::new(), Vec::new());
+    while seen.len() < 500 {
+        listener.receive(&mut batch).await.unwrap();
+        for piece in (0..batch.len()).map(|index| batch.get(index)) {
+            assert_eq!((piece.from, piece.to), (flow.local(), None));
+            seen.extend(piece.datagrams().map(|bytes| u32::from_be_bytes(bytes.try_into().unwrap())));
+        }
+    }
+    assert!(seen.iter().copied().eq(0..500));
+}
+
+#[tokio::test(flavor = "local")]
+async fn answers_leave_from_the_address_that_was_asked() {
+    for (wildcard, asked) in
+        [("0.0.0.0:0", IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))), ("[::]:0", IpAddr::V6(Ipv6Addr::LOCALHOST))]
+    {
+        let bound = UdpBound::bind(wildcard.parse().unwrap(), 2).unwrap();
+        let target = SocketAddr::new(asked, bound.address().port());
+        let client = server(if asked.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" });
+        client.connect(target).unwrap();
+        client.send(b"?").unwrap();
+        let (first, second) = (bound.listener(0).unwrap(), bound.listener(1).unwrap());
+        let (mut batch, mut other) = (Batch::new(), Batch::new());
+        let listener = tokio::select! {
+            received = first.receive(&mut batch) => { received.unwrap(); &first }
+            received = second.receive(&mut other) => { received.unwrap(); std::mem::swap(&mut batch, &mut other); &second }
+        };
+        let piece = batch.get(0);
+        assert_eq!((piece.bytes, piece.to), (b"?".as_slice(), Some(asked)));
+        let answer = Outgoing { head: &[], payload: b"!", to: piece.from, from: piece.to };
+        assert_eq!(Mailer::new().send(listener.as_fd(), &[answer]).sent, 1);
+        // Connected, so that only what comes from `target` is received.
+        assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
+    }
+}
+
+#[tokio::test(flavor = "local")]
+async fn a_closed_port_costs_no_datagram_that_comes_after_it_opened() {
+    let server = server("127.0.0.1:0");
+    let address = server.local_addr().unwrap();
+    let flow = UdpFlow::connect(address, Source::OWN).unwrap();
+    let poller = Poller::new().unwrap();
+    poller.add(flow.as_fd(), 7).unwrap();
+    drop(server);
+    let mut mailer = Mailer::new();
+    assert_eq!(mailer.send(flow.as_fd(), &[plain(b"lost")]).sent, 1);
+    // The refusal is news; reading takes it off.
+    let (mut keys, mut batch) = (Vec::new(), Batch::new());
+    poller.ready(&mut keys).await.unwrap();
+    assert_eq!(keys, [7]);
+    let refused = flow.receive(&mut batch, 4).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    assert_eq!(flow.receive(&mut batch, 4).unwrap(), 0);
+    // One that nobody read does not cost the next datagram.
+    assert_eq!(mailer.send(flow.as_fd(), &[plain(b"lost")]).sent, 1);
+    let server = UdpSocket::bind(address).unwrap();
+    assert_eq!(mailer.send(flow.as_fd(), &[plain(b"here")]), Sent { sent: 1, lost: 0 });
+    let (length, from) = server.recv_from(&mut [0; 8]).unwrap();
+    assert_eq!((length, Some(from)), (4, flow.local()));
+    server.send_to(b"", from).unwrap();
+    poller.ready(&mut keys).await.unwrap();
+    assert_eq!(flow.receive(&mut batch, 4).unwrap(), 1);
+    assert_eq!(batch.get(0).datagrams().collect::<Vec<_>>(), [b"".as_slice()]);
+}
+
+#[test]
+fn a_taken_address_is_told() {
+    let taken = server("127.0.0.1:0");
+    assert!(UdpBound::bind(taken.local_addr().unwrap(), 2).is_err());
+    let flow = UdpFlow::connect("127.0.0.1:9".parse().unwrap(), Source { address: "[::1]:0".parse().ok(), mark: 0 });
+    assert_eq!(flow.unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+}

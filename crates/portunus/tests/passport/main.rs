@@ -1,0 +1,11 @@
+//! Passport: onward from the client's own address, judged in network namespaces with real client addresses and unmodified servers.
+//!
+//! Needs root and network namespaces, which is where this is used; without them the tests fail rather than skip.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../harness/mod.rs"]
+mod harness;
+mod routing;
+mod site;
+mod udp;

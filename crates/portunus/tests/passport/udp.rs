@@ -1,0 +1,474 @@
+//! UDP flows: whom the application sees, how headers are taken, what ends a flow, and what does not.
+
+use crate::harness::wait_until;
+use crate::site::{Running, Site, find, udp_echo};
+
+/// A listener at 192.0.2.1:53 and [2001:db8:1::1]:53 in front of applications on loopback.
+fn listener(settings: &str) -> String {
+    format!(
+        "workers: 2\nadmin: {{ bind: \"127.0.0.1:9901\" }}\nudp_listeners:\n- name: dns\n  bind: [\":53\"]\n  \
+         to: [\"127.0.0.1:5353\", \"[::1]:5353\"]\n  {settings}\n"
+    )
+}
+
+const TRUSTED: &str = "trust: [192.0.2.10, 2001:db8:1::10]\n  source: client";
+
+/// The site with applications, and the program at work.
+fn site(settings: &str) -> (Site, Running) {
+    let mut site = Site::new();
+    for address in ["127.0.0.1", "::1"] {
+        let edge = site.edge.clone();
+        site.python(&edge, &udp_echo(address, 5353));
+    }
+    let running = site.portunus(&listener(settings)).listens("[::]:53").listens("127.0.0.1:9901");
+    (site, running)
+}
+
+fn metric(site: &Site, line: &str) -> bool {
+    let page = crate::site::run(&["ip", "netns", "exec", &site.edge, "curl", "-s", "http://127.0.0.1:9901/metrics"]);
+    page.lines().any(|found| found == line)
+}
+
+/// Waits for a line of the metrics page.
+fn counted(site: &Site, line: &str) {
+    wait_until(line, || metric(site, line));
+}
+
+fn refused(site: &Site, reason: &str, count: u64) {
+    counted(site, &format!("portunus_datagrams_refused_total{{listener=\"dns\",reason=\"{reason}\"}} {count}"));
+}
+
+#[test]
+fn an_unmodified_server_sees_the_true_client() {
+    let (site, running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
+    let told = site.client(
+        r#"
+for lb, edge, client in [(("192.0.2.10", 0), ("192.0.2.1", 53), ("203.0.113.7", 4711)),
+                         (("2001:db8:1::10", 0), ("2001:db8:1::1", 53), ("2001:db8::7", 4712)),
+                         (("192.0.2.10", 0), ("192.0.2.1", 53), ("2001:db8::8", 4713))]:
+    s = udp(lb)
+    s.connect(edge)
+    to = ("2001:db8:1::1", 53) if ":" in client[0] else ("192.0.2.1", 53)
+    for payload in [b"one", b"two", b"x" * 1400]:
+        s.send(v2(client, to) + payload)
+        answer = s.recv(65536)
+        assert answer.endswith(payload), answer
+        print(answer[:40].decode().split()[:2])
+    s.send(v2(client, to))
+    assert s.recv(65536) == b""
+"#,
+    );
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 9, "{told}");
+    assert!(lines[..3].iter().all(|line| *line == "['203.0.113.7', '4711']"), "{told}");
+    assert!(lines[3..6].iter().all(|line| *line == "['2001:db8::7', '4712']"), "{told}");
+    assert!(lines[6..].iter().all(|line| *line == "['2001:db8::8', '4713']"), "{told}");
+    running.signal("TERM");
+    let log = running.log(3);
+    let flow = log.iter().find(|line| line["client_address"] == "203.0.113.7").unwrap();
+    assert_eq!(
+        (&flow["kind"], &flow["listener"], &flow["target"]),
+        (&"flow".into(), &"dns".into(), &"127.0.0.1:5353".into())
+    );
+    assert_eq!((&flow["datagrams_received"], &flow["datagrams_sent"]), (&4.into(), &4.into()));
+    assert_eq!((&flow["bytes_received"], &flow["reason"]), (&1406.into(), &"closed".into()));
+}
+
+#[test]
+fn the_first_datagram_may_speak_for_its_flow_and_no_later_one_changes_it() {
+    let (site, _running) = site(&format!("proxy_protocol: first\n  {TRUSTED}"));
+    let told = site.client(
+        r#"
+edge, client = ("192.0.2.1", 53), ("203.0.113.7", 4711)
+s = udp()
+s.sendto(b"no header", edge)
+assert silent(s)
+s.sendto(v2(client, edge) + b"one", edge)
+print(s.recv(65536))
+s.sendto(b"two", edge)
+print(s.recv(65536))
+forged = v2(("203.0.113.8", 1), edge) + b"three"
+s.sendto(forged, edge)
+assert s.recv(65536) == b"203.0.113.7 4711 " + forged
+"#,
+    );
+    assert_eq!(told, "b'203.0.113.7 4711 one'\nb'203.0.113.7 4711 two'");
+    refused(&site, "header_missing", 1);
+}
+
+#[test]
+fn the_habit_of_a_balancer_is_found_out_and_kept() {
+    let (site, _running) = site(&format!("proxy_protocol: auto\n  {TRUSTED}"));
+    let told = site.client(
+        r#"
+edge, client, other = ("192.0.2.1", 53), ("203.0.113.7", 4711), ("203.0.113.8", 4711)
+each = udp()
+for payload in [b"one", b"two"]:
+    each.sendto(v2(client, edge) + payload, edge)
+    print(each.recv(65536))
+each.sendto(b"bare", edge)
+each.sendto(v2(other, edge) + b"forged", edge)
+assert silent(each)
+first = udp()
+first.sendto(v2(other, edge) + b"one", edge)
+print(first.recv(65536))
+first.sendto(b"two", edge)
+print(first.recv(65536))
+forged = v2(client, edge) + b"three"
+first.sendto(forged, edge)
+assert first.recv(65536) == b"203.0.113.8 4711 " + forged
+"#,
+    );
+    let lines: Vec<&str> = told.lines().collect();
+    let expected =
+        ["b'203.0.113.7 4711 one'", "b'203.0.113.7 4711 two'", "b'203.0.113.8 4711 one'", "b'203.0.113.8 4711 two'"];
+    assert_eq!(lines, expected);
+    refused(&site, "header_missing", 1);
+    refused(&site, "header_names_another_client", 1);
+}
+
+#[test]
+fn the_simple_header_goes_both_ways() {
+    let (site, _running) = site(&format!("proxy_protocol: simple\n  answer_header: true\n  {TRUSTED}"));
+    site.client(
+        r#"
+edge = ("192.0.2.1", 53)
+s = udp()
+for client in [("203.0.113.7", 4711), ("2001:db8::7", 4711)]:
+    head = spp(client, edge)
+    for payload in [b"one", b"two"]:
+        s.sendto(head + payload, edge)
+        answer = s.recv(65536)
+        assert answer == head + ("%s %d " % client).encode() + payload, answer
+s.sendto(b"short", edge)
+assert silent(s)
+"#,
+    );
+    refused(&site, "header_missing", 1);
+}
+
+#[test]
+fn answers_go_back_the_way_each_datagram_came() {
+    let (site, _running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
+    site.client(
+        r#"
+# One client through two ports of the balancer: two flows, and the second has another source port.
+edge, client = ("192.0.2.1", 53), ("203.0.113.7", 4711)
+one, two = udp(), udp()
+one.sendto(v2(client, edge) + b"one", edge)
+assert one.recv(65536) == b"203.0.113.7 4711 one"
+two.sendto(v2(client, edge) + b"two", edge)
+host, port, payload = two.recv(65536).split()
+assert host == b"203.0.113.7" and port != b"4711" and payload == b"two", (host, port, payload)
+one.sendto(v2(client, edge) + b"three", edge)
+assert one.recv(65536) == b"203.0.113.7 4711 three"
+assert silent(two)
+# Two clients through one port of the balancer.
+for client in [("203.0.113.7", 5000), ("203.0.113.8", 5000)]:
+    one.sendto(v2(client, edge) + b"x", edge)
+    assert one.recv(65536) == ("%s 5000 x" % client[0]).encode()
+"#,
+    );
+}
+
+/// Numbered bug 11 of go-mmproxy: a forged source cannot be told from a true one, but it gains nothing without the network's help.
+#[test]
+fn a_peer_that_is_not_trusted_is_dropped_and_counted() {
+    let (site, running) = site("proxy_protocol: each\n  trust: 192.0.2.10\n  source: client");
+    site.client(
+        r#"
+edge = ("192.0.2.1", 53)
+s = udp(("203.0.113.7", 0))
+for _ in range(3):
+    s.sendto(v2(("203.0.113.8", 1), edge) + b"x", edge)
+assert silent(s)
+"#,
+    );
+    refused(&site, "untrusted_peer", 3);
+    assert!(!metric(&site, "portunus_connections_open{listener=\"dns\"} 1"));
+    assert!(running.diagnostics.lock().unwrap().len() < 20);
+}
+
+/// Row 23 of the attack matrix.
+#[test]
+fn sources_that_are_ours_or_nobodys_are_refused() {
+    let (site, running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
+    site.client(
+        r#"
+edge = ("192.0.2.1", 53)
+s = udp()
+for host in ["127.0.0.1", "192.0.2.1", "192.0.2.255", "0.0.0.0", "224.0.0.1", "255.255.255.255", "169.254.1.1",
+             "::1", "2001:db8:1::1", "::", "ff02::1", "fe80::1", "::ffff:127.0.0.1"]:
+    to = ("2001:db8:1::1", 53) if ":" in host else edge
+    s.sendto(v2((host, 9), to) + b"x", edge)
+assert silent(s)
+"#,
+    );
+    refused(&site, "source_is_loopback", 3);
+    refused(&site, "source_is_own_address", 3);
+    refused(&site, "source_is_unspecified", 2);
+    refused(&site, "source_is_multicast", 2);
+    refused(&site, "source_is_broadcast", 1);
+    refused(&site, "source_is_link_local", 2);
+    let told = running.diagnostics.lock().unwrap().iter().filter(|line| line.contains("told once")).count();
+    assert!((6..=12).contains(&told), "once per reason and worker, not {told} times");
+}
+
+/// Bugs 2 and 3 of go-mmproxy: no header makes the program end, and payload is never taken for an address.
+#[test]
+fn hostile_headers_end_nothing() {
+    let (site, _running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
+    site.client(
+        r#"
+edge = ("192.0.2.1", 53)
+good = v2(("203.0.113.7", 4711), edge)
+s = udp()
+for length in range(12):
+    s.sendto(SIGNATURE + struct.pack("!BBH", 0x21, 0x12, length) + good[16:] + b"payload", edge)
+    s.sendto(SIGNATURE + struct.pack("!BBH", 0x21, 0x22, length) + b"p" * 64, edge)
+    s.sendto(SIGNATURE + struct.pack("!BBH", 0x21, 0x12, length), edge)
+for end in range(len(good)):
+    s.sendto(good[:end], edge)
+s.sendto(SIGNATURE + struct.pack("!BBH", 0x21, 0x12, 65535) + b"x" * 60000, edge)
+s.sendto(v2(("203.0.113.7", 4711), edge, socket.SOCK_STREAM) + b"x", edge)
+s.sendto(b"PROXY TCP4 203.0.113.7 192.0.2.1 99999 -1\r\n", edge)
+assert silent(s)
+s.sendto(good + b"still here", edge)
+assert s.recv(65536) == b"203.0.113.7 4711 still here"
+"#,
+    );
+}
+
+/// LOCAL is the balancer asking for itself: it is answered, under our own address, since it is nobody's client.
+#[test]
+fn a_health_check_of_the_balancer_is_answered() {
+    let (site, _running) = site(&format!("proxy_protocol: each\n  without_header: pass\n  {TRUSTED}"));
+    site.client(
+        r#"
+edge = ("192.0.2.1", 53)
+s = udp()
+for head in [SIGNATURE + b"\x20\0\0\0", SIGNATURE + b"\x21\0\0\0", SIGNATURE + b"\x20\x12\0\x0c" + b"x" * 12]:
+    s.sendto(head + b"alive?", edge)
+    answer = s.recv(65536)
+    assert answer.startswith(b"127.0.0.1 ") and answer.endswith(b"alive?"), answer
+direct = udp()
+direct.sendto(b"me", edge)
+assert direct.recv(65536) == ("192.0.2.10 %d me" % direct.getsockname()[1]).encode()
+"#,
+    );
+}
+
+/// Bugs 6 and 7: neither a refused target nor a datagram of length zero ends the way back, and a target may come back.
+#[test]
+fn a_target_that_was_away_is_reached_again_by_the_same_flow() {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    let running = site.portunus(&listener(&format!("proxy_protocol: each\n  {TRUSTED}"))).listens("[::]:53");
+    let client = site.client.clone();
+    let asking = format!(
+        "{}\n{}",
+        crate::site::CLIENT,
+        r#"
+edge = ("192.0.2.1", 53)
+s = udp(timeout=0.1)
+print("asking")
+count = 0
+while True:
+    s.sendto(v2(("203.0.113.7", 4711), edge) + b"there?", edge)
+    try:
+        answer = s.recv(65536)
+        count += 1
+        print("answer", count, answer)
+        s.sendto(v2(("203.0.113.7", 4711), edge), edge)
+        print("empty", s.recv(65536))
+    except (TimeoutError, socket.timeout):
+        print("nothing")
+    time.sleep(0.02)
+"#
+    );
+    let told = site.python(&client, &asking);
+    find(&told, "nothing");
+    let before = site.python(&edge, &udp_echo("127.0.0.1", 5353));
+    find(&told, "answer 1 b'203.0.113.7 4711 there?'");
+    find(&told, "empty b''");
+    find(&before, "203.0.113.7 4711");
+    site.end_last();
+    let seen = told.lock().unwrap().len();
+    wait_until("the target to be away", || told.lock().unwrap().iter().skip(seen).any(|line| line == "nothing"));
+    let seen = told.lock().unwrap().len();
+    site.python(&edge, &udp_echo("127.0.0.1", 5353));
+    wait_until("the target to be back", || {
+        told.lock().unwrap().iter().skip(seen).any(|line| line.starts_with("answer"))
+    });
+    // The application, then the client.
+    site.end_last();
+    site.end_last();
+    running.signal("TERM");
+    let log = running.log(1);
+    assert_eq!(log.len(), 1, "one flow through it all");
+    assert!(log[0]["unreachable"].as_u64().unwrap() > 0);
+}
+
+/// One target that refuses does not disturb flows to another.
+#[test]
+fn a_refusal_stays_with_its_own_flow() {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    site.python(&edge, &udp_echo("127.0.0.1", 5353));
+    // Nobody listens for IPv6.
+    let running = site.portunus(&listener(&format!("proxy_protocol: each\n  {TRUSTED}"))).listens("[::]:53");
+    site.client(
+        r#"
+edge = ("192.0.2.1", 53)
+s = udp()
+for turn in range(50):
+    s.sendto(v2(("2001:db8::7", 9), ("2001:db8:1::1", 53)) + b"lost", edge)
+    s.sendto(v2(("203.0.113.7", 9), edge) + b"%d" % turn, edge)
+    assert s.recv(65536) == b"203.0.113.7 9 %d" % turn
+"#,
+    );
+    running.signal("TERM");
+    assert_eq!(running.log(2).len(), 2);
+}
+
+/// The row "table full" of the fault protocol.
+#[test]
+fn a_flood_pushes_out_itself_and_not_flows_that_live() {
+    let (site, running) =
+        site(&format!("proxy_protocol: each\n  max_flows: 64\n  max_flows_per_client: 8\n  {TRUSTED}"));
+    site.client(
+        r#"
+edge, client = ("192.0.2.1", 53), ("203.0.113.7", 4711)
+alive = udp()
+def ask(payload):
+    alive.sendto(v2(client, edge) + payload, edge)
+    assert alive.recv(65536) == b"203.0.113.7 4711 " + payload
+ask(b"before")
+port = alive.getsockname()[1]
+for turn in range(10):
+    for i in range(200):
+        # `hush` is never answered.
+        alive.sendto(v2(("203.0.113.%d" % (20 + i), 1000 + turn), edge) + b"hush", edge)
+    ask(b"during")
+# A client with too many flows only loses its own.
+for i in range(40):
+    alive.sendto(v2(("203.0.113.99", 2000 + i), edge) + b"hush", edge)
+ask(b"after")
+"#,
+    );
+    // The live flow is the one that was there first.
+    counted(&site, "portunus_connections_open{listener=\"dns\"} 64");
+    running.signal("TERM");
+    let log = running.log(2001);
+    let evicted = log.iter().filter(|line| line["reason"] == "evicted");
+    assert!(evicted.clone().count() > 1500);
+    assert!(evicted.clone().all(|line| line["client_address"] != "203.0.113.7"));
+    let alive: Vec<_> = log.iter().filter(|line| line["client_address"] == "203.0.113.7").collect();
+    assert_eq!((alive.len(), &alive[0]["datagrams_received"]), (1, &12.into()));
+}
+
+/// Bug 8 and the doubled idle times: a flow ends when it has been idle for its time, and what moves keeps it.
+#[test]
+fn idle_flows_end_and_busy_ones_do_not() {
+    let (site, running) = site(&format!("proxy_protocol: each\n  idle_timeout: 700ms\n  {TRUSTED}"));
+    site.client(
+        r#"
+edge = ("192.0.2.1", 53)
+s = udp()
+s.sendto(v2(("203.0.113.8", 9), edge) + b"once", edge)
+s.recv(65536)
+for _ in range(12):
+    s.sendto(v2(("203.0.113.7", 9), edge) + b"x", edge)
+    s.recv(65536)
+    time.sleep(0.1)
+"#,
+    );
+    let log = running.log(2);
+    let lived = |client: &str| {
+        let line = log.iter().find(|line| line["client_address"] == client).unwrap();
+        assert_eq!(line["reason"], "idle");
+        line["duration_seconds"].as_f64().unwrap()
+    };
+    assert!(lived("203.0.113.8") >= 0.69, "{}", lived("203.0.113.8"));
+    assert!(lived("203.0.113.7") >= 1.8, "{}", lived("203.0.113.7"));
+    counted(&site, "portunus_connections_open{listener=\"dns\"} 0");
+}
+
+#[test]
+fn destinations_of_the_header_stand_on_a_list() {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    for port in [5353, 5354] {
+        site.python(&edge, &udp_echo("127.0.0.1", port));
+    }
+    let yaml = "udp_listeners:\n- name: dns\n  bind: 192.0.2.1:53\n  proxy_protocol: each\n  trust: 192.0.2.10\n  \
+                source: client\n  to_destinations: [{ network: 127.0.0.0/8, ports: 5353 }]\n";
+    site.portunus(yaml).listens("192.0.2.1:53");
+    site.client(
+        r#"
+edge = ("192.0.2.1", 53)
+s = udp()
+s.sendto(v2(("203.0.113.7", 9), ("127.0.0.1", 5353)) + b"x", edge)
+assert s.recv(65536) == b"203.0.113.7 9 x"
+for to in [("127.0.0.1", 5354), ("192.0.2.1", 5353), ("192.0.2.1", 53)]:
+    s.sendto(v2(("203.0.113.7", 9), to) + b"x", edge)
+assert silent(s)
+"#,
+    );
+}
+
+#[test]
+fn without_a_header_clients_are_passed_on_as_they_are() {
+    let (site, _running) = site("source: client");
+    site.client(
+        r#"
+for source, edge in [(("203.0.113.7", 4711), ("192.0.2.1", 53)), (("2001:db8::7", 4711), ("2001:db8:1::1", 53))]:
+    s = udp(source)
+    s.connect(edge)
+    s.send(b"x")
+    assert s.recv(65536) == ("%s 4711 x" % source[0]).encode()
+"#,
+    );
+}
+
+#[test]
+fn a_reload_keeps_flows_and_takes_a_new_list_of_networks() {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    site.python(&edge, &udp_echo("127.0.0.1", 5353));
+    let list = site.dir.path().join("balancers");
+    std::fs::write(&list, "# nobody yet\n198.51.100.0/24\n").unwrap();
+    let yaml = listener("proxy_protocol: each\n  trust_file: balancers\n  source: client");
+    let running = site.portunus(&yaml).listens("[::]:53");
+    let ask = "edge = ('192.0.2.1', 53)\ns = udp(('192.0.2.10', 7777))\ns.sendto(v2(('203.0.113.7', 9), edge) + b'x', edge)\n";
+    site.client(&format!("{ask}assert silent(s)"));
+    std::fs::write(&list, "192.0.2.0/24\n").unwrap();
+    running.signal("HUP");
+    running.wait_for("reloaded");
+    site.client(&format!("{ask}print(s.recv(65536))"));
+    // A broken list keeps the old one in force.
+    std::fs::write(&list, "192.0.2.0/240\n").unwrap();
+    running.signal("HUP");
+    running.wait_for("is not an address or network");
+    site.client(&format!("{ask}print(s.recv(65536))"));
+    running.signal("TERM");
+    let log = running.log(1);
+    assert_eq!((log.len(), &log[0]["datagrams_received"]), (1, &2.into()));
+}
+
+/// Bug 4: no filter is never taken for an open one.
+#[test]
+fn a_missing_or_broken_list_refuses_to_start() {
+    let mut site = Site::new();
+    for content in [None, Some("10.0.0.0/8\nten\n"), Some(""), Some("# none\n\n")] {
+        let list = site.dir.path().join("balancers");
+        let _ = std::fs::remove_file(&list);
+        if let Some(content) = content {
+            std::fs::write(&list, content).unwrap();
+        }
+        let running = site.portunus_as_it_is(&listener("proxy_protocol: each\n  trust_file: balancers"));
+        let told = running.wait_for("balancers");
+        assert!(told.contains("error") || told.contains("cannot use the file"), "{told}");
+        assert_eq!(site.wait_last(), Some(1), "{content:?}");
+    }
+}
