@@ -58,6 +58,10 @@ pub struct Options {
     /// Refuse members that no part of the composed schema knows, at every depth, unless `additionalProperties` or `unevaluatedProperties` says
     /// something about them. An object schema that names no members at all stays free.
     pub refuse_unknown_fields: bool,
+    /// `format` says nothing about validity, as plain JSON Schema has it. A contract asserts it.
+    pub formats_are_annotations: bool,
+    /// In 3.1, keywords that nobody knows say nothing about validity, as plain JSON Schema has it. For a contract they are problems.
+    pub unknown_keywords_are_annotations: bool,
     /// Bounds for each value.
     pub limits: Limits,
 }

@@ -1,0 +1,12 @@
+//! JSON text to events, as bytes arrive. Builds no values and knows no schema. Ruled by RFC 8259; stricter than it where it leaves a choice:
+//! UTF-8 only, no byte order mark, no lone surrogates.
+
+mod scan;
+mod simd;
+mod text;
+mod token;
+
+pub use scan::{Scanner, Sink};
+#[doc(hidden)]
+pub use simd::{plain_end, plain_end_scalar, quoted_end, quoted_end_scalar};
+pub use text::{Number, Text};

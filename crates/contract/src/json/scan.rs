@@ -1,0 +1,396 @@
+//! The grammar of JSON over chunks: where values, names and containers begin and end. Tokens are read in `text`, cut ones collected in `token`.
+//!
+//! ```text
+//!            ┌── , ──┐
+//! Value ─→ AfterValue ─→ ] } ─→ AfterValue … ─→ End
+//!   ↑ [ FirstElement     { FirstKey ─→ Colon ─→ Value
+//! ```
+
+use super::simd::plain_end;
+use super::text::{self, Number, Text};
+use super::token::CutToken;
+use crate::limits::Limits;
+use crate::reason::Reason;
+
+/// Who is told of the parts of a value, in the order of the text. An error ends the scan.
+pub trait Sink {
+    /// `null`
+    fn null(&mut self) -> Result<(), Reason>;
+    /// `true` or `false`
+    fn boolean(&mut self, value: bool) -> Result<(), Reason>;
+    /// A number, within the limits for its length.
+    fn number(&mut self, number: Number<'_>) -> Result<(), Reason>;
+    /// A string that is a value.
+    fn string(&mut self, text: Text<'_>) -> Result<(), Reason>;
+    /// An array begins.
+    fn begin_array(&mut self) -> Result<(), Reason>;
+    /// The innermost container, an array, ends.
+    fn end_array(&mut self) -> Result<(), Reason>;
+    /// An object begins.
+    fn begin_object(&mut self) -> Result<(), Reason>;
+    /// The name of the member whose value follows. Duplicates are the sink's to refuse.
+    fn key(&mut self, text: Text<'_>) -> Result<(), Reason>;
+    /// The innermost container, an object, ends.
+    fn end_object(&mut self) -> Result<(), Reason>;
+
+    /// A sink that can tell which name comes next may compare: `window` begins at the quote of a name and may end anywhere. If the name that it
+    /// expects stands there as a whole, it takes it as by [`Sink::key`] and says how many bytes it took, both quotes included; else 0.
+    #[inline(always)]
+    fn expected_key(&mut self, _window: &[u8]) -> Result<usize, Reason> {
+        Ok(0)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    Value,
+    FirstElement,
+    FirstKey,
+    Key,
+    Colon,
+    AfterValue,
+    End,
+}
+
+/// Reads one JSON value from chunks of any size and tells a [`Sink`]. Keeps nothing of what it read but a token cut by the end of a chunk.
+#[derive(Debug)]
+pub struct Scanner {
+    phase: Phase,
+    /// For each open container, innermost last: whether it is an object.
+    open: Vec<bool>,
+    values_left: u32,
+    cut: CutToken,
+    /// Strings with escapes are resolved here.
+    scratch: Vec<u8>,
+    limits: Limits,
+}
+
+/// What one step over a window comes to.
+enum Step {
+    /// Go on here.
+    On(usize),
+    /// The token that begins here is not whole.
+    Cut(usize),
+}
+
+impl Scanner {
+    /// A scanner for values within these limits.
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            phase: Phase::Value,
+            open: Vec::with_capacity(limits.depth.min(1024) as usize),
+            values_left: limits.values,
+            cut: CutToken::new(),
+            scratch: Vec::new(),
+            limits: limits.clone(),
+        }
+    }
+
+    /// Makes it ready for another value; buffers stay.
+    pub fn reset(&mut self) {
+        self.phase = Phase::Value;
+        self.open.clear();
+        self.values_left = self.limits.values;
+        self.cut.clear();
+    }
+
+    /// Reads a chunk.
+    ///
+    /// # Errors
+    /// The first thing that is not JSON, is beyond a limit, or that the sink refuses. The scanner is of no more use then until it is reset.
+    #[inline]
+    pub fn feed(&mut self, chunk: &[u8], sink: &mut impl Sink) -> Result<(), Reason> {
+        let mut rest = chunk;
+        if !self.cut.is_empty() {
+            let Some(taken) = self.cut.extend(rest)? else { return Ok(()) };
+            rest = &rest[taken..];
+            self.whole_token(sink)?;
+        }
+        let used = self.window(rest, false, sink)?;
+        if used < rest.len() {
+            let (bound, excess) = self.bound(rest[used]);
+            self.cut.begin(&rest[used..], bound, excess)?;
+        }
+        Ok(())
+    }
+
+    /// There is no more: the value must be whole.
+    ///
+    /// # Errors
+    /// [`Reason::Truncated`] if it is not, or what [`Scanner::feed`] could say of a number at the end.
+    pub fn finish(&mut self, sink: &mut impl Sink) -> Result<(), Reason> {
+        if self.cut.is_number() {
+            self.whole_token(sink)?;
+        }
+        if self.phase == Phase::End && self.cut.is_empty() { Ok(()) } else { Err(Reason::Truncated) }
+    }
+
+    /// Reads the cut token, which is whole now.
+    #[inline(never)]
+    fn whole_token(&mut self, sink: &mut impl Sink) -> Result<(), Reason> {
+        let bytes = std::mem::take(&mut self.cut.bytes);
+        let used = self.window(&bytes, true, sink);
+        let length = bytes.len();
+        self.cut.bytes = bytes;
+        self.cut.clear();
+        if used? == length { Ok(()) } else { Err(Reason::Syntax) }
+    }
+
+    /// How long a token that begins like this may get, and what it is beyond that.
+    fn bound(&self, first: u8) -> (usize, Reason) {
+        match (first, self.phase) {
+            (b'"', Phase::Key | Phase::FirstKey) => (self.limits.key_bytes as usize + 2, Reason::KeyLength),
+            (b'"', _) => (self.limits.string_bytes as usize + 2, Reason::StringLength),
+            _ => (self.limits.number_chars.max(5) as usize, Reason::NumberLength),
+        }
+    }
+
+    /// Reads what it can of a window and says how much that was; what is left is the beginning of a token. `is_whole`: the window's end is
+    /// known to end a token.
+    #[inline(always)]
+    fn window<S: Sink>(&mut self, window: &[u8], is_whole: bool, sink: &mut S) -> Result<usize, Reason> {
+        let mut at = 0;
+        loop {
+            at = skip_space(window, at);
+            let Some(&byte) = window.get(at) else { return Ok(at) };
+            let step = match self.phase {
+                Phase::AfterValue => {
+                    at = self.after_value(byte, at, sink)?;
+                    continue;
+                }
+                Phase::Key => self.key(window, at, sink)?,
+                Phase::Colon if byte == b':' => {
+                    self.phase = Phase::Value;
+                    Step::On(at + 1)
+                }
+                Phase::FirstKey if byte != b'}' => self.key(window, at, sink)?,
+                Phase::FirstElement if byte == b']' => Step::On(self.after_value_end(at, sink)?),
+                Phase::FirstKey => Step::On(self.after_value_end(at, sink)?),
+                Phase::Value | Phase::FirstElement => self.value(window, at, byte, is_whole, sink)?,
+                Phase::Colon => return Err(Reason::Syntax),
+                Phase::End => return Err(Reason::TrailingData),
+            };
+            match step {
+                Step::On(next) => at = next,
+                Step::Cut(start) => return Ok(start),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn after_value<S: Sink>(&mut self, byte: u8, at: usize, sink: &mut S) -> Result<usize, Reason> {
+        if byte == b',' {
+            self.phase = if self.in_object() { Phase::Key } else { Phase::Value };
+            return Ok(at + 1);
+        }
+        if byte != if self.in_object() { b'}' } else { b']' } {
+            return Err(Reason::Syntax);
+        }
+        self.after_value_end(at, sink)
+    }
+
+    /// The innermost container ends at `at`.
+    #[inline(always)]
+    fn after_value_end<S: Sink>(&mut self, at: usize, sink: &mut S) -> Result<usize, Reason> {
+        if self.open.pop() == Some(true) {
+            sink.end_object()?
+        } else {
+            sink.end_array()?
+        }
+        self.phase = self.phase_behind_value();
+        Ok(at + 1)
+    }
+
+    #[inline(always)]
+    fn in_object(&self) -> bool {
+        self.open.last() == Some(&true)
+    }
+
+    #[inline(always)]
+    fn phase_behind_value(&self) -> Phase {
+        if self.open.is_empty() { Phase::End } else { Phase::AfterValue }
+    }
+
+    #[inline(always)]
+    fn key<S: Sink>(&mut self, window: &[u8], at: usize, sink: &mut S) -> Result<Step, Reason> {
+        let taken = sink.expected_key(&window[at..])?;
+        let mut next = at + taken;
+        if taken == 0 {
+            if window[at] != b'"' {
+                return Err(Reason::Syntax);
+            }
+            let end = plain_end(window, at + 1);
+            next = if window.get(end) == Some(&b'"') {
+                if end - at - 1 > self.limits.key_bytes as usize {
+                    return Err(Reason::KeyLength);
+                }
+                sink.key(Text { bytes: &window[at + 1..end], is_ascii: true })?;
+                end + 1
+            } else {
+                match self.quoted::<S, true>(window, at, end, sink)? {
+                    Step::On(next) => next,
+                    cut => return Ok(cut),
+                }
+            };
+        }
+        let has_colon = window.get(next) == Some(&b':');
+        self.phase = if has_colon { Phase::Value } else { Phase::Colon };
+        Ok(Step::On(next + usize::from(has_colon)))
+    }
+
+    #[inline(always)]
+    fn value<S: Sink>(
+        &mut self,
+        window: &[u8],
+        at: usize,
+        byte: u8,
+        is_whole: bool,
+        sink: &mut S,
+    ) -> Result<Step, Reason> {
+        let next = match byte {
+            b'"' => {
+                let end = plain_end(window, at + 1);
+                if window.get(end) == Some(&b'"') {
+                    if end - at - 1 > self.limits.string_bytes as usize {
+                        return Err(Reason::StringLength);
+                    }
+                    sink.string(Text { bytes: &window[at + 1..end], is_ascii: true })?;
+                    end + 1
+                } else {
+                    match self.quoted::<S, false>(window, at, end, sink)? {
+                        Step::On(next) => next,
+                        cut => return Ok(cut),
+                    }
+                }
+            }
+            b'0'..=b'9' | b'-' => match self.number(window, at, is_whole, sink)? {
+                Step::On(next) => next,
+                cut => return Ok(cut),
+            },
+            b'{' => return self.begin(true, at, sink),
+            b'[' => return self.begin(false, at, sink),
+            _ => match word(window, at)? {
+                None => return Ok(Step::Cut(at)),
+                Some(length) => {
+                    if byte == b'n' {
+                        sink.null()?
+                    } else {
+                        sink.boolean(byte == b't')?
+                    }
+                    at + length
+                }
+            },
+        };
+        self.count_value()?;
+        self.phase = self.phase_behind_value();
+        Ok(Step::On(next))
+    }
+
+    #[inline(always)]
+    fn count_value(&mut self) -> Result<(), Reason> {
+        self.values_left = self.values_left.checked_sub(1).ok_or(Reason::Values)?;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn begin<S: Sink>(&mut self, is_object: bool, at: usize, sink: &mut S) -> Result<Step, Reason> {
+        if self.open.len() >= self.limits.depth as usize {
+            return Err(Reason::Depth);
+        }
+        self.count_value()?;
+        if is_object {
+            sink.begin_object()?
+        } else {
+            sink.begin_array()?
+        }
+        self.open.push(is_object);
+        self.phase = if is_object { Phase::FirstKey } else { Phase::FirstElement };
+        Ok(Step::On(at + 1))
+    }
+
+    #[inline(always)]
+    fn number<S: Sink>(&mut self, window: &[u8], at: usize, is_whole: bool, sink: &mut S) -> Result<Step, Reason> {
+        let (end, small) = match text::number_end(window, at) {
+            Ok((end, _)) if end == window.len() && !is_whole => return Ok(Step::Cut(at)),
+            Ok(found) => found,
+            Err(_) if !is_whole && may_go_on(&window[at..]) => return Ok(Step::Cut(at)),
+            Err(reason) => return Err(reason),
+        };
+        if end - at > self.limits.number_chars as usize {
+            return Err(Reason::NumberLength);
+        }
+        if small.is_none() {
+            self.check_exponent(&window[at..end])?;
+        }
+        sink.number(Number { text: &window[at..end], small })?;
+        Ok(Step::On(end))
+    }
+
+    fn check_exponent(&self, text: &[u8]) -> Result<(), Reason> {
+        let Some(at) = memchr::memchr2(b'e', b'E', text) else { return Ok(()) };
+        let digits = text[at + 1..].iter().filter(|byte| byte.is_ascii_digit());
+        let exponent =
+            digits.fold(0u32, |value, digit| value.saturating_mul(10).saturating_add(u32::from(digit - b'0')));
+        if exponent > self.limits.exponent { Err(Reason::Exponent) } else { Ok(()) }
+    }
+
+    /// A string that is not plain ASCII up to a quote at `stop`.
+    #[inline(never)]
+    fn quoted<S: Sink, const KEY: bool>(
+        &mut self,
+        window: &[u8],
+        at: usize,
+        stop: usize,
+        sink: &mut S,
+    ) -> Result<Step, Reason> {
+        let Some(quoted) = text::closing_quote(window, stop)? else { return Ok(Step::Cut(at)) };
+        let raw = &window[at + 1..quoted.end];
+        let (bound, excess) = if KEY {
+            (self.limits.key_bytes, Reason::KeyLength)
+        } else {
+            (self.limits.string_bytes, Reason::StringLength)
+        };
+        if raw.len() > bound as usize {
+            return Err(excess);
+        }
+        let text = text::read(raw, quoted.has_escapes, &mut self.scratch)?;
+        if KEY {
+            sink.key(text)?
+        } else {
+            sink.string(text)?
+        }
+        Ok(Step::On(quoted.end + 1))
+    }
+}
+
+/// White space is space, tab, line feed and carriage return (RFC 8259 §2).
+#[inline(always)]
+fn skip_space(window: &[u8], mut at: usize) -> usize {
+    while let Some(b' ' | b'\n' | b'\r' | b'\t') = window.get(at) {
+        at += 1;
+    }
+    at
+}
+
+/// Whether what cannot be a number yet may become one.
+#[inline(never)]
+fn may_go_on(rest: &[u8]) -> bool {
+    // At most the end is missing: a digit behind `-`, `.`, `e`, `e+`; so the whole rest has to look like part of a number.
+    rest.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
+}
+
+/// The length of `true`, `false` or `null` at `at`; `None` if the window ends in it.
+#[inline(always)]
+fn word(window: &[u8], at: usize) -> Result<Option<usize>, Reason> {
+    let word: &[u8] = match window[at] {
+        b't' => b"true",
+        b'f' => b"false",
+        b'n' => b"null",
+        first => return Err(if first == 0xef && at == 0 { Reason::ByteOrderMark } else { Reason::Syntax }),
+    };
+    let rest = &window[at..];
+    if rest.starts_with(word) {
+        return Ok(Some(word.len()));
+    }
+    if word.starts_with(rest) { Ok(None) } else { Err(Reason::Syntax) }
+}

@@ -1,0 +1,181 @@
+//! What a string or a number token means: escapes resolved, UTF-8 checked, grammar checked. Never looks outside the token.
+
+use super::simd::quoted_end;
+use crate::reason::Reason;
+
+/// A string with its escapes resolved.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    /// Valid UTF-8.
+    pub bytes: &'a [u8],
+    /// Whether every byte is ASCII, so that bytes are characters.
+    pub is_ascii: bool,
+}
+
+impl<'a> Text<'a> {
+    /// The text of a string that is known to be one.
+    pub fn new(text: &'a str) -> Self {
+        Self { bytes: text.as_bytes(), is_ascii: text.is_ascii() }
+    }
+
+    /// How many characters (Unicode code points) it has.
+    pub fn chars(&self) -> usize {
+        if self.is_ascii {
+            return self.bytes.len();
+        }
+        self.bytes.iter().filter(|&&byte| byte & 0xc0 != 0x80).count()
+    }
+}
+
+/// A number in JSON's grammar (RFC 8259 §6).
+#[derive(Clone, Copy, Debug)]
+pub struct Number<'a> {
+    /// As it was written.
+    pub text: &'a [u8],
+    /// Its value, if it was written without fraction and exponent in at most 18 digits.
+    pub small: Option<i64>,
+}
+
+impl<'a> Number<'a> {
+    /// Reads a whole number; `None` unless all of `text` is one.
+    pub fn parse(text: &'a [u8]) -> Option<Self> {
+        let (length, small) = number_end(text, 0).ok()?;
+        (length == text.len()).then_some(Self { text, small })
+    }
+}
+
+/// Where the number at `from` ends, and its value if it is a small integer. The number must end within `bytes`, or at their end.
+#[inline(always)]
+pub(super) fn number_end(bytes: &[u8], from: usize) -> Result<(usize, Option<i64>), Reason> {
+    let negative = bytes.get(from) == Some(&b'-');
+    let first = from + usize::from(negative);
+    let mut at = first;
+    let mut value: i64 = 0;
+    while let Some(digit) = bytes.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10) {
+        value = value.wrapping_mul(10).wrapping_add(i64::from(digit));
+        at += 1;
+    }
+    let digits = at - first;
+    if digits == 0 || (digits > 1 && bytes[first] == b'0') {
+        return Err(Reason::Syntax);
+    }
+    if !matches!(bytes.get(at), Some(b'.' | b'e' | b'E')) {
+        let small = if digits <= 18 { Some(if negative { -value } else { value }) } else { None };
+        return Ok((at, small));
+    }
+    fraction_end(bytes, at).map(|end| (end, None))
+}
+
+/// The end of a fraction and an exponent that begin at `at`.
+#[inline(never)]
+fn fraction_end(bytes: &[u8], mut at: usize) -> Result<usize, Reason> {
+    let digits_end = |from: usize| {
+        let count = bytes.get(from..).unwrap_or_default().iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if count == 0 { Err(Reason::Syntax) } else { Ok(from + count) }
+    };
+    if bytes.get(at) == Some(&b'.') {
+        at = digits_end(at + 1)?;
+    }
+    if matches!(bytes.get(at), Some(b'e' | b'E')) {
+        at += 1;
+        if matches!(bytes.get(at), Some(b'+' | b'-')) {
+            at += 1;
+        }
+        at = digits_end(at)?;
+    }
+    Ok(at)
+}
+
+/// Where a string ends that is not plain ASCII up to its quote, and what it takes to read it.
+pub(super) struct Quoted {
+    /// The closing quote.
+    pub end: usize,
+    pub has_escapes: bool,
+}
+
+/// Looks for the closing quote from `at` on, which is not within an escape. `None` if it is not there yet.
+#[inline(never)]
+pub(super) fn closing_quote(bytes: &[u8], mut at: usize) -> Result<Option<Quoted>, Reason> {
+    let mut has_escapes = false;
+    loop {
+        at = quoted_end(bytes, at);
+        match bytes.get(at) {
+            None => return Ok(None),
+            Some(b'"') => return Ok(Some(Quoted { end: at, has_escapes })),
+            Some(b'\\') => {
+                has_escapes = true;
+                at += 2;
+            }
+            Some(_) => return Err(Reason::Syntax),
+        }
+    }
+}
+
+/// What stands between two quotes; `scratch` holds it if it had escapes.
+#[inline(never)]
+pub(super) fn read<'a>(raw: &'a [u8], has_escapes: bool, scratch: &'a mut Vec<u8>) -> Result<Text<'a>, Reason> {
+    let bytes = if has_escapes {
+        unescape(raw, scratch)?;
+        scratch.as_slice()
+    } else {
+        raw
+    };
+    let text = simdutf8::basic::from_utf8(bytes).map_err(|_| Reason::Utf8)?;
+    Ok(Text { bytes, is_ascii: text.is_ascii() })
+}
+
+fn unescape(raw: &[u8], out: &mut Vec<u8>) -> Result<(), Reason> {
+    out.clear();
+    let mut rest = raw;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let plain = match rest.get(at + 1).ok_or(Reason::Syntax)? {
+            b'"' => b'"',
+            b'\\' => b'\\',
+            b'/' => b'/',
+            b'b' => 8,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            b'u' => {
+                let (letter, length) = unicode_escape(&rest[at..])?;
+                out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = &rest[at + length..];
+                continue;
+            }
+            _ => return Err(Reason::Syntax),
+        };
+        out.push(plain);
+        rest = &rest[at + 2..];
+    }
+    out.extend_from_slice(rest);
+    Ok(())
+}
+
+/// The character of a `\uXXXX`, or of two of them that are a surrogate pair, and how many bytes it took.
+fn unicode_escape(text: &[u8]) -> Result<(char, usize), Reason> {
+    let first = hex4(text)?;
+    if let Some(letter) = char::from_u32(first) {
+        return Ok((letter, 6));
+    }
+    let rest = &text[6..];
+    let is_high = (0xd800..0xdc00).contains(&first);
+    if !is_high || !rest.starts_with(b"\\u") {
+        return Err(Reason::LoneSurrogate);
+    }
+    let second = hex4(rest)?;
+    if !(0xdc00..0xe000).contains(&second) {
+        return Err(Reason::LoneSurrogate);
+    }
+    let scalar = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+    char::from_u32(scalar).map(|letter| (letter, 12)).ok_or(Reason::LoneSurrogate)
+}
+
+fn hex4(text: &[u8]) -> Result<u32, Reason> {
+    let digits = text.get(2..6).ok_or(Reason::Syntax)?;
+    digits.iter().try_fold(0, |value, &byte| {
+        let digit = char::from(byte).to_digit(16).ok_or(Reason::Syntax)?;
+        Ok(value << 4 | digit)
+    })
+}

@@ -1,0 +1,417 @@
+//! The grammar of ECMA-262 patterns (§22.2.1, with the Unicode flag, and the leniency of annex B for escapes that cannot mean anything else).
+//! Gives a tree without groups; flags do not exist, as `pattern` has none. Judges nothing about cost.
+
+use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
+
+/// How deep groups may nest.
+const MAX_DEPTH: usize = 200;
+
+/// A part of a pattern.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    /// One character of a set.
+    One(ClassUnicode),
+    Start,
+    End,
+    WordBoundary {
+        is_negated: bool,
+    },
+    Repeat {
+        part: Box<Part>,
+        min: u32,
+        max: Option<u32>,
+    },
+    Sequence(Vec<Part>),
+    Either(Vec<Part>),
+    Look {
+        is_ahead: bool,
+        is_negated: bool,
+        part: Box<Part>,
+    },
+    /// To something matched before; its place in the pattern.
+    BackReference(usize),
+}
+
+/// The alternatives at the top.
+pub(super) fn parse(text: &str) -> Result<Vec<Part>, String> {
+    let mut parser = Parser { text: text.chars().collect(), at: 0, depth: 0 };
+    let parts = parser.alternatives()?;
+    if parser.at < parser.text.len() { Err(parser.error("an unmatched )")) } else { Ok(parts) }
+}
+
+/// Whether the text follows the grammar.
+pub(super) fn is_valid(text: &str) -> bool {
+    parse(text).is_ok()
+}
+
+struct Parser {
+    text: Vec<char>,
+    at: usize,
+    depth: usize,
+}
+
+/// What an escape or a class member is.
+enum Atom {
+    Letter(char),
+    Set(ClassUnicode),
+}
+
+impl Parser {
+    fn error(&self, what: &str) -> String {
+        format!("{what} at character {}", self.at + 1)
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.text.get(self.at).copied()
+    }
+
+    fn starts_with(&self, wanted: &str) -> bool {
+        wanted.chars().enumerate().all(|(offset, c)| self.text.get(self.at + offset) == Some(&c))
+    }
+
+    fn eat(&mut self, wanted: &str) -> bool {
+        let found = self.starts_with(wanted);
+        if found {
+            self.at += wanted.chars().count();
+        }
+        found
+    }
+
+    fn alternatives(&mut self) -> Result<Vec<Part>, String> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(self.error("groups nest too deep"));
+        }
+        let mut alternatives = vec![self.sequence()?];
+        while self.eat("|") {
+            alternatives.push(self.sequence()?);
+        }
+        self.depth -= 1;
+        Ok(alternatives)
+    }
+
+    fn sequence(&mut self) -> Result<Part, String> {
+        let mut parts = Vec::new();
+        while let Some(c) = self.peek().filter(|c| !matches!(c, '|' | ')')) {
+            let part = self.part(c)?;
+            let part = self.quantified(part)?;
+            parts.push(part);
+        }
+        Ok(Part::Sequence(parts))
+    }
+
+    fn part(&mut self, c: char) -> Result<Part, String> {
+        match c {
+            '(' => self.group(),
+            '[' => self.class().map(Part::One),
+            '\\' => self.escape(),
+            '*' | '+' | '?' => Err(self.error("nothing to repeat")),
+            '{' | '}' | ']' if self.is_quantifier() => Err(self.error("nothing to repeat")),
+            _ => {
+                self.at += 1;
+                Ok(match c {
+                    '^' => Part::Start,
+                    '$' => Part::End,
+                    '.' => Part::One(not_line_end()),
+                    _ => Part::One(letter(c)),
+                })
+            }
+        }
+    }
+
+    fn is_quantifier(&mut self) -> bool {
+        let start = self.at;
+        let found = matches!(self.braces(), Ok(Some(_)));
+        self.at = start;
+        found
+    }
+
+    fn quantified(&mut self, part: Part) -> Result<Part, String> {
+        let (min, max) = match self.peek() {
+            Some('*') => (0, None),
+            Some('+') => (1, None),
+            Some('?') => (0, Some(1)),
+            Some('{') => match self.braces()? {
+                Some(bounds) => {
+                    self.at -= 1;
+                    bounds
+                }
+                // Annex B: a brace that is no quantifier stands for itself.
+                None => return Ok(part),
+            },
+            _ => return Ok(part),
+        };
+        self.at += 1;
+        self.eat("?");
+        if matches!(part, Part::Start | Part::End | Part::WordBoundary { .. } | Part::Look { .. }) {
+            return Err(self.error("an assertion cannot be repeated"));
+        }
+        if matches!(self.peek(), Some('*' | '+' | '?')) {
+            return Err(self.error("nothing to repeat"));
+        }
+        Ok(Part::Repeat { part: Box::new(part), min, max })
+    }
+
+    /// `{m}`, `{m,}`, `{m,n}`; stands behind it afterwards. `None`: something else, and stands where it was.
+    fn braces(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
+        let start = self.at;
+        if !self.eat("{") {
+            return Ok(None);
+        }
+        let min = self.digits();
+        let max = if self.eat(",") { Some(self.digits()) } else { None };
+        let Some(min) = min.filter(|_| self.eat("}")) else {
+            self.at = start;
+            return Ok(None);
+        };
+        let max = match max {
+            None => Some(min),
+            Some(max) => max,
+        };
+        if max.is_some_and(|max| max < min) {
+            return Err(self.error("a range of repetitions out of order"));
+        }
+        Ok(Some((min, max)))
+    }
+
+    fn digits(&mut self) -> Option<u32> {
+        let mut value = None;
+        while let Some(digit) = self.peek().and_then(|c| c.to_digit(10)) {
+            value = Some(value.unwrap_or(0u32).saturating_mul(10).saturating_add(digit));
+            self.at += 1;
+        }
+        value
+    }
+
+    fn group(&mut self) -> Result<Part, String> {
+        let look = |is_ahead, is_negated| Some((is_ahead, is_negated));
+        let mut around = None;
+        if self.eat("(?=") {
+            around = look(true, false);
+        } else if self.eat("(?!") {
+            around = look(true, true);
+        } else if self.eat("(?<=") {
+            around = look(false, false);
+        } else if self.eat("(?<!") {
+            around = look(false, true);
+        } else if self.eat("(?<") {
+            self.group_name()?;
+        } else if !self.eat("(?:") {
+            self.at += 1;
+            if self.peek() == Some('?') {
+                return Err(self.error("an unknown kind of group"));
+            }
+        }
+        let mut alternatives = self.alternatives()?;
+        if !self.eat(")") {
+            return Err(self.error("an unclosed group"));
+        }
+        let only = if alternatives.len() == 1 { alternatives.pop() } else { None };
+        let part = only.unwrap_or(Part::Either(alternatives));
+        Ok(match around {
+            Some((is_ahead, is_negated)) => Part::Look { is_ahead, is_negated, part: Box::new(part) },
+            None => part,
+        })
+    }
+
+    fn group_name(&mut self) -> Result<(), String> {
+        let start = self.at;
+        while self.peek().is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '$')) {
+            self.at += 1;
+        }
+        if self.at == start || !self.eat(">") { Err(self.error("a malformed group name")) } else { Ok(()) }
+    }
+
+    /// An escape outside of a class; stands at its backslash.
+    fn escape(&mut self) -> Result<Part, String> {
+        let place = self.at;
+        let next = self.text.get(self.at + 1).copied();
+        let part = match next {
+            Some('b' | 'B') => Part::WordBoundary { is_negated: next == Some('B') },
+            Some('1'..='9' | 'k') => Part::BackReference(place),
+            _ => {
+                return Ok(match self.atom_escape()? {
+                    Atom::Letter(c) => Part::One(letter(c)),
+                    Atom::Set(set) => Part::One(set),
+                });
+            }
+        };
+        self.at += 2;
+        Ok(part)
+    }
+
+    /// An escape that is a character or a set; stands at its backslash.
+    fn atom_escape(&mut self) -> Result<Atom, String> {
+        self.at += 1;
+        let c = self.peek().ok_or_else(|| self.error("a backslash at the end"))?;
+        self.at += 1;
+        Ok(Atom::Letter(match c {
+            't' => '\t',
+            'n' => '\n',
+            'v' => '\u{b}',
+            'f' => '\u{c}',
+            'r' => '\r',
+            '0' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => '\0',
+            'd' | 'D' => return Ok(Atom::Set(maybe_not(digits(), c == 'D'))),
+            'w' | 'W' => return Ok(Atom::Set(maybe_not(word(), c == 'W'))),
+            's' | 'S' => return Ok(Atom::Set(maybe_not(space(), c == 'S'))),
+            'p' | 'P' => return self.property(c == 'P').map(Atom::Set),
+            'c' => match self.peek().filter(char::is_ascii_alphabetic) {
+                Some(letter) => {
+                    self.at += 1;
+                    char::from(letter as u8 % 32)
+                }
+                None => return Err(self.error("\\c without a letter")),
+            },
+            'x' => self.hex(2)?,
+            'u' => self.unicode()?,
+            // Annex B lets any other character be escaped; letters and digits stay errors, because they may come to mean something.
+            c if !c.is_ascii_alphanumeric() => c,
+            _ => return Err(self.error(&format!("the unknown escape \\{c}"))),
+        }))
+    }
+
+    fn hex(&mut self, count: usize) -> Result<char, String> {
+        let value = self.hex_value(count)?;
+        char::from_u32(value).ok_or_else(|| self.error("half of a surrogate pair"))
+    }
+
+    fn hex_value(&mut self, count: usize) -> Result<u32, String> {
+        let mut value = 0;
+        for _ in 0..count {
+            let digit = self.peek().and_then(|c| c.to_digit(16)).ok_or_else(|| self.error("a missing hex digit"))?;
+            value = value << 4 | digit;
+            self.at += 1;
+        }
+        Ok(value)
+    }
+
+    fn unicode(&mut self) -> Result<char, String> {
+        if self.eat("{") {
+            let mut value = 0u32;
+            while let Some(digit) = self.peek().and_then(|c| c.to_digit(16)) {
+                value = value.saturating_mul(16).saturating_add(digit);
+                self.at += 1;
+            }
+            let letter = char::from_u32(value).filter(|_| self.eat("}"));
+            return letter.ok_or_else(|| self.error("a malformed \\u{…}"));
+        }
+        let first = self.hex_value(4)?;
+        if (0xd800..0xdc00).contains(&first) && self.eat("\\u") {
+            let second = self.hex_value(4)?;
+            let low = second.wrapping_sub(0xdc00);
+            let letter = (low < 0x400).then(|| char::from_u32(0x10000 + ((first - 0xd800) << 10) + low)).flatten();
+            return letter.ok_or_else(|| self.error("half of a surrogate pair"));
+        }
+        char::from_u32(first).ok_or_else(|| self.error("half of a surrogate pair"))
+    }
+
+    /// `\p{…}`: the names are Unicode's, which the translator's own parser knows.
+    fn property(&mut self, is_negated: bool) -> Result<ClassUnicode, String> {
+        let start = self.at;
+        let end = self.text[start..].iter().position(|&c| c == '}').map(|length| start + length);
+        let Some(end) = end.filter(|_| self.peek() == Some('{')) else {
+            return Err(self.error("a property without a name in braces"));
+        };
+        let name: String = self.text[start + 1..end].iter().collect();
+        self.at = end + 1;
+        let is_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '='));
+        let parsed = is_plain.then(|| regex_syntax::parse(&format!("\\p{{{name}}}")).ok()).flatten();
+        match parsed.map(regex_syntax::hir::Hir::into_kind) {
+            Some(HirKind::Class(Class::Unicode(set))) => Ok(maybe_not(set, is_negated)),
+            _ => Err(self.error(&format!("the unknown property {name:?}"))),
+        }
+    }
+
+    fn class(&mut self) -> Result<ClassUnicode, String> {
+        self.at += 1;
+        let is_negated = self.eat("^");
+        let mut set = ClassUnicode::empty();
+        while !self.eat("]") {
+            let low = self.class_atom()?;
+            if self.peek() == Some('-') && self.text.get(self.at + 1).is_some_and(|&c| c != ']') {
+                self.at += 1;
+                match (low, self.class_atom()?) {
+                    (Atom::Letter(low), Atom::Letter(high)) if low <= high => {
+                        set.push(ClassUnicodeRange::new(low, high));
+                    }
+                    (Atom::Letter(_), Atom::Letter(_)) => return Err(self.error("a range out of order")),
+                    // Annex B: then the dash stands for itself.
+                    (low, high) => [low, Atom::Letter('-'), high].into_iter().for_each(|atom| add(&mut set, atom)),
+                }
+            } else {
+                add(&mut set, low);
+            }
+        }
+        Ok(maybe_not(set, is_negated))
+    }
+
+    fn class_atom(&mut self) -> Result<Atom, String> {
+        match self.peek() {
+            None => Err(self.error("an unclosed class")),
+            Some('\\') if self.text.get(self.at + 1) == Some(&'b') => {
+                self.at += 2;
+                Ok(Atom::Letter('\u{8}'))
+            }
+            Some('\\') if self.text.get(self.at + 1) == Some(&'-') => {
+                self.at += 2;
+                Ok(Atom::Letter('-'))
+            }
+            Some('\\') => self.atom_escape(),
+            Some(c) => {
+                self.at += 1;
+                Ok(Atom::Letter(c))
+            }
+        }
+    }
+}
+
+fn add(set: &mut ClassUnicode, atom: Atom) {
+    match atom {
+        Atom::Letter(c) => set.push(ClassUnicodeRange::new(c, c)),
+        Atom::Set(other) => set.union(&other),
+    }
+}
+
+fn letter(c: char) -> ClassUnicode {
+    ranges(&[(c, c)])
+}
+
+fn ranges(pairs: &[(char, char)]) -> ClassUnicode {
+    ClassUnicode::new(pairs.iter().map(|&(low, high)| ClassUnicodeRange::new(low, high)))
+}
+
+fn maybe_not(mut set: ClassUnicode, is_negated: bool) -> ClassUnicode {
+    if is_negated {
+        set.negate();
+    }
+    set
+}
+
+fn digits() -> ClassUnicode {
+    ranges(&[('0', '9')])
+}
+
+fn word() -> ClassUnicode {
+    ranges(&[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')])
+}
+
+/// WhiteSpace and LineTerminator (ECMA-262 §12.2, §12.3).
+fn space() -> ClassUnicode {
+    ranges(&[
+        ('\t', '\r'),
+        (' ', ' '),
+        ('\u{a0}', '\u{a0}'),
+        ('\u{1680}', '\u{1680}'),
+        ('\u{2000}', '\u{200a}'),
+        ('\u{2028}', '\u{2029}'),
+        ('\u{202f}', '\u{202f}'),
+        ('\u{205f}', '\u{205f}'),
+        ('\u{3000}', '\u{3000}'),
+        ('\u{feff}', '\u{feff}'),
+    ])
+}
+
+fn not_line_end() -> ClassUnicode {
+    maybe_not(ranges(&[('\n', '\n'), ('\r', '\r'), ('\u{2028}', '\u{2029}')]), true)
+}

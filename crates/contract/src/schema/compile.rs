@@ -1,0 +1,252 @@
+//! From document nodes to [`Schemas`]: every schema once per direction, references followed, work kept in a queue so that no document can exhaust
+//! the stack. Reading keywords is `keywords`, making it fast is `lower`.
+
+use std::collections::{HashMap, HashSet};
+
+use super::ir::{FALSE, Id, Schema, Schemas, TRUE};
+use super::keywords;
+use super::lower;
+use super::program::{Program, SchemaId};
+use super::source::{Base, Direction, Options, Problem, Resolver, Target};
+use crate::document::{Kind, Node, Place};
+use crate::pattern;
+use crate::reason::Reason;
+
+/// Collects schemas and turns them into a [`Program`].
+pub struct Builder<'n> {
+    resolver: &'n dyn Resolver<'n>,
+    pub(super) options: Options,
+    pub(super) schemas: Schemas,
+    pub(super) patterns: pattern::Cache,
+    known: HashMap<(*const Node, Base, Direction), Id>,
+    queue: Vec<(Id, Target<'n>, Direction)>,
+    pub(super) problems: Vec<Problem>,
+    roots: Vec<Id>,
+    /// Every resource that a schema was compiled in.
+    resources: HashSet<(Base, Direction)>,
+    /// Names that some `$dynamicRef` asks for.
+    dynamic_names: HashSet<Box<str>>,
+    dynamic_anchors: HashMap<(Box<str>, Base, Direction), Option<Id>>,
+}
+
+impl<'n> Builder<'n> {
+    /// A builder without schemas. All nodes must live as long as it does.
+    pub fn new(resolver: &'n dyn Resolver<'n>, options: Options) -> Self {
+        let never = Schema { never: Some(Reason::False), ..Schema::default() };
+        Self {
+            resolver,
+            options,
+            schemas: vec![Schema::default(), never],
+            patterns: pattern::Cache::default(),
+            known: HashMap::new(),
+            queue: Vec::new(),
+            problems: Vec::new(),
+            roots: Vec::new(),
+            resources: HashSet::new(),
+            dynamic_names: HashSet::new(),
+            dynamic_anchors: HashMap::new(),
+        }
+    }
+
+    /// Adds a schema with everything it refers to. The same node, base and direction give the same program. What is wrong with it is told by
+    /// [`Builder::finish`].
+    pub fn add(&mut self, target: Target<'n>, direction: Direction) -> SchemaId {
+        let id = self.schema(target, direction);
+        self.work();
+        let root = self.roots.iter().position(|&known| known == id).unwrap_or_else(|| {
+            self.roots.push(id);
+            self.roots.len() - 1
+        });
+        SchemaId(u32::try_from(root).unwrap_or(u32::MAX))
+    }
+
+    /// The program for all that was added, or every problem found.
+    ///
+    /// # Errors
+    /// A keyword that is unknown, malformed or cannot be honoured; a reference that leads nowhere or round in a circle; a pattern that cannot be
+    /// translated.
+    pub fn finish(mut self) -> Result<Program, Vec<Problem>> {
+        self.close_dynamic_scope();
+        self.apply_direction();
+        self.find_circles();
+        if !self.problems.is_empty() {
+            self.problems.sort_by_key(|problem| problem.place);
+            self.problems.dedup();
+            return Err(self.problems);
+        }
+        let anchors = self.dynamic_anchors.into_iter().filter_map(|((name, base, _), id)| Some(((name, base), id?)));
+        Ok(lower::program(self.schemas, anchors.collect(), &self.roots, &self.options))
+    }
+
+    /// The number of the schema at a node; it is read later, from the queue.
+    pub(super) fn schema(&mut self, target: Target<'n>, direction: Direction) -> Id {
+        match target.node.kind {
+            Kind::Bool(true) => return TRUE,
+            Kind::Bool(false) => return FALSE,
+            _ => {}
+        }
+        let base = self.resolver.enter(target.node, target.base);
+        let target = Target { base, ..target };
+        if let Some(&id) = self.known.get(&(std::ptr::from_ref(target.node), base, direction)) {
+            return id;
+        }
+        let id = Id::try_from(self.schemas.len()).unwrap_or(FALSE);
+        self.schemas.push(Schema { place: target.node.place, resource: base, ..Schema::default() });
+        self.known.insert((std::ptr::from_ref(target.node), base, direction), id);
+        self.resources.insert((base, direction));
+        self.queue.push((id, target, direction));
+        id
+    }
+
+    /// What a reference in `from` leads to; `FALSE` and a problem if it leads nowhere.
+    pub(super) fn reference(&mut self, text: &str, from: Target<'n>, place: Place) -> Option<Target<'n>> {
+        match self.resolver.resolve(text, from.base) {
+            Ok(target) => Some(target),
+            Err(why) => {
+                self.problem(place, format!("$ref {text:?}: {why}"));
+                None
+            }
+        }
+    }
+
+    /// Whether the dynamic anchor stands at exactly this target (2020-12 core §8.2.3.2).
+    pub(super) fn is_dynamic_anchor(&self, name: &str, target: Target<'n>) -> bool {
+        let base = self.resolver.enter(target.node, target.base);
+        self.resolver.dynamic_anchor(name, base).is_some_and(|anchor| std::ptr::eq(anchor.node, target.node))
+    }
+
+    pub(super) fn dynamic_name(&mut self, name: &str) {
+        self.dynamic_names.insert(name.into());
+    }
+
+    pub(super) fn problem(&mut self, place: Place, message: impl Into<String>) {
+        self.problems.push(Problem { place, message: message.into() });
+    }
+
+    fn work(&mut self) {
+        while let Some((id, target, direction)) = self.queue.pop() {
+            let schema = keywords::read(self, target, direction);
+            self.schemas[id as usize] = schema;
+        }
+    }
+
+    /// A `$dynamicRef` may lead into every resource that was entered, and reading that one may bring new ones.
+    fn close_dynamic_scope(&mut self) {
+        loop {
+            let missing: Vec<_> = (self.dynamic_names.iter())
+                .flat_map(|name| self.resources.iter().map(move |&(base, direction)| (name.clone(), base, direction)))
+                .filter(|wanted| !self.dynamic_anchors.contains_key(wanted))
+                .collect();
+            if missing.is_empty() {
+                return;
+            }
+            for (name, base, direction) in missing {
+                let id = self.resolver.dynamic_anchor(&name, base).map(|target| self.schema(target, direction));
+                self.dynamic_anchors.insert((name, base, direction), id);
+            }
+            self.work();
+        }
+    }
+
+    /// Members that may not travel in this direction: their schema becomes one that says so, and nobody may require them.
+    fn apply_direction(&mut self) {
+        let forbidden: Vec<Option<Reason>> = (0..self.schemas.len()).map(|id| self.forbidden(id as Id)).collect();
+        if forbidden.iter().all(Option::is_none) {
+            return;
+        }
+        let mut never = HashMap::new();
+        for index in 0..self.schemas.len() {
+            let Some(mut object) = self.schemas[index].object.take() else { continue };
+            for child in object.properties.values_mut() {
+                if let Some(reason) = forbidden[*child as usize] {
+                    *child = *never.entry(reason).or_insert_with(|| {
+                        self.schemas.push(Schema { never: Some(reason), forbidden: Some(reason), ..Schema::default() });
+                        (self.schemas.len() - 1) as Id
+                    });
+                }
+            }
+            self.schemas[index].object = Some(object);
+        }
+        self.exempt_forbidden_members();
+    }
+
+    /// Whether a schema, as a member's, forbids the member: by itself or by what it is made of.
+    fn forbidden(&self, id: Id) -> Option<Reason> {
+        self.made_of(id).into_iter().find_map(|part| self.schemas[part as usize].forbidden)
+    }
+
+    /// The schema and everything it takes in through `$ref` and `allOf`.
+    fn made_of(&self, id: Id) -> Vec<Id> {
+        let mut parts = vec![id];
+        let mut seen = HashSet::from([id]);
+        let mut next = 0;
+        while let Some(&part) = parts.get(next) {
+            next += 1;
+            parts.extend(self.schemas[part as usize].all_of.iter().copied().filter(|&inner| seen.insert(inner)));
+        }
+        parts
+    }
+
+    /// Required but forbidden is not required: neither where the member stands, nor in a part that the same object is made of.
+    fn exempt_forbidden_members(&mut self) {
+        for index in 0..self.schemas.len() {
+            let parts = self.made_of(index as Id);
+            let names: HashSet<Box<str>> = (parts.iter())
+                .filter_map(|&part| self.schemas[part as usize].object.as_ref())
+                .flat_map(|object| object.properties.iter())
+                .filter(|(_, child)| self.schemas[**child as usize].forbidden.is_some())
+                .map(|(name, _)| name.clone())
+                .collect();
+            if names.is_empty() {
+                continue;
+            }
+            for part in parts {
+                if let Some(object) = &mut self.schemas[part as usize].object {
+                    object.required.retain(|name| !names.contains(name));
+                }
+            }
+        }
+    }
+
+    /// A schema that applies itself to the same value would never end.
+    fn find_circles(&mut self) {
+        // 0: not looked at, 1: on the way, 2: done.
+        let mut state = vec![0u8; self.schemas.len()];
+        let mut circles = Vec::new();
+        for start in 0..self.schemas.len() {
+            let mut path = vec![(start as Id, 0usize)];
+            while let Some((id, next)) = path.pop() {
+                let index = id as usize;
+                if next == 0 && state[index] != 0 {
+                    continue;
+                }
+                state[index] = 1;
+                let Some(&inner) = in_place(&self.schemas[index]).get(next) else {
+                    state[index] = 2;
+                    continue;
+                };
+                path.push((id, next + 1));
+                match state[inner as usize] {
+                    0 => path.push((inner, 0)),
+                    1 => circles.push(self.schemas[inner as usize].place),
+                    _ => {}
+                }
+            }
+        }
+        for place in circles {
+            self.problem(place, "this schema leads back to itself without going into the value, so it has no meaning");
+        }
+    }
+}
+
+/// The schemas that are applied to the same value as this one.
+fn in_place(schema: &Schema) -> Vec<Id> {
+    let mut ids: Vec<Id> = Vec::new();
+    ids.extend(&schema.all_of);
+    ids.extend(&schema.any_of);
+    ids.extend(&schema.one_of);
+    ids.extend(schema.not);
+    ids.extend(schema.condition.iter().flat_map(|condition| [condition.test, condition.then, condition.otherwise]));
+    ids.extend(schema.object.iter().flat_map(|object| object.dependent_schemas.iter().map(|(_, id)| *id)));
+    ids
+}

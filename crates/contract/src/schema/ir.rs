@@ -1,0 +1,162 @@
+//! A schema as the compiler understood it: every dialect in the one meaning of 2020-12, references as numbers. Decides nothing at run time.
+
+use std::collections::HashMap;
+
+use super::constant::Constant;
+use super::source::Base;
+use super::types::Types;
+use crate::document::Place;
+use crate::format::Format;
+use crate::number::Divisor;
+use crate::pattern::Pattern;
+use crate::reason::Reason;
+
+/// Number of a schema in [`Schemas`].
+pub(super) type Id = u32;
+
+/// The schema that allows everything, and the one that allows nothing.
+pub(super) const TRUE: Id = 0;
+pub(super) const FALSE: Id = 1;
+
+/// Every schema of a program.
+pub(super) type Schemas = Vec<Schema>;
+
+/// What one schema object says of a value, its subschemas by number. The default says nothing.
+#[derive(Debug)]
+pub(super) struct Schema {
+    pub place: Place,
+    pub resource: Base,
+    pub types: Types,
+    /// Nothing is allowed, for this reason.
+    pub never: Option<Reason>,
+    /// The value must be one of these; [`Reason::Enum`] or [`Reason::Const`].
+    pub values: Vec<(Box<[Constant]>, Reason)>,
+    pub number: Option<Box<NumberRules>>,
+    pub string: Option<Box<StringRules>>,
+    pub array: Option<Box<ArrayRules>>,
+    pub object: Option<Box<ObjectRules>>,
+    /// `$ref` and `allOf`.
+    pub all_of: Vec<Id>,
+    pub any_of: Vec<Id>,
+    pub one_of: Vec<Id>,
+    pub not: Option<Id>,
+    pub condition: Option<Condition>,
+    pub dynamic: Option<Dynamic>,
+    pub discriminator: Option<Box<Discriminator>>,
+    /// As the schema of a member: the member may not be there, because of the direction.
+    pub forbidden: Option<Reason>,
+}
+
+impl Default for Schema {
+    fn default() -> Self {
+        Self {
+            place: Place::default(),
+            resource: Base::default(),
+            types: Types::ALL,
+            never: None,
+            values: Vec::new(),
+            number: None,
+            string: None,
+            array: None,
+            object: None,
+            all_of: Vec::new(),
+            any_of: Vec::new(),
+            one_of: Vec::new(),
+            not: None,
+            condition: None,
+            dynamic: None,
+            discriminator: None,
+            forbidden: None,
+        }
+    }
+}
+
+/// `if`, `then` and `else`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Condition {
+    pub test: Id,
+    pub then: Id,
+    pub otherwise: Id,
+}
+
+/// `$dynamicRef`: the outermost resource of the dynamic scope with that anchor, or `fallback`.
+#[derive(Clone, Debug)]
+pub(super) struct Dynamic {
+    pub name: Box<str>,
+    pub fallback: Id,
+}
+
+/// The branch of `oneOf` or `anyOf` is named by a member.
+#[derive(Clone, Debug)]
+pub(super) struct Discriminator {
+    pub property: Box<str>,
+    pub branches: HashMap<Box<str>, Id>,
+}
+
+/// A bound as written.
+#[derive(Clone, Debug)]
+pub(super) struct Bound {
+    pub text: Box<str>,
+    pub is_exclusive: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct NumberRules {
+    pub lower: Vec<Bound>,
+    pub upper: Vec<Bound>,
+    pub multiples: Vec<Divisor>,
+    /// A format for integers stands here.
+    pub integers_only: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct StringRules {
+    pub min_length: u64,
+    pub max_length: Option<u64>,
+    pub patterns: Vec<Pattern>,
+    pub formats: Vec<Format>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ArrayRules {
+    pub prefix: Vec<Id>,
+    pub items: Option<Id>,
+    pub contains: Option<Contains>,
+    pub min_items: u64,
+    pub max_items: Option<u64>,
+    pub is_unique: bool,
+    pub unevaluated: Option<Id>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contains {
+    pub id: Id,
+    pub min: u64,
+    pub max: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ObjectRules {
+    pub properties: HashMap<Box<str>, Id>,
+    pub patterns: Vec<(Pattern, Id)>,
+    pub additional: Option<Id>,
+    pub names: Option<Id>,
+    pub required: Vec<Box<str>>,
+    pub dependent_required: Vec<(Box<str>, Vec<Box<str>>)>,
+    pub dependent_schemas: Vec<(Box<str>, Id)>,
+    pub min_properties: u64,
+    pub max_properties: Option<u64>,
+    pub unevaluated: Option<Id>,
+}
+
+impl ObjectRules {
+    /// Whether it names members, so that others can be called unknown.
+    pub fn names_members(&self) -> bool {
+        !self.properties.is_empty() || !self.patterns.is_empty()
+    }
+
+    /// Whether it says itself what becomes of members it does not name.
+    pub fn has_policy(&self) -> bool {
+        self.additional.is_some() || self.unevaluated.is_some()
+    }
+}

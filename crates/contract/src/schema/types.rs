@@ -1,0 +1,46 @@
+//! The seven kinds of values that `type` tells apart, as a set. Integers are numbers without a fraction, however written.
+
+/// A set of value kinds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Types(pub u8);
+
+impl Types {
+    pub const NONE: Self = Self(0);
+    pub const NULL: Self = Self(1);
+    pub const BOOLEAN: Self = Self(2);
+    pub const INTEGER: Self = Self(4);
+    /// Numbers that are not integers.
+    pub const FRACTION: Self = Self(8);
+    pub const STRING: Self = Self(16);
+    pub const ARRAY: Self = Self(32);
+    pub const OBJECT: Self = Self(64);
+    pub const NUMBER: Self = Self(4 | 8);
+    pub const ALL: Self = Self(127);
+
+    /// What a schema calls a type.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "null" => Self::NULL,
+            "boolean" => Self::BOOLEAN,
+            "integer" => Self::INTEGER,
+            "number" => Self::NUMBER,
+            "string" => Self::STRING,
+            "array" => Self::ARRAY,
+            "object" => Self::OBJECT,
+            _ => return None,
+        })
+    }
+
+    #[inline(always)]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
