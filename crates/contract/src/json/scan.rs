@@ -316,22 +316,10 @@ impl Scanner {
             Err(_) if !is_whole && may_go_on(&window[at..]) => return Ok(Step::Cut(at)),
             Err(reason) => return Err(reason),
         };
-        if end - at > self.limits.number_chars as usize {
-            return Err(Reason::NumberLength);
-        }
-        if small.is_none() {
-            self.check_exponent(&window[at..end])?;
-        }
-        sink.number(Number { text: &window[at..end], small })?;
+        let number = Number { text: &window[at..end], small };
+        number.check_limits(&self.limits)?;
+        sink.number(number)?;
         Ok(Step::On(end))
-    }
-
-    fn check_exponent(&self, text: &[u8]) -> Result<(), Reason> {
-        let Some(at) = memchr::memchr2(b'e', b'E', text) else { return Ok(()) };
-        let digits = text[at + 1..].iter().filter(|byte| byte.is_ascii_digit());
-        let exponent =
-            digits.fold(0u32, |value, digit| value.saturating_mul(10).saturating_add(u32::from(digit - b'0')));
-        if exponent > self.limits.exponent { Err(Reason::Exponent) } else { Ok(()) }
     }
 
     /// A string that is not plain ASCII up to a quote at `stop`.

@@ -1,6 +1,7 @@
 //! What a string or a number token means: escapes resolved, UTF-8 checked, grammar checked. Never looks outside the token.
 
 use super::simd::quoted_end;
+use crate::limits::Limits;
 use crate::reason::Reason;
 
 /// A string with its escapes resolved.
@@ -41,6 +42,23 @@ impl<'a> Number<'a> {
     pub fn parse(text: &'a [u8]) -> Option<Self> {
         let (length, small) = number_end(text, 0).ok()?;
         (length == text.len()).then_some(Self { text, small })
+    }
+
+    /// Refuses what is too long, or too far from 1.
+    #[inline(always)]
+    pub fn check_limits(&self, limits: &Limits) -> Result<(), Reason> {
+        if self.text.len() > limits.number_chars as usize {
+            return Err(Reason::NumberLength);
+        }
+        if self.small.is_some() { Ok(()) } else { self.check_exponent(limits.exponent) }
+    }
+
+    fn check_exponent(&self, limit: u32) -> Result<(), Reason> {
+        let Some(at) = memchr::memchr2(b'e', b'E', self.text) else { return Ok(()) };
+        let digits = self.text[at + 1..].iter().filter(|byte| byte.is_ascii_digit());
+        let exponent =
+            digits.fold(0u32, |value, digit| value.saturating_mul(10).saturating_add(u32::from(digit - b'0')));
+        if exponent > limit { Err(Reason::Exponent) } else { Ok(()) }
     }
 }
 

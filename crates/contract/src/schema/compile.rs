@@ -3,7 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::ir::{FALSE, Id, Schema, Schemas, TRUE};
+use super::evaluate::Anchors;
+use super::ir::{self, FALSE, Id, Schema, Schemas, TRUE};
 use super::keywords;
 use super::lower;
 use super::program::{Program, SchemaId};
@@ -32,11 +33,10 @@ pub struct Builder<'n> {
 impl<'n> Builder<'n> {
     /// A builder without schemas. All nodes must live as long as it does.
     pub fn new(resolver: &'n dyn Resolver<'n>, options: Options) -> Self {
-        let never = Schema { never: Some(Reason::False), ..Schema::default() };
         Self {
             resolver,
             options,
-            schemas: vec![Schema::default(), never],
+            schemas: ir::fixed_schemas(),
             patterns: pattern::Cache::default(),
             known: HashMap::new(),
             queue: Vec::new(),
@@ -74,8 +74,13 @@ impl<'n> Builder<'n> {
             self.problems.dedup();
             return Err(self.problems);
         }
-        let anchors = self.dynamic_anchors.into_iter().filter_map(|((name, base, _), id)| Some(((name, base), id?)));
-        Ok(lower::program(self.schemas, anchors.collect(), &self.roots, &self.options))
+        let mut anchors = Anchors::new();
+        for ((name, base, direction), id) in self.dynamic_anchors {
+            if let Some(id) = id {
+                anchors.entry(name).or_default().insert((base, direction), id);
+            }
+        }
+        Ok(lower::program(self.schemas, anchors, &self.roots, &self.options))
     }
 
     /// The number of the schema at a node; it is read later, from the queue.
@@ -91,7 +96,7 @@ impl<'n> Builder<'n> {
             return id;
         }
         let id = Id::try_from(self.schemas.len()).unwrap_or(FALSE);
-        self.schemas.push(Schema { place: target.node.place, resource: base, ..Schema::default() });
+        self.schemas.push(Schema { place: target.node.place, resource: (base, direction), ..Schema::default() });
         self.known.insert((std::ptr::from_ref(target.node), base, direction), id);
         self.resources.insert((base, direction));
         self.queue.push((id, target, direction));
@@ -240,7 +245,7 @@ impl<'n> Builder<'n> {
 }
 
 /// The schemas that are applied to the same value as this one.
-fn in_place(schema: &Schema) -> Vec<Id> {
+pub(super) fn in_place(schema: &Schema) -> Vec<Id> {
     let mut ids: Vec<Id> = Vec::new();
     ids.extend(&schema.all_of);
     ids.extend(&schema.any_of);

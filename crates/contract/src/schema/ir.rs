@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::constant::Constant;
-use super::source::Base;
+use super::source::{Base, Direction};
 use super::types::Types;
 use crate::document::Place;
 use crate::format::Format;
@@ -18,6 +18,19 @@ pub(super) type Id = u32;
 pub(super) const TRUE: Id = 0;
 pub(super) const FALSE: Id = 1;
 
+/// The same in the places of `additionalProperties: false` and `items: false`, where what is refused is a member or an element.
+pub(super) const UNKNOWN_FIELD: Id = 2;
+pub(super) const UNKNOWN_ITEM: Id = 3;
+
+/// The schemas with the numbers above.
+pub(super) fn fixed_schemas() -> Schemas {
+    let never = |reason| Schema { never: Some(reason), ..Schema::default() };
+    vec![Schema::default(), never(Reason::False), never(Reason::UnknownField), never(Reason::UnknownItem)]
+}
+
+/// Where a schema stands for `$dynamicRef`: the two directions never meet.
+pub(super) type Resource = (Base, Direction);
+
 /// Every schema of a program.
 pub(super) type Schemas = Vec<Schema>;
 
@@ -25,7 +38,7 @@ pub(super) type Schemas = Vec<Schema>;
 #[derive(Debug)]
 pub(super) struct Schema {
     pub place: Place,
-    pub resource: Base,
+    pub resource: Resource,
     pub types: Types,
     /// Nothing is allowed, for this reason.
     pub never: Option<Reason>,
@@ -51,7 +64,7 @@ impl Default for Schema {
     fn default() -> Self {
         Self {
             place: Place::default(),
-            resource: Base::default(),
+            resource: (Base::default(), Direction::Request),
             types: Types::ALL,
             never: None,
             values: Vec::new(),

@@ -4,7 +4,8 @@
 use super::compile::Builder;
 use super::constant::Constant;
 use super::ir::{
-    ArrayRules, Bound, Condition, Contains, Discriminator, Dynamic, Id, NumberRules, ObjectRules, Schema, StringRules, TRUE,
+    ArrayRules, Bound, Condition, Contains, Discriminator, Dynamic, FALSE, Id, NumberRules, ObjectRules, Schema,
+    StringRules, TRUE, UNKNOWN_FIELD, UNKNOWN_ITEM,
 };
 use super::source::{Dialect, Direction, Target};
 use super::types::Types;
@@ -14,13 +15,34 @@ use crate::number::{Decimal, Divisor};
 use crate::reason::Reason;
 
 /// Says nothing about validity, in either dialect.
-const ANNOTATIONS: &[&str] =
-    &["title", "description", "default", "example", "deprecated", "externalDocs", "xml", "contentEncoding", "contentMediaType"];
+const ANNOTATIONS: &[&str] = &[
+    "title",
+    "description",
+    "default",
+    "example",
+    "deprecated",
+    "externalDocs",
+    "xml",
+    "contentEncoding",
+    "contentMediaType",
+];
 
 /// Says nothing about validity by itself in 2020-12: names, comments, and places for other schemas.
 const NAMES_2020: &[&str] = &[
-    "$schema", "$id", "$anchor", "$dynamicAnchor", "$comment", "$defs", "definitions", "$vocabulary", "examples", "contentSchema",
+    "$id",
+    "$anchor",
+    "$dynamicAnchor",
+    "$comment",
+    "$defs",
+    "definitions",
+    "$vocabulary",
+    "examples",
+    "contentSchema",
 ];
+
+/// Whose vocabulary this is.
+const METASCHEMAS: &[&str] =
+    &["https://json-schema.org/draft/2020-12/schema", "https://spec.openapis.org/oas/3.1/dialect/base"];
 
 /// One schema object on its way from node to [`Schema`].
 struct Reader<'b, 'n> {
@@ -36,7 +58,7 @@ struct Reader<'b, 'n> {
 
 /// What a schema object says. Problems go to the builder.
 pub(super) fn read<'n>(builder: &mut Builder<'n>, target: Target<'n>, direction: Direction) -> Schema {
-    let out = Schema { place: target.node.place, resource: target.base, ..Schema::default() };
+    let out = Schema { place: target.node.place, resource: (target.base, direction), ..Schema::default() };
     let mut reader = Reader {
         builder,
         target,
@@ -57,7 +79,9 @@ impl<'n> Reader<'_, 'n> {
         let Kind::Object(members) = &node.kind else {
             return self.builder.problem(node.place, format!("a schema is an object, not {}", node.kind_name()));
         };
-        if self.is_30() && let Some(reference) = node.get("$ref") {
+        if self.is_30()
+            && let Some(reference) = node.get("$ref")
+        {
             // Siblings are ignored there (OpenAPI 3.0.3, "Reference Object").
             return self.reference(reference);
         }
@@ -71,7 +95,8 @@ impl<'n> Reader<'_, 'n> {
                 || self.names(name, value);
             if !is_read && !name.starts_with("x-") && !self.is_annotation(name) {
                 let hint = if self.is_30() { "; OpenAPI 3.0 does not have it" } else { "" };
-                self.builder.problem(key.place, format!("the keyword {name:?} is not known{hint}; name extensions x-…"));
+                self.builder
+                    .problem(key.place, format!("the keyword {name:?} is not known{hint}; name extensions x-…"));
             }
         }
         self.relate(node);
@@ -84,7 +109,9 @@ impl<'n> Reader<'_, 'n> {
             if has_type && node.get("nullable").and_then(Node::as_bool) == Some(true) {
                 self.out.types = self.out.types.with(Types::NULL);
             }
-            for (flag, bounds) in [("exclusiveMinimum", &mut self.number.lower), ("exclusiveMaximum", &mut self.number.upper)] {
+            for (flag, bounds) in
+                [("exclusiveMinimum", &mut self.number.lower), ("exclusiveMaximum", &mut self.number.upper)]
+            {
                 let is_exclusive = node.get(flag).and_then(Node::as_bool) == Some(true);
                 bounds.iter_mut().for_each(|bound| bound.is_exclusive |= is_exclusive);
             }
@@ -170,7 +197,11 @@ impl<'n> Reader<'_, 'n> {
             match known.filter(|&known| !(self.is_30() && known == Types::NULL)) {
                 Some(known) => types.with(known),
                 None => {
-                    self.wrong("type", name, "one of array, boolean, integer, number, object, string (3.1: null, or a list)");
+                    self.wrong(
+                        "type",
+                        name,
+                        "one of array, boolean, integer, number, object, string (3.1: null, or a list)",
+                    );
                     types
                 }
             }
@@ -261,13 +292,13 @@ impl<'n> Reader<'_, 'n> {
 
     fn array(&mut self, name: &str, value: &'n Node) -> bool {
         match name {
-            "items" => self.array.items = Some(self.child(value)),
+            "items" => self.array.items = Some(unless_false(self.child(value), UNKNOWN_ITEM)),
             "minItems" => self.array.min_items = self.count(name, value),
             "maxItems" => self.array.max_items = Some(self.count(name, value)),
             "uniqueItems" => self.array.is_unique = self.flag(name, value),
             _ if self.is_30() => return false,
             "prefixItems" => self.array.prefix = self.list(name, value),
-            "unevaluatedItems" => self.array.unevaluated = Some(self.child(value)),
+            "unevaluatedItems" => self.array.unevaluated = Some(unless_false(self.child(value), UNKNOWN_ITEM)),
             "contains" | "minContains" | "maxContains" => {}
             _ => return false,
         }
@@ -280,20 +311,21 @@ impl<'n> Reader<'_, 'n> {
                 let children = self.map(name, value);
                 self.object.properties = children.into_iter().map(|(key, id)| (key.into(), id)).collect();
             }
-            "additionalProperties" => self.object.additional = Some(self.child(value)),
+            "additionalProperties" => self.object.additional = Some(unless_false(self.child(value), UNKNOWN_FIELD)),
             "required" => self.object.required = self.strings(name, value),
             "minProperties" => self.object.min_properties = self.count(name, value),
             "maxProperties" => self.object.max_properties = Some(self.count(name, value)),
             _ if self.is_30() => return false,
             "patternProperties" => self.pattern_properties(value),
             "propertyNames" => self.object.names = Some(self.child(value)),
-            "unevaluatedProperties" => self.object.unevaluated = Some(self.child(value)),
+            "unevaluatedProperties" => self.object.unevaluated = Some(unless_false(self.child(value), UNKNOWN_FIELD)),
             "dependentSchemas" => {
                 let children = self.map(name, value);
                 self.object.dependent_schemas = children.into_iter().map(|(key, id)| (key.into(), id)).collect();
             }
             "dependentRequired" => {
-                let names = value.members().iter().map(|(key, list)| (key.text.as_str().into(), self.strings(name, list)));
+                let names =
+                    value.members().iter().map(|(key, list)| (key.text.as_str().into(), self.strings(name, list)));
                 self.object.dependent_required = names.collect();
             }
             _ => return false,
@@ -331,6 +363,15 @@ impl<'n> Reader<'_, 'n> {
     fn names(&mut self, name: &str, value: &'n Node) -> bool {
         match name {
             "$ref" => self.reference(value),
+            "$schema" if !self.is_30() => {
+                if !value.as_str().is_some_and(|uri| METASCHEMAS.contains(&uri)) {
+                    self.wrong(
+                        name,
+                        value,
+                        "the 2020-12 metaschema or the dialect of OpenAPI 3.1, without a # at the end",
+                    );
+                }
+            }
             "$dynamicRef" if !self.is_30() => self.dynamic_reference(value),
             _ => return false,
         }
@@ -408,9 +449,7 @@ impl<'n> Reader<'_, 'n> {
 
     fn map(&mut self, name: &str, value: &'n Node) -> Vec<(&'n str, Id)> {
         match &value.kind {
-            Kind::Object(members) => {
-                members.iter().map(|(key, node)| (key.text.as_str(), self.child(node))).collect()
-            }
+            Kind::Object(members) => members.iter().map(|(key, node)| (key.text.as_str(), self.child(node))).collect(),
             _ => {
                 self.wrong(name, value, "an object of schemas");
                 Vec::new()
@@ -455,6 +494,11 @@ fn number_text(value: &Node) -> Option<&str> {
         Kind::Number(text) => crate::json::Number::parse(text.as_bytes()).map(|_| text.as_str()),
         _ => None,
     }
+}
+
+/// `false` where it means something more definite.
+fn unless_false(id: Id, meaning: Id) -> Id {
+    if id == FALSE { meaning } else { id }
 }
 
 fn last_segment(reference: &str) -> &str {

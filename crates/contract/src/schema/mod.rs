@@ -1,8 +1,24 @@
 //! Schemas: from document nodes to an immutable program, and a value's way through it. Knows nothing of operations or media types.
 //!
 //! The way in: implement [`Resolver`], `Builder::new(&resolver, options)`, `builder.add(target, direction)` for each schema, `builder.finish()`; then
-//! `program.check(id, &mut Run)` per value and `feed` or `event` until `finish`.
+//! `program.check(id)` gives a [`Run`]: `feed` or `event` until `finish`, and `restart` for the next value.
 
+mod compile;
+mod constant;
+mod evaluate;
+mod ir;
+mod judge;
+mod keys;
+mod keywords;
+mod lower;
+mod lower_blocks;
+mod program;
+mod run;
 mod source;
+mod tape;
+mod types;
 
+pub use compile::Builder;
+pub use program::{Program, SchemaId};
+pub use run::{Event, Run};
 pub use source::{Base, Dialect, Direction, Options, Problem, Resolver, Target};

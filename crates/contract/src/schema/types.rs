@@ -39,8 +39,4 @@ impl Types {
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
-
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
 }

@@ -1,0 +1,554 @@
+//! Judges a value while it is read: one frame per open container, no recursion, and in steady state no allocation. What a plan says cannot be
+//! judged in passing is recorded on the tape and evaluated at its end.
+
+use super::evaluate::{Evaluation, Stop, Workspace, check_number, check_string};
+use super::keys::SeenKeys;
+use super::program::{ACCEPT, ANYTHING, NumberPlan, Program, RECORD, REJECT, StringPlan, kind};
+use super::tape::Tag;
+use super::types::Types;
+use crate::document::escape_pointer_token;
+use crate::json::{Number, Sink, Text};
+use crate::number::Decimal;
+use crate::reason::{Reason, Violation};
+
+/// An open container; the outermost frame stands for the value itself.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    is_object: bool,
+    /// Number of the array or object block.
+    block: u32,
+    /// How many elements or members have begun.
+    count: u32,
+    /// The plan of the next value.
+    next: u32,
+    /// Of objects: the first 64 slots that were there, where the words for others begin, and where the unknown names do.
+    seen: u64,
+    more_seen: u32,
+    first_unknown: u32,
+    /// Of objects: the slot that is expected next, and what the present member is: a slot of the program, or an unknown name from [`UNKNOWN`] on.
+    expected: u32,
+    member: u32,
+    /// A number that tells objects apart while they are open.
+    serial: u32,
+}
+
+const UNKNOWN: u32 = 1 << 31;
+const NO_SLOT: u32 = u32::MAX;
+
+const ROOT: Frame = Frame {
+    is_object: false,
+    block: ANYTHING,
+    count: 0,
+    next: ANYTHING,
+    seen: 0,
+    more_seen: 0,
+    first_unknown: 0,
+    expected: NO_SLOT,
+    member: 0,
+    serial: 0,
+};
+
+/// The state of one value's way through a program.
+#[derive(Debug)]
+pub(super) struct Judge {
+    top: Frame,
+    frames: Vec<Frame>,
+    /// Slots that were there in objects of more than 64.
+    more_seen: Vec<u64>,
+    unknown: SeenKeys,
+    serials: u32,
+    /// For each slot, the one that came next when it was last seen; at the end, for each object, the one that came first.
+    successors: Vec<u32>,
+    /// While something is recorded: the plan it is for, and how many frames were open when it began.
+    recording: Option<(u32, usize)>,
+    space: Workspace,
+    steps_left: u64,
+    stop: Option<Stop>,
+    /// What a missing or wrong member is called, where no frame says so.
+    missing: Option<(u32, usize)>,
+}
+
+/// A judge at work: what the scanner tells.
+pub(super) struct Judging<'a> {
+    pub program: &'a Program,
+    pub judge: &'a mut Judge,
+}
+
+impl Judge {
+    pub fn new() -> Self {
+        Self {
+            top: ROOT,
+            frames: Vec::new(),
+            more_seen: Vec::new(),
+            unknown: SeenKeys::new(),
+            serials: 0,
+            successors: Vec::new(),
+            recording: None,
+            space: Workspace::default(),
+            steps_left: 0,
+            stop: None,
+            missing: None,
+        }
+    }
+
+    /// Begins a value. `is_same_program`: what was learned of the order of members still holds.
+    pub fn reset(&mut self, program: &Program, root: u32, is_same_program: bool) {
+        self.top = Frame { next: root, ..ROOT };
+        self.frames.clear();
+        self.more_seen.clear();
+        self.unknown.clear();
+        self.serials = 0;
+        self.recording = None;
+        self.space.tape.clear();
+        self.steps_left = program.limits.steps;
+        self.stop = None;
+        self.missing = None;
+        if !is_same_program {
+            // Until learned otherwise, members come in the order of the schema.
+            self.successors.clear();
+            self.successors.extend(1..=program.slots.len() as u32);
+            self.successors.extend(program.objects.iter().map(|object| object.first_slot));
+        }
+    }
+
+    /// How many containers are open.
+    pub fn depth(&self) -> usize {
+        self.frames.len()
+    }
+
+    pub fn in_object(&self) -> bool {
+        self.top.is_object
+    }
+
+    /// Whether the value has ended.
+    pub fn is_done(&self) -> bool {
+        self.frames.is_empty() && self.top.count == 1
+    }
+
+    /// What is said of the first thing that was wrong.
+    pub fn violation(&self, program: &Program, reason: Reason) -> Violation {
+        let mut pointer = String::new();
+        let open = self.frames.iter().skip(1).chain((!self.frames.is_empty()).then_some(&self.top));
+        let outer = self.recording.map_or(usize::MAX, |(_, depth)| depth);
+        for frame in open.take(outer) {
+            self.push_token(program, frame, &mut pointer);
+        }
+        if let Some(stop) = &self.stop {
+            self.space.tape.pointer(stop.cell, &mut pointer);
+            if let Some(name) = &stop.missing {
+                escape_pointer_token(&mut pointer, name);
+            }
+        } else if self.recording.is_some() {
+            for frame in self.frames.iter().chain([&self.top]).skip(outer + 1) {
+                self.push_token(program, frame, &mut pointer);
+            }
+        }
+        if let Some((block, number)) = self.missing {
+            escape_pointer_token(&mut pointer, program.objects[block as usize].keys.name(number));
+        }
+        Violation { reason, pointer }
+    }
+
+    fn push_token(&self, program: &Program, frame: &Frame, pointer: &mut String) {
+        if frame.count == 0 {
+            return;
+        }
+        if !frame.is_object {
+            escape_pointer_token(pointer, &(frame.count - 1).to_string());
+        } else if frame.member >= UNKNOWN {
+            let name = self.unknown.name((frame.member - UNKNOWN) as usize);
+            escape_pointer_token(pointer, &String::from_utf8_lossy(name));
+        } else {
+            let number = program.slots[frame.member as usize].number as usize;
+            escape_pointer_token(pointer, program.objects[frame.block as usize].keys.name(number));
+        }
+    }
+}
+
+impl Judging<'_> {
+    /// The plan of the value that begins now.
+    #[inline(always)]
+    fn plan(&mut self) -> u32 {
+        let top = &mut self.judge.top;
+        if !top.is_object {
+            let array = &self.program.arrays[top.block as usize];
+            if let Some(&plan) = array.prefix.get(top.count as usize) {
+                top.next = plan;
+            } else if top.count as usize == array.prefix.len() && !self.judge.frames.is_empty() {
+                top.next = array.rest;
+            }
+            top.count += 1;
+        }
+        top.next
+    }
+
+    #[inline(always)]
+    fn block(&self, plan: u32, index: usize) -> u32 {
+        self.program.plans[plan as usize].blocks[index]
+    }
+
+    #[cold]
+    fn refuse(&self, plan: u32, index: usize) -> Result<(), Reason> {
+        Err(self.program.plans[plan as usize].reasons[index])
+    }
+
+    /// A scalar that must be evaluated: a tape of one cell.
+    #[inline(never)]
+    fn evaluate_scalar(&mut self, plan: u32, record: impl FnOnce(&mut super::tape::Tape)) -> Result<(), Reason> {
+        self.judge.space.tape.clear();
+        record(&mut self.judge.space.tape);
+        let outcome = self.evaluate(plan);
+        self.judge.space.tape.clear();
+        outcome
+    }
+
+    fn evaluate(&mut self, plan: u32) -> Result<(), Reason> {
+        let mut evaluation = Evaluation {
+            schemas: &self.program.schemas,
+            anchors: &self.program.anchors,
+            refuse_unknown: self.program.refuse_unknown,
+            space: &mut self.judge.space,
+            steps_left: self.judge.steps_left,
+            depth: 0,
+        };
+        let outcome = evaluation.run(&self.program.plans[plan as usize].ids);
+        self.judge.steps_left = evaluation.steps_left;
+        outcome.map_err(|stop| {
+            let reason = stop.reason;
+            self.judge.stop = Some(stop);
+            reason
+        })
+    }
+
+    #[inline(always)]
+    fn constant(&mut self, index: usize, tag: Tag, bit: u32) -> Result<(), Reason> {
+        let plan = self.plan();
+        if self.judge.recording.is_some() {
+            self.judge.space.tape.constant(tag);
+            return Ok(());
+        }
+        match self.block(plan, index) {
+            ACCEPT => Ok(()),
+            RECORD => self.evaluate_scalar(plan, |tape| tape.constant(tag)),
+            REJECT => self.refuse(plan, index),
+            allowed if allowed & bit != 0 => Ok(()),
+            _ => Err(Reason::Enum),
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, is_object: bool) -> Result<(), Reason> {
+        let plan = self.plan();
+        let index = if is_object { kind::OBJECT } else { kind::ARRAY };
+        let mut block = self.block(plan, index);
+        if block >= RECORD || self.judge.recording.is_some() {
+            block = self.begin_unusual(plan, index, block)?;
+        }
+        self.judge.frames.push(self.judge.top);
+        let mut top = Frame { is_object, block, first_unknown: self.judge.unknown.len() as u32, ..ROOT };
+        if is_object {
+            self.judge.serials += 1;
+            top.serial = self.judge.serials;
+            top.more_seen = self.judge.more_seen.len() as u32;
+            let object = &self.program.objects[block as usize];
+            if object.keys.len() > 64 {
+                let words = object.keys.len().div_ceil(64);
+                self.judge.more_seen.resize(self.judge.more_seen.len() + words, 0);
+            }
+            if object.names == ACCEPT && object.keys.len() > 0 && self.judge.recording.is_none() {
+                top.expected = self.judge.successors[self.program.slots.len() + block as usize];
+            }
+        }
+        self.judge.top = top;
+        Ok(())
+    }
+
+    /// A container that is accepted, refused or recorded as a whole.
+    #[inline(never)]
+    fn begin_unusual(&mut self, plan: u32, index: usize, block: u32) -> Result<u32, Reason> {
+        let is_recording = self.judge.recording.is_some();
+        if block == REJECT && !is_recording {
+            return self.refuse(plan, index).map(|()| ANYTHING);
+        }
+        if is_recording || block == RECORD {
+            if !is_recording {
+                self.judge.space.tape.clear();
+                self.judge.recording = Some((plan, self.judge.frames.len()));
+            }
+            self.judge.space.tape.begin(if index == kind::OBJECT { Tag::Object } else { Tag::Array });
+        }
+        Ok(ANYTHING)
+    }
+
+    #[inline(always)]
+    fn end(&mut self) -> Result<(), Reason> {
+        self.judge.top = self.judge.frames.pop().ok_or(Reason::Syntax)?;
+        if self.judge.recording.is_some() { self.end_recorded() } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn end_recorded(&mut self) -> Result<(), Reason> {
+        if let (true, Some((plan, _))) = (self.judge.space.tape.end(), self.judge.recording) {
+            self.evaluate(plan)?;
+            self.judge.recording = None;
+            self.judge.space.tape.clear();
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn known_member(&mut self, slot: u32) -> Result<(), Reason> {
+        let child = &self.program.slots[slot as usize];
+        let top = &mut self.judge.top;
+        if child.number < 64 {
+            let bit = 1 << child.number;
+            if top.seen & bit != 0 {
+                return Err(Reason::DuplicateKey);
+            }
+            top.seen |= bit;
+        } else {
+            let word = &mut self.judge.more_seen[top.more_seen as usize + child.number as usize / 64];
+            let bit = 1 << (child.number % 64);
+            if *word & bit != 0 {
+                return Err(Reason::DuplicateKey);
+            }
+            *word |= bit;
+        }
+        top.count += 1;
+        top.member = slot;
+        top.next = child.child;
+        top.expected = self.judge.successors[slot as usize];
+        Ok(())
+    }
+
+    /// A name that was not the expected one.
+    #[inline(never)]
+    fn other_key(&mut self, text: Text<'_>) -> Result<(), Reason> {
+        let object = &self.program.objects[self.judge.top.block as usize];
+        if self.judge.recording.is_some() {
+            self.judge.space.tape.key(text);
+        } else if object.names != ACCEPT {
+            self.key_name(object.names, text)?;
+        }
+        let Some(number) = object.keys.find(text.bytes) else { return self.unknown_key(text) };
+        let slot = object.first_slot + number as u32;
+        let top = &self.judge.top;
+        let before = if top.count == 0 {
+            self.program.slots.len() + top.block as usize
+        } else if top.member < UNKNOWN {
+            top.member as usize
+        } else {
+            slot as usize
+        };
+        if before != slot as usize {
+            self.judge.successors[before] = slot;
+        }
+        self.known_member(slot)?;
+        if object.names != ACCEPT {
+            self.judge.top.expected = NO_SLOT;
+        }
+        Ok(())
+    }
+
+    fn unknown_key(&mut self, text: Text<'_>) -> Result<(), Reason> {
+        let object = &self.program.objects[self.judge.top.block as usize];
+        let set = object
+            .patterns
+            .iter()
+            .enumerate()
+            .map(|(index, pattern)| usize::from(pattern.is_match(text.bytes)) << index);
+        let plan = object.unknown[set.sum::<usize>()];
+        let top = &mut self.judge.top;
+        let entry = self.judge.unknown.insert(top.serial, text.bytes);
+        top.count += 1;
+        top.next = plan;
+        match entry {
+            Ok(entry) => top.member = UNKNOWN | entry as u32,
+            Err(reason) => {
+                top.count = 0;
+                return Err(reason);
+            }
+        }
+        if top.count > self.program.limits.keys_per_object {
+            return Err(Reason::Keys);
+        }
+        // An unknown field is refused at its name: its value may be anything, and long.
+        let plan = &self.program.plans[plan as usize];
+        if plan.blocks == [REJECT; kind::COUNT] { Err(plan.reasons[kind::NULL]) } else { Ok(()) }
+    }
+
+    fn key_name(&mut self, plan: u32, text: Text<'_>) -> Result<(), Reason> {
+        let block = self.block(plan, kind::STRING);
+        let outcome = match block {
+            ACCEPT => Ok(()),
+            REJECT => Err(Reason::PropertyNames),
+            RECORD => self.evaluate_scalar(plan, |tape| tape.string(text)),
+            block => check_text(&self.program.strings[block as usize], text),
+        };
+        outcome.map_err(|reason| if reason == Reason::Budget { reason } else { Reason::PropertyNames })
+    }
+}
+
+impl Sink for Judging<'_> {
+    #[inline(always)]
+    fn null(&mut self) -> Result<(), Reason> {
+        self.constant(kind::NULL, Tag::Null, 0)
+    }
+
+    #[inline(always)]
+    fn boolean(&mut self, value: bool) -> Result<(), Reason> {
+        let (tag, bit) = if value { (Tag::True, 2) } else { (Tag::False, 1) };
+        self.constant(kind::BOOLEAN, tag, bit)
+    }
+
+    #[inline(always)]
+    fn number(&mut self, number: Number<'_>) -> Result<(), Reason> {
+        let plan = self.plan();
+        if self.judge.recording.is_some() {
+            self.judge.space.tape.number(number);
+            return Ok(());
+        }
+        let is_integer = number.small.is_some() || Decimal::new(number.text).is_integer();
+        let index = if is_integer { kind::INTEGER } else { kind::FRACTION };
+        match self.block(plan, index) {
+            ACCEPT => Ok(()),
+            REJECT => self.refuse(plan, index),
+            RECORD => self.evaluate_scalar(plan, |tape| tape.number(number)),
+            block => {
+                let numbers = &self.program.numbers[block as usize];
+                match (number.small, numbers.small) {
+                    (Some(value), Some((min, max))) if min <= value && value <= max => Ok(()),
+                    _ => check_decimal(numbers, number, index),
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn string(&mut self, text: Text<'_>) -> Result<(), Reason> {
+        let plan = self.plan();
+        if self.judge.recording.is_some() {
+            self.judge.space.tape.string(text);
+            return Ok(());
+        }
+        match self.block(plan, kind::STRING) {
+            ACCEPT => Ok(()),
+            REJECT => self.refuse(plan, kind::STRING),
+            RECORD => self.evaluate_scalar(plan, |tape| tape.string(text)),
+            block => check_text(&self.program.strings[block as usize], text),
+        }
+    }
+
+    #[inline(always)]
+    fn begin_array(&mut self) -> Result<(), Reason> {
+        self.begin(false)
+    }
+
+    #[inline(always)]
+    fn end_array(&mut self) -> Result<(), Reason> {
+        let top = &self.judge.top;
+        let array = &self.program.arrays[top.block as usize];
+        if top.count < array.min || top.count > array.max {
+            return Err(self.whole(if top.count < array.min { Reason::MinItems } else { Reason::MaxItems }));
+        }
+        self.end()
+    }
+
+    #[inline(always)]
+    fn begin_object(&mut self) -> Result<(), Reason> {
+        self.begin(true)
+    }
+
+    #[inline(always)]
+    fn key(&mut self, text: Text<'_>) -> Result<(), Reason> {
+        self.other_key(text)
+    }
+
+    #[inline(always)]
+    fn end_object(&mut self) -> Result<(), Reason> {
+        let top = self.judge.top;
+        let object = &self.program.objects[top.block as usize];
+        let (first, others) = object.required.split_first().unwrap_or((&0, &[]));
+        if object.keys.len() <= 64 && top.seen & first != *first {
+            return self.required(&[top.seen]);
+        }
+        if object.keys.len() > 64 {
+            let start = top.more_seen as usize;
+            self.judge.more_seen[start] = top.seen;
+            let missing =
+                others.iter().zip(&self.judge.more_seen[start + 1..]).any(|(wanted, seen)| seen & wanted != *wanted);
+            if missing || top.seen & first != *first {
+                let seen = self.judge.more_seen[start..].to_vec();
+                return self.required(&seen);
+            }
+            self.judge.more_seen.truncate(start);
+        }
+        if top.count < object.min || top.count > object.max {
+            return Err(self.whole(if top.count < object.min { Reason::MinProperties } else { Reason::MaxProperties }));
+        }
+        if self.judge.unknown.len() > top.first_unknown as usize {
+            self.judge.unknown.remove_from(top.first_unknown as usize);
+        }
+        self.end()
+    }
+
+    #[inline(always)]
+    fn expected_key(&mut self, window: &[u8]) -> Result<usize, Reason> {
+        let Some(slot) = self.program.slots.get(self.judge.top.expected as usize) else { return Ok(0) };
+        if !slot.stands_in(window) {
+            return Ok(0);
+        }
+        self.known_member(self.judge.top.expected)?;
+        Ok(slot.quoted.len())
+    }
+}
+
+impl Judging<'_> {
+    /// What is wrong with the container that ends, not with its last part.
+    #[cold]
+    fn whole(&mut self, reason: Reason) -> Reason {
+        self.judge.top.count = 0;
+        reason
+    }
+
+    #[cold]
+    fn required(&mut self, seen: &[u64]) -> Result<(), Reason> {
+        let block = self.judge.top.block;
+        let required = &self.program.objects[block as usize].required;
+        let missing = |number: &usize| (required[number / 64] & !seen[number / 64]) >> (number % 64) & 1 == 1;
+        let number = (0..required.len() * 64).find(missing);
+        self.judge.missing = number.map(|number| (block, number));
+        Err(self.whole(Reason::Required))
+    }
+}
+
+#[inline(always)]
+fn check_text(plan: &StringPlan, text: Text<'_>) -> Result<(), Reason> {
+    let length = text.bytes.len();
+    if plan.is_length && text.is_ascii && plan.min_bytes <= length && length <= plan.max_bytes {
+        return Ok(());
+    }
+    check_text_fully(plan, text)
+}
+
+#[inline(never)]
+fn check_text_fully(plan: &StringPlan, text: Text<'_>) -> Result<(), Reason> {
+    if let Some((values, reason)) = &plan.values
+        && values.find(text.bytes).is_none()
+    {
+        return Err(*reason);
+    }
+    check_string(&plan.rules, text).map_or(Ok(()), Err)
+}
+
+#[inline(never)]
+fn check_decimal(plan: &NumberPlan, number: Number<'_>, index: usize) -> Result<(), Reason> {
+    let value = Decimal::new(number.text);
+    for (values, reason) in &plan.values {
+        if !values.iter().any(|text| Decimal::new(text.as_bytes()) == value) {
+            return Err(*reason);
+        }
+    }
+    let types = if index == kind::INTEGER { Types::INTEGER } else { Types::FRACTION };
+    plan.rules.iter().find_map(|rules| check_number(rules, &value, types)).map_or(Ok(()), Err)
+}

@@ -1,0 +1,156 @@
+//! The compiled form: what is known before the first byte arrives, laid out for the judge. Immutable and shared; each value's state is in `judge`.
+//!
+//! A *plan* is the conjunction of all schemas that apply at one place of a value, split by the kind of the value. Where a kind can be judged in
+//! passing it has a block of its own; where not, the value is recorded and evaluated at its end.
+
+use super::evaluate::Anchors;
+use super::ir::{Id, NumberRules, Schemas, StringRules};
+use super::keys::KeyTable;
+use crate::limits::Limits;
+use crate::pattern::Pattern;
+use crate::reason::Reason;
+
+/// A schema that was added to the builder.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct SchemaId(pub(super) u32);
+
+/// Schemas ready to judge values.
+#[derive(Debug)]
+pub struct Program {
+    pub(super) schemas: Schemas,
+    pub(super) anchors: Anchors,
+    pub(super) refuse_unknown: bool,
+    pub(super) limits: Limits,
+    pub(super) plans: Vec<Plan>,
+    pub(super) strings: Vec<StringPlan>,
+    pub(super) numbers: Vec<NumberPlan>,
+    pub(super) arrays: Vec<ArrayPlan>,
+    pub(super) objects: Vec<ObjectPlan>,
+    pub(super) slots: Vec<Slot>,
+    /// The plan of each [`SchemaId`].
+    pub(super) roots: Vec<u32>,
+}
+
+/// The kinds of values, as indices into a plan.
+pub(super) mod kind {
+    pub const NULL: usize = 0;
+    pub const BOOLEAN: usize = 1;
+    pub const INTEGER: usize = 2;
+    pub const FRACTION: usize = 3;
+    pub const STRING: usize = 4;
+    pub const ARRAY: usize = 5;
+    pub const OBJECT: usize = 6;
+    pub const COUNT: usize = 7;
+}
+
+/// Instead of the number of a block: every value of the kind is right.
+pub(super) const ACCEPT: u32 = u32::MAX;
+/// None is.
+pub(super) const REJECT: u32 = u32::MAX - 1;
+/// It has to be recorded.
+pub(super) const RECORD: u32 = u32::MAX - 2;
+
+/// The plan, the array block and the object block that allow everything.
+pub(super) const ANYTHING: u32 = 0;
+
+/// What may stand at one place.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// By kind: the number of a block, or one of the constants above. For booleans the block is the set of allowed values: 1 false, 2 true.
+    pub blocks: [u32; kind::COUNT],
+    /// Why a kind is rejected.
+    pub reasons: [Reason; kind::COUNT],
+    /// The schemas themselves, for what is recorded.
+    pub ids: Box<[Id]>,
+}
+
+#[derive(Debug)]
+pub(super) struct StringPlan {
+    pub rules: StringRules,
+    /// Up to this many bytes and from this many bytes of ASCII on, length and nothing else decides.
+    pub max_bytes: usize,
+    pub min_bytes: usize,
+    /// Whether there is nothing but lengths.
+    pub is_length: bool,
+    /// The only strings allowed.
+    pub values: Option<(KeyTable, Reason)>,
+}
+
+#[derive(Debug)]
+pub(super) struct NumberPlan {
+    /// What integers of up to 18 digits have to lie within, if that is all.
+    pub small: Option<(i64, i64)>,
+    pub rules: Vec<NumberRules>,
+    /// The only numbers allowed.
+    pub values: Vec<(Vec<Box<str>>, Reason)>,
+}
+
+#[derive(Debug)]
+pub(super) struct ArrayPlan {
+    pub prefix: Box<[u32]>,
+    pub rest: u32,
+    pub min: u32,
+    pub max: u32,
+}
+
+#[derive(Debug)]
+pub(super) struct ObjectPlan {
+    pub keys: KeyTable,
+    /// Number of the first of its slots.
+    pub first_slot: u32,
+    /// A bit for each required slot.
+    pub required: Box<[u64]>,
+    pub patterns: Box<[Pattern]>,
+    /// What a name that is in no slot leads to, by the set of patterns it matches.
+    pub unknown: Box<[u32]>,
+    /// What every name has to be, as a string.
+    pub names: u32,
+    pub min: u32,
+    pub max: u32,
+}
+
+/// A known member.
+#[derive(Debug)]
+pub(super) struct Slot {
+    /// The plan of its value.
+    pub child: u32,
+    /// Its place among the slots of the object.
+    pub number: u32,
+    /// The name as it stands in JSON text, quotes included.
+    pub quoted: Box<[u8]>,
+    /// Its first 16 bytes, and which of their bits count.
+    pub head: u128,
+    pub mask: u128,
+}
+
+impl Slot {
+    pub fn new(name: &str, number: usize, child: u32) -> Self {
+        let has_escapes = name.bytes().any(|byte| byte < 0x20 || matches!(byte, b'"' | b'\\'));
+        let quoted: Box<[u8]> = [b"\"", name.as_bytes(), b"\""].concat().into();
+        let mut head = [0; 16];
+        let length = quoted.len().min(16);
+        head[..length].copy_from_slice(&quoted[..length]);
+        if has_escapes {
+            // Such a name is spelt with escapes, in more than one way: nothing to compare with.
+            head[0] = 0;
+        }
+        let mask = u128::MAX >> (128 - 8 * length);
+        Self { child, number: number as u32, quoted, head: u128::from_le_bytes(head), mask }
+    }
+
+    /// Whether the name stands at the beginning of a window.
+    #[inline(always)]
+    pub fn stands_in(&self, window: &[u8]) -> bool {
+        let length = self.quoted.len();
+        let Some(head) = window.first_chunk::<16>() else { return false };
+        (u128::from_le_bytes(*head) ^ self.head) & self.mask == 0
+            && (length <= 16 || window.get(16..length) == self.quoted.get(16..))
+    }
+}
+
+impl Program {
+    /// How many places of values the program tells apart; a measure of its size.
+    pub fn plan_count(&self) -> usize {
+        self.plans.len()
+    }
+}

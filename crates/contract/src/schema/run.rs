@@ -1,0 +1,137 @@
+//! One value's way through a program, as its bytes or its parts arrive. Reused, it does not allocate.
+
+use std::sync::Arc;
+
+use super::judge::{Judge, Judging};
+use super::program::{Program, SchemaId};
+use crate::json::{Number, Scanner, Sink, Text};
+use crate::reason::{Reason, Violation};
+
+/// A part of a value that was decoded elsewhere, such as a parameter.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Boolean(bool),
+    /// A number in JSON's grammar.
+    Number(&'a str),
+    /// A string, decoded.
+    String(&'a str),
+    /// An array begins.
+    BeginArray,
+    /// The innermost container, an array, ends.
+    EndArray,
+    /// An object begins.
+    BeginObject,
+    /// The name of the member whose value follows, decoded.
+    Key(&'a str),
+    /// The innermost container, an object, ends.
+    EndObject,
+}
+
+/// Judges one value, then the next.
+#[derive(Debug)]
+pub struct Run {
+    program: Arc<Program>,
+    scanner: Scanner,
+    judge: Judge,
+    has_events: bool,
+}
+
+impl Program {
+    /// A run for values of this schema.
+    pub fn check(self: &Arc<Self>, id: SchemaId) -> Run {
+        let mut run = Run {
+            program: Arc::clone(self),
+            scanner: Scanner::new(&self.limits),
+            judge: Judge::new(),
+            has_events: false,
+        };
+        run.judge.reset(self, self.root(id), false);
+        run
+    }
+}
+
+impl Run {
+    /// Forgets the value so far and begins another one, perhaps of another schema or program. Memory is kept.
+    pub fn restart(&mut self, program: &Arc<Program>, id: SchemaId) {
+        let is_same = Arc::ptr_eq(&self.program, program);
+        if !is_same {
+            self.scanner = Scanner::new(&program.limits);
+            self.program = Arc::clone(program);
+        }
+        self.scanner.reset();
+        self.judge.reset(program, program.root(id), is_same);
+        self.has_events = false;
+    }
+
+    /// Judges a chunk of JSON text. After an error the run is of no use until [`Run::restart`].
+    ///
+    /// # Errors
+    /// The first thing in the text that breaks the contract.
+    pub fn feed(&mut self, chunk: &[u8]) -> Result<(), Violation> {
+        let mut judging = Judging { program: &self.program, judge: &mut self.judge };
+        match self.scanner.feed(chunk, &mut judging) {
+            Ok(()) => Ok(()),
+            Err(reason) => Err(self.violation(reason)),
+        }
+    }
+
+    /// Judges a part of a value that was decoded elsewhere. Not to be mixed with [`Run::feed`] for one value.
+    ///
+    /// # Errors
+    /// As [`Run::feed`]. Parts in an order that no value has are [`Reason::Syntax`].
+    pub fn event(&mut self, event: Event<'_>) -> Result<(), Violation> {
+        self.has_events = true;
+        self.take(event).map_err(|reason| self.violation(reason))
+    }
+
+    /// The value must be whole now.
+    ///
+    /// # Errors
+    /// [`Reason::Truncated`] if it is not, or what could only be said of its end.
+    pub fn finish(&mut self) -> Result<(), Violation> {
+        let mut judging = Judging { program: &self.program, judge: &mut self.judge };
+        let outcome = if self.has_events { Ok(()) } else { self.scanner.finish(&mut judging) };
+        match outcome {
+            Ok(()) if self.judge.is_done() => Ok(()),
+            Ok(()) => Err(self.violation(Reason::Truncated)),
+            Err(reason) => Err(self.violation(reason)),
+        }
+    }
+
+    fn take(&mut self, event: Event<'_>) -> Result<(), Reason> {
+        let limits = &self.program.limits;
+        if self.judge.is_done() {
+            return Err(Reason::TrailingData);
+        }
+        let judging = &mut Judging { program: &self.program, judge: &mut self.judge };
+        match event {
+            Event::Null => judging.null(),
+            Event::Boolean(value) => judging.boolean(value),
+            Event::Number(text) => {
+                let number = Number::parse(text.as_bytes()).ok_or(Reason::Syntax)?;
+                number.check_limits(limits)?;
+                judging.number(number)
+            }
+            Event::String(text) if text.len() > limits.string_bytes as usize => Err(Reason::StringLength),
+            Event::String(text) => judging.string(Text::new(text)),
+            Event::BeginArray | Event::BeginObject if judging.judge.depth() >= limits.depth as usize => {
+                Err(Reason::Depth)
+            }
+            Event::BeginArray => judging.begin_array(),
+            Event::BeginObject => judging.begin_object(),
+            Event::EndArray if !judging.judge.in_object() && judging.judge.depth() > 0 => judging.end_array(),
+            Event::Key(text) if text.len() > limits.key_bytes as usize => Err(Reason::KeyLength),
+            Event::Key(text) if judging.judge.in_object() => judging.key(Text::new(text)),
+            Event::EndObject if judging.judge.in_object() => judging.end_object(),
+            Event::EndArray | Event::Key(_) | Event::EndObject => Err(Reason::Syntax),
+        }
+    }
+
+    #[cold]
+    fn violation(&self, reason: Reason) -> Violation {
+        self.judge.violation(&self.program, reason)
+    }
+}

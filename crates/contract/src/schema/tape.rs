@@ -1,0 +1,259 @@
+//! A recorded value: what a part of a schema needs that cannot be judged in passing. One cell per value and per name, in the order of the text.
+
+use std::hash::{BuildHasher, Hasher};
+
+use super::constant::Constant;
+use super::types::Types;
+use crate::document::escape_pointer_token;
+use crate::json::{Number, Text};
+use crate::number::Decimal;
+
+/// What a cell holds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Tag {
+    Null,
+    False,
+    True,
+    Number,
+    String,
+    /// The name of the member that follows.
+    Key,
+    Array,
+    Object,
+}
+
+/// A value or a name. Children follow their container.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cell {
+    pub tag: Tag,
+    is_ascii: bool,
+    /// Of text: where it starts. Of containers: how many children they have.
+    first: u32,
+    /// Of text: where it ends. Of containers: the cell behind them.
+    second: u32,
+}
+
+/// Cells and the text they refer to. Reused: clearing keeps the memory.
+#[derive(Debug, Default)]
+pub(super) struct Tape {
+    cells: Vec<Cell>,
+    text: Vec<u8>,
+    /// Containers that have not ended.
+    open: Vec<u32>,
+}
+
+impl Tape {
+    pub fn clear(&mut self) {
+        self.cells.clear();
+        self.text.clear();
+        self.open.clear();
+    }
+
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    // --- recording ---
+
+    pub fn constant(&mut self, tag: Tag) {
+        self.count();
+        self.cells.push(Cell { tag, is_ascii: true, first: 0, second: 0 });
+    }
+
+    pub fn number(&mut self, number: Number<'_>) {
+        self.count();
+        self.push_text(Tag::Number, number.text, true);
+    }
+
+    pub fn string(&mut self, text: Text<'_>) {
+        self.count();
+        self.push_text(Tag::String, text.bytes, text.is_ascii);
+    }
+
+    pub fn key(&mut self, text: Text<'_>) {
+        self.push_text(Tag::Key, text.bytes, text.is_ascii);
+    }
+
+    pub fn begin(&mut self, tag: Tag) {
+        self.count();
+        self.open.push(self.cells.len() as u32);
+        self.cells.push(Cell { tag, is_ascii: true, first: 0, second: 0 });
+    }
+
+    /// Ends the innermost container; says whether it was the outermost.
+    pub fn end(&mut self) -> bool {
+        let behind = self.cells.len() as u32;
+        if let Some(container) = self.open.pop() {
+            self.cells[container as usize].second = behind;
+        }
+        self.open.is_empty()
+    }
+
+    fn count(&mut self) {
+        if let Some(&container) = self.open.last() {
+            self.cells[container as usize].first += 1;
+        }
+    }
+
+    fn push_text(&mut self, tag: Tag, bytes: &[u8], is_ascii: bool) {
+        let start = self.text.len() as u32;
+        self.text.extend_from_slice(bytes);
+        self.cells.push(Cell { tag, is_ascii, first: start, second: self.text.len() as u32 });
+    }
+
+    // --- reading ---
+
+    pub fn tag(&self, at: usize) -> Tag {
+        self.cells[at].tag
+    }
+
+    pub fn bytes(&self, at: usize) -> &[u8] {
+        let cell = &self.cells[at];
+        &self.text[cell.first as usize..cell.second as usize]
+    }
+
+    pub fn text(&self, at: usize) -> Text<'_> {
+        Text { bytes: self.bytes(at), is_ascii: self.cells[at].is_ascii }
+    }
+
+    pub fn decimal(&self, at: usize) -> Decimal<'_> {
+        Decimal::new(self.bytes(at))
+    }
+
+    /// How many children a container has.
+    pub fn child_count(&self, at: usize) -> usize {
+        self.cells[at].first as usize
+    }
+
+    /// The cell behind a value.
+    pub fn behind(&self, at: usize) -> usize {
+        match self.cells[at].tag {
+            Tag::Array | Tag::Object => self.cells[at].second as usize,
+            _ => at + 1,
+        }
+    }
+
+    /// The first child of a container, if it has one; of an object that is a name.
+    pub fn first_child(&self, at: usize) -> Option<usize> {
+        (self.child_count(at) > 0).then_some(at + 1)
+    }
+
+    /// The value cells of an array's elements.
+    pub fn elements(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        let end = self.behind(at);
+        std::iter::successors(self.first_child(at), move |&child| Some(self.behind(child)).filter(|&next| next < end))
+    }
+
+    /// The name cells of an object's members; each value stands in the cell behind.
+    pub fn members(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
+        let end = self.behind(at);
+        std::iter::successors(self.first_child(at), move |&key| Some(self.behind(key + 1)).filter(|&next| next < end))
+    }
+
+    /// The value of a member.
+    pub fn member(&self, at: usize, name: &[u8]) -> Option<usize> {
+        self.members(at).find(|&key| self.bytes(key) == name).map(|key| key + 1)
+    }
+
+    pub fn kind(&self, at: usize) -> Types {
+        match self.cells[at].tag {
+            Tag::Null => Types::NULL,
+            Tag::False | Tag::True => Types::BOOLEAN,
+            Tag::Number if self.decimal(at).is_integer() => Types::INTEGER,
+            Tag::Number => Types::FRACTION,
+            Tag::String | Tag::Key => Types::STRING,
+            Tag::Array => Types::ARRAY,
+            Tag::Object => Types::OBJECT,
+        }
+    }
+
+    /// Whether two values are equal: numbers by value, objects whatever the order. Bounded by the depth of the value.
+    pub fn is_equal(&self, left: usize, right: usize) -> bool {
+        if self.tag(left) != self.tag(right) {
+            return false;
+        }
+        match self.tag(left) {
+            Tag::Null | Tag::False | Tag::True => true,
+            Tag::Number => self.decimal(left) == self.decimal(right),
+            Tag::String | Tag::Key => self.bytes(left) == self.bytes(right),
+            Tag::Array => {
+                self.child_count(left) == self.child_count(right)
+                    && self.elements(left).zip(self.elements(right)).all(|(a, b)| self.is_equal(a, b))
+            }
+            Tag::Object => {
+                self.child_count(left) == self.child_count(right)
+                    && self.members(left).zip(self.members(right)).all(|(key, same_place)| {
+                        // Equal objects are mostly written in one order; only others need a search.
+                        let other = if self.bytes(key) == self.bytes(same_place) {
+                            Some(same_place + 1)
+                        } else {
+                            self.member(right, self.bytes(key))
+                        };
+                        other.is_some_and(|value| self.is_equal(key + 1, value))
+                    })
+            }
+        }
+    }
+
+    /// Whether a value is the one the schema names.
+    pub fn is_constant(&self, at: usize, constant: &Constant) -> bool {
+        match (constant, self.tag(at)) {
+            (Constant::Null, Tag::Null) => true,
+            (Constant::Boolean(value), Tag::True) => *value,
+            (Constant::Boolean(value), Tag::False) => !*value,
+            (Constant::Number(text), Tag::Number) => Decimal::new(text.as_bytes()) == self.decimal(at),
+            (Constant::String(text), Tag::String | Tag::Key) => text.as_bytes() == self.bytes(at),
+            (Constant::Array(elements), Tag::Array) => {
+                elements.len() == self.child_count(at)
+                    && self.elements(at).zip(elements).all(|(element, constant)| self.is_constant(element, constant))
+            }
+            (Constant::Object(members), Tag::Object) => {
+                members.len() == self.child_count(at)
+                    && members.iter().all(|(name, constant)| {
+                        self.member(at, name.as_bytes()).is_some_and(|value| self.is_constant(value, constant))
+                    })
+            }
+            _ => false,
+        }
+    }
+
+    /// Equal values have equal hashes.
+    pub fn hash(&self, at: usize, secret: &impl BuildHasher) -> u64 {
+        let mut hasher = secret.build_hasher();
+        hasher.write_u8(self.tag(at) as u8);
+        match self.tag(at) {
+            Tag::Null | Tag::False | Tag::True => {}
+            Tag::Number => std::hash::Hash::hash(&self.decimal(at), &mut hasher),
+            Tag::String | Tag::Key => hasher.write(self.bytes(at)),
+            Tag::Array => self.elements(at).for_each(|element| hasher.write_u64(self.hash(element, secret))),
+            Tag::Object => {
+                // A sum, because the order of members does not count.
+                let member = |key| {
+                    let mut hasher = secret.build_hasher();
+                    hasher.write_u64(self.hash(key, secret));
+                    hasher.write_u64(self.hash(key + 1, secret));
+                    hasher.finish()
+                };
+                hasher.write_u64(self.members(at).map(member).fold(0, u64::wrapping_add));
+            }
+        }
+        hasher.finish()
+    }
+
+    /// Appends the pointer from the outermost value to a cell.
+    pub fn pointer(&self, to: usize, pointer: &mut String) {
+        let mut at = 0;
+        while at < to && matches!(self.tag(at), Tag::Array | Tag::Object) {
+            let next = if self.tag(at) == Tag::Array {
+                let found = self.elements(at).enumerate().find(|&(_, element)| to < self.behind(element));
+                found.map(|(index, element)| (index.to_string(), element))
+            } else {
+                let found = self.members(at).find(|&key| to < self.behind(key + 1));
+                found.map(|key| (String::from_utf8_lossy(self.bytes(key)).into_owned(), key + 1))
+            };
+            let Some((token, child)) = next else { return };
+            escape_pointer_token(pointer, &token);
+            at = child;
+        }
+    }
+}

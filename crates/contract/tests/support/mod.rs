@@ -1,0 +1,35 @@
+//! What the tests of the schema compiler share: documents from JSON text, and references between them. No expectations stand here.
+#![allow(dead_code)]
+
+pub mod node;
+pub mod registry;
+
+use std::sync::Arc;
+
+use contract::document::Node;
+use contract::reason::Violation;
+use contract::schema::{Base, Builder, Dialect, Direction, Options, Problem, Program, Run, SchemaId, Target};
+
+use registry::Registry;
+
+/// The program of one schema that stands for itself.
+pub fn compile(
+    schema: &Node,
+    dialect: Dialect,
+    direction: Direction,
+    options: Options,
+) -> Result<(Arc<Program>, SchemaId), Vec<Problem>> {
+    let mut registry = Registry::default();
+    registry.add("test:root", schema, dialect);
+    let mut builder = Builder::new(&registry, options);
+    let id = builder.add(Target { node: schema, base: Base(0), dialect }, direction);
+    builder.finish().map(|program| (Arc::new(program), id))
+}
+
+/// The verdict on a text that comes in pieces of this size.
+pub fn judge(run: &mut Run, text: &[u8], piece: usize) -> Result<(), Violation> {
+    for chunk in text.chunks(piece.max(1)) {
+        run.feed(chunk)?;
+    }
+    run.finish()
+}
