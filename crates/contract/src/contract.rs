@@ -8,7 +8,7 @@ use crate::document::{Documents, Fault};
 use crate::judge::{self, BodyPlan, Enough, Findings, RequestParts, ResponseParts, Scratch};
 use crate::openapi::{self, Operation, PathValues, Router, Shapes};
 use crate::options::Options;
-use crate::schema_pending::{Program, SchemaId};
+use crate::schema::{Program, SchemaId};
 
 /// Problems of a document that are kept; one with more has one cause, and the first hundreds show it.
 const MAX_PROBLEMS: usize = 1_000;

@@ -8,17 +8,16 @@
 mod body;
 mod contract;
 pub mod document;
+pub mod format;
+pub mod json;
 pub mod judge;
 pub mod limits;
+pub mod number;
 pub mod openapi;
 pub mod options;
 mod parameter;
-pub mod format;
-pub mod json;
-pub mod number;
 pub mod pattern;
 pub mod reason;
 pub mod schema;
-mod schema_pending;
 
 pub use contract::{Contract, Found, Matched, Problem};

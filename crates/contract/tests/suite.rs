@@ -10,10 +10,10 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use contract::document::Node;
-use contract::schema::{Builder, Dialect, Direction, Options, Target};
+use contract::schema::{Builder, Dialect, Direction, Options, Run, Target};
 use support::node::{parse, print};
 use support::registry::Registry;
 
@@ -188,16 +188,15 @@ fn run_group(name: &str, group: &Node, schema: &Node, set: &Set, count: &mut Cou
     let mut builder = Builder::new(&registry, set.options.clone());
     let id = builder.add(Target { node: schema, base, dialect }, Direction::Request);
     let program = match builder.finish() {
-        Ok(program) => Arc::new(program),
+        Ok(program) => program,
         Err(problems) => return count.wrong.push(format!("{name}: does not compile: {problems:?}")),
     };
-    let mut run = program.check(id);
+    let mut run = Run::default();
     for case in group.get("tests").unwrap().elements() {
         let expected = case.get("valid").unwrap().as_bool().unwrap();
         let text = print(case.get("data").unwrap());
         for piece in [usize::MAX, 7, 1] {
-            run.restart(&program, id);
-            let found = support::judge(&mut run, text.as_bytes(), piece);
+            let found = support::judge(&program, id, &mut run, text.as_bytes(), piece);
             count.cases += 1;
             if found.is_ok() != expected {
                 let case = case.get("description").and_then(Node::as_str).unwrap();

@@ -5,7 +5,7 @@
 use crate::contract::Contract;
 use crate::openapi::{FieldKind, FormField, FormFields, ShapeId, Types};
 use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Refused, push_string, unescape};
-use crate::schema_pending::Run;
+use crate::schema::Run;
 
 /// Splits a form body into its fields.
 pub(crate) fn split(body: &[u8], max_fields: usize, pairs: &mut Pairs) -> Result<(), Refused> {

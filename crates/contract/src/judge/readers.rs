@@ -10,7 +10,7 @@ use crate::contract::Contract;
 use crate::openapi::{Content, FormFields};
 use crate::options::Undeclared;
 use crate::parameter::{Attempt, Escapes, Pairs, Refused};
-use crate::schema_pending::{Check, SchemaId};
+use crate::schema::{Check, SchemaId};
 
 /// Reads one body.
 pub(super) enum Reader<'s> {

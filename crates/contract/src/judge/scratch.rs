@@ -1,7 +1,7 @@
 //! Memory that judging needs, reused from message to message so that steady traffic allocates nothing.
 
 use crate::parameter::Pairs;
-use crate::schema_pending::Run;
+use crate::schema::Run;
 
 /// Room for judging one message. One per message in flight; give it back to a pool afterwards.
 #[derive(Default)]

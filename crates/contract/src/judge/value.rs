@@ -6,7 +6,7 @@ use crate::contract::Contract;
 use crate::openapi::{Coding, Parameter, Style};
 use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Refused, brackets_of, decode_deep_object};
 use crate::reason;
-use crate::schema_pending::SchemaId;
+use crate::schema::SchemaId;
 
 use super::code;
 
@@ -21,7 +21,7 @@ pub(super) fn judge_json(
     contract: &Contract,
     schema: SchemaId,
     json: &[u8],
-    run: &mut crate::schema_pending::Run,
+    run: &mut crate::schema::Run,
 ) -> Result<(), reason::Violation> {
     let mut check = contract.program.check(schema, run);
     check.feed(json)?;

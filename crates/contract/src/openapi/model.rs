@@ -5,7 +5,7 @@ use super::security::Requirement;
 use super::shape::ShapeId;
 use crate::body::media_type::MediaRange;
 use crate::judge::Part;
-use crate::schema_pending::SchemaId;
+use crate::schema::SchemaId;
 
 /// How a value is written into a path, query, field or cookie (OpenAPI 3.1.1 §4.8.12.4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -74,8 +74,8 @@ pub(super) struct Judging<'a> {
     pub judge: &'a mut Judge,
 }
 
-impl Judge {
-    pub fn new() -> Self {
+impl Default for Judge {
+    fn default() -> Self {
         Self {
             top: ROOT,
             frames: Vec::new(),
@@ -90,7 +90,9 @@ impl Judge {
             missing: None,
         }
     }
+}
 
+impl Judge {
     /// Begins a value. `is_same_program`: what was learned of the order of members still holds.
     pub fn reset(&mut self, program: &Program, root: u32, is_same_program: bool) {
         self.top = Frame { next: root, ..ROOT };

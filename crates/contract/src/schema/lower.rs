@@ -4,6 +4,7 @@
 //! Sound means: a plan allows exactly what the schemas allow. Where that is not certain, the answer here is "record".
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::evaluate::Anchors;
 use super::ir::{self, Id, Schema, Schemas, TRUE};
@@ -53,7 +54,9 @@ pub(super) fn program(schemas: Schemas, anchors: Anchors, roots: &[Id], options:
     // A character takes up to twelve bytes, as two escapes.
     let longest_bytes = u32::try_from(longest.saturating_mul(12)).unwrap_or(limits.string_bytes).min(1 << 30);
     limits.string_bytes = limits.string_bytes.max(longest_bytes);
+    static SERIALS: AtomicU64 = AtomicU64::new(1);
     let program = Program {
+        serial: SERIALS.fetch_add(1, Ordering::Relaxed),
         schemas,
         anchors,
         refuse_unknown: options.refuse_unknown_fields,

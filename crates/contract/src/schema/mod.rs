@@ -1,7 +1,7 @@
 //! Schemas: from document nodes to an immutable program, and a value's way through it. Knows nothing of operations or media types.
 //!
 //! The way in: implement [`Resolver`], `Builder::new(&resolver, options)`, `builder.add(target, direction)` for each schema, `builder.finish()`; then
-//! `program.check(id)` gives a [`Run`]: `feed` or `event` until `finish`, and `restart` for the next value.
+//! `program.check(id, &mut run)` gives a [`Check`]: `feed` or `event` until `finish`. A [`Run`] is room that is used again.
 
 mod compile;
 mod constant;
@@ -20,5 +20,5 @@ mod types;
 
 pub use compile::Builder;
 pub use program::{Program, SchemaId};
-pub use run::{Event, Run};
+pub use run::{Check, Event, Run};
 pub use source::{Base, Dialect, Direction, Options, Problem, Resolver, Target};

@@ -11,12 +11,14 @@ use crate::pattern::Pattern;
 use crate::reason::Reason;
 
 /// A schema that was added to the builder.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct SchemaId(pub(super) u32);
 
 /// Schemas ready to judge values.
 #[derive(Debug)]
 pub struct Program {
+    /// No other program of this process has it.
+    pub(super) serial: u64,
     pub(super) schemas: Schemas,
     pub(super) anchors: Anchors,
     pub(super) refuse_unknown: bool,

@@ -1,6 +1,4 @@
-//! One value's way through a program, as its bytes or its parts arrive. Reused, it does not allocate.
-
-use std::sync::Arc;
+//! One value's way through a program, as its bytes or its parts arrive. Its room is reused, so that it does not allocate.
 
 use super::judge::{Judge, Judging};
 use super::program::{Program, SchemaId};
@@ -30,58 +28,50 @@ pub enum Event<'a> {
     EndObject,
 }
 
-/// Judges one value, then the next.
-#[derive(Debug)]
+/// Room for judging one value at a time; kept from value to value, so that steady traffic allocates nothing.
+#[derive(Debug, Default)]
 pub struct Run {
-    program: Arc<Program>,
-    scanner: Scanner,
+    /// Fitted to the program of that serial number.
+    fitted: Option<(u64, Scanner)>,
     judge: Judge,
+}
+
+/// A value on its way through a schema.
+pub struct Check<'r> {
+    program: &'r Program,
+    scanner: &'r mut Scanner,
+    judge: &'r mut Judge,
     has_events: bool,
 }
 
 impl Program {
-    /// A run for values of this schema.
-    pub fn check(self: &Arc<Self>, id: SchemaId) -> Run {
-        let mut run = Run {
-            program: Arc::clone(self),
-            scanner: Scanner::new(&self.limits),
-            judge: Judge::new(),
-            has_events: false,
-        };
-        run.judge.reset(self, self.root(id), false);
-        run
+    /// Begins a value of this schema, in the room of `run`; whatever was in there is forgotten.
+    pub fn check<'r>(&'r self, id: SchemaId, run: &'r mut Run) -> Check<'r> {
+        let fitted = run.fitted.take().filter(|(serial, _)| *serial == self.serial);
+        run.judge.reset(self, self.root(id), fitted.is_some());
+        let (_, scanner) = run.fitted.insert(fitted.unwrap_or_else(|| (self.serial, Scanner::new(&self.limits))));
+        scanner.reset();
+        Check { program: self, scanner, judge: &mut run.judge, has_events: false }
     }
 }
 
-impl Run {
-    /// Forgets the value so far and begins another one, perhaps of another schema or program. Memory is kept.
-    pub fn restart(&mut self, program: &Arc<Program>, id: SchemaId) {
-        let is_same = Arc::ptr_eq(&self.program, program);
-        if !is_same {
-            self.scanner = Scanner::new(&program.limits);
-            self.program = Arc::clone(program);
-        }
-        self.scanner.reset();
-        self.judge.reset(program, program.root(id), is_same);
-        self.has_events = false;
-    }
-
-    /// Judges a chunk of JSON text. After an error the run is of no use until [`Run::restart`].
+impl Check<'_> {
+    /// Judges a chunk of JSON text. After an error there is nothing more to learn.
     ///
     /// # Errors
     /// The first thing in the text that breaks the contract.
     pub fn feed(&mut self, chunk: &[u8]) -> Result<(), Violation> {
-        let mut judging = Judging { program: &self.program, judge: &mut self.judge };
+        let mut judging = Judging { program: self.program, judge: self.judge };
         match self.scanner.feed(chunk, &mut judging) {
             Ok(()) => Ok(()),
             Err(reason) => Err(self.violation(reason)),
         }
     }
 
-    /// Judges a part of a value that was decoded elsewhere. Not to be mixed with [`Run::feed`] for one value.
+    /// Judges a part of a value that was decoded elsewhere. Not to be mixed with [`Check::feed`] for one value.
     ///
     /// # Errors
-    /// As [`Run::feed`]. Parts in an order that no value has are [`Reason::Syntax`].
+    /// As [`Check::feed`]. Parts in an order that no value has are [`Reason::Syntax`].
     pub fn event(&mut self, event: Event<'_>) -> Result<(), Violation> {
         self.has_events = true;
         self.take(event).map_err(|reason| self.violation(reason))
@@ -91,8 +81,8 @@ impl Run {
     ///
     /// # Errors
     /// [`Reason::Truncated`] if it is not, or what could only be said of its end.
-    pub fn finish(&mut self) -> Result<(), Violation> {
-        let mut judging = Judging { program: &self.program, judge: &mut self.judge };
+    pub fn finish(self) -> Result<(), Violation> {
+        let mut judging = Judging { program: self.program, judge: self.judge };
         let outcome = if self.has_events { Ok(()) } else { self.scanner.finish(&mut judging) };
         match outcome {
             Ok(()) if self.judge.is_done() => Ok(()),
@@ -106,7 +96,7 @@ impl Run {
         if self.judge.is_done() {
             return Err(Reason::TrailingData);
         }
-        let judging = &mut Judging { program: &self.program, judge: &mut self.judge };
+        let judging = &mut Judging { program: self.program, judge: self.judge };
         match event {
             Event::Null => judging.null(),
             Event::Boolean(value) => judging.boolean(value),
@@ -132,6 +122,6 @@ impl Run {
 
     #[cold]
     fn violation(&self, reason: Reason) -> Violation {
-        self.judge.violation(&self.program, reason)
+        self.judge.violation(self.program, reason)
     }
 }

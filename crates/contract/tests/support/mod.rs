@@ -4,8 +4,6 @@
 pub mod node;
 pub mod registry;
 
-use std::sync::Arc;
-
 use contract::document::Node;
 use contract::reason::Violation;
 use contract::schema::{Base, Builder, Dialect, Direction, Options, Problem, Program, Run, SchemaId, Target};
@@ -18,18 +16,19 @@ pub fn compile(
     dialect: Dialect,
     direction: Direction,
     options: Options,
-) -> Result<(Arc<Program>, SchemaId), Vec<Problem>> {
+) -> Result<(Program, SchemaId), Vec<Problem>> {
     let mut registry = Registry::default();
     registry.add("test:root", schema, dialect);
     let mut builder = Builder::new(&registry, options);
     let id = builder.add(Target { node: schema, base: Base(0), dialect }, direction);
-    builder.finish().map(|program| (Arc::new(program), id))
+    builder.finish().map(|program| (program, id))
 }
 
 /// The verdict on a text that comes in pieces of this size.
-pub fn judge(run: &mut Run, text: &[u8], piece: usize) -> Result<(), Violation> {
+pub fn judge(program: &Program, id: SchemaId, run: &mut Run, text: &[u8], piece: usize) -> Result<(), Violation> {
+    let mut check = program.check(id, run);
     for chunk in text.chunks(piece.max(1)) {
-        run.feed(chunk)?;
+        check.feed(chunk)?;
     }
-    run.finish()
+    check.finish()
 }

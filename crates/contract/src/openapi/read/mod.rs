@@ -21,7 +21,7 @@ use super::shape::{ShapeBuilder, Shapes};
 use super::template::Template;
 use crate::document::{Documents, Fault, Kind, Node, Place, References};
 use crate::options::Options;
-use crate::schema_pending::{Base, Builder, Dialect, Direction, Program, SchemaId, Target};
+use crate::schema::{Base, Builder, Dialect, Direction, Program, SchemaId, Target};
 
 /// References in a row that are followed.
 const MAX_HOPS: usize = 32;
@@ -91,6 +91,7 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
     let schema_options = crate::schema::Options {
         refuse_unknown_fields: options.undeclared_body_fields == crate::options::Undeclared::Refuse,
         limits: options.limits.json.clone(),
+        ..crate::schema::Options::default()
     };
     let mut reader = Reader {
         references: &references,

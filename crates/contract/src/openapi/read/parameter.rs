@@ -3,7 +3,7 @@
 use super::{At, Reader};
 use crate::judge::Part;
 use crate::openapi::model::{Coding, Parameter, Style};
-use crate::schema_pending::{Direction, SchemaId};
+use crate::schema::{Direction, SchemaId};
 
 /// Members that say what the value of a parameter or header is.
 const VALUE: &[&str] =
