@@ -14,6 +14,7 @@ pub mod pkcs12;
 mod pkcs12_safe;
 pub mod private_key;
 pub mod public_key;
+pub mod verify;
 
 pub use certificate::Certificate;
 pub use private_key::PrivateKey;
