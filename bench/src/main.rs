@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod chart;
+mod contract;
 mod faults;
 mod gate;
 mod generator;
@@ -34,6 +35,8 @@ enum Command {
     Load(generator::Options),
     /// Portunus beside its peers.
     Gate(gate::Options),
+    /// Portunus under a contract beside those that only forward.
+    Contract(contract::Options),
     /// The fault protocol: what is lost, doubled or cut when things break.
     Faults(faults::Options),
     /// The upstream of the fault protocol, which writes down what it sees.
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Upstream(options) => upstream::run(&options),
         Command::Load(options) => generator::run(&options),
         Command::Gate(options) => gate::run(&options),
+        Command::Contract(options) => contract::run(&options),
         Command::Faults(options) => faults::run(&options),
         Command::LedgerUpstream(options) => faults::run_recorder(&options),
     };

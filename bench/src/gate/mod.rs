@@ -20,8 +20,8 @@ use crate::table::Results;
 use crate::works::{self, Kind, Work};
 use crate::{chart, table};
 
-const PROXY_CORES: &str = "0";
-const LOAD_CORES: &str = "1";
+pub(crate) const PROXY_CORES: &str = "0";
+pub(crate) const LOAD_CORES: &str = "1";
 const ALL_CORES: &str = "0,1";
 /// Beyond this a run says that it proves nothing.
 const STOLEN_PERCENT_MAX: f64 = 2.0;
@@ -161,7 +161,7 @@ fn report(results: &Results, options: &Options) -> io::Result<()> {
 }
 
 /// 10,000 connections need more descriptors than the usual limit; children inherit what is set here.
-fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     let wanted = Some(200_000);
     if rustix::process::setrlimit(Resource::Nofile, Rlimit { current: wanted, maximum: wanted }).is_err() {
         let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
@@ -171,13 +171,17 @@ fn raise_descriptor_limit() {
 
 /// Our upstream, as a process of its own beside the load.
 #[derive(Debug)]
-struct Upstream {
-    child: Child,
-    address: SocketAddr,
+pub(crate) struct Upstream {
+    pub(crate) child: Child,
+    pub(crate) address: SocketAddr,
 }
 
 impl Upstream {
-    fn start() -> io::Result<Upstream> {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// It did not say where it listens.
+    pub(crate) fn start() -> io::Result<Upstream> {
         let mut command = pinned(LOAD_CORES, &std::env::current_exe()?);
         let mut child = command
             .args(["upstream", "--listen", "127.0.0.1:0"])

@@ -11,6 +11,7 @@ mod response;
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,9 @@ pub(crate) struct Options {
     /// POST this many bytes instead of GET.
     #[arg(long)]
     pub(crate) upload: Option<usize>,
+    /// POST the bytes of this file as application/json.
+    #[arg(long, conflicts_with = "upload")]
+    pub(crate) body: Option<PathBuf>,
     /// Clients at once.
     #[arg(long, default_value_t = 64)]
     pub(crate) connections: usize,
@@ -114,7 +118,7 @@ impl Load {
             return refuse("--resume needs --tls and --reconnect");
         }
         let tls = options.client_tls()?;
-        let request = build_request(&options);
+        let request = build_request(&options)?;
         Ok(Load { options, tls, request, tally: RefCell::default(), measuring: Cell::new(false) })
     }
 
@@ -125,16 +129,21 @@ impl Load {
     }
 }
 
-fn build_request(options: &Options) -> Vec<u8> {
+fn build_request(options: &Options) -> io::Result<Vec<u8>> {
     let connection = if options.reconnect { "Connection: close\r\n" } else { "" };
     let (path, host) = (&options.path, &options.host);
-    let (method, framing) = match options.upload {
-        Some(length) => ("POST", format!("Content-Type: application/octet-stream\r\nContent-Length: {length}\r\n")),
-        None => ("GET", String::new()),
+    let (kind, body) = match (&options.body, options.upload) {
+        (Some(file), _) => ("application/json", std::fs::read(file)?),
+        (None, Some(length)) => ("application/octet-stream", vec![b'u'; length]),
+        (None, None) => {
+            return Ok(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}\r\n").into_bytes());
+        }
     };
-    let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n{framing}{connection}\r\n").into_bytes();
-    request.resize(request.len() + options.upload.unwrap_or_default(), b'u');
-    request
+    let length = body.len();
+    let framing = format!("Content-Type: {kind}\r\nContent-Length: {length}\r\n");
+    let mut request = format!("POST {path} HTTP/1.1\r\nHost: {host}\r\n{framing}{connection}\r\n").into_bytes();
+    request.extend_from_slice(&body);
+    Ok(request)
 }
 
 async fn measure_load(load: Rc<Load>) -> io::Result<()> {

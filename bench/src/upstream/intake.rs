@@ -8,6 +8,7 @@ use super::answer::{Answers, How};
 const MAX_FIELDS: usize = 128;
 const MAX_HEAD_BYTES: usize = 128 * 1024;
 const SMALL_BYTES: u64 = 100;
+const SIGNED_UP: &[u8] = b"{\"status\":\"success\"}";
 
 /// The reading side of one connection.
 #[derive(Debug, Default)]
@@ -46,6 +47,7 @@ enum Route {
     NotFound,
     Filler(u64),
     Sink,
+    SignUp,
     Echo,
     /// The JSON to answer with.
     Headers(Vec<u8>),
@@ -173,6 +175,7 @@ impl Intake {
         match request.route {
             Route::Filler(length) => answers.push_filler(length, how),
             Route::Sink => answers.push("200 OK", "text/plain", request.received.to_string().as_bytes(), how),
+            Route::SignUp => answers.push("200 OK", "application/json", SIGNED_UP, how),
             Route::Echo => answers.push("200 OK", &request.content_type, &request.echo, how),
             Route::Headers(json) => answers.push("200 OK", "application/json", &json, how),
             Route::NotFound => answers.push("404 Not Found", "text/plain", b"no such thing\n", how),
@@ -187,6 +190,7 @@ fn route(head: &httparse::Request<'_, '_>, answers: &mut Answers) -> Route {
     match path {
         "/" | "/small" => Route::Filler(SMALL_BYTES),
         "/sink" => Route::Sink,
+        "/test/signup" => Route::SignUp,
         "/echo" => Route::Echo,
         "/headers" => Route::Headers(describe(head)),
         "/slow" => {

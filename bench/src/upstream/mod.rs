@@ -7,6 +7,7 @@
 //! | `GET /` or `/small` | 100 bytes |
 //! | `GET /bytes/N` | N bytes |
 //! | `POST /sink` | the number of body bytes |
+//! | `POST /test/signup` | 20 bytes of JSON |
 //! | `POST /echo` | the body, with its type |
 //! | `/headers` | method, target and fields as JSON |
 //! | `/slow?ms=N` | 100 bytes, N ms later |

@@ -1,0 +1,322 @@
+//! `bench contract`: POSTs of JSON through Portunus under a strict contract, beside Portunus without one and nginx, which only forwards.
+//!
+//! The proxy has core 0 to itself, load and upstream share core 1; proxies take turns within each round. What is quoted is CPU time per request
+//! relative to the fair nginx in the same round.
+
+mod body;
+mod configs;
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::gate::{LOAD_CORES, PROXY_CORES, Upstream, raise_descriptor_limit};
+use crate::measure::{self, MachineTime};
+use crate::peers::{pause, pinned, stop};
+use body::{SIZES, Size};
+
+/// Requests of a row of `ab`.
+const AB_REQUESTS: usize = 10_000;
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What `bench contract` is told.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The portunus program.
+    #[arg(long, default_value = "target/release/portunus")]
+    portunus: PathBuf,
+    /// Rounds of each row.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Measured time of each round, seconds.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Load before it, seconds.
+    #[arg(long, default_value_t = 1.0)]
+    warm_up: f64,
+    /// Rows to run; all if none is named.
+    #[arg(long, value_name = "ROW", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Where the JSON goes.
+    #[arg(long, default_value = "bench/results")]
+    out: PathBuf,
+    /// Name the rows and end.
+    #[arg(long)]
+    list: bool,
+    /// Print configurations and document and end.
+    #[arg(long)]
+    configs: bool,
+}
+
+/// A proxy of this comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Proxy {
+    Nginx,
+    NginxArticle,
+    Forward,
+    Contract,
+}
+
+const PROXIES: [Proxy; 4] = [Proxy::Nginx, Proxy::NginxArticle, Proxy::Forward, Proxy::Contract];
+
+impl Proxy {
+    fn name(self) -> &'static str {
+        match self {
+            Proxy::Nginx => "nginx, fair, forwards blindly",
+            Proxy::NginxArticle => "nginx as published, forwards blindly",
+            Proxy::Forward => "portunus, forwards blindly",
+            Proxy::Contract => "portunus, every field validated",
+        }
+    }
+}
+
+/// One row: a body, and how it is posted.
+#[derive(Debug, Clone)]
+struct Row {
+    name: String,
+    size: Size,
+    connections: usize,
+    /// `ab` without keep-alive, else our generator with.
+    apache_bench: bool,
+}
+
+fn rows() -> Vec<Row> {
+    let row = |size: Size, connections, apache_bench| {
+        let how = if apache_bench { "ab" } else { "keep" };
+        Row { name: format!("{how}-{}-{connections}", size.name), size, connections, apache_bench }
+    };
+    let [tiny, small, main, large, huge] = SIZES;
+    vec![
+        row(main, 1, false),
+        row(main, 64, false),
+        row(main, 200, false),
+        row(main, 1, true),
+        row(main, 200, true),
+        row(tiny, 64, false),
+        row(small, 64, false),
+        row(large, 64, false),
+        row(huge, 64, false),
+    ]
+}
+
+/// Runs the comparison.
+///
+/// # Errors
+/// The upstream or a proxy does not start, or a row could not be run.
+pub(crate) fn run(options: &Options) -> io::Result<()> {
+    if options.list {
+        rows().iter().for_each(|row| println!("{}", row.name));
+        return Ok(());
+    }
+    raise_descriptor_limit();
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("openapi.json"), body::document())?;
+    for size in SIZES {
+        fs::write(folder.path().join(size.name), body::body(size))?;
+    }
+    if options.configs {
+        let placeholder = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
+        for proxy in PROXIES {
+            println!("# {}\n{}", proxy.name(), configs::text(proxy, Path::new("DIR"), placeholder, placeholder));
+        }
+        println!("{}", body::document());
+        return Ok(());
+    }
+    let upstream = Upstream::start()?;
+    let site = Site { folder: folder.path(), upstream: &upstream, options };
+    let (before, mut told) = (MachineTime::now(), Vec::new());
+    println!("Machine: {}\n", measure::machine());
+    println!("| row | proxy | ratio (worst) | CPU us/request | requests/s | p50 us | p99 us | peak MiB | errors |");
+    println!("|---|---|---|---|---|---|---|---|---|");
+    for row in rows().iter().filter(|row| options.only.is_empty() || options.only.contains(&row.name)) {
+        told.push(site.run_row(row)?);
+    }
+    let stolen = MachineTime::now().stolen_percent(before);
+    println!("\n{stolen:.1} % of the time was stolen by others on this host.");
+    fs::create_dir_all(&options.out)?;
+    let file = options.out.join("contract.json");
+    let all = json!({ "machine": measure::machine(), "stolen_percent": stolen, "rows": told });
+    fs::write(&file, format!("{all:#}\n"))?;
+    println!("written: {}", file.display());
+    Ok(())
+}
+
+/// What a run works with.
+struct Site<'a> {
+    folder: &'a Path,
+    upstream: &'a Upstream,
+    options: &'a Options,
+}
+
+/// What one round of one proxy cost.
+#[derive(Debug, Clone, Default)]
+struct Sample {
+    cost: f64,
+    requests_per_second: f64,
+    p50_us: f64,
+    p99_us: f64,
+    peak_kib: f64,
+    errors: f64,
+}
+
+impl Site<'_> {
+    fn run_row(&self, row: &Row) -> io::Result<Value> {
+        let running = PROXIES.iter().map(|proxy| self.start(*proxy)).collect::<io::Result<Vec<_>>>()?;
+        let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); running.len()];
+        for _ in 0..self.options.rounds {
+            let mut order: Vec<usize> = (0..running.len()).collect();
+            fastrand::shuffle(&mut order);
+            for index in order {
+                let sample = if row.apache_bench {
+                    self.apache_bench(row, &running[index])?
+                } else {
+                    self.generator(row, &running[index])?
+                };
+                samples[index].push(sample);
+            }
+        }
+        let mut told = Vec::new();
+        for (proxy, rounds) in running.iter().zip(&samples) {
+            told.push(print(row, proxy.proxy, rounds, &samples[0]));
+        }
+        Ok(json!({ "row": row.name, "body_bytes": body::body(row.size).len(), "proxies": told }))
+    }
+
+    fn start(&self, proxy: Proxy) -> io::Result<Running> {
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let config = self.folder.join(format!("{proxy:?}.conf"));
+        fs::write(&config, configs::text(proxy, self.folder, address, self.upstream.address))?;
+        let log = self.folder.join(format!("{proxy:?}.log"));
+        let mut command = match proxy {
+            Proxy::Nginx | Proxy::NginxArticle => {
+                let mut command = pinned(PROXY_CORES, Path::new("nginx"));
+                command.arg("-p").arg(self.folder).arg("-c").arg(&config);
+                command
+            }
+            Proxy::Forward | Proxy::Contract => {
+                let mut command = pinned(PROXY_CORES, &self.options.portunus);
+                command.arg("run").arg(&config);
+                command
+            }
+        };
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?).spawn()?;
+        let mut running = Running { proxy, address, child };
+        let started = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if running.child.try_wait()?.is_some() || started.elapsed() > START_TIMEOUT {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                return Err(io::Error::other(format!("{} did not start:\n{said}", proxy.name())));
+            }
+            pause(Duration::from_millis(20));
+        }
+        Ok(running)
+    }
+
+    fn generator(&self, row: &Row, proxy: &Running) -> io::Result<Sample> {
+        let mut command = pinned(LOAD_CORES, &std::env::current_exe()?);
+        command.args(["load", "--path", "/test/signup", "--address", &proxy.address.to_string()]);
+        command.args(["--connections", &row.connections.to_string(), "--watch", &proxy.child.id().to_string()]);
+        command.args(["--seconds", &self.options.seconds.to_string(), "--warm-up", &self.options.warm_up.to_string()]);
+        command.arg("--body").arg(self.folder.join(row.size.name));
+        let told: Value = serde_json::from_str(&output(&mut command)?)?;
+        let number = |key: &str| told[key].as_f64().unwrap_or_default();
+        if number("requests") < 1.0 {
+            return Err(io::Error::other(format!("{}: no answers: {}", proxy.proxy.name(), told["last_error"])));
+        }
+        Ok(Sample {
+            cost: number("cpu_us_per_request"),
+            requests_per_second: number("requests_per_second"),
+            p50_us: number("p50_us"),
+            p99_us: number("p99_us"),
+            peak_kib: number("peak_kib"),
+            errors: number("errors"),
+        })
+    }
+
+    fn apache_bench(&self, row: &Row, proxy: &Running) -> io::Result<Sample> {
+        let tree = measure::process_tree(proxy.child.id());
+        measure::reset_peak(&tree);
+        let mut command = pinned(LOAD_CORES, Path::new("ab"));
+        command.args([
+            "-q",
+            "-n",
+            &AB_REQUESTS.to_string(),
+            "-c",
+            &row.connections.to_string(),
+            "-T",
+            "application/json",
+            "-p",
+        ]);
+        command.arg(self.folder.join(row.size.name)).arg(format!("http://{}/test/signup", proxy.address));
+        let cpu = measure::cpu_time(&tree);
+        let text = output(&mut command)?;
+        let cpu = measure::cpu_time(&tree).saturating_sub(cpu);
+        let field = |name: &str| -> f64 {
+            let line = text.lines().find_map(|line| line.trim().strip_prefix(name)).unwrap_or_default();
+            line.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default()
+        };
+        Ok(Sample {
+            cost: cpu.as_nanos() as f64 / 1000.0 / field("Complete requests:").max(1.0),
+            requests_per_second: field("Requests per second:"),
+            p50_us: field("50%") * 1000.0,
+            p99_us: field("99%") * 1000.0,
+            peak_kib: measure::peak_kib(&tree) as f64,
+            errors: field("Failed requests:") + field("Non-2xx responses:"),
+        })
+    }
+}
+
+/// A proxy that runs, until this is dropped.
+struct Running {
+    proxy: Proxy,
+    address: SocketAddr,
+    child: Child,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        stop(&mut self.child);
+    }
+}
+
+fn output(command: &mut Command) -> io::Result<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(io::Error::other(format!("{command:?} ended with {}: {said}", output.status)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn print(row: &Row, proxy: Proxy, rounds: &[Sample], fair: &[Sample]) -> Value {
+    let median = |figure: fn(&Sample) -> f64| {
+        let mut values: Vec<f64> = rounds.iter().map(figure).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or_default()
+    };
+    let mut ratios: Vec<f64> =
+        rounds.iter().zip(fair).map(|(own, fair)| own.cost / fair.cost.max(f64::MIN_POSITIVE)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let (ratio, worst) = (ratios.get(ratios.len() / 2).copied(), ratios.last().copied());
+    let errors: f64 = rounds.iter().map(|sample| sample.errors).sum();
+    let (cost, rate) = (median(|sample| sample.cost), median(|sample| sample.requests_per_second));
+    let (p50, p99, peak) =
+        (median(|sample| sample.p50_us), median(|sample| sample.p99_us), median(|sample| sample.peak_kib) / 1024.0);
+    println!(
+        "| {} | {} | {:.2} ({:.2}) | {cost:.1} | {rate:.0} | {p50:.0} | {p99:.0} | {peak:.1} | {errors:.0} |",
+        row.name,
+        proxy.name(),
+        ratio.unwrap_or_default(),
+        worst.unwrap_or_default(),
+    );
+    json!({
+        "proxy": proxy.name(), "ratio": ratio, "worst": worst, "cpu_us_per_request": cost, "requests_per_second": rate,
+        "p50_us": p50, "p99_us": p99, "peak_mib": peak, "errors": errors,
+        "rounds": rounds.iter().map(|sample| json!({ "cost": sample.cost, "requests_per_second": sample.requests_per_second })).collect::<Vec<_>>(),
+    })
+}
