@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::compat::sillyproxy;
+use crate::compat::{api_firewall, sillyproxy};
 use crate::{command, config};
 
 /// The gateway for the edge of a network: TLS, HTTP routing, key material.
@@ -72,6 +72,8 @@ pub enum Command {
 pub enum Foreign {
     /// SillyProxy: routes.json, Java keystores
     Sillyproxy,
+    /// Wallarm's API Firewall, proxy mode: APIFW_ variables, apifw.yaml
+    ApiFirewall,
 }
 
 /// Does what the arguments say; gives the exit status.
@@ -83,6 +85,10 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Demo(command) => command::demo::run(command),
         Command::Check { file } => command::check::run(&file),
         Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),
+        Command::As { program: Foreign::ApiFirewall, arguments } => command::front::run(arguments, api_firewall::run),
+        Command::Import { program: Foreign::ApiFirewall, arguments } => {
+            command::front::finish(api_firewall::import(&arguments))
+        }
         Command::Import { program: Foreign::Sillyproxy, arguments } => {
             command::front::finish(sillyproxy::import(&arguments))
         }

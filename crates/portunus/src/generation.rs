@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::auth::refresh::Fetched;
 use crate::client::TrustList;
 use crate::config::{
     Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Secret, ServerAddress, TlsConfig,
     TlsSettings, UdpListenerConfig,
 };
+use crate::guard::Contracts;
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
 use crate::keyless::KeyGroup;
 use crate::route::RouteTable;
@@ -41,6 +43,8 @@ pub struct Generation {
     pub config: Arc<Config>,
     /// Its routes.
     pub routes: RouteTable,
+    /// Its contracts.
+    pub contracts: Contracts,
     /// Its keystores as read from disk.
     pub stores: BTreeMap<String, Arc<keystore::Store>>,
     fronts: HashMap<String, Arc<TlsFront>>,
@@ -72,8 +76,11 @@ impl Generation {
         let groups = build_groups(&config, previous, &mut problems);
         let models = build_models(&config, &mut problems);
         let udp_listeners = build_udp_listeners(&config, previous, &mut problems);
-        match routes {
-            Some(routes) if problems.is_empty() => Ok(Generation {
+        let contracts = Contracts::load(&config, previous.map(|previous| &previous.contracts));
+        let contracts = contracts.map_err(|found| problems.extend(found)).ok();
+        match (routes, contracts) {
+            (Some(routes), Some(contracts)) if problems.is_empty() => Ok(Generation {
+                contracts,
                 number: previous.map_or(0, |previous| previous.number) + 1,
                 routes,
                 stores,
@@ -120,12 +127,18 @@ impl Generation {
     pub fn all_groups(&self) -> Vec<Arc<Group>> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let key_servers = self.key_groups.values().map(|group| &group.servers);
-        self.groups.values().chain(made.values()).chain(key_servers).cloned().collect()
+        let keys = self.contracts.all().filter_map(|contract| contract.fetched_keys()).map(|(_, group)| group);
+        self.groups.values().chain(made.values()).chain(key_servers).cloned().chain(keys).collect()
     }
 
     /// All groups of key servers.
     pub fn key_groups(&self) -> impl Iterator<Item = &Arc<KeyGroup>> {
         self.key_groups.values()
+    }
+
+    /// Keys that are fetched, and the ways to them.
+    pub fn fetched_keys(&self) -> Vec<Fetched> {
+        self.contracts.all().filter_map(|contract| contract.fetched_keys()).collect()
     }
 
     /// The group for an authority (canonical) that a request gave to the route with this index; made at its first use.

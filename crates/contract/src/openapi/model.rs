@@ -177,3 +177,10 @@ impl Operation {
         &self.security
     }
 }
+
+impl Operation {
+    /// Whether the document declares this status, by itself, by its class or by default.
+    pub fn declares_status(&self, status: u16) -> bool {
+        self.responses.find(status).is_some()
+    }
+}

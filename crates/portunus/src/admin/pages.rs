@@ -42,6 +42,7 @@ pub(super) fn router(mut state: AdminState, admission: Admission) -> Router {
         .route("/readyz", get(ready))
         .route("/config", get(async |pages: State<Arc<Pages>>| json((pages.state.config_json)())))
         .route("/clients", get(clients))
+        .route("/shadow", get(async |pages: State<Arc<Pages>>| json(pages.state.reporter.shadows_json())))
         .route("/reload", post(reload));
     for (path, source) in extra {
         let source = Arc::new(source);
@@ -59,6 +60,7 @@ fn index(extra: &[(&'static str, JsonSource)]) -> String {
          GET  /readyz   200 while traffic is served\n\
          GET  /config   configuration in use, secrets redacted\n\
          GET  /clients  heaviest client addresses; ?by=rate by bytes per second\n\
+         GET  /shadow   what contracts do not declare, most frequent first\n\
          POST /reload   load the configuration again\n",
     );
     extra.iter().for_each(|(path, _)| text.extend(["GET  ", path, "\n"]));

@@ -13,6 +13,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::{Instant, sleep_until};
 
 use crate::admin::{self, AdminHandle, AdminState};
+use crate::auth::refresh;
 use crate::config::{self, Config};
 use crate::passport::self_test;
 use crate::reload::Reloaded;
@@ -82,6 +83,7 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
     runtime.block_on(async {
         tokio::task::spawn_local(self_test::tell(self_test::targets(&server.shared().generation.load().config)));
         tokio::task::spawn_local(upkeep::run(Arc::clone(server.shared())));
+        tokio::task::spawn_local(refresh::run(Arc::clone(server.shared())));
         obey(signals, changes, &mut admin, &server, &reporter).await;
     });
     let grace = server.shared().generation.load().config.limits.drain_timeout;
@@ -256,7 +258,7 @@ async fn reload(server: Arc<Server>, how: fn(&Server) -> Result<Reloaded, Vec<St
     }
 }
 
-/// Reasons to read the keystores again: something changed in their folders, or their period is over.
+/// Reasons to read files again: something changed in the folders of keystores and contracts, or the period of a keystore is over.
 struct Changes {
     /// What is watched for.
     config: Arc<Config>,
@@ -319,7 +321,7 @@ impl Changes {
                 Some(()) = self.events.recv() => self.note(),
                 () = sleep_until(settled), if self.settling.is_some() => {
                     self.settling = None;
-                    return "keystore changed";
+                    return "files changed";
                 }
                 () = sleep_until(self.next_period) => {
                     self.next_period = after(self.period);
@@ -330,9 +332,11 @@ impl Changes {
     }
 }
 
-/// The folders in which the keystores of a configuration lie.
+/// The folders in which everything lies that a configuration names and that may change without it.
 fn folders(config: &Config) -> BTreeSet<PathBuf> {
-    config.keystores.values().map(|keystore| folder_of(&keystore.location)).collect()
+    let keystores = config.keystores.values().map(|keystore| folder_of(&keystore.location));
+    let contracts = config.contracts.values().flat_map(|contract| contract.files()).map(folder_of_file);
+    keystores.chain(contracts).collect()
 }
 
 fn after(period: Duration) -> Instant {
@@ -344,9 +348,13 @@ fn after(period: Duration) -> Instant {
 fn folder_of(location: &keystore::Location) -> PathBuf {
     match location {
         keystore::Location::PemFolder(folder) => folder.clone(),
-        keystore::Location::Pkcs12(file) | keystore::Location::Jks(file) => match file.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-            _ => PathBuf::from("."),
-        },
+        keystore::Location::Pkcs12(file) | keystore::Location::Jks(file) => folder_of_file(file),
+    }
+}
+
+fn folder_of_file(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+        _ => PathBuf::from("."),
     }
 }

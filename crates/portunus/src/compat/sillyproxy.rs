@@ -130,6 +130,8 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         udp_listeners: Vec::new(),
         keystores: BTreeMap::from([(NAME.to_string(), keystore)]),
         key_servers: BTreeMap::new(),
+        contracts: BTreeMap::new(),
+        host_rules: Vec::new(),
         routes: file.routes,
         upstreams: file.upstreams,
         trusted_proxies: Vec::new(),
@@ -195,6 +197,7 @@ fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {
         }),
         proxy_protocol: None,
         service: Service::Http,
+        contract: None,
     }
 }
 

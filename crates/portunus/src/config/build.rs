@@ -4,6 +4,7 @@
 //! disk; the files a configuration names are gathered for `load` to look at.
 
 mod address;
+mod contracts;
 mod datagrams;
 mod headers;
 mod key_servers;
@@ -76,6 +77,8 @@ pub(super) fn build(
         key_servers: build.key_servers(root),
         routes,
         upstreams,
+        contracts: build.contracts(root),
+        host_rules: build.host_rules(root),
         trusted_proxies: build.trusted_proxies(root),
         forwarding: process::forwarding(root),
         admin,

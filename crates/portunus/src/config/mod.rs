@@ -5,13 +5,15 @@
 //! [`load`] touches the disk, to read the file and to see whether what it names exists.
 
 mod build;
+mod contracts;
+mod contracts_json;
 mod defaults;
 mod model;
-mod problem;
+pub(crate) mod problem;
 mod redact;
 mod shape;
 mod units;
-mod yaml;
+pub(crate) mod yaml;
 
 use std::fs;
 use std::io::Read as _;

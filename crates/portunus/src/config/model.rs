@@ -32,6 +32,10 @@ pub struct Config {
     pub key_servers: BTreeMap<String, Arc<KeyServersConfig>>,
     /// Upstream groups by name.
     pub upstreams: BTreeMap<String, Arc<UpstreamConfig>>,
+    /// Contracts by name.
+    pub contracts: BTreeMap<String, Arc<ContractConfig>>,
+    /// What holds for hosts.
+    pub host_rules: Vec<HostRule>,
     /// Peers whose forwarding headers are believed.
     pub trusted_proxies: Vec<IpNet>,
     /// Which forwarding headers go upstream.
@@ -44,6 +48,10 @@ pub struct Config {
     pub limits: Limits,
 }
 
+pub use super::contracts::{
+    AllowConfig, ContractChoice, ContractConfig, Detail, HostRule, JwtConfig, KeySource, Mode, OperationRule,
+    ShadowExclude,
+};
 pub use net::Endpoint;
 
 /// One listener: addresses that share all settings.
@@ -59,6 +67,8 @@ pub struct ListenerConfig {
     pub proxy_protocol: Option<ProxyHeaderRule>,
     /// What happens with what was accepted.
     pub service: Service,
+    /// The contract of everything that comes in by it, unless host or route say otherwise.
+    pub contract: Option<String>,
 }
 
 /// How a listener takes PROXY headers.
@@ -218,6 +228,8 @@ pub struct RouteConfig {
     pub max_body_bytes: u64,
     /// Upgrade tokens that may pass (lower case); `websocket` by default.
     pub upgrades: Vec<String>,
+    /// The contract it is under.
+    pub contract: ContractChoice,
     /// What a set of compatible routes does beyond native matching.
     pub lenient: Leniency,
 }

@@ -5,6 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::build::{header_text, parameter_names, policy_text, version_text};
+use super::contracts_json::contract_json;
 use super::model::*;
 use super::units::duration_text;
 
@@ -21,6 +22,8 @@ pub fn redacted_json(config: &Config) -> Value {
         "key_servers": config.key_servers.iter().map(|(name, group)| (name.clone(), key_servers_json(group))).collect::<Map<_, _>>(),
         "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.clone(), upstream_json(upstream))).collect::<Map<_, _>>(),
         "routes": config.routes.iter().map(route_json).collect::<Vec<_>>(),
+        "contracts": config.contracts.iter().map(|(name, contract)| (name.clone(), contract_json(contract))).collect::<Map<_, _>>(),
+        "hosts": config.host_rules.iter().map(|rule| (host_text(&rule.host), json!({ "contract": rule.contract }))).collect::<Map<_, _>>(),
         "trusted_proxies": config.trusted_proxies.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "forwarding": {
             "x_forwarded": config.forwarding.x_forwarded,
@@ -63,6 +66,7 @@ fn listener_json(listener: &ListenerConfig) -> Value {
             "without_header": if rule.pass_without { "pass" } else { "refuse" },
             "header_timeout": duration_text(rule.header_timeout),
         })),
+        "contract": listener.contract,
         "redirect_to_https": match listener.service {
             Service::Http => Value::Null,
             Service::RedirectToHttps { port } => json!({ "port": port }),
@@ -174,7 +178,7 @@ fn address_text(address: &ServerAddress) -> String {
     }
 }
 
-fn upstream_json(upstream: &UpstreamConfig) -> Value {
+pub(super) fn upstream_json(upstream: &UpstreamConfig) -> Value {
     let server = |server: &ServerConfig| json!({ "address": address_text(&server.address), "weight": server.weight });
     json!({
         "servers": upstream.servers.iter().map(server).collect::<Vec<_>>(),
@@ -209,15 +213,11 @@ fn upstream_json(upstream: &UpstreamConfig) -> Value {
 }
 
 fn route_json(route: &RouteConfig) -> Value {
-    let host = |host: &HostPattern| match host {
-        HostPattern::Exact(name) => name.clone(),
-        HostPattern::Wildcard(parent) => format!("*.{parent}"),
-    };
     json!({
         "name": route.name,
         "place": route.place,
         "listeners": route.listeners,
-        "hosts": route.hosts.iter().map(host).collect::<Vec<_>>(),
+        "hosts": route.hosts.iter().map(host_text).collect::<Vec<_>>(),
         "methods": route.methods.iter().map(wire::http::Method::as_str).collect::<Vec<_>>(),
         "path": route.path.text,
         "headers": fields(&route.headers),
@@ -229,7 +229,19 @@ fn route_json(route: &RouteConfig) -> Value {
         "allow_encoded_slash": route.allow_encoded_slash,
         "keep_method_override": route.keep_method_override,
         "upgrades": route.upgrades,
+        "contract": match &route.contract {
+            ContractChoice::Inherited => Value::Null,
+            ContractChoice::None => json!("none"),
+            ContractChoice::Named(name) => json!(name),
+        },
     })
+}
+
+fn host_text(host: &HostPattern) -> String {
+    match host {
+        HostPattern::Exact(name) => name.clone(),
+        HostPattern::Wildcard(parent) => format!("*.{parent}"),
+    }
 }
 
 fn action_json(action: &Action, parameters: &[&str]) -> Value {

@@ -4,9 +4,11 @@
 //! framing was on one side, it is made anew on the other.
 
 use net::Chunk;
+use net::chunk::CHUNK_BYTES;
 use wire::http::chunked::{write_chunk_head, write_last_chunk};
 use wire::http::{BodyFraming, ChunkEvent, ChunkedDecoder, Fields, HeadError};
 
+use super::refusal::Refusal;
 use crate::transport::{Broken, Transport, buffer, recycle};
 
 /// Why a body could not be read to its end.
@@ -18,6 +20,8 @@ pub enum BodyError {
     Cut,
     /// The chunked coding was violated.
     Malformed(HeadError),
+    /// It breaks the contract it is under.
+    Judged(Box<Refusal>),
 }
 
 /// Where reading stands.
@@ -37,6 +41,8 @@ pub struct BodyReader<'c> {
     state: State,
     /// Bytes of `input` that were lent by the last call and are dropped by the next.
     lent: usize,
+    /// The body bytes among them.
+    piece: std::ops::Range<usize>,
     trailers: Option<Fields>,
 }
 
@@ -49,7 +55,7 @@ impl<'c> BodyReader<'c> {
             BodyFraming::Chunked => State::Chunked(Box::new(ChunkedDecoder::new())),
             BodyFraming::UntilClose => State::UntilClose,
         };
-        BodyReader { transport, input, state, lent: 0, trailers: None }
+        BodyReader { transport, input, state, lent: 0, piece: 0..0, trailers: None }
     }
 
     /// As [`BodyReader::new`], for what an upstream sends: names of its trailers may hold `_`.
@@ -91,10 +97,12 @@ impl<'c> BodyReader<'c> {
     /// See [`BodyError`]. The connection must not be used for another message.
     pub async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
         self.input.advance(std::mem::take(&mut self.lent));
+        self.piece = 0..0;
         loop {
             if !self.input.is_empty()
                 && let Some(range) = self.step()?
             {
+                self.piece = range.clone();
                 return Ok(self.input.get(range));
             }
             if self.is_done() {
@@ -111,6 +119,22 @@ impl<'c> BodyReader<'c> {
                 self.state = State::Done;
             }
         }
+    }
+
+    /// The piece that was lent last; nothing at the end.
+    pub fn last(&self) -> &[u8] {
+        self.input.get(self.piece.clone()).unwrap_or_default()
+    }
+
+    /// The memory in which the piece lies that was lent last, if there is nothing else in it and it is worth keeping as it is.
+    pub fn take_last(&mut self) -> Option<Chunk> {
+        let whole = self.piece.start == 0 && self.piece.end == self.input.len() && self.lent == self.input.len();
+        if !whole || self.piece.len() < CHUNK_BYTES / 2 {
+            return None;
+        }
+        self.lent = 0;
+        self.piece = 0..0;
+        Some(std::mem::replace(self.input, Chunk::empty()))
     }
 
     /// Takes one step over the received bytes; gives the range of body bytes, if there are any yet.

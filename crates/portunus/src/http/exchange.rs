@@ -17,12 +17,13 @@ use super::upstream_h2;
 use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
 use crate::conn::Conn;
 use crate::generation::Generation;
-use crate::guard::{self, Admitted};
+use crate::guard::{self, Admitted, Candidate, GuardedBody, Room, ScratchRoom};
 use crate::report::Fault;
-use crate::route::{Routed, build_authority, build_location};
+use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
 use crate::transport::{buffer, recycle};
 use crate::upstream::Group;
 use crate::worker::Worker;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,11 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// Who connected.
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.conn.client.map(|client| client.ip())
+    }
+
     /// What the upstream is told about the client.
     pub fn facts(&self) -> Facts<'_> {
         Facts {
@@ -47,6 +53,8 @@ impl Context<'_> {
             trusted: self.generation.trusts(self.conn.client.map(|client| client.ip())),
             secure: self.conn.tls.is_some(),
             port: self.conn.local_port,
+            judged: false,
+            continued: false,
             certificate: self.conn.tls.as_ref().and_then(|tls| tls.info.peer.as_deref()),
         }
     }
@@ -106,7 +114,9 @@ pub async fn run<B: MessageBody, A: Answer>(mut exchange: Exchange<'_, B, A>) ->
         Err(Failure::Refused(_)) if answer.has_begun() => Err(Cut),
         Err(Failure::Refused(refusal)) => {
             // Behind a body that is malformed, too long or too slow nothing can be read as a request.
-            if !body.is_done() && matches!(refusal.status, 400 | 408 | 413 | 417 | 431) {
+            // What a contract refuses is well framed, and may be read to its end.
+            let is_broken = refusal.told.is_none() && matches!(refusal.status, 400 | 408 | 413 | 417 | 431);
+            if !body.is_done() && is_broken {
                 answer.be_last();
             }
             refuse(&refusal, head, answer, ledger).await.map(|()| None)
@@ -123,15 +133,14 @@ async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> 
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
         return redirect_to_https(head, port, exchange.answer, exchange.ledger).await.map(|()| None);
     }
-    guard::judge_method(head)?;
+    guard::judge_around(context.generation, &context.conn.listener.name, head, context.peer())?;
     let (route, params) = match context.generation.routes.find(&context.conn.listener.name, head) {
         Routed::Found(route, params) => (route, params),
         other => return answer_unrouted(other, exchange).await.map(|()| None),
     };
     exchange.ledger.route = Some(Arc::clone(&route.config));
-    let admitted = guard::admit(head, route, params)?;
     let (status, location) = match &route.config.action {
-        Action::Forward(forward) => return forward_request(&admitted, forward, exchange).await,
+        Action::Forward(forward) => return forward_admitted(route, params, forward, exchange).await,
         Action::Respond { status, content_type, body } => {
             let fixed = (*status, content_type.as_str(), &**body);
             return respond_fixed(context, &route.config, fixed, head, exchange.answer, exchange.ledger)
@@ -148,6 +157,37 @@ async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> 
     let sent = redirect(status, &location, exchange.answer, exchange.ledger).await;
     recycle(location);
     sent.map(|()| None)
+}
+
+/// Has a request judged by the contract it is under, if any, and forwards it.
+async fn forward_admitted<B: MessageBody, A: Answer>(
+    route: &CompiledRoute,
+    params: Params,
+    forward: &Forward,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Upgraded>, Failure> {
+    let (context, head) = (exchange.context, exchange.head);
+    let mut scratch = ScratchRoom::empty();
+    let mut body = GuardedBody::through(exchange.body);
+    let contracts = &context.generation.contracts;
+    let in_force = match contracts.is_empty() {
+        true => None,
+        false => contracts.of(route.index, &context.conn.listener.name, head),
+    };
+    let admitted = match in_force {
+        None => guard::admit(head, route, params)?,
+        Some(in_force) => {
+            let candidate = Candidate { context, head, route, params, in_force };
+            let Exchange { answer, response, ledger, timers, .. } = exchange;
+            let mut room = Room { answer: *answer, interim: response, ledger, timers };
+            guard::admit_under(candidate, &mut body, &mut scratch, &mut room).await?
+        }
+    };
+    let Exchange { answer, response, ledger, timers, .. } = exchange;
+    let mut guarded = Exchange { context, head, response, body: &mut body, answer: *answer, ledger, timers };
+    let outcome = forward_request(&admitted, forward, &mut guarded).await;
+    guard::note_watched(&admitted, context, &mut body, exchange.ledger);
+    outcome
 }
 
 /// Answers where the routes lead nowhere.
@@ -275,8 +315,16 @@ pub async fn refuse(
     ledger: &mut Ledger,
 ) -> Result<(), Cut> {
     ledger.refused(refusal);
-    let (body, content_type) = refusal::body(refusal.status, head);
+    let (body, content_type) = refusal::body(refusal, head);
     answer.begin(refusal.status);
+    if let Some(told) = &refusal.told {
+        if let Some((name, value)) = &told.header {
+            answer.field(name.as_bytes(), value.as_bytes());
+        }
+        if let Some(challenge) = told.challenge.filter(|_| refusal.status == 401) {
+            answer.field(b"WWW-Authenticate", challenge.as_bytes());
+        }
+    }
     if let Some(allow) = &refusal.allow {
         answer.field(b"Allow", allow.as_bytes());
     }
@@ -318,7 +366,9 @@ async fn send_whole(
     head: &RequestHead,
     ledger: &mut Ledger,
 ) -> Result<(), Cut> {
-    answer.field(b"Content-Type", content_type.as_bytes());
+    if !body.is_empty() {
+        answer.field(b"Content-Type", content_type.as_bytes());
+    }
     let is_head = head.method == wire::http::Method::Head;
     if is_head {
         answer.finish_head(BodyFraming::None, Some(body.len().to_string().as_bytes()));

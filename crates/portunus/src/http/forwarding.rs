@@ -22,6 +22,10 @@ pub struct Facts<'a> {
     pub secure: bool,
     /// Port the client connected to.
     pub port: u16,
+    /// A contract has decided on its method: fields that speak of another one end here.
+    pub judged: bool,
+    /// The client was told to send its body already.
+    pub continued: bool,
     /// The client's certificate, verified.
     pub certificate: Option<&'a tls::PeerCertificate>,
 }
@@ -43,6 +47,8 @@ enum Kind {
     RequestId,
     /// Another method than the one that was judged; goes on only where the route says so.
     MethodOverride,
+    /// Asks to be told to continue.
+    Expect,
 }
 
 /// Longest name that is anything but plain.
@@ -77,6 +83,7 @@ fn kind(name: &[u8]) -> Kind {
         b"client-cert" | b"client-cert-chain" => Kind::ClientCertificate,
         b"x-request-id" => Kind::RequestId,
         b"x-http-method-override" | b"x-http-method" | b"x-method-override" => Kind::MethodOverride,
+        b"expect" => Kind::Expect,
         _ if lower.starts_with(b"x-client-cert-") => Kind::ClientCertificate,
         _ => Kind::Plain,
     }
@@ -98,7 +105,8 @@ pub fn request_fields(
     for (name, value) in head.fields.iter() {
         let keep = match kind(name) {
             Kind::Plain => !is_nominated(name),
-            Kind::MethodOverride => route.keep_method_override && !is_nominated(name),
+            Kind::MethodOverride => route.keep_method_override && !facts.judged && !is_nominated(name),
+            Kind::Expect => !facts.continued && !is_nominated(name),
             Kind::Forwarding => facts.trusted && !rewrites(forwarding, name),
             Kind::Hop | Kind::Ours | Kind::ClientCertificate | Kind::RequestId => false,
         };

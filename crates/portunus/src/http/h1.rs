@@ -292,7 +292,7 @@ async fn tunnel_through(
 
 /// Answers a head that could not be parsed. Nothing behind it is read as a request.
 async fn refuse_head(transport: &Transport, refusal: &Refusal, head: &RequestHead) {
-    let (body, content_type) = refusal::body(refusal.status, head);
+    let (body, content_type) = refusal::body(refusal, head);
     let mut out = buffer();
     write_status_line(refusal.status, &mut out);
     write_field(b"Content-Type", content_type.as_bytes(), &mut out);

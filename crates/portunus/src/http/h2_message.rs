@@ -7,6 +7,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use net::Chunk;
 use wire::http::hop::is_forbidden_in_trailers;
 use wire::http::target::{canonical_authority, canonical_path, check_query};
 use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHead, Version};
@@ -234,6 +235,14 @@ impl MessageBody for H2Body {
 
     fn trailers(&mut self) -> Option<Fields> {
         self.trailers.take().filter(|trailers| !trailers.is_empty())
+    }
+
+    fn last(&self) -> &[u8] {
+        &self.lent
+    }
+
+    fn take_last(&mut self) -> Option<Chunk> {
+        None
     }
 }
 

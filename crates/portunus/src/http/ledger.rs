@@ -10,6 +10,7 @@ use super::refusal::Refusal;
 use super::scratch::Parts;
 use crate::config::RouteConfig;
 use crate::conn::Conn;
+use crate::guard::ContractNote;
 use crate::report::{Fault, RequestRecord};
 use crate::upstream::{Group, Server};
 use crate::worker::Worker;
@@ -41,6 +42,8 @@ pub struct Ledger {
     pub upstream_duration: Option<Duration>,
     /// Further tries.
     pub retries: u32,
+    /// What its contract said.
+    pub contract: Option<ContractNote>,
     fault: Fault,
     reason: &'static str,
 }
@@ -62,6 +65,7 @@ impl Ledger {
             sent: Cell::new(0),
             upstream_duration: None,
             retries: 0,
+            contract: None,
             fault: Fault::None,
             reason: "",
         }
@@ -116,6 +120,7 @@ impl Ledger {
             retries: self.retries,
             fault: self.fault,
             reason: self.reason,
+            contract: self.contract.as_ref().map(ContractNote::record),
         });
     }
 }

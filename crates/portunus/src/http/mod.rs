@@ -3,17 +3,18 @@
 //! `h1` and `h2` read requests and write answers on a client's connection; `exchange` is what happens in between, once, for both:
 //! route, guard, forward, relay. Framing is always made anew and hop-by-hop fields end here.
 
+mod answered;
 pub mod body;
-mod exchange;
+pub(crate) mod exchange;
 mod forwarding;
 pub mod h1;
 pub mod h2;
 mod h2_io;
 mod h2_message;
-mod ledger;
+pub(crate) mod ledger;
 pub mod refusal;
 mod relay;
-mod scratch;
-mod sides;
+pub(crate) mod scratch;
+pub(crate) mod sides;
 mod upstream_h1;
 mod upstream_h2;

@@ -2,6 +2,7 @@
 
 use std::task::{Context, Poll};
 
+use net::Chunk;
 use wire::http::{BodyFraming, Fields, ResponseHead};
 
 use super::body::{BodyError, BodyReader, BodyWriter};
@@ -20,6 +21,12 @@ pub trait MessageBody {
 
     /// Trailers, after the end.
     fn trailers(&mut self) -> Option<Fields>;
+
+    /// The piece that was lent last.
+    fn last(&self) -> &[u8];
+
+    /// The memory in which that piece lies, where it can be had without a copy.
+    fn take_last(&mut self) -> Option<Chunk>;
 }
 
 /// Where a request's body goes.
@@ -83,6 +90,14 @@ impl MessageBody for BodyReader<'_> {
 
     fn trailers(&mut self) -> Option<Fields> {
         BodyReader::trailers(self)
+    }
+
+    fn last(&self) -> &[u8] {
+        BodyReader::last(self)
+    }
+
+    fn take_last(&mut self) -> Option<Chunk> {
+        BodyReader::take_last(self)
     }
 }
 

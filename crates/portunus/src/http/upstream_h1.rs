@@ -4,16 +4,16 @@ use std::cell::Cell;
 use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Instant;
 
-use net::{Chunk, Deadline};
+use net::Chunk;
 use wire::http::http1::{Parsed, parse_response, write_field};
 use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead};
 
+use super::answered::relay_answer;
 use super::body::{BodyError, BodyReader, BodyWriter};
 use super::exchange::{Context, Exchange, Failure};
-use super::forwarding;
+use super::forwarding::{self, Facts};
 use super::ledger::Ledger;
 use super::refusal::Refusal;
 use super::relay::{self, DownloadError, Stopped, Upload, UploadError};
@@ -40,6 +40,17 @@ pub struct Attempt<'a> {
     pub server: &'a Arc<Server>,
     /// Where its connections are kept.
     pub pool: PoolId,
+}
+
+impl Attempt<'_> {
+    /// What the upstream is told about the client.
+    pub(super) fn facts(&self) -> Facts<'_> {
+        Facts {
+            judged: self.admitted.is_under_contract(),
+            continued: self.admitted.has_continued(),
+            ..self.context.facts()
+        }
+    }
 }
 
 /// A connection whose upstream granted an upgrade, and what it sent already.
@@ -219,15 +230,16 @@ async fn message<B: MessageBody, A: Answer>(
         }
         interim.pass(attempt, response, *answer).await?;
     }
-    head_arrived(attempt, response, *answer, ledger, started);
-    if response.status == 101 {
-        let flushed = answer.flush().await;
-        return flushed.map(|()| After::Tunnel).map_err(|_| OnConnection::clients(Failure::Cut));
-    }
-
+    head_arrived(response, ledger, started);
+    let is_tunnel = response.status == 101;
     let mut reader = BodyReader::for_response(transport, input, response.framing);
-    relay_body(attempt, &mut reader, *answer, &mut upload, ledger, &received, &mut timers.download).await?;
-    Ok(if upload.is_complete() && response.keep_alive { After::Reuse } else { After::Close })
+    let deadline = &mut timers.download;
+    relay_answer(attempt, response, &mut reader, *answer, ledger, deadline, &mut upload, &received).await?;
+    Ok(match upload.is_complete() && response.keep_alive {
+        _ if is_tunnel => After::Tunnel,
+        true => After::Reuse,
+        false => After::Close,
+    })
 }
 
 /// Interim answers of one try so far.
@@ -246,7 +258,8 @@ impl Interim {
         if self.0 > attempt.context.generation.config.limits.max_interim_responses {
             return Err(OnConnection::servers(Refusal::upstream(502, "too_many_interim_responses")));
         }
-        let wanted = response.status != 100 || attempt.admitted.head().expects_continue;
+        let awaited = attempt.admitted.head().expects_continue && !attempt.admitted.has_continued();
+        let wanted = response.status != 100 || awaited;
         if wanted && answer.takes_interim() {
             answer.interim(response).await.map_err(|_| OnConnection::clients(Failure::Cut))?;
         }
@@ -254,35 +267,11 @@ impl Interim {
     }
 }
 
-/// The final head is there: notes it and begins the answer.
-pub(super) fn head_arrived(
-    attempt: Attempt<'_>,
-    response: &ResponseHead,
-    answer: &mut impl Answer,
-    ledger: &mut Ledger,
-    started: Instant,
-) {
+/// Notes that the final head is there.
+pub(super) fn head_arrived(response: &ResponseHead, ledger: &mut Ledger, started: Instant) {
     ledger.upstream_status = Some(response.status);
     ledger.upstream_duration = Some(started.elapsed());
     ledger.status = response.status;
-    begin_answer(attempt, response, answer);
-}
-
-/// Relays the body of an answer that has begun, while the request may still be going out.
-pub(super) async fn relay_body<F: Future<Output = Result<(), UploadError>>>(
-    attempt: Attempt<'_>,
-    body: &mut impl MessageBody,
-    answer: &mut impl Answer,
-    upload: &mut Upload<'_, F>,
-    ledger: &mut Ledger,
-    received: &Cell<u64>,
-    deadline: &mut Deadline,
-) -> Result<(), OnConnection> {
-    let limits = &attempt.context.generation.config.limits;
-    let relaying = relay::download(body, answer, limits, attempt.group.config.idle_timeout, &ledger.sent, deadline);
-    let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
-    ledger.received.set(received.get());
-    relayed.map_err(|stopped| stopped_failure(stopped, ledger))?.map_err(|error| download_failure(&error, ledger))
 }
 
 pub(super) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnection {
@@ -299,6 +288,7 @@ pub(super) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnec
 fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
     let refusal = match error {
         UploadError::Client(BodyError::Malformed(error)) => Refusal::client(error.status, error.code),
+        UploadError::Client(BodyError::Judged(refusal)) => Refusal::clone(refusal),
         UploadError::Client(BodyError::Cut | BodyError::Broken(_)) => {
             ledger.blame(Fault::Client, "request_cut");
             return Failure::Cut;
@@ -312,11 +302,12 @@ fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
 }
 
 /// The answer had begun or might have: nothing can be answered in its place any more.
-fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
+pub(super) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
     let (fault, code) = match error {
         DownloadError::Upstream(BodyError::Cut) => (Fault::Upstream, "response_cut"),
         DownloadError::Upstream(BodyError::Broken(_)) => (Fault::Upstream, "response_broken"),
         DownloadError::Upstream(BodyError::Malformed(_)) => (Fault::Upstream, "response_malformed"),
+        DownloadError::Upstream(BodyError::Judged(refusal)) => (refusal.fault, refusal.code),
         DownloadError::UpstreamSlow => (Fault::Upstream, "response_stalled"),
         DownloadError::Client => (Fault::Client, "client_gone"),
         DownloadError::ClientSlow => (Fault::Client, "client_slow"),
@@ -338,7 +329,7 @@ fn check_upgrade(request: &RequestHead, response: &ResponseHead, attempt: Attemp
 
 /// The protocol an upgrade may go to, if this request asks for one that its route allows.
 fn upgrade_token<'a>(request: &'a RequestHead, attempt: Attempt<'_>) -> Option<&'a str> {
-    let token = request.upgrade.as_deref()?;
+    let token = request.upgrade.as_deref().filter(|_| attempt.admitted.may_upgrade())?;
     let allowed = &attempt.admitted.route().config.upgrades;
     let fits = request.framing == BodyFraming::None && allowed.iter().any(|allowed| allowed == token);
     fits.then_some(token)
@@ -381,7 +372,7 @@ async fn read_head(
 }
 
 /// Writes the head of the answer from the upstream's.
-fn begin_answer(attempt: Attempt<'_>, response: &ResponseHead, answer: &mut impl Answer) {
+pub(super) fn begin_answer(attempt: Attempt<'_>, response: &ResponseHead, answer: &mut impl Answer) {
     let route = &attempt.admitted.route().config;
     let context = attempt.context;
     answer.begin(response.status);
@@ -416,7 +407,7 @@ fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Re
         }
     }
     let forwarding = &attempt.context.generation.config.forwarding;
-    forwarding::request_fields(request, &attempt.context.facts(), forwarding, request_id, config, |name, value| {
+    forwarding::request_fields(request, &attempt.facts(), forwarding, request_id, config, |name, value| {
         write_field(name, value, out);
     });
     match request.framing {

@@ -15,6 +15,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
 
+use super::answered::relay_answer;
 use super::exchange::Exchange;
 use super::forwarding;
 use super::h2_io::H2Io;
@@ -22,9 +23,7 @@ use super::h2_message::{H2Body, broken, fields_to_trailers, send_data};
 use super::refusal::Refusal;
 use super::relay::{self, Upload, UploadError};
 use super::sides::{Answer, BodySink, MessageBody};
-use super::upstream_h1::{
-    Attempt, Failed, Interim, OnConnection, cannot_connect, head_arrived, relay_body, stopped_failure,
-};
+use super::upstream_h1::{Attempt, Failed, Interim, OnConnection, cannot_connect, head_arrived, stopped_failure};
 use crate::config::HostRewrite;
 use crate::route;
 use crate::transport::{Broken, buffer, recycle};
@@ -100,7 +99,7 @@ fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Refu
     *request.version_mut() = http::Version::HTTP_2;
     let config = &attempt.admitted.route().config;
     let forwarding = &attempt.context.generation.config.forwarding;
-    let facts = attempt.context.facts();
+    let facts = attempt.facts();
     let headers = request.headers_mut();
     forwarding::request_fields(head, &facts, forwarding, request_id, config, |name, value| put(headers, name, value));
     if let BodyFraming::Length(length) = head.framing {
@@ -173,9 +172,10 @@ async fn stream<B: MessageBody, A: Answer>(
             None => interim.pass(attempt, response, *answer).await?,
         }
     };
-    head_arrived(attempt, response, *answer, ledger, started);
+    head_arrived(response, ledger, started);
     let mut incoming = H2Body::new(stream);
-    relay_body(attempt, &mut incoming, *answer, &mut upload, ledger, &received, &mut timers.download).await
+    let deadline = &mut timers.download;
+    relay_answer(attempt, response, &mut incoming, *answer, ledger, deadline, &mut upload, &received).await
 }
 
 /// The next head of an answer: an interim one, which comes without a body, or the final one.

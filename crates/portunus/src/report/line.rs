@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use wire::proxy_protocol::{Version, kind};
 
-use super::record::{ConnRecord, FlowRecord, RequestRecord};
+use super::record::{ConnRecord, ContractRecord, FlowRecord, RequestRecord};
 use crate::client::Told;
 
 /// Bytes of the request target in a line; more is cut.
@@ -178,9 +178,26 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     told_json(&mut json, record.told);
     json.some("user_agent", record.user_agent);
     json.some("request_id", record.request_id);
+    if let Some(contract) = &record.contract {
+        contract_json(&mut json, contract);
+    }
     json.some("fault", record.fault.side().as_bytes());
     json.some("reason", record.reason.as_bytes());
     json.end();
+}
+
+fn contract_json(json: &mut Json<'_>, contract: &ContractRecord<'_>) {
+    json.open("contract");
+    json.text("name", contract.contract.as_bytes());
+    json.some("operation", contract.operation.as_bytes());
+    json.text("verdict", contract.verdict.as_str().as_bytes());
+    if !contract.reason.is_empty() {
+        json.text("side", contract.side.as_bytes());
+        json.text("reason", contract.reason.as_bytes());
+        json.some("place", contract.place.as_bytes());
+        json.number("violations", u64::from(contract.violations));
+    }
+    json.close();
 }
 
 fn tls_json(json: &mut Json<'_>, info: &tls::Info) {
@@ -357,6 +374,13 @@ fn request_text(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     if let Some(info) = record.tls {
         text.pair("tls", version_name(info.version).as_bytes());
         text.pair("key", key_type_name(info.key_type).as_bytes());
+    }
+    if let Some(contract) = &record.contract {
+        text.pair("contract", contract.contract.as_bytes());
+        text.pair("operation", contract.operation.as_bytes());
+        text.pair("verdict", contract.verdict.as_str().as_bytes());
+        text.pair("broke", contract.reason.as_bytes());
+        text.pair("at", contract.place.as_bytes());
     }
     text.pair("id", record.request_id);
     text.pair("fault", record.fault.side().as_bytes());

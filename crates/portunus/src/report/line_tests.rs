@@ -44,6 +44,7 @@ fn record() -> RequestRecord<'static> {
         retries: 1,
         fault: Fault::None,
         reason: "",
+        contract: None,
     }
 }
 

@@ -204,7 +204,10 @@ fn requests(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     page.histograms("portunus_request_duration_seconds", help, ["listener"], times)?;
     let faults = sums(workers, |worker| &worker.faults, every_label);
     let help = "Requests and connections that ended badly, by whose fault it was";
-    page.counters("portunus_faults", help, ["side", "reason"], faults)
+    page.counters("portunus_faults", help, ["side", "reason"], faults)?;
+    let labels = ["contract", "operation", "verdict", "reason"];
+    let verdicts = sums(workers, |worker| &worker.verdicts, every_label);
+    page.counters("portunus_contract_requests", "Requests under a contract, by what it said", labels, verdicts)
 }
 
 fn keyless(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {

@@ -20,6 +20,7 @@ mod process;
 mod queue;
 mod record;
 mod reporter;
+mod shadow;
 mod slow;
 mod summary;
 mod worker;
@@ -27,8 +28,9 @@ mod writer;
 
 pub use diagnostics::{Diagnostics, OncePerSecond};
 pub use keyless::KeyCounts;
-pub use record::{ConnRecord, Fault, FlowRecord, RequestRecord};
+pub use record::{ConnRecord, ContractRecord, Fault, FlowRecord, RequestRecord, Verdict};
 pub use reporter::{Exposition, Reporter};
+pub use shadow::ShadowKind;
 pub use slow::CertificateExpiry;
 pub use summary::render_summary;
 pub use worker::WorkerReport;

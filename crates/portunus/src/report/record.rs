@@ -33,6 +33,51 @@ impl Fault {
     }
 }
 
+/// What a contract said of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Verdict {
+    /// It was not judged: modes are off.
+    #[default]
+    Off,
+    /// Nothing is wrong with it.
+    Passed,
+    /// Something is wrong, and it passed because the mode is `log`.
+    Logged,
+    /// It was refused.
+    Blocked,
+}
+
+impl Verdict {
+    /// The word for it in logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Off => "off",
+            Verdict::Passed => "passed",
+            Verdict::Logged => "logged",
+            Verdict::Blocked => "blocked",
+        }
+    }
+}
+
+/// What a contract said of a request and its answer.
+#[derive(Debug, Clone, Copy)]
+pub struct ContractRecord<'a> {
+    /// Name of the contract.
+    pub contract: &'a str,
+    /// Method and path template; empty where the document knows none.
+    pub operation: &'a str,
+    /// The worse of both verdicts.
+    pub verdict: Verdict,
+    /// `request` or `response`: what the reason is about; empty without one.
+    pub side: &'static str,
+    /// Stable code of the first violation; empty if there is none.
+    pub reason: &'static str,
+    /// Where it is: part, name, and a pointer into the value. Hostile bytes possible.
+    pub place: &'a str,
+    /// Violations found, on both sides.
+    pub violations: u32,
+}
+
 /// One HTTP request, finished.
 #[derive(Debug, Clone)]
 pub struct RequestRecord<'a> {
@@ -82,6 +127,8 @@ pub struct RequestRecord<'a> {
     pub fault: Fault,
     /// Stable lower-case code of what went wrong, empty if nothing: `duplicate_content_length`, `upstream_connect_timeout`.
     pub reason: &'static str,
+    /// What its contract said, if it is under one.
+    pub contract: Option<ContractRecord<'a>>,
 }
 
 /// One UDP flow, ended.

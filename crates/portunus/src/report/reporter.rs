@@ -13,6 +13,7 @@ use super::line::Form;
 use super::metrics::Totals;
 use super::process::Process;
 use super::queue::Queue;
+use super::shadow;
 use super::slow::{CertificateExpiry, SlowEvents};
 use super::summary::Sample;
 use super::worker::{Log, WorkerReport, WorkerShared};
@@ -128,6 +129,12 @@ impl Reporter {
         let order = if by_rate { Order::Rate } else { Order::Bytes };
         let workers = self.shared.workers();
         clients::to_json(&clients::heaviest(published(&workers), order, LISTED_CLIENTS))
+    }
+
+    /// What stands in no document, the most frequent first, as JSON.
+    pub fn shadows_json(&self) -> String {
+        let workers = self.shared.workers();
+        shadow::to_json(workers.iter().map(|worker| &worker.shadows))
     }
 
     /// Opens the log file again (SIGUSR1). Returns at once; a path that cannot be opened is tried again, and meanwhile the old file is

@@ -16,6 +16,7 @@ use super::keyless::{KeyCounts, KeyGroupCells, KeyServerCells};
 use super::line::{self, Clock, Form};
 use super::queue::{Chunk, Queue};
 use super::record::{ConnRecord, Fault, FlowRecord, RequestRecord};
+use super::shadow::{self, ShadowKind, ShadowTable};
 
 /// Lines are handed to the writer when they reach this many bytes.
 const HAND_OVER_BYTES: usize = 32 * 1024;
@@ -68,6 +69,9 @@ pub(super) struct WorkerShared {
     pub(super) key_servers: Family<2, KeyServerCells>,
     /// By group of key servers.
     pub(super) key_groups: Family<1, KeyGroupCells>,
+    /// By contract, operation, verdict, reason.
+    pub(super) verdicts: Family<4, Count>,
+    pub(super) shadows: shadow::Published,
     pub(super) lines_dropped: Count,
     pub(super) clients: Published,
     index: usize,
@@ -86,6 +90,8 @@ impl WorkerShared {
             key_operations: Family::new(1024),
             key_servers: Family::new(256),
             key_groups: Family::new(64),
+            verdicts: Family::new(4096),
+            shadows: shadow::Published::default(),
             lines_dropped: Count::default(),
             clients: Published::default(),
             index,
@@ -114,7 +120,7 @@ impl WorkerShared {
     }
 
     /// How often a label set did not fit, by family.
-    pub(super) fn overflows(&self) -> [(&'static str, u64); 9] {
+    pub(super) fn overflows(&self) -> [(&'static str, u64); 10] {
         [
             ("listeners", self.listeners.overflow()),
             ("requests", self.requests.overflow()),
@@ -125,6 +131,7 @@ impl WorkerShared {
             ("key_operations", self.key_operations.overflow()),
             ("key_servers", self.key_servers.overflow()),
             ("key_groups", self.key_groups.overflow()),
+            ("verdicts", self.verdicts.overflow()),
         ]
     }
 }
@@ -204,6 +211,7 @@ impl LineBuffer {
 pub struct WorkerReport {
     shared: Arc<WorkerShared>,
     clients: RefCell<ClientTable>,
+    shadows: RefCell<ShadowTable>,
     lines: Option<RefCell<LineBuffer>>,
 }
 
@@ -214,6 +222,7 @@ impl WorkerReport {
         WorkerReport {
             shared,
             clients: RefCell::new(ClientTable::new()),
+            shadows: RefCell::default(),
             lines: log.map(|log| RefCell::new(lines(log))),
         }
     }
@@ -325,15 +334,25 @@ impl WorkerReport {
             }
         }
         self.fault(record.fault, record.reason);
+        if let Some(contract) = &record.contract {
+            let labels = [contract.contract, contract.operation, contract.verdict.as_str(), contract.reason];
+            shared.verdicts.at(labels).add(1);
+        }
         if let Some(client) = record.client {
             self.clients.borrow_mut().request(client.ip());
         }
         self.line(|out, clock, form| line::request(out, clock, form, record));
     }
 
+    /// Something passed or was asked for that stands in no document.
+    pub fn shadow(&self, contract: &Arc<str>, kind: ShadowKind, operation: &str, name: &str) {
+        self.shadows.borrow_mut().add(contract, kind, operation, name);
+    }
+
     /// Hands gathered lines to the writer and shows the client table. For the worker's tick, every 200 ms or less; never waits.
     pub fn flush(&self) {
         self.clients.borrow_mut().publish(&self.shared.clients, Instant::now());
+        self.shadows.borrow_mut().publish(&self.shared.shadows);
         if let Some(lines) = &self.lines {
             lines.borrow_mut().flush(&self.shared.lines_dropped);
         }

@@ -80,6 +80,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
         keep_method_override: false,
         max_body_bytes: 0,
         upgrades: Vec::new(),
+        contract: ContractChoice::Inherited,
         lenient: Leniency::default(),
     };
     for word in words {

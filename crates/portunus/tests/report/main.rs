@@ -37,6 +37,7 @@ fn record() -> RequestRecord<'static> {
         retries: 0,
         fault: Fault::None,
         reason: "",
+        contract: None,
     }
 }
 

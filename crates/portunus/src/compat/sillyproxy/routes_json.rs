@@ -11,8 +11,8 @@ use wire::http::Method;
 use wire::http::target::canonical_authority;
 
 use crate::config::{
-    Action, Ejection, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, RouteConfig, Segment,
-    ServerConfig, UpstreamConfig, UpstreamTls,
+    Action, ContractChoice, Ejection, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, RouteConfig,
+    Segment, ServerConfig, UpstreamConfig, UpstreamTls,
 };
 
 use super::json::{self, Node, Place, Value};
@@ -243,6 +243,7 @@ impl Reader<'_> {
             keep_method_override: false,
             max_body_bytes: MAX_BODY_BYTES,
             upgrades: vec!["websocket".to_string()],
+            contract: ContractChoice::Inherited,
             lenient: LENIENCY,
         });
     }

@@ -63,7 +63,7 @@ impl Build<'_> {
         })
     }
 
-    fn secret(&mut self, node: &Node) -> Option<Secret> {
+    pub(super) fn secret(&mut self, node: &Node) -> Option<Secret> {
         if let Some(path) = self.file(node, "file") {
             return Some(Secret::File(path));
         }

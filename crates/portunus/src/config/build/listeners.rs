@@ -23,6 +23,7 @@ type Bound = HashMap<Endpoint, (String, usize)>;
 impl Build<'_> {
     pub(super) fn listeners_and_admin(&mut self, root: &Node) -> (Vec<Arc<ListenerConfig>>, Option<AdminConfig>) {
         let keystores = names_in(root, "keystores");
+        let contracts = names_in(root, "contracts");
         let mut bound = Bound::new();
         let mut names: HashMap<String, usize> = HashMap::new();
         let mut out = Vec::new();
@@ -47,6 +48,7 @@ impl Build<'_> {
                 tls: read::mapping(node, "tls").map(|tls| self.tls(tls, &keystores)),
                 proxy_protocol: read::mapping(node, "proxy_protocol").map(|rule| self.proxy_protocol(rule)),
                 service: self.service(node),
+                contract: node.get("contract").and_then(|name| self.name_of(name, "contract", &contracts)),
                 name,
             };
             out.push(Arc::new(listener));

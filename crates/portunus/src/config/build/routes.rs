@@ -25,14 +25,19 @@ const MAX_RESPOND_BYTES: usize = 64 * 1024;
 struct Known<'a> {
     upstreams: BTreeMap<&'a str, Span>,
     listeners: BTreeMap<&'a str, Span>,
+    contracts: BTreeMap<&'a str, Span>,
     /// Listeners that redirect everything.
     redirecting: Vec<&'a str>,
 }
 
 impl Build<'_> {
     pub(super) fn routes(&mut self, root: &Node, max_body_bytes: u64) -> Vec<RouteConfig> {
-        let mut known =
-            Known { upstreams: names_in(root, "upstreams"), listeners: BTreeMap::new(), redirecting: Vec::new() };
+        let mut known = Known {
+            upstreams: names_in(root, "upstreams"),
+            listeners: BTreeMap::new(),
+            contracts: names_in(root, "contracts"),
+            redirecting: Vec::new(),
+        };
         for listener in root.get("listeners").map(Node::items).unwrap_or_default() {
             let Some(name) = listener.get("name").and_then(Node::text) else { continue };
             known.listeners.insert(name, listener.span);
@@ -72,6 +77,7 @@ impl Build<'_> {
         let (request_headers, response_headers) = self.edits(node);
         let hsts = self.hsts(node);
         let upgrades = self.upgrades(node);
+        let contract = self.contract_choice(node, &known.contracts);
         Some(RouteConfig {
             name: name.unwrap_or_else(|| place.clone()),
             place,
@@ -88,6 +94,7 @@ impl Build<'_> {
             keep_method_override: read::boolean(node, "keep_method_override").unwrap_or(false),
             max_body_bytes: read::size(node, "max_body").unwrap_or(max_body_bytes),
             upgrades,
+            contract,
             lenient: Leniency::default(),
         })
     }
@@ -318,7 +325,7 @@ impl Build<'_> {
 }
 
 /// Reads a method (RFC 9110 §9.1: case-sensitive).
-fn method(text: &str) -> Result<Method, Fault> {
+pub(super) fn method(text: &str) -> Result<Method, Fault> {
     match Method::from_bytes(text.as_bytes()) {
         Some(Method::Connect | Method::Trace) => {
             Err(Fault::new(format!("{} is never routed", shown(text)), "remove it; Portunus refuses it everywhere"))

@@ -2,6 +2,7 @@
 //!
 //! A new key goes here first; `build/` then reads it, and schema and reference follow (`UPDATE=1 cargo test -p portunus --test config`).
 
+mod contracts;
 mod datagrams;
 mod key_servers;
 mod listeners;
@@ -9,6 +10,7 @@ mod process;
 mod routes;
 mod upstreams;
 
+use contracts::*;
 use datagrams::*;
 use key_servers::*;
 use listeners::*;
@@ -66,6 +68,16 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &RESPOND,
     &HOST_SET,
     &HEADER_EDITS,
+    &CONTRACT,
+    &OPERATION,
+    &UNDECLARED,
+    &CONTRACT_LIMITS,
+    &SHADOW,
+    &JWT,
+    &KEY_URL,
+    &DENY_TOKENS,
+    &ALLOW_ADDRESSES,
+    &HOST_RULE,
     &FORWARDING,
     &ADMIN,
     &LOG,
@@ -114,6 +126,18 @@ pub(crate) static ROOT: Object = object(
             Shape::List(&Shape::Object(&ROUTE)),
             "(none)",
             "What happens to which request. The most specific route wins, whatever the order: exact host before wildcard before any; static path before parameter before catch-all.",
+        ),
+        optional(
+            "contracts",
+            Shape::Table("NAME", &Shape::Object(&CONTRACT)),
+            "(none)",
+            "API contracts, by a name that listeners, hosts and routes refer to.",
+        ),
+        optional(
+            "hosts",
+            Shape::Table("HOST", &Shape::Object(&HOST_RULE)),
+            "(none)",
+            "What holds for a host (`www.example.com`, `*.example.com`), whichever of its routes is taken.",
         ),
         optional(
             "trusted_proxies",

@@ -32,6 +32,12 @@ pub(in crate::config::shape) static LISTENER: Object = object(
             "false",
             "Answer every request with 308 to the same URL under https, instead of routing it.",
         ),
+        optional(
+            "contract",
+            Shape::Text("the name of a contract"),
+            "(none)",
+            "Contract of everything that comes in here, unless its host or route says otherwise.",
+        ),
     ]],
 );
 

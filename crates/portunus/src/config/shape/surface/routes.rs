@@ -92,6 +92,12 @@ pub(in crate::config::shape) static ROUTE: Object = Object {
             "[websocket]",
             "Protocols a connection may be upgraded to once the upstream agrees; `[]` for none.",
         ),
+        optional(
+            "contract",
+            Shape::Text("the name of a contract, or `none`"),
+            "(that of its host, else of its listener)",
+            "Contract that requests and responses are judged by. `none`: none, whatever host and listener say.",
+        ),
     ]],
     one_of: &["upstream", "upstream_url", "redirect", "respond"],
     secret: false,

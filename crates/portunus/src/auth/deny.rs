@@ -1,0 +1,160 @@
+//! Tokens that are refused wherever they turn up: an exact set, of which memory holds keyed hashes only.
+//!
+//! Every token of the file is in the set and nothing else is; a set is read whole or refused. Does not know what a token means.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::path::{Path, PathBuf};
+
+use tls::crypto::digest;
+use tls::crypto::verify::keyed_hash;
+use wire::http::RequestHead;
+
+use super::allow::read_list;
+
+/// Where tokens are looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// The file with one token in each line.
+    pub file: PathBuf,
+    /// A cookie by this name.
+    pub cookie: Option<String>,
+    /// A field by this name, lower case.
+    pub header: Option<String>,
+    /// `Bearer ` before the token in the field is not part of it.
+    pub trim_bearer: bool,
+}
+
+/// The tokens that are refused.
+pub struct DeniedTokens {
+    places: Places,
+    key: [u8; 32],
+    hashes: HashSet<[u8; 32], BuildHasherDefault<FirstBytes>>,
+}
+
+impl std::fmt::Debug for DeniedTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DeniedTokens({})", self.hashes.len())
+    }
+}
+
+impl DeniedTokens {
+    /// Reads the list; empty lines do not count, blanks around a token neither.
+    ///
+    /// # Errors
+    /// The file cannot be read, or there is no entropy for the key.
+    pub fn load(places: &Places) -> Result<DeniedTokens, String> {
+        DeniedTokens::parse(places, &read_list(Path::new(&places.file))?)
+    }
+
+    fn parse(places: &Places, text: &str) -> Result<DeniedTokens, String> {
+        let key = digest::random::<32>().map_err(|error| error.to_string())?;
+        let tokens = text.lines().map(str::trim).filter(|token| !token.is_empty());
+        let hashes = tokens.map(|token| keyed_hash(&key, token.as_bytes())).collect();
+        Ok(DeniedTokens { places: places.clone(), key, hashes })
+    }
+
+    /// Whether a request carries one of them, in any of the places and in any of several fields or cookies by the same name.
+    pub fn denies(&self, head: &RequestHead) -> bool {
+        let cookie = self.places.cookie.as_ref().is_some_and(|name| {
+            head.fields
+                .get_all("cookie")
+                .flat_map(|field| cookies(field, name.as_bytes()))
+                .any(|token| self.holds(token))
+        });
+        cookie
+            || self.places.header.as_ref().is_some_and(|name| {
+                head.fields.get_all(name).any(|field| {
+                    let field = field.trim_ascii();
+                    self.holds(field) || (self.places.trim_bearer && self.holds(without_bearer(field)))
+                })
+            })
+    }
+
+    fn holds(&self, token: &[u8]) -> bool {
+        !token.is_empty() && self.hashes.contains(&keyed_hash(&self.key, token))
+    }
+}
+
+fn without_bearer(field: &[u8]) -> &[u8] {
+    match field.split_at_checked(7) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
+        _ => &[],
+    }
+}
+
+/// The values of the cookies by this name; one in quotes is given with and without them.
+fn cookies<'f>(field: &'f [u8], name: &[u8]) -> impl Iterator<Item = &'f [u8]> {
+    field
+        .split(|byte| *byte == b';')
+        .filter_map(move |pair| {
+            let at = memchr::memchr(b'=', pair)?;
+            let (found, value) = pair.split_at(at);
+            (found.trim_ascii() == name).then(|| value.get(1..).unwrap_or_default().trim_ascii())
+        })
+        .flat_map(|value| {
+            let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+            [Some(value), bare].into_iter().flatten()
+        })
+}
+
+/// The hashes are uniform already: their first bytes are hash enough.
+#[derive(Default)]
+struct FirstBytes(u64);
+
+impl Hasher for FirstBytes {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk::<8>() {
+            self.0 ^= u64::from_ne_bytes(*first);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    fn check(denied: &DeniedTokens, fields: &[(&str, &str)], expected: bool) {
+        let mut head = RequestHead::default();
+        fields.iter().for_each(|(name, value)| head.fields.push(name.as_bytes(), value.as_bytes()));
+        assert_eq!(denied.denies(&head), expected, "{fields:?}");
+    }
+
+    #[test]
+    fn a_token_is_found_wherever_it_is_looked_for() {
+        let places = Places {
+            file: PathBuf::new(),
+            cookie: Some("session".into()),
+            header: Some("authorization".into()),
+            trim_bearer: true,
+        };
+        let denied = DeniedTokens::parse(&places, "abc\n\n  def \r\n").unwrap();
+        check(&denied, &[("Authorization", "Bearer abc")], true);
+        check(&denied, &[("authorization", "bearer  def")], true);
+        check(&denied, &[("Authorization", "abc")], true);
+        check(&denied, &[("Authorization", "Bearer x"), ("Authorization", "Bearer def")], true);
+        check(&denied, &[("Cookie", "a=b; session=abc")], true);
+        check(&denied, &[("Cookie", "session=\"abc\"")], true);
+        check(&denied, &[("Cookie", "session=x"), ("Cookie", "session=def; session=y")], true);
+        check(&denied, &[("Authorization", "Bearer abcd")], false);
+        check(&denied, &[("Cookie", "other=abc"), ("X-Token", "abc")], false);
+        check(&denied, &[("Authorization", "Bearer ")], false);
+        check(&denied, &[], false);
+    }
+
+    #[test]
+    fn a_hundred_thousand_tokens_are_all_there() {
+        let places = Places { file: PathBuf::new(), cookie: None, header: Some("x-token".into()), trim_bearer: false };
+        let text: String = (0..100_000).map(|number| format!("token-{number}\n")).collect();
+        let denied = DeniedTokens::parse(&places, &text).unwrap();
+        for number in (0..100_000).step_by(997) {
+            check(&denied, &[("X-Token", &format!("token-{number}"))], true);
+            check(&denied, &[("X-Token", &format!("token+{number}"))], false);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! A body under a contract: held until its verdict, or judged as it passes, or just passed on.
+//!
+//! Memory is chunks of the pool: one that came full is kept as it is, what trickles in is copied together, so that a body never takes more than
+//! twice its size and a chunk. Knows nothing of operations; what judges is given to it.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use net::clock::coarse;
+use net::{Chunk, Deadline};
+use wire::http::Fields;
+
+use super::judging::{Judging, Stop};
+use crate::http::body::BodyError;
+use crate::http::refusal::Refusal;
+use crate::http::sides::MessageBody;
+
+/// A body, as the guard lets it go on.
+pub struct GuardedBody<'b, B> {
+    inner: &'b mut B,
+    /// Pieces that were held and are not yet passed on.
+    held: VecDeque<Chunk>,
+    /// Lent by the last call.
+    lent: Chunk,
+    /// Judges what passes.
+    watching: Option<Watching<'b>>,
+    /// Trailers are nothing a contract speaks of, so they do not pass one.
+    drops_trailers: bool,
+}
+
+/// A judge of a body that is not held.
+struct Watching<'b> {
+    judging: Judging<'b>,
+    /// A violation ends the body.
+    blocks: bool,
+}
+
+/// Why a body could not be held to its end.
+#[derive(Debug)]
+pub enum HoldError {
+    /// It was cut or broken.
+    Body(BodyError),
+    /// It came too slowly.
+    Slow,
+    /// It breaks the contract.
+    Judged(Stop),
+}
+
+/// How long a body may take to arrive.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Between two pieces.
+    pub idle: Duration,
+    /// Slowest rate, bytes per second, judged after `idle`; 0 for any.
+    pub min_rate: u64,
+}
+
+impl<'b, B: MessageBody> GuardedBody<'b, B> {
+    /// A body that nobody judges.
+    pub fn through(inner: &'b mut B) -> GuardedBody<'b, B> {
+        GuardedBody { inner, held: VecDeque::new(), lent: Chunk::empty(), watching: None, drops_trailers: false }
+    }
+
+    /// Judges what passes from now on; `blocks`: a violation cuts it.
+    pub fn watch(&mut self, judging: Judging<'b>, blocks: bool) {
+        self.drops_trailers = blocks;
+        self.watching = Some(Watching { judging, blocks });
+    }
+
+    /// What the judge of a passing body has found, once the body is over or given up.
+    pub fn watched(&mut self) -> Option<Judging<'b>> {
+        self.watching.take().map(|watching| watching.judging)
+    }
+
+    /// Reads the whole body into memory while `judging` judges it.
+    ///
+    /// # Errors
+    /// See [`HoldError`]. What was held is dropped.
+    pub async fn hold(
+        &mut self,
+        judging: &mut Judging<'_>,
+        pace: Pace,
+        received: &Cell<u64>,
+        deadline: &mut Deadline,
+    ) -> Result<(), HoldError> {
+        self.drops_trailers = true;
+        let since = coarse();
+        let mut total = 0_u64;
+        loop {
+            let next = deadline.within(pace.idle, self.inner.next()).await;
+            let Some(piece) = next.map_err(|_| HoldError::Slow)?.map_err(HoldError::Body)? else { break };
+            total += piece.len() as u64;
+            received.set(total);
+            judging.feed(piece).map_err(HoldError::Judged)?;
+            self.keep_last();
+            let elapsed = coarse().saturating_sub(since);
+            if elapsed > pace.idle && (total as f64) < pace.min_rate as f64 * elapsed.as_secs_f64() {
+                return Err(HoldError::Slow);
+            }
+        }
+        judging.finish().map_err(HoldError::Judged)
+    }
+
+    /// Whether the body is judged while it passes and may not pass whole before its verdict.
+    fn holds_back_the_end(&self) -> bool {
+        self.watching.as_ref().is_some_and(|watching| watching.blocks)
+    }
+
+    /// The next piece of a body whose end waits for the verdict: what was read last is kept back.
+    async fn next_but_the_end(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        loop {
+            let piece = self.inner.next().await?;
+            let Some(watching) = &mut self.watching else { return Ok(None) };
+            let is_over = piece.is_none();
+            let judged = match piece {
+                Some(piece) => watching.judging.feed(piece),
+                None => watching.judging.finish(),
+            };
+            judged.map_err(|stop| BodyError::Judged(Box::new(stop.refusal)))?;
+            if is_over {
+                // The verdict is there: what is held may go now.
+                watching.blocks = false;
+            } else {
+                self.keep_last();
+            }
+            if is_over || self.held.len() > 1 {
+                let Some(chunk) = self.held.pop_front() else { return Ok(None) };
+                self.lent = chunk;
+                return Ok(Some(&self.lent));
+            }
+        }
+    }
+
+    /// Keeps the piece that was read last.
+    fn keep_last(&mut self) {
+        if let Some(chunk) = self.inner.take_last() {
+            self.held.push_back(chunk);
+            return;
+        }
+        let mut rest = self.inner.last();
+        while !rest.is_empty() {
+            let needs_room = self.held.back_mut().is_none_or(|chunk| chunk.room().is_empty());
+            if needs_room {
+                self.held.push_back(Chunk::take());
+            }
+            let Some(chunk) = self.held.back_mut() else { return };
+            let room = chunk.room();
+            let count = room.len().min(rest.len());
+            let (now, later) = rest.split_at(count);
+            if let Some(room) = room.get_mut(..count) {
+                room.copy_from_slice(now);
+            }
+            chunk.filled(count);
+            rest = later;
+        }
+    }
+}
+
+impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
+    fn is_done(&self) -> bool {
+        self.held.is_empty() && self.inner.is_done()
+    }
+
+    fn has_input(&self) -> bool {
+        !self.held.is_empty() || self.inner.has_input()
+    }
+
+    async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        if !self.holds_back_the_end()
+            && let Some(chunk) = self.held.pop_front()
+        {
+            self.lent = chunk;
+            return Ok(Some(&self.lent));
+        }
+        self.lent = Chunk::empty();
+        match &mut self.watching {
+            None => self.inner.next().await,
+            Some(watching) if watching.blocks => self.next_but_the_end().await,
+            Some(watching) => match self.inner.next().await? {
+                Some(piece) => {
+                    let _ = watching.judging.feed(piece);
+                    Ok(Some(piece))
+                }
+                None => {
+                    let _ = watching.judging.finish();
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        let trailers = self.inner.trailers();
+        if self.drops_trailers { None } else { trailers }
+    }
+
+    fn last(&self) -> &[u8] {
+        if self.lent.is_empty() { self.inner.last() } else { &self.lent }
+    }
+
+    fn take_last(&mut self) -> Option<Chunk> {
+        None
+    }
+}
+
+impl HoldError {
+    /// The answer to a request whose body could not be held; none if there is nobody to answer.
+    pub fn into_refusal(self) -> Option<Refusal> {
+        match self {
+            HoldError::Body(BodyError::Malformed(error)) => Some(Refusal::client(error.status, error.code)),
+            HoldError::Body(BodyError::Judged(refusal)) => Some(*refusal),
+            HoldError::Body(BodyError::Cut | BodyError::Broken(_)) => None,
+            HoldError::Slow => Some(Refusal::client(408, "request_body_slow")),
+            HoldError::Judged(stop) => Some(stop.refusal),
+        }
+    }
+}

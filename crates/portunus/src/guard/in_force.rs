@@ -1,0 +1,275 @@
+//! A contract in force: its document compiled, its lists and keys read, what holds for each of its operations.
+//!
+//! Built whole by a generation, or refused with every problem; afterwards immutable. Which contract a request is under is decided here, too.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use contract::Contract;
+use contract::openapi::SchemeKind;
+use wire::http::RequestHead;
+
+use crate::auth::{AllowedAddresses, DeniedTokens, KeyRing, TokenRule};
+use crate::config::{Config, ContractChoice, ContractConfig, HostPattern, JwtConfig, KeySource, Mode};
+use crate::upstream::Group;
+
+/// A contract in force.
+#[derive(Debug)]
+pub struct InForce {
+    /// As configured.
+    pub config: Arc<ContractConfig>,
+    /// Its name, for counters.
+    pub name: Arc<str>,
+    /// The document.
+    pub contract: Contract,
+    /// What holds for each operation, by its number.
+    rules: Vec<Rule>,
+    /// How tokens are checked.
+    pub tokens: Option<TokenRule>,
+    /// Tokens that are refused.
+    pub denied: Option<DeniedTokens>,
+    /// Clients that may speak.
+    pub allowed: Option<AllowedAddresses>,
+    /// The way to a key set at a URL.
+    key_group: Option<Arc<Group>>,
+}
+
+/// What holds for one operation.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Method and path, for logs and counters.
+    pub label: Box<str>,
+    /// What becomes of requests.
+    pub request: Mode,
+    /// What becomes of responses.
+    pub response: Mode,
+    /// Largest body as sent, bytes.
+    pub max_body_bytes: u64,
+}
+
+impl InForce {
+    /// Reads everything that a contract names. Keys from a URL are taken over from `previous` where their source is the same.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with file and line where there is one.
+    pub fn load(config: &Arc<ContractConfig>, previous: Option<&InForce>) -> Result<InForce, Vec<String>> {
+        let mut problems = Vec::new();
+        let denied = config.deny_tokens.as_ref().map(DeniedTokens::load).transpose();
+        let denied = denied.map_err(|problem| problems.push(problem)).ok().flatten();
+        let allowed = config.allow_addresses.as_ref().map(|list| AllowedAddresses::load(&list.file)).transpose();
+        let allowed = allowed.map_err(|found| problems.extend(found)).ok().flatten();
+        let tokens = config.jwt.as_ref().map(|jwt| token_rule(jwt, previous)).transpose();
+        let tokens = tokens.map_err(|problem| problems.push(problem)).ok().flatten();
+        let key_group = tokens.as_ref().and_then(|rule| key_group(&rule.keys, previous)).transpose();
+        let key_group = key_group.map_err(|problem| problems.push(problem)).ok().flatten();
+        let contract = Contract::load(&config.document, &options(config));
+        let contract = contract.map_err(|found| problems.extend(found.iter().map(ToString::to_string))).ok();
+        let rules = contract.as_ref().map(|contract| rules(config, contract, &mut problems)).unwrap_or_default();
+        match contract {
+            Some(contract) if problems.is_empty() => Ok(InForce {
+                name: config.name.as_str().into(),
+                config: Arc::clone(config),
+                contract,
+                rules,
+                tokens,
+                denied,
+                allowed,
+                key_group,
+            }),
+            _ => Err(problems.into_iter().map(|problem| format!("contract {}: {problem}", config.name)).collect()),
+        }
+    }
+
+    /// What holds for the operation with this number.
+    pub fn rule(&self, operation: usize) -> Option<&Rule> {
+        self.rules.get(operation)
+    }
+
+    /// Keys that are fetched, and the way to them.
+    pub fn fetched_keys(&self) -> Option<(Arc<KeyRing>, Arc<Group>)> {
+        Some((Arc::clone(&self.tokens.as_ref()?.keys), Arc::clone(self.key_group.as_ref()?)))
+    }
+}
+
+fn token_rule(jwt: &JwtConfig, previous: Option<&InForce>) -> Result<TokenRule, String> {
+    let kept = previous.and_then(|previous| previous.tokens.as_ref()).map(|rule| &rule.keys);
+    let is_fetched = matches!(jwt.keys, KeySource::Url { .. });
+    let keys = match kept.filter(|ring| is_fetched && ring.source == jwt.keys) {
+        Some(ring) => Arc::clone(ring),
+        None => Arc::new(KeyRing::load(&jwt.keys, &jwt.algorithms)?),
+    };
+    Ok(TokenRule {
+        algorithms: jwt.algorithms.clone(),
+        keys,
+        issuers: jwt.issuers.clone(),
+        audiences: jwt.audiences.clone(),
+        leeway: jwt.leeway,
+        require_expiry: jwt.require_expiry,
+    })
+}
+
+fn key_group(keys: &KeyRing, previous: Option<&InForce>) -> Option<Result<Arc<Group>, String>> {
+    let KeySource::Url { upstream, .. } = &keys.source else { return None };
+    let kept = previous.and_then(|previous| previous.key_group.as_ref()).filter(|group| group.config == *upstream);
+    match kept.filter(|group| group.config.tls.is_none()) {
+        Some(group) => Some(Ok(Arc::clone(group))),
+        None => Some(Group::new(upstream).map(Arc::new)),
+    }
+}
+
+/// The rule of each operation. What the configuration names and the document has not is a problem, and so are tokens that nobody could check.
+fn rules(config: &ContractConfig, contract: &Contract, problems: &mut Vec<String>) -> Vec<Rule> {
+    let mut used = vec![false; config.operations.len()];
+    let mut rules = Vec::new();
+    for operation in contract.operations() {
+        let path = operation.template();
+        let mut rule = Rule {
+            label: format!("{} {path}", operation.method()).into(),
+            request: config.request,
+            response: config.response,
+            max_body_bytes: config.options.limits.body_bytes,
+        };
+        for (own, used) in config.operations.iter().zip(&mut used) {
+            let method = own.methods.is_empty() || own.methods.iter().any(|one| one.as_str() == operation.method());
+            if method && is_path_of(&own.path, path, config) {
+                *used = true;
+                rule.request = own.request.unwrap_or(rule.request);
+                rule.response = own.response.unwrap_or(rule.response);
+                rule.max_body_bytes = own.max_body_bytes.unwrap_or(rule.max_body_bytes);
+            }
+        }
+        let demands = operation.security().iter().flat_map(|requirement| &requirement.demands);
+        let token = demands.map(|demand| &demand.scheme).find(|scheme| needs_token(&scheme.kind));
+        if let (Some(scheme), None) = (token, &config.jwt) {
+            let text = "demands tokens, and nothing says how they are checked: add `jwt` to the contract";
+            problems.push(format!("{}: {}: the scheme {} {text}", config.document.display(), rule.label, scheme.name));
+        }
+        rules.push(rule);
+    }
+    for (own, _) in config.operations.iter().zip(used).filter(|(_, used)| !used) {
+        problems.push(format!("{}: `operations` names {}, which the document does not have", config.place, own.path));
+    }
+    rules
+}
+
+/// How the document is read: the largest body of any operation is the largest one of all, and each operation has its own bound below.
+fn options(config: &ContractConfig) -> contract::options::Options {
+    let mut options = config.options.clone();
+    let largest = config.operations.iter().filter_map(|rule| rule.max_body_bytes).max().unwrap_or(0);
+    options.limits.body_bytes = options.limits.body_bytes.max(largest);
+    options.limits.decoded_body_bytes = options.limits.decoded_body_bytes.max(options.limits.body_bytes);
+    options
+}
+
+/// Whether a path of the configuration is this template of the document, with the base path before it or without.
+fn is_path_of(own: &str, template: &str, config: &ContractConfig) -> bool {
+    let base = config.options.base_path.as_deref().unwrap_or_default().trim_end_matches('/');
+    own == template || own.strip_prefix(base).is_some_and(|rest| rest == template)
+}
+
+/// Whether a scheme's credential must be a token that can be checked here.
+pub fn needs_token(kind: &SchemeKind) -> bool {
+    matches!(kind, SchemeKind::OAuth2 | SchemeKind::OpenIdConnect(_))
+}
+
+/// Which contract holds where.
+#[derive(Debug, Default)]
+pub struct Contracts {
+    by_name: BTreeMap<String, Arc<InForce>>,
+    /// By route number.
+    routes: Vec<OfRoute>,
+    listeners: HashMap<String, Arc<InForce>>,
+    hosts: Vec<(HostPattern, Arc<InForce>)>,
+}
+
+/// Which contract a route is under.
+#[derive(Debug, Default)]
+enum OfRoute {
+    #[default]
+    Inherited,
+    None,
+    Named(Arc<InForce>),
+}
+
+impl Contracts {
+    /// Loads every contract of a configuration.
+    ///
+    /// # Errors
+    /// Everything that is wrong with any of them.
+    pub fn load(config: &Config, previous: Option<&Contracts>) -> Result<Contracts, Vec<String>> {
+        let mut contracts = Contracts::default();
+        let mut problems = Vec::new();
+        for (name, contract) in &config.contracts {
+            let before = previous.and_then(|previous| previous.by_name.get(name)).map(Arc::as_ref);
+            match InForce::load(contract, before) {
+                Ok(in_force) => _ = contracts.by_name.insert(name.clone(), Arc::new(in_force)),
+                Err(found) => problems.extend(found),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let named = |name: &str| contracts.by_name.get(name).cloned();
+        contracts.routes = config
+            .routes
+            .iter()
+            .map(|route| match &route.contract {
+                ContractChoice::Inherited => OfRoute::Inherited,
+                ContractChoice::None => OfRoute::None,
+                // The configuration was checked: a name that is not there must not open what it was to guard.
+                ContractChoice::Named(name) => named(name).map_or(OfRoute::Inherited, OfRoute::Named),
+            })
+            .collect();
+        let of_listener = |listener: &Arc<crate::config::ListenerConfig>| {
+            Some((listener.name.clone(), named(listener.contract.as_deref()?)?))
+        };
+        contracts.listeners = config.listeners.iter().filter_map(of_listener).collect();
+        contracts.hosts =
+            config.host_rules.iter().filter_map(|rule| Some((rule.host.clone(), named(&rule.contract)?))).collect();
+        Ok(contracts)
+    }
+
+    /// Whether there is none at all.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<InForce>> {
+        self.by_name.values()
+    }
+
+    /// The contracts of the listener and the host of a request, whose lists hold whatever its route says.
+    pub fn around(&self, listener: &str, head: &RequestHead) -> [Option<&Arc<InForce>>; 2] {
+        [self.listeners.get(listener), self.of_host(head.host())]
+    }
+
+    /// The contract that a request on a route is under.
+    pub fn of(&self, route: usize, listener: &str, head: &RequestHead) -> Option<&Arc<InForce>> {
+        match self.routes.get(route) {
+            Some(OfRoute::Named(contract)) => Some(contract),
+            Some(OfRoute::None) => None,
+            Some(OfRoute::Inherited) | None => self.of_host(head.host()).or_else(|| self.listeners.get(listener)),
+        }
+    }
+
+    /// The exact host first, then the longest wildcard, as routes are chosen.
+    fn of_host(&self, host: &[u8]) -> Option<&Arc<InForce>> {
+        let host = host.strip_suffix(b".").unwrap_or(host);
+        let mut best: Option<(usize, &Arc<InForce>)> = None;
+        for (pattern, contract) in &self.hosts {
+            match pattern {
+                HostPattern::Exact(name) if name.as_bytes() == host => return Some(contract),
+                HostPattern::Wildcard(parent) => {
+                    let under =
+                        host.strip_suffix(parent.as_bytes()).is_some_and(|rest| rest.len() > 1 && rest.ends_with(b"."));
+                    if under && best.is_none_or(|(length, _)| parent.len() > length) {
+                        best = Some((parent.len(), contract));
+                    }
+                }
+                HostPattern::Exact(_) => {}
+            }
+        }
+        best.map(|(_, contract)| contract)
+    }
+}

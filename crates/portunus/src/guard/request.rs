@@ -1,0 +1,394 @@
+//! A request before its contract: lists, operation, head, tokens, body, in that order, each before anything of it goes on.
+//!
+//! Under `block` the body is held until the verdict, unless the document says that nobody looks into it: then it passes while its length is
+//! judged. Under `log` nothing waits. What was found goes into the record, and what no document declares to the list of shadows.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use contract::judge::{BodyPlan, FieldSource, Findings, Framing, Hold, Part, RequestParts, Violation, Where, code};
+use contract::openapi::PathValues;
+use contract::{Found, Matched};
+use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
+
+use super::body::{GuardedBody, HoldError, Pace};
+use super::in_force::{InForce, Rule, needs_token};
+use super::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
+use super::note::ContractNote;
+use super::{Admitted, Reason, Under, fits, lists};
+use crate::auth::token;
+use crate::config::{ContractConfig, Mode};
+use crate::http::exchange::{Context, Failure};
+use crate::http::ledger::Ledger;
+use crate::http::refusal::{Refusal, Told};
+use crate::http::scratch::Timers;
+use crate::http::sides::{Answer, MessageBody};
+use crate::report::{Fault, ShadowKind};
+use crate::route::{CompiledRoute, Params};
+
+/// Fields as a judge visits them.
+pub(super) struct Visited<'f>(pub(super) &'f Fields);
+
+impl FieldSource for Visited<'_> {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
+        self.0.iter().for_each(|(name, value)| visit(name, value));
+    }
+}
+
+/// A routed request that asks for admission under a contract.
+#[derive(Clone, Copy)]
+pub struct Candidate<'a> {
+    /// Where it comes from.
+    pub context: Context<'a>,
+    /// Its head.
+    pub head: &'a RequestHead,
+    /// Its route.
+    pub route: &'a CompiledRoute,
+    /// The parameters of its path.
+    pub params: Params,
+    /// The contract.
+    pub in_force: &'a Arc<InForce>,
+}
+
+/// What is asked of the exchange while a request is judged.
+pub struct Room<'r, A> {
+    /// Where interim answers go.
+    pub answer: &'r mut A,
+    /// Room for such an answer.
+    pub interim: &'r mut ResponseHead,
+    /// What becomes of the request.
+    pub ledger: &'r mut Ledger,
+    /// Timers.
+    pub timers: &'r mut Timers,
+}
+
+/// Judges a request by its contract, its body included.
+///
+/// # Errors
+/// A refusal, or the client is gone.
+pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: Answer>(
+    candidate: Candidate<'a>,
+    body: &mut GuardedBody<'b, B>,
+    scratch: &'b mut ScratchRoom,
+    room: &mut Room<'_, A>,
+) -> Result<Admitted<'a>, Failure> {
+    let Candidate { context, head, route, in_force, .. } = candidate;
+    lists::judge(in_force, head, context.peer(), context.generation)?;
+    let method = if head.method == Method::Head { head_method(in_force, head) } else { head.method.as_str() };
+    let (operation, values) = match in_force.contract.find(method, head.path()) {
+        Found::Operation(operation, values) => (operation, values),
+        other => return candidate.unknown(&other, room.ledger),
+    };
+    let number = operation.operation.number();
+    room.ledger.contract = Some(ContractNote::new(in_force, Some(number)));
+    let Some(rule) = in_force.rule(number) else { return Err(Refusal::ours(500, "no_rule").into()) };
+    if rule.request == Mode::Off {
+        fits(head, route.config.max_body_bytes)?;
+        return Ok(candidate.admitted(Reason::Off, Some(operation), rule.response, false));
+    }
+    let asked = Asked { candidate, operation, rule };
+    let (judging, holds) = asked.judge_head(&values, scratch, room.ledger)?;
+    if body.is_done() {
+        return asked.verdict(judging, false, room.ledger);
+    }
+    if asked.blocks() && holds {
+        return asked.hold(judging, body, room).await;
+    }
+    let reason = if asked.blocks() { Reason::Judged } else { Reason::Logged };
+    body.watch(judging, asked.blocks());
+    Ok(candidate.admitted(reason, Some(operation), rule.response, false))
+}
+
+/// A request whose operation is known.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    candidate: Candidate<'a>,
+    operation: Matched<'a>,
+    rule: &'a Rule,
+}
+
+impl<'a> Asked<'a> {
+    fn blocks(&self) -> bool {
+        self.rule.request == Mode::Block
+    }
+
+    /// Judges the head, and says what is to judge the body and whether it must be held.
+    fn judge_head<'b>(
+        &self,
+        values: &PathValues,
+        scratch: &'b mut ScratchRoom,
+        ledger: &mut Ledger,
+    ) -> Result<(Judging<'b>, bool), Failure>
+    where
+        'a: 'b,
+    {
+        let Candidate { head, route, in_force, .. } = self.candidate;
+        let max_body_bytes = self.rule.max_body_bytes.min(route.config.max_body_bytes);
+        let mut findings = if self.blocks() { Findings::first() } else { Findings::all() };
+        let fields = Visited(&head.fields);
+        let parts = self.candidate.parts(&fields);
+        *scratch = ScratchRoom::take();
+        let Some(room) = scratch.as_mut() else { return Err(Refusal::ours(500, "no_scratch").into()) };
+        let planned = caught(|| self.operation.judge_request(values, &parts, room, &mut findings));
+        if planned.is_none() {
+            let _ = findings.add(panicked(Part::Header));
+        }
+        let challenged = self.judge_tokens(&parts, &mut findings);
+        if matches!(head.framing, BodyFraming::Length(length) if length > max_body_bytes) {
+            let what = format!("is larger than {max_body_bytes} bytes");
+            let _ = findings.add(Violation::new(code::BODY_TOO_LARGE, Where::of(Part::Body), what));
+        }
+        if self.blocks()
+            && let Some(first) = findings.violations().first()
+        {
+            let mut refused = refusal(in_force, Side::Request, first);
+            challenge(&mut refused, challenged);
+            self.found(&findings, ledger);
+            return Err(refused.into());
+        }
+        let plan = planned.and_then(Result::ok);
+        let holds = plan.as_ref().is_some_and(|plan| plan.hold == Hold::UntilVerdict);
+        let judge = plan.map(|BodyPlan { mut judge, .. }| {
+            judge.set_limit(max_body_bytes);
+            judge
+        });
+        Ok((Judging::new(in_force, Side::Request, judge, findings), holds))
+    }
+
+    /// Reads the whole body and gives the verdict.
+    async fn hold<'b, B: MessageBody, A: Answer>(
+        &self,
+        mut judging: Judging<'b>,
+        body: &mut GuardedBody<'b, B>,
+        room: &mut Room<'_, A>,
+    ) -> Result<Admitted<'a>, Failure> {
+        let Candidate { context, head, .. } = self.candidate;
+        let has_continued = head.expects_continue && room.answer.takes_interim();
+        if has_continued {
+            room.interim.clear();
+            room.interim.status = 100;
+            room.answer.interim(room.interim).await.map_err(|_| Failure::Cut)?;
+        }
+        let limits = &context.generation.config.limits;
+        let pace = Pace { idle: limits.client_idle_timeout, min_rate: limits.min_body_rate };
+        let received = Cell::new(0);
+        let held = body.hold(&mut judging, pace, &received, &mut room.timers.upload).await;
+        room.ledger.received.set(received.get());
+        let error = match held {
+            Ok(()) => return self.verdict(judging, has_continued, room.ledger),
+            Err(error) => error,
+        };
+        if matches!(error, HoldError::Judged(_)) {
+            self.found(&judging.findings, room.ledger);
+        }
+        match error.into_refusal() {
+            Some(refused) => Err(refused.into()),
+            None => {
+                room.ledger.blame(Fault::Client, "request_cut");
+                Err(Failure::Cut)
+            }
+        }
+    }
+
+    /// The verdict on a request of which everything is here.
+    fn verdict(
+        &self,
+        mut judging: Judging<'_>,
+        has_continued: bool,
+        ledger: &mut Ledger,
+    ) -> Result<Admitted<'a>, Failure> {
+        let _ = judging.finish();
+        let findings = judging.findings;
+        self.found(&findings, ledger);
+        let reason = match findings.violations().first() {
+            Some(first) if self.blocks() => {
+                return Err(refusal(self.candidate.in_force, Side::Request, first).into());
+            }
+            Some(_) => Reason::Logged,
+            None => Reason::Judged,
+        };
+        Ok(self.candidate.admitted(reason, Some(self.operation), self.rule.response, has_continued))
+    }
+
+    fn found(&self, findings: &Findings, ledger: &mut Ledger) {
+        let Candidate { context, in_force, .. } = self.candidate;
+        note(context, in_force, self.rule, Side::Request, findings, self.blocks(), ledger);
+    }
+
+    /// Checks the tokens of the alternatives whose credentials are all there; one whose tokens are good is enough. Gives why the last one
+    /// was refused.
+    fn judge_tokens(&self, parts: &RequestParts<'_>, findings: &mut Findings) -> Option<token::Refused> {
+        let Some(rule) = &self.candidate.in_force.tokens else { return None };
+        let mut last = None;
+        for requirement in self.operation.operation.security() {
+            let Some(credentials) = requirement.credentials(parts) else { continue };
+            let demands = requirement.demands.iter().zip(credentials);
+            let refused = demands.filter(|(demand, _)| needs_token(&demand.scheme.kind)).find_map(|(demand, token)| {
+                match rule.judge(token, SystemTime::now()) {
+                    Ok(claims) if claims.grants(&demand.scopes) => None,
+                    Ok(_) => Some(token::Refused { code: "jwt_scope", insufficient: true }),
+                    Err(refused) => Some(refused),
+                }
+            });
+            refused?;
+            last = refused;
+        }
+        if let Some(refused) = last {
+            let what = "the token is not accepted";
+            let _ = findings.add(Violation::new(refused.code, Where::of(Part::Security), what));
+        }
+        last
+    }
+}
+
+/// HEAD is judged as itself where the document lists it, else as the GET whose head it asks for (RFC 9110 §9.3.2).
+fn head_method(in_force: &InForce, head: &RequestHead) -> &'static str {
+    match in_force.contract.find("HEAD", head.path()) {
+        Found::UnknownMethod { .. } => "GET",
+        _ => "HEAD",
+    }
+}
+
+fn challenge(refusal: &mut Refusal, challenged: Option<token::Refused>) {
+    let Some(told) = &mut refusal.told else { return };
+    told.challenge = Some(match challenged {
+        Some(_) => "Bearer error=\"invalid_token\"",
+        None => "Bearer",
+    });
+    if challenged.is_some_and(|refused| refused.insufficient) && refusal.status == 401 {
+        refusal.status = 403;
+    }
+    if challenged.is_some_and(|refused| refused.code == "jwt_no_keys") && refusal.status == 401 {
+        refusal.status = 503;
+    }
+}
+
+impl<'a> Candidate<'a> {
+    fn admitted(
+        &self,
+        reason: Reason,
+        operation: Option<Matched<'a>>,
+        response: Mode,
+        has_continued: bool,
+    ) -> Admitted<'a> {
+        let under = Under { in_force: self.in_force, operation, response, has_continued };
+        Admitted { head: self.head, route: self.route, params: self.params, reason, under: Some(under) }
+    }
+
+    fn parts<'p>(&self, fields: &'p Visited<'_>) -> RequestParts<'p>
+    where
+        'a: 'p,
+    {
+        RequestParts {
+            path: self.head.path(),
+            query: self.head.query().strip_prefix(b"?"),
+            fields,
+            framing: match self.head.framing {
+                BodyFraming::None | BodyFraming::Length(0) => Framing::Empty,
+                BodyFraming::Length(length) => Framing::Length(length),
+                BodyFraming::Chunked | BodyFraming::UntilClose => Framing::Unknown,
+            },
+            has_client_certificate: self.context.conn.tls.as_ref().is_some_and(|tls| tls.info.peer.is_some()),
+        }
+    }
+
+    /// What the document does not have.
+    fn unknown(&self, found: &Found<'a>, ledger: &mut Ledger) -> Result<Admitted<'a>, Failure> {
+        let config = &self.in_force.config;
+        let (method, path) = (self.head.method.as_str(), String::from_utf8_lossy(self.head.path()));
+        let (kind, status, code, allow) = match found {
+            Found::UnknownMethod { allow } => (ShadowKind::Method, 405, "method_undeclared", Some((*allow).to_owned())),
+            _ => (ShadowKind::Path, 404, "path_undeclared", None),
+        };
+        let note = ledger.contract.insert(ContractNote::new(self.in_force, None));
+        let is_allowed = config.pass_options && kind == ShadowKind::Method && self.head.method == Method::Options;
+        if !is_allowed && !config.shadow_exclude.paths.iter().any(|prefix| path.starts_with(prefix)) {
+            self.context.worker.report.shadow(&self.in_force.name, kind, method, &path);
+        }
+        // What the document does not have cannot be judged on its way back either.
+        let blocks = config.request == Mode::Block || config.response == Mode::Block;
+        let is_silent = is_allowed || (!blocks && config.request == Mode::Off);
+        if !is_silent {
+            note.broken("request", code, || format!("{method} {path}"), 1, blocks);
+        }
+        if is_allowed || !blocks {
+            fits(self.head, self.route.config.max_body_bytes)?;
+            return Ok(self.admitted(Reason::NoOperation, None, Mode::Off, false));
+        }
+        let allow = allow.filter(|_| config.block_status.is_none());
+        let told = Some(Box::new(told_unknown(config, code)));
+        Err(Refusal { allow, told, ..Refusal::client(config.block_status.unwrap_or(status), code) }.into())
+    }
+}
+
+fn told_unknown(config: &ContractConfig, code: &'static str) -> Told {
+    Told {
+        detail: config.detail,
+        part: "",
+        name: String::new(),
+        pointer: String::new(),
+        what: String::new(),
+        header: config.status_header.clone().map(|name| (name, format!("request:{code}:request"))),
+        challenge: None,
+    }
+}
+
+/// Notes what a judge has found: for the record, and for the list of shadows.
+pub(super) fn note(
+    context: Context<'_>,
+    in_force: &InForce,
+    rule: &Rule,
+    side: Side,
+    findings: &Findings,
+    blocks: bool,
+    ledger: &mut Ledger,
+) {
+    if let Some(note) = &mut ledger.contract {
+        note.judged(side.as_str(), findings, blocks);
+    }
+    let report = &context.worker.report;
+    for shadow in findings.shadows() {
+        report.shadow(&in_force.name, kind_of(shadow.part), &rule.label, &shadow.name);
+    }
+    for violation in findings.violations() {
+        let is_undeclared = violation.code == code::PARAMETER_UNDECLARED
+            || violation.code == code::BODY_UNDECLARED
+            || violation.code == code::STATUS_UNDECLARED
+            || violation.code.ends_with("unknown_field");
+        let name = if violation.place.name.is_empty() { &violation.place.pointer } else { &violation.place.name };
+        if is_undeclared && !is_excluded(in_force, violation, name) {
+            report.shadow(&in_force.name, kind_of(violation.place.part), &rule.label, name);
+        }
+    }
+}
+
+fn is_excluded(in_force: &InForce, violation: &Violation, name: &str) -> bool {
+    violation.code == code::STATUS_UNDECLARED
+        && in_force.config.shadow_exclude.statuses.iter().any(|status| status.to_string() == *name)
+}
+
+fn kind_of(part: Part) -> ShadowKind {
+    match part {
+        Part::Status => ShadowKind::Status,
+        Part::Body => ShadowKind::Field,
+        _ => ShadowKind::Parameter,
+    }
+}
+
+/// Notes what the judge of a body that was not held has found by the end of the exchange.
+pub fn note_watched<B: MessageBody>(
+    admitted: &Admitted<'_>,
+    context: Context<'_>,
+    body: &mut GuardedBody<'_, B>,
+    ledger: &mut Ledger,
+) {
+    if !matches!(admitted.reason(), Reason::Judged | Reason::Logged) {
+        return;
+    }
+    let (Some(under), Some(judging)) = (admitted.under, body.watched()) else { return };
+    let Some(rule) = under.operation.and_then(|operation| under.in_force.rule(operation.operation.number())) else {
+        return;
+    };
+    note(context, under.in_force, rule, Side::Request, &judging.findings, rule.request == Mode::Block, ledger);
+}

@@ -1,0 +1,77 @@
+//! The upstream's answer on its way to the client, whichever version brought it: judged, begun, relayed to its end.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::task::Poll;
+
+use net::Deadline;
+use wire::http::ResponseHead;
+
+use super::body::BodyError;
+use super::exchange::Failure;
+use super::ledger::Ledger;
+use super::refusal::Refusal;
+use super::relay::{self, Upload, UploadError};
+use super::sides::{Answer, MessageBody};
+use super::upstream_h1::{Attempt, OnConnection, begin_answer, download_failure, stopped_failure};
+use crate::guard::response::Plan;
+use crate::guard::{GuardedBody, HoldError, Pace, ScratchRoom, response as guarded};
+
+/// Relays an answer whose head is read, while the rest of the request goes on.
+///
+/// # Errors
+/// It breaks the contract, or one side broke; nothing may be answered in its place once it has begun.
+#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
+pub(super) async fn relay_answer<F: Future<Output = Result<(), UploadError>>>(
+    attempt: Attempt<'_>,
+    response: &ResponseHead,
+    body: &mut impl MessageBody,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+    deadline: &mut Deadline,
+    upload: &mut Upload<'_, F>,
+    received: &Cell<u64>,
+) -> Result<(), OnConnection> {
+    let (context, admitted) = (attempt.context, attempt.admitted);
+    let mut scratch = ScratchRoom::empty();
+    let plan = guarded::judge_head(admitted, context, response, &mut scratch, ledger).map_err(OnConnection::clients)?;
+    if response.status == 101 {
+        begin_answer(attempt, response, answer);
+        return answer.flush().await.map_err(|_| OnConnection::clients(Failure::Cut));
+    }
+    let idle = attempt.group.config.idle_timeout;
+    let mut body = GuardedBody::through(body);
+    match plan {
+        Plan::Free => {}
+        Plan::Watch { judging, blocks } => body.watch(judging, blocks),
+        Plan::Hold(mut judging) => {
+            let (pace, held_bytes) = (Pace { idle, min_rate: 0 }, Cell::new(0));
+            let holding = body.hold(&mut judging, pace, &held_bytes, deadline);
+            let held = upload.beside(holding, None, |context| answer.poll_gone(context)).await;
+            ledger.received.set(received.get());
+            let held = held.map_err(|stopped| stopped_failure(stopped, ledger))?;
+            guarded::finished(admitted, context, &judging, ledger);
+            held.map_err(not_held)?;
+        }
+    }
+    begin_answer(attempt, response, answer);
+    let limits = &context.generation.config.limits;
+    let relaying = relay::download(&mut body, answer, limits, idle, &ledger.sent, deadline);
+    let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
+    ledger.received.set(received.get());
+    if let Some(judging) = body.watched() {
+        guarded::finished(admitted, context, &judging, ledger);
+    }
+    relayed.map_err(|stopped| stopped_failure(stopped, ledger))?.map_err(|error| download_failure(&error, ledger))
+}
+
+/// What is answered instead of a body that could not be held to its end.
+fn not_held(error: HoldError) -> OnConnection {
+    match error {
+        HoldError::Judged(stop) => OnConnection::clients(stop.refusal),
+        HoldError::Slow => OnConnection::servers(Refusal::upstream(504, "response_stalled")),
+        HoldError::Body(BodyError::Malformed(_)) => OnConnection::servers(Refusal::upstream(502, "response_malformed")),
+        HoldError::Body(BodyError::Cut) => OnConnection::servers(Refusal::upstream(502, "response_cut")),
+        HoldError::Body(_) => OnConnection::servers(Refusal::upstream(502, "response_broken")),
+    }
+}
