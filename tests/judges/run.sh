@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Judges of others against a running gate: h2spec on HTTP/2, sslyze and testssl.sh on TLS. `./x test` calls this; it can also be run by itself.
+# Judges of others against a running gate: h2spec on HTTP/2, sslyze and testssl.sh on TLS, schemathesis on an API contract. `./x test` calls this; it can also be run by itself.
 #
-# Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl]...
+# Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl|schemathesis]...
 # PORTUNUS is the program, TOOLS a folder in which judges that are no Debian packages are kept between runs. For each judge one line on stdout:
 # `test judge NAME ... ok`, `FAILED` or `skipped, REASON`; at the end one in cargo's form, which `./x test` adds up. What a judge said goes to stderr
-# when it was not content. Needs openssl and python3; installs nothing but h2spec and sslyze, into TOOLS.
+# when it was not content. Needs openssl and python3; installs nothing but h2spec, sslyze and schemathesis, into TOOLS.
 set -euo pipefail
 
 here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
@@ -12,7 +12,7 @@ portunus=$(realpath "$1")
 mkdir -p "$2"
 tools=$(realpath "$2")
 shift 2
-[ "$#" -gt 0 ] || set -- h2spec sslyze testssl
+[ "$#" -gt 0 ] || set -- h2spec sslyze testssl schemathesis
 
 readonly host=edge.example
 work=$(mktemp -d)
@@ -35,6 +35,9 @@ start_gate() {
   cat > "$work/portunus.yaml" <<YAML
 listeners:
   - { name: edge, bind: "127.0.0.1:0", tls: { keystore: main } }
+  - { name: api, bind: "127.0.0.2:0", contract: shop }
+contracts:
+  shop: { document: $here/../../examples/shop/openapi.yaml, response: off, status_header: Contract-Status }
 keystores: { main: { folder: certs, default: edge.example } }
 upstreams:
   app: { servers: ["127.0.0.1:$(cat "$work/upstream.port")"] }
@@ -44,7 +47,9 @@ log: { access: { to: access.log } }
 YAML
   (cd "$work" && exec "$portunus" run portunus.yaml) 2> "$work/diagnostics" &
   gate=$!
-  until_there "$gate" '"listening"' "$work/diagnostics"
+  until_there "$gate" '"listening".*"api"' "$work/diagnostics"
+  until_there "$gate" '"listening".*"edge"' "$work/diagnostics"
+  api=$(sed -n 's/.*"listener":"api","address":"\([0-9.:]*\)".*/\1/p' "$work/diagnostics")
   port=$(sed -n 's/.*"listener":"edge","address":"127.0.0.1:\([0-9]*\)".*/\1/p' "$work/diagnostics")
 }
 
@@ -112,6 +117,19 @@ judge_sslyze() {
   "$sslyze" --mozilla_config=intermediate --certinfo --certinfo_ca_file "$work/ca.pem" --sni "$host" \
     "127.0.0.1:$port" > "$work/said" 2>&1 || return 1
   grep -q 'OK - Compliant' "$work/said"
+}
+
+# What it says is valid must pass, what it says is invalid must be refused by the gate.
+judge_schemathesis() {
+  local python="$tools/schemathesis/bin/python"
+  if [ ! -x "$python" ]; then
+    { python3 -m venv "$tools/schemathesis" && "$tools/schemathesis/bin/pip" install --quiet 'schemathesis==4.32.5'; } > "$work/said" 2>&1 || {
+      rm -rf "$tools/schemathesis"
+      reason="pip could not install it (Debian package python3-venv): $(tail -n 1 "$work/said")"
+      return 2
+    }
+  fi
+  "$python" "$here/contract.py" "$here/../../examples/shop/openapi.yaml" "http://$api/v1" 60 > "$work/said" 2>&1
 }
 
 # Only what is above LOW counts. Left out: the headers of answers (`-h`), which are the application's, and what the gate cannot help, see `excused`.

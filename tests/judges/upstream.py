@@ -23,7 +23,7 @@ class Upstream(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    do_GET = do_HEAD = do_POST = do_OPTIONS = do_PUT = answer
+    do_GET = do_HEAD = do_POST = do_OPTIONS = do_PUT = do_DELETE = do_PATCH = answer
 
     def log_message(self, *_):
         pass
