@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Judges of others against a running gate: h2spec on HTTP/2, sslyze and testssl.sh on TLS, schemathesis on an API contract. `./x test` calls this; it can also be run by itself.
+# Judges of others against a running gate: h2spec on HTTP/2, sslyze and testssl.sh on TLS, schemathesis on an API contract, the
+# interoperability programs of gRPC. `./x test` calls this; it can also be run by itself.
 #
-# Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl|schemathesis]...
+# Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl|schemathesis|grpc]...
 # PORTUNUS is the program, TOOLS a folder in which judges that are no Debian packages are kept between runs. For each judge one line on stdout:
 # `test judge NAME ... ok`, `FAILED` or `skipped, REASON`; at the end one in cargo's form, which `./x test` adds up. What a judge said goes to stderr
-# when it was not content. Needs openssl and python3; installs nothing but h2spec, sslyze and schemathesis, into TOOLS.
+# when it was not content. Needs openssl and python3; installs nothing but h2spec, sslyze, schemathesis and gRPC, into TOOLS.
 set -euo pipefail
 
 here=$(realpath "$(dirname "${BASH_SOURCE[0]}")")
@@ -12,11 +13,11 @@ portunus=$(realpath "$1")
 mkdir -p "$2"
 tools=$(realpath "$2")
 shift 2
-[ "$#" -gt 0 ] || set -- h2spec sslyze testssl schemathesis
+[ "$#" -gt 0 ] || set -- h2spec sslyze testssl schemathesis grpc
 
 readonly host=edge.example
 work=$(mktemp -d)
-gate='' upstream=''
+gate='' upstream='' grpc_server=''
 trap stop EXIT
 
 passed=0 failed=0 skipped=0
@@ -32,6 +33,8 @@ start_gate() {
   python3 "$here/upstream.py" > "$work/upstream.port" &
   upstream=$!
   until_there "$upstream" '[0-9]' "$work/upstream.port"
+  # Free a moment ago; the judge of gRPC brings what listens there.
+  grpc_port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
   cat > "$work/portunus.yaml" <<YAML
 listeners:
   - { name: edge, bind: "127.0.0.1:0", tls: { keystore: main } }
@@ -41,7 +44,9 @@ contracts:
 keystores: { main: { folder: certs, default: edge.example } }
 upstreams:
   app: { servers: ["127.0.0.1:$(cat "$work/upstream.port")"] }
+  grpc: { servers: ["127.0.0.1:$grpc_port"], protocol: http2 }
 routes:
+  - { path: "/grpc.testing.{service}/{*method}", upstream: grpc }
   - { upstream: app }
 log: { access: { to: access.log } }
 YAML
@@ -68,7 +73,7 @@ until_there() {
 
 stop() {
   local process
-  for process in $gate $upstream; do
+  for process in $gate $upstream $grpc_server; do
     kill "$process" 2>/dev/null || true
   done
   rm -rf "$work"
@@ -140,6 +145,30 @@ judge_testssl() {
     --protocols --std --pfs --server-preference --server-defaults --vulnerable "$host:$port" > "$work/said" 2>&1
   findings > "$work/findings" || return 1
   [ ! -s "$work/findings" ] || { cat "$work/findings" > "$work/said"; return 1; }
+}
+
+# Every case goes through TLS and HTTP/2 to the gate and in clear HTTP/2 on to the server. Left out are those that need accounts or compression.
+judge_grpc() {
+  local program case tries
+  for program in client server; do
+    [ ! -x "$tools/bin/grpc-$program" ] || continue
+    command -v go >/dev/null || { reason="no go to build it with (Debian package golang-go)"; return 2; }
+    (cd "$here/grpc" && go build -o "$tools/bin/grpc-$program" "google.golang.org/grpc/interop/$program") 2> "$work/said" ||
+      { reason="go could not build it: $(tail -n 1 "$work/said")"; return 2; }
+  done
+  "$tools/bin/grpc-server" -port "$grpc_port" > "$work/grpc-server" 2>&1 &
+  grpc_server=$!
+  for ((tries = 0; tries < 100; tries++)); do
+    ! (exec 3<> "/dev/tcp/127.0.0.1/$grpc_port") 2>/dev/null || break
+    sleep 0.1
+  done
+  for case in empty_unary large_unary client_streaming server_streaming ping_pong empty_stream cancel_after_begin \
+    cancel_after_first_response timeout_on_sleeping_server status_code_and_message special_status_message custom_metadata \
+    unimplemented_method unimplemented_service; do
+    timeout 30 "$tools/bin/grpc-client" -server_host 127.0.0.1 -server_port "$port" -use_tls -use_test_ca -ca_file "$work/ca.pem" \
+      -server_host_override "$host" -test_case "$case" > "$work/case" 2>&1 || { echo "$case:"; cat "$work/case"; } >> "$work/said"
+  done
+  [ ! -s "$work/said" ]
 }
 
 # Findings above LOW that are not excused. Fails when the scan was not whole.

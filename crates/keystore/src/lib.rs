@@ -21,6 +21,7 @@ mod jks_store;
 mod pkcs12_store;
 pub mod inspect;
 pub mod edit;
+mod unchanged;
 
 pub use files::replace as replace_file;
 pub use pair::EXPIRY_WARNING_DAYS;
@@ -105,6 +106,8 @@ pub struct Store {
     pub entries: Vec<Entry>,
     /// What an operator should know though the store is usable: expired or soon expiring certificates, names shadowed by others.
     pub warnings: Vec<String>,
+    /// See `unchanged`.
+    state: Option<[u8; 32]>,
 }
 
 /// Everything wrong with a store at once.
@@ -143,7 +146,15 @@ impl Store {
         keys: Keys,
         reuse: Option<&Store>,
     ) -> Result<Store, LoadError> {
-        pair::settle(load_pairs(location, password, keys), &location.path().display().to_string(), reuse)
+        let state = unchanged::state(location, password, keys);
+        let store = pair::settle(load_pairs(location, password, keys), &location.path().display().to_string(), reuse)?;
+        Ok(Store { state, ..store })
+    }
+
+    /// Whether loading it again, with these arguments, would surely give the same: its files have not been touched since, and what it says of
+    /// expiry is of today.
+    pub fn is_current(&self, location: &Location, password: Option<&Password>, keys: Keys) -> bool {
+        self.state.is_some() && unchanged::state(location, password, keys) == self.state
     }
 
     /// Whether something is served to clients that ask for no name or for an unknown one.

@@ -174,7 +174,7 @@ pub(crate) fn settle(mut loaded: Loaded, place: &str, reuse: Option<&Store>) -> 
         let (not_before, not_after) = (pair.not_before, pair.not_after);
         entries.push(Entry { names, identity, fingerprint, digest, not_before, not_after, origin: pair.origin });
     }
-    Ok(Store { entries, warnings })
+    Ok(Store { entries, warnings, state: None })
 }
 
 /// Takes from each pair the names that a better pair of the same key type serves, and drops the pairs that have none left.

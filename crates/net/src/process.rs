@@ -20,9 +20,10 @@ pub fn raise_descriptor_limit() -> u64 {
 /// # Errors
 /// The kernel refused.
 pub fn forbid_core_dumps() -> io::Result<()> {
+    // Each also where the other is refused.
+    let undumpable = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
-    Ok(())
+    Ok(undumpable?)
 }
 
 /// CPUs this process may run on, in order.

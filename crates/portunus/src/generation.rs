@@ -47,6 +47,7 @@ pub struct Generation {
     pub contracts: Contracts,
     /// Its keystores as read from disk.
     pub stores: BTreeMap<String, Arc<keystore::Store>>,
+    tables: BTreeMap<String, Arc<IdentityTable>>,
     fronts: HashMap<String, Arc<TlsFront>>,
     /// Peers whose PROXY headers are believed, by listener.
     balancers: HashMap<String, TrustList>,
@@ -70,8 +71,9 @@ impl Generation {
         let mut failed_keystores = Vec::new();
         let stores = load_stores(&config, previous, &mut problems, &mut failed_keystores);
         let routes = RouteTable::compile(&config).map_err(|conflicts| problems.extend(conflicts)).ok();
+        let tables = build_tables(&config, &stores, previous, &mut problems);
         let key_groups = build_key_groups(&config, previous, &mut problems);
-        let fronts = build_fronts(&config, &stores, &key_groups, &mut problems);
+        let fronts = build_fronts(&config, &tables, &key_groups, &mut problems);
         let balancers = load_balancers(&config, &mut problems);
         let groups = build_groups(&config, previous, &mut problems);
         let models = build_models(&config, &mut problems);
@@ -84,6 +86,7 @@ impl Generation {
                 number: previous.map_or(0, |previous| previous.number) + 1,
                 routes,
                 stores,
+                tables,
                 fronts,
                 balancers,
                 groups,
@@ -248,8 +251,8 @@ fn load_stores(
     let mut stores = BTreeMap::new();
     for (name, keystore) in &config.keystores {
         let before = previous.and_then(|previous| previous.stores.get(name));
-        match load_store(keystore, before.map(Arc::as_ref)) {
-            Ok(store) => _ = stores.insert(name.clone(), Arc::new(store)),
+        match load_store(keystore, before) {
+            Ok(store) => _ = stores.insert(name.clone(), store),
             Err(texts) => {
                 problems.extend(texts.into_iter().map(|text| format!("keystore {name}: {text}")));
                 failed.push(name.clone());
@@ -259,13 +262,22 @@ fn load_stores(
     stores
 }
 
-fn load_store(keystore: &KeystoreConfig, before: Option<&keystore::Store>) -> Result<keystore::Store, Vec<String>> {
+fn load_store(
+    keystore: &KeystoreConfig,
+    before: Option<&Arc<keystore::Store>>,
+) -> Result<Arc<keystore::Store>, Vec<String>> {
     let password = keystore.password.as_ref().map(read_secret).transpose().map_err(|problem| vec![problem])?;
+    let location = &keystore.location;
     let keys = match keystore.key_servers {
         Some(_) => keystore::Keys::InStoreOrElsewhere,
         None => keystore::Keys::InStore,
     };
-    keystore::Store::load_with(&keystore.location, password.as_ref(), keys, before).map_err(|error| error.problems)
+    match before {
+        Some(before) if before.is_current(location, password.as_ref(), keys) => Ok(Arc::clone(before)),
+        _ => keystore::Store::load_with(location, password.as_ref(), keys, before.map(Arc::as_ref))
+            .map(Arc::new)
+            .map_err(|error| error.problems),
+    }
 }
 
 /// Reads a secret where it lies.
@@ -286,28 +298,44 @@ pub fn read_secret(secret: &Secret) -> Result<keystore::Password, String> {
     Ok(keystore::Password::new(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
-fn build_fronts(
+/// The names of every keystore that a listener uses. One that is as it was keeps its table.
+fn build_tables(
     config: &Config,
     stores: &BTreeMap<String, Arc<keystore::Store>>,
+    previous: Option<&Generation>,
+    problems: &mut Vec<String>,
+) -> BTreeMap<String, Arc<IdentityTable>> {
+    let mut tables = BTreeMap::new();
+    for tls in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
+        let name = &tls.keystore;
+        let Some(store) = stores.get(name).filter(|_| !tables.contains_key(name)) else { continue };
+        let default = |config: &Config| config.keystores.get(name).and_then(|keystore| keystore.default.clone());
+        let kept = previous.filter(|previous| {
+            let same_store = previous.stores.get(name).is_some_and(|before| Arc::ptr_eq(before, store));
+            same_store && default(&previous.config) == default(config)
+        });
+        if let Some(table) = kept.and_then(|previous| previous.tables.get(name)) {
+            tables.insert(name.clone(), Arc::clone(table));
+            continue;
+        }
+        match IdentityTable::new(store, default(config).as_deref()) {
+            Ok(table) => _ = tables.insert(name.clone(), Arc::new(table)),
+            Err(problem) => problems.push(format!("keystore {name}: {problem}")),
+        }
+    }
+    tables
+}
+
+fn build_fronts(
+    config: &Config,
+    tables: &BTreeMap<String, Arc<IdentityTable>>,
     key_groups: &BTreeMap<String, Arc<KeyGroup>>,
     problems: &mut Vec<String>,
 ) -> HashMap<String, Arc<TlsFront>> {
-    let mut tables: BTreeMap<&str, Arc<IdentityTable>> = BTreeMap::new();
     let mut fronts = HashMap::new();
     for listener in &config.listeners {
         let Some(tls) = &listener.tls else { continue };
-        let Some(store) = stores.get(&tls.keystore) else { continue };
-        if !tables.contains_key(tls.keystore.as_str()) {
-            let default = config.keystores.get(&tls.keystore).and_then(|keystore| keystore.default.as_deref());
-            match IdentityTable::new(store, default) {
-                Ok(table) => _ = tables.insert(&tls.keystore, Arc::new(table)),
-                Err(problem) => {
-                    problems.push(format!("keystore {}: {problem}", tls.keystore));
-                    continue;
-                }
-            }
-        }
-        let Some(table) = tables.get(tls.keystore.as_str()) else { continue };
+        let Some(table) = tables.get(&tls.keystore) else { continue };
         let key_servers = config.keystores.get(&tls.keystore).and_then(|keystore| keystore.key_servers.as_deref());
         let key_group = key_servers.and_then(|name| key_groups.get(name)).cloned();
         match build_front(tls, table, key_group) {
