@@ -9,6 +9,7 @@ mod faults;
 mod gate;
 mod generator;
 mod histogram;
+mod keyless;
 mod measure;
 mod peers;
 mod shared_read;
@@ -37,6 +38,8 @@ enum Command {
     Gate(gate::Options),
     /// Portunus under a contract beside those that only forward.
     Contract(contract::Options),
+    /// Keys on another machine: what they cost the edge.
+    Keyless(keyless::Options),
     /// The fault protocol: what is lost, doubled or cut when things break.
     Faults(faults::Options),
     /// The upstream of the fault protocol, which writes down what it sees.
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Load(options) => generator::run(&options),
         Command::Gate(options) => gate::run(&options),
         Command::Contract(options) => contract::run(&options),
+        Command::Keyless(options) => keyless::run(&options),
         Command::Faults(options) => faults::run(&options),
         Command::LedgerUpstream(options) => faults::run_recorder(&options),
     };

@@ -77,6 +77,11 @@ impl Client {
         &self.group
     }
 
+    /// Looks after what changes without an event: names that moved, ejections that are over.
+    pub(super) fn tend(&self) {
+        self.peers.iter().for_each(|peer| peer.tend());
+    }
+
     /// A server is connected now.
     pub(super) fn note_connected(&self) {
         self.down_since.set(None);

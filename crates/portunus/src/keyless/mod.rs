@@ -43,7 +43,7 @@ impl Clients {
     }
 
     /// Has a client for every group of the generation, so that connections are warm before they are needed, and lets go of those of groups that are
-    /// gone: they end with their last operation.
+    /// gone: they end with their last operation. For the worker's tick.
     pub fn refresh(&self, generation: &Generation, report: &WorkerReport) {
         generation.key_groups().for_each(|group| drop(self.of(group, report)));
         let is_current = |client: &Rc<Client>| generation.key_groups().any(|group| Arc::ptr_eq(group, client.group()));
@@ -51,5 +51,6 @@ impl Clients {
         if clients.len() > generation.key_groups().count() {
             clients.retain(is_current);
         }
+        clients.iter().for_each(|client| client.tend());
     }
 }

@@ -13,7 +13,7 @@ use super::connection::{Connection, Ended, Watch};
 use super::failure::KeyFailure;
 use crate::config::Ejection;
 use crate::report::{KeyCounts, OncePerSecond};
-use crate::upstream::{self, Server, Target};
+use crate::upstream::{self, PoolId, Server, Target};
 
 /// Between two tries to connect, at first and at most; halved to doubled at random.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
@@ -37,6 +37,8 @@ pub struct Peer {
     latency_us: Cell<f32>,
     /// It asked to be left alone until then (coarse clock).
     busy_until: Cell<Duration>,
+    /// What its name led to when its connections were made.
+    pool: Cell<PoolId>,
     /// It was ejected for silence, so that an answered ping brings it back.
     is_silent: Cell<bool>,
     /// The last try to connect failed.
@@ -55,6 +57,7 @@ impl Peer {
             connections: RefCell::default(),
             latency_us: Cell::new(UNMEASURED_US),
             busy_until: Cell::new(Duration::ZERO),
+            pool: Cell::new(server.pool()),
             is_silent: Cell::new(false),
             is_unreachable: Cell::new(false),
             changed: Notify::new(),
@@ -117,6 +120,15 @@ impl Peer {
         if failure == KeyFailure::Timeout {
             self.connections.borrow().iter().for_each(|connection| connection.probe());
         }
+    }
+
+    /// Gives connections up that lead to where the server's name no longer does, and says how it stands.
+    pub fn tend(&self) {
+        if self.pool.replace(self.server.pool()) != self.server.pool() {
+            self.connections.borrow().iter().for_each(|connection| connection.leave());
+            self.changed.notify_one();
+        }
+        self.tell();
     }
 
     /// Ends all connections once nothing is under way on them.
