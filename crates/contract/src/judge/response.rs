@@ -2,12 +2,13 @@
 
 use super::body::{BodyJudge, BodyPlan};
 use super::code;
-use super::content_type::choose;
+use super::content_type::{Chosen, Reading, choose};
 use super::findings::{Enough, Findings, Part, Violation, Where};
 use super::message::{Framing, ResponseParts};
 use super::parameters::Declared;
 use super::scratch::Scratch;
 use crate::contract::Matched;
+use crate::openapi::Content;
 use crate::options::Undeclared;
 use crate::parameter::Escapes;
 
@@ -48,9 +49,20 @@ pub(crate) fn judge<'c: 's, 's>(
     declared.judge(pairs, rooms, findings)?;
     match &response.body {
         None => BodyJudge::undeclared(contract, contract.options.undeclared_body, parts.framing, findings),
-        Some(_) if parts.framing == Framing::Empty => Ok(BodyJudge::empty(contract)),
+        Some(_) if parts.answers_head || matches!(parts.status, 204 | 205 | 304) => Ok(BodyJudge::empty(contract)),
         Some(body) => {
-            BodyJudge::chosen(contract, choose(contract, body, parts.fields), false, parts.framing, scratch, findings)
+            let chosen = choose(contract, body, parts.fields);
+            // Nothing at all is a good text, but no JSON.
+            let required =
+                matches!(&chosen, Ok(Chosen { content: Reading::Content { content: Content::Json { .. }, .. }, .. }));
+            match (parts.framing, required) {
+                (Framing::Empty, true) => {
+                    findings.add(Violation::new(code::BODY_MISSING, Where::of(Part::Body), "is missing"))?;
+                    Ok(BodyJudge::empty(contract))
+                }
+                (Framing::Empty, false) => Ok(BodyJudge::empty(contract)),
+                (framing, required) => BodyJudge::chosen(contract, chosen, required, framing, scratch, findings),
+            }
         }
     }
 }
