@@ -1,0 +1,194 @@
+//! `portunus as api-firewall` and `portunus import api-firewall`: what the original's settings do here, and where they are closed.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use crate::harness::{Upstream, exchange, statuses, wait_until};
+use crate::site::{ORDER, SHOP, folder, shop_answer};
+
+/// The program in the original's place.
+struct Front {
+    child: Child,
+    folder: tempfile::TempDir,
+    api: SocketAddr,
+    health: SocketAddr,
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn command(folder: &std::path::Path, verb: &str, settings: &[(&str, String)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portunus"));
+    command.args([verb, "api-firewall"]).current_dir(folder).stdin(Stdio::null());
+    settings.iter().for_each(|(name, value)| _ = command.env(format!("APIFW_{name}"), value));
+    command
+}
+
+fn settings(upstream: &Upstream, more: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    let mut settings = vec![
+        ("API_SPECS", "openapi.yaml".to_owned()),
+        ("URL", "http://127.0.0.1:0".to_owned()),
+        ("HEALTH_HOST", "127.0.0.2:0".to_owned()),
+        ("SERVER_URL", format!("http://{}/v1/", upstream.address)),
+        ("REQUEST_VALIDATION", "BLOCK".to_owned()),
+        ("RESPONSE_VALIDATION", "BLOCK".to_owned()),
+        ("LOG_FORMAT", "JSON".to_owned()),
+    ];
+    for (name, value) in more {
+        settings.retain(|(known, _)| known != name);
+        settings.push((name, (*value).to_owned()));
+    }
+    settings
+}
+
+fn start(upstream: &Upstream, more: &[(&'static str, &str)], files: &[(&str, &str)]) -> Front {
+    let folder = folder(SHOP, files);
+    let mut child = command(folder.path(), "as", &settings(upstream, more))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut found = std::collections::HashMap::new();
+    for _ in 0..2 {
+        let (listener, address) = next_listener(&mut lines);
+        found.insert(listener, address);
+    }
+    std::thread::spawn(move || lines.for_each(drop));
+    Front { child, folder, api: found["api"], health: found["health"] }
+}
+
+fn next_listener(lines: &mut impl Iterator<Item = String>) -> (String, SocketAddr) {
+    loop {
+        let line = lines.next().expect("it did not start");
+        let Ok(value) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
+        let get = |name: &str| value.get(name).or_else(|| value["fields"].get(name)).and_then(|text| text.as_str());
+        if let (Some(listener), Some(address)) = (get("listener"), get("address").and_then(|text| text.parse().ok())) {
+            return (listener.to_owned(), address);
+        }
+    }
+}
+
+fn ask(address: SocketAddr, request: &str, fields: &str, body: &str) -> (u16, String) {
+    let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+    let text = format!("{request} HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n{fields}{length}\r\n{body}");
+    let answer = exchange(address, text.as_bytes());
+    (statuses(&answer)[0], String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[test]
+fn it_blocks_as_the_original_does_and_says_what_in_its_header() {
+    let upstream = Upstream::start(shop_answer);
+    let front = start(&upstream, &[("ADD_VALIDATION_STATUS_HEADER", "true"), ("CUSTOM_BLOCK_STATUS_CODE", "418")], &[]);
+    assert_eq!(ask(front.api, "GET /v1/products", "", "").0, 200);
+    assert_eq!(ask(front.api, "POST /v1/orders", "Content-Type: application/json\r\n", ORDER).0, 201);
+    let (status, answer) = ask(front.api, "GET /v1/products?page=0", "", "");
+    assert_eq!(status, 418);
+    assert!(
+        answer.contains("Apifw-Validation-Status: request-query:minimum:page\r\n") && answer.ends_with("\r\n\r\n"),
+        "{answer}"
+    );
+    for request in ["GET /v1/nothing", "PUT /v1/products", "GET /products", "OPTIONS /v1/products"] {
+        assert_eq!(ask(front.api, request, "", "").0, 418, "{request}");
+    }
+    // A declared type without a decoder goes through the original; here it does not.
+    assert_eq!(ask(front.api, "POST /v1/orders", "Content-Type: text/xml\r\n", "<a/>").0, 418);
+    assert_eq!(upstream.seen().len(), 2);
+    assert!(upstream.seen()[0].fields("host")[0].ends_with(&upstream.address.port().to_string()));
+    assert_eq!(ask(front.health, "GET /v1/liveness", "", "").0, 200);
+    assert!(ask(front.health, "GET /v1/readiness", "", "").1.ends_with("{\"status\":\"ok\"}"));
+    assert_eq!(ask(front.health, "GET /v1/products", "", "").0, 404);
+    assert!(front.folder.path().exists());
+}
+
+/// What the original's own lists do not see: requests for which there is no route.
+#[test]
+fn lists_hold_where_the_document_has_no_path_and_where_options_pass() {
+    let upstream = Upstream::start(shop_answer);
+    let more = [
+        ("REQUEST_VALIDATION", "LOG_ONLY"),
+        ("RESPONSE_VALIDATION", "DISABLE"),
+        ("PASS_OPTIONS", "true"),
+        ("DENYLIST_TOKENS_FILE", "denied.txt"),
+        ("DENYLIST_TOKENS_HEADER_NAME", "Authorization"),
+    ];
+    let front = start(&upstream, &more, &[("denied.txt", "stolen\n")]);
+    for request in ["GET /v1/nothing", "OPTIONS /v1/products", "GET /v1/products"] {
+        assert_eq!(ask(front.api, request, "Authorization: Bearer stolen\r\n", "").0, 403, "{request}");
+        assert_eq!(ask(front.api, request, "Authorization: Bearer fine\r\n", "").0, 200, "{request}");
+    }
+    assert_eq!(upstream.seen().len(), 3);
+}
+
+#[test]
+fn the_file_in_the_working_directory_wins_and_endpoints_differ() {
+    let upstream = Upstream::start(shop_answer);
+    let file = "RequestValidation: BLOCK\nEndpoints:\n  - { Path: \"/v1/products\", Method: GET, RequestValidation: LOG_ONLY, ResponseValidation: DISABLE }\n";
+    let front = start(&upstream, &[("REQUEST_VALIDATION", "DISABLE")], &[("apifw.yaml", file)]);
+    assert_eq!(ask(front.api, "GET /v1/products?page=0", "", "").0, 200);
+    assert_eq!(ask(front.api, "GET /v1/products/seven", "", "").0, 403);
+}
+
+#[test]
+fn import_prints_what_runs() {
+    let upstream = Upstream::start(shop_answer);
+    let folder = folder(SHOP, &[("allowed.txt", "10.0.0.0/8\n")]);
+    let more = [
+        ("ALLOW_IP_FILE", "allowed.txt"),
+        ("ALLOW_IP_HEADER_NAME", "X-Forwarded-For"),
+        ("SERVER_DIAL_TIMEOUT", "1.5s"),
+    ];
+    let output = command(folder.path(), "import", &settings(&upstream, &more)).output().unwrap();
+    let (text, told) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("ALLOW_IP_HEADER_NAME"), "{told}");
+    for line in
+        ["base_path: \"/v1\"", "connect_timeout: 1500ms", "request: block", "block_status: 403", "trusted_proxies:"]
+    {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    std::fs::write(folder.path().join("native.yaml"), &text).unwrap();
+    let checked = Command::new(env!("CARGO_BIN_EXE_portunus"))
+        .args(["check", "native.yaml"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+#[test]
+fn what_is_not_built_or_not_safe_stops_the_start_and_says_so() {
+    let upstream = Upstream::start(shop_answer);
+    for (more, told) in [
+        (&[("MODE", "API")][..], "MODE=API is not built"),
+        (&[("MODE", "graphql")], "MODE=GRAPHQL is not built"),
+        (&[("MODSEC_RULES_DIR", "/etc/modsec")], "ModSecurity"),
+        (&[("SERVER_OAUTH_INTROSPECTION_ENDPOINT", "http://a/")], "introspection"),
+        (&[("API_SPECS", "https://a.test/openapi.yaml")], "not fetched from the network"),
+        (&[("REQUEST_VALIDATION", "")], "REQUEST_VALIDATION is required"),
+        (&[("RESPONSE_VALIDATION", "MAYBE")], "RESPONSE_VALIDATION"),
+        (&[("READ_TIMEOUT", "5")], "READ_TIMEOUT"),
+        (&[("SERVER_URL", "localhost:3000")], "SERVER_URL"),
+        (&[("ENDPOINTS", "/v1/nothing|BLOCK|BLOCK")], "/v1/nothing"),
+        (&[("ALLOW_IP_FILE", "none.txt")], "none.txt"),
+    ] {
+        let folder = folder(SHOP, &[]);
+        let mut child =
+            command(folder.path(), "as", &settings(&upstream, more)).stderr(Stdio::piped()).spawn().unwrap();
+        let mut code = None;
+        wait_until(told, || {
+            code = child.try_wait().unwrap();
+            code.is_some()
+        });
+        let mut errors = String::new();
+        std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut errors).unwrap();
+        assert!(code.and_then(|code| code.code()) == Some(1) && errors.contains(told), "{told}: {errors}");
+    }
+    let help = Command::new(env!("CARGO_BIN_EXE_portunus")).args(["as", "api-firewall", "--help"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&help.stdout).contains("--request-validation") && help.status.success());
+}

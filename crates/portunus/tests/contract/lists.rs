@@ -1,0 +1,103 @@
+//! The deny-list of tokens and the allow-list of addresses: exact, on every request, whatever the document and its modes say.
+
+use std::io::Write;
+
+use crate::harness::{Gate, Upstream, connect, read_answer, wait_until};
+use crate::site::{SHOP, Site, shop_answer, write};
+
+const DENY: &str = ", deny_tokens: { file: denied.txt, header: Authorization, cookie: session }";
+const ALLOW: &str = ", allow_addresses: { file: allowed.txt }";
+
+#[test]
+fn denied_tokens_are_refused_everywhere_and_in_every_mode() {
+    for mode in ["", ", request: log, response: log", ", request: off, response: off", ", pass_options: true"] {
+        let shop = Site::with(SHOP, &format!("{DENY}{mode}"), &[("denied.txt", "bad-token\n\nother\n")], shop_answer);
+        for request in ["GET /v1/products", "GET /v1/nothing", "PUT /v1/products", "OPTIONS /v1/products", "GET /"] {
+            for field in ["Authorization: Bearer bad-token", "Authorization: other", "Cookie: a=b; session=bad-token"] {
+                let answer = shop.get(request, &format!("{field}\r\n"));
+                assert_eq!((answer.status, shop.seen()), (403, 0), "{mode} {request} {field}");
+            }
+        }
+        assert_eq!(shop.get("GET /v1/products", "Authorization: Bearer bad-token-2\r\n").status, 200, "{mode}");
+        assert_eq!(shop.gate.log(1)[0]["reason"], "token_denied");
+    }
+}
+
+#[test]
+fn every_token_of_a_large_list_is_denied() {
+    let list: String = (0..200_000).map(|number| format!("t{number}\n")).collect();
+    let shop = Site::with(SHOP, DENY, &[("denied.txt", &list)], shop_answer);
+    let mut client = connect(shop.gate.address("web"));
+    for number in (0..200_000).step_by(999) {
+        write!(client, "GET /v1/products HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer t{number}\r\n\r\n").unwrap();
+        let (head, _) = read_answer(&mut client);
+        assert!(head.starts_with("HTTP/1.1 403 "), "t{number}: {head}");
+    }
+    assert_eq!(shop.seen(), 0);
+}
+
+#[test]
+fn only_listed_addresses_speak() {
+    for (list, status) in
+        [("127.0.0.0/8\n", 200), ("::1\n10.0.0.0/8\n", 403), ("", 403), ("2001:db8::/32\n127.0.0.1", 200)]
+    {
+        let shop = Site::with(SHOP, ALLOW, &[("allowed.txt", list)], shop_answer);
+        assert_eq!(shop.get("GET /v1/products", "X-Forwarded-For: 127.0.0.1\r\n").status, status, "{list:?}");
+        for request in ["GET /nothing", "OPTIONS /v1/products"] {
+            assert_eq!(shop.get(request, "").status == 403, status == 403, "{list:?}");
+        }
+    }
+}
+
+#[test]
+fn behind_a_trusted_proxy_the_first_stranger_from_the_right_counts() {
+    let upstream = Upstream::start(shop_answer);
+    let text = crate::site::yaml(&upstream, ALLOW, "trusted_proxies: [\"127.0.0.1\", \"10.0.0.0/8\"]");
+    let folder = crate::site::folder(SHOP, &[("allowed.txt", "203.0.113.0/24\n")]);
+    let site = Site { gate: Gate::start_in(folder, &text), upstream };
+    for (chain, status) in [
+        ("203.0.113.9", 200),
+        ("198.51.100.1, 203.0.113.9, 10.1.1.1", 200),
+        ("203.0.113.9, 198.51.100.1", 403),
+        ("203.0.113.9, what", 403),
+        ("", 403),
+    ] {
+        let answer = site.get("GET /v1/products", &format!("X-Forwarded-For: {chain}\r\n"));
+        assert_eq!(answer.status, status, "{chain}");
+    }
+}
+
+#[test]
+fn lists_are_read_again_when_they_change_and_kept_when_they_break() {
+    let both = format!("{DENY}{ALLOW}");
+    let shop = Site::with(SHOP, &both, &[("denied.txt", "one\n"), ("allowed.txt", "127.0.0.1\n")], shop_answer);
+    let ask = |token: &str| shop.get("GET /v1/products", &format!("Authorization: Bearer {token}\r\n")).status;
+    assert_eq!((ask("one"), ask("two")), (403, 200));
+    write(shop.gate.dir.path(), "denied.txt", "two\n");
+    wait_until("the new list", || (ask("one"), ask("two")) == (200, 403));
+    write(shop.gate.dir.path(), "allowed.txt", "127.0.0.1\nnot an address\n");
+    shop.gate.wait_for("allowed.txt:2: this is no address");
+    assert_eq!((ask("one"), ask("two")), (200, 403));
+    assert!(shop.gate.metrics().contains("portunus_config_last_reload_successful 0"));
+}
+
+#[test]
+fn a_list_that_cannot_be_read_stops_the_start() {
+    for (contract, files, told) in [
+        (ALLOW, &[("allowed.txt", "10.0.0.0/33\n")][..], "allowed.txt:1"),
+        (ALLOW, &[][..], "allowed.txt"),
+        (DENY, &[][..], "denied.txt"),
+    ] {
+        let folder = crate::site::folder(SHOP, files);
+        let upstream = Upstream::ok();
+        std::fs::write(folder.path().join("portunus.yaml"), crate::site::yaml(&upstream, contract, "")).unwrap();
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_portunus"))
+            .args(["check", "portunus.yaml"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(errors.contains(told), "{errors}");
+    }
+}

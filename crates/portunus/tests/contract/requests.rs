@@ -1,0 +1,297 @@
+//! Heads of requests: paths, methods, parameters, and what a refusal looks like.
+
+use std::io::Write;
+
+use crate::harness::{connect, exchange, read_answer, statuses};
+use crate::site::{ORDER, SHOP, Site, shop_answer};
+
+#[test]
+fn what_the_document_declares_passes_and_nothing_else() {
+    let shop = Site::shop("");
+    let cases = [
+        ("GET /v1/products", 200, ""),
+        ("GET /v1/products?page=2&per_page=50&category=books,games&price%5Bmin%5D=5", 200, ""),
+        ("GET /v1/products/7", 200, ""),
+        ("GET /v1/orders/3fa85f64-5717-4562-b3fc-2c963f66afa6", 200, ""),
+        ("GET /v1/products?page=0", 400, "minimum"),
+        ("GET /v1/products?page=x", 400, "type"),
+        ("GET /v1/products?page=1&page=2", 400, "parameter_repeated"),
+        ("GET /v1/products?page=0x10", 400, "type"),
+        ("GET /v1/products?per_page=1_0", 400, "type"),
+        ("GET /v1/products?page=", 400, ""),
+        ("GET /v1/products?category=cars", 400, "enum"),
+        ("GET /v1/products?price%5Bmax%5D=-1", 400, "minimum"),
+        ("GET /v1/products?price%5Bmean%5D=1", 400, ""),
+        ("GET /v1/products?debug=1", 400, "parameter_undeclared"),
+        ("GET /v1/products/seven", 400, "type"),
+        ("GET /v1/products/99999999999", 400, "maximum"),
+        ("GET /v1/orders/7", 400, "format"),
+        ("GET /v1/customers", 404, "path_undeclared"),
+        ("GET /v1/products/", 404, "path_undeclared"),
+        ("GET /v1", 404, "path_undeclared"),
+        ("GET /products", 404, "path_undeclared"),
+        ("PATCH /v1/products/7", 405, "method_undeclared"),
+        ("OPTIONS /v1/products", 405, "method_undeclared"),
+        ("DELETE /v1/products/7", 401, "security_missing"),
+    ];
+    let mut passed = 0;
+    for (request, status, code) in cases {
+        let answer = shop.get(request, "");
+        assert_eq!(answer.status, status, "{request}: {answer:?}");
+        passed += usize::from(status < 400);
+        assert_eq!(shop.seen(), passed, "{request}");
+        if !code.is_empty() {
+            assert_eq!(answer.json()["code"], code, "{request}");
+            assert_eq!(answer.fields("content-type"), ["application/problem+json"]);
+        }
+    }
+}
+
+#[test]
+fn an_unknown_method_is_told_which_there_are() {
+    let shop = Site::shop("");
+    let answer = shop.get("PUT /v1/products/7", "");
+    assert_eq!((answer.status, answer.fields("allow")), (405, vec!["GET, DELETE"]));
+    let answer = shop.get("PUT /v1/nothing", "");
+    assert_eq!((answer.status, answer.fields("allow").len()), (404, 0));
+    assert_eq!(shop.seen(), 0);
+}
+
+#[test]
+fn head_is_judged_as_the_get_it_stands_for() {
+    let shop = Site::shop("");
+    let answer = exchange(
+        shop.gate.address("web"),
+        b"HEAD /v1/products HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(statuses(&answer), [200]);
+    let answer = exchange(
+        shop.gate.address("web"),
+        b"HEAD /v1/products?page=x HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n",
+    );
+    assert_eq!(statuses(&answer), [400]);
+    assert!(answer.ends_with(b"\r\n\r\n"), "a HEAD request is answered with a body");
+    assert_eq!(shop.seen(), 1);
+}
+
+#[test]
+fn header_fields_and_cookies_are_judged() {
+    let shop = Site::shop("");
+    let uuid = "3fa85f64-5717-4562-b3fc-2c963f66afa6";
+    for (request, fields, status) in [
+        ("GET /v1/products".to_owned(), format!("X-Trace: {uuid}\r\n"), 200),
+        ("GET /v1/products".to_owned(), "X-Trace: yes\r\n".to_owned(), 400),
+        ("GET /v1/products".to_owned(), format!("X-Trace: {uuid}\r\nX-Trace: {uuid}\r\n"), 400),
+        (format!("GET /v1/orders/{uuid}"), format!("Cookie: a=b; session={}\r\n", "0a".repeat(16)), 200),
+        (format!("GET /v1/orders/{uuid}"), "Cookie: session=0a\r\n".to_owned(), 400),
+    ] {
+        let answer = shop.get(&request, &fields);
+        assert_eq!(answer.status, status, "{request} {fields}: {answer:?}");
+    }
+}
+
+/// Row 24 of the attack matrix: what was decided on is what goes on, and what is ambiguous goes nowhere.
+#[test]
+fn path_tricks_do_not_lead_around_the_document() {
+    let shop = Site::shop("");
+    for (path, status) in [
+        ("/v1/products/%37", 200),
+        ("/v1/orders/../products/7", 400),
+        ("/v1/%70roducts/7", 200),
+        ("/v1/products//7", 404),
+        ("/v1/products/7;x=1", 400),
+        ("/v1/products%2f7", 400),
+        ("/v1/products/%2e%2e/secret", 400),
+        ("/v1/products\\7", 400),
+        ("/v1/products/%00", 400),
+        ("/v1/products/%c0%af", 400),
+        ("/v1/products/%2537", 400),
+    ] {
+        let before = shop.seen();
+        let answer = shop.get(&format!("GET {path}"), "");
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        assert_eq!(shop.seen() - before, usize::from(status == 200), "{path}");
+        if status == 200 {
+            assert_eq!(shop.upstream.seen().last().unwrap().line(), "GET /v1/products/7 HTTP/1.1", "{path}");
+        }
+    }
+}
+
+/// Row 25: the firewall judges the real method.
+#[test]
+fn no_field_speaks_of_another_method() {
+    let shop = Site::shop("");
+    for name in ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"] {
+        let answer = shop.get("GET /v1/products/7", &format!("{name}: DELETE\r\n"));
+        assert_eq!(answer.status, 200);
+        assert!(shop.upstream.seen().last().unwrap().fields(name).is_empty(), "{name} went on");
+    }
+    assert_eq!(shop.get("TRACE /v1/products", "").status, 405);
+    assert_eq!(shop.get("get /v1/products", "").status, 405);
+    assert_eq!(shop.seen(), 3);
+}
+
+#[test]
+fn a_refusal_tells_as_much_as_it_may() {
+    let request = "GET /v1/products?per_page=1000";
+    let shop = Site::shop(", detail: pointer, status_header: Contract-Status");
+    let answer = shop.get(request, "");
+    let problem = answer.json();
+    assert_eq!(
+        (&problem["code"], &problem["in"], &problem["name"]),
+        (&"maximum".into(), &"query".into(), &"per_page".into())
+    );
+    assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
+    assert_eq!(answer.fields("contract-status"), ["request-query:maximum:per_page"]);
+    let code = Site::shop(", detail: code").get(request, "").json();
+    assert_eq!((&code["code"], code.get("name"), code.get("detail")), (&"maximum".into(), None, None));
+    let status = Site::shop(", detail: status").get(request, "").json();
+    assert_eq!((status.get("code"), &status["status"]), (None, &400.into()));
+    let empty = Site::shop(", detail: empty, block_status: 403").get(request, "");
+    assert_eq!((empty.status, empty.body.len(), empty.fields("content-type").len()), (403, 0, 0));
+}
+
+#[test]
+fn one_block_status_is_for_everything() {
+    let shop = Site::shop(", block_status: 418");
+    for request in ["GET /v1/nothing", "PUT /v1/products/7", "GET /v1/products?page=0", "DELETE /v1/products/7"] {
+        let answer = shop.get(request, "");
+        assert_eq!((answer.status, answer.fields("allow").len()), (418, 0), "{request}");
+    }
+    assert_eq!(shop.post("POST /v1/orders", "text/xml", "<a/>").status, 418);
+    assert_eq!(shop.seen(), 0);
+}
+
+#[test]
+fn options_pass_only_where_it_is_said_and_the_path_is_known() {
+    let shop = Site::shop(", pass_options: true");
+    assert_eq!(shop.get("OPTIONS /v1/products", "").status, 200);
+    assert_eq!(shop.get("OPTIONS /v1/nothing", "").status, 404);
+    assert_eq!(shop.get("PUT /v1/products", "").status, 405);
+    assert_eq!(shop.seen(), 1);
+}
+
+#[test]
+fn log_lets_everything_pass_and_says_what_it_would_refuse() {
+    let shop = Site::shop(", request: log, response: log");
+    for request in ["GET /v1/products?page=0&debug=1", "GET /v1/nothing", "PATCH /v1/products/7"] {
+        assert_eq!(shop.get(request, "").status, 200, "{request}");
+    }
+    assert_eq!(shop.post("POST /v1/orders", "application/json", r#"{"items":[],"more":1}"#).status, 201);
+    assert_eq!(shop.seen(), 4);
+    let log = shop.gate.log(4);
+    let of = |number: usize| &log[number]["contract"];
+    assert_eq!(
+        (&of(0)["verdict"], &of(0)["name"], &of(0)["side"]),
+        (&"logged".into(), &"api".into(), &"request".into())
+    );
+    assert_eq!(of(0)["operation"], "GET /products");
+    assert_eq!((&of(0)["reason"], &of(0)["violations"]), (&"minimum".into(), &2.into()));
+    assert_eq!(of(1)["reason"], "path_undeclared");
+    assert_eq!(of(2)["reason"], "method_undeclared");
+    assert!(of(3)["violations"].as_u64() >= Some(1), "{}", of(3));
+    assert!(shop.gate.metrics().contains(r#"portunus_contract_requests_total{contract="api",operation="GET /products",verdict="logged",reason="minimum"} 1"#));
+}
+
+#[test]
+fn modes_hold_per_operation() {
+    let operations = ", operations: [{ path: /products, request: log }, { path: \"/v1/products/{product}\", methods: [GET], request: off, response: off }], base_path: /v1";
+    let shop = Site::shop(operations);
+    assert_eq!(shop.get("GET /v1/products?page=0", "").status, 200);
+    assert_eq!(shop.get("GET /v1/products/seven", "").status, 200);
+    assert_eq!(shop.get("DELETE /v1/products/7", "").status, 401);
+    assert_eq!(shop.get("GET /v1/orders/7", "").status, 400);
+    assert_eq!(shop.seen(), 2);
+}
+
+#[test]
+fn what_holds_for_a_host_or_a_route_holds_before_what_holds_for_a_listener() {
+    let upstream = crate::harness::Upstream::start(shop_answer);
+    let text = format!(
+        "workers: 1
+listeners:
+  - {{ name: web, bind: \"127.0.0.1:0\", contract: shop }}
+upstreams: {{ app: {{ servers: [\"{}\"] }} }}
+contracts:
+  shop: {{ document: openapi.yaml }}
+  other: {{ document: other.yaml }}
+hosts:
+  other.test: {{ contract: other }}
+  \"*.open.test\": {{ contract: other }}
+routes:
+  - {{ path: \"/{{*rest}}\", upstream: app }}
+  - {{ path: /healthz, upstream: app, contract: none }}
+  - {{ path: /v1/orders, upstream: app, contract: other }}
+",
+        upstream.address
+    );
+    let other = "openapi: 3.0.3\ninfo: { title: o, version: '1' }\npaths:\n  /other:\n    get: { responses: { default: { description: any } } }\n";
+    let folder = crate::site::folder(SHOP, &[("other.yaml", other)]);
+    let gate = crate::harness::Gate::start_in(folder, &text);
+    let ask = |host: &str, path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        statuses(&exchange(gate.address("web"), request.as_bytes()))[0]
+    };
+    assert_eq!((ask("a.test", "/v1/products"), ask("a.test", "/other")), (200, 404));
+    assert_eq!(ask("other.test", "/v1/products"), 404);
+    assert_eq!(ask("other.test.", "/v1/products"), 404);
+    assert_eq!(ask("x.open.test", "/v1/products"), 404);
+    assert_eq!(ask("a.test", "/healthz"), 200);
+    assert_eq!(ask("a.test", "/v1/orders"), 404);
+}
+
+/// Row 3: a refusal leaves nothing on the connection that could be taken for a request.
+#[test]
+fn a_connection_goes_on_cleanly_after_a_refusal() {
+    let shop = Site::shop("");
+    let mut client = connect(shop.gate.address("web"));
+    for round in 0..5 {
+        let smuggled = "GET /v1/products?page=66 HTTP/1.1\r\nHost: api.test\r\n\r\n";
+        let body = format!("{{\"items\":\"no list\",\"note\":\"{smuggled}\"}}");
+        write!(
+            client,
+            "POST /v1/orders HTTP/1.1\r\nHost: api.test\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let (head, _) = read_answer(&mut client);
+        assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
+        write!(client, "GET /v1/products?page={} HTTP/1.1\r\nHost: api.test\r\n\r\n", round + 1).unwrap();
+        let (head, _) = read_answer(&mut client);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    }
+    // A large body behind a refusal that needs none of it: the answer comes at once, and the connection ends.
+    let answer = exchange(
+        shop.gate.address("web"),
+        format!("POST /v1/nothing HTTP/1.1\r\nHost: api.test\r\nContent-Length: 3000000\r\n\r\n{ORDER}").as_bytes(),
+    );
+    assert_eq!(statuses(&answer), [404]);
+    let lines: Vec<String> = shop.upstream.seen().iter().map(|seen| seen.line().to_owned()).collect();
+    let expected: Vec<String> = (1..=5).map(|page| format!("GET /v1/products?page={page} HTTP/1.1")).collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_client_that_waits_for_100_gets_it_and_the_upstream_is_not_asked() {
+    let shop = Site::shop("");
+    let mut client = connect(shop.gate.address("web"));
+    write!(
+        client,
+        "POST /v1/orders HTTP/1.1\r\nHost: api.test\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+        ORDER.len()
+    )
+    .unwrap();
+    let (head, _) = read_answer(&mut client);
+    assert!(head.starts_with("HTTP/1.1 100 "), "{head}");
+    client.write_all(ORDER.as_bytes()).unwrap();
+    let (head, _) = read_answer(&mut client);
+    assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
+    assert!(shop.upstream.seen()[0].fields("expect").is_empty());
+    // One that is refused by its head is not asked for its body.
+    let mut client = connect(shop.gate.address("web"));
+    client
+        .write_all(b"POST /v1/orders HTTP/1.1\r\nHost: api.test\r\nContent-Type: text/xml\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
+        .unwrap();
+    let (head, _) = read_answer(&mut client);
+    assert!(head.starts_with("HTTP/1.1 415 "), "{head}");
+}

@@ -1,0 +1,131 @@
+//! Answers: declared status, fields, type and body, or a 502 of ours. Row 29 of the attack matrix.
+
+use std::sync::Mutex;
+
+use crate::harness::Reply;
+use crate::site::{SHOP, Site};
+
+const GOOD: &str = r#"{"name":"a","price":{"amount":1,"currency":"EUR"}}"#;
+
+/// A shop whose upstream answers this to everything.
+fn answering(contract: &str, answer: &str) -> Site {
+    let answer = Mutex::new(answer.to_owned());
+    Site::with(SHOP, contract, &[], move |_| Reply::Keep(answer.lock().unwrap().clone().into_bytes()))
+}
+
+fn json(status: &str, fields: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{fields}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn cases() -> Vec<(String, &'static str)> {
+    vec![
+        (json("200 OK", "", GOOD), ""),
+        (json("200 OK", "", &GOOD.replace("EUR", "euro")), "pattern"),
+        (json("200 OK", "", &GOOD.replace("\"a\"", "\"a\",\"cost\":2")), "unknown_field"),
+        (json("200 OK", "", ""), "body_missing"),
+        (json("500 Internal Server Error", "", "{}"), "status_undeclared"),
+        (json("302 Found", "Location: https://elsewhere.test/\r\n", ""), "status_undeclared"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\n<b/>".to_owned(),
+            "content_type_undeclared",
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".to_owned(), "content_type_missing"),
+        (json("404 Not Found", "", "{}"), "content_type_undeclared"),
+    ]
+}
+
+#[test]
+fn an_answer_that_breaks_the_contract_becomes_a_502() {
+    for (answer, code) in cases() {
+        let shop = answering("", &answer);
+        let got = shop.get("GET /v1/products/7", "");
+        if code.is_empty() {
+            assert_eq!((got.status, &got.body[..]), (200, GOOD.as_bytes()));
+            continue;
+        }
+        assert_eq!((got.status, &got.json()["code"]), (502, &code.into()), "{answer}");
+        assert!(!String::from_utf8_lossy(&got.body).contains("euro"));
+        let line = &shop.gate.log(1)[0];
+        assert_eq!((&line["contract"]["verdict"], &line["contract"]["side"]), (&"blocked".into(), &"response".into()));
+        assert_eq!((&line["contract"]["reason"], &line["upstream"]["status"].is_u64()), (&code.into(), &true));
+        // The connection it came on is not used again.
+        shop.get("GET /v1/products/7", "");
+        assert_eq!(shop.upstream.seen()[1].connection, 1);
+    }
+}
+
+/// The original logs nothing here.
+#[test]
+fn log_says_of_answers_what_block_would_refuse() {
+    for (answer, code) in cases() {
+        let shop = answering(", response: log", &answer);
+        let got = shop.get("GET /v1/products/7", "");
+        assert_eq!(got.status.to_string(), answer[9..12], "{answer}");
+        let line = &shop.gate.log(1)[0]["contract"];
+        let verdict = if code.is_empty() { "passed" } else { "logged" };
+        assert_eq!(line["verdict"], verdict, "{answer}: {line}");
+        if !code.is_empty() {
+            assert_eq!((&line["reason"], &line["side"]), (&code.into(), &"response".into()), "{answer}");
+        }
+    }
+    let shop = answering(", response: off", &json("500 No", "", "{}"));
+    assert_eq!(shop.get("GET /v1/products/7", "").status, 500);
+    assert_eq!(shop.gate.log(1)[0]["contract"]["verdict"], "passed");
+}
+
+#[test]
+fn declared_fields_of_answers_are_judged() {
+    for (fields, status) in
+        [("X-Total: 0\r\n", 200), ("", 502), ("X-Total: many\r\n", 502), ("X-Total: 1\r\nX-Total: 2\r\n", 502)]
+    {
+        let shop = answering("", &json("200 OK", fields, "[]"));
+        assert_eq!(shop.get("GET /v1/products", "").status, status, "{fields}");
+    }
+}
+
+#[test]
+fn answers_in_pieces_and_without_a_length_are_judged_whole() {
+    let (first, second) = GOOD.split_at(20);
+    let chunked = |last: &str| {
+        format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{first}\r\n{:x}\r\n{last}\r\n0\r\n\r\n",
+            first.len(),
+            last.len()
+        )
+    };
+    let shop = answering("", &chunked(second));
+    let mut client = crate::harness::connect(shop.gate.address("web"));
+    std::io::Write::write_all(&mut client, b"GET /v1/products/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let answer = String::from_utf8(crate::harness::read_to_end(&mut client)).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("0\r\n\r\n"), "{answer}");
+    let shop = answering("", &chunked(&second.replace('}', "]")));
+    assert_eq!(shop.get("GET /v1/products/7", "").status, 502);
+    // Cut in the middle: nothing of it may look like an answer.
+    let cut = json("200 OK", "", GOOD).replace("Content-Length: 5", "Content-Length: 9");
+    let shop = Site::with(SHOP, "", &[], move |_| Reply::Close(cut.clone().into_bytes()));
+    assert_eq!(shop.get("GET /v1/products/7", "").status, 502);
+}
+
+#[test]
+fn answers_are_bounded_like_requests() {
+    let large = format!("[{}1]", "1,".repeat(3 << 20));
+    let shop = answering("", &json("200 OK", "X-Total: 0\r\n", &large));
+    let got = shop.get("GET /v1/products", "");
+    assert_eq!(got.status, 502, "{}", got.head);
+    let shop = answering(", response: log", &json("200 OK", "X-Total: 0\r\n", &large));
+    let got = shop.get("GET /v1/products", "");
+    assert_eq!((got.status, got.body.len()), (200, large.len()));
+}
+
+#[test]
+fn no_protocol_is_changed_that_the_document_does_not_declare() {
+    let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\n";
+    let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let shop = answering(", response: off", switching);
+    assert_eq!(shop.get("GET /v1/products", upgrade).status, 502);
+    assert!(shop.upstream.seen()[0].fields("upgrade").is_empty());
+}

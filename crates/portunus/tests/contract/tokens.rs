@@ -1,0 +1,281 @@
+//! OAuth 2 and OpenID Connect by local validation of tokens: signature, algorithm, times, issuer, audience, scopes.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tls::crypto::verify::{MacKey, Sha2};
+
+use crate::harness::{Reply, Upstream, wait_until};
+use crate::site::{Answer, Site, write};
+
+/// One operation that demands a scope, one that takes a token or a key, one that takes nobody's word.
+const BANK: &str = r##"
+openapi: 3.0.3
+info: { title: Bank, version: "1" }
+components:
+  securitySchemes:
+    login:
+      type: oauth2
+      flows: { clientCredentials: { tokenUrl: "https://id.test/token", scopes: { read: read, write: write } } }
+    oidc: { type: openIdConnect, openIdConnectUrl: "https://id.test/.well-known/openid-configuration" }
+    key: { type: apiKey, in: header, name: X-Api-Key }
+paths:
+  /accounts:
+    get:
+      security: [{ login: [read] }]
+      responses: { default: { description: any } }
+    post:
+      security: [{ login: [read, write] }, { key: [] }]
+      responses: { default: { description: any } }
+  /me:
+    get:
+      security: [{ oidc: [] }]
+      responses: { default: { description: any } }
+  /open:
+    get:
+      responses: { default: { description: any } }
+"##;
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+fn base64url(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let mut out = String::new();
+    for group in bytes.chunks(3) {
+        let bits = group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        for place in 0..=group.len() {
+            out.push(char::from(DIGITS[(bits >> (18 - 6 * place) & 63) as usize]));
+        }
+    }
+    out
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+fn claims() -> String {
+    format!(
+        r#"{{"iss":"https://id.test","aud":["shop","bank"],"exp":{},"nbf":{},"scope":"read write-some"}}"#,
+        now() + 600,
+        now() - 5
+    )
+}
+
+fn unsigned(head: &str, claims: &str) -> String {
+    format!("{}.{}", base64url(head.as_bytes()), base64url(claims.as_bytes()))
+}
+
+fn hs256(head: &str, claims: &str) -> String {
+    let message = unsigned(head, claims);
+    let mac = MacKey::new(SECRET.as_bytes().to_vec()).mac(Sha2::Sha256, message.as_bytes()).unwrap();
+    format!("{message}.{}", base64url(&mac))
+}
+
+fn openssl(folder: &Path, arguments: &str) {
+    let done = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output().unwrap();
+    assert!(done.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn ok() -> impl Fn(&crate::harness::Seen) -> Reply + Send + Sync {
+    |_| Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())
+}
+
+fn bank(jwt: &str, files: &[(&str, &str)]) -> Site {
+    Site::with(BANK, &format!(", jwt: {{ {jwt} }}"), files, ok())
+}
+
+fn ask(site: &Site, request: &str, token: &str) -> Answer {
+    site.get(request, &format!("Authorization: Bearer {token}\r\n"))
+}
+
+const HS: &str = "algorithms: [HS256], secret: { file: secret }, issuers: https://id.test, audiences: bank";
+const HEAD: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
+
+#[test]
+fn a_genuine_token_passes_and_every_defect_is_told_apart() {
+    let site = bank(HS, &[("secret", SECRET)]);
+    let good = hs256(HEAD, &claims());
+    assert_eq!(ask(&site, "GET /accounts", &good).status, 200);
+    assert_eq!(ask(&site, "GET /me", &good).status, 200);
+    let with = |from: &str, to: &str| hs256(HEAD, &claims().replace(from, to));
+    let exp = format!("\"exp\":{}", now() + 600);
+    let mut forged = good.clone();
+    forged.replace_range(good.len() - 2.., if good.ends_with("AA") { "BA" } else { "AA" });
+    for (token, status, code) in [
+        (with(&exp, &format!("\"exp\":{}", now() - 3600)), 401, "jwt_expired"),
+        (with(&exp, "\"x\":1"), 401, "jwt_no_expiry"),
+        (with(&exp, "\"exp\":\"never\""), 401, "jwt_malformed"),
+        (with("\"nbf\":", &format!("\"nbf\":{},\"x\":", now() + 3600)), 401, "jwt_not_yet_valid"),
+        (with("https://id.test", "https://evil.test"), 401, "jwt_issuer"),
+        (with("\"bank\"", "\"bar\""), 401, "jwt_audience"),
+        (with("read write-some", "READ"), 403, "jwt_scope"),
+        (with("read write-some", "read-all"), 403, "jwt_scope"),
+        (with("{\"iss\"", "{\"iss\":\"https://evil.test\",\"iss\""), 401, "jwt_malformed"),
+        (forged, 401, ""),
+        (format!("{}.", unsigned(r#"{"alg":"none"}"#, &claims())), 401, "jwt_algorithm"),
+        (hs256(r#"{"alg":"HS384"}"#, &claims()), 401, "jwt_algorithm"),
+        (hs256(r#"{"alg":"hs256"}"#, &claims()), 401, "jwt_algorithm"),
+        (hs256(r#"{"alg":"HS256","crit":["exp"]}"#, &claims()), 401, "jwt_critical_header"),
+        (hs256(r#"{"alg":"HS256","b64":false}"#, &claims()), 401, "jwt_critical_header"),
+        (format!("{good}.x"), 401, "jwt_malformed"),
+        (format!("{good}="), 401, "jwt_malformed"),
+        ("nonsense".to_owned(), 401, "jwt_malformed"),
+    ] {
+        let answer = ask(&site, "GET /accounts", &token);
+        assert_eq!(answer.status, status, "{code} {token}: {answer:?}");
+        if !code.is_empty() {
+            assert_eq!(answer.json()["code"], code, "{token}");
+        }
+        assert_eq!(answer.fields("www-authenticate").len(), usize::from(status == 401), "{answer:?}");
+    }
+    assert_eq!(site.get("GET /accounts", "").json()["code"], "security_missing");
+    assert_eq!(site.get("GET /open", "").status, 200);
+    assert_eq!(site.seen(), 3);
+}
+
+#[test]
+fn one_alternative_is_enough_and_a_bad_token_is_no_key() {
+    let site = bank(HS, &[("secret", SECRET)]);
+    let reader = hs256(HEAD, &claims());
+    let writer = hs256(HEAD, &claims().replace("write-some", "write"));
+    assert_eq!(ask(&site, "POST /accounts", &reader).status, 403);
+    assert_eq!(ask(&site, "POST /accounts", &writer).status, 200);
+    assert_eq!(site.get("POST /accounts", "X-Api-Key: k\r\n").status, 200);
+    assert_eq!(site.get("POST /accounts", "").status, 401);
+    let two = format!("Authorization: Bearer {writer}\r\nAuthorization: Bearer {reader}\r\n");
+    assert_eq!(site.get("POST /accounts", &two).status, 401);
+}
+
+#[test]
+fn log_mode_lets_bad_tokens_pass_and_says_so() {
+    let site = Site::with(BANK, &format!(", request: log, jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
+    assert_eq!(ask(&site, "GET /accounts", "nonsense").status, 200);
+    assert_eq!(site.gate.log(1)[0]["contract"]["reason"], "jwt_malformed");
+}
+
+/// A public key must never do as a shared secret, nor an algorithm of its kind for another.
+#[test]
+fn public_keys_check_their_own_algorithm_only() {
+    let folder = tempfile::tempdir().unwrap();
+    openssl(folder.path(), "genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out key");
+    openssl(folder.path(), "pkey -in key -pubout -out key.pem");
+    let pem = std::fs::read_to_string(folder.path().join("key.pem")).unwrap();
+    let site = bank("algorithms: RS256, public_key: key.pem", &[("key.pem", &pem)]);
+    let sign = |head: &str, digest: &str| {
+        let message = unsigned(head, &claims());
+        std::fs::write(folder.path().join("message"), &message).unwrap();
+        openssl(folder.path(), &format!("dgst -{digest} -sign key -out signature message"));
+        format!("{message}.{}", base64url(&std::fs::read(folder.path().join("signature")).unwrap()))
+    };
+    assert_eq!(ask(&site, "GET /accounts", &sign(r#"{"alg":"RS256"}"#, "sha256")).status, 200);
+    assert_eq!(ask(&site, "GET /accounts", &sign(r#"{"alg":"RS512"}"#, "sha512")).status, 401);
+    assert_eq!(ask(&site, "GET /accounts", &sign(r#"{"alg":"RS256"}"#, "sha512")).status, 401);
+    let message = unsigned(HEAD, &claims());
+    let mac = MacKey::new(pem.as_bytes().to_vec()).mac(Sha2::Sha256, message.as_bytes()).unwrap();
+    assert_eq!(ask(&site, "GET /accounts", &format!("{message}.{}", base64url(&mac))).status, 401);
+    assert_eq!(site.seen(), 1);
+}
+
+/// An EC key pair: the set with its public half, and a function that signs.
+fn ec_set(id: &str) -> (String, impl Fn(&str) -> String) {
+    let folder = tempfile::tempdir().unwrap();
+    openssl(folder.path(), "genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out key");
+    openssl(folder.path(), "pkey -in key -pubout -outform DER -out public");
+    let public = std::fs::read(folder.path().join("public")).unwrap();
+    let point = &public[public.len() - 64..];
+    let set = format!(
+        r#"{{"keys":[{{"kty":"EC","crv":"P-256","use":"enc","kid":"other"}},{{"kty":"EC","crv":"P-256","alg":"ES256","use":"sig","kid":"{id}","x":"{}","y":"{}"}}]}}"#,
+        base64url(&point[..32]),
+        base64url(&point[32..])
+    );
+    let head = format!(r#"{{"alg":"ES256","kid":"{id}"}}"#);
+    let sign = move |claims: &str| {
+        let message = unsigned(&head, claims);
+        std::fs::write(folder.path().join("message"), &message).unwrap();
+        openssl(folder.path(), "dgst -sha256 -sign key -out signature message");
+        let der = std::fs::read(folder.path().join("signature")).unwrap();
+        let number = |at: usize| {
+            let length = usize::from(der[at + 1]);
+            let digits = der[at + 2..at + 2 + length].strip_prefix(&[0]).unwrap_or(&der[at + 2..at + 2 + length]);
+            ([vec![0; 32 - digits.len()], digits.to_vec()].concat(), at + 2 + length)
+        };
+        let (r, next) = number(2);
+        format!("{message}.{}", base64url(&[r, number(next).0].concat()))
+    };
+    (set, sign)
+}
+
+#[test]
+fn keys_come_from_a_set_by_their_name_and_change_with_the_file() {
+    let (first_set, first) = ec_set("one");
+    let (second_set, second) = ec_set("two");
+    let site = bank("algorithms: ES256, key_set: jwks.json", &[("jwks.json", &first_set)]);
+    assert_eq!(ask(&site, "GET /accounts", &first(&claims())).status, 200);
+    assert_eq!(ask(&site, "GET /accounts", &second(&claims())).json()["code"], "jwt_unknown_key");
+    write(site.gate.dir.path(), "jwks.json", &second_set);
+    wait_until("the new keys", || ask(&site, "GET /accounts", &second(&claims())).status == 200);
+    assert_eq!(ask(&site, "GET /accounts", &first(&claims())).status, 401);
+    write(site.gate.dir.path(), "jwks.json", "{}");
+    site.gate.wait_for("not a key set");
+    assert_eq!(ask(&site, "GET /accounts", &second(&claims())).status, 200);
+}
+
+#[test]
+fn keys_come_from_a_url_and_the_last_good_ones_are_kept() {
+    let (set, sign) = ec_set("one");
+    let serving = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+    let served = std::sync::Arc::clone(&serving);
+    let provider = Upstream::start(move |_| {
+        let set = served.lock().unwrap().clone();
+        match set.is_empty() {
+            true => Reply::Close(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            false => {
+                Reply::Close(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{set}", set.len()).into_bytes())
+            }
+        }
+    });
+    let url =
+        format!("algorithms: ES256, key_url: {{ url: \"http://{}/keys.json?v=1\", refresh: 10s }}", provider.address);
+    let site = bank(&url, &[]);
+    let token = sign(&claims());
+    // Without keys nobody is let in, and it is not the client's fault.
+    assert_eq!(ask(&site, "GET /accounts", &token).status, 503);
+    *serving.lock().unwrap() = set;
+    wait_until("the keys", || ask(&site, "GET /accounts", &token).status == 200);
+    assert_eq!(provider.seen()[0].line(), "GET /keys.json?v=1 HTTP/1.1");
+    serving.lock().unwrap().clear();
+    let before = provider.seen().len();
+    wait_until("another fetch", || provider.seen().len() > before);
+    assert_eq!(ask(&site, "GET /accounts", &token).status, 200);
+    // A reload keeps what was fetched.
+    site.gate.signal("HUP");
+    site.gate.wait_for("reloaded");
+    assert_eq!(ask(&site, "GET /accounts", &token).status, 200);
+}
+
+#[test]
+fn what_cannot_be_checked_stops_the_start() {
+    for (contract, files, told) in [
+        ("", &[][..], "nothing says how they are checked"),
+        (", jwt: { algorithms: HS256, secret: { file: secret } }", &[("secret", "short")][..], "as long as its digest"),
+        (
+            ", jwt: { algorithms: RS256, public_key: k.pem }",
+            &[("k.pem", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n")][..],
+            "k.pem",
+        ),
+        (", jwt: { algorithms: RS256, secret: { file: secret } }", &[("secret", SECRET)][..], "RS256"),
+        (", jwt: { algorithms: none, public_key: k.pem }", &[][..], "algorithms"),
+    ] {
+        let folder = crate::site::folder(BANK, files);
+        std::fs::write(folder.path().join("portunus.yaml"), crate::site::yaml(&Upstream::ok(), contract, "")).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_portunus"))
+            .args(["check", "portunus.yaml"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && errors.contains(told), "{contract}: {errors}");
+    }
+}
