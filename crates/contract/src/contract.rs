@@ -40,6 +40,8 @@ impl Display for Problem {
 pub struct Contract {
     pub(crate) options: Options,
     pub(crate) program: Program,
+    /// The same schemas without undeclared fields, where those are to be reported.
+    pub(crate) closed_program: Option<Program>,
     pub(crate) shapes: Shapes,
     /// The schema that every value satisfies.
     pub(crate) anything: SchemaId,
@@ -118,6 +120,7 @@ impl Contract {
         Ok(Contract {
             options: options.clone(),
             program: read.program,
+            closed_program: read.closed_program,
             shapes: read.shapes,
             anything: read.anything,
             opaque,

@@ -36,6 +36,8 @@ pub enum Command {
     Keystore(command::keystore::KeystoreCommand),
     /// Policy routing for connections onward from the client's own address
     Routing(command::routing::RoutingCommand),
+    /// Check API documents, and messages against them
+    Contract(command::contract::ContractCommand),
     /// Show the gate at work: certificates, a small upstream, commands to paste
     Demo(command::demo::DemoCommand),
     /// Run in another program's place, with that program's arguments
@@ -82,6 +84,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Run { file } => command::run::run(&file),
         Command::Keystore(command) => command::keystore::run(command),
         Command::Routing(command) => command::routing::run(command),
+        Command::Contract(command) => command::contract::run(command),
         Command::Demo(command) => command::demo::run(command),
         Command::Check { file } => command::check::run(&file),
         Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),

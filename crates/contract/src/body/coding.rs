@@ -75,7 +75,7 @@ pub(crate) fn decode<E>(
             at_end(brotli(encoded, &mut pump)?)
         }
         Coding::Zstandard => {
-            check_zstd_window(encoded)?;
+            check_zstd_window(encoded, bounds.bytes)?;
             let mut rest = encoded;
             let mut decoder = ruzstd::decoding::StreamingDecoder::new(&mut rest)
                 .map_err(|_| Stopped::Malformed("is not Zstandard"))?;
@@ -165,7 +165,7 @@ fn is_large_window(first: u8) -> bool {
 }
 
 /// Reads the window out of the frame header (RFC 8878 §3.1.1.1).
-fn check_zstd_window<E>(encoded: &[u8]) -> Result<(), Stopped<E>> {
+fn check_zstd_window<E>(encoded: &[u8], max_bytes: u64) -> Result<(), Stopped<E>> {
     const NOT: &str = "is not Zstandard";
     let rest = encoded.strip_prefix(&[0x28, 0xb5, 0x2f, 0xfd]).ok_or(Stopped::Malformed(NOT))?;
     let (descriptor, rest) = rest.split_first().ok_or(Stopped::Malformed(NOT))?;
@@ -184,8 +184,10 @@ fn check_zstd_window<E>(encoded: &[u8]) -> Result<(), Stopped<E>> {
         let base = 1u64 << (10 + (window >> 3));
         base + (base / 8) * u64::from(window & 7)
     };
-    match window > MAX_ZSTD_WINDOW_BYTES && !is_single_segment || window > u64::from(u32::MAX) {
-        true => Err(Stopped::Malformed("asks for a window beyond 8 MiB")),
-        false => Ok(()),
+    // A single segment is its own window: the decoder makes room for all that it announces.
+    match is_single_segment {
+        true if window > max_bytes => Err(Stopped::TooLarge),
+        false if window > MAX_ZSTD_WINDOW_BYTES => Err(Stopped::Malformed("asks for a window beyond 8 MiB")),
+        _ => Ok(()),
     }
 }

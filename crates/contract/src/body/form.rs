@@ -135,3 +135,45 @@ impl<'a> Assembly<'a> {
 pub(crate) fn field_of<'a>(fields: &'a FormFields, name: &[u8]) -> Option<&'a FormField> {
     fields.fields.iter().find(|field| field.name.as_bytes() == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What our splitting accepts, the WHATWG's parser reads the same.
+    #[test]
+    fn forms_are_split_as_browsers_do() {
+        const PIECES: [&str; 17] =
+            ["a", "b", "=", "&", "+", "%20", "%26", "%3D", "%c3%a9", "é", ";", "%00", "%", "%zz", "[]", "%ff", "0"];
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut accepted = 0;
+        for _ in 0..5_000 {
+            let body: String = (0..random.usize(0..12)).map(|_| *random.choice(PIECES.iter()).unwrap()).collect();
+            let mut pairs = Pairs::default();
+            if split(body.as_bytes(), 100, &mut pairs).is_err() {
+                continue;
+            }
+            let decode = |value: &[u8]| {
+                let mut out = Vec::new();
+                unescape(value, true, &mut out).then_some(out)
+            };
+            let Some(ours) =
+                pairs.iter().map(|(name, value)| Some((name.to_vec(), decode(value)?))).collect::<Option<Vec<_>>>()
+            else {
+                continue;
+            };
+            if ours
+                .iter()
+                .any(|(name, value)| std::str::from_utf8(name).is_err() || std::str::from_utf8(value).is_err())
+            {
+                continue;
+            }
+            let theirs: Vec<(Vec<u8>, Vec<u8>)> = form_urlencoded::parse(body.as_bytes())
+                .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()))
+                .collect();
+            assert_eq!(ours, theirs, "{body}");
+            accepted += 1;
+        }
+        assert!(accepted > 1_000, "only {accepted}");
+    }
+}

@@ -52,6 +52,8 @@ enum State {
     Content,
     /// Behind the last boundary.
     Close,
+    /// Behind the line end that may follow it.
+    End,
 }
 
 /// Splits a body into parts.
@@ -92,8 +94,8 @@ impl Splitter {
     /// Says that the body is over.
     pub(crate) fn finish<S>(&self) -> Result<(), Failed<S>> {
         match self.state {
-            State::Close if self.pending.is_empty() => Ok(()),
-            State::Close => Err(Failed::Malformed("something stands behind the last boundary")),
+            State::Close | State::End if self.pending.is_empty() => Ok(()),
+            State::Close | State::End => Err(Failed::Malformed("something stands behind the last boundary")),
             _ => Err(Failed::Malformed("ends before its last boundary")),
         }
     }
@@ -107,9 +109,14 @@ impl Splitter {
             State::Content => self.content(rest, to),
             State::Close => match rest {
                 [] | b"\r" => Ok(None),
-                b"\r\n" => Ok(Some(2)),
+                b"\r\n" => {
+                    self.state = State::End;
+                    Ok(Some(2))
+                }
                 _ => Err(Failed::Malformed("something stands behind the last boundary")),
             },
+            State::End if rest.is_empty() => Ok(None),
+            State::End => Err(Failed::Malformed("something stands behind the last boundary")),
         }
     }
 

@@ -3,6 +3,7 @@
 //! Every file that a reference in another one names is read, if it lies under the document's folder. One that cannot be had is a problem only
 //! where something asks for it: an example may hold what merely looks like a reference.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
@@ -129,7 +130,7 @@ impl Loading<'_> {
 
     /// Reads the file that a reference names, unless it is here; what forbids that is noted.
     fn follow(&mut self, base: &str, reference: &str) -> Result<(), Fault> {
-        let (target, _) = uri::join(base, reference);
+        let target = canonical(uri::join(base, reference).0);
         let Some(path) = target.strip_prefix("file://").filter(|_| !self.documents.absent.contains_key(&target)) else {
             return Ok(());
         };
@@ -232,6 +233,14 @@ fn file_uri(path: &Path) -> String {
     uri
 }
 
+/// The one spelling of a file's URI, whatever was escaped in a reference to it.
+fn canonical(uri: String) -> String {
+    match uri.strip_prefix("file://") {
+        Some(path) => file_uri(Path::new(&uri::unescape(path))),
+        None => uri,
+    }
+}
+
 /// What looks like a reference to another file: `$ref` and mappings of discriminators, wherever they stand.
 fn file_references(root: &Node) -> Vec<String> {
     let mut found = Vec::new();
@@ -252,6 +261,9 @@ fn file_references(root: &Node) -> Vec<String> {
     found
 }
 
+/// A node and the resource that it is part of.
+type Reached<'d> = (&'d Node, Base);
+
 /// Resolves references within a set of files.
 pub(crate) struct References<'d> {
     documents: &'d Documents,
@@ -264,6 +276,8 @@ pub(crate) struct References<'d> {
     anchors: HashMap<(u32, String), &'d Node>,
     dynamic_anchors: HashMap<(u32, String), &'d Node>,
     nodes: HashMap<usize, &'d Node>,
+    /// What references led to before: looking through thousands of components for each of them would be slow.
+    found: RefCell<HashMap<(u32, String), Reached<'d>>>,
     /// Resources with the same `$id`: both cannot be meant.
     pub(crate) faults: Vec<Fault>,
 }
@@ -302,6 +316,7 @@ impl<'d> References<'d> {
             anchors: HashMap::new(),
             dynamic_anchors: HashMap::new(),
             nodes: HashMap::new(),
+            found: RefCell::default(),
             faults: Vec::new(),
         }
     }
@@ -372,6 +387,7 @@ impl<'d> References<'d> {
     pub(crate) fn find(&self, reference: &str, base: Base) -> Result<(&'d Node, Base), String> {
         let from = self.resources.get(base.0 as usize).map_or("", |resource| resource.uri.as_str());
         let (uri, fragment) = uri::join(from, reference);
+        let uri = canonical(uri);
         let number = match self.by_uri.get(&uri) {
             Some(number) => *number,
             None => return Err(self.why_absent(reference, &uri)),
@@ -386,7 +402,13 @@ impl<'d> References<'d> {
             let anchor = self.anchors.get(&(number, fragment));
             return anchor.map(|node| (*node, Base(number))).ok_or_else(|| format!("`{reference}` names no anchor"));
         }
-        self.walk(root, &fragment, number).ok_or_else(|| format!("`{reference}` leads nowhere"))
+        let key = (number, fragment);
+        if let Some(found) = self.found.borrow().get(&key) {
+            return Ok(*found);
+        }
+        let found = self.walk(root, &key.1, number).ok_or_else(|| format!("`{reference}` leads nowhere"))?;
+        self.found.borrow_mut().insert(key, found);
+        Ok(found)
     }
 
     /// Follows a pointer; a part with an `$id` on the way is the resource from there on.

@@ -35,12 +35,16 @@ pub struct BodyJudge<'s> {
     state: State<'s>,
     required: bool,
     received: u64,
+    /// What the head says of the length; 0 where it says nothing.
+    declared: u64,
     limit: u64,
 }
 
 enum State<'s> {
     /// Goes on unread.
     Pass,
+    /// There is to be none.
+    Nothing,
     /// The first byte is this violation.
     Refuse(Box<Violation>),
     /// Refused, or judged as far as it is wanted; the rest is only counted.
@@ -57,9 +61,7 @@ enum State<'s> {
 impl<'s> BodyJudge<'s> {
     /// No body is there.
     pub(super) fn empty(contract: &'s Contract) -> BodyPlan<'s> {
-        let violation =
-            Violation::new(code::BODY_UNDECLARED, Where::of(Part::Body), "is there although the head says otherwise");
-        Self::plan(contract, State::Refuse(Box::new(violation)), false, Hold::UntilVerdict)
+        Self::plan(contract, State::Nothing, false, Hold::UntilVerdict)
     }
 
     /// The document declares no body.
@@ -69,21 +71,16 @@ impl<'s> BodyJudge<'s> {
         framing: Framing,
         findings: &mut Findings,
     ) -> Result<BodyPlan<'s>, Enough> {
-        let violation = Violation::new(code::BODY_UNDECLARED, Where::of(Part::Body), "is there and none is declared");
         match (mode, framing) {
             (Undeclared::Refuse, Framing::Length(_)) => {
-                findings.add(violation)?;
-                Ok(Self::plan(contract, State::Done, false, Hold::UntilVerdict))
+                findings.add(undeclared())?;
+                return Ok(Self::plan(contract, State::Done, false, Hold::UntilVerdict));
             }
-            (Undeclared::Refuse, _) => {
-                Ok(Self::plan(contract, State::Refuse(Box::new(violation)), false, Hold::UntilVerdict))
-            }
-            (Undeclared::Report, Framing::Length(_)) => {
-                findings.add_shadow(Part::Body, b"");
-                Ok(Self::plan(contract, State::Pass, false, Hold::AllButTheEnd))
-            }
-            _ => Ok(Self::plan(contract, State::Pass, false, Hold::AllButTheEnd)),
+            (Undeclared::Refuse, _) => return Ok(Self::plan(contract, State::Nothing, false, Hold::UntilVerdict)),
+            (Undeclared::Report, Framing::Length(_)) => findings.add_shadow(Part::Body, b""),
+            _ => {}
         }
+        Ok(Self::plan(contract, State::Pass, false, Hold::AllButTheEnd))
     }
 
     /// The document declares bodies, and one was chosen or none fits.
@@ -105,11 +102,6 @@ impl<'s> BodyJudge<'s> {
                 return Ok(Self::plan(contract, State::Refuse(Box::new(violation)), required, Hold::UntilVerdict));
             }
         };
-        if let Framing::Length(bytes) = framing
-            && bytes > contract.options.limits.body_bytes
-        {
-            findings.add(too_large(contract.options.limits.body_bytes))?;
-        }
         let Reading::Content { content, boundary } = chosen.content else {
             return Ok(Self::plan(contract, State::Pass, required, Hold::AllButTheEnd));
         };
@@ -125,12 +117,20 @@ impl<'s> BodyJudge<'s> {
             Coding::Identity => State::Plain(reader),
             coding => State::Encoded { coding, encoded, reader },
         };
-        Ok(Self::plan(contract, state, required, hold))
+        let mut plan = Self::plan(contract, state, required, hold);
+        if let Framing::Length(declared) = framing {
+            plan.judge.declared = declared;
+        }
+        Ok(plan)
     }
 
     fn plan(contract: &'s Contract, state: State<'s>, required: bool, hold: Hold) -> BodyPlan<'s> {
         let limit = contract.options.limits.body_bytes;
-        BodyPlan { judge: BodyJudge { contract, state, required, received: 0, limit }, hold, limit_bytes: limit }
+        BodyPlan {
+            judge: BodyJudge { contract, state, required, received: 0, declared: 0, limit },
+            hold,
+            limit_bytes: limit,
+        }
     }
 
     /// Judges under another limit than the contract's, in bytes as sent. Call it before the first byte.
@@ -148,12 +148,15 @@ impl<'s> BodyJudge<'s> {
         }
         let before = self.received;
         self.received = self.received.saturating_add(bytes.len() as u64);
-        if self.received > self.limit && before <= self.limit {
+        // What is announced too large is not read that far.
+        let is_too_large = self.received > self.limit || (before == 0 && self.declared > self.limit);
+        if is_too_large && before <= self.limit {
             self.state = State::Done;
             return findings.add(too_large(self.limit));
         }
         let judged = match &mut self.state {
             State::Pass | State::Done => return Ok(()),
+            State::Nothing => Err(undeclared()),
             State::Refuse(violation) => Err((**violation).clone()),
             State::Plain(reader) => reader.feed(bytes, findings),
             State::Encoded { encoded, .. } => {
@@ -184,7 +187,7 @@ impl<'s> BodyJudge<'s> {
             };
         }
         let judged = match self.state {
-            State::Pass | State::Done | State::Refuse(_) => Ok(()),
+            State::Pass | State::Nothing | State::Done | State::Refuse(_) => Ok(()),
             State::Plain(reader) => reader.finish(findings),
             State::Encoded { coding, encoded, reader } => {
                 judge_encoded(self.contract, coding, encoded, reader, findings)
@@ -213,6 +216,10 @@ fn judge_encoded(
         Stopped::Receiver(violation) => violation,
     })?;
     reader.finish(findings)
+}
+
+fn undeclared() -> Violation {
+    Violation::new(code::BODY_UNDECLARED, Where::of(Part::Body), "is there and none is declared")
 }
 
 fn too_large(limit: u64) -> Violation {

@@ -74,19 +74,25 @@ fn coding_of(contract: &Contract, value: &[u8], count: usize) -> Result<Coding, 
         Violation::new(code::CONTENT_ENCODING_REFUSED, Where::named(Part::Header, b"content-encoding"), what)
     };
     let codings = &contract.options.codings;
-    let name = value.trim_ascii().to_ascii_lowercase();
-    let (coding, is_on) = match name.as_slice() {
-        b"" if count == 0 => (Coding::Identity, true),
-        b"identity" => (Coding::Identity, true),
-        b"gzip" | b"x-gzip" => (Coding::Gzip, codings.gzip),
-        b"deflate" => (Coding::Deflate, codings.deflate),
-        b"br" => (Coding::Brotli, codings.br),
-        b"zstd" => (Coding::Zstandard, codings.zstd),
-        _ => return Err(refuse("is no single content coding that is known: gzip, deflate, br or zstd")),
+    let name = value.trim_ascii();
+    let known = [
+        ("identity", Coding::Identity, true),
+        ("gzip", Coding::Gzip, codings.gzip),
+        ("x-gzip", Coding::Gzip, codings.gzip),
+        ("deflate", Coding::Deflate, codings.deflate),
+        ("br", Coding::Brotli, codings.br),
+        ("zstd", Coding::Zstandard, codings.zstd),
+    ];
+    if count == 0 {
+        return Ok(Coding::Identity);
+    }
+    let found = known.into_iter().find(|(known, ..)| name.eq_ignore_ascii_case(known.as_bytes()));
+    let Some((_, coding, is_on)) = found else {
+        return Err(refuse("is no single content coding that is known: gzip, deflate, br or zstd"));
     };
     match (count, is_on) {
-        (0 | 1, true) => Ok(coding),
-        (0 | 1, false) => Err(refuse("names a content coding that is switched off")),
+        (1, true) => Ok(coding),
+        (1, false) => Err(refuse("names a content coding that is switched off")),
         _ => Err(refuse("is there more than once")),
     }
 }

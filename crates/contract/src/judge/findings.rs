@@ -12,6 +12,8 @@ pub const MAX_VIOLATIONS: usize = 100;
 pub const MAX_SHADOWS: usize = 100;
 /// Characters of hostile text that a violation repeats.
 const MAX_SHOWN_CHARS: usize = 120;
+/// Characters of a JSON pointer that a violation repeats.
+const MAX_POINTER_CHARS: usize = 480;
 
 /// The part of a message a violation is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,10 +71,10 @@ impl Where {
         Where { part, name: shown(name), pointer: String::new() }
     }
 
-    /// The same place, deeper.
+    /// The same place, deeper. The pointer may hold names that a client chose: it is cleaned and shortened to 480 characters.
     #[must_use]
-    pub fn at(self, pointer: impl Into<String>) -> Where {
-        Where { pointer: pointer.into(), ..self }
+    pub fn at(self, pointer: &str) -> Where {
+        Where { pointer: clean(pointer, MAX_POINTER_CHARS), ..self }
     }
 }
 
@@ -207,11 +209,15 @@ impl Findings {
 
 /// Hostile text, fit for a log line: lossy UTF-8 without controls, at most 120 characters.
 pub fn shown(bytes: &[u8]) -> String {
-    let head = bytes.get(..bytes.len().min(MAX_SHOWN_CHARS * 4)).unwrap_or(bytes);
-    let text = String::from_utf8_lossy(head);
-    let clean = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    let mut out: String = text.chars().take(MAX_SHOWN_CHARS).map(clean).collect();
-    if text.chars().count() > MAX_SHOWN_CHARS || head.len() < bytes.len() {
+    let head = bytes.get(..bytes.len().min(MAX_SHOWN_CHARS * 4 + 4)).unwrap_or(bytes);
+    clean(&String::from_utf8_lossy(head), MAX_SHOWN_CHARS)
+}
+
+/// Text without controls, shortened to this many characters.
+fn clean(text: &str, max_chars: usize) -> String {
+    let printable = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let mut out: String = text.chars().take(max_chars).map(printable).collect();
+    if text.chars().nth(max_chars).is_some() {
         out.push('…');
     }
     out

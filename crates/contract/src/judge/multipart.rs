@@ -39,9 +39,9 @@ impl<'s> MultipartReader<'s> {
         self.form.fields.fields.iter().any(|field| matches!(field.kind, FieldKind::File { .. }))
     }
 
-    pub(super) fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         let MultipartReader { splitter, form, fields, part } = self;
-        splitter.feed(bytes, &mut Receiver { form, fields, part, findings }).map_err(violation)
+        splitter.feed(bytes, &mut Receiver { form, fields, part }).map_err(violation)
     }
 
     pub(super) fn finish(mut self, findings: &mut Findings) -> Result<(), Violation> {
@@ -64,7 +64,6 @@ struct Receiver<'r, 's> {
     form: &'r mut Form<'s>,
     fields: &'r mut Pairs,
     part: &'r mut Option<OpenPart<'s>>,
-    findings: &'r mut Findings,
 }
 
 impl Parts for Receiver<'_, '_> {
@@ -122,15 +121,16 @@ impl Receiver<'_, '_> {
         head.fields.iter().for_each(|(name, value)| pairs.add(name.as_bytes(), value));
         let declared = Declared {
             contract: self.form.contract,
-            part: Part::Body,
+            part: Part::Header,
             parameters: &field.headers,
             escapes: Escapes::Raw,
             missing: code::PART_HEADER_MISSING,
         };
         let mut found = Findings::first();
-        let _ = declared.judge(&mut pairs, self.form.rooms, &mut found);
-        let _ = &self.findings;
-        found.into_first().map_or(Ok(()), Err)
+        match declared.judge(&mut pairs, self.form.rooms, &mut found) {
+            Ok(()) => Ok(()),
+            Err(_) => found.into_first().map_or(Ok(()), Err),
+        }
     }
 }
 
@@ -154,11 +154,10 @@ fn judge_content_type(head: &PartHead, field: Option<&FormField>) -> Result<(), 
         };
     };
     if !field.content_types.is_empty() {
+        // Text needs no Content-Type (RFC 7578 §4.4).
         let fits = match &sent {
             Some(sent) => field.content_types.iter().any(|range| range.fit(sent).is_some()),
-            None => {
-                field.kind != FieldKind::Scalar && field.content_types.is_empty() || field.kind == FieldKind::Scalar
-            }
+            None => field.kind == FieldKind::Scalar,
         };
         if !fits {
             return refuse("has a Content-Type that its encoding does not allow");
@@ -178,5 +177,5 @@ fn judge_content_type(head: &PartHead, field: Option<&FormField>) -> Result<(), 
 fn at(violation: Violation, name: &str) -> Violation {
     let mut pointer = String::new();
     crate::document::escape_pointer_token(&mut pointer, name);
-    Violation { place: violation.place.at(pointer), ..violation }
+    Violation { place: violation.place.clone().at(&pointer), ..violation }
 }

@@ -14,7 +14,7 @@ use crate::schema::{Check, SchemaId};
 
 /// Reads one body.
 pub(super) enum Reader<'s> {
-    Json(Check<'s>),
+    Json { check: Check<'s>, shadows: Option<Check<'s>> },
     Text(TextReader<'s>),
     Form(FormReader<'s>),
     Multipart(Box<MultipartReader<'s>>),
@@ -30,7 +30,11 @@ impl<'s> Reader<'s> {
         rooms: &'s mut Rooms,
     ) -> Reader<'s> {
         match content {
-            Content::Json { schema } => Reader::Json(contract.program.check(*schema, &mut rooms.run)),
+            Content::Json { schema } => {
+                let Rooms { run, shadow_run, .. } = rooms;
+                let shadows = contract.closed_program.as_ref().map(|program| program.check(*schema, shadow_run));
+                Reader::Json { check: contract.program.check(*schema, run), shadows }
+            }
             Content::Text { schema } => {
                 Reader::Text(TextReader { check: contract.program.check(*schema, &mut rooms.run), has_begun: false })
             }
@@ -59,13 +63,16 @@ impl<'s> Reader<'s> {
 
     pub(super) fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
         match self {
-            Reader::Json(check) => check.feed(bytes).map_err(of_body),
+            Reader::Json { check, shadows } => {
+                look_for_shadows(shadows, findings, |shadows| shadows.feed(bytes));
+                check.feed(bytes).map_err(of_body)
+            }
             Reader::Text(text) => text.feed(bytes),
             Reader::Form(form) => {
                 form.body.extend_from_slice(bytes);
                 Ok(())
             }
-            Reader::Multipart(reader) => reader.feed(bytes, findings),
+            Reader::Multipart(reader) => reader.feed(bytes),
             Reader::Opaque { received, max_bytes, .. } => {
                 *received = received.saturating_add(bytes.len() as u64);
                 match max_bytes {
@@ -78,7 +85,12 @@ impl<'s> Reader<'s> {
 
     pub(super) fn finish(self, findings: &mut Findings) -> Result<(), Violation> {
         match self {
-            Reader::Json(check) => check.finish().map_err(of_body),
+            Reader::Json { check, shadows } => {
+                if let Some(Err(violation)) = shadows.map(Check::finish) {
+                    note_shadow(&violation, findings);
+                }
+                check.finish().map_err(of_body)
+            }
             Reader::Text(text) => text.finish(),
             Reader::Form(FormReader { body, mut form }) => {
                 let mut pairs = Pairs::default();
@@ -90,6 +102,25 @@ impl<'s> Reader<'s> {
             Reader::Opaque { received, min_bytes, .. } if received < min_bytes => Err(of_body(too_short())),
             Reader::Opaque { .. } => Ok(()),
         }
+    }
+}
+
+/// Gives a piece to the judge that looks for undeclared fields; it is of no use once it has found something.
+fn look_for_shadows<'s>(
+    shadows: &mut Option<Check<'s>>,
+    findings: &mut Findings,
+    give: impl FnOnce(&mut Check<'s>) -> Result<(), crate::reason::Violation>,
+) {
+    if let Some(Err(violation)) = shadows.as_mut().map(give) {
+        note_shadow(&violation, findings);
+        *shadows = None;
+    }
+}
+
+/// Reports an undeclared field; other violations are the first judge's.
+fn note_shadow(violation: &crate::reason::Violation, findings: &mut Findings) {
+    if violation.reason == crate::reason::Reason::UnknownField {
+        findings.add_shadow(Part::Body, violation.pointer.as_bytes());
     }
 }
 
@@ -133,7 +164,7 @@ impl Form<'_> {
     /// Judges all fields: the first reading that satisfies the schema counts.
     pub(super) fn judge(&mut self, pairs: &Pairs, escapes: Escapes, findings: &mut Findings) -> Result<(), Violation> {
         self.report_shadows(pairs, findings);
-        let Rooms { text, json, run } = &mut *self.rooms;
+        let Rooms { text, json, run, .. } = &mut *self.rooms;
         let mut first = None;
         for attempt in Attempt::ALL {
             let assembly = Assembly { contract: self.contract, fields: self.fields, escapes, attempt };

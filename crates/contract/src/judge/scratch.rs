@@ -23,6 +23,8 @@ pub(crate) struct Rooms {
     pub(crate) text: Vec<u8>,
     pub(crate) json: Vec<u8>,
     pub(crate) run: Run,
+    /// For the second judge that looks for undeclared fields.
+    pub(crate) shadow_run: Run,
 }
 
 impl Scratch {

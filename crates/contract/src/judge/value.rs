@@ -133,7 +133,7 @@ pub(super) fn violation(fault: Fault, place: Where) -> Violation {
 
 /// A violation of a schema at a place.
 pub(super) fn of_schema(violation: reason::Violation, place: Where) -> Violation {
-    Violation::new(violation.reason.code(), place.at(violation.pointer), describe(violation.reason))
+    Violation::new(violation.reason.code(), place.at(&violation.pointer), describe(violation.reason))
 }
 
 /// What a schema's reason means, in words.

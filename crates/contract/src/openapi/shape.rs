@@ -107,6 +107,8 @@ type Place<'d> = (&'d Node, Base);
 const MAX_PARTS: usize = 1_000;
 /// Deepest composition that is followed.
 const MAX_LEVELS: usize = 64;
+/// Most schemas that are looked at for the types of one: branches of branches would double with each level.
+const MAX_LOOKS: usize = 10_000;
 
 /// Makes shapes of schemas.
 pub(crate) struct ShapeBuilder<'d> {
@@ -172,7 +174,9 @@ impl<'d> ShapeBuilder<'d> {
     }
 
     fn shape_of(&mut self, schemas: &[Place<'d>]) -> Shape {
-        let types = schemas.iter().fold(Types::NONE, |all, (node, base)| all.or(self.types(node, *base, 0)));
+        let mut looks = 0;
+        let types =
+            schemas.iter().fold(Types::NONE, |all, (node, base)| all.or(self.types(node, *base, 0, &mut looks)));
         let parts = self.parts(schemas);
         let mut named: Vec<(&'d str, Vec<Place<'d>>)> = Vec::new();
         let mut index: HashMap<&'d str, usize> = HashMap::new();
@@ -230,24 +234,26 @@ impl<'d> ShapeBuilder<'d> {
         (self.references.find(reference, base).ok(), self.dialect == Dialect::OpenApi30)
     }
 
-    fn types(&self, node: &'d Node, base: Base, level: usize) -> Types {
-        if level == MAX_LEVELS {
+    fn types(&self, node: &'d Node, base: Base, level: usize, looks: &mut usize) -> Types {
+        *looks += 1;
+        if level == MAX_LEVELS || *looks > MAX_LOOKS {
             return Types::ALL;
         }
         let (target, is_alone) = self.reference(node, base);
-        let target = target.map_or(Types::ALL, |(node, base)| self.types(node, base, level + 1));
+        let target = target.map_or(Types::ALL, |(node, base)| self.types(node, base, level + 1, looks));
         if is_alone {
             return target;
         }
         let mut types = target.and(own_types(node, self.dialect));
         for element in node.get("allOf").map(Node::elements).unwrap_or_default() {
-            types = types.and(self.types(element, base, level + 1));
+            types = types.and(self.types(element, base, level + 1, looks));
         }
         for keyword in ["anyOf", "oneOf"] {
             let Some(branches) = node.get(keyword).map(Node::elements).filter(|branches| !branches.is_empty()) else {
                 continue;
             };
-            let union = branches.iter().fold(Types::NONE, |all, branch| all.or(self.types(branch, base, level + 1)));
+            let union =
+                branches.iter().fold(Types::NONE, |all, branch| all.or(self.types(branch, base, level + 1, looks)));
             types = types.and(union);
         }
         types

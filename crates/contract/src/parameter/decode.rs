@@ -101,16 +101,11 @@ impl Decoder<'_> {
                 self.array(list.split(move |byte| *byte == if explode { b'.' } else { b',' }), shape)
             }
             (Kind::Array, Style::Matrix) if explode => {
-                let mut well_formed = value.starts_with(b";");
-                let parts = value.strip_prefix(b";").unwrap_or_default().split(|byte| *byte == b';');
-                let values = parts.map(|part| {
-                    matrix_part(part, name).unwrap_or_else(|| {
-                        well_formed = false;
-                        b""
-                    })
-                });
-                self.array(values, shape)?;
-                if well_formed { Ok(()) } else { Err(NO_MATRIX) }
+                let parts = || value.strip_prefix(b";").unwrap_or_default().split(|byte| *byte == b';');
+                if !value.starts_with(b";") || parts().any(|part| matrix_part(part, name).is_none()) {
+                    return Err(NO_MATRIX);
+                }
+                self.array(parts().filter_map(|part| matrix_part(part, name)), shape)
             }
             (Kind::Array, Style::Matrix) => self.array(matrix_value(value, name)?.split(|byte| *byte == b','), shape),
             (Kind::Array, Style::Simple) => {

@@ -1,6 +1,7 @@
 //! What the command line does: run, check, front doors, keystores, demo.
 
 pub mod check;
+pub mod contract;
 pub mod demo;
 pub mod dev_ca;
 pub mod front;

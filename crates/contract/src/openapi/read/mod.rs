@@ -20,7 +20,7 @@ use super::security::{Requirement, Scheme};
 use super::shape::{ShapeBuilder, Shapes};
 use super::template::Template;
 use crate::document::{Documents, Fault, Kind, Node, Place, References};
-use crate::options::Options;
+use crate::options::{Options, Undeclared};
 use crate::schema::{Base, Builder, Dialect, Direction, Program, SchemaId, Target};
 
 /// References in a row that are followed.
@@ -35,6 +35,7 @@ pub(crate) struct Read {
     pub(crate) router: Router,
     pub(crate) shapes: Shapes,
     pub(crate) program: Program,
+    pub(crate) closed_program: Option<Program>,
     /// The schema that every value satisfies.
     pub(crate) anything: SchemaId,
     pub(crate) title: String,
@@ -69,6 +70,8 @@ struct Reader<'d> {
     dialect: Dialect,
     options: &'d Options,
     schemas: Builder<'d>,
+    /// Where undeclared fields are to be reported: the same schemas without them, under the same numbers.
+    closed_schemas: Option<Builder<'d>>,
     shapes: ShapeBuilder<'d>,
     faults: Vec<Fault>,
     warnings: Vec<Fault>,
@@ -89,7 +92,7 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
     let dialect = dialect(root, &mut warnings).map_err(|fault| vec![fault])?;
     let references = documents.references(dialect);
     let schema_options = crate::schema::Options {
-        refuse_unknown_fields: options.undeclared_body_fields == crate::options::Undeclared::Refuse,
+        refuse_unknown_fields: options.undeclared_body_fields == Undeclared::Refuse,
         limits: options.limits.json.clone(),
         ..crate::schema::Options::default()
     };
@@ -97,6 +100,10 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
         references: &references,
         dialect,
         options,
+        closed_schemas: (options.undeclared_body_fields == Undeclared::Report).then(|| {
+            let closed = crate::schema::Options { refuse_unknown_fields: true, ..schema_options.clone() };
+            Builder::new(&references, closed)
+        }),
         schemas: Builder::new(&references, schema_options),
         shapes: ShapeBuilder::new(&references, dialect),
         faults: references.faults.clone(),
@@ -173,9 +180,7 @@ impl<'d> Reader<'d> {
     }
 
     fn finish(mut self, root: &Node) -> Result<Read, Vec<Fault>> {
-        let anything = self
-            .schemas
-            .add(Target { node: &ANYTHING, base: Base::default(), dialect: self.dialect }, Direction::Request);
+        let anything = self.schema(None, Base::default(), Direction::Request);
         let title = root.get("info").and_then(|info| info.get("title")).and_then(Node::as_str).unwrap_or_default();
         let program = match self.schemas.finish() {
             Ok(program) => Some(program),
@@ -190,6 +195,8 @@ impl<'d> Reader<'d> {
                 router: self.router,
                 shapes: self.shapes.finish(),
                 program,
+                // The same problems have been told already.
+                closed_program: self.closed_schemas.and_then(|closed| closed.finish().ok()),
                 anything,
                 title: title.to_owned(),
                 warnings: self.warnings,
@@ -268,6 +275,10 @@ impl<'d> Reader<'d> {
     /// Has a schema compiled; without one every value is good.
     fn schema(&mut self, at: Option<At<'d>>, base: Base, direction: Direction) -> SchemaId {
         let at = at.unwrap_or(At { node: &ANYTHING, base });
-        self.schemas.add(Target { node: at.node, base: at.base, dialect: self.dialect }, direction)
+        let target = Target { node: at.node, base: at.base, dialect: self.dialect };
+        if let Some(closed) = &mut self.closed_schemas {
+            closed.add(target, direction);
+        }
+        self.schemas.add(target, direction)
     }
 }

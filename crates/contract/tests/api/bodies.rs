@@ -1,0 +1,314 @@
+//! Bodies: media types, JSON, forms, text, bytes, content codings, and bounds.
+
+use std::io::Write as _;
+
+use contract::options::{Codings, Limits, Options, Undeclared};
+
+use crate::{Request, contract, contract_with, shadows, verdict};
+
+const SIGN_UP: &str = "{type: object, required: [name], additionalProperties: false, properties: {name: {type: string}, age: {type: integer}, tags: {type: array, items: {type: integer}}, deep: {type: object, properties: {x: {type: integer}}, additionalProperties: false}}}";
+
+/// A document with POST /a whose body is required and has this content.
+fn posting(content: &str) -> String {
+    format!(
+        "openapi: 3.1.0\ninfo: {{title: t, version: '1'}}\npaths:\n  /a:\n    post:\n      requestBody:\n        required: true\n        content: {content}\n      responses: {{'200': {{description: ok}}}}\n    get:\n      responses: {{'200': {{description: ok}}}}\n"
+    )
+}
+
+#[test]
+fn media_types_are_chosen_exactly_and_nothing_else_passes() {
+    let text = posting(
+        "{application/json: {schema: {type: integer}}, 'application/*': {schema: {type: string}}, text/plain: {schema: {type: string, maxLength: 3}}, image/png: {}}",
+    );
+    let contract = contract(&text);
+    let rows = [
+        ("application/json", "1", "ok"),
+        ("APPLICATION/JSON; charset=UTF-8", "1", "ok"),
+        ("application/json", "\"a\"", "type body"),
+        ("application/problem+json", "\"a\"", "ok"),
+        ("application/problem+json", "1", "type body"),
+        ("application/octet-stream", "\x00", "ok"),
+        ("application/json; charset=utf-16", "1", "charset header content-type"),
+        ("text/plain", "abc", "ok"),
+        ("text/plain", "abcd", "max_length body"),
+        ("text/html", "abc", "content_type_undeclared header content-type"),
+        ("application/pdf", "abc", "content_type_unreadable header content-type"),
+        ("image/png", "abc", "content_type_unreadable header content-type"),
+        ("application/xml", "<a/>", "content_type_unreadable header content-type"),
+        ("application", "1", "content_type_malformed header content-type"),
+        ("application/json, text/plain", "1", "content_type_malformed header content-type"),
+    ];
+    for (content_type, body, expected) in rows {
+        assert_eq!(verdict(&contract, &Request::post("/a", content_type, body)), expected, "{content_type} {body}");
+    }
+    let twice = Request::post("/a", "application/json", "1").with("content-type", "text/plain");
+    assert_eq!(verdict(&contract, &twice), "content_type_malformed header content-type");
+    let none = Request { method: "POST", body: b"1".to_vec(), ..Request::get("/a") };
+    assert_eq!(verdict(&contract, &none), "content_type_missing header content-type");
+}
+
+/// The best-known firewall forwards what it has no decoder for.
+#[test]
+fn a_type_without_a_reader_passes_only_by_name() {
+    let text = posting("{application/pdf: {}, text/xml: {schema: {type: object}}}");
+    let strict = contract(&text);
+    for content_type in ["application/pdf", "text/xml"] {
+        assert_eq!(
+            verdict(&strict, &Request::post("/a", content_type, "x")),
+            "content_type_unreadable header content-type"
+        );
+    }
+    assert_eq!(strict.warnings().len(), 2);
+    let options = Options { opaque_media_types: vec!["application/pdf".to_owned()], ..Options::default() };
+    let open = contract_with(&text, &options);
+    assert_eq!(verdict(&open, &Request::post("/a", "application/pdf", "x")), "ok");
+    assert_eq!(verdict(&open, &Request::post("/a", "text/xml", "x")), "content_type_unreadable header content-type");
+    assert_eq!(open.warnings().len(), 1);
+}
+
+/// Documents that are made by programs list forms and text beside JSON, with one schema for all.
+#[test]
+fn a_type_that_no_schema_fits_is_refused_and_warned_of() {
+    let array = "{schema: {type: array, items: {type: integer}}}";
+    let text = posting(&format!("{{application/json: {array}, text/plain: {array}, multipart/form-data: {array}}}"));
+    let contract = contract(&text);
+    assert_eq!(contract.warnings().len(), 2);
+    assert_eq!(verdict(&contract, &Request::post("/a", "application/json", "[1]")), "ok");
+    let verdict = verdict(&contract, &Request::post("/a", "text/plain", "[1]"));
+    assert_eq!(verdict, "content_type_unreadable header content-type");
+}
+
+#[test]
+fn required_and_undeclared_bodies() {
+    let contract = contract(&posting("{application/json: {}}"));
+    let empty = Request { method: "POST", ..Request::get("/a") };
+    assert_eq!(verdict(&contract, &empty), "body_missing body");
+    assert_eq!(verdict(&contract, &Request { body: b"x".to_vec(), ..Request::get("/a") }), "body_undeclared body");
+    assert_eq!(verdict(&contract, &Request::get("/a")), "ok");
+    let open = Options { undeclared_body: Undeclared::Ignore, ..Options::default() };
+    let open = contract_with(&posting("{application/json: {}}"), &open);
+    assert_eq!(verdict(&open, &Request { body: b"x".to_vec(), ..Request::get("/a") }), "ok");
+}
+
+#[test]
+fn json_is_judged_as_it_comes() {
+    let contract = contract(&posting(&format!("{{application/json: {{schema: {SIGN_UP}}}}}")));
+    let rows = [
+        ("{\"name\":\"a\"}", "ok"),
+        ("{\"name\":1}", "type body /name"),
+        ("{}", "required body /name"),
+        ("{\"name\":\"a\",\"x\":1}", "unknown_field body /x"),
+        ("{\"name\":\"a\",\"deep\":{\"y\":1}}", "unknown_field body /deep/y"),
+        ("{\"name\":\"a\",\"name\":\"b\"}", "json_duplicate_key body /name"),
+        ("{\"name\":\"a\"}}", "json_trailing_data body"),
+        ("\u{feff}{\"name\":\"a\"}", "json_byte_order_mark body"),
+        ("{\"name\":\"\\ud800\"}", "json_lone_surrogate body /name"),
+        ("{\"name\":\"a\",\"age\":NaN}", "json_syntax body /age"),
+        ("{\"name\":\"a\",\"age\":1.0.1}", "json_syntax body /age"),
+        ("{\"name\":\"a\"", "json_truncated body /name"),
+    ];
+    for (body, expected) in rows {
+        assert_eq!(verdict(&contract, &Request::post("/a", "application/json", body)), expected, "{body}");
+    }
+}
+
+#[test]
+fn forms_become_objects() {
+    let contract = contract(&posting(&format!("{{application/x-www-form-urlencoded: {{schema: {SIGN_UP}}}}}")));
+    let rows = [
+        ("name=a", "ok"),
+        ("name=a+b%20c&age=3", "ok"),
+        ("name=a&age=x", "type body /age"),
+        ("age=3", "required body /name"),
+        ("name=a&x=1", "unknown_field body /x"),
+        ("name=a&name=b", "parameter_repeated body name"),
+        ("name=a&tags=1&tags=2", "ok"),
+        ("name=a&tags=1&tags=x", "type body /tags/1"),
+        ("name=a&tags=1,2", "type body /tags/0"),
+        ("name=a&deep=%7B%22x%22:1%7D", "ok"),
+        ("name=a&deep=%7B%22x%22:%22y%22%7D", "type body /deep/x"),
+        ("name=a&deep=1,%22admin%22:true", "form_malformed body deep"),
+        ("name=%zz", "form_malformed body name"),
+        ("na%ffme=1", "form_malformed body na\u{fffd}me"),
+    ];
+    for (body, expected) in rows {
+        assert_eq!(
+            verdict(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body)),
+            expected,
+            "{body}"
+        );
+    }
+    let many = (0..1001).map(|number| format!("f{number}=1")).collect::<Vec<_>>().join("&");
+    let verdict = verdict(&contract, &Request::post("/a", "application/x-www-form-urlencoded", many));
+    assert_eq!(verdict, "form_limit body");
+}
+
+#[test]
+fn encodings_of_form_fields() {
+    let schema = "{type: object, properties: {l: {type: array, items: {type: integer}}, s: {type: string}}}";
+    let text = posting(&format!(
+        "{{application/x-www-form-urlencoded: {{schema: {schema}, encoding: {{l: {{style: pipeDelimited, explode: false}}, s: {{contentType: application/json}}}}}}}}"
+    ));
+    let contract = contract(&text);
+    let rows = [
+        ("l=1|2", "ok"),
+        ("l=1,2", "type body /l/0"),
+        ("s=%22a%22", "ok"),
+        ("s=a", "form_malformed body s"),
+        ("s=1", "type body /s"),
+    ];
+    for (body, expected) in rows {
+        assert_eq!(
+            verdict(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body)),
+            expected,
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn undeclared_form_fields_can_be_reported() {
+    let options = Options { undeclared_body_fields: Undeclared::Report, ..Options::default() };
+    let schema = "{type: object, properties: {name: {type: string}}}";
+    let contract =
+        contract_with(&posting(&format!("{{application/x-www-form-urlencoded: {{schema: {schema}}}}}")), &options);
+    assert_eq!(shadows(&contract, &Request::post("/a", "application/x-www-form-urlencoded", "name=a&x=1")), ["body x"]);
+}
+
+#[test]
+fn undeclared_json_fields_can_be_reported() {
+    let options = Options { undeclared_body_fields: Undeclared::Report, ..Options::default() };
+    let schema = SIGN_UP.replace(", additionalProperties: false", "");
+    let contract = contract_with(&posting(&format!("{{application/json: {{schema: {schema}}}}}")), &options);
+    let post = |body: &str| Request::post("/a", "application/json", body);
+    assert_eq!(shadows(&contract, &post("{\"name\":\"a\"}")), [""; 0]);
+    assert_eq!(shadows(&contract, &post("{\"name\":\"a\",\"deep\":{\"y\":1}}")), ["body /deep/y"]);
+    assert_eq!(verdict(&contract, &post("{\"name\":1,\"x\":1}")), "type body /name");
+}
+
+#[test]
+fn text_and_bytes() {
+    let text = posting(
+        "{text/plain: {schema: {type: string, pattern: '^[a-c\"\\\\]+$'}}, application/octet-stream: {schema: {type: string, format: binary, minLength: 2, maxLength: 4}}}",
+    );
+    let contract = contract(&text);
+    let rows: [(&str, &[u8], &str); 7] = [
+        ("text/plain", b"ab\"\\c", "ok"),
+        ("text/plain", b"abd", "pattern body"),
+        ("text/plain", b"\xff", "text_malformed body"),
+        ("text/plain", b"a\xc3", "text_malformed body"),
+        ("application/octet-stream", b"\xff\x00", "ok"),
+        ("application/octet-stream", b"1", "min_length body"),
+        ("application/octet-stream", b"12345", "max_length body"),
+    ];
+    for (content_type, body, expected) in rows {
+        assert_eq!(verdict(&contract, &Request::post("/a", content_type, body)), expected, "{body:?}");
+    }
+}
+
+/// A Zstandard frame of one raw block: enough of an encoder for a test.
+fn zstd(content: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x20, content.len() as u8];
+    let header = (content.len() as u32) << 3 | 1;
+    frame.extend_from_slice(&header.to_le_bytes()[..3]);
+    frame.extend_from_slice(content);
+    frame
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zlib(content: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn deflate(content: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// `{"name":"a"}` as the reference Brotli encoder writes it uncompressed: window 16, one raw meta-block, an empty last one.
+fn brotli(content: &[u8]) -> Vec<u8> {
+    assert!(content.len() <= 0x10000);
+    // WBITS 0 (1 bit), ISLAST 0, MNIBBLES 00, MLEN-1 (16 bits), ISUNCOMPRESSED 1, padding; then the bytes; then ISLAST 1, ISEMPTY 1.
+    let bits = ((content.len() as u32 - 1) << 4) | 1 << 20;
+    let mut stream = bits.to_le_bytes()[..3].to_vec();
+    stream.extend_from_slice(content);
+    stream.push(3);
+    stream
+}
+
+type Encoder = fn(&[u8]) -> Vec<u8>;
+
+#[test]
+fn content_codings_are_decoded_or_refused() {
+    let text = posting(&format!("{{application/json: {{schema: {SIGN_UP}}}}}"));
+    let contract = contract(&text);
+    let coded =
+        |coding: &str, body: Vec<u8>| Request::post("/a", "application/json", body).with("Content-Encoding", coding);
+    let (good, bad) = (b"{\"name\":\"a\"}".as_slice(), b"{\"name\":1}".as_slice());
+    let encoders: [(&str, Encoder); 6] =
+        [("gzip", gzip), ("x-gzip", gzip), ("deflate", zlib), ("deflate", deflate), ("br", brotli), ("zstd", zstd)];
+    for (coding, encode) in encoders {
+        assert_eq!(verdict(&contract, &coded(coding, encode(good))), "ok", "{coding}");
+        assert_eq!(verdict(&contract, &coded(coding, encode(bad))), "type body /name", "{coding}");
+        let trailing = [encode(good), b"x".to_vec()].concat();
+        assert_eq!(
+            verdict(&contract, &coded(coding, trailing)),
+            "content_encoding_malformed body",
+            "{coding} trailing"
+        );
+        let twice = [encode(b"{\"name\":"), encode(b"\"a\"}")].concat();
+        assert_eq!(verdict(&contract, &coded(coding, twice)), "content_encoding_malformed body", "{coding} twice");
+        let cut = encode(good)[..encode(good).len() - 1].to_vec();
+        assert_eq!(verdict(&contract, &coded(coding, cut)), "content_encoding_malformed body", "{coding} cut");
+        assert_ne!(verdict(&contract, &coded(coding, good.to_vec())), "ok", "{coding} plain");
+    }
+    let mut wrong_sum = gzip(good);
+    let at = wrong_sum.len() - 5;
+    wrong_sum[at] ^= 1;
+    assert_eq!(verdict(&contract, &coded("gzip", wrong_sum)), "content_encoding_malformed body");
+    for coding in ["compress", "gzip, br", "gzip, gzip", "", "GZIP2"] {
+        let verdict = verdict(&contract, &coded(coding, gzip(good)));
+        assert_eq!(verdict, "content_encoding_refused header content-encoding", "{coding}");
+    }
+    assert_eq!(verdict(&contract, &coded("identity", good.to_vec())), "ok");
+    let twice = coded("gzip", gzip(good)).with("Content-Encoding", "gzip");
+    assert_eq!(verdict(&contract, &twice), "content_encoding_refused header content-encoding");
+    let off = Options { codings: Codings { gzip: false, ..Codings::default() }, ..Options::default() };
+    let off = contract_with(&text, &off);
+    assert_eq!(verdict(&off, &coded("gzip", gzip(good))), "content_encoding_refused header content-encoding");
+}
+
+#[test]
+fn decoding_bombs_are_stopped() {
+    let limits = Limits { decoded_body_bytes: 300_000, ..Limits::default() };
+    let text = posting("{application/octet-stream: {}}");
+    let contract = contract_with(&text, &Options { limits, ..Options::default() });
+    let coded = |body: Vec<u8>| Request::post("/a", "application/octet-stream", body).with("Content-Encoding", "gzip");
+    assert_eq!(verdict(&contract, &coded(gzip(&[0; 60_000]))), "ok");
+    assert_eq!(verdict(&contract, &coded(gzip(&[0; 200_000]))), "body_ratio body");
+    let noise: Vec<u8> = (0..400_000u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    assert_eq!(verdict(&contract, &coded(gzip(&noise))), "body_decoded_too_large body");
+    // Windows beyond what RFC 9659 allows, and the gigabyte windows of a Brotli extension.
+    let zstd = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xf8, 0, 0, 0];
+    let request = Request::post("/a", "application/octet-stream", zstd).with("Content-Encoding", "zstd");
+    assert_eq!(verdict(&contract, &request), "content_encoding_malformed body");
+    let request =
+        Request::post("/a", "application/octet-stream", vec![0x11, 0x1e, 0, 0]).with("Content-Encoding", "br");
+    assert_eq!(verdict(&contract, &request), "content_encoding_malformed body");
+}
+
+#[test]
+fn bodies_are_bounded() {
+    let limits = Limits { body_bytes: 10, ..Limits::default() };
+    let contract = contract_with(&posting("{application/json: {}}"), &Options { limits, ..Options::default() });
+    assert_eq!(verdict(&contract, &Request::post("/a", "application/json", "1234567890")), "ok");
+    assert_eq!(verdict(&contract, &Request::post("/a", "application/json", "12345678901")), "body_too_large body");
+}

@@ -1,0 +1,87 @@
+//! Security requirements: which credentials must be shown, and how they are taken out of a request.
+
+use contract::Found;
+use contract::judge::{Framing, RequestParts};
+
+use crate::{Request, contract, problems, verdict};
+
+const DOCUMENT: &str = "
+openapi: 3.1.0
+info: {title: t, version: '1'}
+security: [{bearer: [read, write]}, {key: [], other: []}]
+components:
+  securitySchemes:
+    bearer: {type: oauth2, flows: {}}
+    basic: {type: http, scheme: Basic}
+    key: {type: apiKey, in: query, name: key}
+    other: {type: apiKey, in: cookie, name: other}
+    header: {type: apiKey, in: header, name: X-Key}
+    mutual: {type: mutualTLS}
+    connect: {type: openIdConnect, openIdConnectUrl: https://example.com/.well-known/openid-configuration}
+paths:
+  /a: {get: {responses: {'200': {description: ok}}}}
+  /open: {get: {security: [], responses: {'200': {description: ok}}}}
+  /maybe: {get: {security: [{}, {basic: []}], responses: {'200': {description: ok}}}}
+  /basic: {get: {security: [{basic: []}], responses: {'200': {description: ok}}}}
+  /header: {get: {security: [{header: []}], responses: {'200': {description: ok}}}}
+  /mutual: {get: {security: [{mutual: []}], responses: {'200': {description: ok}}}}
+  /connect: {get: {security: [{connect: [a]}], responses: {'200': {description: ok}}}}
+";
+
+#[test]
+fn one_alternative_must_be_shown_completely() {
+    let contract = contract(DOCUMENT);
+    let get = Request::get;
+    let rows = [
+        (get("/a"), "security_missing security"),
+        (get("/a").with("Authorization", "Bearer t"), "ok"),
+        (get("/a").with("authorization", "bearer t"), "ok"),
+        (get("/a").with("Authorization", "Bearer "), "security_missing security"),
+        (get("/a").with("Authorization", "Bearert"), "security_missing security"),
+        (get("/a").with("Authorization", "Basic t"), "security_missing security"),
+        (get("/a").with("Authorization", "Bearer t").with("Authorization", "Bearer u"), "security_missing security"),
+        (get("/a?key=k"), "security_missing security"),
+        (get("/a?key=k").with("Cookie", "other=o"), "ok"),
+        (get("/a?key=").with("Cookie", "other=o"), "security_missing security"),
+        (get("/a?key=k&key=l").with("Cookie", "other=o"), "security_missing security"),
+        (get("/a?key=k").with("Cookie", "other=o; other=p"), "security_missing security"),
+        (get("/open"), "ok"),
+        (get("/maybe"), "ok"),
+        (get("/basic").with("Authorization", "Basic dTpw"), "ok"),
+        (get("/basic"), "security_missing security"),
+        (get("/header").with("x-key", "k"), "ok"),
+        (get("/header").with("x-key", "k").with("X-KEY", "l"), "security_missing security"),
+        (get("/mutual"), "security_missing security"),
+        (get("/connect").with("Authorization", "Bearer t"), "ok"),
+    ];
+    for (request, expected) in rows {
+        assert_eq!(verdict(&contract, &request), expected, "{request:?}");
+    }
+}
+
+#[test]
+fn requirements_are_data_and_credentials_can_be_taken_out() {
+    let contract = contract(DOCUMENT);
+    let Found::Operation(matched, _) = contract.find("GET", b"/a") else { panic!("no operation") };
+    let security = matched.operation.security();
+    assert_eq!(security[0].demands[0].scopes, ["read", "write"]);
+    assert!(security[0].demands[0].scheme.is_bearer());
+    let fields = vec![("Cookie", "a=b; other=o"), ("Authorization", "Bearer  tok ")];
+    let parts = RequestParts {
+        path: b"/a",
+        query: Some(b"x=1&%6bey=k%20"),
+        fields: &fields,
+        framing: Framing::Empty,
+        has_client_certificate: true,
+    };
+    assert_eq!(security[0].credentials(&parts), Some(vec![b"tok".as_slice()]));
+    assert_eq!(security[1].credentials(&parts), Some(vec![b"k%20".as_slice(), b"o"]));
+    let Found::Operation(mutual, _) = contract.find("GET", b"/mutual") else { panic!("no operation") };
+    assert_eq!(mutual.operation.security()[0].credentials(&parts), Some(vec![b"".as_slice()]));
+}
+
+#[test]
+fn schemes_that_nobody_declared_are_problems() {
+    let text = DOCUMENT.replace("security: [{basic: []}], ", "security: [{basik: []}], ");
+    assert!(problems(&text).contains("`basik` is not declared"), "{}", problems(&text));
+}
