@@ -14,11 +14,13 @@ const BUCKETS: usize = (64 - DIVISION_BITS as usize + 1) * DIVISIONS;
 pub(crate) struct Histogram {
     counts: Box<[u64]>,
     total: u64,
+    sum_ns: f64,
+    squares_ns: f64,
 }
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram { counts: vec![0; BUCKETS].into_boxed_slice(), total: 0 }
+        Histogram { counts: vec![0; BUCKETS].into_boxed_slice(), total: 0, sum_ns: 0.0, squares_ns: 0.0 }
     }
 }
 
@@ -28,6 +30,16 @@ impl Histogram {
         let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.counts[bucket(nanoseconds)] += 1;
         self.total += 1;
+        self.sum_ns += nanoseconds as f64;
+        self.squares_ns += nanoseconds as f64 * nanoseconds as f64;
+    }
+
+    /// Mean and standard deviation; zeros when nothing was counted.
+    pub(crate) fn mean_and_deviation(&self) -> (Duration, Duration) {
+        let count = self.total.max(1) as f64;
+        let mean = self.sum_ns / count;
+        let variance = (self.squares_ns / count - mean * mean).max(0.0);
+        (Duration::from_nanos(mean as u64), Duration::from_nanos(variance.sqrt() as u64))
     }
 
     /// How many were counted.
@@ -98,5 +110,7 @@ mod tests {
             assert!(told >= expected && told <= expected * 1.017, "{share}: {told}");
         }
         assert_eq!(histogram.total(), 1000);
+        let (mean, deviation) = histogram.mean_and_deviation();
+        assert_eq!((mean.as_nanos(), deviation.as_micros()), (500_500, 288));
     }
 }

@@ -11,6 +11,7 @@ mod generator;
 mod histogram;
 mod keyless;
 mod measure;
+mod offload;
 mod peers;
 mod shared_read;
 mod table;
@@ -40,6 +41,8 @@ enum Command {
     Contract(contract::Options),
     /// Keys on another machine: what they cost the edge.
     Keyless(keyless::Options),
+    /// TLS in, bytes out, beside those who do only that, and beside an application's own TLS.
+    Offload(offload::Options),
     /// The fault protocol: what is lost, doubled or cut when things break.
     Faults(faults::Options),
     /// The upstream of the fault protocol, which writes down what it sees.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Gate(options) => gate::run(&options),
         Command::Contract(options) => contract::run(&options),
         Command::Keyless(options) => keyless::run(&options),
+        Command::Offload(options) => offload::run(&options),
         Command::Faults(options) => faults::run(&options),
         Command::LedgerUpstream(options) => faults::run_recorder(&options),
     };

@@ -207,6 +207,7 @@ async fn client(load: &Load) -> io::Result<std::convert::Infallible> {
 
 fn summary(tally: &Tally, elapsed: Duration, cpu: Duration) -> serde_json::Value {
     let requests = tally.latencies.total();
+    let (mean, deviation) = tally.latencies.mean_and_deviation();
     let microseconds = |duration: Duration| duration.as_nanos() as f64 / 1000.0;
     serde_json::json!({
         "requests": requests,
@@ -216,6 +217,9 @@ fn summary(tally: &Tally, elapsed: Duration, cpu: Duration) -> serde_json::Value
         "seconds": elapsed.as_secs_f64(),
         "requests_per_second": requests as f64 / elapsed.as_secs_f64(),
         "body_bytes": tally.body_bytes,
+        "mean_us": microseconds(mean),
+        "stdev_us": microseconds(deviation),
+        "p90_us": microseconds(tally.latencies.quantile(0.90)),
         "p50_us": microseconds(tally.latencies.quantile(0.50)),
         "p99_us": microseconds(tally.latencies.quantile(0.99)),
         "cpu_us_per_request": microseconds(cpu) / requests.max(1) as f64,

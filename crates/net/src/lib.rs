@@ -15,6 +15,7 @@ pub mod own_addresses;
 pub mod poller;
 pub mod process;
 pub mod routing;
+pub mod splice;
 pub mod stream;
 pub mod transparent;
 pub mod udp;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::task::{Context, Poll, Waker};
 
@@ -166,7 +166,7 @@ impl Stream {
 
     /// Sends what the kernel takes at once of `bytes`, waiting until it takes something.
     pub fn poll_send(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_with(context, || rustix::net::send(self.socket.get_ref(), bytes, SendFlags::NOSIGNAL))
+        self.poll_write_with(context, |_| rustix::net::send(self.socket.get_ref(), bytes, SendFlags::NOSIGNAL))
     }
 
     /// Sends three slices in order (any may be empty), in one call where the kernel takes them.
@@ -183,7 +183,7 @@ impl Stream {
         }
         let vector = slices.map(IoSlice::new);
         let mut sent = poll_fn(|context| {
-            self.poll_write_with(context, || {
+            self.poll_write_with(context, |_| {
                 let mut control = rustix::net::SendAncillaryBuffer::default();
                 rustix::net::sendmsg(self.socket.get_ref(), &vector, &mut control, SendFlags::NOSIGNAL)
             })
@@ -219,14 +219,32 @@ impl Stream {
         Ok(())
     }
 
-    fn poll_write_with(
+    /// Calls `read` with the socket once it is readable, and again until it does not ask to wait.
+    pub(crate) fn poll_read_with(
         &self,
         context: &mut Context<'_>,
-        write: impl Fn() -> rustix::io::Result<usize>,
+        read: impl Fn(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let mut ready = std::task::ready!(self.socket.poll_read_ready(context))?;
+            match read(self.as_fd()) {
+                Ok(count) => return Poll::Ready(Ok(count)),
+                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+    }
+
+    /// Calls `write` with the socket once it is writable, and again until it does not ask to wait.
+    pub(crate) fn poll_write_with(
+        &self,
+        context: &mut Context<'_>,
+        write: impl Fn(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
             let mut ready = std::task::ready!(self.socket.poll_write_ready(context))?;
-            match write() {
+            match write(self.as_fd()) {
                 Ok(count) => return Poll::Ready(Ok(count)),
                 Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
                 Err(rustix::io::Errno::INTR) => {}
@@ -238,6 +256,14 @@ impl Stream {
     async fn writable(&self) -> io::Result<()> {
         let _ready = self.socket.writable().await?;
         Ok(())
+    }
+
+    /// Whether the peer (over TCP) or its program (on Unix sockets) has not received all that was sent.
+    pub fn has_unsent(&self) -> bool {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the descriptor is open, and TIOCOUTQ writes one int to the place that is given.
+        let asked = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        asked == 0 && bytes > 0
     }
 
     /// Ends our direction; the peer reads an end after what was sent.

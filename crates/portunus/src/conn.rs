@@ -19,6 +19,7 @@ use crate::http;
 use crate::identity::{TlsFront, TlsRule};
 use crate::keyless::{Ask, KeyFailure};
 use crate::listener::{Accepted, Admitted};
+use crate::offload::{self, Terms};
 use crate::report::{ConnRecord, Fault};
 use crate::transport::{Broken, Keys, Transport};
 use crate::worker::Worker;
@@ -32,6 +33,8 @@ pub struct Conn {
     pub client: Option<SocketAddr>,
     /// What a believed PROXY header said.
     pub told: Option<Box<Told>>,
+    /// The socket's own address; none on Unix sockets.
+    pub local: Option<SocketAddr>,
     /// Port it connected to; 0 on Unix sockets.
     pub local_port: u16,
     /// TLS, if it is under TLS.
@@ -55,11 +58,17 @@ pub async fn run(accepted: Accepted, worker: Rc<Worker>) {
     let Some(listener) = generation.listener(&accepted.endpoint).cloned() else { return };
     let front = generation.front(&listener.name).cloned();
     let handshake_timeout = generation.config.limits.handshake_timeout;
+    let terms = Terms::of(&generation, &listener);
     drop(generation);
 
     // Boxed, as is everything that is large and soon over: this future lives as long as the connection.
     let Some((stream, first, mut conn, admitted)) = identify(accepted, listener, &worker).await else { return };
     let client = conn.client;
+    if let Some(terms) = terms {
+        let (received, sent) = offload::serve(stream, first, &mut conn, terms, &worker).await;
+        worker.report.connection_closed(&conn.listener.name, client, received, sent);
+        return;
+    }
     let (opened, first) = match front {
         None => (Ok(Transport::plain(stream)), first),
         Some(front) => {
@@ -95,8 +104,9 @@ async fn identify(
 ) -> Option<(net::Stream, Chunk, Conn, Admitted)> {
     let Accepted { stream, peer, is_balancer, at, mut admitted, .. } = accepted;
     let accepted_at = (at, Instant::now());
-    let local_port = stream.local().map_or(0, |address| address.port());
-    let mut conn = Conn { listener, client: peer, told: None, local_port, tls: None, accepted_at };
+    let local = stream.local();
+    let local_port = local.map_or(0, |address| address.port());
+    let mut conn = Conn { listener, client: peer, told: None, local, local_port, tls: None, accepted_at };
     let identified = match &conn.listener.proxy_protocol {
         None => Ok(client::itself(stream, peer)),
         Some(rule) => Box::pin(client::read_header(stream, peer, rule, is_balancer)).await,
@@ -116,16 +126,13 @@ async fn identify(
         }
         Err(why) => ("proxy_header", why.code(), why.detail()),
     };
-    worker.report.connection_failed(&ConnRecord {
-        duration: conn.accepted_at.1.elapsed(),
-        ..record(&conn, refusal.0, Fault::Client, refusal.1, &refusal.2)
-    });
+    ended_before(&conn, worker, refusal.0, Fault::Client, refusal.1, &refusal.2);
     worker.report.connection_closed(&conn.listener.name, conn.client, 0, 0);
     None
 }
 
 /// Performs the TLS handshake. A failure is logged here; what it cost in bytes is given back.
-async fn open(
+pub async fn open(
     (stream, first): (net::Stream, Chunk),
     conn: &mut Conn,
     front: &Arc<TlsFront>,
@@ -232,6 +239,21 @@ fn failed(conn: &Conn, worker: &Worker, started: Instant, fault: Fault, reason: 
     worker.report.connection_failed(&ConnRecord {
         duration: started.elapsed(),
         ..record(conn, "tls_handshake", fault, reason, detail)
+    });
+}
+
+/// Tells of a connection that ended before anything of it went upstream.
+pub fn ended_before(
+    conn: &Conn,
+    worker: &Worker,
+    phase: &'static str,
+    fault: Fault,
+    reason: &'static str,
+    detail: &str,
+) {
+    worker.report.connection_failed(&ConnRecord {
+        duration: conn.accepted_at.1.elapsed(),
+        ..record(conn, phase, fault, reason, detail)
     });
 }
 

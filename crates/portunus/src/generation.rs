@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::auth::refresh::Fetched;
 use crate::client::TrustList;
 use crate::config::{
-    Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Secret, ServerAddress, TlsConfig,
-    TlsSettings, UdpListenerConfig,
+    Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Secret, ServerAddress, Service,
+    TlsConfig, TlsSettings, UdpListenerConfig,
 };
 use crate::guard::Contracts;
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
 use crate::keyless::KeyGroup;
+use crate::offload::Ways;
 use crate::route::RouteTable;
 use crate::upstream::Group;
 
@@ -51,6 +52,8 @@ pub struct Generation {
     fronts: HashMap<String, Arc<TlsFront>>,
     /// Peers whose PROXY headers are believed, by listener.
     balancers: HashMap<String, TrustList>,
+    /// Who gets the bytes of listeners that tunnel, by listener.
+    ways: HashMap<String, Arc<Ways>>,
     groups: BTreeMap<String, Arc<Group>>,
     key_groups: BTreeMap<String, Arc<KeyGroup>>,
     /// What groups made from requests are modelled on, by route.
@@ -76,6 +79,7 @@ impl Generation {
         let fronts = build_fronts(&config, &tables, &key_groups, &mut problems);
         let balancers = load_balancers(&config, &mut problems);
         let groups = build_groups(&config, previous, &mut problems);
+        let ways = build_ways(&config, &groups, &mut problems);
         let models = build_models(&config, &mut problems);
         let udp_listeners = build_udp_listeners(&config, previous, &mut problems);
         let contracts = Contracts::load(&config, previous.map(|previous| &previous.contracts));
@@ -89,6 +93,7 @@ impl Generation {
                 tables,
                 fronts,
                 balancers,
+                ways,
                 groups,
                 key_groups,
                 models,
@@ -119,6 +124,11 @@ impl Generation {
     /// Peers whose PROXY headers a listener believes; none if it takes no headers.
     pub fn balancers(&self, listener: &str) -> Option<&TrustList> {
         self.balancers.get(listener)
+    }
+
+    /// Who gets the bytes of a listener that tunnels.
+    pub fn ways(&self, listener: &str) -> Option<&Arc<Ways>> {
+        self.ways.get(listener)
     }
 
     /// An upstream group.
@@ -385,6 +395,24 @@ fn load_balancers(config: &Config, problems: &mut Vec<String>) -> HashMap<String
         }
     }
     balancers
+}
+
+fn build_ways(
+    config: &Config,
+    groups: &BTreeMap<String, Arc<Group>>,
+    problems: &mut Vec<String>,
+) -> HashMap<String, Arc<Ways>> {
+    let mut all = HashMap::new();
+    for listener in &config.listeners {
+        let Service::Tunnel(tunnel) = &listener.service else { continue };
+        match Ways::new(tunnel, groups) {
+            Ok(ways) => _ = all.insert(listener.name.clone(), Arc::new(ways)),
+            // A group that could not be made has been told of.
+            Err(_) if !problems.is_empty() => {}
+            Err(problem) => problems.push(format!("listener {}: {problem}", listener.name)),
+        }
+    }
+    all
 }
 
 fn build_groups(

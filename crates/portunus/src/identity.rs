@@ -189,6 +189,15 @@ impl TlsFront {
         self.key_group.as_ref()
     }
 
+    /// The name under which a certificate is known for a host: its own, or the wildcard's; none if only the default serves it.
+    pub fn known_name(&self, host: &str) -> Option<Box<str>> {
+        if self.identities.exact.contains_key(host) {
+            return Some(host.into());
+        }
+        let (_, base) = host.split_once('.')?;
+        self.identities.wildcard.contains_key(base).then(|| format!("*.{base}").into())
+    }
+
     /// The rule a host is served under: its own, its wildcard's, the listener's.
     pub fn rule(&self, host: Option<&str>) -> &Arc<TlsRule> {
         let own = host.filter(|_| !self.rules.is_empty()).and_then(|host| {

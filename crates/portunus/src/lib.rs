@@ -20,6 +20,7 @@ pub(crate) mod guard;
 pub mod tunnel;
 pub mod passport;
 pub mod datagram;
+pub mod offload;
 pub mod upstream;
 pub mod keyless;
 pub mod report;

@@ -9,6 +9,7 @@ use std::io;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
+use net::splice::Pipe;
 use net::{Chunk, Stream};
 use tls::{Handshake, KeyAnswer, KeyRequest, Read, Session};
 
@@ -135,6 +136,13 @@ impl Transport {
         Transport { stream, sealed: None, received: Cell::new(0), sent: Cell::new(0) }
     }
 
+    /// In the clear, after `received` bytes were taken from the socket already.
+    pub fn resumed(stream: Stream, received: usize) -> Transport {
+        let transport = Transport::plain(stream);
+        transport.received.set(received as u64);
+        transport
+    }
+
     /// Performs the handshake of `session` over `stream`, its private key, if it is elsewhere, used by `keys`. `first`: ciphertext that was received
     /// already.
     ///
@@ -232,6 +240,25 @@ impl Transport {
         self.sealed.as_ref().map(|sealed| sealed.session.borrow().info())
     }
 
+    /// Whether bytes go over the socket as they are.
+    pub fn is_plain(&self) -> bool {
+        self.sealed.is_none()
+    }
+
+    /// Takes what a plain socket has into an empty pipe; 0 at the peer's end.
+    pub fn poll_fill(&self, context: &mut Context<'_>, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
+        let count = ready!(pipe.poll_fill(context, &self.stream))?;
+        self.received.set(self.received.get() + count as u64);
+        Poll::Ready(Ok(count))
+    }
+
+    /// Gives a plain socket what it takes of a pipe.
+    pub fn poll_drain(&self, context: &mut Context<'_>, pipe: &mut Pipe) -> Poll<io::Result<usize>> {
+        let count = ready!(pipe.poll_drain(context, &self.stream))?;
+        self.sent.set(self.sent.get() + count as u64);
+        Poll::Ready(Ok(count))
+    }
+
     /// The socket.
     pub fn stream(&self) -> &Stream {
         &self.stream
@@ -285,6 +312,9 @@ impl Transport {
             return Poll::Ready(Ok(count));
         };
         loop {
+            if sealed.closed.get() {
+                return Poll::Ready(Ok(0));
+            }
             if !sealed.input.borrow().is_empty() {
                 chunk.make_room();
                 let step = sealed.with_input(|session, input, output| session.read(input, chunk.room(), output));
@@ -293,6 +323,8 @@ impl Transport {
                 match step.map_err(Broken::Tls)? {
                     Read::Plain(count) => {
                         chunk.filled(count);
+                        // close_notify may have come with the last bytes, and then nothing else may ever come.
+                        sealed.closed.set(sealed.session.borrow().peer_has_closed());
                         return Poll::Ready(Ok(count));
                     }
                     Read::Closed => {

@@ -155,6 +155,7 @@ impl Opening {
             ffi::check(set, "setting the session id context")?;
         }
         link.key_type.set(Some(choice.identity.key_type()));
+        link.algorithms.set(choice.identity.algorithms());
         link.remote.set(choice.identity.remote_key()?.map(|key| Box::new(Remote::new(key))));
         self.chosen = Some(Chosen { alpn: choice.alpn, client_auth: choice.client_auth, ticket_context });
         Ok(())

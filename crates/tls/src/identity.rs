@@ -36,6 +36,16 @@ pub struct Identity {
     key: Key,
     key_type: KeyType,
     curve: u16,
+    algorithms: Algorithms,
+}
+
+/// What the algorithms of a leaf are called by others; none where they are unusual.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Algorithms {
+    /// Such as `EC256`.
+    pub(crate) key: Option<&'static str>,
+    /// Such as `SHA256`.
+    pub(crate) signature: Option<&'static str>,
 }
 
 /// Where the private key of an identity is.
@@ -79,6 +89,7 @@ impl Identity {
             chain: chain.iter().map(|certificate| ffi::buffer(certificate)).collect(),
             key,
             key_type,
+            algorithms: chain.first().map_or(Algorithms::default(), |leaf| algorithms_of(leaf, key_type)),
             curve: chain.first().map_or(CURVE_P256, |leaf| curve_of(leaf)),
         })
     }
@@ -91,6 +102,11 @@ impl Identity {
     /// The kind of key.
     pub fn key_type(&self) -> KeyType {
         self.key_type
+    }
+
+    /// What its algorithms are called.
+    pub(crate) fn algorithms(&self) -> Algorithms {
+        self.algorithms
     }
 
     /// Whether the private key is elsewhere.
@@ -169,6 +185,46 @@ fn curve_of(leaf: &[u8]) -> u16 {
         CURVE_P521
     } else {
         CURVE_P256
+    }
+}
+
+/// What the algorithms of a leaf are called, found by their identifiers as [`curve_of`] does.
+fn algorithms_of(leaf: &[u8], key_type: KeyType) -> Algorithms {
+    /// Identifiers that end in the digest: ecdsa-with-SHA2 (RFC 5758 §3.2) and SHA2 with RSA (RFC 4055 §5).
+    const SIGNATURES: [(&[u8], &str); 6] = [
+        (&[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02], "SHA256"),
+        (&[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x03], "SHA384"),
+        (&[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04], "SHA512"),
+        (&[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b], "SHA256"),
+        (&[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0c], "SHA384"),
+        (&[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0d], "SHA512"),
+    ];
+    let holds = |identifier: &[u8]| leaf.windows(identifier.len()).any(|window| window == identifier);
+    let signature = SIGNATURES.iter().find(|(identifier, _)| holds(identifier)).map(|(_, name)| *name);
+    let key = match (key_type, curve_of(leaf)) {
+        (KeyType::Ecdsa, CURVE_P384) => Some("EC384"),
+        (KeyType::Ecdsa, CURVE_P521) => Some("EC521"),
+        (KeyType::Ecdsa, _) => Some("EC256"),
+        (KeyType::Rsa, _) => rsa_name(leaf),
+        (KeyType::Ed25519, _) => Some("ED25519"),
+    };
+    Algorithms { key, signature }
+}
+
+/// An RSA key's name by the length of its modulus (RFC 8017 §A.1.1): the first INTEGER after rsaEncryption's BIT STRING and SEQUENCE.
+fn rsa_name(leaf: &[u8]) -> Option<&'static str> {
+    const RSA_ENCRYPTION: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
+    let at = leaf.windows(RSA_ENCRYPTION.len()).position(|window| window == RSA_ENCRYPTION)?;
+    match leaf.get(at + RSA_ENCRYPTION.len()..)? {
+        [0x03, 0x82, _, _, 0x00, 0x30, 0x82, _, _, 0x02, 0x82, high, low, 0x00, ..] => {
+            match u16::from_be_bytes([*high, *low]) {
+                257 => Some("RSA2048"),
+                385 => Some("RSA3072"),
+                513 => Some("RSA4096"),
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 

@@ -27,6 +27,10 @@ pub struct Info {
     pub alpn: Option<Box<[u8]>>,
     /// Key type of our identity; none on the client side.
     pub key_type: Option<KeyType>,
+    /// Algorithm and size of our identity's key as others name them, such as `EC256` or `RSA2048`, if it is a usual one.
+    pub key_algorithm: Option<&'static str>,
+    /// Digest that our identity's leaf was signed with, such as `SHA256`, if it is a usual one.
+    pub signature_algorithm: Option<&'static str>,
     /// A session was resumed.
     pub resumed: bool,
     /// The peer's verified certificate.
@@ -57,7 +61,11 @@ pub struct PeerCertificate {
 }
 
 /// Reads all facts of a session whose handshake is done.
-pub(crate) fn of_session(ssl: &Owned<sys::SSL>, key_type: Option<KeyType>) -> Info {
+pub(crate) fn of_session(
+    ssl: &Owned<sys::SSL>,
+    key_type: Option<KeyType>,
+    algorithms: crate::identity::Algorithms,
+) -> Info {
     let pointer = ssl.as_ptr();
     // SAFETY: the session is live; cipher and group names come from static tables.
     let (cipher, group, resumed) = unsafe {
@@ -73,6 +81,8 @@ pub(crate) fn of_session(ssl: &Owned<sys::SSL>, key_type: Option<KeyType>) -> In
         server_name: server_name(ssl),
         alpn: alpn(ssl),
         key_type,
+        key_algorithm: algorithms.key,
+        signature_algorithm: algorithms.signature,
         resumed,
         peer: verified_peer(ssl).map(Box::new),
     }

@@ -31,6 +31,8 @@ pub(crate) struct Link {
     control_messages: Cell<u8>,
     /// Kind of key the server side proves itself with.
     pub(crate) key_type: Cell<Option<KeyType>>,
+    /// What the algorithms of our identity's leaf are called.
+    pub(crate) algorithms: Cell<crate::identity::Algorithms>,
     /// Server side, until the handshake is over.
     pub(crate) opening: Cell<Option<Box<Opening>>>,
     /// Client side: where new sessions are kept for resumption.

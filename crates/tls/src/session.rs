@@ -171,6 +171,13 @@ impl Session {
         }
     }
 
+    /// Whether the peer's close_notify has been read: nothing more comes.
+    pub fn peer_has_closed(&self) -> bool {
+        // SAFETY: the session is live.
+        let flags = unsafe { sys::SSL_get_shutdown(self.ssl.as_ptr()) };
+        flags & sys::SSL_RECEIVED_SHUTDOWN as c_int != 0
+    }
+
     /// Encrypts all of `plain` as records appended to `output`.
     ///
     /// # Errors
@@ -223,7 +230,8 @@ impl Session {
     /// What was negotiated, once the handshake is done. Computed by the call; keep it if you need it twice.
     pub fn info(&self) -> Info {
         let key_type = self.link().ok().and_then(|link| link.key_type.get());
-        info::of_session(&self.ssl, key_type)
+        let algorithms = self.link().ok().map(|link| link.algorithms.get()).unwrap_or_default();
+        info::of_session(&self.ssl, key_type, algorithms)
     }
 
     /// The link, which lives as long as the session.

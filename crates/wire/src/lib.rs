@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client_hello;
+pub mod hello_records;
 pub mod http;
 pub mod keyless;
 pub mod proxy_protocol;

@@ -14,6 +14,7 @@ mod process;
 mod read;
 mod routes;
 mod template;
+mod tunnels;
 mod upstreams;
 
 use std::collections::{BTreeMap, HashMap};

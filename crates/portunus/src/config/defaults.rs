@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::model::{
     AccessLog, Balance, DatagramHeader, Ejection, Forwarding, HealthCheck, KeyServersConfig, LogConfig, PathPattern,
-    Segment, SourceConfig, TargetsConfig, Trust, UdpListenerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
+    Segment, SendProxy, SourceConfig, TargetsConfig, Trust, UdpListenerConfig, UpstreamConfig, UpstreamProtocol,
+    UpstreamTls,
 };
 
 /// From accept to the last byte of a PROXY header, where a listener takes them.
@@ -21,6 +22,7 @@ impl UpstreamConfig {
             servers: Vec::new(),
             protocol: UpstreamProtocol::default(),
             tls: None,
+            send_proxy: SendProxy::default(),
             balance: Balance::default(),
             source: SourceConfig::default(),
             connect_timeout: Duration::from_secs(5),
@@ -94,8 +96,13 @@ impl Default for UpstreamTls {
 impl HealthCheck {
     /// A check of `path` with every setting at its default.
     pub fn new(path: impl Into<String>) -> HealthCheck {
+        HealthCheck { path: Some(path.into()), ..HealthCheck::of_connecting() }
+    }
+
+    /// A check that only connects.
+    pub fn of_connecting() -> HealthCheck {
         HealthCheck {
-            path: path.into(),
+            path: None,
             host: None,
             every: Duration::from_secs(5),
             timeout: Duration::from_secs(2),

@@ -96,11 +96,37 @@ pub enum Trust {
 pub enum Service {
     /// HTTP, routed by `Config::routes`.
     Http,
+    /// Bytes, to whom the rules say.
+    Tunnel(Arc<TunnelConfig>),
     /// Every request is answered 308 to the same URL under https at this port.
     RedirectToHttps {
         /// Port in the Location; 443 is left out there.
         port: u16,
     },
+}
+
+/// What a listener does that carries bytes and looks no further.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelConfig {
+    /// Who gets what. At least one; the most specific that fits wins.
+    pub rules: Vec<TunnelRule>,
+    /// Nothing moves either way; none for the process's own limit.
+    pub idle_timeout: Option<Duration>,
+    /// The whole life of a tunnel; none for no bound.
+    pub max_lifetime: Option<Duration>,
+}
+
+/// Who gets the connections for some names and protocols.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelRule {
+    /// Server names; empty for any, and for none.
+    pub names: Vec<HostPattern>,
+    /// ALPN protocols; empty for any, and for none.
+    pub alpn: Vec<String>,
+    /// Key into `Config::upstreams`.
+    pub upstream: String,
+    /// TLS is passed by unopened.
+    pub passthrough: bool,
 }
 
 /// TLS of a listener.
@@ -430,6 +456,8 @@ pub struct UpstreamConfig {
     pub protocol: UpstreamProtocol,
     /// TLS to them.
     pub tls: Option<UpstreamTls>,
+    /// The PROXY header that goes ahead of a tunnel's bytes.
+    pub send_proxy: SendProxy,
     /// How one is chosen.
     pub balance: Balance,
     /// Under which address connections go there.
@@ -484,6 +512,22 @@ pub enum UpstreamProtocol {
     Http1,
     /// HTTP/2 with prior knowledge in the clear, or by ALPN where TLS is on.
     Http2,
+    /// No HTTP: bytes of tunnels.
+    Tcp,
+}
+
+/// The PROXY header sent to a server before anything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SendProxy {
+    /// None.
+    #[default]
+    Off,
+    /// Version 1.
+    V1,
+    /// Version 2, addresses alone.
+    V2,
+    /// Version 2 with all that is known as TLVs.
+    V2Tlvs,
 }
 
 /// TLS towards upstreams.
@@ -523,8 +567,8 @@ pub struct Ejection {
 /// Active health checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// Path asked for with GET; 200 to 399 is healthy.
-    pub path: String,
+    /// Path asked for with GET; 200 to 399 is healthy. None: a server that takes a connection is healthy.
+    pub path: Option<String>,
     /// Host sent.
     pub host: Option<String>,
     /// Between two checks.

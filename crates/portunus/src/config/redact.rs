@@ -61,6 +61,10 @@ fn listener_json(listener: &ListenerConfig) -> Value {
             "names": tls.names.iter().map(|(name, settings)| (name.clone(), tls_json(settings))).collect::<Map<_, _>>(),
             "strict_sni": tls.strict_sni,
         })),
+        "tunnel": match &listener.service {
+            Service::Tunnel(tunnel) => tunnel_json(tunnel),
+            Service::Http | Service::RedirectToHttps { .. } => Value::Null,
+        },
         "proxy_protocol": listener.proxy_protocol.as_ref().map(|rule| json!({
             "trust": trust_json(&rule.trust),
             "without_header": if rule.pass_without { "pass" } else { "refuse" },
@@ -68,7 +72,7 @@ fn listener_json(listener: &ListenerConfig) -> Value {
         })),
         "contract": listener.contract,
         "redirect_to_https": match listener.service {
-            Service::Http => Value::Null,
+            Service::Http | Service::Tunnel(_) => Value::Null,
             Service::RedirectToHttps { port } => json!({ "port": port }),
         },
     })
@@ -114,6 +118,26 @@ fn source_json(source: &SourceConfig) -> Value {
         "address": if source.client { "client" } else { "own" },
         "mark": source.mark,
         "allow": source.allow.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
+
+fn tunnel_json(tunnel: &TunnelConfig) -> Value {
+    let name = |pattern: &HostPattern| match pattern {
+        HostPattern::Exact(name) => name.clone(),
+        HostPattern::Wildcard(parent) => format!("*.{parent}"),
+    };
+    let rule = |rule: &TunnelRule| {
+        json!({
+            "server_name": rule.names.iter().map(name).collect::<Vec<_>>(),
+            "alpn": rule.alpn,
+            "upstream": rule.upstream,
+            "passthrough": rule.passthrough,
+        })
+    };
+    json!({
+        "rules": tunnel.rules.iter().map(rule).collect::<Vec<_>>(),
+        "idle_timeout": tunnel.idle_timeout.map(duration_text),
+        "max_lifetime": tunnel.max_lifetime.map(duration_text),
     })
 }
 
@@ -182,7 +206,13 @@ pub(super) fn upstream_json(upstream: &UpstreamConfig) -> Value {
     let server = |server: &ServerConfig| json!({ "address": address_text(&server.address), "weight": server.weight });
     json!({
         "servers": upstream.servers.iter().map(server).collect::<Vec<_>>(),
-        "protocol": match upstream.protocol { UpstreamProtocol::Http1 => "http1", UpstreamProtocol::Http2 => "http2" },
+        "protocol": match upstream.protocol { UpstreamProtocol::Http1 => "http1", UpstreamProtocol::Http2 => "http2", UpstreamProtocol::Tcp => "tcp" },
+        "send_proxy": match upstream.send_proxy {
+            SendProxy::Off => "off",
+            SendProxy::V1 => "v1",
+            SendProxy::V2 => "v2",
+            SendProxy::V2Tlvs => "v2_tlvs",
+        },
         "tls": upstream.tls.as_ref().map(|tls| json!({
             "ca": tls.ca,
             "name": tls.name,

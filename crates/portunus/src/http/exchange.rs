@@ -270,7 +270,8 @@ async fn try_once<B: MessageBody, A: Answer>(
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failed> {
     match attempt.group.config.protocol {
-        UpstreamProtocol::Http1 => upstream_h1::attempt(attempt, exchange).await,
+        // The configuration lets no route use the third.
+        UpstreamProtocol::Http1 | UpstreamProtocol::Tcp => upstream_h1::attempt(attempt, exchange).await,
         UpstreamProtocol::Http2 => Box::pin(upstream_h2::attempt(attempt, exchange)).await.map(|()| None),
     }
 }

@@ -270,11 +270,13 @@ async fn tunnel_through(
 ) -> Next {
     let carried = tunnel::Carried::default();
     let upstream = (&upgraded.transport, upgraded.first);
-    let end = tunnel::run((transport, input), upstream, limits.tunnel_idle_timeout, &carried).await;
+    let bounds = tunnel::Bounds { idle: limits.tunnel_idle_timeout, until: None };
+    let end = tunnel::run((transport, input), upstream, bounds, &carried).await;
     ledger.received.set(ledger.received.get() + carried.from_client.get());
     ledger.sent.set(ledger.sent.get() + carried.to_client.get());
     match end {
-        tunnel::End::Finished => Next::Close,
+        // A client that leaves without close_notify has left all the same.
+        tunnel::End::Finished | tunnel::End::ClientCut | tunnel::End::Expired => Next::Close,
         tunnel::End::Idle => {
             ledger.blame(Fault::Client, "tunnel_idle");
             Next::Close
@@ -283,7 +285,7 @@ async fn tunnel_through(
             ledger.blame(Fault::Client, "tunnel_client_broke");
             Next::Abandon
         }
-        tunnel::End::UpstreamBroke => {
+        tunnel::End::UpstreamBroke | tunnel::End::UpstreamCut => {
             ledger.blame(Fault::Upstream, "tunnel_upstream_broke");
             Next::Abandon
         }

@@ -30,6 +30,9 @@ pub(super) struct Traffic {
     pub(super) sent: u64,
     pub(super) requests: u64,
     pub(super) connections: u64,
+    pub(super) tunnels: u64,
+    /// Lives of those tunnels together, milliseconds.
+    pub(super) tunnel_ms: u64,
     /// Bytes per second both ways, smoothed.
     pub(super) rate: f64,
 }
@@ -95,6 +98,13 @@ impl ClientTable {
 
     pub(super) fn connection(&mut self, client: IpAddr) {
         self.with(client, 1, |traffic| traffic.connections += 1);
+    }
+
+    pub(super) fn tunnel(&mut self, client: IpAddr, life: Duration) {
+        self.with(client, 1, |traffic| {
+            traffic.tunnels += 1;
+            traffic.tunnel_ms += u64::try_from(life.as_millis()).unwrap_or(u64::MAX >> 16);
+        });
     }
 
     pub(super) fn bytes(&mut self, client: IpAddr, received: u64, sent: u64) {
@@ -198,6 +208,8 @@ pub(super) fn heaviest<'a>(
             sum.sent += traffic.sent;
             sum.requests += traffic.requests;
             sum.connections += traffic.connections;
+            sum.tunnels += traffic.tunnels;
+            sum.tunnel_ms += traffic.tunnel_ms;
             sum.rate += traffic.rate;
         }
     }
@@ -219,12 +231,13 @@ pub(super) fn to_json(clients: &[(ClientKey, Traffic)]) -> String {
     let mut out = String::from("{\"clients\":[");
     for (i, (key, traffic)) in clients.iter().enumerate() {
         let comma = if i == 0 { "" } else { "," };
-        let Traffic { received, sent, requests, connections, rate } = traffic;
+        let Traffic { received, sent, requests, connections, tunnels, tunnel_ms, rate } = traffic;
+        let tunnel_seconds = *tunnel_ms as f64 / 1000.0;
         // Writing to a String cannot fail.
         let _ = write!(
             out,
             "{comma}\n{{\"address\":\"{key}\",\"bytes_received\":{received},\"bytes_sent\":{sent},\"requests\":{requests},\
-             \"connections\":{connections},\"bytes_per_second\":{rate:.0}}}"
+             \"connections\":{connections},\"tunnels\":{tunnels},\"tunnel_seconds\":{tunnel_seconds:.3},\"bytes_per_second\":{rate:.0}}}"
         );
     }
     out.push_str("\n]}\n");

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use wire::proxy_protocol::{Version, kind};
 
-use super::record::{ConnRecord, ContractRecord, FlowRecord, RequestRecord};
+use super::record::{ConnRecord, ContractRecord, FlowRecord, RequestRecord, TunnelRecord};
 use crate::client::Told;
 
 /// Bytes of the request target in a line; more is cut.
@@ -74,6 +74,14 @@ pub(super) fn request(out: &mut Vec<u8>, clock: &mut Clock, form: Form, record: 
     }
 }
 
+/// The line of a tunnel, with its newline.
+pub(super) fn tunnel(out: &mut Vec<u8>, clock: &mut Clock, form: Form, record: &TunnelRecord<'_>) {
+    match form {
+        Form::Json => tunnel_json(out, clock, record),
+        Form::Text => tunnel_text(out, clock, record),
+    }
+}
+
 /// The line of a connection that never became a request, with its newline.
 pub(super) fn connection(out: &mut Vec<u8>, clock: &mut Clock, form: Form, record: &ConnRecord<'_>) {
     match form {
@@ -128,7 +136,7 @@ fn flow_text(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>) {
 }
 
 /// The name of a protocol version in logs and metrics.
-pub(super) fn version_name(version: tls::ProtocolVersion) -> &'static str {
+pub fn version_name(version: tls::ProtocolVersion) -> &'static str {
     match version {
         tls::ProtocolVersion::Tls10 => "TLSv1.0",
         tls::ProtocolVersion::Tls11 => "TLSv1.1",
@@ -206,12 +214,66 @@ fn tls_json(json: &mut Json<'_>, info: &tls::Info) {
     json.text("cipher", info.cipher.as_bytes());
     json.some("group", info.group.unwrap_or("").as_bytes());
     json.some("server_name", info.server_name.as_deref().unwrap_or("").as_bytes());
+    json.some("alpn", info.alpn.as_deref().unwrap_or_default());
     json.some("key_type", key_type_name(info.key_type).as_bytes());
     json.flag("resumed", info.resumed);
     if let Some(peer) = &info.peer {
         json.text("client_certificate", peer.fingerprint.as_bytes());
     }
     json.close();
+}
+
+fn tunnel_json(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) {
+    let mut json = Json::begin(out, clock, record.started, "tunnel", record.client);
+    json.text("listener", record.listener.as_bytes());
+    json.some("server_name", record.server_name.unwrap_or("").as_bytes());
+    json.number("bytes_received", record.bytes_received);
+    json.number("bytes_sent", record.bytes_sent);
+    json.seconds("duration_seconds", record.duration);
+    json.seconds("ready_after_seconds", record.ready_after);
+    json.open("upstream");
+    json.text("name", record.upstream.as_bytes());
+    json.some("server", record.server.unwrap_or("").as_bytes());
+    if let Some(duration) = record.connect_duration {
+        json.seconds("connect_seconds", duration);
+    }
+    json.number("retries", u64::from(record.retries));
+    json.close();
+    if record.passthrough {
+        json.flag("passthrough", true);
+    }
+    if let Some(info) = record.tls {
+        tls_json(&mut json, info);
+    }
+    told_json(&mut json, record.told);
+    json.text("connection_id", record.connection_id);
+    json.text("ended_by", record.ended_by.as_bytes());
+    json.some("fault", record.fault.side().as_bytes());
+    json.some("reason", record.reason.as_bytes());
+    json.end();
+}
+
+fn tunnel_text(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) {
+    let mut text = Text::begin(out, clock, record.started, record.client);
+    text.word(b"(tunnel)");
+    text.milliseconds(record.duration);
+    text.out.extend_from_slice(b" in=");
+    decimal(text.out, record.bytes_received);
+    text.out.extend_from_slice(b" out=");
+    decimal(text.out, record.bytes_sent);
+    text.pair("listener", record.listener.as_bytes());
+    let opened = record.tls.and_then(|info| info.server_name.as_deref());
+    text.pair("name", record.server_name.or(opened).unwrap_or("").as_bytes());
+    text.pair("upstream", record.upstream.as_bytes());
+    text.pair("server", record.server.unwrap_or("").as_bytes());
+    if let Some(info) = record.tls {
+        text.pair("tls", version_name(info.version).as_bytes());
+    }
+    text.pair("id", record.connection_id);
+    text.pair("ended_by", record.ended_by.as_bytes());
+    text.pair("fault", record.fault.side().as_bytes());
+    text.pair("reason", record.reason.as_bytes());
+    text.out.push(b'\n');
 }
 
 /// What a PROXY header said, as far as its TLVs are of known types.

@@ -14,6 +14,8 @@ fn info() -> tls::Info {
         server_name: Some("api.example.com".into()),
         alpn: Some(b"h2".as_slice().into()),
         key_type: Some(tls::KeyType::Ecdsa),
+        key_algorithm: None,
+        signature_algorithm: None,
         resumed: true,
         peer: None,
     }
@@ -85,7 +87,7 @@ fn a_request_in_full() {
         r#""status":200,"bytes_received":0,"bytes_sent":1234,"duration_seconds":1.002003,"route":"items","#,
         r#""upstream":{"name":"shop","server":"10.0.0.5:8080","status":200,"duration_seconds":0.000950,"retries":1},"#,
         r#""tls":{"version":"TLSv1.3","cipher":"TLS_AES_128_GCM_SHA256","group":"X25519MLKEM768","#,
-        r#""server_name":"api.example.com","key_type":"ECDSA","resumed":true},"#,
+        r#""server_name":"api.example.com","alpn":"h2","key_type":"ECDSA","resumed":true},"#,
         r#""user_agent":"curl/8","request_id":"0123456789abcdef","fault":"upstream","reason":"upstream_closed"}"#,
         "\n"
     );
@@ -108,6 +110,50 @@ fn a_connection_in_full() {
     let expected = "1970-01-01T00:00:00.000Z - (connection) 5.000ms listener=edge phase=tls_handshake name=x.example \
                     fault=client reason=no_shared_cipher detail=NO_SHARED_CIPHER\n";
     assert_eq!(connection_line(Form::Text, &connection_record()), expected);
+}
+
+#[test]
+fn a_tunnel_in_full() {
+    let info = info();
+    let record = TunnelRecord {
+        started: UNIX_EPOCH,
+        listener: "edge",
+        client: Some("192.0.2.7:40123".parse().unwrap()),
+        told: None,
+        tls: Some(&info),
+        server_name: None,
+        passthrough: false,
+        connection_id: b"id\n",
+        upstream: "app",
+        server: Some("unix:/run/app.sock"),
+        retries: 0,
+        connect_duration: Some(Duration::from_micros(61)),
+        bytes_received: 10,
+        bytes_sent: 20,
+        ready_after: Duration::from_millis(1),
+        duration: Duration::from_millis(2),
+        ended_by: "client",
+        fault: Fault::None,
+        reason: "",
+    };
+    let lines = [Form::Json, Form::Text].map(|form| {
+        let mut out = Vec::new();
+        tunnel(&mut out, &mut Clock::default(), form, &record);
+        String::from_utf8(out).unwrap()
+    });
+    let expected = concat!(
+        r#"{"time":"1970-01-01T00:00:00.000Z","kind":"tunnel","client_address":"192.0.2.7","client_port":40123,"#,
+        r#""listener":"edge","bytes_received":10,"bytes_sent":20,"duration_seconds":0.002000,"ready_after_seconds":0.001000,"#,
+        r#""upstream":{"name":"app","server":"unix:/run/app.sock","connect_seconds":0.000061,"retries":0},"#,
+        r#""tls":{"version":"TLSv1.3","cipher":"TLS_AES_128_GCM_SHA256","group":"X25519MLKEM768","#,
+        r#""server_name":"api.example.com","alpn":"h2","key_type":"ECDSA","resumed":true},"#,
+        r#""connection_id":"id\n","ended_by":"client"}"#,
+        "\n"
+    );
+    assert_eq!(lines[0], expected);
+    let expected = "1970-01-01T00:00:00.000Z 192.0.2.7 (tunnel) 2.000ms in=10 out=20 listener=edge name=api.example.com upstream=app \
+                    server=unix:/run/app.sock tls=TLSv1.3 id=id\\n ended_by=client\n";
+    assert_eq!(lines[1], expected);
 }
 
 #[test]

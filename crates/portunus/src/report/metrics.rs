@@ -19,7 +19,7 @@ use super::keyless::{KeyGroupCells, KeyServerCells};
 use super::line::key_type_name;
 use super::reporter::{Shared, published};
 use super::slow::SlowEvents;
-use super::worker::{ListenerCells, UpstreamCells, WorkerShared};
+use super::worker::{ListenerCells, TunnelCells, UpstreamCells, WorkerShared};
 
 /// Client addresses shown as metrics.
 const SHOWN_CLIENTS: usize = 20;
@@ -53,6 +53,7 @@ impl Collector for Totals {
         requests(&mut page, &workers)?;
         keyless(&mut page, &workers)?;
         upstreams(&mut page, &workers)?;
+        tunnels(&mut page, &workers)?;
         servers(&mut page, &self.shared)?;
         top_clients(&mut page, &workers)?;
         own_bounds(&mut page, &self.shared, &workers)
@@ -273,6 +274,35 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     page.histograms("portunus_upstream_duration_seconds", help, ["upstream"], times)
 }
 
+fn tunnels(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
+    let labels = ["listener", "server_name", "upstream", "server"];
+    let by_way = |value: fn(&TunnelCells) -> u64| {
+        sums(
+            workers,
+            |worker| &worker.tunnels,
+            move |slot| Some((slot.labels.each_ref().map(AsRef::as_ref), value(&slot.cells))),
+        )
+    };
+    page.counters("portunus_tunnels", "Tunnels ended", labels, by_way(|cells| cells.ended.get()))?;
+    let retries = by_way(|cells| cells.retries.get());
+    page.counters("portunus_tunnel_retries", "Further tries to connect, on other servers", labels, retries)?;
+    let received = by_way(|cells| cells.received.get());
+    page.counters("portunus_tunnel_received_bytes", "Bytes carried from clients", labels, received)?;
+    let sent = by_way(|cells| cells.sent.get());
+    page.counters("portunus_tunnel_sent_bytes", "Bytes carried to clients", labels, sent)?;
+    let lives =
+        durations(workers, |worker| &worker.tunnels, |slot| ([&*slot.labels[0], &*slot.labels[1]], &slot.cells.lives));
+    let names = ["listener", "server_name"];
+    page.histograms("portunus_tunnel_duration_seconds", "Accept to end of a tunnel", names, lives)?;
+    let connects = durations(
+        workers,
+        |worker| &worker.tunnels,
+        |slot| ([&*slot.labels[2], &*slot.labels[3]], &slot.cells.connects),
+    );
+    let help = "First try to connect to the connection";
+    page.histograms("portunus_tunnel_connect_duration_seconds", help, ["upstream", "server"], connects)
+}
+
 fn servers(page: &mut Page<'_>, shared: &Shared) -> fmt::Result {
     let slow = shared.slow();
     let up = slow.servers.iter().map(|((upstream, server), up)| ([upstream.as_str(), server.as_str()], u64::from(*up)));
@@ -293,6 +323,11 @@ fn top_clients(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Resul
     let requests = by_client(|traffic| traffic.requests);
     page.counters("portunus_client_requests", "Requests of the heaviest clients", labels, requests)?;
     let connections = by_client(|traffic| traffic.connections);
+    let tunnels = by_client(|traffic| traffic.tunnels);
+    page.counters("portunus_client_tunnels", "Tunnels ended of the heaviest clients", labels, tunnels)?;
+    let seconds =
+        names.iter().zip(&top).map(|(name, (_, traffic))| ([name.as_str()], traffic.tunnel_ms as f64 / 1000.0));
+    page.counters("portunus_client_tunnel_seconds", "Lives of those tunnels together", labels, seconds)?;
     page.counters("portunus_client_connections", "Connections ended of the heaviest clients", labels, connections)
 }
 

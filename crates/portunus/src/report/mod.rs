@@ -28,7 +28,8 @@ mod writer;
 
 pub use diagnostics::{Diagnostics, OncePerSecond};
 pub use keyless::KeyCounts;
-pub use record::{ConnRecord, ContractRecord, Fault, FlowRecord, RequestRecord, Verdict};
+pub use line::version_name;
+pub use record::{ConnRecord, ContractRecord, Fault, FlowRecord, RequestRecord, TunnelRecord, Verdict};
 pub use reporter::{Exposition, Reporter};
 pub use shadow::ShadowKind;
 pub use slow::CertificateExpiry;

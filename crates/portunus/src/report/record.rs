@@ -164,6 +164,49 @@ pub struct FlowRecord<'a> {
     pub reason: &'static str,
 }
 
+/// One tunnel, ended.
+#[derive(Debug, Clone)]
+pub struct TunnelRecord<'a> {
+    /// When it was accepted.
+    pub started: SystemTime,
+    /// Listener name.
+    pub listener: &'a str,
+    /// True client; none on Unix sockets.
+    pub client: Option<SocketAddr>,
+    /// What a believed PROXY header said.
+    pub told: Option<&'a Told>,
+    /// What TLS agreed on, if it was opened.
+    pub tls: Option<&'a tls::Info>,
+    /// SNI of TLS that was not opened.
+    pub server_name: Option<&'a str>,
+    /// Whether TLS was passed by unopened.
+    pub passthrough: bool,
+    /// What the connection is called towards upstreams.
+    pub connection_id: &'a [u8],
+    /// Name of the upstream group.
+    pub upstream: &'a str,
+    /// Address of the server that was reached, or failed last.
+    pub server: Option<&'a str>,
+    /// Further tries on other servers.
+    pub retries: u32,
+    /// From the first try to the connection; none if there was none.
+    pub connect_duration: Option<Duration>,
+    /// Bytes carried from the client.
+    pub bytes_received: u64,
+    /// Bytes carried to the client.
+    pub bytes_sent: u64,
+    /// Accept to the moment its way was known, handshake included.
+    pub ready_after: Duration,
+    /// Accept to end.
+    pub duration: Duration,
+    /// `client`, `upstream` or `portunus`: whose end came first.
+    pub ended_by: &'static str,
+    /// Whose fault, if unhappy.
+    pub fault: Fault,
+    /// Stable code of why it ended, empty if both sides just finished.
+    pub reason: &'static str,
+}
+
 /// One connection that ended without ever becoming a request: refused, failed handshake, silent.
 #[derive(Debug, Clone)]
 pub struct ConnRecord<'a> {

@@ -15,7 +15,7 @@ use super::diagnostics::OncePerSecond;
 use super::keyless::{KeyCounts, KeyGroupCells, KeyServerCells};
 use super::line::{self, Clock, Form};
 use super::queue::{Chunk, Queue};
-use super::record::{ConnRecord, Fault, FlowRecord, RequestRecord};
+use super::record::{ConnRecord, Fault, FlowRecord, RequestRecord, TunnelRecord};
 use super::shadow::{self, ShadowKind, ShadowTable};
 
 /// Lines are handed to the writer when they reach this many bytes.
@@ -39,6 +39,17 @@ pub(super) struct ListenerCells {
     pub(super) resumed_handshakes: Durations,
 }
 
+/// What the tunnels of one name to one server count.
+#[derive(Debug, Default)]
+pub(super) struct TunnelCells {
+    pub(super) ended: Count,
+    pub(super) retries: Count,
+    pub(super) received: Count,
+    pub(super) sent: Count,
+    pub(super) connects: Durations,
+    pub(super) lives: Durations,
+}
+
 /// What one server of an upstream group counts.
 #[derive(Debug, Default)]
 pub(super) struct UpstreamCells {
@@ -57,6 +68,8 @@ pub(super) struct WorkerShared {
     pub(super) requests: Family<4, Count>,
     /// By upstream, server.
     pub(super) upstreams: Family<2, UpstreamCells>,
+    /// By listener, server name, upstream, server.
+    pub(super) tunnels: Family<4, TunnelCells>,
     /// By listener, version, cipher, key type, resumed.
     pub(super) handshakes: Family<5, Count>,
     /// Connections that never became a request, by listener, phase, reason.
@@ -84,6 +97,7 @@ impl WorkerShared {
             listeners: Family::new(256),
             requests: Family::new(4096),
             upstreams: Family::new(1024),
+            tunnels: Family::new(1024),
             handshakes: Family::new(512),
             failures: Family::new(1024),
             faults: Family::new(512),
@@ -120,11 +134,12 @@ impl WorkerShared {
     }
 
     /// How often a label set did not fit, by family.
-    pub(super) fn overflows(&self) -> [(&'static str, u64); 10] {
+    pub(super) fn overflows(&self) -> [(&'static str, u64); 11] {
         [
             ("listeners", self.listeners.overflow()),
             ("requests", self.requests.overflow()),
             ("upstreams", self.upstreams.overflow()),
+            ("tunnels", self.tunnels.overflow()),
             ("handshakes", self.handshakes.overflow()),
             ("failures", self.failures.overflow()),
             ("faults", self.faults.overflow()),
@@ -347,6 +362,29 @@ impl WorkerReport {
     /// Something passed or was asked for that stands in no document.
     pub fn shadow(&self, contract: &Arc<str>, kind: ShadowKind, operation: &str, name: &str) {
         self.shadows.borrow_mut().add(contract, kind, operation, name);
+    }
+
+    /// Bytes that a tunnel carried since this was last said. Labels: listener, server name (one that is known), upstream, server.
+    pub fn tunnel_moved(&self, labels: [&str; 4], from_client: u64, to_client: u64) {
+        let cells = self.shared.tunnels.at(labels);
+        cells.received.add(from_client);
+        cells.sent.add(to_client);
+    }
+
+    /// A tunnel ended: one log line, its metrics; its bytes were told by `tunnel_moved`.
+    pub fn tunnel(&self, labels: [&str; 4], record: &TunnelRecord<'_>) {
+        let cells = self.shared.tunnels.at(labels);
+        cells.ended.add(1);
+        cells.retries.add(u64::from(record.retries));
+        cells.lives.observe(record.duration);
+        if let Some(duration) = record.connect_duration {
+            cells.connects.observe(duration);
+        }
+        self.fault(record.fault, record.reason);
+        if let Some(client) = record.client {
+            self.clients.borrow_mut().tunnel(client.ip(), record.duration);
+        }
+        self.line(|out, clock, form| line::tunnel(out, clock, form, record));
     }
 
     /// Hands gathered lines to the writer and shows the client table. For the worker's tick, every 200 ms or less; never waits.

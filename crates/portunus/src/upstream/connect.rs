@@ -133,11 +133,11 @@ fn server_name(target: Target<'_>) -> Result<ServerName, ConnectError> {
     })
 }
 
-/// The TLS context of a group, which offers the protocol `alpn`.
+/// The TLS context of a group, which offers the protocol `alpn`, if there is one.
 ///
 /// # Errors
 /// A file is missing or unusable; says which.
-pub fn connector(settings: &UpstreamTls, alpn: &[u8]) -> Result<Connector, String> {
+pub fn connector(settings: &UpstreamTls, alpn: Option<&[u8]>) -> Result<Connector, String> {
     let mut roots = Vec::new();
     if settings.verify {
         roots = keystore::trust::certificates(settings.ca.as_deref().unwrap_or(Path::new(SYSTEM_ROOTS)))?;
@@ -146,6 +146,6 @@ pub fn connector(settings: &UpstreamTls, alpn: &[u8]) -> Result<Connector, Strin
         (Some(chain), Some(key)) => Some(keystore::trust::pair(chain, key)?),
         _ => None,
     };
-    Connector::new(&roots, settings.verify, identity, &[alpn.to_vec()], ProtocolVersion::Tls12)
-        .map_err(|error| error.to_string())
+    let alpn: Vec<Vec<u8>> = alpn.into_iter().map(Vec::from).collect();
+    Connector::new(&roots, settings.verify, identity, &alpn, ProtocolVersion::Tls12).map_err(|error| error.to_string())
 }

@@ -7,9 +7,10 @@ use std::time::Instant;
 use net::{Chunk, Deadline};
 use wire::http::http1::{Parsed, parse_response};
 use wire::http::{HeadLimits, Method, ResponseHead};
+use wire::proxy_protocol::{Extras, Origin, write_v1, write_v2};
 
 use super::{Group, Server, Target, connect};
-use crate::config::HealthCheck;
+use crate::config::{HealthCheck, SendProxy};
 
 /// A check reads no more of an answer than this.
 const LIMITS: HeadLimits = HeadLimits { head_bytes: 16 * 1024, request_line_bytes: 8 * 1024, fields: 100 };
@@ -82,11 +83,18 @@ impl Checks {
 async fn is_healthy(group: &Group, server: &Server, check: &HealthCheck) -> bool {
     let asking = async {
         let transport = connect(Target { group, server }).await.ok()?;
+        // Who expects a header gets one that says the connection is our own.
+        let mut header = Vec::new();
+        match group.config.send_proxy {
+            SendProxy::Off => {}
+            SendProxy::V1 => write_v1(&mut header, &Origin::Local),
+            SendProxy::V2 | SendProxy::V2Tlvs => write_v2(&mut header, &Origin::Local, &Extras::default()),
+        }
+        transport.send(&header).await.ok()?;
+        let Some(path) = &check.path else { return Some(200) };
         let host = check.host.as_deref().unwrap_or(&server.name);
-        let request = format!(
-            "GET {} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: portunus-health\r\nConnection: close\r\n\r\n",
-            check.path
-        );
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: portunus-health\r\nConnection: close\r\n\r\n");
         transport.send(request.as_bytes()).await.ok()?;
         let mut input = Chunk::empty();
         let mut head = ResponseHead::default();

@@ -48,8 +48,11 @@ impl Group {
     pub fn new(config: &Arc<UpstreamConfig>) -> Result<Group, String> {
         let connector = match &config.tls {
             Some(tls) => {
-                let http2 = config.protocol == UpstreamProtocol::Http2;
-                let alpn: &[u8] = if http2 { b"h2" } else { b"http/1.1" };
+                let alpn: Option<&[u8]> = match config.protocol {
+                    UpstreamProtocol::Http1 => Some(b"http/1.1"),
+                    UpstreamProtocol::Http2 => Some(b"h2"),
+                    UpstreamProtocol::Tcp => None,
+                };
                 Some(Arc::new(connect::connector(tls, alpn)?))
             }
             None => None,
@@ -64,7 +67,7 @@ impl Group {
     pub fn of_key_servers(config: &Arc<UpstreamConfig>) -> Result<Group, String> {
         let mut connector = None;
         if let Some(tls) = &config.tls {
-            let mut made = connect::connector(tls, wire::keyless::EXTENSION_ALPN)?;
+            let mut made = connect::connector(tls, Some(wire::keyless::EXTENSION_ALPN))?;
             // These connections are few and long; what servers make of a resumed client certificate differs.
             made.never_resume();
             connector = Some(Arc::new(made));

@@ -45,6 +45,13 @@ impl Secure {
         }
     }
 
+    /// Ends our direction: close_notify, then the socket's write side.
+    pub fn finish(&mut self) {
+        self.session.close(&mut self.output);
+        self.send_sealed().unwrap();
+        self.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+
     /// The socket under it.
     pub fn socket(&self) -> &TcpStream {
         &self.stream

@@ -6,6 +6,10 @@
 
 #[path = "../harness/mod.rs"]
 mod harness;
+mod passing;
 mod proxy_in;
+mod proxy_out;
 #[path = "../harness/secure.rs"]
 mod secure;
+mod site;
+mod tunnels;

@@ -39,6 +39,8 @@ fn info(resumed: bool) -> tls::Info {
         server_name: None,
         alpn: None,
         key_type: Some(tls::KeyType::Rsa),
+        key_algorithm: None,
+        signature_algorithm: None,
         resumed,
         peer: None,
     }

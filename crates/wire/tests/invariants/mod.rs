@@ -5,6 +5,7 @@
 
 mod chunked;
 mod client_hello;
+mod hello_records;
 mod http1;
 mod keyless;
 mod proxy_protocol;
@@ -13,6 +14,7 @@ mod target;
 
 pub use chunked::chunked;
 pub use client_hello::client_hello;
+pub use hello_records::hello_records;
 pub use http1::{http1_request, http1_response};
 pub use keyless::keyless;
 pub use proxy_protocol::proxy_protocol;
@@ -23,13 +25,14 @@ pub use target::target;
 pub type Check = fn(&[u8]);
 
 /// Every parser by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 8] = [
+pub const ALL: [(&str, Check); 9] = [
     ("http1_request", http1_request),
     ("http1_response", http1_response),
     ("chunked", chunked),
     ("target", target),
     ("client_hello", client_hello),
     ("keyless", keyless),
+    ("hello_records", hello_records),
     ("proxy_protocol", proxy_protocol),
     ("simple_proxy", simple_proxy),
 ];

@@ -24,6 +24,7 @@ impl Build<'_> {
     pub(super) fn listeners_and_admin(&mut self, root: &Node) -> (Vec<Arc<ListenerConfig>>, Option<AdminConfig>) {
         let keystores = names_in(root, "keystores");
         let contracts = names_in(root, "contracts");
+        let upstreams = names_in(root, "upstreams");
         let mut bound = Bound::new();
         let mut names: HashMap<String, usize> = HashMap::new();
         let mut out = Vec::new();
@@ -45,9 +46,9 @@ impl Build<'_> {
             }
             let listener = ListenerConfig {
                 bind: self.binds(node, &name, &mut bound),
-                tls: read::mapping(node, "tls").map(|tls| self.tls(tls, &keystores)),
+                tls: read::mapping(node, "tls").map(|tls| self.tls(tls, &keystores, node.entry("tunnel").is_some())),
                 proxy_protocol: read::mapping(node, "proxy_protocol").map(|rule| self.proxy_protocol(rule)),
-                service: self.service(node),
+                service: self.service(node, &upstreams),
                 contract: node.get("contract").and_then(|name| self.name_of(name, "contract", &contracts)),
                 name,
             };
@@ -82,7 +83,18 @@ impl Build<'_> {
         out
     }
 
-    fn service(&mut self, node: &Node) -> Service {
+    fn service(&mut self, node: &Node, upstreams: &BTreeMap<&str, Span>) -> Service {
+        if let Some(tunnel) = read::mapping(node, "tunnel") {
+            if let Some(entry) = node.entry("redirect_to_https") {
+                let what = "`tunnel` and `redirect_to_https` exclude each other";
+                self.problems.add(entry.key_span, what, "keep one of the two");
+            }
+            if let Some(entry) = node.entry("contract") {
+                let what = "`contract` has no effect beside `tunnel`, which looks at no requests";
+                self.problems.add(entry.key_span, what, "remove one of the two");
+            }
+            return Service::Tunnel(Arc::new(self.tunnel(tunnel, node.entry("tls").is_some(), upstreams)));
+        }
         let Some(entry) = node.entry("redirect_to_https") else { return Service::Http };
         if read::as_bool(&entry.value) == Some(false) {
             return Service::Http;
@@ -109,12 +121,12 @@ impl Build<'_> {
         }
     }
 
-    fn tls(&mut self, node: &Node, keystores: &BTreeMap<&str, Span>) -> TlsConfig {
+    fn tls(&mut self, node: &Node, keystores: &BTreeMap<&str, Span>, is_tunnel: bool) -> TlsConfig {
         let keystore = node.get("keystore").and_then(|name| self.name_of(name, "keystore", keystores));
-        let settings = self.tls_settings(node, None);
+        let settings = self.tls_settings(node, None, is_tunnel);
         let mut names: BTreeMap<String, Arc<TlsSettings>> = BTreeMap::new();
         for item in node.get("names").map(Node::items).unwrap_or_default() {
-            let own = Arc::new(self.tls_settings(item, Some(&settings)));
+            let own = Arc::new(self.tls_settings(item, Some(&settings), is_tunnel));
             for host in item.get("host").map(Node::one_or_many).unwrap_or_default() {
                 let Some(text) = host.text() else { continue };
                 let Some(pattern) = self.take(host.span, address::host_pattern(text)) else { continue };
@@ -136,7 +148,7 @@ impl Build<'_> {
     }
 
     /// Settings of a listener, or of a name, which inherits what it does not say.
-    fn tls_settings(&mut self, node: &Node, inherited: Option<&TlsSettings>) -> TlsSettings {
+    fn tls_settings(&mut self, node: &Node, inherited: Option<&TlsSettings>, is_tunnel: bool) -> TlsSettings {
         let own_policy = read::text(node, "policy").and_then(policy);
         let policy = own_policy.or(inherited.map(|settings| settings.policy)).unwrap_or_default();
         // A policy of its own comes with its own minimum.
@@ -160,10 +172,12 @@ impl Build<'_> {
         TlsSettings {
             policy,
             min_version: own_version.or(inherited_version).unwrap_or(policy.min_version()),
-            alpn: match node.get("alpn") {
-                Some(_) => self.parsed_list(node, "alpn", |text| Ok(text.to_owned())),
-                None => inherited
-                    .map_or_else(|| vec!["h2".to_owned(), "http/1.1".to_owned()], |settings| settings.alpn.clone()),
+            alpn: match (node.get("alpn"), inherited) {
+                (Some(_), _) => self.parsed_list(node, "alpn", |text| alpn(text, is_tunnel)),
+                (None, Some(settings)) => settings.alpn.clone(),
+                // What a tunnel carries is not known, so nothing is promised in its name.
+                (None, None) if is_tunnel => Vec::new(),
+                (None, None) => HTTP_ALPN.map(str::to_owned).into(),
             },
             client_certificate: match node.get("client_certificate") {
                 None => inherited.and_then(|settings| settings.client_certificate.clone()),
@@ -206,6 +220,21 @@ impl Build<'_> {
         }
         Some(AdminConfig { bind: endpoint, hosts })
     }
+}
+
+/// The protocols of HTTP listeners, in our order.
+const HTTP_ALPN: [&str; 2] = ["h2", "http/1.1"];
+
+/// Reads an ALPN protocol: any for tunnels, else those that are spoken here.
+pub(super) fn alpn(text: &str, is_tunnel: bool) -> Result<String, Fault> {
+    if !is_tunnel && !HTTP_ALPN.contains(&text) {
+        let what = format!("{} is not spoken here", shown(text));
+        return Err(Fault::new(what, "write `h2` or `http/1.1`; any other protocol is for listeners with `tunnel`"));
+    }
+    if (1..=255).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(text.to_owned());
+    }
+    Err(Fault::new(format!("{} is not an ALPN protocol", shown(text)), "write 1 to 255 printable characters: `imap`"))
 }
 
 /// Who has an address already. Port 0 is a new port each time.

@@ -11,7 +11,7 @@ use super::template::{Target, parameter_names, path_pattern};
 use super::{Build, Fault, address, headers, identifier, names_in, read};
 use crate::config::model::{
     Action, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, PathPattern, RouteConfig, Template,
-    UpstreamTls,
+    UpstreamProtocol, UpstreamTls,
 };
 use crate::config::problem::{Span, shown};
 use crate::config::yaml::{Entry, Node, Value};
@@ -26,8 +26,22 @@ struct Known<'a> {
     upstreams: BTreeMap<&'a str, Span>,
     listeners: BTreeMap<&'a str, Span>,
     contracts: BTreeMap<&'a str, Span>,
-    /// Listeners that redirect everything.
+    /// Listeners that redirect everything, or carry bytes: no route is reached there.
     redirecting: Vec<&'a str>,
+    tunnelling: Vec<&'a str>,
+    /// Upstreams that only tunnels can use, and why.
+    for_tunnels: BTreeMap<&'a str, &'static str>,
+}
+
+/// Upstreams that only tunnels can use. Connections of routes are shared by clients, so that none can have a client's PROXY header.
+fn for_tunnels(root: &Node) -> BTreeMap<&str, &'static str> {
+    let entries = root.get("upstreams").map(Node::entries).unwrap_or_default();
+    let why = |node: &Node| match (read::text(node, "send_proxy"), read::text(node, "protocol")) {
+        (Some("v1" | "v2" | "v2_tlvs"), _) => Some("send_proxy"),
+        (_, Some("tcp")) => Some("protocol: tcp"),
+        _ => None,
+    };
+    entries.iter().filter_map(|entry| Some((entry.key.as_str(), why(&entry.value)?))).collect()
 }
 
 impl Build<'_> {
@@ -37,12 +51,17 @@ impl Build<'_> {
             listeners: BTreeMap::new(),
             contracts: names_in(root, "contracts"),
             redirecting: Vec::new(),
+            tunnelling: Vec::new(),
+            for_tunnels: for_tunnels(root),
         };
         for listener in root.get("listeners").map(Node::items).unwrap_or_default() {
             let Some(name) = listener.get("name").and_then(Node::text) else { continue };
             known.listeners.insert(name, listener.span);
             if listener.get("redirect_to_https").is_some_and(|node| read::as_bool(node) != Some(false)) {
                 known.redirecting.push(name);
+            }
+            if listener.entry("tunnel").is_some() {
+                known.tunnelling.push(name);
             }
         }
         let mut names: HashMap<String, usize> = HashMap::new();
@@ -115,6 +134,9 @@ impl Build<'_> {
                     shown(&name)
                 );
                 self.problems.add(item.span, what, "name another listener, or remove its `redirect_to_https`");
+            } else if known.tunnelling.contains(&name.as_str()) {
+                let what = format!("the listener {} is a tunnel, so no route is reached there", shown(&name));
+                self.problems.add(item.span, what, "name another listener, or remove its `tunnel`");
             } else if out.contains(&name) {
                 self.problems.add(
                     item.span,
@@ -191,6 +213,10 @@ impl Build<'_> {
         match key.key.as_str() {
             "upstream" => {
                 let group = self.name_of(&key.value, "upstream", &known.upstreams);
+                if let Some(why) = group.as_ref().and_then(|group| known.for_tunnels.get(group.as_str())) {
+                    let what = format!("no route can use an upstream with `{why}`: it is for tunnels");
+                    self.problems.add(key.value.span, what, "use another upstream, or a listener with `tunnel`");
+                }
                 let rewrite = self.rewrite(route, parameters.as_deref());
                 let host = self.host_rewrite(route);
                 Some(Action::Forward(Forward { to: ForwardTo::Group(group?), rewrite, host }))
@@ -218,6 +244,10 @@ impl Build<'_> {
     fn upstream_url(&mut self, route: &Node, entry: &Entry, parameters: Option<&[&str]>) -> Option<Action> {
         let node = &entry.value;
         let mut settings = self.connection_settings("upstream_url", node);
+        if settings.protocol == UpstreamProtocol::Tcp {
+            let at = node.get("protocol").map_or(node.span, |node| node.span);
+            self.problems.add(at, "no route can use `protocol: tcp`: it is for tunnels", "write `http1` or `http2`");
+        }
         let rewrite = self.rewrite(route, parameters);
         let host = self.host_rewrite(route);
         let to = node.get("to")?;

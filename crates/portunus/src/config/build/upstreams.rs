@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::template::Target;
 use super::{Build, address, identifier, read};
 use crate::config::model::{
-    Balance, Ejection, HealthCheck, ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
+    Balance, Ejection, HealthCheck, SendProxy, ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol,
+    UpstreamTls,
 };
 use crate::config::problem::{Span, shown};
 use crate::config::yaml::{Node, Value};
@@ -40,7 +41,7 @@ impl Build<'_> {
                 .unwrap_or(default.retry_budget_percent),
             ejection: ejection(node),
             source: self.source(node),
-            health: read::mapping(node, "health").and_then(|health| self.health(health)),
+            health: read::mapping(node, "health").and_then(|health| self.health(health, node)),
             ..self.connection_settings(name, node)
         };
         let is_unix = |server: &ServerConfig| matches!(server.address, ServerAddress::Unix(_));
@@ -86,9 +87,16 @@ impl Build<'_> {
         UpstreamConfig {
             protocol: match read::text(node, "protocol") {
                 Some("http2") => UpstreamProtocol::Http2,
+                Some("tcp") => UpstreamProtocol::Tcp,
                 _ => UpstreamProtocol::Http1,
             },
             tls: self.upstream_tls(node),
+            send_proxy: match read::text(node, "send_proxy") {
+                Some("v1") => SendProxy::V1,
+                Some("v2") => SendProxy::V2,
+                Some("v2_tlvs") => SendProxy::V2Tlvs,
+                _ => SendProxy::Off,
+            },
             connect_timeout: read::duration(node, "connect_timeout").unwrap_or(default.connect_timeout),
             header_timeout: read::duration(node, "header_timeout").unwrap_or(default.header_timeout),
             idle_timeout: read::duration(node, "idle_timeout").unwrap_or(default.idle_timeout),
@@ -133,10 +141,15 @@ impl Build<'_> {
         Some(tls)
     }
 
-    fn health(&mut self, node: &Node) -> Option<HealthCheck> {
+    fn health(&mut self, node: &Node, upstream: &Node) -> Option<HealthCheck> {
+        if node.entry("path").is_none() && read::text(upstream, "protocol") != Some("tcp") {
+            let fix = "add `path: /health`; only with `protocol: tcp` a server that takes a connection is healthy";
+            self.problems.add(node.span, "`health` lacks `path`", fix);
+            return None;
+        }
         let path =
-            self.parsed(node, "path", |text| Target::cut_path(text)?.path_template(&[]).map(|_| text.to_owned()))?;
-        let default = HealthCheck::new(path);
+            self.parsed(node, "path", |text| Target::cut_path(text)?.path_template(&[]).map(|_| text.to_owned()));
+        let default = path.map_or_else(HealthCheck::of_connecting, HealthCheck::new);
         let health = HealthCheck {
             host: self.parsed(node, "host", address::authority),
             every: read::duration(node, "every").unwrap_or(default.every),

@@ -47,6 +47,8 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &ROOT,
     &LISTENER,
     &PROXY_PROTOCOL,
+    &TUNNEL,
+    &TUNNEL_RULE,
     &REDIRECT_TO_HTTPS,
     &TLS,
     &TLS_NAME,

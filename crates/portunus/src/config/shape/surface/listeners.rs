@@ -27,6 +27,12 @@ pub(in crate::config::shape) static LISTENER: Object = object(
         ),
         optional("tls", Shape::Object(&TLS), "(plain)", "TLS. Without it the listener is plain."),
         optional(
+            "tunnel",
+            Shape::Object(&TUNNEL),
+            "(HTTP)",
+            "Carry bytes and look no further, instead of HTTP. TLS is opened if the listener has `tls`.",
+        ),
+        optional(
             "redirect_to_https",
             Shape::Either(&[Shape::Bool, Shape::Object(&REDIRECT_TO_HTTPS)]),
             "false",
@@ -39,6 +45,70 @@ pub(in crate::config::shape) static LISTENER: Object = object(
             "Contract of everything that comes in here, unless its host or route says otherwise.",
         ),
     ]],
+);
+
+pub(in crate::config::shape) static TUNNEL: Object = object(
+    "tunnel",
+    "who gets a listener's bytes",
+    &[
+        &[optional(
+            "upstream",
+            Shape::Text("the name of an upstream"),
+            "(refuse)",
+            "Who gets what no rule fits. Without it that is refused.",
+        )],
+        &TUNNEL_PASSTHROUGH,
+        &[
+            optional(
+                "rules",
+                Shape::List(&Shape::Object(&TUNNEL_RULE)),
+                "(none)",
+                "Who gets which names and protocols. The most specific rule wins, whatever the order: exact name before wildcard before any.",
+            ),
+            optional(
+                "idle_timeout",
+                Shape::Duration(SECOND, 30 * DAY),
+                "(`tunnel_idle_timeout` of `limits`)",
+                "A tunnel in which nothing moves either way.",
+            ),
+            optional(
+                "max_lifetime",
+                Shape::Duration(SECOND, 365 * DAY),
+                "(no bound)",
+                "The whole life of a tunnel, however busy.",
+            ),
+        ],
+    ],
+);
+
+static TUNNEL_PASSTHROUGH: [Field; 1] = [optional(
+    "passthrough",
+    Shape::Bool,
+    "(only where the listener has no `tls`)",
+    "Leave TLS closed: the name and the offered protocols are read from the ClientHello, and every byte goes on as it came.",
+)];
+
+pub(in crate::config::shape) static TUNNEL_RULE: Object = object(
+    "tunnel.rules",
+    "who gets some names and protocols",
+    &[
+        &[
+            optional(
+                "server_name",
+                Shape::OneOrMany(&Shape::Text("a host name such as `mail.example.com` or `*.example.com`")),
+                "(any)",
+                "Names that clients ask for by SNI.",
+            ),
+            optional(
+                "alpn",
+                Shape::OneOrMany(&Shape::Text("a protocol such as `imap`")),
+                "(any)",
+                "Protocols: the one agreed on, or of TLS that stays closed one of those offered.",
+            ),
+            required("upstream", Shape::Text("the name of an upstream"), "Who gets these connections."),
+        ],
+        &TUNNEL_PASSTHROUGH,
+    ],
 );
 
 pub(in crate::config::shape) static PROXY_PROTOCOL: Object = Object {
@@ -91,9 +161,9 @@ pub(in crate::config::shape) static TLS_SETTINGS: [Field; 4] = [
     ),
     optional(
         "alpn",
-        Shape::OneOrMany(&Shape::Choice(&["h2", "http/1.1"])),
-        "[h2, http/1.1]",
-        "HTTP versions offered, in our order of preference.",
+        Shape::OneOrMany(&Shape::Text("a protocol such as `h2` or `http/1.1`")),
+        "(h2 and http/1.1; none for tunnels)",
+        "Protocols offered, in our order of preference. Tunnels may offer any, such as `imap`.",
     ),
     optional(
         "client_certificate",

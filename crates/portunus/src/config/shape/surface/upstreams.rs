@@ -7,9 +7,9 @@ use crate::config::shape::{Field, Object, Shape};
 pub(in crate::config::shape) static CONNECTION_SETTINGS: [Field; 9] = [
     optional(
         "protocol",
-        Shape::Choice(&["http1", "http2"]),
+        Shape::Choice(&["http1", "http2", "tcp"]),
         "http1",
-        "HTTP spoken to the servers. `http2`: by ALPN over TLS, with prior knowledge otherwise; gRPC needs it.",
+        "HTTP spoken to the servers. `http2`: by ALPN over TLS, with prior knowledge otherwise; gRPC needs it. `tcp`: no HTTP; for tunnels only, without ALPN under TLS.",
     ),
     optional(
         "tls",
@@ -59,6 +59,12 @@ pub(in crate::config::shape) static UPSTREAM: Object = object(
         &CONNECTION_SETTINGS,
         &super::SOURCE_SETTINGS,
         &[
+            optional(
+                "send_proxy",
+                Shape::Choice(&["off", "v1", "v2", "v2_tlvs"]),
+                "off",
+                "The PROXY header that goes ahead of a tunnel's bytes. `v2_tlvs` adds ALPN, server name, a unique id, TLS version, cipher and client certificate, and a checksum.",
+            ),
             optional(
                 "retries",
                 Shape::Object(&RETRIES),
@@ -135,7 +141,12 @@ pub(in crate::config::shape) static HEALTH: Object = object(
     "health",
     "active health checks",
     &[&[
-        required("path", Shape::Text("a path such as `/healthz`"), "Asked for with GET; 200 to 399 is healthy."),
+        optional(
+            "path",
+            Shape::Text("a path such as `/healthz`"),
+            "(required by HTTP)",
+            "Asked for with GET; 200 to 399 is healthy. With `protocol: tcp` and without a path, a server that takes a connection is.",
+        ),
         optional("host", Shape::Text("a host name"), "(the server's own)", "Host sent with it."),
         optional("every", Shape::Duration(100, HOUR), "5s", "Between two checks."),
         optional("timeout", Shape::Duration(10, HOUR), "2s", "For one check; at most `every`."),

@@ -1,0 +1,183 @@
+//! Connections as bytes: chosen by SNI and ALPN, opened or not, carried to one server of a group, and told of.
+//!
+//! ```text
+//! identified → begun (way chosen; TLS opened or passed by) → connected (PROXY header sent) → carried → told
+//! ```
+//!
+//! Owns the order of these steps and the one record that each connection leaves. What is carried is never looked into. A tunnel keeps the rules it
+//! began under: a reload does not touch it.
+
+mod begin;
+mod choose;
+mod header;
+mod life;
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use net::clock::coarse;
+use net::{Chunk, Stream};
+
+use crate::config::{ListenerConfig, Service, TunnelConfig};
+use crate::conn::Conn;
+use crate::generation::Generation;
+use crate::identity::TlsFront;
+use crate::report::Fault;
+use crate::transport::{Broken, Transport};
+use crate::tunnel::{self, End, Party};
+use crate::upstream::{ConnectError, Group, Server, Target, connect};
+use crate::worker::Worker;
+
+use life::Life;
+
+pub use choose::{Way, Ways};
+
+/// What a tunnelled connection is served under, pinned when it was accepted.
+#[derive(Debug)]
+pub struct Terms {
+    /// The listener's own settings.
+    config: Arc<TunnelConfig>,
+    /// Who gets what.
+    ways: Arc<Ways>,
+    /// How TLS is opened; none on a plain listener.
+    front: Option<Arc<TlsFront>>,
+    /// For the handshake, or for the ClientHello.
+    handshake_timeout: Duration,
+    /// Where the listener does not say otherwise.
+    idle_timeout: Duration,
+}
+
+impl Terms {
+    /// Those of a listener; none if it does not tunnel.
+    pub fn of(generation: &Generation, listener: &ListenerConfig) -> Option<Terms> {
+        let Service::Tunnel(config) = &listener.service else { return None };
+        Some(Terms {
+            config: Arc::clone(config),
+            ways: Arc::clone(generation.ways(&listener.name)?),
+            front: generation.front(&listener.name).cloned(),
+            handshake_timeout: generation.config.limits.handshake_timeout,
+            idle_timeout: generation.config.limits.tunnel_idle_timeout,
+        })
+    }
+}
+
+/// Serves one connection to its end. Gives the bytes received from and sent to the client's socket that were not told yet.
+pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, worker: &Worker) -> (u64, u64) {
+    let begun = match Box::pin(begin::begin(stream, first, conn, &terms, worker)).await {
+        Ok(begun) => begun,
+        Err(traffic) => return traffic,
+    };
+    let bounds = tunnel::Bounds {
+        idle: terms.config.idle_timeout.unwrap_or(terms.idle_timeout),
+        until: terms.config.max_lifetime.map(|lifetime| coarse() + lifetime),
+    };
+    let (mut life, first) = Life::new(conn, worker, begun, terms.front.as_deref());
+    // The rules are not needed any more, and an idle tunnel must not keep them alive.
+    drop(terms);
+    let upstream = match Box::pin(reach(&mut life)).await {
+        Ok(upstream) => upstream,
+        Err(error) => {
+            life.tell_end("portunus", Fault::Upstream, error.code());
+            Box::pin(cut(&life.client)).await;
+            return life.untold_traffic();
+        }
+    };
+    let busy = life.server.as_ref().map(Server::busy);
+    let end = carry(&life, first, &upstream, bounds).await;
+    drop(busy);
+    Box::pin(finish(&life, end, upstream)).await;
+    life.untold_traffic()
+}
+
+/// Carries bytes until the tunnel ends, and tells now and then how many.
+async fn carry(life: &Life<'_>, first: Chunk, upstream: &Transport, bounds: tunnel::Bounds) -> End {
+    let client = (&life.client, first);
+    let mut carrying = pin!(tunnel::run(client, (upstream, Chunk::empty()), bounds, &life.carried));
+    poll_fn(|context| {
+        let polled = carrying.as_mut().poll(context);
+        life.tell_moved_if_due();
+        polled
+    })
+    .await
+}
+
+/// Connects to a server of the way's group, to another one where that fails, and sends the PROXY header.
+async fn reach(life: &mut Life<'_>) -> Result<Transport, ConnectError> {
+    let group = Arc::clone(&life.way.group);
+    let header = header::render(life);
+    let started = Instant::now();
+    let mut tried = Vec::new();
+    let mut last = ConnectError::Unresolved;
+    while let Some((index, server)) = group.choose(&tried) {
+        life.retries = u32::try_from(tried.len()).unwrap_or(u32::MAX);
+        life.server = Some(Arc::clone(server));
+        tried.push(index);
+        match try_server(&group, server, &header).await {
+            Ok(transport) => {
+                server.succeeded();
+                life.connect_duration = Some(started.elapsed());
+                return Ok(transport);
+            }
+            Err(error) => {
+                // A shortage of our own says nothing about the server.
+                if !error.is_our_shortage() && server.failed(group.config.ejection) {
+                    tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
+                }
+                last = error;
+            }
+        }
+    }
+    Err(last)
+}
+
+async fn try_server(group: &Group, server: &Server, header: &[u8]) -> Result<Transport, ConnectError> {
+    let transport = connect(Target { group, server }).await?;
+    if !header.is_empty() {
+        transport.send(header).await.map_err(|broken| match broken {
+            Broken::Tls(error) => ConnectError::Tls(error),
+            other => ConnectError::Socket(other.into()),
+        })?;
+    }
+    Ok(transport)
+}
+
+/// Ends both sides as the tunnel ended, and tells of it. A side that was cut is never shown an orderly end.
+async fn finish(life: &Life<'_>, end: End, upstream: Transport) {
+    let first = match life.carried.ended_first.get() {
+        Some(Party::Client) => "client",
+        Some(Party::Upstream) => "upstream",
+        None => "portunus",
+    };
+    match end {
+        End::Finished => life.tell_end(first, Fault::None, ""),
+        End::Idle => life.tell_end("portunus", Fault::None, "tunnel_idle"),
+        End::Expired => life.tell_end("portunus", Fault::None, "tunnel_lifetime"),
+        End::ClientCut => life.tell_end("client", Fault::Client, "tls_cut_without_close_notify"),
+        End::ClientBroke => life.tell_end("client", Fault::Client, "tunnel_client_broke"),
+        End::UpstreamCut => life.tell_end("upstream", Fault::Upstream, "tls_cut_without_close_notify"),
+        End::UpstreamBroke => life.tell_end("upstream", Fault::Upstream, "tunnel_upstream_broke"),
+    }
+    match end {
+        End::Finished => {}
+        End::Idle | End::Expired => {
+            life.client.reset_on_close();
+            upstream.reset_on_close();
+        }
+        End::ClientCut | End::ClientBroke => cut(&upstream).await,
+        End::UpstreamCut | End::UpstreamBroke => cut(&life.client).await,
+    }
+}
+
+/// Lets arrive what was sent and then resets, so that what was cut cannot look whole and nothing that came before is lost.
+async fn cut(transport: &Transport) {
+    /// How long the other side may take to receive the rest.
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const POLL: Duration = Duration::from_millis(5);
+    let until = coarse() + PATIENCE;
+    while transport.stream().has_unsent() && coarse() < until {
+        tokio::time::sleep(POLL).await;
+    }
+    transport.reset_on_close();
+}
