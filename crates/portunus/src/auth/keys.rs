@@ -201,7 +201,7 @@ impl KeyRing {
     ///
     /// # Errors
     /// It is no key set or holds no usable key; the last good one stays.
-    pub(super) fn replace(&self, set: &[u8]) -> Result<usize, String> {
+    pub fn replace(&self, set: &[u8]) -> Result<usize, String> {
         let keys = jwk::read_set(set)?;
         let count = keys.len();
         self.keys.store(Some(Arc::new(keys)));

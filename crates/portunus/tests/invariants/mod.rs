@@ -7,12 +7,13 @@
 pub mod config;
 pub mod route;
 pub mod routes_json;
+pub mod token;
 
 /// A named target and its check.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Targets replayed together.
-pub const ALL: [Target; 2] = [("routes_json", routes_json::check), ("route", route::check)];
+pub const ALL: [Target; 3] = [("routes_json", routes_json::check), ("route", route::check), ("token", token::check)];
 
 /// A configuration with one plain listener called `web`, and no routes.
 fn empty_config() -> portunus::config::Config {

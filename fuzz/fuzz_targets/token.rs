@@ -1,0 +1,7 @@
+//! Fuzzes the readers of tokens, key sets and address lists against their invariants, which `cargo test` shares. Owns nothing else.
+#![no_main]
+
+#[path = "../../crates/portunus/tests/invariants/mod.rs"]
+mod invariants;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| invariants::token::check(data));
