@@ -136,6 +136,29 @@ pub fn judge_around(
     around.into_iter().flatten().try_for_each(|in_force| lists::judge(in_force, head, peer, generation))
 }
 
+/// The contract that a request on a route is under, whatever the route does; its lists have spoken.
+///
+/// # Errors
+/// As [`judge_around`], for a contract that the route itself names.
+pub fn contract_of<'g>(
+    generation: &'g Generation,
+    listener: &str,
+    route: &CompiledRoute,
+    head: &RequestHead,
+    peer: Option<std::net::IpAddr>,
+) -> Result<Option<&'g Arc<InForce>>, Refusal> {
+    let contracts = &generation.contracts;
+    if contracts.is_empty() {
+        return Ok(None);
+    }
+    let Some(in_force) = contracts.of(route.index, listener, head) else { return Ok(None) };
+    let is_judged = contracts.around(listener, head).into_iter().flatten().any(|around| Arc::ptr_eq(around, in_force));
+    if !is_judged {
+        lists::judge(in_force, head, peer, generation)?;
+    }
+    Ok(Some(in_force))
+}
+
 /// Judges a request that is under no contract by what its head tells.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! A request before its contract: lists, operation, head, tokens, body, in that order, each before anything of it goes on.
+//! A request before its contract: operation, head, tokens, body, in that order, each before anything of it goes on. Its lists have spoken.
 //!
 //! Under `block` the body is held until the verdict, unless the document says that nobody looks into it: then it passes while its length is
 //! judged. Under `log` nothing waits. What was found goes into the record, and what no document declares to the list of shadows.
@@ -16,7 +16,7 @@ use super::body::{GuardedBody, HoldError, Pace};
 use super::in_force::{InForce, Rule, needs_token};
 use super::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
 use super::note::ContractNote;
-use super::{Admitted, Reason, Under, fits, lists};
+use super::{Admitted, Reason, Under, fits};
 use crate::auth::token;
 use crate::config::{ContractConfig, Mode};
 use crate::http::exchange::{Context, Failure};
@@ -73,8 +73,7 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: Answer>(
     scratch: &'b mut ScratchRoom,
     room: &mut Room<'_, A>,
 ) -> Result<Admitted<'a>, Failure> {
-    let Candidate { context, head, route, in_force, .. } = candidate;
-    lists::judge(in_force, head, context.peer(), context.generation)?;
+    let Candidate { head, route, in_force, .. } = candidate;
     let method = if head.method == Method::Head { head_method(in_force, head) } else { head.method.as_str() };
     let (operation, values) = match in_force.contract.find(method, head.path()) {
         Found::Operation(operation, values) => (operation, values),

@@ -17,7 +17,7 @@ use super::upstream_h2;
 use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
 use crate::conn::Conn;
 use crate::generation::Generation;
-use crate::guard::{self, Admitted, Candidate, GuardedBody, Room, ScratchRoom};
+use crate::guard::{self, Admitted, Candidate, GuardedBody, InForce, Room, ScratchRoom};
 use crate::report::Fault;
 use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
 use crate::transport::{buffer, recycle};
@@ -139,8 +139,10 @@ async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> 
         other => return answer_unrouted(other, exchange).await.map(|()| None),
     };
     exchange.ledger.route = Some(Arc::clone(&route.config));
+    let listener = &context.conn.listener.name;
+    let in_force = guard::contract_of(context.generation, listener, route, head, context.peer())?;
     let (status, location) = match &route.config.action {
-        Action::Forward(forward) => return forward_admitted(route, params, forward, exchange).await,
+        Action::Forward(forward) => return forward_admitted(route, params, in_force, forward, exchange).await,
         Action::Respond { status, content_type, body } => {
             let fixed = (*status, content_type.as_str(), &**body);
             return respond_fixed(context, &route.config, fixed, head, exchange.answer, exchange.ledger)
@@ -163,17 +165,13 @@ async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> 
 async fn forward_admitted<B: MessageBody, A: Answer>(
     route: &CompiledRoute,
     params: Params,
+    in_force: Option<&Arc<InForce>>,
     forward: &Forward,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failure> {
     let (context, head) = (exchange.context, exchange.head);
     let mut scratch = ScratchRoom::empty();
     let mut body = GuardedBody::through(exchange.body);
-    let contracts = &context.generation.contracts;
-    let in_force = match contracts.is_empty() {
-        true => None,
-        false => contracts.of(route.index, &context.conn.listener.name, head),
-    };
     let admitted = match in_force {
         None => guard::admit(head, route, params)?,
         Some(in_force) => {

@@ -101,3 +101,25 @@ fn a_list_that_cannot_be_read_stops_the_start() {
         assert!(errors.contains(told), "{errors}");
     }
 }
+
+/// Fixed answers and redirects of a route are no way around its lists.
+#[test]
+fn lists_of_a_route_hold_whatever_the_route_does() {
+    let upstream = Upstream::ok();
+    let text = format!(
+        "listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]
+upstreams: {{ app: {{ servers: [\"{}\"] }} }}
+contracts: {{ api: {{ document: openapi.yaml{DENY} }} }}
+routes:
+  - {{ path: /fixed, respond: {{ status: 200 }}, contract: api }}
+  - {{ path: /moved, redirect: {{ to: /fixed }}, contract: api }}
+  - {{ path: /free, respond: {{ status: 200 }} }}
+",
+        upstream.address
+    );
+    let site = Site { gate: Gate::start_in(crate::site::folder(SHOP, &[("denied.txt", "bad\n")]), &text), upstream };
+    for (path, good, bad) in [("/fixed", 200, 403), ("/moved", 308, 403), ("/free", 200, 200)] {
+        assert_eq!(site.get(&format!("GET {path}"), "Authorization: Bearer bad\r\n").status, bad, "{path}");
+        assert_eq!(site.get(&format!("GET {path}"), "Authorization: Bearer good\r\n").status, good, "{path}");
+    }
+}
