@@ -158,12 +158,12 @@ impl Scanner {
                     at = self.after_value(byte, at, sink)?;
                     continue;
                 }
-                Phase::Key => self.key(window, at, sink)?,
+                Phase::Key => self.members(window, at, is_whole, sink)?,
                 Phase::Colon if byte == b':' => {
                     self.phase = Phase::Value;
                     Step::On(at + 1)
                 }
-                Phase::FirstKey if byte != b'}' => self.key(window, at, sink)?,
+                Phase::FirstKey if byte != b'}' => self.members(window, at, is_whole, sink)?,
                 Phase::FirstElement if byte == b']' => Step::On(self.after_value_end(at, sink)?),
                 Phase::FirstKey => Step::On(self.after_value_end(at, sink)?),
                 Phase::Value | Phase::FirstElement => self.value(window, at, byte, is_whole, sink)?,
@@ -209,6 +209,31 @@ impl Scanner {
     #[inline(always)]
     fn phase_behind_value(&self) -> Phase {
         if self.open.is_empty() { Phase::End } else { Phase::AfterValue }
+    }
+
+    /// Members from the name at `at` on, for as long as scalars and names follow each other without white space; what is different goes back to the
+    /// phases. Saves three decisions per member, which is most of what an ordinary object costs.
+    #[inline(always)]
+    fn members<S: Sink>(&mut self, window: &[u8], mut at: usize, is_whole: bool, sink: &mut S) -> Result<Step, Reason> {
+        loop {
+            match self.key(window, at, sink)? {
+                Step::On(next) => at = next,
+                cut => return Ok(cut),
+            }
+            let Some(&byte) = window.get(at) else { return Ok(Step::On(at)) };
+            if self.phase != Phase::Value || byte <= b' ' {
+                return Ok(Step::On(at));
+            }
+            match self.value(window, at, byte, is_whole, sink)? {
+                Step::On(next) => at = next,
+                cut => return Ok(cut),
+            }
+            if self.phase != Phase::AfterValue || window.get(at..at + 2) != Some(b",\"") {
+                return Ok(Step::On(at));
+            }
+            self.phase = Phase::Key;
+            at += 1;
+        }
     }
 
     #[inline(always)]
@@ -269,7 +294,7 @@ impl Scanner {
             },
             b'{' => return self.begin(true, at, sink),
             b'[' => return self.begin(false, at, sink),
-            _ => match word(window, at)? {
+            _ => match word(window, at, self.open.is_empty())? {
                 None => return Ok(Step::Cut(at)),
                 Some(length) => {
                     if byte == b'n' {
@@ -369,12 +394,12 @@ fn may_go_on(rest: &[u8]) -> bool {
 
 /// The length of `true`, `false` or `null` at `at`; `None` if the window ends in it.
 #[inline(always)]
-fn word(window: &[u8], at: usize) -> Result<Option<usize>, Reason> {
+fn word(window: &[u8], at: usize, is_outermost: bool) -> Result<Option<usize>, Reason> {
     let word: &[u8] = match window[at] {
         b't' => b"true",
         b'f' => b"false",
         b'n' => b"null",
-        first => return Err(if first == 0xef && at == 0 { Reason::ByteOrderMark } else { Reason::Syntax }),
+        first => return Err(if first == 0xef && is_outermost { Reason::ByteOrderMark } else { Reason::Syntax }),
     };
     let rest = &window[at..];
     if rest.starts_with(word) {

@@ -15,8 +15,8 @@ pub(super) struct Sequence {
 
 /// Between `min` and `max` characters of a set.
 struct Run {
-    /// One bit for each ASCII character.
-    ascii: [u64; 2],
+    /// For each byte, whether it is an ASCII character of the set.
+    ascii: Box<[bool; 256]>,
     /// The ranges beyond ASCII, ascending.
     beyond: Vec<(u32, u32)>,
     min: u32,
@@ -41,6 +41,11 @@ impl Sequence {
     }
 
     pub fn is_match(&self, text: &[u8]) -> bool {
+        if let ([run], true) = (self.runs.as_slice(), self.is_whole)
+            && run.beyond.is_empty()
+        {
+            return run.min as usize <= text.len() && text.len() <= run.max as usize && run.are_all_ascii(text);
+        }
         let mut rest = text;
         for run in &self.runs {
             let Some(behind) = run.take(rest) else { return false };
@@ -100,11 +105,11 @@ fn is_greedy_exact(run: &(&ClassUnicode, u32, u32), behind: &[(&ClassUnicode, u3
 
 impl Run {
     fn new(set: &ClassUnicode, min: u32, max: u32) -> Self {
-        let mut run = Self { ascii: [0; 2], beyond: Vec::new(), min, max };
+        let mut run = Self { ascii: Box::new([false; 256]), beyond: Vec::new(), min, max };
         for range in set.ranges() {
             let (low, high) = (u32::from(range.start()), u32::from(range.end()));
             for c in low..=high.min(127) {
-                run.ascii[(c / 64) as usize] |= 1 << (c % 64);
+                run.ascii[c as usize] = true;
             }
             if high >= 128 {
                 run.beyond.push((low.max(128), high));
@@ -116,6 +121,27 @@ impl Run {
     /// What is left of the text behind the run; `None` if it is too short.
     #[inline]
     fn take<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
+        let max = self.max as usize;
+        if self.min == self.max && self.beyond.is_empty() {
+            let (run, rest) = text.split_at_checked(max)?;
+            return self.are_all_ascii(run).then_some(rest);
+        }
+        let ascii = text.iter().take(max).position(|&byte| !self.ascii[usize::from(byte)]);
+        let count = ascii.unwrap_or(text.len().min(max));
+        let is_end = count == max || self.beyond.is_empty() || text.get(count).is_none_or(u8::is_ascii);
+        if is_end {
+            return (count >= self.min as usize).then(|| &text[count..]);
+        }
+        self.take_beyond(text)
+    }
+
+    /// Without a way out at the first wrong byte, which is what makes it quick.
+    fn are_all_ascii(&self, text: &[u8]) -> bool {
+        text.iter().fold(true, |all, &byte| all & self.ascii[usize::from(byte)])
+    }
+
+    #[cold]
+    fn take_beyond<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         let mut rest = text;
         let mut count = 0;
         while count < self.max {
@@ -131,7 +157,7 @@ impl Run {
     fn first(&self, text: &[u8]) -> Option<usize> {
         let &byte = text.first()?;
         if byte < 128 {
-            return (self.ascii[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1).then_some(1);
+            return self.ascii[usize::from(byte)].then_some(1);
         }
         if self.beyond.is_empty() { None } else { self.first_beyond(text) }
     }

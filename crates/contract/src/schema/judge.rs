@@ -108,7 +108,12 @@ impl Judge {
         if !is_same_program {
             // Until learned otherwise, members come in the order of the schema.
             self.successors.clear();
-            self.successors.extend(1..=program.slots.len() as u32);
+            self.successors.resize(program.slots.len(), NO_SLOT);
+            for object in &program.objects {
+                // Never from one object's slots to another's: that would count members where they are not.
+                let behind_last = object.first_slot + object.keys.len() as u32;
+                (object.first_slot + 1..behind_last).for_each(|next| self.successors[next as usize - 1] = next);
+            }
             self.successors.extend(program.objects.iter().map(|object| object.first_slot));
         }
     }
@@ -420,6 +425,7 @@ impl Sink for Judging<'_> {
                 let numbers = &self.program.numbers[block as usize];
                 match (number.small, numbers.small) {
                     (Some(value), Some((min, max))) if min <= value && value <= max => Ok(()),
+                    (Some(value), None) if numbers.small_values.contains(&value) => Ok(()),
                     _ => check_decimal(numbers, number, index),
                 }
             }

@@ -93,7 +93,12 @@ fn number(lowering: &mut Lowering, members: &[Id], types: Types) -> Result<u32, 
         return Ok(ACCEPT);
     }
     let small = if values.is_empty() { small_range(&rules) } else { None };
-    lowering.program.numbers.push(NumberPlan { small, rules, values });
+    let integers = |values: &[(Vec<Box<str>>, Reason)]| -> Option<Box<[i64]>> {
+        let texts = values.first().filter(|_| rules.is_empty()).map(|(texts, _)| texts)?;
+        texts.iter().map(|text| i64::try_from(Decimal::new(text.as_bytes()).to_i128()?).ok()).collect()
+    };
+    let small_values = integers(&values).unwrap_or_default();
+    lowering.program.numbers.push(NumberPlan { small, rules, values, small_values });
     Ok((lowering.program.numbers.len() - 1) as u32)
 }
 

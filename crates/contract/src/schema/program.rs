@@ -83,8 +83,9 @@ pub(super) struct NumberPlan {
     /// What integers of up to 18 digits have to lie within, if that is all.
     pub small: Option<(i64, i64)>,
     pub rules: Vec<NumberRules>,
-    /// The only numbers allowed.
+    /// The only numbers allowed; and again as integers, if all of them are small and there are no rules.
     pub values: Vec<(Vec<Box<str>>, Reason)>,
+    pub small_values: Box<[i64]>,
 }
 
 #[derive(Debug)]
@@ -120,9 +121,10 @@ pub(super) struct Slot {
     pub number: u32,
     /// The name as it stands in JSON text, quotes included.
     pub quoted: Box<[u8]>,
-    /// Its first 16 bytes, and which of their bits count.
+    /// Its first 16 bytes, and which of their bits count; its last 16 bytes, if it has so many.
     pub head: u128,
     pub mask: u128,
+    pub tail: u128,
 }
 
 impl Slot {
@@ -137,7 +139,8 @@ impl Slot {
             head[0] = 0;
         }
         let mask = u128::MAX >> (128 - 8 * length);
-        Self { child, number: number as u32, quoted, head: u128::from_le_bytes(head), mask }
+        let tail = quoted.last_chunk().map_or(0, |tail| u128::from_le_bytes(*tail));
+        Self { child, number: number as u32, quoted, head: u128::from_le_bytes(head), mask, tail }
     }
 
     /// Whether the name stands at the beginning of a window.
@@ -145,8 +148,15 @@ impl Slot {
     pub fn stands_in(&self, window: &[u8]) -> bool {
         let length = self.quoted.len();
         let Some(head) = window.first_chunk::<16>() else { return false };
-        (u128::from_le_bytes(*head) ^ self.head) & self.mask == 0
-            && (length <= 16 || window.get(16..length) == self.quoted.get(16..))
+        if (u128::from_le_bytes(*head) ^ self.head) & self.mask != 0 {
+            return false;
+        }
+        if length <= 16 {
+            return true;
+        }
+        let tail = window.get(length - 16..length).and_then(|tail| tail.first_chunk::<16>());
+        let is_tail = tail.is_some_and(|tail| u128::from_le_bytes(*tail) == self.tail);
+        is_tail && (length <= 32 || window.get(16..length - 16) == self.quoted.get(16..length - 16))
     }
 }
 

@@ -1,0 +1,268 @@
+//! What OpenAPI adds to JSON Schema, and what a contract makes of it: nullable, exclusive bounds, readOnly and writeOnly, discriminators, unknown
+//! fields, and schemas that are refused. And that no schema takes more than linear steps, or a budget ends it.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use contract::limits::Limits;
+use contract::reason::Reason;
+use contract::schema::{Dialect, Direction, Event, Options, Run};
+use support::node::parse;
+
+/// A value, and where and why it is wrong.
+type Row<'a> = (&'a str, Option<(Reason, &'a str)>);
+
+fn check(schema: &str, dialect: Dialect, direction: Direction, options: Options, rows: &[Row<'_>]) {
+    let node = parse(schema).unwrap();
+    let (program, id) =
+        support::compile(&node, dialect, direction, options).unwrap_or_else(|p| panic!("{schema}: {p:?}"));
+    let mut run = Run::default();
+    for (text, expected) in rows {
+        for piece in [usize::MAX, 7, 1] {
+            let found = support::judge(&program, id, &mut run, text.as_bytes(), piece).err();
+            let found = found.as_ref().map(|violation| (violation.reason, violation.pointer.as_str()));
+            assert_eq!(found, *expected, "{schema}: {text} in pieces of {piece}");
+        }
+    }
+}
+
+fn check_30(schema: &str, rows: &[Row<'_>]) {
+    check(schema, Dialect::OpenApi30, Direction::Request, Options::default(), rows);
+}
+
+fn check_31(schema: &str, rows: &[Row<'_>]) {
+    check(schema, Dialect::OpenApi31, Direction::Request, Options::default(), rows);
+}
+
+const TYPE: Reason = Reason::Type;
+
+#[test]
+fn nullable_needs_a_type_beside_it() {
+    check_30(r#"{"type":"string","nullable":true}"#, &[("null", None), ("\"a\"", None), ("1", Some((TYPE, "")))]);
+    check_30(
+        r#"{"type":"string","nullable":true,"enum":["a"]}"#,
+        &[("null", Some((Reason::Enum, ""))), ("\"a\"", None)],
+    );
+    check_30(r#"{"type":"string","nullable":true,"enum":["a",null]}"#, &[("null", None)]);
+    check_30(r#"{"nullable":true,"allOf":[{"type":"object"}]}"#, &[("null", Some((TYPE, ""))), ("{}", None)]);
+    check_30(
+        r#"{"type":"object","properties":{"a":{"type":"integer","nullable":false}}}"#,
+        &[(r#"{"a":null}"#, Some((TYPE, "/a")))],
+    );
+}
+
+#[test]
+fn exclusive_bounds_are_flags_in_one_dialect_and_numbers_in_the_other() {
+    let rows: &[Row<'_>] = &[
+        ("1", Some((Reason::Minimum, ""))),
+        ("1.0000000000000000001", None),
+        ("9", None),
+        ("10", Some((Reason::Maximum, ""))),
+        ("9.99999999999999999999", None),
+    ];
+    check_30(r#"{"minimum":1,"exclusiveMinimum":true,"maximum":10,"exclusiveMaximum":true}"#, rows);
+    check_31(r#"{"exclusiveMinimum":1,"exclusiveMaximum":10}"#, rows);
+    check_30(r#"{"minimum":1,"exclusiveMinimum":false}"#, &[("1", None), ("0", Some((Reason::Minimum, "")))]);
+    check_31(
+        r#"{"type":"integer","format":"int64"}"#,
+        &[
+            ("9223372036854775807", None),
+            ("9223372036854775808", Some((Reason::Maximum, ""))),
+            ("-9223372036854775809", Some((Reason::Minimum, ""))),
+            ("1.0", None),
+            ("1.5", Some((TYPE, ""))),
+            ("\"1\"", Some((TYPE, ""))),
+        ],
+    );
+}
+
+#[test]
+fn members_that_may_not_travel_are_refused_and_not_required() {
+    let schema = r#"{"type":"object","required":["id","name","secret"],"properties":{
+        "id":{"type":"integer","readOnly":true},"name":{"type":"string"},"secret":{"allOf":[{"type":"string","writeOnly":true}]}}}"#;
+    check(
+        schema,
+        Dialect::OpenApi30,
+        Direction::Request,
+        Options::default(),
+        &[
+            (r#"{"name":"a","secret":"s"}"#, None),
+            (r#"{"name":"a","secret":"s","id":1}"#, Some((Reason::ReadOnly, "/id"))),
+            (r#"{"name":"a"}"#, Some((Reason::Required, "/secret"))),
+        ],
+    );
+    check(
+        schema,
+        Dialect::OpenApi30,
+        Direction::Response,
+        Options::default(),
+        &[
+            (r#"{"name":"a","id":1}"#, None),
+            (r#"{"name":"a","id":1,"secret":"s"}"#, Some((Reason::WriteOnly, "/secret"))),
+            (r#"{"name":"a"}"#, Some((Reason::Required, "/id"))),
+        ],
+    );
+    let composed = r#"{"allOf":[{"type":"object","properties":{"id":{"readOnly":true}}},{"required":["id"]}]}"#;
+    check(composed, Dialect::OpenApi31, Direction::Request, Options::default(), &[("{}", None)]);
+}
+
+#[test]
+fn a_discriminator_chooses_the_branch() {
+    let schema = r##"{"oneOf":[{"$ref":"#/$defs/cat"},{"$ref":"#/$defs/dog"}],
+        "discriminator":{"propertyName":"kind","mapping":{"hound":"#/$defs/dog"}},
+        "$defs":{"cat":{"type":"object","properties":{"kind":{},"lives":{"type":"integer"}},"required":["lives"]},
+                 "dog":{"type":"object","properties":{"kind":{},"tricks":{"type":"integer"}}}}}"##;
+    check_31(
+        schema,
+        &[
+            (r#"{"lives":9,"kind":"cat"}"#, None),
+            (r#"{"lives":"9","kind":"cat"}"#, Some((TYPE, "/lives"))),
+            (r#"{"kind":"hound","tricks":1}"#, None),
+            (r#"{"kind":"bird"}"#, Some((Reason::Enum, "/kind"))),
+            (r#"{"lives":9}"#, Some((Reason::Discriminator, "/kind"))),
+            (r#"{"kind":1}"#, Some((Reason::Discriminator, "/kind"))),
+            ("1", Some((Reason::OneOf, ""))),
+        ],
+    );
+}
+
+#[test]
+fn unknown_fields_are_those_that_no_part_of_the_composition_knows() {
+    let strict = || Options { refuse_unknown_fields: true, ..Options::default() };
+    let check = |schema: &str, rows: &[Row<'_>]| check(schema, Dialect::OpenApi31, Direction::Request, strict(), rows);
+    let unknown = |pointer| Some((Reason::UnknownField, pointer));
+    check(
+        r#"{"properties":{"a":{"properties":{"b":{}}}}}"#,
+        &[(r#"{"a":{"b":1}}"#, None), (r#"{"x":1}"#, unknown("/x")), (r#"{"a":{"x":1}}"#, unknown("/a/x"))],
+    );
+    check(
+        r#"{"allOf":[{"properties":{"a":{"properties":{"p":{}}}}},{"properties":{"b":{},"a":{"properties":{"q":{}}}}}]}"#,
+        &[(r#"{"a":{"p":1,"q":1},"b":1}"#, None), (r#"{"a":{"r":1}}"#, unknown("/a/r"))],
+    );
+    check(r#"{"type":"object"}"#, &[(r#"{"x":1}"#, None)]);
+    check(r#"{"properties":{"a":{}},"additionalProperties":true}"#, &[(r#"{"x":1}"#, None)]);
+    check(
+        r#"{"properties":{"a":{}},"patternProperties":{"^x-":{}}}"#,
+        &[(r#"{"x-b":1,"a":1}"#, None), (r#"{"y":1}"#, unknown("/y"))],
+    );
+    let either = r#"{"properties":{"k":{}},"anyOf":[{"required":["a"],"properties":{"a":{}}},{"required":["b"],"properties":{"b":{"properties":{"c":{}}}}}]}"#;
+    check(
+        either,
+        &[
+            (r#"{"k":1,"a":1}"#, None),
+            (r#"{"a":1,"b":{"c":1}}"#, None),
+            (r#"{"a":1,"z":1}"#, unknown("/z")),
+            (r#"{"b":{"d":1}}"#, unknown("/b/d")),
+            (r#"{"k":1}"#, Some((Reason::AnyOf, ""))),
+        ],
+    );
+}
+
+#[test]
+fn pointers_name_the_place() {
+    let schema = r#"{"type":"object","required":["a/b"],"additionalProperties":false,"properties":{"a/b":{"type":"array","items":{"type":"integer"}},
+        "u":{"type":"array","uniqueItems":true,"items":{"type":"object","properties":{"n":{"type":"integer"}}}}}}"#;
+    check_31(
+        schema,
+        &[
+            (r#"{"a/b":[1,2,"x"]}"#, Some((TYPE, "/a~1b/2"))),
+            ("{}", Some((Reason::Required, "/a~1b"))),
+            (r#"{"a/b":[],"z":1}"#, Some((Reason::UnknownField, "/z"))),
+            (r#"{"a/b":[],"u":[{"n":1},{"n":"x"}]}"#, Some((TYPE, "/u/1/n"))),
+            (r#"{"a/b":[],"u":[{"n":1},{"n":1.0}]}"#, Some((Reason::UniqueItems, "/u/1"))),
+            (r#"{"a/b":[1,]}"#, Some((Reason::Syntax, "/a~1b/0"))),
+        ],
+    );
+}
+
+#[test]
+fn what_cannot_be_honoured_is_a_problem() {
+    let refused = |schema: &str, dialect| {
+        let node = parse(schema).unwrap();
+        support::compile(&node, dialect, Direction::Request, Options::default()).is_err()
+    };
+    let rows_31 = [
+        r#"{"maximun":1}"#,
+        r#"{"type":"file"}"#,
+        r#"{"pattern":"(a)\\1"}"#,
+        r#"{"minimum":"1"}"#,
+        r#"{"exclusiveMinimum":true}"#,
+        r#"{"multipleOf":0}"#,
+        r#"{"required":true}"#,
+        r#"{"items":[{}]}"#,
+        r##"{"$ref":"#/nowhere"}"##,
+        r##"{"$ref":"#"}"##,
+        r##"{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/a"}]}}}"##,
+        r#"{"$ref":"https://example.org/x"}"#,
+        r#"{"$schema":"http://json-schema.org/draft-07/schema#"}"#,
+        r#"{"minLength":-1}"#,
+        r#"{"nullable":true}"#,
+        r#"{"properties":[]}"#,
+        r#"{"anyOf":[]}"#,
+        "[]",
+        "1",
+    ];
+    for schema in rows_31 {
+        assert!(refused(schema, Dialect::OpenApi31), "{schema}");
+    }
+    for schema in [
+        r#"{"const":1}"#,
+        r#"{"if":{}}"#,
+        r#"{"type":["string","null"]}"#,
+        r#"{"type":"null"}"#,
+        r#"{"patternProperties":{}}"#,
+    ] {
+        assert!(refused(schema, Dialect::OpenApi30), "{schema}");
+        assert!(!refused(schema, Dialect::OpenApi31), "{schema}");
+    }
+    assert!(!refused(r#"{"x-internal":1,"example":2}"#, Dialect::OpenApi30));
+}
+
+#[test]
+fn steps_are_linear_or_the_budget_ends_them() {
+    let judge = |schema: &str, text: &str, steps: u64| {
+        let node = parse(schema).unwrap();
+        let limits = Limits { steps, ..Limits::default() };
+        let options = Options { limits, ..Options::default() };
+        let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, options).unwrap();
+        support::judge(&program, id, &mut Run::default(), text.as_bytes(), usize::MAX)
+            .map_err(|violation| violation.reason)
+    };
+    let unique = r#"{"type":"array","uniqueItems":true}"#;
+    for count in [100u64, 10_000] {
+        let elements: Vec<String> = (0..count).map(|number| format!("{{\"a\":{number}}}")).collect();
+        assert_eq!(judge(unique, &format!("[{}]", elements.join(",")), 10 * count), Ok(()), "{count} elements");
+    }
+    let plain = r#"{"type":"object","additionalProperties":{"type":"integer"}}"#;
+    assert_eq!(judge(plain, r#"{"a":1,"b":2}"#, 0), Ok(()), "what is judged in passing takes no steps");
+    let tree = r##"{"anyOf":[{"type":"array","items":{"$ref":"#"},"minItems":1},{"type":"array","items":{"$ref":"#"},"maxItems":1},{"type":"integer"}]}"##;
+    let text = format!("{}\"x\"{}", "[".repeat(40), "]".repeat(40));
+    assert_eq!(judge(tree, &text, 1_000_000), Err(Reason::Budget));
+}
+
+#[test]
+fn decoded_parts_are_judged_like_text() {
+    let node = parse(r#"{"type":"object","required":["n"],"properties":{"n":{"type":"integer","maximum":5},"t":{"type":"array","items":{"type":"string"}}}}"#).unwrap();
+    let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, Options::default()).unwrap();
+    let mut run = Run::default();
+    let mut judge = |events: &[Event<'_>]| {
+        let mut check = program.check(id, &mut run);
+        events.iter().try_for_each(|event| check.event(*event)).and_then(|()| check.finish()).map_err(|v| v.reason)
+    };
+    use Event::{BeginArray, BeginObject, EndArray, EndObject, Key, Number, String};
+    assert_eq!(
+        judge(&[BeginObject, Key("t"), BeginArray, String("é"), EndArray, Key("n"), Number("5"), EndObject]),
+        Ok(())
+    );
+    assert_eq!(judge(&[BeginObject, Key("n"), Number("6"), EndObject]), Err(Reason::Maximum));
+    assert_eq!(judge(&[BeginObject, Key("n"), Number("05"), EndObject]), Err(Reason::Syntax));
+    assert_eq!(judge(&[BeginObject, EndObject]), Err(Reason::Required));
+    assert_eq!(judge(&[BeginObject, EndArray]), Err(Reason::Syntax));
+    assert_eq!(judge(&[EndObject]), Err(Reason::Syntax));
+    assert_eq!(judge(&[BeginObject, Key("n"), Number("1")]), Err(Reason::Truncated));
+    assert_eq!(
+        judge(&[BeginObject, Key("n"), Number("1"), Key("n"), Number("1"), EndObject]),
+        Err(Reason::DuplicateKey)
+    );
+}
