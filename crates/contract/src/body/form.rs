@@ -3,9 +3,10 @@
 //! Each field is decoded by its own schema and encoding; the schema of the body judges the object afterwards.
 
 use crate::contract::Contract;
-use crate::openapi::{FieldKind, FormField, FormFields, ShapeId, Types};
+use crate::openapi::{FieldKind, FormField, FormFields, ShapeId};
 use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Refused, push_string, unescape};
 use crate::schema::Run;
+use crate::schema::Types;
 
 /// Splits a form body into its fields.
 pub(crate) fn split(body: &[u8], max_fields: usize, pairs: &mut Pairs) -> Result<(), Refused> {

@@ -72,7 +72,7 @@ impl Declared<'_> {
             Coding::Style { style: Style::DeepObject, .. } => false,
             Coding::Style { shape, .. } => {
                 let types = self.contract.shapes.get(*shape).types;
-                types == crate::openapi::Types::ALL || !types.has(crate::openapi::Types::ARRAY)
+                types == crate::schema::Types::ALL || !types.has(crate::schema::Types::ARRAY)
             }
             Coding::Json | Coding::Text => true,
         }

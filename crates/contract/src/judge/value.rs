@@ -88,7 +88,7 @@ impl Present<'_> {
             Coding::Json | Coding::Text if self.pairs.count(name) > 1 => Err(Refused::Repeated),
             Coding::Json => decoder.verbatim(self.pairs.values(name).next().unwrap_or_default()),
             Coding::Text => {
-                decoder.scalar(self.pairs.values(name).next().unwrap_or_default(), crate::openapi::Types::STRING)
+                decoder.scalar(self.pairs.values(name).next().unwrap_or_default(), crate::schema::Types::STRING)
             }
         }
     }
@@ -102,7 +102,7 @@ pub(super) fn is_spread(contract: &Contract, parameter: &Parameter) -> bool {
         return false;
     };
     let types = contract.shapes.get(shape).types;
-    types.has(crate::openapi::Types::OBJECT) && !types.has_scalar() && !types.has(crate::openapi::Types::ARRAY)
+    types.has(crate::schema::Types::OBJECT) && !types.has_scalar() && !types.has(crate::schema::Types::ARRAY)
 }
 
 /// Whether the pair at a place is part of a parameter.

@@ -12,5 +12,5 @@ pub(crate) use model::{Body, Coding, Content, FieldKind, FormField, FormFields, 
 pub(crate) use read::{Class, read};
 pub(crate) use router::Router;
 pub use security::{Demand, Requirement, Scheme, SchemeKind};
-pub(crate) use shape::{Shape, ShapeId, Shapes, Types};
+pub(crate) use shape::{Shape, ShapeId, Shapes};
 pub use template::PathValues;

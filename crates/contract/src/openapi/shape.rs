@@ -5,64 +5,7 @@
 use std::collections::HashMap;
 
 use crate::document::{Node, References};
-use crate::schema::{Base, Dialect};
-
-/// A set of JSON types.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Types(u8);
-
-impl Types {
-    pub(crate) const NULL: Types = Types(1);
-    pub(crate) const BOOLEAN: Types = Types(2);
-    pub(crate) const NUMBER: Types = Types(4);
-    pub(crate) const STRING: Types = Types(8);
-    pub(crate) const ARRAY: Types = Types(16);
-    pub(crate) const OBJECT: Types = Types(32);
-    pub(crate) const ALL: Types = Types(63);
-    const NONE: Types = Types(0);
-
-    /// Whether the sets have a type in common.
-    pub(crate) fn has(self, other: Types) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// Whether values of this set are written as one text.
-    pub(crate) fn has_scalar(self) -> bool {
-        self.0 & !(Types::ARRAY.0 | Types::OBJECT.0) != 0
-    }
-
-    fn of_name(name: &str) -> Types {
-        match name {
-            "null" => Types::NULL,
-            "boolean" => Types::BOOLEAN,
-            "integer" | "number" => Types::NUMBER,
-            "string" => Types::STRING,
-            "array" => Types::ARRAY,
-            "object" => Types::OBJECT,
-            _ => Types::NONE,
-        }
-    }
-
-    fn of_value(node: &Node) -> Types {
-        use crate::document::Kind;
-        match node.kind {
-            Kind::Null => Types::NULL,
-            Kind::Bool(_) => Types::BOOLEAN,
-            Kind::Number(_) => Types::NUMBER,
-            Kind::String(_) => Types::STRING,
-            Kind::Array(_) => Types::ARRAY,
-            Kind::Object(_) => Types::OBJECT,
-        }
-    }
-
-    fn or(self, other: Types) -> Types {
-        Types(self.0 | other.0)
-    }
-
-    fn and(self, other: Types) -> Types {
-        Types(self.0 & other.0)
-    }
-}
+use crate::schema::{Base, Dialect, Types};
 
 /// A shape by its number.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -176,7 +119,7 @@ impl<'d> ShapeBuilder<'d> {
     fn shape_of(&mut self, schemas: &[Place<'d>]) -> Shape {
         let mut looks = 0;
         let types =
-            schemas.iter().fold(Types::NONE, |all, (node, base)| all.or(self.types(node, *base, 0, &mut looks)));
+            schemas.iter().fold(Types::NONE, |all, (node, base)| all.with(self.types(node, *base, 0, &mut looks)));
         let parts = self.parts(schemas);
         let mut named: Vec<(&'d str, Vec<Place<'d>>)> = Vec::new();
         let mut index: HashMap<&'d str, usize> = HashMap::new();
@@ -244,40 +187,45 @@ impl<'d> ShapeBuilder<'d> {
         if is_alone {
             return target;
         }
-        let mut types = target.and(own_types(node, self.dialect));
+        let mut types = target.within(own_types(node, self.dialect));
         for element in node.get("allOf").map(Node::elements).unwrap_or_default() {
-            types = types.and(self.types(element, base, level + 1, looks));
+            types = types.within(self.types(element, base, level + 1, looks));
         }
         for keyword in ["anyOf", "oneOf"] {
             let Some(branches) = node.get(keyword).map(Node::elements).filter(|branches| !branches.is_empty()) else {
                 continue;
             };
             let union =
-                branches.iter().fold(Types::NONE, |all, branch| all.or(self.types(branch, base, level + 1, looks)));
-            types = types.and(union);
+                branches.iter().fold(Types::NONE, |all, branch| all.with(self.types(branch, base, level + 1, looks)));
+            types = types.within(union);
         }
         types
     }
 }
 
+/// What a schema calls a type. Text is read as a number or not; whether as an integer, the schema decides.
+fn named(name: &str) -> Types {
+    if name == "integer" { Types::NUMBER } else { Types::from_name(name).unwrap_or(Types::NONE) }
+}
+
 /// What `type`, `nullable`, `enum` and `const` of a schema say by themselves.
 fn own_types(node: &Node, dialect: Dialect) -> Types {
     let mut types = match node.get("type") {
-        Some(node) if node.as_str().is_some() => Types::of_name(node.as_str().unwrap_or_default()),
+        Some(node) if node.as_str().is_some() => named(node.as_str().unwrap_or_default()),
         Some(node) => {
             let names = node.elements().iter().filter_map(Node::as_str);
-            names.fold(Types::NONE, |all, name| all.or(Types::of_name(name)))
+            names.fold(Types::NONE, |all, name| all.with(named(name)))
         }
         None => Types::ALL,
     };
     if dialect == Dialect::OpenApi30 && node.get("nullable").and_then(Node::as_bool) == Some(true) {
-        types = types.or(Types::NULL);
+        types = types.with(Types::NULL);
     }
     if let Some(values) = node.get("enum") {
-        types = types.and(values.elements().iter().fold(Types::NONE, |all, value| all.or(Types::of_value(value))));
+        types = types.within(values.elements().iter().fold(Types::NONE, |all, value| all.with(Types::of_node(value))));
     }
     if let Some(value) = node.get("const") {
-        types = types.and(Types::of_value(value));
+        types = types.within(Types::of_node(value));
     }
     types
 }

@@ -5,7 +5,8 @@
 
 use super::pairs::Pairs;
 use super::text::{Reading, push_scalar, push_string, unescape};
-use crate::openapi::{Shape, ShapeId, Shapes, Style, Types};
+use crate::openapi::{Shape, ShapeId, Shapes, Style};
+use crate::schema::Types;
 
 /// Why a value cannot be decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -5,7 +5,8 @@
 
 use super::decode::{Decoder, Refused};
 use super::pairs::Pairs;
-use crate::openapi::{ShapeId, Types};
+use crate::openapi::ShapeId;
+use crate::schema::Types;
 
 /// What stands under one bracket.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 //! Text of parameters: percent decoding, cookie pairs, and JSON text made of decoded values. Owns no styles and no schemas.
 
-use crate::openapi::Types;
+use crate::json::Number;
+use crate::schema::Types;
 
 /// Appends `bytes` with percent escapes resolved (and `+` as a space, if `plus`); false if an escape is broken.
 pub(crate) fn unescape(bytes: &[u8], plus: bool, out: &mut Vec<u8>) -> bool {
@@ -39,29 +40,7 @@ pub(crate) fn cookie_pairs(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])>
 
 /// Whether the text is a number as JSON writes it (RFC 8259 §6): no `+`, no leading zeros, no hexadecimal.
 pub(crate) fn is_number(text: &[u8]) -> bool {
-    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let unsigned = text.strip_prefix(b"-").unwrap_or(text);
-    let whole = digits(unsigned);
-    if whole == 0 || (whole > 1 && unsigned.starts_with(b"0")) {
-        return false;
-    }
-    let mut rest = unsigned.get(whole..).unwrap_or_default();
-    if let Some(fraction) = rest.strip_prefix(b".") {
-        let len = digits(fraction);
-        if len == 0 {
-            return false;
-        }
-        rest = fraction.get(len..).unwrap_or_default();
-    }
-    if let Some((b'e' | b'E', exponent)) = rest.split_first() {
-        let exponent = exponent.strip_prefix(b"+").or(exponent.strip_prefix(b"-")).unwrap_or(exponent);
-        let len = digits(exponent);
-        if len == 0 {
-            return false;
-        }
-        rest = exponent.get(len..).unwrap_or_default();
-    }
-    rest.is_empty()
+    Number::parse(text).is_some()
 }
 
 /// How text is taken where several types are allowed.

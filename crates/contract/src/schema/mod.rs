@@ -22,3 +22,4 @@ pub use compile::Builder;
 pub use program::{Program, SchemaId};
 pub use run::{Check, Event, Run};
 pub use source::{Base, Dialect, Direction, Options, Problem, Resolver, Target};
+pub(crate) use types::Types;

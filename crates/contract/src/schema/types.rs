@@ -1,8 +1,10 @@
 //! The seven kinds of values that `type` tells apart, as a set. Integers are numbers without a fraction, however written.
 
+use crate::document::{Kind, Node};
+
 /// A set of value kinds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Types(pub u8);
+pub(crate) struct Types(pub u8);
 
 impl Types {
     pub const NONE: Self = Self(0);
@@ -38,5 +40,27 @@ impl Types {
 
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
+    }
+
+    /// The kinds that are in both sets.
+    pub const fn within(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether a value of these may be neither array nor object, so that it can be written as one text.
+    pub const fn has_scalar(self) -> bool {
+        self.0 & !(Self::ARRAY.0 | Self::OBJECT.0) != 0
+    }
+
+    /// The kind of a value in a document. A number counts as an integer and as a fraction.
+    pub fn of_node(node: &Node) -> Self {
+        match node.kind {
+            Kind::Null => Self::NULL,
+            Kind::Bool(_) => Self::BOOLEAN,
+            Kind::Number(_) => Self::NUMBER,
+            Kind::String(_) => Self::STRING,
+            Kind::Array(_) => Self::ARRAY,
+            Kind::Object(_) => Self::OBJECT,
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::{At, Reader};
 use crate::body::media_type::MediaRange;
 use crate::document::Kind;
 use crate::openapi::model::{Body, Content, FieldKind, FormField, FormFields, Media, Style};
-use crate::openapi::shape::Types;
+use crate::schema::Types;
 use crate::schema::{Dialect, Direction};
 
 /// Longest `minLength` of a file; a text of that length stands for it.
