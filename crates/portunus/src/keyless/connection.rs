@@ -373,3 +373,6 @@ fn explain(error: FrameError) -> &'static str {
 fn jittered(period: Duration) -> Duration {
     period.mul_f32(0.8 + 0.4 * fastrand::f32())
 }
+
+#[cfg(test)]
+mod tests;

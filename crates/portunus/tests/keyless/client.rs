@@ -110,10 +110,15 @@ impl Connected {
 
 /// What `openssl s_client` tells of a connection with these arguments (separated by spaces).
 pub fn openssl(dir: &Path, address: SocketAddr, arguments: &str) -> String {
+    openssl_for(&dir.join("ca.pem"), address, SITE, arguments)
+}
+
+/// The same for a site that another CA vouches for.
+pub fn openssl_for(ca: &Path, address: SocketAddr, site: &str, arguments: &str) -> String {
     let output = Command::new("timeout")
         .args([&PATIENCE.as_secs().to_string(), "openssl", "s_client", "-connect", &address.to_string()])
-        .args(["-servername", SITE, "-verify_return_error", "-CAfile"])
-        .arg(dir.join("ca.pem"))
+        .args(["-servername", site, "-verify_return_error", "-CAfile"])
+        .arg(ca)
         .args(arguments.split_whitespace())
         .stdin(Stdio::null())
         .output()
