@@ -10,7 +10,7 @@ use contract::openapi::SchemeKind;
 use wire::http::RequestHead;
 
 use crate::auth::{AllowedAddresses, DeniedTokens, KeyRing, TokenRule};
-use crate::config::{Config, ContractChoice, ContractConfig, HostPattern, JwtConfig, KeySource, Mode};
+use crate::config::{Config, ContractChoice, ContractConfig, HostPattern, JwtConfig, KeySource, Mode, RouteConfig};
 use crate::upstream::Group;
 
 /// A contract in force.
@@ -210,16 +210,16 @@ impl Contracts {
             return Err(problems);
         }
         let named = |name: &str| contracts.by_name.get(name).cloned();
-        contracts.routes = config
-            .routes
-            .iter()
-            .map(|route| match &route.contract {
-                ContractChoice::Inherited => OfRoute::Inherited,
-                ContractChoice::None => OfRoute::None,
-                // The configuration was checked: a name that is not there must not open what it was to guard.
-                ContractChoice::Named(name) => named(name).map_or(OfRoute::Inherited, OfRoute::Named),
-            })
-            .collect();
+        let of_route = |route: &RouteConfig| match &route.contract {
+            ContractChoice::Inherited => Ok(OfRoute::Inherited),
+            ContractChoice::None => Ok(OfRoute::None),
+            // The configuration was checked; should a name not be there all the same, nothing may stand open for it.
+            ContractChoice::Named(name) => {
+                let missing = || vec![format!("route {}: there is no contract {name}", route.name)];
+                named(name).map(OfRoute::Named).ok_or_else(missing)
+            }
+        };
+        contracts.routes = config.routes.iter().map(of_route).collect::<Result<_, _>>()?;
         let of_listener = |listener: &Arc<crate::config::ListenerConfig>| {
             Some((listener.name.clone(), named(listener.contract.as_deref()?)?))
         };
