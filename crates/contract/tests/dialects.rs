@@ -266,3 +266,17 @@ fn decoded_parts_are_judged_like_text() {
         Err(Reason::DuplicateKey)
     );
 }
+
+#[test]
+fn room_is_freed_and_used_again() {
+    let node = parse(r#"{"type":"object","additionalProperties":{"uniqueItems":true}}"#).unwrap();
+    let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, Options::default()).unwrap();
+    let members: Vec<String> = (0..5000).map(|number| format!("\"k{number}\":[{number},\"\\n\"]")).collect();
+    let text = format!("{{{}}}", members.join(","));
+    let mut run = Run::default();
+    for _ in 0..3 {
+        assert_eq!(support::judge(&program, id, &mut run, text.as_bytes(), 1000), Ok(()));
+        assert!(support::judge(&program, id, &mut run, &text.as_bytes()[..text.len() / 2], 1000).is_err());
+        run.shrink(0);
+    }
+}

@@ -153,6 +153,15 @@ fn every_limit_holds() {
     assert_eq!(verdict("[{\"a\":".repeat(50_000).as_bytes(), &Limits::default()), Err(Reason::Depth));
     let deep = Limits { depth: 200_000, ..Limits::default() };
     assert_eq!(verdict(nested(100_000).as_bytes(), &deep), Ok(()));
+    let node = support::node::parse(r#"{"uniqueItems":true}"#).unwrap();
+    let options = Options { limits: deep, ..Options::default() };
+    let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, options).unwrap();
+    let found = support::judge(&program, id, &mut Run::default(), nested(100_000).as_bytes(), usize::MAX);
+    assert_eq!(
+        found.map_err(|violation| violation.reason),
+        Err(Reason::Depth),
+        "recorded values have a depth of their own"
+    );
     let long = Limits { number_chars: 2_000_000, ..Limits::default() };
     assert_eq!(verdict("7".repeat(1_000_000).as_bytes(), &long), Ok(()));
 }

@@ -86,6 +86,14 @@ impl Scanner {
         }
     }
 
+    /// Frees what an unusually large token has left behind.
+    pub fn shrink(&mut self, keep_bytes: usize) {
+        self.cut.bytes.clear();
+        self.cut.bytes.shrink_to(keep_bytes);
+        self.scratch.clear();
+        self.scratch.shrink_to(keep_bytes);
+    }
+
     /// Makes it ready for another value; buffers stay.
     pub fn reset(&mut self) {
         self.phase = Phase::Value;
@@ -228,7 +236,8 @@ impl Scanner {
                 Step::On(next) => at = next,
                 cut => return Ok(cut),
             }
-            if self.phase != Phase::AfterValue || window.get(at..at + 2) != Some(b",\"") {
+            let is_next = window.get(at) == Some(&b',') && window.get(at + 1) == Some(&b'"');
+            if self.phase != Phase::AfterValue || !is_next {
                 return Ok(Step::On(at));
             }
             self.phase = Phase::Key;
@@ -395,15 +404,20 @@ fn may_go_on(rest: &[u8]) -> bool {
 /// The length of `true`, `false` or `null` at `at`; `None` if the window ends in it.
 #[inline(always)]
 fn word(window: &[u8], at: usize, is_outermost: bool) -> Result<Option<usize>, Reason> {
-    let word: &[u8] = match window[at] {
-        b't' => b"true",
-        b'f' => b"false",
-        b'n' => b"null",
-        first => return Err(if first == 0xef && is_outermost { Reason::ByteOrderMark } else { Reason::Syntax }),
-    };
     let rest = &window[at..];
-    if rest.starts_with(word) {
-        return Ok(Some(word.len()));
+    match rest[0] {
+        b't' => whole_word(rest, b"true"),
+        b'f' => whole_word(rest, b"false"),
+        b'n' => whole_word(rest, b"null"),
+        first => Err(if first == 0xef && is_outermost { Reason::ByteOrderMark } else { Reason::Syntax }),
     }
-    if word.starts_with(rest) { Ok(None) } else { Err(Reason::Syntax) }
+}
+
+#[inline(always)]
+fn whole_word<const LENGTH: usize>(rest: &[u8], word: &[u8; LENGTH]) -> Result<Option<usize>, Reason> {
+    match rest.first_chunk::<LENGTH>() {
+        Some(found) if found == word => Ok(Some(LENGTH)),
+        None if word.starts_with(rest) => Ok(None),
+        _ => Err(Reason::Syntax),
+    }
 }

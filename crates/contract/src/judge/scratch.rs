@@ -39,5 +39,6 @@ impl Scratch {
             buffer.clear();
             buffer.shrink_to(keep_bytes);
         }
+        self.rooms.run.shrink(keep_bytes);
     }
 }

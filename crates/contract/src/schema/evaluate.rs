@@ -49,6 +49,19 @@ pub(super) struct Workspace {
     secret: RandomState,
 }
 
+impl Workspace {
+    /// Frees what an unusually large value has left behind.
+    pub fn shrink(&mut self, keep_bytes: usize) {
+        self.tape.shrink(keep_bytes);
+        for list in [&mut self.log, &mut self.surveyed, &mut self.closed, &mut self.opened] {
+            list.clear();
+            list.shrink_to(keep_bytes / 4);
+        }
+        self.hashes.clear();
+        self.hashes.shrink_to(keep_bytes / 16);
+    }
+}
+
 /// One evaluation.
 pub(super) struct Evaluation<'a> {
     pub schemas: &'a Schemas,

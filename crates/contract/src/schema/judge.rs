@@ -32,6 +32,9 @@ struct Frame {
     serial: u32,
 }
 
+/// How deep a recorded part may nest whatever the limit says: comparing recorded values takes stack.
+const MAX_RECORDED_DEPTH: usize = 500;
+
 const UNKNOWN: u32 = 1 << 31;
 const NO_SLOT: u32 = u32::MAX;
 
@@ -116,6 +119,14 @@ impl Judge {
             }
             self.successors.extend(program.objects.iter().map(|object| object.first_slot));
         }
+    }
+
+    /// Frees what an unusually large value has left behind.
+    pub fn shrink(&mut self, keep_bytes: usize) {
+        self.unknown.shrink(keep_bytes);
+        self.space.shrink(keep_bytes);
+        self.more_seen.clear();
+        self.more_seen.shrink_to(keep_bytes / 8);
     }
 
     /// How many containers are open.
@@ -278,6 +289,9 @@ impl Judging<'_> {
             return self.refuse(plan, index).map(|()| ANYTHING);
         }
         if is_recording || block == RECORD {
+            if self.judge.space.tape.depth() >= MAX_RECORDED_DEPTH {
+                return Err(Reason::Depth);
+            }
             if !is_recording {
                 self.judge.space.tape.clear();
                 self.judge.recording = Some((plan, self.judge.frames.len()));

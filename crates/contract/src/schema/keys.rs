@@ -119,6 +119,16 @@ impl SeenKeys {
         self.remove_from(0);
     }
 
+    /// Forgets everything, and memory beyond this.
+    pub fn shrink(&mut self, keep_bytes: usize) {
+        self.clear();
+        if self.places.len() * 4 > keep_bytes.max(MIN_PLACES * 4) {
+            self.places = vec![0; MIN_PLACES];
+        }
+        self.entries.shrink_to(keep_bytes / size_of::<Entry>());
+        self.text.shrink_to(keep_bytes);
+    }
+
     /// How many names are held.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -36,6 +36,16 @@ pub struct Run {
     judge: Judge,
 }
 
+impl Run {
+    /// Frees what an unusually large value has left behind: about `keep_bytes` stay in each of its buffers.
+    pub fn shrink(&mut self, keep_bytes: usize) {
+        if let Some((_, scanner)) = &mut self.fitted {
+            scanner.shrink(keep_bytes);
+        }
+        self.judge.shrink(keep_bytes);
+    }
+}
+
 /// A value on its way through a schema.
 pub struct Check<'r> {
     program: &'r Program,

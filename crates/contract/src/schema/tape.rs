@@ -49,6 +49,18 @@ impl Tape {
         self.open.clear();
     }
 
+    /// How many containers are open.
+    pub fn depth(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Forgets the value, and memory beyond this.
+    pub fn shrink(&mut self, keep_bytes: usize) {
+        self.clear();
+        self.cells.shrink_to(keep_bytes / size_of::<Cell>());
+        self.text.shrink_to(keep_bytes);
+    }
+
     pub fn len(&self) -> usize {
         self.cells.len()
     }
