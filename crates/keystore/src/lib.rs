@@ -11,6 +11,7 @@ pub mod names;
 pub mod pem;
 pub mod jks;
 pub mod date;
+pub mod keys;
 pub mod trust;
 mod certified;
 mod pair;

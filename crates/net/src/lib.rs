@@ -6,6 +6,7 @@
 
 pub mod chunk;
 pub mod clock;
+pub mod confine;
 pub mod deadline;
 pub mod engine;
 pub mod listen;

@@ -26,6 +26,31 @@ pub fn forbid_core_dumps() -> io::Result<()> {
     Ok(undumpable?)
 }
 
+/// Keeps all memory of this process, present and future, out of swap, where a key would outlive it. Pages count once they are touched.
+///
+/// # Errors
+/// The limit forbids it; a text for the operator.
+pub fn lock_memory() -> Result<(), String> {
+    use rustix::mm::MlockAllFlags;
+    let limit = getrlimit(Resource::Memlock);
+    if limit.current != limit.maximum {
+        // Refused only where a sandbox says so; then the old limit stays.
+        let _ = setrlimit(Resource::Memlock, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+    let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    rustix::mm::mlockall(flags).map_err(|error| {
+        let limit = getrlimit(Resource::Memlock).current.map_or("unlimited".to_owned(), |bytes| format!("{bytes} bytes"));
+        format!(
+            "memory cannot be locked: {error} (limit: {limit}); allow it with `LimitMEMLOCK=infinity` in the systemd unit or `ulimit -l unlimited`, or accept that keys may reach swap with `lock_memory: false`"
+        )
+    })
+}
+
+/// Lets the calling thread give way to others of the process. Does nothing where that is forbidden.
+pub fn lower_priority(niceness: i32) {
+    let _ = rustix::process::setpriority_process(None, niceness);
+}
+
 /// CPUs this process may run on, in order.
 pub fn allowed_cores() -> Vec<usize> {
     match rustix::thread::sched_getaffinity(None) {

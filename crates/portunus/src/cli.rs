@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::compat::{api_firewall, sillyproxy};
+use crate::compat::{api_firewall, gokeyless, sillyproxy};
 use crate::{command, config};
 
 /// The gateway for the edge of a network: TLS, HTTP routing, key material.
@@ -38,6 +38,8 @@ pub enum Command {
     Routing(command::routing::RoutingCommand),
     /// Check API documents, and messages against them
     Contract(command::contract::ContractCommand),
+    /// Keep private keys on a machine of their own, and sign for edges
+    Keyholder(command::keyholder::KeyholderCommand),
     /// Show the gate at work: certificates, a small upstream, commands to paste
     Demo(command::demo::DemoCommand),
     /// Run in another program's place, with that program's arguments
@@ -76,6 +78,8 @@ pub enum Foreign {
     Sillyproxy,
     /// Wallarm's API Firewall, proxy mode: APIFW_ variables, apifw.yaml
     ApiFirewall,
+    /// gokeyless: a key server's gokeyless.yaml
+    Gokeyless,
 }
 
 /// Does what the arguments say; gives the exit status.
@@ -85,12 +89,17 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Keystore(command) => command::keystore::run(command),
         Command::Routing(command) => command::routing::run(command),
         Command::Contract(command) => command::contract::run(command),
+        Command::Keyholder(command) => command::keyholder::run(command),
         Command::Demo(command) => command::demo::run(command),
         Command::Check { file } => command::check::run(&file),
         Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),
         Command::As { program: Foreign::ApiFirewall, arguments } => command::front::run(arguments, api_firewall::run),
         Command::Import { program: Foreign::ApiFirewall, arguments } => {
             command::front::finish(api_firewall::import(&arguments))
+        }
+        Command::As { program: Foreign::Gokeyless, arguments } => command::front::run_gokeyless(arguments),
+        Command::Import { program: Foreign::Gokeyless, arguments } => {
+            command::front::import_gokeyless(gokeyless::translate(&arguments))
         }
         Command::Import { program: Foreign::Sillyproxy, arguments } => {
             command::front::finish(sillyproxy::import(&arguments))

@@ -23,6 +23,7 @@ pub mod datagram;
 pub mod offload;
 pub mod upstream;
 pub mod keyless;
+pub mod keyholder;
 pub mod report;
 pub mod admin;
 pub mod command;

@@ -67,3 +67,45 @@ impl Default for Limits {
         }
     }
 }
+
+/// Bounds of a key server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyholderLimits {
+    /// Connections open at once; further ones are closed at once.
+    pub max_connections: usize,
+    /// Unanswered requests of one connection; then nothing more is read from it, so that no peer can fill the queues alone.
+    pub max_in_flight: usize,
+    /// Operations waiting per class; then connections wait to hand in theirs.
+    pub max_queued: usize,
+    /// Expected wait from which a class is overloaded: newest first, and BUSY to peers that understand it.
+    pub target_wait: Duration,
+    /// An operation that has waited so long is not begun any more: its peer has given up.
+    pub operation_timeout: Duration,
+    /// From accept to the end of the TLS handshake.
+    pub handshake_timeout: Duration,
+    /// From the first byte of a request to its last.
+    pub frame_timeout: Duration,
+    /// A connection on which nothing is asked and nothing outstanding.
+    pub idle_timeout: Duration,
+    /// Between two writes that the peer accepts.
+    pub write_timeout: Duration,
+    /// After SIGTERM, how long what was asked may take to be answered.
+    pub drain_timeout: Duration,
+}
+
+impl Default for KeyholderLimits {
+    fn default() -> KeyholderLimits {
+        KeyholderLimits {
+            max_connections: 10_000,
+            max_in_flight: 1_024,
+            max_queued: 16_384,
+            target_wait: Duration::from_millis(100),
+            operation_timeout: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(10),
+            frame_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(600),
+            write_timeout: Duration::from_secs(30),
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}

@@ -15,7 +15,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 fn metrics_are_served_without_a_free_descriptor() {
     let reporter = Reporter::start(&LogConfig { access: None, level: "info".into() }, 1).unwrap();
     let state = AdminState {
-        reporter,
+        metrics: Box::new(move |exposition| reporter.metrics(exposition)),
+        clients: None,
         config_json: Box::new(String::new),
         reload: Box::new(|| Err(Vec::new())),
         ready: Box::new(|| Ok(())),

@@ -76,7 +76,12 @@ fn examples_are_valid() {
     for path in files("examples") {
         let text = fs::read_to_string(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if let Err(problems) = config::parse(name, &text, Path::new("/etc/portunus")) {
+        let base = Path::new("/etc/portunus");
+        let problems = match name.starts_with("keyholder") {
+            true => config::parse_keyholder(name, &text, base).err(),
+            false => config::parse(name, &text, base).err(),
+        };
+        if let Some(problems) = problems {
             panic!("{problems}");
         }
     }
@@ -90,6 +95,26 @@ fn the_committed_schema_is_the_program_s() {
 #[test]
 fn the_committed_reference_is_the_program_s() {
     check(&config::reference(), &root().join("docs/configuration.md"));
+}
+
+#[test]
+fn the_committed_schema_and_reference_of_the_key_server_are_the_program_s() {
+    check(&pretty(&config::keyholder_json_schema()), &root().join("docs/portunus-keyholder.schema.json"));
+    check(&config::keyholder_reference(), &root().join("docs/keyholder-configuration.md"));
+}
+
+#[test]
+fn key_server_files_give_exactly_these_messages_or_become_exactly_this() {
+    for path in files("crates/portunus/tests/config/keyholder") {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        match config::parse_keyholder(name, &text, Path::new("/etc/portunus")) {
+            Ok(config) => {
+                check(&pretty(&config::redacted_keyholder_json(&config)), &path.with_extension("expected.json"))
+            }
+            Err(problems) => check(&problems.to_string(), &path.with_extension("expected")),
+        }
+    }
 }
 
 #[test]

@@ -12,22 +12,23 @@ mod pages;
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
 use crate::config::{AdminConfig, Endpoint};
 use crate::reload::Reloaded;
-use crate::report::Reporter;
+use crate::report::Exposition;
 
 /// Something the program is asked for as JSON text.
 pub type JsonSource = Box<dyn Fn() -> String + Send + Sync>;
 
 /// What the admin side shows and does. The functions are called one request at a time and may take their time.
 pub struct AdminState {
-    /// Metrics and clients.
-    pub reporter: Arc<Reporter>,
+    /// All metrics as text.
+    pub metrics: Box<dyn Fn(Exposition) -> String + Send + Sync>,
+    /// Heaviest client addresses as JSON, `true` for those by rate; none for a role that does not keep them.
+    pub clients: Option<Box<dyn Fn(bool) -> String + Send + Sync>>,
     /// The configuration in use, secrets redacted.
     pub config_json: JsonSource,
     /// Loads the configuration again, or tells every problem with it.

@@ -42,7 +42,6 @@ pub(super) fn router(mut state: AdminState, admission: Admission) -> Router {
         .route("/readyz", get(ready))
         .route("/config", get(async |pages: State<Arc<Pages>>| json((pages.state.config_json)())))
         .route("/clients", get(clients))
-        .route("/shadow", get(async |pages: State<Arc<Pages>>| json(pages.state.reporter.shadows_json())))
         .route("/reload", post(reload));
     for (path, source) in extra {
         let source = Arc::new(source);
@@ -60,7 +59,6 @@ fn index(extra: &[(&'static str, JsonSource)]) -> String {
          GET  /readyz   200 while traffic is served\n\
          GET  /config   configuration in use, secrets redacted\n\
          GET  /clients  heaviest client addresses; ?by=rate by bytes per second\n\
-         GET  /shadow   what contracts do not declare, most frequent first\n\
          POST /reload   load the configuration again\n",
     );
     extra.iter().for_each(|(path, _)| text.extend(["GET  ", path, "\n"]));
@@ -86,7 +84,7 @@ fn json(text: String) -> Response {
 async fn metrics(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response {
     let accept = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
     let exposition = Exposition::preferred(accept);
-    ([(CONTENT_TYPE, exposition.content_type())], pages.state.reporter.metrics(exposition)).into_response()
+    ([(CONTENT_TYPE, exposition.content_type())], (pages.state.metrics)(exposition)).into_response()
 }
 
 async fn ready(State(pages): State<Arc<Pages>>) -> Response {
@@ -97,7 +95,10 @@ async fn ready(State(pages): State<Arc<Pages>>) -> Response {
 }
 
 async fn clients(State(pages): State<Arc<Pages>>, RawQuery(query): RawQuery) -> Response {
-    json(pages.state.reporter.clients_json(query.as_deref() == Some("by=rate")))
+    match &pages.state.clients {
+        Some(clients) => json(clients(query.as_deref() == Some("by=rate"))),
+        None => (StatusCode::NOT_FOUND, "this server keeps no client table\n").into_response(),
+    }
 }
 
 async fn reload(State(pages): State<Arc<Pages>>) -> Response {

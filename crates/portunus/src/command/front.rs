@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use crate::compat::Front;
+use crate::compat::gokeyless::{self, Translated};
+use crate::keyholder;
 
 use super::run::serve;
 
@@ -28,4 +30,38 @@ pub fn finish(front: Front) -> ExitCode {
     print!("{output}");
     eprint!("{errors}");
     ExitCode::from(code)
+}
+
+/// Runs the key server that the arguments mean; a reload reads the files again.
+pub fn run_gokeyless(arguments: Vec<OsString>) -> ExitCode {
+    match gokeyless::translate(&arguments) {
+        Translated::Config { warnings, .. } => warnings.iter().for_each(|warning| eprintln!("warning: {warning}")),
+        ended => return import_gokeyless(ended),
+    }
+    match gokeyless::load(&arguments) {
+        Ok(config) => keyholder::serve::serve(config, Box::new(move || gokeyless::load(&arguments))),
+        Err(problems) => {
+            problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the native configuration, or why there is none.
+pub fn import_gokeyless(translated: Translated) -> ExitCode {
+    match translated {
+        Translated::Config { yaml, warnings, .. } => {
+            warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+            print!("{yaml}");
+            ExitCode::SUCCESS
+        }
+        Translated::Help(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Translated::Refused(problems) => {
+            problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+            ExitCode::from(2)
+        }
+    }
 }

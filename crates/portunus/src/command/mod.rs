@@ -5,6 +5,7 @@ pub mod contract;
 pub mod demo;
 pub mod dev_ca;
 pub mod front;
+pub mod keyholder;
 pub mod keystore;
 pub mod routing;
 pub mod run;

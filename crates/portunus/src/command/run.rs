@@ -32,26 +32,18 @@ const LOG_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Runs the server that `file` describes until it is told to end.
 pub fn run(file: &Path) -> ExitCode {
-    match read(file) {
-        Ok((config, source)) => serve(config, source),
-        Err(status) => status,
-    }
-}
-
-/// The configuration in `file`, and how to read it again.
-///
-/// # Errors
-/// The status to end with; what is wrong has been said.
-pub fn read(file: &Path) -> Result<(Config, Source), ExitCode> {
-    let config = config::load(file).map_err(|problems| {
-        eprintln!("{problems}");
-        ExitCode::FAILURE
-    })?;
+    let config = match config::load(file) {
+        Ok(config) => config,
+        Err(problems) => {
+            eprintln!("{problems}");
+            return ExitCode::FAILURE;
+        }
+    };
     let file = file.to_owned();
     let source: Source = Box::new(move || {
         config::load(&file).map_err(|problems| problems.list().iter().map(ToString::to_string).collect())
     });
-    Ok((config, source))
+    serve(config, source)
 }
 
 /// Runs a server until it is told to end: 0 if it drained, 1 if it could not start or connections had to be cut.
@@ -189,12 +181,15 @@ fn start_admin(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<Option<
     let generation = server.shared().generation.load_full();
     let Some(config) = &generation.config.admin else { return Ok(None) };
     let (for_config, for_reload) = (Arc::clone(server), Arc::clone(server));
+    let (for_metrics, for_clients) = (Arc::clone(reporter), Arc::clone(reporter));
+    let for_shadows = Arc::clone(reporter);
     let state = AdminState {
-        reporter: Arc::clone(reporter),
+        metrics: Box::new(move |exposition| for_metrics.metrics(exposition)),
+        clients: Some(Box::new(move |by_rate| for_clients.clients_json(by_rate))),
         config_json: Box::new(move || config::redacted_json(&for_config.shared().generation.load().config).to_string()),
         reload: Box::new(move || for_reload.reload()),
         ready: Box::new(|| Ok(())),
-        extra: Vec::new(),
+        extra: vec![("/shadow", Box::new(move || for_shadows.shadows_json()))],
     };
     let handle = admin::start(config, state).map_err(|error| format!("admin listener {}: {error}", config.bind))?;
     tracing::info!(address = %handle.address(), "admin listening");
@@ -202,15 +197,15 @@ fn start_admin(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<Option<
 }
 
 /// The signals that are obeyed. One that comes before anybody waits for it is kept.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-    reopen: Signal,
+pub(crate) struct Signals {
+    pub(crate) terminate: Signal,
+    pub(crate) interrupt: Signal,
+    pub(crate) hangup: Signal,
+    pub(crate) reopen: Signal,
 }
 
 /// The main thread's runtime, and the signals caught by it.
-fn catch_signals() -> std::io::Result<(LocalRuntime, Signals)> {
+pub(crate) fn catch_signals() -> std::io::Result<(LocalRuntime, Signals)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let signals = runtime.block_on(async {
         std::io::Result::Ok(Signals {

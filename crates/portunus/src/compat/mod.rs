@@ -1,6 +1,7 @@
 //! Front doors: the arguments and files of other programs, translated into the one `Config`. Nothing else in the program knows of them.
 
 pub mod api_firewall;
+pub mod gokeyless;
 pub mod sillyproxy;
 
 use crate::config::Config;

@@ -8,6 +8,7 @@ mod contracts;
 mod datagrams;
 mod headers;
 mod key_servers;
+mod keyholder;
 mod keystores;
 mod listeners;
 mod process;
@@ -21,6 +22,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 pub(super) use datagrams::header_text;
+pub(super) use keyholder::build_keyholder;
 pub(super) use listeners::{policy_text, version_text};
 pub(super) use template::parameter_names;
 

@@ -8,6 +8,7 @@ mod build;
 mod contracts;
 mod contracts_json;
 mod defaults;
+mod keyholder;
 mod model;
 pub(crate) mod problem;
 mod redact;
@@ -19,13 +20,14 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
+pub use keyholder::*;
 pub use model::*;
 pub use problem::{Problem, Problems};
 pub use redact::redacted_json;
-pub use shape::reference::reference;
-pub use shape::schema::json_schema;
+pub use shape::reference::{keyholder_reference, reference};
+pub use shape::schema::{json_schema, keyholder_json_schema};
 
-use problem::Collector;
+pub(crate) use problem::Collector;
 
 /// Reads, checks and builds the configuration of a file; also looks whether the files and folders it names exist.
 ///
@@ -37,7 +39,7 @@ pub fn load(path: &Path) -> Result<Config, Problems> {
     let name = path.display().to_string();
     let text = read_text(path, &name)?;
     let base = path.parent().unwrap_or(Path::new(""));
-    build_text(&name, &text, base, true)
+    build_text(&name, &text, base, true, &GATE)
 }
 
 /// Reads an address or a network.
@@ -53,10 +55,41 @@ pub fn network(text: &str) -> Result<ipnet::IpNet, String> {
 /// # Errors
 /// Every mistake found, at most 100 of them in full.
 pub fn parse(file_name: &str, text: &str, base_dir: &Path) -> Result<Config, Problems> {
-    build_text(file_name, text, base_dir, false)
+    build_text(file_name, text, base_dir, false, &GATE)
 }
 
-fn build_text(file_name: &str, text: &str, base: &Path, look: bool) -> Result<Config, Problems> {
+/// Reads, checks and builds the configuration of a key server, as [`load`] does.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_keyholder(path: &Path) -> Result<KeyholderConfig, Problems> {
+    let name = path.display().to_string();
+    let text = read_text(path, &name)?;
+    build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &KEY_SERVER)
+}
+
+/// Builds the configuration of a key server from a text, as [`parse`] does.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_keyholder(file_name: &str, text: &str, base_dir: &Path) -> Result<KeyholderConfig, Problems> {
+    build_text(file_name, text, base_dir, false, &KEY_SERVER)
+}
+
+/// A kind of file: its shape, and what is built from it.
+struct Form<T> {
+    shape: &'static shape::Object,
+    build: Builder<T>,
+}
+
+/// From the tree, the file's name and its folder: what it means, and the files it names.
+type Builder<T> = fn(&yaml::Node, &str, &Path, &mut Collector) -> (Option<T>, Vec<build::Referenced>);
+
+const GATE: Form<Config> = Form { shape: &shape::surface::ROOT, build: build::build };
+const KEY_SERVER: Form<KeyholderConfig> =
+    Form { shape: &shape::surface::keyholder::KEYHOLDER, build: build::build_keyholder };
+
+fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Form<T>) -> Result<T, Problems> {
     if text.len() > yaml::MAX_FILE_BYTES {
         return Err(too_large(file_name));
     }
@@ -64,8 +97,8 @@ fn build_text(file_name: &str, text: &str, base: &Path, look: bool) -> Result<Co
     let mut problems = Collector::default();
     let mut config = None;
     if let Some(root) = yaml::parse(text, &mut problems) {
-        shape::check_file(&root, &mut problems);
-        let (built, referenced) = build::build(&root, file_name, base, &mut problems);
+        shape::check_file(form.shape, &root, &mut problems);
+        let (built, referenced) = (form.build)(&root, file_name, base, &mut problems);
         if look {
             look_at(&referenced, &mut problems);
         }

@@ -114,9 +114,9 @@ impl Named<'_> {
     }
 }
 
-/// Checks a whole file against the shape and notes every deviation.
-pub(crate) fn check_file(root: &Node, problems: &mut Collector) {
-    check(&Shape::Object(&surface::ROOT), root, Named { key: "", kind: Kind::Root, at: root.span }, problems);
+/// Checks a whole file against the shape of such files and notes every deviation.
+pub(crate) fn check_file(shape: &'static Object, root: &Node, problems: &mut Collector) {
+    check(&Shape::Object(shape), root, Named { key: "", kind: Kind::Root, at: root.span }, problems);
 }
 
 fn check(shape: &Shape, node: &Node, named: Named<'_>, problems: &mut Collector) {

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use wire::proxy_protocol::{Version, kind};
 
+use super::keyholder::{KeyOperation, KeyOutcome};
 use super::record::{ConnRecord, ContractRecord, FlowRecord, RequestRecord, TunnelRecord};
 use crate::client::Told;
 
@@ -133,6 +134,30 @@ fn flow_text(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>) {
     text.pair("target", record.target.to_string().as_bytes());
     text.pair("reason", record.reason.as_bytes());
     text.out.push(b'\n');
+}
+
+/// The audit line of a key server's operation, with its newline.
+pub(super) fn key_operation(out: &mut Vec<u8>, clock: &mut Clock, record: &KeyOperation<'_>) {
+    out.extend_from_slice(b"{\"time\":\"");
+    clock.write(out, SystemTime::now());
+    out.extend_from_slice(b"\",\"peer\":\"");
+    escape(out, cut(record.peer.as_bytes(), 256));
+    out.push(b'"');
+    // Writing to a vector cannot fail.
+    if let Some(address) = record.address {
+        let _ = write!(out, ",\"address\":\"{address}\"");
+    }
+    if let Some(ski) = record.ski {
+        out.extend_from_slice(b",\"ski\":\"");
+        ski.iter().for_each(|byte| drop(write!(out, "{byte:02x}")));
+        out.push(b'"');
+    }
+    let _ = write!(out, ",\"operation\":\"{}\",\"outcome\":\"{}\"", record.operation, record.outcome.name());
+    if let KeyOutcome::Refused(code) = record.outcome {
+        let _ = write!(out, ",\"error\":\"{}\"", code.name());
+    }
+    let (queued, service) = (record.queued.as_micros(), record.service.as_micros());
+    let _ = writeln!(out, ",\"queued_us\":{queued},\"service_us\":{service}}}");
 }
 
 /// The name of a protocol version in logs and metrics.

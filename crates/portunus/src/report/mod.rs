@@ -14,6 +14,7 @@ mod count;
 mod diagnostics;
 mod exposition;
 mod keyless;
+mod keyholder;
 mod line;
 mod metrics;
 mod process;
@@ -27,6 +28,7 @@ mod worker;
 mod writer;
 
 pub use diagnostics::{Diagnostics, OncePerSecond};
+pub use keyholder::{KeyOperation, KeyOutcome, KeyholderReporter};
 pub use keyless::KeyCounts;
 pub use line::version_name;
 pub use record::{ConnRecord, ContractRecord, Fault, FlowRecord, RequestRecord, TunnelRecord, Verdict};

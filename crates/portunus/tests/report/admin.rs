@@ -29,8 +29,10 @@ fn start_at(bind: Endpoint) -> std::io::Result<Fixture> {
     reporter.worker(0).request(&record());
     let reloads = Arc::new(AtomicU64::new(0));
     let (reloading, counted) = (Arc::clone(&reloads), Arc::clone(&reloads));
+    let clients = Arc::clone(&reporter);
     let state = AdminState {
-        reporter,
+        metrics: Box::new(move |exposition| reporter.metrics(exposition)),
+        clients: Some(Box::new(move |by_rate| clients.clients_json(by_rate))),
         config_json: Box::new(|| "{\"workers\":2}".into()),
         reload: Box::new(move || match reloading.fetch_add(1, Ordering::SeqCst) + 1 {
             2 => Err(vec!["portunus.yaml:3: no such upstream \"shop\"".into(), "second".into()]),

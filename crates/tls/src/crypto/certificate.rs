@@ -23,6 +23,8 @@ pub struct Certificate {
     subject_der: Vec<u8>,
     issuer_der: Vec<u8>,
     is_authority: bool,
+    has_names: bool,
+    is_for_servers: bool,
 }
 
 impl Certificate {
@@ -76,6 +78,16 @@ impl Certificate {
         self.is_authority
     }
 
+    /// Whether it has no subject alternative names at all.
+    pub fn alternative_names_are_empty(&self) -> bool {
+        !self.has_names
+    }
+
+    /// Whether its extended key usage, if it has any, lets it prove a TLS server (RFC 5280 §4.2.1.12).
+    pub fn is_for_servers(&self) -> bool {
+        self.is_for_servers
+    }
+
     /// Its subject, the Name as DER: equal to [`issuer_der`](Certificate::issuer_der) of what it issued (RFC 5280 §7.1).
     pub fn subject_der(&self) -> &[u8] {
         &self.subject_der
@@ -116,6 +128,9 @@ fn read(x509: &X509) -> Result<Certificate, Error> {
             subject_der: encoded(|out| sys::i2d_X509_NAME(subject, out))?,
             issuer_der: encoded(|out| sys::i2d_X509_NAME(issuer, out))?,
             is_authority: sys::X509_get_extension_flags(raw) & sys::EXFLAG_CA as u32 != 0,
+            has_names: sys::X509_get_ext_by_NID(raw, sys::NID_subject_alt_name, -1) >= 0,
+            // All bits are set where there is no such extension.
+            is_for_servers: sys::X509_get_extended_key_usage(raw) & sys::XKU_SSL_SERVER as u32 != 0,
         })
     }
 }

@@ -15,10 +15,12 @@ mod pkcs12_safe;
 pub mod private_key;
 pub mod public_key;
 pub mod verify;
+pub mod signing_key;
 
 pub use certificate::Certificate;
 pub use private_key::PrivateKey;
 pub use public_key::PublicKey;
+pub use signing_key::SigningKey;
 
 use crate::KeyType;
 

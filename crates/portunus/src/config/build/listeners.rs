@@ -18,7 +18,7 @@ use crate::config::problem::{Span, shown};
 use crate::config::yaml::Node;
 
 /// Which listener has an address, and in which line it says so.
-type Bound = HashMap<Endpoint, (String, usize)>;
+pub(super) type Bound = HashMap<Endpoint, (String, usize)>;
 
 impl Build<'_> {
     pub(super) fn listeners_and_admin(&mut self, root: &Node) -> (Vec<Arc<ListenerConfig>>, Option<AdminConfig>) {
@@ -58,7 +58,7 @@ impl Build<'_> {
         (out, admin)
     }
 
-    fn binds(&mut self, node: &Node, listener: &str, bound: &mut Bound) -> Vec<Endpoint> {
+    pub(super) fn binds(&mut self, node: &Node, listener: &str, bound: &mut Bound) -> Vec<Endpoint> {
         let base = self.base;
         let mut out = Vec::new();
         let list = node.get("bind");
@@ -197,7 +197,7 @@ impl Build<'_> {
         })
     }
 
-    fn admin(&mut self, node: &Node, bound: &Bound) -> Option<AdminConfig> {
+    pub(super) fn admin(&mut self, node: &Node, bound: &Bound) -> Option<AdminConfig> {
         let hosts = self.parsed_list(node, "hosts", address::host_name);
         let base = self.base;
         let bind = node.get("bind")?;

@@ -51,7 +51,7 @@ impl Build<'_> {
     }
 
     /// The file of the access log; none for stdout. It need not exist, but its folder must.
-    fn log_path(&mut self, access: &Node) -> Option<PathBuf> {
+    pub(super) fn log_path(&mut self, access: &Node) -> Option<PathBuf> {
         let node = access.get("to")?;
         let text = node.text().filter(|text| *text != "stdout")?;
         if matches!(text, "stderr" | "-" | "syslog") {

@@ -4,25 +4,43 @@
 
 use std::fmt::Write as _;
 
-use super::surface::{OBJECTS, ROOT};
+use super::surface::OBJECTS;
+use super::surface::keyholder::KEYHOLDER_OBJECTS;
 use super::{Field, Object, Shape};
 
 /// The whole page, in Markdown.
 pub fn reference() -> String {
-    let mut page = include_str!("reference_intro.txt").to_owned();
-    for object in OBJECTS {
-        section(object, &mut page);
+    page_of(include_str!("reference_intro.txt"), OBJECTS)
+}
+
+/// The reference of a key server's file, `docs/keyholder-configuration.md`.
+pub fn keyholder_reference() -> String {
+    page_of(include_str!("keyholder_intro.txt"), KEYHOLDER_OBJECTS)
+}
+
+fn page_of(intro: &str, objects: &[&Object]) -> String {
+    let mut page = intro.to_owned();
+    for object in objects {
+        section(object, objects, &mut page);
     }
     page
 }
 
-fn section(object: &Object, page: &mut String) {
-    let title = if std::ptr::eq(object, &ROOT) { "The file" } else { object.name };
+/// Whether it is the first of the objects: the file itself.
+fn is_root(object: &Object, objects: &[&Object]) -> bool {
+    objects.first().is_some_and(|root| std::ptr::eq(*root, object))
+}
+
+fn section(object: &Object, objects: &[&Object], page: &mut String) {
+    let title = if is_root(object, objects) { "The file" } else { object.name };
     // Writing to a String cannot fail.
     let _ = write!(page, "\n### {title}\n\n{}.", sentence(object.doc));
-    let used: Vec<String> = OBJECTS
+    let used: Vec<String> = objects
         .iter()
-        .flat_map(|user| user.all_fields().filter(|field| uses(&field.shape, object)).map(|field| place(user, field)))
+        .flat_map(|user| {
+            let fields = user.all_fields().filter(|field| uses(&field.shape, object));
+            fields.map(|field| place(user, is_root(user, objects), field))
+        })
         .collect();
     if !used.is_empty() {
         let _ = write!(page, " Used by {}.", used.join(", "));
@@ -48,17 +66,13 @@ fn sentence(text: &str) -> String {
     chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
-fn place(user: &Object, field: &Field) -> String {
-    if std::ptr::eq(user, &ROOT) {
-        format!("`{}`", field.name)
-    } else {
-        format!("`{}` of [{}]({})", field.name, user.name, anchor(user))
-    }
+fn place(user: &Object, is_root: bool, field: &Field) -> String {
+    if is_root { format!("`{}`", field.name) } else { format!("`{}` of [{}]({})", field.name, user.name, anchor(user)) }
 }
 
 /// The anchor that Markdown renderers give a heading: dots go.
 fn anchor(object: &Object) -> String {
-    format!("#{}", object.name.replace('.', ""))
+    format!("#{}", object.name.replace('.', "").replace(' ', "-"))
 }
 
 fn uses(shape: &Shape, object: &Object) -> bool {

@@ -4,17 +4,29 @@
 
 use serde_json::{Map, Value, json};
 
-use super::surface::{OBJECTS, ROOT};
+use super::surface::OBJECTS;
+use super::surface::keyholder::KEYHOLDER_OBJECTS;
 use super::{Object, Shape};
 use crate::config::units::{DURATION_PATTERN, SIZE_PATTERN};
 
 /// The schema as a value; `docs/portunus.schema.json` is its committed copy.
 pub fn json_schema() -> Value {
-    let mut schema = object_schema(&ROOT);
+    schema_of("Portunus configuration", OBJECTS)
+}
+
+/// The schema of a key server's file; `docs/portunus-keyholder.schema.json` is its committed copy.
+pub fn keyholder_json_schema() -> Value {
+    schema_of("Portunus keyholder configuration", KEYHOLDER_OBJECTS)
+}
+
+/// The schema of the file that the first object describes; the others are used by it.
+fn schema_of(title: &str, objects: &[&Object]) -> Value {
+    let Some((root, others)) = objects.split_first() else { return Value::Null };
+    let mut schema = object_schema(root);
     if let Some(root) = schema.as_object_mut() {
         root.insert("$schema".into(), json!("https://json-schema.org/draft/2020-12/schema"));
-        root.insert("title".into(), json!("Portunus configuration"));
-        let definitions = OBJECTS.iter().skip(1).map(|object| (object.name.to_owned(), object_schema(object)));
+        root.insert("title".into(), json!(title));
+        let definitions = others.iter().map(|object| (object.name.to_owned(), object_schema(object)));
         root.insert("$defs".into(), Value::Object(definitions.collect()));
     }
     schema

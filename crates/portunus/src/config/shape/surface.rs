@@ -5,6 +5,7 @@
 mod contracts;
 mod datagrams;
 mod key_servers;
+pub(in crate::config) mod keyholder;
 mod listeners;
 mod process;
 mod routes;

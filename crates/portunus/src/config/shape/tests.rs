@@ -215,7 +215,7 @@ fn the_schema_is_a_schema_and_refuses_what_the_shape_refuses() {
     let check = |text: &str, fits: bool| {
         let mut problems = Collector::default();
         let node = yaml::parse(text, &mut problems).unwrap();
-        check_file(&node, &mut problems);
+        check_file(&surface::ROOT, &node, &mut problems);
         assert_eq!(problems.is_empty(), fits, "shape: {text}");
         assert_eq!(schema.is_valid(&to_json(&node)), fits, "schema: {text}");
     };

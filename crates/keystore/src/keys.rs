@@ -1,0 +1,164 @@
+//! Private keys alone, wherever they lie: what a key server holds. Certificates beside them are not needed and not read.
+//!
+//! Reads folders with all below, and single files: PEM, DER, encrypted PKCS#8, PKCS#12 and Java keystores.
+
+use crate::files::{self, MAX_FILES};
+use crate::pem::{self, Label};
+use crate::{Form, Keys, LoadError, Location, Password, jks, load_pairs, pem_folder};
+use std::path::{Path, PathBuf};
+use tls::crypto::{self, PrivateKey};
+
+/// Endings of the files that are read in folders.
+const ENDINGS: [&str; 5] = ["key", "pem", "p12", "pfx", "jks"];
+
+/// Folders within folders that are followed.
+const MAX_DEPTH: usize = 16;
+
+/// A key and where it came from.
+#[derive(Debug)]
+pub struct FoundKey {
+    /// The key.
+    pub key: PrivateKey,
+    /// File, and line or alias, for messages.
+    pub origin: String,
+}
+
+/// Every private key in `folders` and `files`.
+///
+/// # Errors
+/// Every problem found; also that there is no key at all.
+pub fn load(folders: &[PathBuf], files: &[PathBuf], password: Option<&Password>) -> Result<Vec<FoundKey>, LoadError> {
+    let mut problems = Vec::new();
+    let mut paths = Vec::new();
+    for folder in folders {
+        list(folder, MAX_DEPTH, &mut paths, &mut problems);
+    }
+    paths.sort();
+    let named = files.iter().map(|path| (path, true));
+    let mut keys = Vec::new();
+    for (path, is_named) in paths.iter().map(|path| (path, false)).chain(named) {
+        let before = (keys.len(), problems.len());
+        read(path, password, &mut keys, &mut problems);
+        if is_named && before == (keys.len(), problems.len()) {
+            problems.push(format!("{}: holds no private key; name the file that does", path.display()));
+        }
+    }
+    if keys.is_empty() && problems.is_empty() {
+        let places: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        problems.push(format!("{}: no private keys; put `.key` or `.pem` files there", places.join(", ")));
+    }
+    if problems.is_empty() { Ok(keys) } else { Err(LoadError { problems }) }
+}
+
+/// The files of a folder and of all below. Names that begin with a dot are left out: editors, and the mounts of container platforms, put copies there.
+fn list(folder: &Path, depth: usize, found: &mut Vec<PathBuf>, problems: &mut Vec<String>) {
+    let mut unreadable = |path: &Path, error: std::io::Error| {
+        problems.push(format!("{}: {error}; make it readable for the user that portunus runs as", path.display()));
+    };
+    let entries: Result<Vec<_>, _> = std::fs::read_dir(folder).and_then(Iterator::collect);
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(error) => return unreadable(folder, error),
+    };
+    let mut inner = Vec::new();
+    for entry in entries.into_iter().filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b".")) {
+        let path = entry.path();
+        let is_ours =
+            path.extension().is_some_and(|ending| ENDINGS.iter().any(|ours| ending.eq_ignore_ascii_case(ours)));
+        // Follows symbolic links: renewal tools point to the newest version with them.
+        match std::fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => inner.push(path),
+            Ok(metadata) if metadata.is_file() && is_ours => found.push(path),
+            Err(error) if is_ours => unreadable(&path, error),
+            _ => {}
+        }
+    }
+    if found.len() > MAX_FILES || depth == 0 {
+        problems.push(format!("{}: more than {MAX_FILES} files, or a loop of links", folder.display()));
+        return;
+    }
+    for folder in inner {
+        list(&folder, depth - 1, found, problems);
+    }
+}
+
+fn read(path: &Path, password: Option<&Password>, keys: &mut Vec<FoundKey>, problems: &mut Vec<String>) {
+    let place = path.display().to_string();
+    let bytes = match files::read(path, jks::MAX_FILE_BYTES as u64) {
+        Ok(bytes) => bytes,
+        Err(problem) => return problems.push(problem),
+    };
+    match bytes.first() {
+        Some(0x30) if !is_container(path) => match PrivateKey::from_der(&bytes) {
+            Ok(key) => keys.push(FoundKey { key, origin: place }),
+            Err(crypto::Error::NeedsPassword) => match password {
+                Some(password) => push(PrivateKey::from_encrypted_der(&bytes, password), place, keys, problems),
+                None => problems.push(pem_folder::key_problem(&place, crypto::Error::NeedsPassword)),
+            },
+            // DER that is no key may be a container under another name.
+            Err(error) => match read_container(path, password) {
+                Ok(found) => keys.extend(found),
+                Err(_) => problems.push(pem_folder::key_problem(&place, error)),
+            },
+        },
+        Some(0x30 | 0xfe) => match read_container(path, password) {
+            Ok(found) => keys.extend(found),
+            Err(found) => problems.extend(found),
+        },
+        _ => read_pem(&place, &bytes, password, keys, problems),
+    }
+}
+
+fn is_container(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|ending| ["p12", "pfx", "jks"].iter().any(|container| ending.eq_ignore_ascii_case(container)))
+}
+
+fn push(key: Result<PrivateKey, crypto::Error>, place: String, keys: &mut Vec<FoundKey>, problems: &mut Vec<String>) {
+    match key {
+        Ok(key) => keys.push(FoundKey { key, origin: place }),
+        Err(error) => problems.push(pem_folder::key_problem(&place, error)),
+    }
+}
+
+fn read_pem(
+    place: &str,
+    text: &[u8],
+    password: Option<&Password>,
+    keys: &mut Vec<FoundKey>,
+    problems: &mut Vec<String>,
+) {
+    let blocks = match pem::read(text) {
+        Ok(blocks) => blocks,
+        Err(error) => return problems.push(format!("{place}: {error}")),
+    };
+    for block in blocks.iter().filter(|block| block.label.is_private_key()) {
+        let at = format!("{place}: line {}", block.line);
+        let key = match (&block.label, password) {
+            (Label::EncryptedPrivateKey, Some(password)) => PrivateKey::from_encrypted_der(&block.der, password),
+            (Label::EncryptedPrivateKey, None) => Err(crypto::Error::NeedsPassword),
+            _ => PrivateKey::from_der(&block.der),
+        };
+        push(key, at, keys, problems);
+    }
+}
+
+/// The keys of a PKCS#12 file or Java keystore.
+fn read_container(path: &Path, password: Option<&Password>) -> Result<Vec<FoundKey>, Vec<String>> {
+    let head = files::head(path).ok_or_else(|| vec![format!("{}: too short", path.display())])?;
+    let location = match Form::of(&head) {
+        Ok(Form::Jks) => Location::Jks(path.to_owned()),
+        Ok(Form::Pkcs12) => Location::Pkcs12(path.to_owned()),
+        Err(problem) => return Err(vec![format!("{}: {problem}", path.display())]),
+    };
+    let loaded = load_pairs(&location, password, Keys::InStore);
+    if !loaded.report.problems.is_empty() {
+        return Err(loaded.report.problems);
+    }
+    let key_of = |pair: crate::pair::Pair| {
+        let key = PrivateKey::from_der(&pair.key.unwrap_or_default())
+            .map_err(|error| pem_folder::key_problem(&pair.origin, error))?;
+        Ok(FoundKey { key, origin: pair.origin })
+    };
+    loaded.pairs.into_iter().map(key_of).collect::<Result<_, _>>().map_err(|problem: String| vec![problem])
+}

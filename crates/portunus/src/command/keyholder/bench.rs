@@ -1,0 +1,224 @@
+//! `portunus keyholder bench`: asks any server that speaks the keyless protocol for signatures, and tells how many came and how late.
+//!
+//! Three ways to ask: as fast as answers come (the default), with a pause after each answer (latency), or at a fixed rate whatever comes back (open
+//! loop). An answer counts only if it is one: errors, wrong signatures and answers after the deadline are counted apart.
+
+mod load;
+mod tally;
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tls::crypto::{Certificate, KeyKind, PublicKey};
+use tls::{Connector, ProtocolVersion, ServerName};
+use wire::keyless::{EXTENSION_ALPN, HashKind, Operation};
+
+use tally::Tally;
+
+/// How to ask.
+#[derive(Debug, clap::Args)]
+pub struct Bench {
+    /// The key server: host:port, or unix:PATH
+    #[arg(long, default_value = "127.0.0.1:2407")]
+    server: String,
+    /// Name in the server's certificate; the host of --server if not given
+    #[arg(long)]
+    name: Option<String>,
+    /// Authorities of the server's certificate, PEM
+    #[arg(long)]
+    ca: Option<PathBuf>,
+    /// Our certificate, PEM
+    #[arg(long)]
+    certificate: Option<PathBuf>,
+    /// Its key, PEM
+    #[arg(long)]
+    key: Option<PathBuf>,
+    /// Certificates whose keys are asked for, PEM; in turn, if several
+    #[arg(long = "for", required = true)]
+    sites: Vec<PathBuf>,
+    /// Operation by name, such as rsa_pss_sha256; by default the one that TLS 1.3 uses with each key
+    #[arg(long)]
+    operation: Option<String>,
+    /// Connections
+    #[arg(long, default_value_t = 32)]
+    connections: usize,
+    /// Requests outstanding on each connection
+    #[arg(long, default_value_t = 1)]
+    in_flight: usize,
+    /// How long to ask, seconds
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Pause after each answer, microseconds
+    #[arg(long, default_value_t = 0)]
+    pause_us: u64,
+    /// Requests per second over all connections, whatever comes back
+    #[arg(long)]
+    rate: Option<f64>,
+    /// An answer is of use only so soon, milliseconds; told to servers that understand it
+    #[arg(long)]
+    deadline_ms: Option<u64>,
+    /// With a deadline: ask again so often after it has passed
+    #[arg(long, default_value_t = 0)]
+    retries: u32,
+    /// Never use our extension of the protocol
+    #[arg(long)]
+    plain: bool,
+    /// Verify each answer, one in 64, or none
+    #[arg(long, value_enum, default_value_t = Verify::Sample)]
+    verify: Verify,
+    /// Threads; by default one per processor, and no more than connections
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which answers are verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Verify {
+    /// Every answer.
+    All,
+    /// One in 64.
+    Sample,
+    /// None.
+    None,
+}
+
+/// A key that is asked for.
+#[derive(Debug)]
+struct Target {
+    public: PublicKey,
+    operation: Operation,
+    /// What is to be signed.
+    input: Vec<u8>,
+}
+
+/// Everything that connections share.
+#[derive(Debug)]
+struct Plan {
+    address: Address,
+    /// TLS; none on a Unix socket.
+    connector: Option<(Connector, ServerName)>,
+    targets: Vec<Target>,
+    in_flight: usize,
+    duration: Duration,
+    pause: Duration,
+    /// Between two requests of one connection, in open loop.
+    interval: Option<Duration>,
+    deadline: Option<Duration>,
+    retries: u32,
+    verify: Verify,
+}
+
+#[derive(Debug, Clone)]
+enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// Measures; 0 if there were answers and none was wrong.
+pub fn run(bench: &Bench) -> ExitCode {
+    let plan = match plan(bench) {
+        Ok(plan) => Arc::new(plan),
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = bench.threads.unwrap_or(cores).clamp(1, bench.connections.max(1));
+    let running: Vec<_> = (0..threads)
+        .map(|index| {
+            let (plan, share) =
+                (Arc::clone(&plan), bench.connections / threads + usize::from(index < bench.connections % threads));
+            net::engine::spawn(format!("bench-{index}"), None, move || load::run(plan, share, index))
+        })
+        .collect();
+    let mut total = Tally::default();
+    for thread in running {
+        match thread.map(std::thread::JoinHandle::join) {
+            Ok(Ok(Ok(tally))) => total.add(tally),
+            _ => total.note_failure("a thread of the load generator failed".to_owned()),
+        }
+    }
+    let report = total.report(&plan.targets, plan.duration);
+    if bench.json {
+        println!("{}", report.json())
+    } else {
+        print!("{}", report.text())
+    }
+    if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn plan(bench: &Bench) -> Result<Plan, String> {
+    let mut targets = Vec::new();
+    for path in &bench.sites {
+        let chain = keystore::trust::certificates(path)?;
+        let leaf = chain.first().ok_or_else(|| format!("{}: no certificate", path.display()))?;
+        let place = |error| format!("{}: {error}", path.display());
+        let certificate = Certificate::from_der(leaf).map_err(place)?;
+        let public = PublicKey::from_spki_der(certificate.public_spki_der()).map_err(place)?;
+        let operation = operation(bench.operation.as_deref(), public.kind())?;
+        let input = vec![0x5a; operation.payload_bytes().unwrap_or(130)];
+        targets.push(Target { public, operation, input });
+    }
+    let (address, connector) = match bench.server.strip_prefix("unix:") {
+        Some(path) => (Address::Unix(path.into()), None),
+        None => {
+            let resolved = bench.server.to_socket_addrs().map_err(|error| format!("{}: {error}", bench.server))?.next();
+            let address = resolved.ok_or_else(|| format!("{} has no address", bench.server))?;
+            (Address::Tcp(address), Some(connector(bench)?))
+        }
+    };
+    let per_connection = |rate: f64| Duration::from_secs_f64(bench.connections as f64 / rate.max(0.001));
+    Ok(Plan {
+        address,
+        connector,
+        targets,
+        in_flight: bench.in_flight.max(1),
+        duration: Duration::from_secs_f64(bench.seconds.clamp(0.1, 86_400.0)),
+        pause: Duration::from_micros(bench.pause_us),
+        interval: bench.rate.map(per_connection),
+        deadline: bench.deadline_ms.map(Duration::from_millis),
+        retries: bench.retries,
+        verify: bench.verify,
+    })
+}
+
+fn operation(name: Option<&str>, kind: KeyKind) -> Result<Operation, String> {
+    if let Some(name) = name {
+        let found = Operation::all().find(|operation| operation.name() == name);
+        return found.ok_or_else(|| {
+            let known: Vec<_> = Operation::all().map(Operation::name).collect();
+            format!("there is no operation {name:?}; known are {}", known.join(", "))
+        });
+    }
+    match kind {
+        KeyKind::Rsa { .. } => Ok(Operation::RsaPss(HashKind::Sha256)),
+        KeyKind::Ec(tls::crypto::Curve::P256) => Ok(Operation::Ecdsa(HashKind::Sha256)),
+        KeyKind::Ec(tls::crypto::Curve::P384) => Ok(Operation::Ecdsa(HashKind::Sha384)),
+        KeyKind::Ec(tls::crypto::Curve::P521) => Ok(Operation::Ecdsa(HashKind::Sha512)),
+        KeyKind::Ed25519 => Ok(Operation::Ed25519),
+        KeyKind::Other => Err("a key of this kind signs nothing".to_owned()),
+    }
+}
+
+fn connector(bench: &Bench) -> Result<(Connector, ServerName), String> {
+    let (Some(ca), Some(certificate), Some(key)) = (&bench.ca, &bench.certificate, &bench.key) else {
+        return Err("a server on the network takes --ca, --certificate and --key".to_owned());
+    };
+    let roots = keystore::trust::certificates(ca)?;
+    let identity = keystore::trust::pair(certificate, key)?;
+    let alpn: &[Vec<u8>] = if bench.plain { &[] } else { &[EXTENSION_ALPN.to_vec()] };
+    let mut connector = Connector::new(&roots, true, Some(identity), alpn, ProtocolVersion::Tls12)
+        .map_err(|error| error.to_string())?;
+    connector.never_resume();
+    let host = bench.server.rsplit_once(':').map_or(bench.server.as_str(), |(host, _)| host);
+    let name = bench.name.as_deref().unwrap_or(host.trim_matches(['[', ']']));
+    let name = name.parse().map_or_else(|_| ServerName::Dns(name.to_owned()), ServerName::Ip);
+    Ok((connector, name))
+}

@@ -1,0 +1,26 @@
+//! The key server: holds private keys, signs for edges that prove who they are, and stays useful when asked too much.
+//!
+//! ```text
+//!   worker thread                                              crypto thread
+//!   accept → mutual TLS → frames ─judge→ ┬ answered at once
+//!                                        ├ ECDSA, Ed25519: signed here, a little per turn
+//!                                        └ RSA, and what is left ─→ queues by class ─→ signed
+//!   one TLS write per turn ←──────────── outbox of the connection ←──────────────────────┘
+//! ```
+//!
+//! A role of the same program that shares codecs, keys and reporting with the gate, and nothing of its data path. Reading order: `serve.rs` (start,
+//! signals, drain), `conn.rs` (the life of one connection), `judge.rs` (what a request may), `queue.rs` and `crypto_thread.rs` (who signs when),
+//! `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
+//!
+//! Absent on purpose: any way for a key to leave, a decryption that tells good padding from bad, a payload in a log.
+
+pub mod access;
+pub mod holdings;
+pub mod keys;
+pub mod serve;
+mod conn;
+mod crypto_thread;
+mod judge;
+mod link;
+mod queue;
+mod rate;

@@ -1,0 +1,116 @@
+//! Start, reload, drain, and what the kernel says of the process.
+
+use crate::harness::wait_until;
+use crate::server::{CONFIG, Keyholder, PROGRAM, run, site, succeeded};
+
+#[test]
+fn the_process_is_shut_in_and_its_memory_locked() {
+    let dir = site();
+    let keyholder = Keyholder::start(dir.path(), CONFIG);
+    keyholder.exercise("selection");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", keyholder.child.id())).unwrap();
+    let field = |name: &str| {
+        let line =
+            status.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in {status}"));
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    assert_eq!(field("NoNewPrivs:"), "1");
+    assert_eq!(field("Seccomp:"), "2");
+    assert_ne!(field("VmLck:"), "0", "memory is locked");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", keyholder.child.id())).unwrap();
+    let cores = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert!(cores.split_whitespace().nth(4) == Some("0"), "{cores}");
+}
+
+#[test]
+fn keys_come_and_go_by_reload_and_by_file_change_and_a_broken_one_changes_nothing() {
+    let dir = site();
+    let keyholder = Keyholder::start(dir.path(), CONFIG);
+    let held = |name: &str| keyholder.page("/keys").contains(name);
+    assert!(held("www.1.com.key") && !held("new.key"));
+    let new = dir.path().join("keyholder/keys/new.key");
+    run("openssl", &["genpkey", "-algorithm", "ED25519", "-out", new.to_str().unwrap()]);
+    keyholder.wait_for("files changed", 1);
+    wait_until("the new key is held", || held("new.key"));
+    std::fs::write(&new, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").unwrap();
+    keyholder.signal("HUP");
+    keyholder.wait_for("reload refused", 1);
+    assert!(held("new.key"), "what was held stays");
+    std::fs::remove_file(&new).unwrap();
+    wait_until("the key is gone", || !held("new.key"));
+    let metrics = keyholder.page("/metrics");
+    for name in [
+        "portunus_keyholder_keys",
+        "portunus_keyholder_reloads_total",
+        "keyless_key_load_duration",
+        "certificate_expiration_timestamp_seconds",
+    ] {
+        assert!(metrics.contains(name), "{name} is missing: {metrics}");
+    }
+}
+
+#[test]
+fn nothing_is_lost_by_reloads_under_load() {
+    let dir = site();
+    let keyholder = Keyholder::start(dir.path(), CONFIG);
+    let arguments = ["--seconds", "3", "--connections", "8", "--in-flight", "4", "--verify", "all", "--plain"];
+    let load = keyholder.bench(2, &arguments).spawn().unwrap();
+    for round in 0..5 {
+        let extra = dir.path().join(format!("keyholder/keys/extra-{round}.key"));
+        run("openssl", &["genpkey", "-algorithm", "ED25519", "-out", extra.to_str().unwrap()]);
+        keyholder.signal("HUP");
+        keyholder.wait_for("\"reloaded\"", round + 1);
+    }
+    let report = succeeded("bench", &load.wait_with_output().unwrap());
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert!(report["good"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["good"], report["sent"], "{report}");
+    let metrics = keyholder.page("/metrics");
+    for name in [
+        "portunus_keyholder_operations_total{peer=\"edge.portunus.test\",operation=\"ecdsa_sha256\",outcome=\"done\"}",
+        "portunus_keyholder_queue_seconds_bucket{",
+        "portunus_keyholder_service_seconds_count{class=\"ecdsa\"}",
+        "keyless_requests{opcode=\"ecdsa_sha256\"}",
+        "keyless_request_exec_duration_per_opcode_count{type=\"ecdsa_sha256\",error=\"\"}",
+    ] {
+        assert!(metrics.contains(name), "{name} is missing: {metrics}");
+    }
+}
+
+#[test]
+fn sigterm_ends_it_in_order_under_load() {
+    let dir = site();
+    let mut keyholder = Keyholder::start(dir.path(), CONFIG);
+    let arguments = ["--seconds", "20", "--connections", "2", "--in-flight", "8", "--verify", "all"];
+    let load = keyholder.bench(1, &arguments).spawn().unwrap();
+    keyholder.audit(50);
+    keyholder.signal("TERM");
+    let status = keyholder.child.wait().unwrap();
+    assert!(status.success(), "{:#?}", keyholder.diagnostics());
+    let output = load.wait_with_output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["wrong"], 0, "{report}");
+    assert!(report["failure"].is_string() && report["good"].as_u64().unwrap() > 0, "{report}");
+    assert!(!dir.path().join("keyholder/keys.sock").exists(), "the socket is removed");
+}
+
+#[test]
+fn check_names_keys_and_every_mistake() {
+    let dir = site();
+    let file = dir.path().join("keyholder/keyholder.yaml");
+    std::fs::write(&file, CONFIG).unwrap();
+    let out = run(PROGRAM, &["keyholder", "check", file.to_str().unwrap()]);
+    assert_eq!(out.lines().count(), 12, "{out}");
+    assert!(out.contains("ECDSA P-521") && out.contains("one.p12"), "{out}");
+    // A client's certificate where the server's belongs, and a key that is encrypted with another password.
+    let path = |name: &str| dir.path().join(name);
+    std::fs::copy(path("edge/client.pem"), path("keyholder/server.pem")).unwrap();
+    std::fs::copy(path("edge/client.key"), path("keyholder/server.key")).unwrap();
+    std::fs::write(path("keyholder/password"), "wrong").unwrap();
+    let output = std::process::Command::new(PROGRAM).args(["keyholder", "check"]).arg(&file).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    for part in ["not for servers", "does not open this key", "one.p12"] {
+        assert!(errors.contains(part), "{part} is missing: {errors}");
+    }
+}

@@ -1,0 +1,11 @@
+//! The key server end to end: the real program against an independent client in Python, against itself, and under reload and drain.
+//!
+//! Judges what peers see, what is logged, and what the kernel says of the process. Measures nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
+
+#[path = "../harness/mod.rs"]
+mod harness;
+mod interop;
+mod life;
+mod server;

@@ -1,0 +1,214 @@
+//! A running key server in a folder of its own, with keys of all kinds.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use tempfile::TempDir;
+
+use crate::harness::wait_until;
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_portunus");
+
+/// Runs a program that must succeed; gives what it printed.
+pub fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"));
+    succeeded(program, &output)
+}
+
+/// What a program printed that must have succeeded.
+pub fn succeeded(program: &str, output: &Output) -> String {
+    let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{program}: {out}{errors}");
+    out.into_owned()
+}
+
+/// A folder as `keyholder init` makes it, with further keys. They are made once for all tests.
+pub fn site() -> TempDir {
+    static MADE: OnceLock<TempDir> = OnceLock::new();
+    let made = MADE.get_or_init(make);
+    let dir = tempfile::tempdir().unwrap();
+    run("cp", &["-r", &format!("{}/.", made.path().display()), dir.path().to_str().unwrap()]);
+    dir
+}
+
+fn make() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().to_str().unwrap().to_owned();
+    run(PROGRAM, &["keyholder", "init", &root, "--sites", "2", "--listen", "127.0.0.1:0"]);
+    let keys = |name: &str| format!("{root}/keyholder/{name}");
+    for folder in ["more", "legacy", "decrypt", "slow", "forbidden", "locked", "containers"] {
+        std::fs::create_dir(keys(folder)).unwrap();
+    }
+    let curve = |name: &str, path: &str| {
+        run(
+            "openssl",
+            &["genpkey", "-algorithm", "EC", "-pkeyopt", &format!("ec_paramgen_curve:{name}"), "-out", path],
+        );
+    };
+    let rsa = |bits: u32, path: &str| {
+        run("openssl", &["genpkey", "-algorithm", "RSA", "-pkeyopt", &format!("rsa_keygen_bits:{bits}"), "-out", path]);
+    };
+    curve("P-384", &keys("more/p384.key"));
+    curve("P-521", &keys("more/p521.key"));
+    run("openssl", &["genpkey", "-algorithm", "ED25519", "-out", &keys("more/ed25519.key")]);
+    rsa(2048, &keys("legacy/rsa.key"));
+    rsa(2048, &keys("decrypt/rsa.key"));
+    rsa(3072, &keys("slow/rsa.key"));
+    curve("P-256", &keys("forbidden/secret.key"));
+    let (plain, locked) = (format!("{root}/plain.key"), keys("locked/encrypted.key"));
+    curve("P-256", &plain);
+    run(
+        "openssl",
+        &["pkcs8", "-topk8", "-v2", "aes-256-cbc", "-in", &plain, "-out", &locked, "-passout", "pass:secret"],
+    );
+    let (key, certificate) = (format!("{root}/container.key"), format!("{root}/container.pem"));
+    curve("P-256", &key);
+    let subject = ["-subj", "/CN=container", "-addext", "subjectAltName=DNS:container.example"];
+    run("openssl", &[&["req", "-x509", "-key", &key, "-out", &certificate, "-days", "30"][..], &subject].concat());
+    let container = keys("containers/one.p12");
+    let files = ["-inkey", &key, "-in", &certificate, "-out", &container, "-passout", "pass:secret"];
+    run("openssl", &[&["pkcs12", "-export"][..], &files].concat());
+    std::fs::write(keys("password"), "secret\n").unwrap();
+    let stranger = tempfile::tempdir().unwrap();
+    run(PROGRAM, &["keyholder", "init", stranger.path().to_str().unwrap(), "--sites", "1"]);
+    std::fs::create_dir(format!("{root}/stranger")).unwrap();
+    for file in ["client.pem", "client.key"] {
+        std::fs::copy(stranger.path().join("edge").join(file), format!("{root}/stranger/{file}")).unwrap();
+    }
+    dir
+}
+
+/// A configuration for all keys of [`site`].
+pub const CONFIG: &str = "
+listeners:
+  - { name: edges, bind: \"127.0.0.1:0\", tls: { certificate: server.pem, private_key: server.key, client_ca: ca.pem } }
+  - { name: local, bind: \"unix:keys.sock\" }
+keys:
+  sites: { folders: [keys, more, slow] }
+  legacy: { folders: legacy, operations: [sign, sign_legacy] }
+  decrypt: { folders: decrypt, operations: rsa_decrypt }
+  locked: { folders: [locked, containers], password: { file: password } }
+  forbidden: { folders: forbidden }
+access:
+  - { clients: edge.portunus.test, keys: [sites, legacy, decrypt, locked] }
+  - { clients: unix, keys: sites }
+audit: { to: audit.log }
+admin: { bind: \"127.0.0.2:0\" }
+";
+
+/// A running key server.
+pub struct Keyholder {
+    pub child: Child,
+    pub edges: SocketAddr,
+    pub admin: SocketAddr,
+    pub root: PathBuf,
+    diagnostics: Arc<Mutex<Vec<String>>>,
+}
+
+impl Keyholder {
+    /// Starts the program on `config` in a folder that [`site`] made.
+    pub fn start(root: &Path, config: &str) -> Keyholder {
+        let folder = root.join("keyholder");
+        std::fs::write(folder.join("keyholder.yaml"), config).unwrap();
+        let mut child = Command::new(PROGRAM)
+            .args(["keyholder", "run", "keyholder.yaml"])
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut seen = Vec::new();
+        let (mut edges, mut admin) = (None, None);
+        let unix = config.contains("unix:");
+        let mut local = !unix;
+        while edges.is_none() || admin.is_none() || !local {
+            let Some(Ok(line)) = lines.next() else { panic!("the key server did not start: {seen:#?}") };
+            let event: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+            let address = event["address"].as_str().and_then(|address| address.parse().ok());
+            match (event["message"].as_str(), event["listener"].as_str()) {
+                (Some("admin listening"), _) => admin = address,
+                (Some("listening"), Some("edges")) => edges = address,
+                (Some("listening"), Some("local")) => local = true,
+                _ => {}
+            }
+            seen.push(line);
+        }
+        let diagnostics = Arc::new(Mutex::new(seen));
+        let kept = Arc::clone(&diagnostics);
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line)));
+        let (edges, admin) = (edges.unwrap(), admin.unwrap());
+        Keyholder { child, edges, admin, root: root.to_owned(), diagnostics }
+    }
+
+    /// Has the Python client do one group of its tests; gives what it printed.
+    pub fn exercise(&self, group: &str) -> String {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/keyless/client.py");
+        let port = self.edges.port().to_string();
+        let output = Command::new("python3")
+            .args(["-B", script, group, self.root.to_str().unwrap(), &port])
+            .output()
+            .expect("python3 is installed (Debian package python3)");
+        let out = succeeded(group, &output);
+        assert!(self.diagnostics().iter().all(|line| !line.contains("panic")), "{:#?}", self.diagnostics());
+        out
+    }
+
+    /// The load generator, ready to be started with further arguments.
+    pub fn bench(&self, site: u32, arguments: &[&str]) -> Command {
+        let path = |name: &str| self.root.join(name).to_str().unwrap().to_owned();
+        let mut command = Command::new(PROGRAM);
+        let server = self.edges.to_string();
+        command.args(["keyholder", "bench", "--json", "--server", &server, "--ca", &path("ca.pem")]);
+        command.args(["--certificate", &path("edge/client.pem"), "--key", &path("edge/client.key")]);
+        command.args(["--for", &path(&format!("edge/chains/www.{site}.com.pem"))]).args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Diagnostic lines so far.
+    pub fn diagnostics(&self) -> Vec<String> {
+        self.diagnostics.lock().unwrap().clone()
+    }
+
+    /// Waits until a diagnostic line contains `text` for the `count`th time.
+    pub fn wait_for(&self, text: &str, count: usize) {
+        wait_until(&format!("{text:?}, {count} times"), || {
+            self.diagnostics().iter().filter(|line| line.contains(text)).count() >= count
+        });
+    }
+
+    /// Sends it a signal by name.
+    pub fn signal(&self, name: &str) {
+        run("kill", &[&format!("-{name}"), &self.child.id().to_string()]);
+    }
+
+    /// A page of its admin side.
+    pub fn page(&self, path: &str) -> String {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        String::from_utf8_lossy(&crate::harness::exchange(self.admin, request.as_bytes())).into_owned()
+    }
+
+    /// Lines of its audit log, once there are `count`.
+    pub fn audit(&self, count: usize) -> Vec<serde_json::Value> {
+        let mut lines = Vec::new();
+        wait_until(&format!("{count} audit lines"), || {
+            let text = std::fs::read_to_string(self.root.join("keyholder/audit.log")).unwrap_or_default();
+            lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            lines.len() >= count
+        });
+        lines
+    }
+}
+
+impl Drop for Keyholder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
