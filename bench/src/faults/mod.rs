@@ -5,6 +5,7 @@
 
 mod client;
 mod key_faults;
+mod key_server_faults;
 mod key_site;
 mod ledger;
 mod long_faults;
@@ -65,7 +66,7 @@ struct Fault {
     run: fn(&Context) -> io::Result<Found>,
 }
 
-const FAULTS: [Fault; 19] = [
+const FAULTS: [Fault; 21] = [
     Fault { name: "upstream-kill", title: "upstream `kill -9`, 1 of 2, and restart", run: upstream_faults::killed },
     Fault { name: "upstream-frozen", title: "upstream frozen (SIGSTOP), 1 of 2", run: upstream_faults::frozen },
     Fault { name: "upstream-cut", title: "upstream dies within its answer", run: upstream_faults::dies_within_answer },
@@ -82,6 +83,8 @@ const FAULTS: [Fault; 19] = [
     Fault { name: "half-pair", title: "half-written certificate and key", run: resource_faults::half_written_pair },
     Fault { name: "key-kill", title: "key server `kill -9`, 1 of 2, then both", run: key_faults::killed },
     Fault { name: "key-frozen", title: "key server frozen (SIGSTOP), 1 of 2, then both", run: key_faults::frozen },
+    Fault { name: "key-overload", title: "key server asked for 0.5 to 4 x its RSA", run: key_server_faults::overload },
+    Fault { name: "key-classes", title: "ECDSA beside an RSA flood", run: key_server_faults::ecdsa_beside_rsa },
     Fault { name: "stopped", title: "process stopped for 3 s (SIGSTOP)", run: process_faults::stopped },
     Fault { name: "loss", title: "packets lost, 0, 1, 5 and 10 %", run: network_faults::loss },
     Fault { name: "narrow", title: "1 Mbit/s for everything", run: network_faults::narrow },

@@ -20,22 +20,22 @@ use crate::peers::{HOST, pinned};
 pub(crate) struct Options {
     /// The portunus program.
     #[arg(long, default_value = "target/release/portunus")]
-    portunus: PathBuf,
+    pub(super) portunus: PathBuf,
     /// Rounds of each row.
     #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    pub(super) rounds: usize,
     /// Measured time of each round, seconds.
     #[arg(long, default_value_t = 3.0)]
-    seconds: f64,
+    pub(super) seconds: f64,
     /// Clients that make full handshakes, one after the other each.
     #[arg(long, default_value_t = 64)]
-    connections: usize,
+    pub(super) connections: usize,
     /// Seconds of `siege` with 100 clients on each edge; 0 leaves it out.
     #[arg(long, default_value_t = 10)]
-    siege: u64,
+    pub(super) siege: u64,
     /// Where the JSON goes.
     #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
 }
 
 /// The figures that a table shows: of the load generator's line, and of `siege`.
