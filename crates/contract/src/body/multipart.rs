@@ -154,7 +154,7 @@ impl Splitter {
     fn head<P: Parts>(&mut self, rest: &[u8], to: &mut P) -> Result<Option<usize>, Failed<P::Stop>> {
         let searched = rest.get(..rest.len().min(self.max_head_bytes + 4)).unwrap_or_default();
         let Some(end) = memchr::memmem::find(searched, b"\r\n\r\n") else {
-            return match rest.len() > self.max_head_bytes {
+            return match rest.len() >= self.max_head_bytes + 4 {
                 true => Err(Failed::Limit("the head of a part is too large")),
                 false => Ok(None),
             };
