@@ -67,6 +67,12 @@ impl<'a> Number<'a> {
 pub(super) fn number_end(bytes: &[u8], from: usize) -> Result<(usize, Option<i64>), Reason> {
     let negative = bytes.get(from) == Some(&b'-');
     let first = from + usize::from(negative);
+    if let Some((digits, value, behind)) = few_digits(bytes, first)
+        && !matches!(behind, b'.' | b'e' | b'E')
+        && (digits == 1 || bytes[first] != b'0')
+    {
+        return Ok((first + digits, Some(if negative { -value } else { value })));
+    }
     let mut at = first;
     let mut value: i64 = 0;
     while let Some(digit) = bytes.get(at).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10) {
@@ -82,6 +88,28 @@ pub(super) fn number_end(bytes: &[u8], from: usize) -> Result<(usize, Option<i64
         return Ok((at, small));
     }
     fraction_end(bytes, at).map(|end| (end, None))
+}
+
+/// One to seven digits at once: how many, their value, and the byte behind them. `None` for other counts, and near the end of the bytes.
+///
+/// A loop would guess wrong at the end of most numbers. Eight bytes are looked at as one word, the first one lowest; adding 0x76 carries into the
+/// highest bit of those that are no digits, and what that spills into lies behind the first of them.
+#[inline(always)]
+fn few_digits(bytes: &[u8], from: usize) -> Option<(usize, i64, u8)> {
+    let word = u64::from_le_bytes(*bytes.get(from..)?.first_chunk::<8>()?);
+    let values = word ^ 0x3030_3030_3030_3030;
+    let others = (values.wrapping_add(0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
+    let count = others.trailing_zeros() / 8;
+    if count == 0 || count == 8 {
+        return None;
+    }
+    let behind = (word >> (8 * count)) as u8;
+    // The missing digits in front become zeros; then neighbours are added up in pairs, fours and eights.
+    let digits = values << (64 - 8 * count);
+    let pairs = (digits & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(2561) >> 8;
+    let fours = (pairs & 0x00ff_00ff_00ff_00ff).wrapping_mul(6_553_601) >> 16;
+    let value = (fours & 0x0000_ffff_0000_ffff).wrapping_mul(42_949_672_960_001) >> 32;
+    Some((count as usize, value as i64, behind))
 }
 
 /// The end of a fraction and an exponent that begin at `at`.
@@ -196,4 +224,29 @@ fn hex4(text: &[u8]) -> Result<u32, Reason> {
         let digit = char::from(byte).to_digit(16).ok_or(Reason::Syntax)?;
         Ok(value << 4 | digit)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_integers_have_their_value_whatever_follows() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..200_000 {
+            let digits = random.u32(1..=18);
+            let value = random.i64(-10i64.pow(digits) + 1..10i64.pow(digits));
+            let text = format!(
+                "{value}{}",
+                [",", "]", " 123456789", "}\u{ff}\u{ff}\u{ff}", "", "/00000000", ":00000000"][random.usize(0..7)]
+            );
+            let found = number_end(text.as_bytes(), 0);
+            assert_eq!(found, Ok((value.to_string().len(), Some(value))), "{text}");
+        }
+        for (text, expected) in
+            [("00 00000000", Err(Reason::Syntax)), ("-0, 0000000", Ok((2, Some(0)))), ("1.5, 000000", Ok((3, None)))]
+        {
+            assert_eq!(number_end(text.as_bytes(), 0), expected, "{text}");
+        }
+    }
 }
