@@ -63,7 +63,8 @@ fn report(
     let [one, both, back] = since;
     let count = |end: End| visits.iter().filter(|visit| visit.end == end).count() as u64;
     let failed = |from: Duration, to: Duration| {
-        visits.iter().filter(|visit| visit.end != End::Answered && visit.began >= from && visit.began < to).count()
+        let ended = |visit: &Visit| visit.began + visit.took;
+        visits.iter().filter(|one| one.end != End::Answered && ended(one) >= from && ended(one) < to).count()
     };
     let longest = visits.iter().map(|visit| visit.took).max().unwrap_or_default();
     let steady = steady?;
@@ -86,7 +87,12 @@ fn report(
         verdict,
         notes: vec![
             "handshakes instead of requests; alerts stand under 5xx".to_owned(),
-            format!("{} failed with one server lost, {} with both", failed(one, both), failed(both, back)),
+            format!(
+                "{} failed with one server lost, {} with both, {} later",
+                failed(one, both),
+                failed(both, back),
+                failed(back, Duration::MAX)
+            ),
             format!("the longest handshake took {longest:.0?} (aim 2 s)"),
             format!("{recovery:.0?} from their return to the first success (aim 1 s)"),
             format!(
