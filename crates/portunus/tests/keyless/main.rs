@@ -10,6 +10,7 @@ mod failures;
 mod harness;
 mod interop;
 mod key_server;
+mod keyholder;
 mod memory;
 mod namespaces;
 mod reload;
