@@ -262,6 +262,8 @@ fn config(front: Front, folder: &Path, address: SocketAddr, socket: &Path, worke
         ("@ip", address.ip().to_string()),
         ("@port", address.port().to_string()),
         ("@socket", socket.display().to_string()),
+        // hitch refuses to work as root.
+        ("@user", if rustix::process::geteuid().is_root() { "user = \"nobody\"" } else { "" }.to_owned()),
     ]
     .iter()
     .fold(template.to_owned(), |text, (key, value)| text.replace(key, value))
@@ -317,8 +319,8 @@ tls-protos = TLSv1.2 TLSv1.3
 ciphersuites = \"TLS_AES_128_GCM_SHA256\"
 ecdh-curve = \"X25519\"
 daemon = off
-quiet = on
 syslog = off
+@user
 ";
 
 const HAPROXY: &str = "\
