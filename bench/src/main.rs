@@ -12,6 +12,7 @@ mod histogram;
 mod keyless;
 mod measure;
 mod offload;
+mod passport;
 mod peers;
 mod shared_read;
 mod table;
@@ -43,6 +44,10 @@ enum Command {
     Keyless(keyless::Options),
     /// TLS in, bytes out, beside those who do only that, and beside an application's own TLS.
     Offload(offload::Options),
+    /// Onward from the client's own address, beside go-mmproxy.
+    Passport(passport::Options),
+    /// The floor of `passport`: the least that passes streams on.
+    SpliceLoop(passport::SpliceLoopOptions),
     /// The fault protocol: what is lost, doubled or cut when things break.
     Faults(faults::Options),
     /// The upstream of the fault protocol, which writes down what it sees.
@@ -57,6 +62,8 @@ fn main() -> ExitCode {
         Command::Contract(options) => contract::run(&options),
         Command::Keyless(options) => keyless::run(&options),
         Command::Offload(options) => offload::run(&options),
+        Command::Passport(options) => passport::run(&options),
+        Command::SpliceLoop(options) => passport::run_splice_loop(&options),
         Command::Faults(options) => faults::run(&options),
         Command::LedgerUpstream(options) => faults::run_recorder(&options),
     };

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use rustix::thread::CapabilitySet;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::option::set_int;
@@ -114,8 +115,8 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
 }
 
-/// Whether this thread may use foreign addresses and marks.
+/// Whether this thread may use foreign addresses. Marks and routes need CAP_NET_ADMIN; for addresses alone CAP_NET_RAW would do as well.
 pub fn is_permitted() -> bool {
-    rustix::thread::capabilities(None)
-        .is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::NET_ADMIN))
+    let either = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.intersects(either))
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
-use crate::compat::{api_firewall, gokeyless, sillyproxy};
+use crate::compat::{api_firewall, go_mmproxy, gokeyless, sillyproxy};
 use crate::{command, config};
 
 /// The gateway for the edge of a network: TLS, HTTP routing, key material.
@@ -80,6 +80,8 @@ pub enum Foreign {
     ApiFirewall,
     /// gokeyless: a key server's gokeyless.yaml
     Gokeyless,
+    /// go-mmproxy: PROXY header in, onward from the client's own address
+    GoMmproxy,
 }
 
 /// Does what the arguments say; gives the exit status.
@@ -100,6 +102,12 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::As { program: Foreign::Gokeyless, arguments } => command::front::run_gokeyless(arguments),
         Command::Import { program: Foreign::Gokeyless, arguments } => {
             command::front::import_gokeyless(gokeyless::translate(&arguments))
+        }
+        Command::As { program: Foreign::GoMmproxy, arguments } => {
+            command::front::run_announced(arguments, go_mmproxy::run, go_mmproxy::announcements)
+        }
+        Command::Import { program: Foreign::GoMmproxy, arguments } => {
+            command::front::finish(go_mmproxy::import(&arguments))
         }
         Command::Import { program: Foreign::Sillyproxy, arguments } => {
             command::front::finish(sillyproxy::import(&arguments))

@@ -13,26 +13,32 @@ mod header;
 mod life;
 
 use std::future::{Future, poll_fn};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use net::clock::coarse;
-use net::{Chunk, Stream};
+use net::transparent::canonical;
+use net::{Chunk, Source, Stream};
 
-use crate::config::{ListenerConfig, Service, TunnelConfig};
+use crate::config::{ListenerConfig, ServerAddress, Service, TunnelConfig};
 use crate::conn::Conn;
 use crate::generation::Generation;
 use crate::identity::TlsFront;
+use crate::passport::{self, Refused};
 use crate::report::Fault;
 use crate::transport::{Broken, Transport};
 use crate::tunnel::{self, End, Party};
-use crate::upstream::{ConnectError, Group, Server, Target, connect};
+use crate::upstream::{ConnectError, Group, Server, Target, connect, connect_to};
 use crate::worker::Worker;
 
 use life::Life;
 
 pub use choose::{Way, Ways};
+
+/// No server's address.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// What a tunnelled connection is served under, pinned when it was accepted.
 #[derive(Debug)]
@@ -76,10 +82,13 @@ pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, 
     let (mut life, first) = Life::new(conn, worker, begun, terms.front.as_deref());
     // The rules are not needed any more, and an idle tunnel must not keep them alive.
     drop(terms);
-    let upstream = match Box::pin(reach(&mut life)).await {
+    let upstream = match Box::pin(reach(&mut life, worker)).await {
         Ok(upstream) => upstream,
         Err(error) => {
-            life.tell_end("portunus", Fault::Upstream, error.code());
+            if let ConnectError::Client(refused) = &error {
+                worker.told.once(&conn.listener.name, *refused, conn.client);
+            }
+            life.tell_end("portunus", error.fault(), error.code());
             Box::pin(cut(&life.client)).await;
             return life.untold_traffic();
         }
@@ -104,25 +113,38 @@ async fn carry(life: &Life<'_>, first: Chunk, upstream: &Transport, bounds: tunn
 }
 
 /// Connects to a server of the way's group, to another one where that fails, and sends the PROXY header.
-async fn reach(life: &mut Life<'_>) -> Result<Transport, ConnectError> {
+async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, ConnectError> {
     let group = Arc::clone(&life.way.group);
     let header = header::render(life);
     let started = Instant::now();
-    let mut tried = Vec::new();
-    let mut last = ConnectError::Unresolved;
+    let source = passport::source(&group.config.source, life.conn, &worker.own).map_err(ConnectError::Client)?;
+    if !group.config.to_destinations.is_empty() {
+        let address = passport::destination(&group.config.to_destinations, life.conn, source);
+        let address = address.map_err(ConnectError::Client)?;
+        let transport = connect_to(address, source, group.config.connect_timeout).await?;
+        life.connect_duration = Some(started.elapsed());
+        return send_ahead(transport, &header).await;
+    }
+    let unfit = unfit_servers(&group, source, life.conn.client);
+    let mut tried = unfit.clone();
+    let mut last = if unfit.is_empty() { ConnectError::Unresolved } else { ConnectError::Client(Refused::NoTarget) };
     while let Some((index, server)) = group.choose(&tried) {
-        life.retries = u32::try_from(tried.len()).unwrap_or(u32::MAX);
+        if server.config.address == ServerAddress::Ip(life.conn.local.map_or(NOWHERE, canonical)) {
+            return Err(ConnectError::Client(Refused::Loop));
+        }
+        life.retries = u32::try_from(tried.len() - unfit.len()).unwrap_or(u32::MAX);
         life.server = Some(Arc::clone(server));
         tried.push(index);
-        match try_server(&group, server, &header).await {
+        match try_server(Target { group: &group, server, source }, &header).await {
             Ok(transport) => {
                 server.succeeded();
                 life.connect_duration = Some(started.elapsed());
                 return Ok(transport);
             }
             Err(error) => {
-                // A shortage of our own says nothing about the server.
-                if !error.is_our_shortage() && server.failed(group.config.ejection) {
+                // A shortage of our own, or a privilege we lack, says nothing about the server.
+                let is_ours = error.is_our_shortage() || error.fault() == Fault::Ours;
+                if !is_ours && server.failed(group.config.ejection) {
                     tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
                 }
                 last = error;
@@ -132,8 +154,24 @@ async fn reach(life: &mut Life<'_>) -> Result<Transport, ConnectError> {
     Err(last)
 }
 
-async fn try_server(group: &Group, server: &Server, header: &[u8]) -> Result<Transport, ConnectError> {
-    let transport = connect(Target { group, server }).await?;
+/// Servers that a connection under `source` cannot reach. A balancer's own connections go under our address, but to the same servers while there
+/// are any of its family.
+fn unfit_servers(group: &Group, source: Source, client: Option<SocketAddr>) -> Vec<usize> {
+    match (source.address, client) {
+        (Some(source), _) => group.of_other_family(source.is_ipv4()),
+        (None, Some(client)) if group.config.source.client => {
+            let unfit = group.of_other_family(client.is_ipv4());
+            if unfit.len() == group.servers().len() { Vec::new() } else { unfit }
+        }
+        (None, _) => Vec::new(),
+    }
+}
+
+async fn try_server(target: Target<'_>, header: &[u8]) -> Result<Transport, ConnectError> {
+    send_ahead(connect(target).await?, header).await
+}
+
+async fn send_ahead(transport: Transport, header: &[u8]) -> Result<Transport, ConnectError> {
     if !header.is_empty() {
         transport.send(header).await.map_err(|broken| match broken {
             Broken::Tls(error) => ConnectError::Tls(error),

@@ -7,12 +7,15 @@
 pub mod self_test;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-use net::OwnAddresses;
+use net::transparent::canonical;
+use net::{OwnAddresses, Source};
 
-use crate::config::{SourceConfig, TargetsConfig};
+use crate::config::{AllowedDestination, SourceConfig, TargetsConfig};
+use crate::conn::Conn;
 
 /// Why a client is not let through under its own address, or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +74,47 @@ impl Own {
     }
 }
 
+/// What was told once already on one worker: mistakes of the configuration and refused claims, by listener.
+#[derive(Debug, Default)]
+pub struct Told {
+    told: RefCell<HashSet<(Box<str>, &'static str)>>,
+}
+
+impl Told {
+    /// Tells why a client goes nowhere, unless this listener has told of that reason before. Bounded, since both are ours.
+    pub fn once(&self, listener: &str, refused: Refused, client: Option<SocketAddr>) {
+        let reason = refused.code();
+        if self.told.borrow_mut().insert((listener.into(), reason)) {
+            let client = client.map_or_else(String::new, |client| client.to_string());
+            tracing::warn!(listener, client, reason, "a client was refused; told once, counted always");
+        }
+    }
+}
+
+/// Under which address a connection goes onward.
+///
+/// # Errors
+/// Why the client's own may not be used.
+pub fn source(config: &SourceConfig, conn: &Conn, own: &Own) -> Result<Source, Refused> {
+    // A header without addresses is the balancer's own connection.
+    let is_client = conn.told.as_ref().is_none_or(|told| told.destination.is_some());
+    let address = conn.client.filter(|_| config.client && is_client);
+    if let Some(client) = address {
+        check_source(client.ip(), config, own)?;
+    }
+    Ok(Source { address, mark: config.mark })
+}
+
+/// Where a connection goes whose header decides that.
+///
+/// # Errors
+/// Why it goes nowhere.
+pub fn destination(allow: &[AllowedDestination], conn: &Conn, source: Source) -> Result<SocketAddr, Refused> {
+    let named = conn.told.as_ref().and_then(|told| told.destination);
+    let family = source.address.map(|source| source.is_ipv4());
+    allowed(allow, named, family).and_then(|target| not_where_it_came(target, conn.local))
+}
+
 /// Whether the client's address may be used as a source.
 ///
 /// # Errors
@@ -115,20 +159,28 @@ pub fn target(
             of_family.or(other.filter(|_| !same_family)).ok_or(Refused::NoTarget)?
         }
         TargetsConfig::Destination { allow } => {
-            let named = destination.map(net::transparent::canonical).ok_or(Refused::Destination)?;
-            let allowed =
-                allow.iter().any(|one| one.network.contains(&named.ip()) && one.ports.contains(&named.port()));
-            if !allowed || named.port() == 0 {
-                return Err(Refused::Destination);
-            }
-            if same_family && named.is_ipv4() != client.to_canonical().is_ipv4() {
-                return Err(Refused::NoTarget);
-            }
-            named
+            allowed(allow, destination, same_family.then(|| client.to_canonical().is_ipv4()))?
         }
     };
-    // Who came in at the target's own address would come in there again.
-    if came_to.map(net::transparent::canonical) == Some(target) { Err(Refused::Loop) } else { Ok(target) }
+    not_where_it_came(target, came_to)
+}
+
+/// The destination that a header named, if it is on the list. `is_v4`: the family it must be of, if that matters.
+fn allowed(
+    allow: &[AllowedDestination],
+    named: Option<SocketAddr>,
+    is_v4: Option<bool>,
+) -> Result<SocketAddr, Refused> {
+    let named = named.map(canonical).filter(|named| named.port() != 0).ok_or(Refused::Destination)?;
+    if !allow.iter().any(|one| one.network.contains(&named.ip()) && one.ports.contains(&named.port())) {
+        return Err(Refused::Destination);
+    }
+    if is_v4.is_some_and(|is_v4| is_v4 != named.is_ipv4()) { Err(Refused::NoTarget) } else { Ok(named) }
+}
+
+/// Who came in at the target's own address would come in there again.
+fn not_where_it_came(target: SocketAddr, came_to: Option<SocketAddr>) -> Result<SocketAddr, Refused> {
+    if came_to.map(canonical) == Some(target) { Err(Refused::Loop) } else { Ok(target) }
 }
 
 fn is_in(networks: &[IpNet], address: IpAddr) -> bool {

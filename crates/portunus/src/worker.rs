@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::generation::Generation;
 use crate::keyless::Clients;
 use crate::listener::Admission;
-use crate::passport::Own;
+use crate::passport::{Own, Told};
 use crate::report::{Reporter, WorkerReport};
 use crate::upstream::Pools;
 
@@ -46,6 +46,8 @@ pub struct Worker {
     pub key_clients: Clients,
     /// The addresses of this machine.
     pub own: Own,
+    /// What was told once.
+    pub told: Told,
     /// Wakes connections at rest when draining begins.
     pub drain: Notify,
     draining: Cell<bool>,
@@ -60,6 +62,7 @@ impl Worker {
             pools: Pools::default(),
             key_clients: Clients::default(),
             own: Own::default(),
+            told: Told::default(),
             drain: Notify::new(),
             draining: Cell::new(false),
             pinned: RefCell::new(Rc::new(shared.generation.load_full())),

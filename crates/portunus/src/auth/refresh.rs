@@ -112,7 +112,7 @@ async fn refresh(ring: &KeyRing, group: &Group) -> bool {
 async fn fetch(ring: &KeyRing, group: &Group) -> Result<Vec<u8>, String> {
     let KeySource::Url { host, target, .. } = &ring.source else { return Err("no URL".to_owned()) };
     let Some((_, server)) = group.choose(&[]) else { return Err("no server".to_owned()) };
-    let transport = connect(Target { group, server }).await.map_err(|error| error.code().to_owned())?;
+    let transport = connect(Target::own(group, server)).await.map_err(|error| error.code().to_owned())?;
     let request = format!(
         "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: portunus\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
     );

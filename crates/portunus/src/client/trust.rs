@@ -36,6 +36,11 @@ impl TrustList {
         }
     }
 
+    /// The networks.
+    pub fn networks(&self) -> &[IpNet] {
+        &self.0
+    }
+
     /// Whether a peer may speak for others. A peer on a Unix socket may: the socket's permissions chose it.
     pub fn holds(&self, peer: Option<SocketAddr>) -> bool {
         peer.is_none_or(|peer| {

@@ -7,18 +7,28 @@ use crate::compat::Front;
 use crate::compat::gokeyless::{self, Translated};
 use crate::keyholder;
 
-use super::run::serve;
+use super::run::serve_observed;
 
 /// Runs what a front door makes of `arguments`; a reload asks it again, since it reads files.
 pub fn run(arguments: Vec<OsString>, front_door: fn(&[OsString]) -> Front) -> ExitCode {
+    run_announced(arguments, front_door, |_| Vec::new())
+}
+
+/// As [`run`]; prints what `announce` makes of the arguments once it serves.
+pub fn run_announced(
+    arguments: Vec<OsString>,
+    front_door: fn(&[OsString]) -> Front,
+    announce: fn(&[OsString]) -> Vec<String>,
+) -> ExitCode {
     match front_door(&arguments) {
         Front::Run { config, warnings } => {
             warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+            let announcements = announce(&arguments);
             let source = Box::new(move || match front_door(&arguments) {
                 Front::Run { config, .. } => Ok(*config),
                 Front::Exit { errors, .. } => Err(errors.lines().map(str::to_owned).collect()),
             });
-            serve(*config, source)
+            serve_observed(*config, source, |_| announcements.iter().for_each(|line| println!("{line}")))
         }
         ended @ Front::Exit { .. } => finish(ended),
     }

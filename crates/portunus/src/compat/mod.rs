@@ -2,6 +2,8 @@
 
 pub mod api_firewall;
 pub mod gokeyless;
+mod go_flags;
+pub mod go_mmproxy;
 pub mod sillyproxy;
 
 use crate::config::Config;

@@ -29,7 +29,8 @@ use crate::limits::Limits;
 use crate::route::RouteTable;
 
 use super::Front;
-use arguments::{Arguments, Refused, USAGE};
+use super::go_flags::Refused;
+use arguments::{Arguments, USAGE};
 
 pub use routes_json::{RoutesFile, UpstreamOptions, read as read_routes};
 

@@ -25,6 +25,7 @@ impl UpstreamConfig {
             send_proxy: SendProxy::default(),
             balance: Balance::default(),
             source: SourceConfig::default(),
+            to_destinations: Vec::new(),
             connect_timeout: Duration::from_secs(5),
             header_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
@@ -126,7 +127,7 @@ impl Default for LogConfig {
 
 impl Default for AccessLog {
     fn default() -> AccessLog {
-        AccessLog { path: None, json: true }
+        AccessLog { path: None, json: true, mmproxy_verbosity: None }
     }
 }
 

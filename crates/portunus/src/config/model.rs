@@ -462,6 +462,8 @@ pub struct UpstreamConfig {
     pub balance: Balance,
     /// Under which address connections go there.
     pub source: SourceConfig,
+    /// Instead of to servers, connections go where their header says the client wanted to go, if that is one of these.
+    pub to_destinations: Vec<AllowedDestination>,
     /// Connecting, TCP and TLS together.
     pub connect_timeout: Duration,
     /// From the request's last byte to the answer's head.
@@ -606,6 +608,8 @@ pub struct AccessLog {
     pub path: Option<PathBuf>,
     /// JSON lines, or text for people.
     pub json: bool,
+    /// Lines as go-mmproxy writes them instead, 0 to 2 being its `-v`; no file can ask for that.
+    pub mmproxy_verbosity: Option<u8>,
 }
 
 /// True client of a connection.

@@ -85,10 +85,9 @@ fn udp_listener_json(listener: &UdpListenerConfig) -> Value {
         }
         TargetsConfig::Destination { .. } => Value::Null,
     };
-    let destination = |one: &AllowedDestination| json!({ "network": one.network.to_string(), "ports": format!("{}-{}", one.ports.start(), one.ports.end()) });
     let destinations = match &listener.to {
         TargetsConfig::Fixed { .. } => Value::Null,
-        TargetsConfig::Destination { allow } => allow.iter().map(destination).collect(),
+        TargetsConfig::Destination { allow } => destinations_json(allow),
     };
     json!({
         "name": listener.name,
@@ -104,6 +103,11 @@ fn udp_listener_json(listener: &UdpListenerConfig) -> Value {
         "max_flows": listener.max_flows,
         "max_flows_per_client": listener.max_flows_per_client,
     })
+}
+
+fn destinations_json(allow: &[AllowedDestination]) -> Value {
+    let one = |one: &AllowedDestination| json!({ "network": one.network.to_string(), "ports": format!("{}-{}", one.ports.start(), one.ports.end()) });
+    allow.iter().map(one).collect()
 }
 
 fn trust_json(trust: &Trust) -> Value {
@@ -222,6 +226,7 @@ pub(super) fn upstream_json(upstream: &UpstreamConfig) -> Value {
         })),
         "balance": match upstream.balance { Balance::RoundRobin => "round_robin", Balance::LeastLoaded => "least_loaded" },
         "source": source_json(&upstream.source),
+        "to_destinations": destinations_json(&upstream.to_destinations),
         "connect_timeout": duration_text(upstream.connect_timeout),
         "header_timeout": duration_text(upstream.header_timeout),
         "idle_timeout": duration_text(upstream.idle_timeout),

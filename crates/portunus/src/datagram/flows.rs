@@ -83,9 +83,6 @@ pub(super) struct Flows {
     worker: Rc<Worker>,
     port: u16,
     is_closing: bool,
-    /// The configuration that `told` is about, and which mistakes of it were told.
-    config: Option<Arc<UdpListenerConfig>>,
-    told: Vec<&'static str>,
     complaint: OncePerSecond,
 }
 
@@ -97,8 +94,6 @@ impl Flows {
             worker,
             port,
             is_closing: false,
-            config: None,
-            told: Vec::new(),
             complaint: OncePerSecond::new(),
         })
     }
@@ -178,7 +173,7 @@ impl Flows {
         }
         let client = canonical(newcomer.client);
         let (target, source) = self.way(config, newcomer, client, arrived.local).map_err(|refused| {
-            self.tell_once(config, refused, client);
+            self.worker.told.once(&config.name, refused, Some(client));
             refused.code()
         })?;
         while let Some(id) = self.table.in_the_way(client.ip(), config.max_flows, config.max_flows_per_client) {
@@ -251,19 +246,6 @@ impl Flows {
                 }
                 Err("flow_not_opened")
             }
-        }
-    }
-
-    /// A mistake of the configuration is told when it is first met, not for every datagram.
-    fn tell_once(&mut self, config: &Arc<UdpListenerConfig>, refused: Refused, client: SocketAddr) {
-        if self.config.as_ref().is_none_or(|told_of| !Arc::ptr_eq(told_of, config)) {
-            self.config = Some(Arc::clone(config));
-            self.told.clear();
-        }
-        let code = refused.code();
-        if !self.told.contains(&code) {
-            self.told.push(code);
-            tracing::warn!(listener = config.name, %client, reason = code, "datagrams refused; told once, counted always");
         }
     }
 

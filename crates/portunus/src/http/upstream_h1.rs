@@ -109,7 +109,7 @@ pub async fn attempt<B: MessageBody, A: Answer>(
 }
 
 async fn fresh_connection(attempt: Attempt<'_>) -> Result<Transport, OnConnection> {
-    let target = Target { group: attempt.group, server: attempt.server };
+    let target = Target::own(attempt.group, attempt.server);
     // The future is big and rare.
     let connected = Box::pin(connect(target)).await;
     connected.map_err(|error| cannot_connect(attempt.server, &error))

@@ -58,7 +58,7 @@ async fn connection(attempt: Attempt<'_>) -> Result<Rc<SharedConnection>, OnConn
     if let Some(shared) = pools.share(attempt.pool) {
         return Ok(shared);
     }
-    let target = Target { group: attempt.group, server: attempt.server };
+    let target = Target::own(attempt.group, attempt.server);
     let transport = Box::pin(connect(target)).await.map_err(|error| cannot_connect(attempt.server, &error))?;
     let (io, _) = H2Io::new(Rc::new(transport));
     let mut builder = h2::client::Builder::new();

@@ -179,7 +179,7 @@ pub async fn keep(client: Weak<Client>, peer: Rc<Peer>) {
         let group = Arc::clone(&owner.group().servers);
         // A client that is let go of while this waits must not be held.
         drop(owner);
-        match upstream::connect(Target { group: &group, server: &peer.server }).await {
+        match upstream::connect(Target::own(&group, &peer.server)).await {
             Ok(transport) => {
                 pause = FIRST_PAUSE;
                 peer.is_unreachable.set(false);

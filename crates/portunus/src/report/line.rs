@@ -5,6 +5,8 @@
 //! named in the list `truncated`. The query string is part of `target` and is logged; credentials in fields of the head never are, see
 //! `record`.
 
+mod mmproxy;
+
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,6 +16,8 @@ use wire::proxy_protocol::{Version, kind};
 use super::keyholder::{KeyOperation, KeyOutcome};
 use super::record::{ConnRecord, ContractRecord, FlowRecord, RequestRecord, TunnelRecord};
 use crate::client::Told;
+
+pub use mmproxy::MmproxyLine;
 
 /// Bytes of the request target in a line; more is cut.
 const TARGET_BYTES: usize = 2048;
@@ -29,6 +33,8 @@ const MAX_TRUNCATED: usize = 12;
 pub(super) enum Form {
     Json,
     Text,
+    /// As go-mmproxy writes them, with its verbosity.
+    Mmproxy(u8),
 }
 
 /// The date and time to the second of the last line, to be used again.
@@ -70,7 +76,7 @@ fn civil(day: u64) -> (u64, u64, u64) {
 /// The line of a request, with its newline.
 pub(super) fn request(out: &mut Vec<u8>, clock: &mut Clock, form: Form, record: &RequestRecord<'_>) {
     match form {
-        Form::Json => request_json(out, clock, record),
+        Form::Json | Form::Mmproxy(_) => request_json(out, clock, record),
         Form::Text => request_text(out, clock, record),
     }
 }
@@ -80,6 +86,7 @@ pub(super) fn tunnel(out: &mut Vec<u8>, clock: &mut Clock, form: Form, record: &
     match form {
         Form::Json => tunnel_json(out, clock, record),
         Form::Text => tunnel_text(out, clock, record),
+        Form::Mmproxy(verbosity) => mmproxy::tunnel(out, clock, verbosity, record),
     }
 }
 
@@ -88,6 +95,7 @@ pub(super) fn connection(out: &mut Vec<u8>, clock: &mut Clock, form: Form, recor
     match form {
         Form::Json => connection_json(out, clock, record),
         Form::Text => connection_text(out, clock, record),
+        Form::Mmproxy(verbosity) => mmproxy::connection(out, clock, verbosity, record),
     }
 }
 
@@ -96,6 +104,7 @@ pub(super) fn flow(out: &mut Vec<u8>, clock: &mut Clock, form: Form, record: &Fl
     match form {
         Form::Json => flow_json(out, clock, record),
         Form::Text => flow_text(out, clock, record),
+        Form::Mmproxy(verbosity) => mmproxy::flow(out, clock, verbosity, record),
     }
 }
 
@@ -346,6 +355,11 @@ struct Json<'a> {
 }
 
 impl<'a> Json<'a> {
+    /// Goes on with an object that `out` ends in.
+    fn on(out: &'a mut Vec<u8>) -> Json<'a> {
+        Json { out, truncated: [""; MAX_TRUNCATED], truncated_count: 0 }
+    }
+
     /// Opens the object with what every line begins with.
     fn begin(
         out: &'a mut Vec<u8>,
@@ -357,7 +371,7 @@ impl<'a> Json<'a> {
         out.extend_from_slice(b"{\"time\":\"");
         clock.write(out, started);
         out.push(b'"');
-        let mut json = Json { out, truncated: [""; MAX_TRUNCATED], truncated_count: 0 };
+        let mut json = Json::on(out);
         json.text("kind", kind.as_bytes());
         if let Some(client) = client {
             json.key("client_address");

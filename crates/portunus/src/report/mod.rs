@@ -30,6 +30,7 @@ mod writer;
 pub use diagnostics::{Diagnostics, OncePerSecond};
 pub use keyholder::{KeyOperation, KeyOutcome, KeyholderReporter};
 pub use keyless::KeyCounts;
+pub use line::MmproxyLine;
 pub use line::version_name;
 pub use record::{ConnRecord, ContractRecord, Fault, FlowRecord, RequestRecord, TunnelRecord, Verdict};
 pub use reporter::{Exposition, Reporter};

@@ -229,6 +229,10 @@ fn explain(access: &AccessLog, error: &io::Error) -> io::Error {
 fn open_log(access: &AccessLog) -> io::Result<Log> {
     let queue = Arc::new(Queue::new());
     writer::start("access-log", target(access), Arc::clone(&queue)).map_err(|error| explain(access, &error))?;
-    let form = if access.json { Form::Json } else { Form::Text };
+    let form = match access.mmproxy_verbosity {
+        Some(verbosity) => Form::Mmproxy(verbosity),
+        None if access.json => Form::Json,
+        None => Form::Text,
+    };
     Ok(Log { queue, form, complaint: Arc::new(OncePerSecond::new()) })
 }

@@ -180,6 +180,10 @@ impl LineBuffer {
             return;
         }
         write(&mut self.chunk.bytes, &mut self.clock, self.log.form);
+        // Some forms leave some lines out.
+        if self.chunk.bytes.len() == self.whole {
+            return;
+        }
         self.whole = self.chunk.bytes.len();
         self.chunk.lines += 1;
         if self.whole >= HAND_OVER_BYTES {

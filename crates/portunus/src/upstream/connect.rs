@@ -6,12 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::{Chunk, Deadline, Stream};
+use net::{Chunk, Deadline, Source, Stream};
 use tls::{Connector, ProtocolVersion, ServerName, Session};
 
 use super::Group;
 use super::server::Server;
 use crate::config::{ServerAddress, UpstreamTls};
+use crate::passport::Refused;
+use crate::report::Fault;
 use crate::transport::{Broken, NoKeys, Transport};
 
 /// Roots that Debian and its kin keep, trusted where no other file is named.
@@ -26,6 +28,8 @@ pub enum ConnectError {
     Timeout,
     /// Refused, unreachable, no descriptors.
     Socket(io::Error),
+    /// The client may not be passed on, or there is nowhere for it to go.
+    Client(Refused),
     /// TLS failed: certificate, version, alert.
     Tls(tls::Error),
 }
@@ -37,11 +41,22 @@ impl ConnectError {
         matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
     }
 
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            ConnectError::Client(_) => Fault::Client,
+            ConnectError::Socket(error) if error.kind() == io::ErrorKind::PermissionDenied => Fault::Ours,
+            _ => Fault::Upstream,
+        }
+    }
+
     /// Stable code for logs.
     pub fn code(&self) -> &'static str {
         match self {
             ConnectError::Unresolved => "upstream_unresolved",
             ConnectError::Timeout => "upstream_connect_timeout",
+            ConnectError::Client(refused) => refused.code(),
+            ConnectError::Socket(error) if error.kind() == io::ErrorKind::PermissionDenied => "upstream_not_permitted",
             ConnectError::Socket(error) if error.kind() == io::ErrorKind::ConnectionRefused => "upstream_refused",
             ConnectError::Socket(_) => "upstream_unreachable",
             ConnectError::Tls(tls::Error::PeerCertificate(_)) => "upstream_certificate",
@@ -57,6 +72,15 @@ pub struct Target<'a> {
     pub group: &'a Group,
     /// The server.
     pub server: &'a Server,
+    /// Under which address.
+    pub source: Source,
+}
+
+impl<'a> Target<'a> {
+    /// A server reached under our own address.
+    pub fn own(group: &'a Group, server: &'a Server) -> Target<'a> {
+        Target { group, server, source: Source { address: None, mark: group.config.source.mark } }
+    }
 }
 
 /// Connects within the group's connect deadline, TLS included.
@@ -74,9 +98,9 @@ pub async fn connect(target: Target<'_>) -> Result<Transport, ConnectError> {
 
 async fn connect_unbounded(target: Target<'_>, limit: Duration) -> Result<Transport, ConnectError> {
     let stream = match &target.server.config.address {
-        ServerAddress::Ip(address) => Stream::connect_tcp(*address).await.map_err(ConnectError::Socket)?,
+        ServerAddress::Ip(address) => connect_tcp(*address, target.source).await?,
         ServerAddress::Unix(path) => connect_unix(path).await?,
-        ServerAddress::Name(..) => connect_any(&resolved(target.server).await, limit).await?,
+        ServerAddress::Name(..) => connect_any(&resolved(target.server).await, limit, target.source).await?,
     };
     let Some(connector) = target.group.connector_to(target.server) else { return Ok(Transport::plain(stream)) };
     let name = server_name(target)?;
@@ -100,18 +124,35 @@ async fn resolved(server: &Server) -> Arc<Vec<SocketAddr>> {
     }
 }
 
+async fn connect_tcp(address: SocketAddr, source: Source) -> Result<Stream, ConnectError> {
+    let connected = net::transparent::connect_tcp(address, source).await;
+    connected.map(|(stream, _)| stream).map_err(ConnectError::Socket)
+}
+
+/// Connects to an address that is no server's, within `limit`, without TLS.
+///
+/// # Errors
+/// See [`ConnectError`].
+pub async fn connect_to(address: SocketAddr, source: Source, limit: Duration) -> Result<Transport, ConnectError> {
+    match Deadline::new().within(limit, connect_tcp(address, source)).await {
+        Ok(stream) => stream.map(Transport::plain),
+        Err(_) => Err(ConnectError::Timeout),
+    }
+}
+
 async fn connect_unix(path: &Path) -> Result<Stream, ConnectError> {
     Stream::connect_unix(path).await.map_err(ConnectError::Socket)
 }
 
 /// Tries the addresses in order, each for its share of the time, so that one black hole does not use it all up.
-async fn connect_any(addresses: &[SocketAddr], limit: Duration) -> Result<Stream, ConnectError> {
+async fn connect_any(addresses: &[SocketAddr], limit: Duration, source: Source) -> Result<Stream, ConnectError> {
     let share = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut last = ConnectError::Unresolved;
-    for address in addresses {
-        match Deadline::new().within(share, Stream::connect_tcp(*address)).await {
+    let fits = |address: &&SocketAddr| source.address.is_none_or(|source| source.is_ipv4() == address.is_ipv4());
+    for address in addresses.iter().filter(fits) {
+        match Deadline::new().within(share, connect_tcp(*address, source)).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = ConnectError::Socket(error),
+            Ok(Err(error)) => last = error,
             Err(_) => last = ConnectError::Timeout,
         }
     }

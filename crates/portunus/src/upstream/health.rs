@@ -82,7 +82,7 @@ impl Checks {
 /// One check: 200 to 399 in time is healthy.
 async fn is_healthy(group: &Group, server: &Server, check: &HealthCheck) -> bool {
     let asking = async {
-        let transport = connect(Target { group, server }).await.ok()?;
+        let transport = connect(Target::own(group, server)).await.ok()?;
         // Who expects a header gets one that says the connection is our own.
         let mut header = Vec::new();
         match group.config.send_proxy {

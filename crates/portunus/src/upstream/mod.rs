@@ -11,7 +11,7 @@ mod resolve;
 mod server;
 pub mod upkeep;
 
-pub use connect::{ConnectError, Target, connect};
+pub use connect::{ConnectError, Target, connect, connect_to};
 pub use pool::{Pools, SharedConnection};
 pub use server::{PoolId, Server};
 
@@ -143,6 +143,12 @@ impl Group {
             self.retry_credit.fetch_add(100, Ordering::Relaxed);
         }
         taken >= 100
+    }
+
+    /// Servers (by index) that a client of the other family cannot be passed on to under its own address.
+    pub fn of_other_family(&self, is_v4: bool) -> Vec<usize> {
+        let other = |server: &Arc<Server>| matches!(server.config.address, ServerAddress::Ip(address) if address.is_ipv4() != is_v4);
+        (0..self.servers.len()).filter(|index| self.servers.get(*index).is_some_and(other)).collect()
     }
 
     /// The server for the next request, leaving out those that `tried` holds (by index) and, while there are others, those that are

@@ -8,4 +8,5 @@
 mod harness;
 mod routing;
 mod site;
+mod tcp;
 mod udp;

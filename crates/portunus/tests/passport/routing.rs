@@ -76,7 +76,7 @@ fn a_machine_without_ipv6_gets_its_ipv4_part() {
 #[test]
 fn without_the_capability_it_says_so() {
     let site = Site::new();
-    let mut words = vec!["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin"];
+    let mut words = vec!["setpriv", "--bounding-set=-net_admin,-net_raw", "--inh-caps=-net_admin,-net_raw"];
     words.extend([env!("CARGO_BIN_EXE_portunus"), "routing"]);
     let unprivileged = |action: &str| {
         let output = crate::site::within(&site.edge, &[&words[..], &[action]].concat()).output().unwrap();

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   client namespace                      edge namespace
-//!   203.0.113.7, .8, 2001:db8::7, ::8     192.0.2.1, 2001:db8:1::1      applications on loopback
-//!   192.0.2.10 (the balancer), 2001:db8:1::10
+//!   203.0.113.7, .8, 2001:db8::7, ::8     198.51.100.1, 2001:db8:1::1      applications on loopback
+//!   198.51.100.10 (the balancer), 2001:db8:1::10
 //! ```
 //!
 //! Names carry the process id and a count, so that runs do not meet. Everything is taken down with the value.
@@ -78,7 +78,7 @@ impl Site {
             run(&words);
         };
         for own in [
-            "192.0.2.10/24",
+            "198.51.100.10/24",
             "203.0.113.7/32",
             "203.0.113.8/32",
             "2001:db8:1::10/64",
@@ -87,12 +87,12 @@ impl Site {
         ] {
             address(&site.client, "east", own);
         }
-        for own in ["192.0.2.1/24", "2001:db8:1::1/64"] {
+        for own in ["198.51.100.1/24", "2001:db8:1::1/64"] {
             address(&site.edge, "west", own);
         }
         run(&["ip", "-n", &site.client, "link", "set", "east", "up"]);
         run(&["ip", "-n", &site.edge, "link", "set", "west", "up"]);
-        for (network, via) in [("203.0.113.0/24", "192.0.2.10"), ("2001:db8::/64", "2001:db8:1::10")] {
+        for (network, via) in [("203.0.113.0/24", "198.51.100.10"), ("2001:db8::/64", "2001:db8:1::10")] {
             run(&["ip", "-n", &site.edge, "route", "add", network, "via", via]);
         }
         site
@@ -126,7 +126,12 @@ impl Site {
         let mut words = vec![env!("CARGO_BIN_EXE_portunus")];
         words.extend(arguments);
         let mut command = within(&self.edge, &words);
-        command.current_dir(self.dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.started(command.current_dir(self.dir.path()))
+    }
+
+    /// Starts a program that logs as ours does.
+    pub fn started(&mut self, command: &mut Command) -> Running {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let running = Running {
             pid: child.id(),
@@ -145,6 +150,16 @@ impl Site {
         self.children.push(child);
         wait_until("the Python program", || !lines.lock().unwrap().is_empty());
         lines
+    }
+
+    /// Takes care of a program that was started elsewhere.
+    pub fn keep(&mut self, child: Child) {
+        self.children.push(child);
+    }
+
+    /// Whether the program that was started last has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.children.last_mut().is_none_or(|child| child.try_wait().unwrap().is_some())
     }
 
     /// Ends the program that was started last.
@@ -197,7 +212,6 @@ fn gather(stream: impl std::io::Read + Send + 'static) -> Lines {
 /// The program at work.
 pub struct Running {
     pub pid: u32,
-    #[allow(dead_code)]
     pub output: Lines,
     pub diagnostics: Lines,
     log: std::path::PathBuf,
@@ -258,12 +272,12 @@ def v2(source, destination, kind=socket.SOCK_DGRAM, command=0x21, tlvs=b""):
 def spp(client, proxy):
     pack = lambda host: socket.inet_pton(socket.AF_INET6, host if ":" in host else "::ffff:" + host)
     return b"\x56\xec" + pack(client[0]) + pack(proxy[0]) + struct.pack("!HH", client[1], proxy[1])
-def udp(source=("192.0.2.10", 0), timeout=20):
+def udp(source=("198.51.100.10", 0), timeout=20):
     s = socket.socket(socket.AF_INET6 if ":" in source[0] else socket.AF_INET, socket.SOCK_DGRAM)
     s.bind(source)
     s.settimeout(timeout)
     return s
-def tcp(target, source=("192.0.2.10", 0)):
+def tcp(target, source=("198.51.100.10", 0)):
     s = socket.socket(socket.AF_INET6 if ":" in source[0] else socket.AF_INET, socket.SOCK_STREAM)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     s.bind(source)
@@ -297,7 +311,6 @@ while True:
 }
 
 /// A Python TCP server on loopback that tells each client its address, and then sends back what it gets.
-#[allow(dead_code)]
 pub fn tcp_echo(address: &str, port: u16) -> String {
     format!(
         r#"

@@ -3,7 +3,7 @@
 use crate::harness::wait_until;
 use crate::site::{Running, Site, find, udp_echo};
 
-/// A listener at 192.0.2.1:53 and [2001:db8:1::1]:53 in front of applications on loopback.
+/// A listener at 198.51.100.1:53 and [2001:db8:1::1]:53 in front of applications on loopback.
 fn listener(settings: &str) -> String {
     format!(
         "workers: 2\nadmin: {{ bind: \"127.0.0.1:9901\" }}\nudp_listeners:\n- name: dns\n  bind: [\":53\"]\n  \
@@ -11,7 +11,7 @@ fn listener(settings: &str) -> String {
     )
 }
 
-const TRUSTED: &str = "trust: [192.0.2.10, 2001:db8:1::10]\n  source: client";
+const TRUSTED: &str = "trust: [198.51.100.10, 2001:db8:1::10]\n  source: client";
 
 /// The site with applications, and the program at work.
 fn site(settings: &str) -> (Site, Running) {
@@ -43,12 +43,12 @@ fn an_unmodified_server_sees_the_true_client() {
     let (site, running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
     let told = site.client(
         r#"
-for lb, edge, client in [(("192.0.2.10", 0), ("192.0.2.1", 53), ("203.0.113.7", 4711)),
+for lb, edge, client in [(("198.51.100.10", 0), ("198.51.100.1", 53), ("203.0.113.7", 4711)),
                          (("2001:db8:1::10", 0), ("2001:db8:1::1", 53), ("2001:db8::7", 4712)),
-                         (("192.0.2.10", 0), ("192.0.2.1", 53), ("2001:db8::8", 4713))]:
+                         (("198.51.100.10", 0), ("198.51.100.1", 53), ("2001:db8::8", 4713))]:
     s = udp(lb)
     s.connect(edge)
-    to = ("2001:db8:1::1", 53) if ":" in client[0] else ("192.0.2.1", 53)
+    to = ("2001:db8:1::1", 53) if ":" in client[0] else ("198.51.100.1", 53)
     for payload in [b"one", b"two", b"x" * 1400]:
         s.send(v2(client, to) + payload)
         answer = s.recv(65536)
@@ -79,7 +79,7 @@ fn the_first_datagram_may_speak_for_its_flow_and_no_later_one_changes_it() {
     let (site, _running) = site(&format!("proxy_protocol: first\n  {TRUSTED}"));
     let told = site.client(
         r#"
-edge, client = ("192.0.2.1", 53), ("203.0.113.7", 4711)
+edge, client = ("198.51.100.1", 53), ("203.0.113.7", 4711)
 s = udp()
 s.sendto(b"no header", edge)
 assert silent(s)
@@ -101,7 +101,7 @@ fn the_habit_of_a_balancer_is_found_out_and_kept() {
     let (site, _running) = site(&format!("proxy_protocol: auto\n  {TRUSTED}"));
     let told = site.client(
         r#"
-edge, client, other = ("192.0.2.1", 53), ("203.0.113.7", 4711), ("203.0.113.8", 4711)
+edge, client, other = ("198.51.100.1", 53), ("203.0.113.7", 4711), ("203.0.113.8", 4711)
 each = udp()
 for payload in [b"one", b"two"]:
     each.sendto(v2(client, edge) + payload, edge)
@@ -132,7 +132,7 @@ fn the_simple_header_goes_both_ways() {
     let (site, _running) = site(&format!("proxy_protocol: simple\n  answer_header: true\n  {TRUSTED}"));
     site.client(
         r#"
-edge = ("192.0.2.1", 53)
+edge = ("198.51.100.1", 53)
 s = udp()
 for client in [("203.0.113.7", 4711), ("2001:db8::7", 4711)]:
     head = spp(client, edge)
@@ -153,7 +153,7 @@ fn answers_go_back_the_way_each_datagram_came() {
     site.client(
         r#"
 # One client through two ports of the balancer: two flows, and the second has another source port.
-edge, client = ("192.0.2.1", 53), ("203.0.113.7", 4711)
+edge, client = ("198.51.100.1", 53), ("203.0.113.7", 4711)
 one, two = udp(), udp()
 one.sendto(v2(client, edge) + b"one", edge)
 assert one.recv(65536) == b"203.0.113.7 4711 one"
@@ -174,10 +174,10 @@ for client in [("203.0.113.7", 5000), ("203.0.113.8", 5000)]:
 /// Numbered bug 11 of go-mmproxy: a forged source cannot be told from a true one, but it gains nothing without the network's help.
 #[test]
 fn a_peer_that_is_not_trusted_is_dropped_and_counted() {
-    let (site, running) = site("proxy_protocol: each\n  trust: 192.0.2.10\n  source: client");
+    let (site, running) = site("proxy_protocol: each\n  trust: 198.51.100.10\n  source: client");
     site.client(
         r#"
-edge = ("192.0.2.1", 53)
+edge = ("198.51.100.1", 53)
 s = udp(("203.0.113.7", 0))
 for _ in range(3):
     s.sendto(v2(("203.0.113.8", 1), edge) + b"x", edge)
@@ -195,9 +195,9 @@ fn sources_that_are_ours_or_nobodys_are_refused() {
     let (site, running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
     site.client(
         r#"
-edge = ("192.0.2.1", 53)
+edge = ("198.51.100.1", 53)
 s = udp()
-for host in ["127.0.0.1", "192.0.2.1", "192.0.2.255", "0.0.0.0", "224.0.0.1", "255.255.255.255", "169.254.1.1",
+for host in ["127.0.0.1", "198.51.100.1", "198.51.100.255", "0.0.0.0", "224.0.0.1", "255.255.255.255", "169.254.1.1",
              "::1", "2001:db8:1::1", "::", "ff02::1", "fe80::1", "::ffff:127.0.0.1"]:
     to = ("2001:db8:1::1", 53) if ":" in host else edge
     s.sendto(v2((host, 9), to) + b"x", edge)
@@ -220,7 +220,7 @@ fn hostile_headers_end_nothing() {
     let (site, _running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
     site.client(
         r#"
-edge = ("192.0.2.1", 53)
+edge = ("198.51.100.1", 53)
 good = v2(("203.0.113.7", 4711), edge)
 s = udp()
 for length in range(12):
@@ -231,7 +231,7 @@ for end in range(len(good)):
     s.sendto(good[:end], edge)
 s.sendto(SIGNATURE + struct.pack("!BBH", 0x21, 0x12, 65535) + b"x" * 60000, edge)
 s.sendto(v2(("203.0.113.7", 4711), edge, socket.SOCK_STREAM) + b"x", edge)
-s.sendto(b"PROXY TCP4 203.0.113.7 192.0.2.1 99999 -1\r\n", edge)
+s.sendto(b"PROXY TCP4 203.0.113.7 198.51.100.1 99999 -1\r\n", edge)
 assert silent(s)
 s.sendto(good + b"still here", edge)
 assert s.recv(65536) == b"203.0.113.7 4711 still here"
@@ -245,7 +245,7 @@ fn a_health_check_of_the_balancer_is_answered() {
     let (site, _running) = site(&format!("proxy_protocol: each\n  without_header: pass\n  {TRUSTED}"));
     site.client(
         r#"
-edge = ("192.0.2.1", 53)
+edge = ("198.51.100.1", 53)
 s = udp()
 for head in [SIGNATURE + b"\x20\0\0\0", SIGNATURE + b"\x21\0\0\0", SIGNATURE + b"\x20\x12\0\x0c" + b"x" * 12]:
     s.sendto(head + b"alive?", edge)
@@ -253,7 +253,7 @@ for head in [SIGNATURE + b"\x20\0\0\0", SIGNATURE + b"\x21\0\0\0", SIGNATURE + b
     assert answer.startswith(b"127.0.0.1 ") and answer.endswith(b"alive?"), answer
 direct = udp()
 direct.sendto(b"me", edge)
-assert direct.recv(65536) == ("192.0.2.10 %d me" % direct.getsockname()[1]).encode()
+assert direct.recv(65536) == ("198.51.100.10 %d me" % direct.getsockname()[1]).encode()
 "#,
     );
 }
@@ -269,7 +269,7 @@ fn a_target_that_was_away_is_reached_again_by_the_same_flow() {
         "{}\n{}",
         crate::site::CLIENT,
         r#"
-edge = ("192.0.2.1", 53)
+edge = ("198.51.100.1", 53)
 s = udp(timeout=0.1)
 print("asking")
 count = 0
@@ -319,7 +319,7 @@ fn a_refusal_stays_with_its_own_flow() {
     let running = site.portunus(&listener(&format!("proxy_protocol: each\n  {TRUSTED}"))).listens("[::]:53");
     site.client(
         r#"
-edge = ("192.0.2.1", 53)
+edge = ("198.51.100.1", 53)
 s = udp()
 for turn in range(50):
     s.sendto(v2(("2001:db8::7", 9), ("2001:db8:1::1", 53)) + b"lost", edge)
@@ -338,7 +338,7 @@ fn a_flood_pushes_out_itself_and_not_flows_that_live() {
         site(&format!("proxy_protocol: each\n  max_flows: 64\n  max_flows_per_client: 8\n  {TRUSTED}"));
     site.client(
         r#"
-edge, client = ("192.0.2.1", 53), ("203.0.113.7", 4711)
+edge, client = ("198.51.100.1", 53), ("203.0.113.7", 4711)
 alive = udp()
 def ask(payload):
     alive.sendto(v2(client, edge) + payload, edge)
@@ -373,7 +373,7 @@ fn idle_flows_end_and_busy_ones_do_not() {
     let (site, running) = site(&format!("proxy_protocol: each\n  idle_timeout: 700ms\n  {TRUSTED}"));
     site.client(
         r#"
-edge = ("192.0.2.1", 53)
+edge = ("198.51.100.1", 53)
 s = udp()
 s.sendto(v2(("203.0.113.8", 9), edge) + b"once", edge)
 s.recv(65536)
@@ -401,16 +401,16 @@ fn destinations_of_the_header_stand_on_a_list() {
     for port in [5353, 5354] {
         site.python(&edge, &udp_echo("127.0.0.1", port));
     }
-    let yaml = "udp_listeners:\n- name: dns\n  bind: 192.0.2.1:53\n  proxy_protocol: each\n  trust: 192.0.2.10\n  \
+    let yaml = "udp_listeners:\n- name: dns\n  bind: 198.51.100.1:53\n  proxy_protocol: each\n  trust: 198.51.100.10\n  \
                 source: client\n  to_destinations: [{ network: 127.0.0.0/8, ports: 5353 }]\n";
-    site.portunus(yaml).listens("192.0.2.1:53");
+    site.portunus(yaml).listens("198.51.100.1:53");
     site.client(
         r#"
-edge = ("192.0.2.1", 53)
+edge = ("198.51.100.1", 53)
 s = udp()
 s.sendto(v2(("203.0.113.7", 9), ("127.0.0.1", 5353)) + b"x", edge)
 assert s.recv(65536) == b"203.0.113.7 9 x"
-for to in [("127.0.0.1", 5354), ("192.0.2.1", 5353), ("192.0.2.1", 53)]:
+for to in [("127.0.0.1", 5354), ("198.51.100.1", 5353), ("198.51.100.1", 53)]:
     s.sendto(v2(("203.0.113.7", 9), to) + b"x", edge)
 assert silent(s)
 "#,
@@ -422,7 +422,7 @@ fn without_a_header_clients_are_passed_on_as_they_are() {
     let (site, _running) = site("source: client");
     site.client(
         r#"
-for source, edge in [(("203.0.113.7", 4711), ("192.0.2.1", 53)), (("2001:db8::7", 4711), ("2001:db8:1::1", 53))]:
+for source, edge in [(("203.0.113.7", 4711), ("198.51.100.1", 53)), (("2001:db8::7", 4711), ("2001:db8:1::1", 53))]:
     s = udp(source)
     s.connect(edge)
     s.send(b"x")
@@ -437,17 +437,17 @@ fn a_reload_keeps_flows_and_takes_a_new_list_of_networks() {
     let edge = site.edge.clone();
     site.python(&edge, &udp_echo("127.0.0.1", 5353));
     let list = site.dir.path().join("balancers");
-    std::fs::write(&list, "# nobody yet\n198.51.100.0/24\n").unwrap();
+    std::fs::write(&list, "# nobody yet\n10.77.0.0/16\n").unwrap();
     let yaml = listener("proxy_protocol: each\n  trust_file: balancers\n  source: client");
     let running = site.portunus(&yaml).listens("[::]:53");
-    let ask = "edge = ('192.0.2.1', 53)\ns = udp(('192.0.2.10', 7777))\ns.sendto(v2(('203.0.113.7', 9), edge) + b'x', edge)\n";
+    let ask = "edge = ('198.51.100.1', 53)\ns = udp(('198.51.100.10', 7777))\ns.sendto(v2(('203.0.113.7', 9), edge) + b'x', edge)\n";
     site.client(&format!("{ask}assert silent(s)"));
-    std::fs::write(&list, "192.0.2.0/24\n").unwrap();
+    std::fs::write(&list, "198.51.100.0/24\n").unwrap();
     running.signal("HUP");
     running.wait_for("reloaded");
     site.client(&format!("{ask}print(s.recv(65536))"));
     // A broken list keeps the old one in force.
-    std::fs::write(&list, "192.0.2.0/240\n").unwrap();
+    std::fs::write(&list, "198.51.100.0/240\n").unwrap();
     running.signal("HUP");
     running.wait_for("is not an address or network");
     site.client(&format!("{ask}print(s.recv(65536))"));

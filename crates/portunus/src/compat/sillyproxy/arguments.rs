@@ -1,4 +1,4 @@
-//! SillyProxy's arguments by the rules of Go's flag package: one or two dashes, `-x v` or `-x=v`, flags before the first other word.
+//! SillyProxy's arguments, which are Go flags and at most one word behind them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use keystore::Password;
 use wire::http::target::canonical_authority;
 
 use super::routes_json::UpstreamOptions;
+use crate::compat::go_flags::{GoFlags, Refused, boolean, mistake, number};
 
 /// What the arguments say.
 #[derive(Default)]
@@ -35,15 +36,6 @@ pub(super) struct Arguments {
     pub(super) keystore_mode: bool,
 }
 
-/// Why the arguments cannot be used.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// Help was asked for: exit 0.
-    Help,
-    /// A mistake: exit 2.
-    Mistake(String),
-}
-
 /// What `-h` prints.
 pub(super) const USAGE: &str = "\
 Usage: portunus as sillyproxy [FLAGS]             run the proxy
@@ -70,50 +62,16 @@ Flags of Portunus:
 /// Reads the arguments after the program's name.
 pub(super) fn read(words: &[OsString]) -> Result<Arguments, Refused> {
     let mut arguments = Arguments { min_tls: 1, bind: ":443".to_string(), ..Arguments::default() };
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let Some(text) = word.to_str() else {
-            return mistake(format!("the argument {word:?} is not UTF-8"));
-        };
-        let Some(flag) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')).filter(|_| text != "-") else {
-            arguments.keystore_mode = matches!(text, "KeyStore" | "keystore");
-            break;
-        };
-        if flag.is_empty() {
-            arguments.keystore_mode = words.next().is_some_and(|word| word == "KeyStore" || word == "keystore");
-            break;
-        }
-        if flag.starts_with(['-', '=']) {
-            return mistake(format!("bad flag syntax: {text}"));
-        }
-        let (name, value) = match flag.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_string())),
-            None => (flag, None),
-        };
+    let mut flags = GoFlags::new(words);
+    while let Some((name, given)) = flags.next()? {
         match name {
-            "h" | "help" => return Err(Refused::Help),
-            "insecure-upstreams" => {
-                arguments.upstreams.insecure = boolean(name, value.as_deref().unwrap_or("true"))?;
-                continue;
-            }
+            "insecure-upstreams" => arguments.upstreams.insecure = boolean(name, given.unwrap_or("true"))?,
             _ if !is_known(name) => return mistake(format!("flag provided but not defined: -{name}")),
-            _ => {}
+            _ => set(&mut arguments, name, flags.value(name, given)?.to_owned())?,
         }
-        let value = match value {
-            Some(value) => value,
-            None => match words.next().map(|word| word.to_str()) {
-                Some(Some(value)) => value.to_string(),
-                Some(None) => return mistake(format!("the value of -{name} is not UTF-8")),
-                None => return mistake(format!("flag needs an argument: -{name}")),
-            },
-        };
-        set(&mut arguments, name, value)?;
     }
+    arguments.keystore_mode = flags.first_word().is_some_and(|word| word == "KeyStore" || word == "keystore");
     Ok(arguments)
-}
-
-fn mistake<T>(text: String) -> Result<T, Refused> {
-    Err(Refused::Mistake(text))
 }
 
 /// Flags that take a value.
@@ -161,28 +119,6 @@ fn set(arguments: &mut Arguments, name: &str, value: String) -> Result<(), Refus
         },
     }
     Ok(())
-}
-
-/// A number as Go reads one: decimal, or with the prefixes `0x`, `0o`, `0` and `0b`.
-fn number(text: &str) -> Option<u64> {
-    let lower = text.to_ascii_lowercase();
-    let (digits, radix) = match lower.as_str() {
-        "0" => ("0", 10),
-        other => [("0x", 16), ("0o", 8), ("0b", 2), ("0", 8)]
-            .iter()
-            .find_map(|(prefix, radix)| other.strip_prefix(prefix).map(|digits| (digits, *radix)))
-            .unwrap_or((other, 10)),
-    };
-    let plain = digits.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    plain.then(|| u64::from_str_radix(digits, radix).ok())?
-}
-
-fn boolean(name: &str, text: &str) -> Result<bool, Refused> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => mistake(format!("invalid boolean value \"{text}\" for -{name}: expected true or false")),
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use super::{Build, Fault, address, identifier, read};
 use crate::config::model::{
-    AllowedDestination, DatagramHeader, Endpoint, SourceConfig, TargetsConfig, Trust, UdpListenerConfig,
+    AllowedDestination, DatagramHeader, Endpoint, ServerAddress, ServerConfig, SourceConfig, TargetsConfig, Trust,
+    UdpListenerConfig, UpstreamConfig, UpstreamProtocol,
 };
 use crate::config::problem::shown;
 use crate::config::yaml::{Node, Value};
@@ -64,6 +65,33 @@ impl Build<'_> {
             self.problems.add(entry.key_span, what, "add `source: client`, or remove `allow_sources`");
         }
         source
+    }
+
+    /// What an upstream's `source` and `to_destinations` go together with.
+    pub(super) fn source_rules(&mut self, node: &Node, upstream: &UpstreamConfig) {
+        let is_tcp = upstream.protocol == UpstreamProtocol::Tcp;
+        let is_unix = |server: &ServerConfig| matches!(server.address, ServerAddress::Unix(_));
+        if let Some(entry) = node.entry("source").filter(|_| upstream.source.client) {
+            if !is_tcp {
+                let what = "`source: client` is for tunnels: HTTP connections are shared by clients";
+                self.problems.add(entry.key_span, what, "add `protocol: tcp`, or remove `source`");
+            }
+            if upstream.servers.iter().any(is_unix) {
+                let what = "a Unix socket is reached from no address, so not from the client's";
+                self.problems.add(entry.key_span, what, "name servers by address, or remove `source`");
+            }
+        }
+        let Some(entry) = node.entry("to_destinations") else { return };
+        if !is_tcp {
+            let what = "`to_destinations` is for tunnels, whose PROXY header names a destination";
+            self.problems.add(entry.key_span, what, "add `protocol: tcp`, or name `servers`");
+        }
+        for key in ["tls", "health", "ejection", "balance"] {
+            if let Some(other) = node.entry(key) {
+                let what = format!("`{key}` is about servers, and with `to_destinations` there are none");
+                self.problems.add(other.key_span, what, format!("remove `{key}`"));
+            }
+        }
     }
 
     fn udp_binds(&mut self, node: &Node, listener: &str, bound: &mut Bound) -> Vec<SocketAddr> {

@@ -44,8 +44,11 @@ impl Build<'_> {
         if read::text(node, "access") == Some("none") {
             log.access = None;
         } else if let Some(access) = node.get("access") {
-            log.access =
-                Some(AccessLog { path: self.log_path(access), json: read::text(access, "format") != Some("text") });
+            log.access = Some(AccessLog {
+                path: self.log_path(access),
+                json: read::text(access, "format") != Some("text"),
+                ..AccessLog::default()
+            });
         }
         log
     }

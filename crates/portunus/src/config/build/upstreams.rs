@@ -41,9 +41,11 @@ impl Build<'_> {
                 .unwrap_or(default.retry_budget_percent),
             ejection: ejection(node),
             source: self.source(node),
+            to_destinations: self.destinations(node),
             health: read::mapping(node, "health").and_then(|health| self.health(health, node)),
             ..self.connection_settings(name, node)
         };
+        self.source_rules(node, &upstream);
         let is_unix = |server: &ServerConfig| matches!(server.address, ServerAddress::Unix(_));
         let needs_name = upstream.tls.as_ref().is_some_and(|tls| tls.verify && tls.name.is_none());
         if let Some(tls) = node.entry("tls").filter(|_| needs_name && upstream.servers.iter().any(is_unix)) {

@@ -20,6 +20,17 @@ pub(in crate::config::shape) static SOURCE_SETTINGS: [Field; 3] = [
     ),
 ];
 
+/// The key that UDP listeners and upstreams share.
+pub(in crate::config::shape) static TO_DESTINATIONS: [Field; 1] = [optional(
+    "to_destinations",
+    Shape::OneOrMany(&Shape::Either(&[
+        Shape::Text("an address or network such as `10.0.0.0/8`"),
+        Shape::Object(&DESTINATION),
+    ])),
+    "",
+    "Go where the PROXY header says the client wanted to go, if that is one of these.",
+)];
+
 pub(in crate::config::shape) static UDP_LISTENER: Object = Object {
     name: "udp_listener",
     doc: "UDP addresses that share all settings",
@@ -40,15 +51,6 @@ pub(in crate::config::shape) static UDP_LISTENER: Object = Object {
                 Shape::OneOrMany(&Shape::Text("an address such as `127.0.0.1:5353`")),
                 "",
                 "Where datagrams go: one address, or one for each family.",
-            ),
-            optional(
-                "to_destinations",
-                Shape::OneOrMany(&Shape::Either(&[
-                    Shape::Text("an address or network such as `10.0.0.0/8`"),
-                    Shape::Object(&DESTINATION),
-                ])),
-                "",
-                "Datagrams go where their header says the client wanted to go, if that is one of these.",
             ),
             optional(
                 "proxy_protocol",
@@ -81,6 +83,7 @@ pub(in crate::config::shape) static UDP_LISTENER: Object = Object {
                 "Put the header of the Simple Proxy Protocol in front of answers as well; some balancers demand it. Only with `proxy_protocol: simple`.",
             ),
         ],
+        &TO_DESTINATIONS,
         &SOURCE_SETTINGS,
         &[
             optional(

@@ -36,17 +36,18 @@ pub(in crate::config::shape) static CONNECTION_SETTINGS: [Field; 9] = [
     ),
 ];
 
-pub(in crate::config::shape) static UPSTREAM: Object = object(
-    "upstream",
-    "a group of servers",
-    &[
+pub(in crate::config::shape) static UPSTREAM: Object = Object {
+    name: "upstream",
+    doc: "a group of servers",
+    fields: &[
         &[
-            required(
+            optional(
                 "servers",
                 Shape::OneOrMany(&Shape::Either(&[
                     Shape::Text("a server such as `127.0.0.1:9000`, `app.internal:8080` or `unix:/run/app.sock`"),
                     Shape::Object(&SERVER),
                 ])),
+                "",
                 "The servers. Names are resolved again by the TTL of their DNS records.",
             ),
             optional(
@@ -57,6 +58,7 @@ pub(in crate::config::shape) static UPSTREAM: Object = object(
             ),
         ],
         &CONNECTION_SETTINGS,
+        &super::TO_DESTINATIONS,
         &super::SOURCE_SETTINGS,
         &[
             optional(
@@ -75,7 +77,9 @@ pub(in crate::config::shape) static UPSTREAM: Object = object(
             optional("health", Shape::Object(&HEALTH), "(none)", "Active checks."),
         ],
     ],
-);
+    one_of: &["servers", "to_destinations"],
+    secret: false,
+};
 
 pub(in crate::config::shape) static SERVER: Object = object(
     "server",

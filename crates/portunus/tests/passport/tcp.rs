@@ -1,0 +1,359 @@
+//! TCP onward from the client's own address: whom the application sees, which sources are refused, and what happens when pairs collide.
+
+use crate::harness::wait_until;
+use crate::site::{Running, Site, find, run, tcp_echo, within};
+
+/// A listener at 198.51.100.1:25 and [2001:db8:1::1]:25 in front of applications on loopback.
+fn config(listener: &str, upstream: &str) -> String {
+    format!(
+        "workers: 2\nadmin: {{ bind: \"127.0.0.1:9901\" }}\nlisteners:\n- name: mail\n  bind: [\":25\"]\n  {listener}\n  \
+         tunnel: {{ upstream: app }}\nupstreams:\n  app:\n    {upstream}\n    protocol: tcp\n    source: client\n"
+    )
+}
+
+const TRUSTED: &str = "proxy_protocol: { trust: [198.51.100.10, \"2001:db8:1::10\"] }";
+const BOTH: &str = "servers: [\"127.0.0.1:2525\", \"[::1]:2525\"]";
+
+fn site(listener: &str, upstream: &str) -> (Site, Running) {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    for address in ["127.0.0.1", "::1"] {
+        site.python(&edge, &tcp_echo(address, 2525));
+    }
+    let running = site.portunus(&config(listener, upstream)).listens("[::]:25").listens("127.0.0.1:9901");
+    (site, running)
+}
+
+/// What client programs of this file begin with: a connection with a header, and the line that the application greets with.
+const CLIENT: &str = r#"
+edge, edge6 = ("198.51.100.1", 25), ("2001:db8:1::1", 25)
+def passed(client, lb=("198.51.100.10", 0), to=None, head=None):
+    six = ":" in client[0]
+    s = tcp(edge6 if ":" in lb[0] else edge, lb)
+    s.sendall(head or v2(client, to or (("2001:db8:1::1", 25) if six else edge), socket.SOCK_STREAM))
+    return s
+def line(s):
+    out = b""
+    while not out.endswith(b"\n"):
+        more = s.recv(1)
+        if not more:
+            return out
+        out += more
+    return out
+def refused(s):
+    try:
+        return s.recv(1) == b""
+    except ConnectionResetError:
+        return True
+"#;
+
+fn client(site: &Site, program: &str) -> String {
+    site.client(&format!("{CLIENT}\n{program}"))
+}
+
+#[test]
+fn an_unmodified_server_sees_the_true_client() {
+    let (site, running) = site(TRUSTED, BOTH);
+    client(
+        &site,
+        r#"
+for lb, host in [(("198.51.100.10", 0), "203.0.113.7"), (("2001:db8:1::10", 0), "2001:db8::7"), (("198.51.100.10", 0), "2001:db8::8"),
+                 (("2001:db8:1::10", 0), "203.0.113.8")]:
+    s = passed((host, 4711), lb)
+    assert line(s) == ("%s 4711\n" % host).encode()
+    s.sendall(b"x" * 300000)
+    s.shutdown(socket.SHUT_WR)
+    got = b""
+    while True:
+        more = s.recv(65536)
+        if not more: break
+        got += more
+    assert got == b"x" * 300000, len(got)
+# Version 1, byte by byte.
+s = tcp(edge)
+for byte in b"PROXY TCP4 203.0.113.7 198.51.100.1 4712 25\r\n":
+    s.sendall(bytes([byte]))
+assert line(s) == b"203.0.113.7 4712\n"
+s.sendall(b"after")
+assert s.recv(10) == b"after"
+# A mapped address is IPv4.
+s = passed(("::ffff:203.0.113.8", 4713))
+assert line(s) == b"203.0.113.8 4713\n"
+"#,
+    );
+    running.wait_for("self-test: 127.0.0.1:2525 answers to foreign addresses");
+    running.wait_for("self-test: [::1]:2525 answers to foreign addresses");
+    let log = running.log(4);
+    assert!(log.iter().any(|line| line["client_address"] == "2001:db8::7"));
+}
+
+/// Row 23 of the attack matrix.
+#[test]
+fn sources_that_are_ours_or_nobodys_are_refused() {
+    let (site, running) = site(TRUSTED, BOTH);
+    client(
+        &site,
+        r#"
+for host in ["127.0.0.1", "198.51.100.1", "198.51.100.255", "0.0.0.0", "224.0.0.1", "255.255.255.255", "169.254.1.1",
+             "::1", "2001:db8:1::1", "::", "ff02::1", "fe80::1", "::ffff:127.0.0.1"]:
+    assert refused(passed((host, 9))), host
+assert line(passed(("203.0.113.7", 9))) == b"203.0.113.7 9\n"
+"#,
+    );
+    let log = running.log(13);
+    for (reason, count) in [("source_is_own_address", 3), ("source_is_loopback", 3), ("source_is_link_local", 2)] {
+        assert_eq!(log.iter().filter(|line| line["reason"] == reason).count(), count, "{reason}: {log:#?}");
+    }
+}
+
+/// A loop through a rule that leads our own packets back to us ends at its first turn.
+#[test]
+fn a_loop_is_refused_at_its_first_turn() {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    run(&["ip", "-n", &edge, "address", "add", "10.9.9.9/32", "dev", "lo"]);
+    site.routing(&["setup", "--from", "10.9.9.9/32"]);
+    let yaml = config("proxy_protocol: { trust: 0.0.0.0/0, without_header: pass }", "servers: [\"10.9.9.9:25\"]");
+    let running = site.portunus(&yaml).listens("[::]:25");
+    // Our own connection to 10.9.9.9:25 would arrive at our own listener.
+    client(&site, "s = passed(('203.0.113.7', 4711))\ns.sendall(b'x')\nassert refused(s)");
+    wait_until("the loop to be told", || running.log(0).iter().any(|line| line["reason"] == "loop"));
+    // The self-test, the client, and one turn.
+    let log = running.log(0);
+    assert!(log.len() <= 3, "one turn, not {}: {log:#?}", log.len());
+}
+
+/// Bug 9 of go-mmproxy: what counts is the family of the client, not that of its balancer. A missing family is told once.
+#[test]
+fn a_family_without_a_target_is_refused_and_told_once() {
+    let (site, running) = site(TRUSTED, "servers: [\"127.0.0.1:2525\"]");
+    client(
+        &site,
+        "for _ in range(5):\n    assert refused(passed(('2001:db8::7', 9)))\nassert line(passed(('203.0.113.7', 9))) == b'203.0.113.7 9\\n'",
+    );
+    let told = running.diagnostics.lock().unwrap().iter().filter(|line| line.contains("no_target_of_family")).count();
+    assert!((1..=2).contains(&told), "told {told} times by two workers");
+    assert!(running.log(5).iter().filter(|line| line["reason"] == "no_target_of_family").count() == 5);
+}
+
+/// Bug 10: the same client address and port towards one target, twice at once.
+#[test]
+fn the_same_pair_twice_gets_another_port() {
+    let (site, _running) = site(TRUSTED, BOTH);
+    client(
+        &site,
+        r#"
+first = passed(("203.0.113.7", 4711))
+assert line(first) == b"203.0.113.7 4711\n"
+second = passed(("203.0.113.7", 4711))
+host, port = line(second).split()
+assert host == b"203.0.113.7" and port != b"4711", (host, port)
+for s, payload in [(first, b"one"), (second, b"two")]:
+    s.sendall(payload)
+    assert s.recv(10) == payload
+# Any port.
+assert line(passed(("203.0.113.7", 0))).startswith(b"203.0.113.7 ")
+"#,
+    );
+}
+
+/// Bug 1 and 2: no header ends the program, whatever it says.
+#[test]
+fn hostile_headers_end_nothing() {
+    let (site, _running) = site(TRUSTED, BOTH);
+    client(
+        &site,
+        r#"
+heads = [b"PROXY TCP4 203.0.113.7 198.51.100.1 65536 25\r\n", b"PROXY TCP4 203.0.113.7 198.51.100.1 -1 25\r\n",
+         b"PROXY TCP4 203.0.113.7 198.51.100.1 1 99999999999999999999\r\n", b"PROXY TCP4 2001:db8::7 198.51.100.1 1 2\r\n"]
+for length in range(12):
+    heads.append(SIGNATURE + struct.pack("!BBH", 0x21, 0x11, length) + b"\x7f\0\0\1" * 4)
+    heads.append(SIGNATURE + struct.pack("!BBH", 0x21, 0x21, length) + b"p" * 64)
+for head in heads:
+    s = tcp(edge)
+    s.sendall(head)
+    s.shutdown(socket.SHUT_WR)
+    assert refused(s), head
+assert line(passed(("203.0.113.7", 4711))) == b"203.0.113.7 4711\n"
+"#,
+    );
+}
+
+#[test]
+fn a_health_check_of_the_balancer_goes_under_our_own_address() {
+    let (site, _running) = site(TRUSTED, BOTH);
+    client(
+        &site,
+        r#"
+for head in [SIGNATURE + b"\x20\0\0\0", SIGNATURE + b"\x21\0\0\0", b"PROXY UNKNOWN\r\n"]:
+    assert line(passed(("203.0.113.7", 1), head=head)).startswith(b"127.0.0.1 ")
+"#,
+    );
+}
+
+#[test]
+fn destinations_of_the_header_stand_on_a_list() {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    for port in [2525, 2526] {
+        site.python(&edge, &tcp_echo("127.0.0.1", port));
+    }
+    let yaml = config(TRUSTED, "to_destinations: [{ network: 127.0.0.0/8, ports: 2525 }, { network: 198.51.100.1 }]");
+    let running = site.portunus(&yaml).listens("[::]:25");
+    client(
+        &site,
+        r#"
+assert line(passed(("203.0.113.7", 9), to=("127.0.0.1", 2525))) == b"203.0.113.7 9\n"
+for to in [("127.0.0.1", 2526), ("10.0.0.1", 2525), edge]:
+    assert refused(passed(("203.0.113.7", 9), to=to)), to
+"#,
+    );
+    let log = running.log(4);
+    assert_eq!(log.iter().filter(|line| line["reason"] == "destination_not_allowed").count(), 2, "{log:#?}");
+    assert_eq!(log.iter().filter(|line| line["reason"] == "loop").count(), 1, "{log:#?}");
+}
+
+#[test]
+fn the_self_test_says_what_is_missing() {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    site.python(&edge, &tcp_echo("127.0.0.1", 2525));
+    let yaml = config(TRUSTED, "servers: [\"127.0.0.1:2525\"]");
+    site.portunus_as_it_is(&yaml).wait_for("the policy routing is missing; run `portunus routing setup`");
+    site.end_last();
+    let (good, told) = site.routing(&["check", "--to", "127.0.0.1:2525"]);
+    assert!(!good && told.contains("missing answers of 127.0.0.1:2525 to clients do not come back here"), "{told}");
+    site.routing(&["setup"]);
+    let (good, told) = site.routing(&["check", "--to", "127.0.0.1:2525", "--to", "127.0.0.1:1"]);
+    assert!(good && told.contains("127.0.0.1:2525 answers to foreign addresses"), "{told}");
+    // Without the capability.
+    let file = site.dir.path().join("portunus.yaml");
+    let words = [
+        "setpriv",
+        "--bounding-set=-net_admin,-net_raw",
+        "--inh-caps=-net_admin,-net_raw",
+        env!("CARGO_BIN_EXE_portunus"),
+        "run",
+    ];
+    let mut command = within(&edge, &[&words[..], &[file.to_str().unwrap()]].concat());
+    let unprivileged = site.started(command.current_dir(site.dir.path()));
+    unprivileged.wait_for("lacks CAP_NET_ADMIN");
+}
+
+/// The true client through a balancer that is not of our making.
+#[test]
+fn haproxy_in_front_passes_the_true_client_on() {
+    let (mut site, _running) = site(TRUSTED, BOTH);
+    let file = site.dir.path().join("haproxy.cfg");
+    std::fs::write(
+        &file,
+        "global\n  maxconn 100\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 20s\n  timeout server 20s\n\
+         frontend f4\n  bind 198.51.100.10:2500\n  default_backend b\nfrontend f6\n  bind [2001:db8:1::10]:2500\n  default_backend b\n\
+         backend b\n  server s 198.51.100.1:25 send-proxy-v2\n",
+    )
+    .unwrap();
+    let haproxy = within(&site.client, &["haproxy", "-db", "-f", file.to_str().unwrap()]).spawn().unwrap();
+    site.keep(haproxy);
+    let program = r#"
+for source, to in [("203.0.113.7", ("198.51.100.10", 2500)), ("2001:db8::7", ("2001:db8:1::10", 2500))]:
+    for attempt in range(200):
+        try:
+            s = tcp(to, (source, 0))
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.05)
+    assert line(s) == ("%s %d\n" % s.getsockname()[:2]).encode()
+    s.sendall(b"through")
+    assert s.recv(10) == b"through"
+"#;
+    client(&site, program);
+}
+
+/// Bug 5: running out of descriptors neither ends a listener nor the process.
+#[test]
+fn a_shortage_of_descriptors_passes() {
+    let (site, running) = site(TRUSTED, BOTH);
+    let limit = |count: &str| run(&["prlimit", "--pid", &running.pid.to_string(), &format!("--nofile={count}:")]);
+    let open = std::fs::read_dir(format!("/proc/{}/fd", running.pid)).unwrap().count();
+    limit(&(open + 2).to_string());
+    client(
+        &site,
+        "held = []\nfor number in range(20):\n    s = tcp(edge)\n    s.settimeout(0.05)\n    held.append(s)\ntime.sleep(0.3)\n",
+    );
+    limit("4096");
+    let served = "for _ in range(100):\n    try:\n        s = passed(('203.0.113.7', 0))\n        if line(s).startswith(b'203.0.113.7 '):\n            break\n    \
+                  except OSError:\n        pass\n    time.sleep(0.05)\nelse:\n    raise SystemExit('never served again')";
+    client(&site, served);
+}
+
+#[test]
+fn the_front_door_does_what_go_mmproxy_does() {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    for address in ["127.0.0.1", "::1"] {
+        site.python(&edge, &tcp_echo(address, 2525));
+    }
+    site.routing(&["setup"]);
+    let list = site.dir.path().join("subnets");
+    std::fs::write(&list, "# balancers\n198.51.100.10/32\n\n").unwrap();
+    let list = list.display().to_string();
+    let arguments =
+        ["-l", "0.0.0.0:25", "--4=127.0.0.1:2525", "-6", "[::1]:2525", "-v", "2", "-allowed-subnets", &list];
+    let running = site.program(&[&["as", "go-mmproxy"], &arguments[..]].concat());
+    find(&running.output, "\"msg\":\"listening\"");
+    find(&running.output, "\"subnet\":\"198.51.100.10/32\"");
+    client(
+        &site,
+        r#"
+assert line(passed(("203.0.113.7", 4711))) == b"203.0.113.7 4711\n"
+assert line(passed(("2001:db8::7", 4711))) == b"2001:db8::7 4711\n"
+assert refused(tcp(edge, ("203.0.113.8", 0)))
+s = tcp(edge)
+s.sendall(b"EHLO nobody.example\r\n")
+assert refused(s)
+"#,
+    );
+    for wanted in [
+        "\"msg\":\"new connection\",\"listenerNum\":0,\"protocol\":\"tcp\",\"remoteAddr\":\"198.51.100.10:",
+        "\"clientAddr\":\"203.0.113.7:4711\",\"targetAddr\":\"127.0.0.1:2525\"",
+        "\"clientAddr\":\"[2001:db8::7]:4711\",\"targetAddr\":\"[::1]:2525\"",
+        "connection origin not in allowed subnets",
+        "failed to parse PROXY header",
+    ] {
+        let found = find(&running.output, wanted);
+        assert!(serde_json::from_str::<serde_json::Value>(&found).is_ok(), "{found}");
+    }
+    running.signal("TERM");
+    wait_until("the end", || !std::path::Path::new(&format!("/proc/{}", running.pid)).exists() || site.has_ended());
+}
+
+#[test]
+fn what_is_imported_is_what_runs() {
+    let site = Site::new();
+    let import = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_portunus"))
+            .args(["import", "go-mmproxy"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    for arguments in [
+        &["-l", "0.0.0.0:25", "-4", "127.0.0.1:2525", "-mark", "123"][..],
+        &["-p", "udp", "-close-after", "5", "-6", ""],
+        &["-dynamic-destination"],
+    ] {
+        let (code, yaml) = import(arguments);
+        assert_eq!(code, Some(0), "{yaml}");
+        let file = site.dir.path().join("imported.yaml");
+        std::fs::write(&file, &yaml).unwrap();
+        run(&[env!("CARGO_BIN_EXE_portunus"), "check", file.to_str().unwrap()]);
+        assert!(yaml.contains("source: client"), "{yaml}");
+    }
+    let (code, told) = import(&["-allowed-subnets", "/nonexistent/subnets"]);
+    assert_eq!(code, Some(1));
+    let line: serde_json::Value = serde_json::from_str(told.trim()).unwrap();
+    assert_eq!((&line["level"], &line["msg"]), (&"ERROR".into(), &"failed to start".into()));
+    let (code, _) = import(&["-nosuch"]);
+    assert_eq!(code, Some(2));
+}
