@@ -130,6 +130,9 @@ impl Scanner {
         if self.cut.is_number() {
             self.whole_token(sink)?;
         }
+        if self.cut.is_wrong_word() {
+            return Err(Reason::Syntax);
+        }
         if self.phase == Phase::End && self.cut.is_empty() { Ok(()) } else { Err(Reason::Truncated) }
     }
 

@@ -27,6 +27,12 @@ impl CutToken {
         matches!(self.bytes.first(), Some(b'-' | b'0'..=b'9'))
     }
 
+    /// Whether it cannot become a literal any more.
+    pub fn is_wrong_word(&self) -> bool {
+        let is_word = self.bytes.first().is_some_and(u8::is_ascii_lowercase);
+        is_word && ![&b"true"[..], b"false", b"null"].iter().any(|word| word.starts_with(&self.bytes))
+    }
+
     /// Forgets the token, and keeps a buffer of ordinary size.
     pub fn clear(&mut self) {
         self.bytes.clear();
