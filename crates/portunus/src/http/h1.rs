@@ -214,6 +214,10 @@ async fn serve_message(
 ) -> Next {
     let Parts { request, response, timers } = parts;
     let limits = &context.generation.config.limits;
+    if input.is_empty() {
+        // While the upstream is waited for, others receive into the same warm memory.
+        *input = Chunk::empty();
+    }
     let mut body = BodyReader::new(transport, input, request.framing);
     let mut answer = H1Answer::new(transport, context.worker, request, !last && request.keep_alive);
     let outcome = exchange::run(Exchange {
