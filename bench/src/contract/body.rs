@@ -32,7 +32,7 @@ pub(crate) fn body(size: Size) -> Vec<u8> {
     let topics: Vec<Value> = (0..size.topics).map(|number| topic(number, &mut random)).collect();
     let list = json!({
         "can_create_topic": false,
-        "more_topics_url": if size.is_small { "/latest?page=1" } else { "/c/general/uncategorized/l/latest?no_definitions=true&page=1" },
+        "more_topics_url": if size.is_small { "/latest?no_definitions=true&page=1" } else { "/c/general/uncategorized/l/latest?no_definitions=true&page=1" },
         "draft": null,
         "draft_key": "new_topic",
         "draft_sequence": null,

@@ -52,7 +52,7 @@ fn seeds() -> Vec<(PathBuf, Vec<u8>)> {
     for folder in ["../../fuzz/corpus/config", "tests/config/valid", "tests/config/invalid", "../../examples"] {
         let found: Vec<PathBuf> = fs::read_dir(here.join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
         let found: Vec<PathBuf> =
-            found.into_iter().filter(|file| !file.to_string_lossy().contains(".expected")).collect();
+            found.into_iter().filter(|file| file.is_file() && !file.to_string_lossy().contains(".expected")).collect();
         assert!(!found.is_empty(), "{folder} is empty");
         files.extend(found);
     }

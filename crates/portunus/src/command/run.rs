@@ -289,7 +289,7 @@ impl Changes {
                 tracing::warn!(%error, folder = %folder.display(), "cannot watch this folder; changes are seen by period and SIGHUP");
             }
         }
-        let period = config.keystores.values().map(|keystore| keystore.reload_every).min().unwrap_or(Duration::MAX);
+        let period = shortest_period(config);
         let (settling, next_period) = (None, after(period));
         Changes { config: Arc::clone(config), _watcher: watcher, events, settling, period, next_period }
     }
@@ -300,12 +300,17 @@ impl Changes {
         if Arc::ptr_eq(&self.config, &generation.config) {
             return;
         }
+        if folders(&self.config) == folders(&generation.config) {
+            // The watch goes on: between an old one and a new one a change could be lost.
+            self.config = Arc::clone(&generation.config);
+            self.period = shortest_period(&self.config);
+            self.next_period = self.next_period.min(after(self.period));
+            return;
+        }
         let mut fresh = Changes::watch(&generation.config);
         fresh.settling = self.settling;
         // What the old watch has seen and what happened before the new one began is not forgotten.
-        if self.events.try_recv().is_ok() || folders(&self.config) != folders(&fresh.config) {
-            fresh.note();
-        }
+        fresh.note();
         *self = fresh;
     }
 
@@ -340,6 +345,11 @@ fn folders(config: &Config) -> BTreeSet<PathBuf> {
     let keystores = config.keystores.values().map(|keystore| folder_of(&keystore.location));
     let contracts = config.contracts.values().flat_map(|contract| contract.files()).map(folder_of_file);
     keystores.chain(contracts).collect()
+}
+
+/// How often the keystores are read without a reason.
+fn shortest_period(config: &Config) -> Duration {
+    config.keystores.values().map(|keystore| keystore.reload_every).min().unwrap_or(Duration::MAX)
 }
 
 fn after(period: Duration) -> Instant {

@@ -17,19 +17,19 @@ pub(in crate::config::shape) static KEY_SERVERS: Object = object(
         optional(
             "ca",
             Shape::Text("a PEM file"),
-            "",
+            "(none)",
             "Roots that the servers' certificates must lead to. Needed by servers on TCP.",
         ),
         optional(
             "client_certificate",
             Shape::Text("a PEM file"),
-            "",
+            "(none)",
             "Our client certificate with its chain. Needed by servers on TCP.",
         ),
         optional(
             "client_key",
             Shape::Text("a PEM file"),
-            "",
+            "(none)",
             "The key of our client certificate. Needed by servers on TCP.",
         ),
         optional("name", Shape::Text("a host name"), "(the server's own)", "Name to send and to check."),
