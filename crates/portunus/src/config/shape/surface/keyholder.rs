@@ -144,7 +144,7 @@ static KEYHOLDER_TLS: Object = object(
 );
 
 static KEY_SET: Object = object(
-    "key set",
+    "key_set",
     "private keys",
     &[&[
         optional(
@@ -170,7 +170,7 @@ static KEY_SET: Object = object(
 );
 
 static ACCESS: Object = object(
-    "access rule",
+    "access_rule",
     "who may use which keys for what",
     &[&[
         required(
