@@ -58,7 +58,7 @@ fn accepted(text: &str, config: &Config) {
     if !text.starts_with('\u{feff}') {
         assert_eq!(redacted_json(&again.unwrap()), json);
     }
-    assert!(config.workers > 0 && !config.listeners.is_empty());
+    assert!(config.workers > 0 && (!config.listeners.is_empty() || !config.udp_listeners.is_empty()));
     assert!(config.limits.max_request_line_bytes <= config.limits.max_head_bytes);
     for listener in &config.listeners {
         assert!(!listener.bind.is_empty() && !listener.name.is_empty());
