@@ -70,7 +70,7 @@ fn accepted(text: &str, config: &Config) {
         }
     }
     for upstream in config.upstreams.values() {
-        assert!(!upstream.servers.is_empty());
+        assert!(!upstream.servers.is_empty() || !upstream.to_destinations.is_empty());
     }
     for route in &config.routes {
         route_keeps_its_promises(route, config);
