@@ -143,10 +143,12 @@ fn an_idle_tunnel_holds_little_memory() {
             })
             .collect()
     };
-    let _warm = open(20);
+    // Many, since the allocator takes memory from the system by the megabyte.
+    const HELD: usize = 600;
+    let _warm = open(100);
     let before = memory_kib(&gate);
-    let _held = open(100);
-    let each = (memory_kib(&gate) - before) as f64 / 100.0;
+    let _held = open(HELD);
+    let each = (memory_kib(&gate) - before) as f64 / HELD as f64;
     println!("{each:.1} KiB for each idle tunnel under TLS");
     assert!(each < 15.0, "{each} KiB for each idle tunnel");
 }
