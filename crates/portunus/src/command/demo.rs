@@ -15,8 +15,7 @@ use std::time::Duration;
 use tls::KeyType;
 
 use super::dev_ca::{DevCa, Purpose};
-use super::run::serve_observed;
-use crate::config;
+use super::run::{read, serve_observed};
 use crate::report::render_summary;
 
 const WEBSITE: &str = "www.portunus.test";
@@ -97,15 +96,10 @@ pub fn run(command: DemoCommand) -> ExitCode {
 }
 
 fn serve_prepared(file: &Path) -> ExitCode {
-    let config = match config::load(file) {
-        Ok(config) => config,
-        Err(problems) => {
-            eprintln!("{problems}");
-            return ExitCode::FAILURE;
-        }
+    let (config, source) = match read(file) {
+        Ok(read) => read,
+        Err(status) => return status,
     };
-    let file = file.to_owned();
-    let source = Box::new(move || config::load(&file).map_err(|problems| vec![problems.to_string()]));
     serve_observed(config, source, |reporter| {
         let reporter = Arc::clone(reporter);
         // Ends with the process.

@@ -32,18 +32,26 @@ const LOG_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Runs the server that `file` describes until it is told to end.
 pub fn run(file: &Path) -> ExitCode {
-    let config = match config::load(file) {
-        Ok(config) => config,
-        Err(problems) => {
-            eprintln!("{problems}");
-            return ExitCode::FAILURE;
-        }
-    };
+    match read(file) {
+        Ok((config, source)) => serve(config, source),
+        Err(status) => status,
+    }
+}
+
+/// The configuration in `file`, and how to read it again.
+///
+/// # Errors
+/// The status to end with; what is wrong has been said.
+pub fn read(file: &Path) -> Result<(Config, Source), ExitCode> {
+    let config = config::load(file).map_err(|problems| {
+        eprintln!("{problems}");
+        ExitCode::FAILURE
+    })?;
     let file = file.to_owned();
     let source: Source = Box::new(move || {
         config::load(&file).map_err(|problems| problems.list().iter().map(ToString::to_string).collect())
     });
-    serve(config, source)
+    Ok((config, source))
 }
 
 /// Runs a server until it is told to end: 0 if it drained, 1 if it could not start or connections had to be cut.
