@@ -14,6 +14,7 @@ mod measure;
 mod offload;
 mod passport;
 mod peers;
+mod plan;
 mod shared_read;
 mod table;
 mod upstream;

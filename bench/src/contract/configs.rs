@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use super::Proxy;
+use crate::peers::filled;
 
 /// The configuration of a proxy that listens on `listen` and keeps its files in `folder`.
 pub(super) fn text(proxy: Proxy, folder: &Path, listen: SocketAddr, upstream: SocketAddr) -> String {
@@ -18,7 +19,7 @@ pub(super) fn text(proxy: Proxy, folder: &Path, listen: SocketAddr, upstream: So
         ("@listen", listen.to_string()),
         ("@upstream", upstream.to_string()),
     ];
-    values.iter().fold(template.to_owned(), |text, (key, value)| text.replace(key, value))
+    filled(template, &values)
 }
 
 /// Forwards blindly, with everything on its side.

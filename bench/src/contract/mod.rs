@@ -8,8 +8,8 @@ mod configs;
 
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use crate::gate::{LOAD_CORES, PROXY_CORES, Upstream, raise_descriptor_limit};
 use crate::measure::{self, MachineTime};
-use crate::peers::{pause, pinned, stop};
+use crate::peers::{free_address, pause, pinned, stop};
+use crate::plan::Plan;
 use body::{SIZES, Size};
 
 /// Requests of a row of `ab`.
@@ -27,30 +28,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// What `bench contract` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The portunus program.
-    #[arg(long, default_value = "target/release/portunus")]
-    portunus: PathBuf,
-    /// Rounds of each row.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Measured time of each round, seconds.
-    #[arg(long, default_value_t = 3.0)]
-    seconds: f64,
-    /// Load before it, seconds.
-    #[arg(long, default_value_t = 1.0)]
-    warm_up: f64,
+    #[command(flatten)]
+    plan: Plan,
     /// Rows to run; all if none is named.
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     only: Vec<String>,
-    /// Where the JSON goes.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Name the rows and end.
-    #[arg(long)]
-    list: bool,
-    /// Print configurations and document and end.
-    #[arg(long)]
-    configs: bool,
 }
 
 /// A proxy of this comparison.
@@ -109,7 +91,7 @@ fn rows() -> Vec<Row> {
 /// # Errors
 /// The upstream or a proxy does not start, or a row could not be run.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
-    if options.list {
+    if options.plan.list {
         rows().iter().for_each(|row| println!("{}", row.name));
         return Ok(());
     }
@@ -119,7 +101,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     for size in SIZES {
         fs::write(folder.path().join(size.name), body::body(size))?;
     }
-    if options.configs {
+    if options.plan.configs {
         let placeholder = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         for proxy in PROXIES {
             println!("# {}\n{}", proxy.name(), configs::text(proxy, Path::new("DIR"), placeholder, placeholder));
@@ -138,8 +120,8 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     }
     let stolen = MachineTime::now().stolen_percent(before);
     println!("\n{stolen:.1} % of the time was stolen by others on this host.");
-    fs::create_dir_all(&options.out)?;
-    let file = options.out.join("contract.json");
+    fs::create_dir_all(&options.plan.out)?;
+    let file = options.plan.out.join("contract.json");
     let all = json!({ "machine": measure::machine(), "stolen_percent": stolen, "rows": told });
     fs::write(&file, format!("{all:#}\n"))?;
     println!("written: {}", file.display());
@@ -168,7 +150,7 @@ impl Site<'_> {
     fn run_row(&self, row: &Row) -> io::Result<Value> {
         let running = PROXIES.iter().map(|proxy| self.start(*proxy)).collect::<io::Result<Vec<_>>>()?;
         let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); running.len()];
-        for _ in 0..self.options.rounds {
+        for _ in 0..self.options.plan.rounds {
             let mut order: Vec<usize> = (0..running.len()).collect();
             fastrand::shuffle(&mut order);
             for index in order {
@@ -188,7 +170,7 @@ impl Site<'_> {
     }
 
     fn start(&self, proxy: Proxy) -> io::Result<Running> {
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
+        let address = free_address()?;
         let config = self.folder.join(format!("{proxy:?}.conf"));
         fs::write(&config, configs::text(proxy, self.folder, address, self.upstream.address))?;
         let log = self.folder.join(format!("{proxy:?}.log"));
@@ -199,7 +181,7 @@ impl Site<'_> {
                 command
             }
             Proxy::Forward | Proxy::Contract => {
-                let mut command = pinned(PROXY_CORES, &self.options.portunus);
+                let mut command = pinned(PROXY_CORES, &self.options.plan.portunus);
                 command.arg("run").arg(&config);
                 command
             }
@@ -221,7 +203,12 @@ impl Site<'_> {
         let mut command = pinned(LOAD_CORES, &std::env::current_exe()?);
         command.args(["load", "--path", "/test/signup", "--address", &proxy.address.to_string()]);
         command.args(["--connections", &row.connections.to_string(), "--watch", &proxy.child.id().to_string()]);
-        command.args(["--seconds", &self.options.seconds.to_string(), "--warm-up", &self.options.warm_up.to_string()]);
+        command.args([
+            "--seconds",
+            &self.options.plan.seconds.to_string(),
+            "--warm-up",
+            &self.options.plan.warm_up.to_string(),
+        ]);
         command.arg("--body").arg(self.folder.join(row.size.name));
         let told: Value = serde_json::from_str(&output(&mut command)?)?;
         let number = |key: &str| told[key].as_f64().unwrap_or_default();

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -18,7 +18,7 @@ use tls::KeyType;
 
 use super::ledger::{Asked, Logged, Seen, Verdict, join};
 use super::recorder::{Noted, Wanted, read_journal};
-use crate::peers::{HOST, pause, stop};
+use crate::peers::{HOST, free_address, pause, stop};
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -383,9 +383,4 @@ pub(super) fn signal(child: &mut Child, signal: Signal) {
 
 fn pid_of(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
-}
-
-/// An address that was free a moment ago.
-fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }

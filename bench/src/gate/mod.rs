@@ -8,7 +8,6 @@ mod run;
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,6 +15,7 @@ use rustix::process::{Resource, Rlimit};
 
 use crate::measure::{self, MachineTime};
 use crate::peers::{Peer, Running, Setup, pinned, stop};
+use crate::plan::Plan;
 use crate::table::Results;
 use crate::works::{self, Kind, Work};
 use crate::{chart, table};
@@ -29,33 +29,14 @@ const STOLEN_PERCENT_MAX: f64 = 2.0;
 /// What `bench gate` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The portunus program.
-    #[arg(long, default_value = "target/release/portunus")]
-    portunus: PathBuf,
-    /// Rounds of each row.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Measured time of each round, seconds.
-    #[arg(long, default_value_t = 3.0)]
-    seconds: f64,
-    /// Load before it, seconds.
-    #[arg(long, default_value_t = 1.0)]
-    warm_up: f64,
+    #[command(flatten)]
+    plan: Plan,
     /// Rows to run; all if none is named.
     #[arg(long, value_name = "WORK", value_delimiter = ',')]
     only: Vec<String>,
     /// Proxies to run.
     #[arg(long, value_delimiter = ',', default_value = "nginx,haproxy,portunus")]
     peers: Vec<Peer>,
-    /// Where JSON and chart go.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Name the rows and end.
-    #[arg(long)]
-    list: bool,
-    /// Print the configurations of the proxies and end.
-    #[arg(long)]
-    configs: bool,
 }
 
 /// Runs the comparison.
@@ -63,21 +44,21 @@ pub(crate) struct Options {
 /// # Errors
 /// The upstream does not start, a row could not be run, or the results cannot be written.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
-    if options.list {
+    if options.plan.list {
         works::all().iter().for_each(|work| println!("{:<14} {}", work.name, work.title));
         return Ok(());
     }
     let works = chosen(&options.only)?;
     raise_descriptor_limit();
     let mut upstream = Upstream::start()?;
-    let setup = Setup::new(upstream.address, options.portunus.clone())?;
-    if options.configs {
+    let setup = Setup::new(upstream.address, options.plan.portunus.clone())?;
+    if options.plan.configs {
         options.peers.iter().for_each(|peer| println!("{}", setup.describe(*peer)));
         return Ok(());
     }
     let mut results = Results::new(measure::machine());
     for peer in &options.peers {
-        results.peers.push((*peer, peer.version(&options.portunus)?, setup.describe(*peer)));
+        results.peers.push((*peer, peer.version(&options.plan.portunus)?, setup.describe(*peer)));
     }
     let before = MachineTime::now();
     let mut failed = Vec::new();
@@ -122,9 +103,9 @@ fn run_work(
     let start_all = || -> io::Result<Vec<Running>> {
         options.peers.iter().map(|peer| setup.start(*peer, work.workers, cores)).collect()
     };
-    let time = run::Time { seconds: options.seconds, warm_up: options.warm_up };
+    let time = run::Time { seconds: options.plan.seconds, warm_up: options.plan.warm_up };
     let mut running = start_all()?;
-    for round in 0..options.rounds {
+    for round in 0..options.plan.rounds {
         upstream.check()?;
         if round > 0 && matches!(work.kind, Kind::Idle { .. }) {
             running = start_all()?;
@@ -151,9 +132,9 @@ fn report(results: &Results, options: &Options) -> io::Result<()> {
             results.stolen_percent
         );
     }
-    fs::create_dir_all(&options.out)?;
+    fs::create_dir_all(&options.plan.out)?;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let base = options.out.join(format!("gate-{seconds}"));
+    let base = options.plan.out.join(format!("gate-{seconds}"));
     fs::write(base.with_extension("json"), format!("{:#}\n", results.to_json()))?;
     fs::write(base.with_extension("svg"), chart::svg(results))?;
     println!("\nwritten: {0}.json, {0}.svg", base.display());

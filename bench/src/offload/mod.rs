@@ -9,7 +9,6 @@ mod tell;
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,6 +16,7 @@ use serde_json::Value;
 
 use crate::measure::{self, MachineTime};
 use crate::peers::{HOST, pinned};
+use crate::plan::Plan;
 use proxies::{Front, Site, Started};
 use rows::{Kind, Row};
 use tell::Results;
@@ -26,33 +26,14 @@ const LOAD_CORES: &str = "1";
 /// What `bench offload` is told.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The portunus program.
-    #[arg(long, default_value = "target/release/portunus")]
-    portunus: PathBuf,
-    /// Rounds of each row.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// Measured time of each round, seconds.
-    #[arg(long, default_value_t = 3.0)]
-    seconds: f64,
-    /// Load before it, seconds.
-    #[arg(long, default_value_t = 1.0)]
-    warm_up: f64,
+    #[command(flatten)]
+    plan: Plan,
     /// Rows to run, by the beginning of their names; all if none is named.
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     only: Vec<String>,
     /// Fronts to run.
     #[arg(long, value_delimiter = ',', default_value = "node-http,node-https,hitch,haproxy,nginx,stunnel,portunus")]
     fronts: Vec<Front>,
-    /// Where the JSON goes.
-    #[arg(long, default_value = "bench/results")]
-    out: PathBuf,
-    /// Name the rows and end.
-    #[arg(long)]
-    list: bool,
-    /// Print the configurations of the proxies and end.
-    #[arg(long)]
-    configs: bool,
 }
 
 /// Runs the comparison.
@@ -60,13 +41,13 @@ pub(crate) struct Options {
 /// # Errors
 /// Nothing could be run, or the results cannot be written. A front that fails in one row is told of and left out there.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
-    if options.list {
+    if options.plan.list {
         rows::all().iter().for_each(|row| println!("{:<22} {}", row.name(), row.title()));
         return Ok(());
     }
     crate::gate::raise_descriptor_limit();
-    let site = Site::new(options.portunus.clone())?;
-    if options.configs {
+    let site = Site::new(options.plan.portunus.clone())?;
+    if options.plan.configs {
         options.fronts.iter().for_each(|front| println!("{}", site.describe(*front)));
         return Ok(());
     }
@@ -79,9 +60,9 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     }
     results.stolen_percent = MachineTime::now().stolen_percent(before);
     results.print_summary();
-    fs::create_dir_all(&options.out)?;
+    fs::create_dir_all(&options.plan.out)?;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let file = options.out.join(format!("offload-{seconds}.json"));
+    let file = options.plan.out.join(format!("offload-{seconds}.json"));
     fs::write(&file, format!("{:#}\n", results.to_json()))?;
     println!("\nwritten: {}", file.display());
     Ok(())
@@ -98,7 +79,7 @@ fn run_row(row: &Row, options: &Options, site: &Site, results: &mut Results) {
     let fronts: Vec<Front> = options.fronts.iter().copied().filter(|front| row.takes(*front)).collect();
     let is_memory = matches!(row.kind, Kind::Idle { .. });
     let mut started: Vec<(Front, Started)> = Vec::new();
-    for round in 0..options.rounds {
+    for round in 0..options.plan.rounds {
         if round == 0 || is_memory {
             started.clear();
             for front in &fronts {
@@ -128,7 +109,7 @@ fn load(row: &Row, options: &Options, running: &Started) -> io::Result<Value> {
     let mut command = generator(running)?;
     let (connections, bytes) = row.load();
     command.args(["--connections", &connections.to_string(), "--path", "/echo", "--upload", &bytes.to_string()]);
-    command.args(["--seconds", &options.seconds.to_string(), "--warm-up", &options.warm_up.to_string()]);
+    command.args(["--seconds", &options.plan.seconds.to_string(), "--warm-up", &options.plan.warm_up.to_string()]);
     command.args(["--watch", &running.watched().to_string(), "--beside", &running.beside().to_string()]);
     let output = command.stdin(Stdio::null()).output()?;
     if !output.status.success() {

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,7 @@ use portunus::command::dev_ca::{DevCa, Purpose};
 use tls::KeyType;
 
 use super::rows::{Kind, Row};
-use crate::peers::{HOST, pause, pinned, stop};
+use crate::peers::{HOST, filled, free_address, pause, pinned, stop};
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 const FRONT_CORES: &str = "0";
@@ -240,11 +240,6 @@ fn fast_upstream(socket: &Path) -> io::Result<Process> {
     Ok(process)
 }
 
-/// An address that was free a moment ago.
-fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
-}
-
 fn config(front: Front, folder: &Path, address: SocketAddr, socket: &Path, workers: usize) -> String {
     let template = match front {
         Front::NodeHttp | Front::NodeHttps => APPLICATION,
@@ -254,19 +249,20 @@ fn config(front: Front, folder: &Path, address: SocketAddr, socket: &Path, worke
         Front::Stunnel => STUNNEL,
         Front::Portunus => PORTUNUS,
     };
-    [
-        ("@folder", folder.display().to_string()),
-        ("@host", HOST.to_owned()),
-        ("@workers", workers.to_string()),
-        ("@address", address.to_string()),
-        ("@ip", address.ip().to_string()),
-        ("@port", address.port().to_string()),
-        ("@socket", socket.display().to_string()),
-        // hitch refuses to work as root.
-        ("@user", if rustix::process::geteuid().is_root() { "user = \"nobody\"" } else { "" }.to_owned()),
-    ]
-    .iter()
-    .fold(template.to_owned(), |text, (key, value)| text.replace(key, value))
+    filled(
+        template,
+        &[
+            ("@folder", folder.display().to_string()),
+            ("@host", HOST.to_owned()),
+            ("@workers", workers.to_string()),
+            ("@address", address.to_string()),
+            ("@ip", address.ip().to_string()),
+            ("@port", address.port().to_string()),
+            ("@socket", socket.display().to_string()),
+            // hitch refuses to work as root.
+            ("@user", if rustix::process::geteuid().is_root() { "user = \"nobody\"" } else { "" }.to_owned()),
+        ],
+    )
 }
 
 /// An echo server: body in, body out.

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use super::{HOST, Peer, Ports};
+use super::{HOST, Peer, Ports, filled};
 
 /// The configuration of `peer`, whose certificates and run-time files lie in `folder`.
 pub(super) fn text(peer: Peer, folder: &Path, ports: Ports, upstream: SocketAddr, workers: usize) -> String {
@@ -16,17 +16,18 @@ pub(super) fn text(peer: Peer, folder: &Path, ports: Ports, upstream: SocketAddr
         Peer::Haproxy => HAPROXY,
         Peer::Portunus => PORTUNUS,
     };
-    [
-        ("@folder", folder.display().to_string()),
-        ("@host", HOST.to_owned()),
-        ("@workers", workers.to_string()),
-        ("@upstream", upstream.to_string()),
-        ("@plain", plain.to_string()),
-        ("@ecdsa", ecdsa.to_string()),
-        ("@rsa", rsa.to_string()),
-    ]
-    .iter()
-    .fold(template.to_owned(), |text, (key, value)| text.replace(key, value))
+    filled(
+        template,
+        &[
+            ("@folder", folder.display().to_string()),
+            ("@host", HOST.to_owned()),
+            ("@workers", workers.to_string()),
+            ("@upstream", upstream.to_string()),
+            ("@plain", plain.to_string()),
+            ("@ecdsa", ecdsa.to_string()),
+            ("@rsa", rsa.to_string()),
+        ],
+    )
 }
 
 const NGINX: &str = "\

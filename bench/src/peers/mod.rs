@@ -209,3 +209,13 @@ fn free_ports() -> io::Result<Ports> {
     let mut next = || addresses.next().unwrap_or_else(|| Err(io::ErrorKind::AddrNotAvailable.into()));
     Ok(Ports { plain: next()?, ecdsa: next()?, rsa: next()? })
 }
+
+/// An address that was free a moment ago.
+pub(crate) fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+/// A configuration from its template: every key replaced by its value.
+pub(crate) fn filled(template: &str, values: &[(&str, String)]) -> String {
+    values.iter().fold(template.to_owned(), |text, (key, value)| text.replace(key, value))
+}

@@ -291,10 +291,7 @@ fn tunnel_text(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) 
     let mut text = Text::begin(out, clock, record.started, record.client);
     text.word(b"(tunnel)");
     text.milliseconds(record.duration);
-    text.out.extend_from_slice(b" in=");
-    decimal(text.out, record.bytes_received);
-    text.out.extend_from_slice(b" out=");
-    decimal(text.out, record.bytes_sent);
+    text.traffic(record.bytes_received, record.bytes_sent);
     text.pair("listener", record.listener.as_bytes());
     let opened = record.tls.and_then(|info| info.server_name.as_deref());
     text.pair("name", record.server_name.or(opened).unwrap_or("").as_bytes());
@@ -464,10 +461,7 @@ fn request_text(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     text.space();
     decimal(text.out, u64::from(record.status));
     text.milliseconds(record.duration);
-    text.out.extend_from_slice(b" in=");
-    decimal(text.out, record.bytes_received);
-    text.out.extend_from_slice(b" out=");
-    decimal(text.out, record.bytes_sent);
+    text.traffic(record.bytes_received, record.bytes_sent);
     text.pair("listener", record.listener.as_bytes());
     text.pair("route", record.route.unwrap_or("").as_bytes());
     text.pair("upstream", record.upstream.unwrap_or("").as_bytes());
@@ -547,6 +541,13 @@ impl<'a> Text<'a> {
         self.out.extend_from_slice(if quote { b"\"" } else { b"" });
         self.escaped(value, FIELD_BYTES);
         self.out.extend_from_slice(if quote { b"\"" } else { b"" });
+    }
+
+    fn traffic(&mut self, received: u64, sent: u64) {
+        self.out.extend_from_slice(b" in=");
+        decimal(self.out, received);
+        self.out.extend_from_slice(b" out=");
+        decimal(self.out, sent);
     }
 
     fn milliseconds(&mut self, value: Duration) {

@@ -1,6 +1,8 @@
 //! The gate's main job, end to end: a request goes in over HTTP or TLS, is routed, and its answer comes back.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "../harness/http2.rs"]
+mod http2_server;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod upstreams;

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 
 use crate::harness::{Gate, Reply, Seen, Upstream, certificates, connect, exchange, read_answer, statuses, wait_until};
+use crate::http2_server::http2_server;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -171,24 +172,7 @@ fn upstream_certificates_are_verified_unless_told_otherwise() {
 
 /// An HTTP/2 server without TLS that sends every body back, with a trailer, as gRPC does.
 fn http2_echo() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    listener.set_nonblocking(true).unwrap();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            while let Ok((stream, _)) = listener.accept().await {
-                let mut connection = h2::server::handshake(stream).await.unwrap();
-                while let Some(Ok((request, respond))) = connection.accept().await {
-                    // Driven beside the connection, which must go on reading.
-                    #[expect(clippy::disallowed_methods, reason = "a server of a test")]
-                    tokio::spawn(echo(request, respond));
-                }
-            }
-        });
-    });
-    address
+    http2_server(echo)
 }
 
 async fn echo(request: http::Request<h2::RecvStream>, mut respond: h2::server::SendResponse<Bytes>) {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use crate::frames::{Frames, Outcome, get};
 use crate::harness::{Reply, Upstream, connect, exchange, read_answer, statuses};
+use crate::http2_server::http2_server;
 use crate::trial::{Parts, gate, secure_gate, server};
 
 fn early() -> Upstream {
@@ -41,24 +42,7 @@ fn interim_answers_are_forwarded_over_http_2() {
 
 /// An HTTP/2 server in the clear that hints at once, says 100 where it is asked to, and then sends the body back.
 fn early_http2() -> SocketAddr {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    listener.set_nonblocking(true).unwrap();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            while let Ok((stream, _)) = listener.accept().await {
-                let mut connection = h2::server::handshake(stream).await.unwrap();
-                while let Some(Ok((request, respond))) = connection.accept().await {
-                    // Driven beside the connection, which must go on.
-                    #[expect(clippy::disallowed_methods, reason = "a server of a test")]
-                    tokio::spawn(hint(request, respond));
-                }
-            }
-        });
-    });
-    address
+    http2_server(hint)
 }
 
 async fn hint(request: http::Request<h2::RecvStream>, mut respond: h2::server::SendResponse<bytes::Bytes>) {

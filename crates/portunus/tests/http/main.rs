@@ -5,6 +5,8 @@
 
 #[path = "../harness/frames.rs"]
 mod frames;
+#[path = "../harness/http2.rs"]
+mod http2_server;
 #[path = "../harness/mod.rs"]
 mod harness;
 #[path = "../harness/secure.rs"]

@@ -103,7 +103,13 @@ impl Hash {
 
     /// HMAC (RFC 2104) of `data` under `key`.
     pub(super) fn hmac(self, key: &[u8], data: &[u8]) -> Result<Vec<u8>, Error> {
-        let mut out = vec![0; Hash::MAX_SIZE];
+        let mut out = [0; Hash::MAX_SIZE];
+        self.hmac_into(key, data, &mut out)?;
+        Ok(out[..self.size()].to_vec())
+    }
+
+    /// As [`Hash::hmac`], into the first `size()` bytes of `out`.
+    pub(super) fn hmac_into(self, key: &[u8], data: &[u8], out: &mut [u8; Hash::MAX_SIZE]) -> Result<(), Error> {
         let mut written = 0;
         // SAFETY: key and data are readable for their lengths; `out` holds the longest digest.
         let done = unsafe {
@@ -117,11 +123,7 @@ impl Hash {
                 &mut written,
             )
         };
-        if done.is_null() {
-            return Err(Error::Library);
-        }
-        out.truncate(self.size());
-        Ok(out)
+        if done.is_null() { Err(Error::Library) } else { Ok(()) }
     }
 }
 

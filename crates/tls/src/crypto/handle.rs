@@ -1,9 +1,29 @@
 //! Owned handles over the libcrypto objects that this folder uses for the length of one call, and never longer.
 
 use super::{Curve, Error, KeyKind};
+use crate::ffi::Owned;
 use aws_lc_sys as sys;
 use std::ptr::{self, NonNull};
 use zeroize::{Zeroize, Zeroizing};
+
+/// Reads a SubjectPublicKeyInfo (RFC 5280 §4.1) that fills `spki` exactly.
+///
+/// # Errors
+/// [`Error::Malformed`] if it is none.
+pub(super) fn public_key(spki: &[u8]) -> Result<(Owned<sys::EVP_PKEY>, KeyKind), Error> {
+    clear_errors();
+    let mut input = sys::CBS { data: spki.as_ptr(), len: spki.len() };
+    // SAFETY: `input` covers `spki`, which outlives the call; the call only advances `input` within it. The key returned is ours.
+    let key = unsafe { Owned::from_raw(sys::EVP_parse_public_key(&raw mut input), "reading a public key") };
+    clear_errors();
+    let key = key.map_err(|_| Error::Malformed("not a public key"))?;
+    if input.len != 0 {
+        return Err(Error::Malformed("bytes after the public key"));
+    }
+    // SAFETY: the key is live.
+    let kind = unsafe { kind_of(key.as_ptr()) };
+    Ok((key, kind))
+}
 
 /// Declares an owning pointer that is freed by the named function when dropped.
 macro_rules! owned {

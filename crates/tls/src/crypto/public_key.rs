@@ -27,19 +27,10 @@ impl PublicKey {
     /// # Errors
     /// [`Error::Malformed`] if it is none.
     pub fn from_spki_der(spki: &[u8]) -> Result<PublicKey, Error> {
-        const NO_KEY: Error = Error::Malformed("not a public key");
-        handle::clear_errors();
-        let mut input = sys::CBS { data: spki.as_ptr(), len: spki.len() };
-        // SAFETY: `input` covers `spki`, which outlives the call; the call only advances `input` within it. The key returned is ours.
-        let key = unsafe { Owned::from_raw(sys::EVP_parse_public_key(&raw mut input), "reading a public key") };
-        handle::clear_errors();
-        let key = key.map_err(|_| NO_KEY)?;
-        if input.len != 0 {
-            return Err(Error::Malformed("bytes after the public key"));
-        }
+        let (key, kind) = handle::public_key(spki)?;
         // SAFETY: the key is live.
-        let (kind, size) = unsafe { (handle::kind_of(key.as_ptr()), sys::EVP_PKEY_size(key.as_ptr())) };
-        let size = usize::try_from(size).map_err(|_| NO_KEY)?;
+        let size = usize::try_from(unsafe { sys::EVP_PKEY_size(key.as_ptr()) });
+        let size = size.map_err(|_| Error::Malformed("not a public key"))?;
         Ok(PublicKey { key, kind, identifier: key_identifier(spki)?, size })
     }
 

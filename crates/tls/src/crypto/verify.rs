@@ -4,7 +4,7 @@
 //! weak ones are refused when they are read, not when they are used.
 
 use super::digest::{Hash, constant_time_eq};
-use super::handle::{clear_errors, kind_of};
+use super::handle::{clear_errors, public_key};
 use super::{Curve, Error, KeyKind, der};
 use crate::ffi::Owned;
 use aws_lc_sys as sys;
@@ -87,17 +87,7 @@ impl PublicKey {
         if der.len() > MAX_PUBLIC_KEY_BYTES {
             return Err(Error::TooLarge("public key of more than 4 KiB"));
         }
-        clear_errors();
-        let mut input = sys::CBS { data: der.as_ptr(), len: der.len() };
-        // SAFETY: `input` covers `der`, which outlives the call; the result is a new reference of ours, or null.
-        let key = unsafe { Owned::from_raw(sys::EVP_parse_public_key(&mut input), "reading a public key") };
-        clear_errors();
-        let key = key.map_err(|_| Error::Malformed("no valid public key"))?;
-        if input.len != 0 {
-            return Err(Error::Malformed("bytes after the public key"));
-        }
-        // SAFETY: `key` is live.
-        let kind = unsafe { kind_of(key.as_ptr()) };
+        let (key, kind) = public_key(der)?;
         match kind {
             KeyKind::Rsa { bits } if bits < KeyKind::MIN_RSA_BITS => {
                 Err(Error::Unsupported("RSA key of less than 2048 bits"))
@@ -123,10 +113,11 @@ impl PublicKey {
     /// # Errors
     /// As [`from_spki`](PublicKey::from_spki); also if the point is not on the curve.
     pub fn from_ec(curve: Curve, x: &[u8], y: &[u8]) -> Result<PublicKey, Error> {
-        let (size, name) = match curve {
-            Curve::P256 => (32, P256),
-            Curve::P384 => (48, P384),
-            Curve::P521 => (66, P521),
+        let size = coordinate_bytes(curve);
+        let name = match curve {
+            Curve::P256 => P256,
+            Curve::P384 => P384,
+            Curve::P521 => P521,
         };
         if x.len() != size || y.len() != size {
             return Err(Error::Malformed("coordinate of the wrong length"));
@@ -249,22 +240,12 @@ impl MacKey {
 
 /// HMAC-SHA-256 as a keyed hash: whoever does not know the key cannot make two inputs collide.
 pub fn keyed_hash(key: &[u8; 32], data: &[u8]) -> [u8; 32] {
-    let mut out = [0; 32];
-    let mut written = 0;
-    // SAFETY: key and data are readable for their lengths; `out` takes the 32 bytes of SHA-256. Null comes only for want of memory, and then
-    // the zeros stay, which no set holds.
-    unsafe {
-        sys::HMAC(
-            sys::EVP_sha256(),
-            key.as_ptr().cast(),
-            key.len(),
-            data.as_ptr(),
-            data.len(),
-            out.as_mut_ptr(),
-            &mut written,
-        );
+    let (mut out, mut hash) = ([0; Hash::MAX_SIZE], [0; 32]);
+    // It fails only for want of memory, and then the zeros stay, which no set holds.
+    if Hash::Sha256.hmac_into(key, data, &mut out).is_ok() {
+        hash.copy_from_slice(&out[..32]);
     }
-    out
+    hash
 }
 
 fn spki(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
@@ -283,14 +264,19 @@ fn unsigned(digits: &[u8]) -> Vec<u8> {
 
 /// Two numbers side by side as the sequence that the library reads; none if the length is not the curve's.
 fn ecdsa_form(curve: Curve, signature: &[u8]) -> Option<Vec<u8>> {
-    let size = match curve {
-        Curve::P256 => 32,
-        Curve::P384 => 48,
-        Curve::P521 => 66,
-    };
+    let size = coordinate_bytes(curve);
     if signature.len() != 2 * size {
         return None;
     }
     let (r, s) = signature.split_at(size);
     Some(der::sequence(&[&unsigned(r), &unsigned(s)]))
+}
+
+/// Bytes of a coordinate, and of each number of a signature: the curves' fields and orders are as long as each other.
+fn coordinate_bytes(curve: Curve) -> usize {
+    match curve {
+        Curve::P256 => 32,
+        Curve::P384 => 48,
+        Curve::P521 => 66,
+    }
 }
