@@ -17,4 +17,4 @@ mod relay;
 pub(crate) mod scratch;
 pub(crate) mod sides;
 mod upstream_h1;
-mod upstream_h2;
+pub(crate) mod upstream_h2;

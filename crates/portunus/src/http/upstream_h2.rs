@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use bytes::Bytes;
-use h2::client::{ResponseFuture, SendRequest};
+use h2::client::{Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
@@ -26,7 +26,7 @@ use super::sides::{Answer, BodySink, MessageBody};
 use super::upstream_h1::{Attempt, Failed, Interim, OnConnection, cannot_connect, head_arrived, stopped_failure};
 use crate::config::HostRewrite;
 use crate::route;
-use crate::transport::{Broken, buffer, recycle};
+use crate::transport::{Broken, Transport, buffer, recycle};
 use crate::upstream::{SharedConnection, Target, connect};
 
 /// Bytes an upstream may send on one stream, and on one connection, ahead of the client.
@@ -60,13 +60,9 @@ async fn connection(attempt: Attempt<'_>) -> Result<Rc<SharedConnection>, OnConn
     }
     let target = Target::own(attempt.group, attempt.server);
     let transport = Box::pin(connect(target)).await.map_err(|error| cannot_connect(attempt.server, &error))?;
-    let (io, _) = H2Io::new(Rc::new(transport));
-    let mut builder = h2::client::Builder::new();
-    builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW).enable_push(false);
-    let (sender, connection) = builder
-        .handshake::<_, Bytes>(io)
-        .await
-        .map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
+    let opened = open(transport).await;
+    let (sender, connection) =
+        opened.map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
     let shared = Rc::new(SharedConnection::new(sender, attempt.group.config.keep_idle));
     let watched = Rc::clone(&shared);
     tokio::task::spawn_local(async move {
@@ -76,6 +72,17 @@ async fn connection(attempt: Attempt<'_>) -> Result<Rc<SharedConnection>, OnConn
     });
     pools.add_shared(attempt.pool, &shared);
     Ok(shared)
+}
+
+/// Opens HTTP/2 on a transport. The second part moves the frames, and must be driven beside whatever the first is used for.
+///
+/// # Errors
+/// The transport broke.
+pub async fn open(transport: Transport) -> Result<(SendRequest<Bytes>, Connection<H2Io, Bytes>), h2::Error> {
+    let (io, _) = H2Io::new(Rc::new(transport));
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW).enable_push(false);
+    builder.handshake(io).await
 }
 
 /// The request as the upstream shall see it.

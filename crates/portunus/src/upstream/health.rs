@@ -1,4 +1,5 @@
-//! Active health checks: a GET to each server of a group that asks for them, on its own connection, over the group's own TLS.
+//! Active health checks: a GET to each server of a group that asks for them, on its own connection, over the
+//! group's own protocol and TLS.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +11,12 @@ use wire::http::{HeadLimits, Method, ResponseHead};
 use wire::proxy_protocol::{Extras, Origin, write_v1, write_v2};
 
 use super::{Group, Server, Target, connect};
-use crate::config::{HealthCheck, SendProxy};
+use crate::config::{HealthCheck, SendProxy, ServerAddress, UpstreamProtocol};
+use crate::http::upstream_h2;
+use crate::transport::Transport;
+
+/// What checks call themselves in User-Agent.
+const AGENT: &str = "portunus-health";
 
 /// A check reads no more of an answer than this.
 const LIMITS: HeadLimits = HeadLimits { head_bytes: 16 * 1024, request_line_bytes: 8 * 1024, fields: 100 };
@@ -81,34 +87,66 @@ impl Checks {
 
 /// One check: 200 to 399 in time is healthy.
 async fn is_healthy(group: &Group, server: &Server, check: &HealthCheck) -> bool {
-    let asking = async {
-        let transport = connect(Target::own(group, server)).await.ok()?;
-        // Who expects a header gets one that says the connection is our own.
-        let mut header = Vec::new();
-        match group.config.send_proxy {
-            SendProxy::Off => {}
-            SendProxy::V1 => write_v1(&mut header, &Origin::Local),
-            SendProxy::V2 | SendProxy::V2Tlvs => write_v2(&mut header, &Origin::Local, &Extras::default()),
-        }
-        transport.send(&header).await.ok()?;
-        let Some(path) = &check.path else { return Some(200) };
-        let host = check.host.as_deref().unwrap_or(&server.name);
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: portunus-health\r\nConnection: close\r\n\r\n");
-        transport.send(request.as_bytes()).await.ok()?;
-        let mut input = Chunk::empty();
-        let mut head = ResponseHead::default();
-        loop {
-            if transport.recv_more(&mut input).await.ok()? == 0 {
-                return None;
-            }
-            match parse_response(&input, &LIMITS, &Method::Get, &mut head).ok()? {
-                Parsed::Complete { .. } => return Some(head.status),
-                Parsed::Partial if input.is_full() => return None,
-                Parsed::Partial => {}
-            }
-        }
-    };
-    let status = Deadline::new().within(check.timeout, asking).await.ok().flatten();
+    let status = Deadline::new().within(check.timeout, status(group, server, check)).await.ok().flatten();
     status.is_some_and(|status| (200..400).contains(&status))
+}
+
+/// What a server answers, in the group's own protocol; 200 where taking the connection is answer enough.
+async fn status(group: &Group, server: &Server, check: &HealthCheck) -> Option<u16> {
+    let transport = connect(Target::own(group, server)).await.ok()?;
+    // Who expects a header gets one that says the connection is our own.
+    let mut header = Vec::new();
+    match group.config.send_proxy {
+        SendProxy::Off => {}
+        SendProxy::V1 => write_v1(&mut header, &Origin::Local),
+        SendProxy::V2 | SendProxy::V2Tlvs => write_v2(&mut header, &Origin::Local, &Extras::default()),
+    }
+    transport.send(&header).await.ok()?;
+    let Some(path) = &check.path else { return Some(200) };
+    let own = match server.config.address {
+        // A socket's path is no authority (RFC 3986 §3.2), and strict servers refuse it.
+        ServerAddress::Unix(_) => "localhost",
+        ServerAddress::Ip(_) | ServerAddress::Name(..) => &server.name,
+    };
+    let host = check.host.as_deref().unwrap_or(own);
+    match group.config.protocol {
+        UpstreamProtocol::Http2 => {
+            let scheme = if group.connector_to(server).is_some() { "https" } else { "http" };
+            let uri = http::Uri::builder().scheme(scheme).authority(host).path_and_query(path.as_str()).build().ok()?;
+            http2_status(transport, uri).await
+        }
+        UpstreamProtocol::Http1 | UpstreamProtocol::Tcp => http1_status(&transport, host, path).await,
+    }
+}
+
+async fn http1_status(transport: &Transport, host: &str, path: &str) -> Option<u16> {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\nConnection: close\r\n\r\n");
+    transport.send(request.as_bytes()).await.ok()?;
+    let mut input = Chunk::empty();
+    let mut head = ResponseHead::default();
+    loop {
+        if transport.recv_more(&mut input).await.ok()? == 0 {
+            return None;
+        }
+        match parse_response(&input, &LIMITS, &Method::Get, &mut head).ok()? {
+            Parsed::Complete { .. } => return Some(head.status),
+            Parsed::Partial if input.is_full() => return None,
+            Parsed::Partial => {}
+        }
+    }
+}
+
+async fn http2_status(transport: Transport, uri: http::Uri) -> Option<u16> {
+    let (sender, connection) = upstream_h2::open(transport).await.ok()?;
+    let asking = async {
+        let request = http::Request::get(uri).header(http::header::USER_AGENT, AGENT).body(()).ok()?;
+        let (answer, _) = sender.ready().await.ok()?.send_request(request, true).ok()?;
+        Some(answer.await.ok()?.status().as_u16())
+    };
+    tokio::select! {
+        biased;
+        status = asking => status,
+        // The connection moves the frames; if it ends first, there is no answer.
+        _ = connection => None,
+    }
 }

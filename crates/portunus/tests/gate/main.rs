@@ -5,6 +5,7 @@
 mod http2_server;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod health;
 mod upstreams;
 
 use std::io::Write;
