@@ -82,6 +82,13 @@ pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, 
     let (mut life, first) = Life::new(conn, worker, begun, terms.front.as_deref());
     // The rules are not needed any more, and an idle tunnel must not keep them alive.
     drop(terms);
+    let group = Arc::clone(&life.way.group);
+    let Some(in_flight) = group.admit() else {
+        life.tell_end("portunus", Fault::Ours, "upstream_full");
+        Box::pin(cut(&life.client)).await;
+        return life.untold_traffic();
+    };
+    drop(group);
     let upstream = match Box::pin(reach(&mut life, worker)).await {
         Ok(upstream) => upstream,
         Err(error) => {
@@ -95,7 +102,7 @@ pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, 
     };
     let busy = life.server.as_ref().map(Server::busy);
     let end = carry(&life, first, &upstream, bounds).await;
-    drop(busy);
+    drop((busy, in_flight));
     Box::pin(finish(&life, end, upstream)).await;
     life.untold_traffic()
 }

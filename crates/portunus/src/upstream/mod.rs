@@ -119,7 +119,7 @@ impl Group {
         self.connector().filter(|_| !is_plain)
     }
 
-    /// Admits one request; none beyond the configured number in flight.
+    /// Admits one request or tunnel; none beyond the configured number in flight.
     pub fn admit(self: &Arc<Group>) -> Option<InFlight> {
         let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
         let permit = InFlight(Arc::clone(self));
@@ -159,7 +159,7 @@ impl Group {
     }
 }
 
-/// One admitted request of a group; counts itself out when dropped.
+/// One admitted request or tunnel of a group; counts itself out when dropped.
 #[derive(Debug)]
 pub struct InFlight(Arc<Group>);
 

@@ -205,6 +205,38 @@ fn deadlines_end_a_tunnel_and_say_so() {
 }
 
 #[test]
+fn a_group_takes_no_more_tunnels_than_it_may() {
+    let (tcp, connections) = tcp_upstream();
+    let listeners = "  - { name: web, bind: \"127.0.0.1:0\", tunnel: { upstream: tcp } }
+  - { name: tls, bind: \"127.0.0.2:0\", tls: { keystore: main }, tunnel: { upstream: tcp } }";
+    let upstreams = format!("  tcp: {{ servers: [\"{tcp}\"], max_in_flight: 2 }}");
+    let gate = Gate::start_in(folder(), &yaml(listeners, &upstreams, "admin: { bind: \"127.0.0.5:0\" }"));
+    let mut held: Vec<_> = (0..2).map(|_| (connect(gate.address("web")), next(&connections))).collect();
+    let mut third = connect(gate.address("web"));
+    assert!(third.read(&mut [0; 1]).is_err(), "reset");
+    let mut fourth = Secure::connect(gate.address("tls"), gate.dir.path(), "a.test", "any");
+    assert!(fourth.read(&mut [0; 1]).is_err(), "no orderly end");
+    for line in gate.log(2) {
+        assert_eq!((&line["fault"], &line["reason"]), (&"ours".into(), &"upstream_full".into()), "{line}");
+        assert_eq!(
+            (&line["upstream"]["name"], &line["upstream"]["server"]),
+            (&"tcp".into(), &serde_json::Value::Null)
+        );
+    }
+    assert!(gate.metrics().contains("portunus_faults_total{side=\"ours\",reason=\"upstream_full\"} 2\n"));
+    // A place that is given back is taken again.
+    let (mut near, mut far) = held.pop().unwrap();
+    near.end();
+    far.end();
+    assert_eq!(read_all(&mut near), b"");
+    gate.log(3);
+    let mut near = connect(gate.address("web"));
+    near.write_all(b"x").unwrap();
+    near.end();
+    assert_eq!(read_all(&mut next(&connections)), b"x");
+}
+
+#[test]
 fn connecting_fails_over_and_a_server_that_refuses_is_left_out() {
     let (tcp, connections) = tcp_upstream();
     let dead = crate::site::free_address([127, 0, 0, 1]);

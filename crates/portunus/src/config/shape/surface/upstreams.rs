@@ -32,7 +32,7 @@ pub(in crate::config::shape) static CONNECTION_SETTINGS: [Field; 9] = [
         "max_in_flight",
         Shape::Int(1, 1_000_000),
         "10000",
-        "Requests under way in the process; further ones are answered 503.",
+        "Requests and tunnels under way in the process; further requests are answered 503, further tunnels closed.",
     ),
 ];
 
