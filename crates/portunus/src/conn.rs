@@ -18,7 +18,7 @@ use crate::config::ListenerConfig;
 use crate::http;
 use crate::identity::{TlsFront, TlsRule};
 use crate::keyless::{Ask, KeyFailure};
-use crate::listener::{Accepted, Admitted};
+use crate::listener::{Accepted, Opened};
 use crate::offload::{self, Terms};
 use crate::report::{ConnRecord, Fault};
 use crate::transport::{Broken, Keys, Transport};
@@ -53,20 +53,20 @@ pub struct ConnTls {
 }
 
 /// Serves one connection to its end.
-pub async fn run(accepted: Accepted, worker: Rc<Worker>) {
+pub async fn run(accepted: Accepted) {
+    let worker = Rc::clone(accepted.opened.worker());
     let generation = worker.pin();
-    let Some(listener) = generation.listener(&accepted.endpoint).cloned() else { return };
+    let Some(listener) = generation.listener(&accepted.place).cloned() else { return };
     let front = generation.front(&listener.name).cloned();
     let handshake_timeout = generation.config.limits.handshake_timeout;
     let terms = Terms::of(&generation, &listener);
     drop(generation);
 
     // Boxed, as is everything that is large and soon over: this future lives as long as the connection.
-    let Some((stream, first, mut conn, admitted)) = identify(accepted, listener, &worker).await else { return };
-    let client = conn.client;
+    let Some((stream, first, mut conn, mut counted)) = identify(accepted, listener, &worker).await else { return };
     if let Some(terms) = terms {
-        let (received, sent) = offload::serve(stream, first, &mut conn, terms, &worker).await;
-        worker.report.connection_closed(&conn.listener.name, client, received, sent);
+        let traffic = offload::serve(stream, first, &mut conn, terms, &worker).await;
+        counted.close(traffic);
         return;
     }
     let (opened, first) = match front {
@@ -76,9 +76,10 @@ pub async fn run(accepted: Accepted, worker: Rc<Worker>) {
             (opened, Chunk::empty())
         }
     };
-    let (received, sent) = match opened {
+    match opened {
         Ok(transport) => {
             let transport = Rc::new(transport);
+            counted.carried_by(&transport);
             let is_http2 = conn.tls.as_ref().is_some_and(|tls| tls.info.alpn.as_deref() == Some(b"h2"));
             let conn = Rc::new(conn);
             if is_http2 {
@@ -86,14 +87,9 @@ pub async fn run(accepted: Accepted, worker: Rc<Worker>) {
             } else {
                 http::h1::serve(&transport, first, &conn, &worker).await;
             }
-            worker.report.connection_closed(&conn.listener.name, client, transport.traffic().0, transport.traffic().1);
-            drop(admitted);
-            return;
         }
-        Err(traffic) => traffic,
-    };
-    worker.report.connection_closed(&conn.listener.name, client, received, sent);
-    drop(admitted);
+        Err(traffic) => counted.close(traffic),
+    }
 }
 
 /// Finds out who the client is, and counts the connection as theirs. None if it ended there, logged.
@@ -101,8 +97,8 @@ async fn identify(
     accepted: Accepted,
     listener: Arc<ListenerConfig>,
     worker: &Worker,
-) -> Option<(net::Stream, Chunk, Conn, Admitted)> {
-    let Accepted { stream, peer, is_balancer, at, mut admitted, .. } = accepted;
+) -> Option<(net::Stream, Chunk, Conn, Opened)> {
+    let Accepted { stream, peer, is_balancer, at, opened: mut counted, .. } = accepted;
     let accepted_at = (at, Instant::now());
     let local = stream.local();
     let local_port = local.map_or(0, |address| address.port());
@@ -119,15 +115,14 @@ async fn identify(
                 told.as_ref().and_then(|told| told.destination).map_or(local_port, |address| address.port());
             conn.told = told;
             let most = worker.pin().config.limits.max_connections_per_client;
-            if !is_balancer || admitted.count(conn.client, most) {
-                return Some((stream, first, conn, admitted));
+            if counted.identify(conn.client, !is_balancer, most) {
+                return Some((stream, first, conn, counted));
             }
             ("accept", "too_many_connections_from_client", String::new())
         }
         Err(why) => ("proxy_header", why.code(), why.detail()),
     };
     ended_before(&conn, worker, refusal.0, Fault::Client, refusal.1, &refusal.2);
-    worker.report.connection_closed(&conn.listener.name, conn.client, 0, 0);
     None
 }
 

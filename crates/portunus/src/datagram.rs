@@ -30,7 +30,7 @@ use tokio::sync::Notify;
 
 use self::flows::{Arrived, Flows};
 use self::table::FlowId;
-use crate::config::{DatagramHeader, UdpListenerConfig};
+use crate::config::{DatagramHeader, Place, UdpListenerConfig};
 use crate::generation::UdpRule;
 use crate::report::OncePerSecond;
 use crate::worker::Worker;
@@ -53,8 +53,9 @@ enum News {
 }
 
 /// Serves one UDP socket of one worker until it is closed or the worker drains, and its flows have become quiet.
-pub async fn serve(listener: UdpListener, bind: SocketAddr, worker: Rc<Worker>, closing: Rc<Notify>) {
-    let mut relay = match Relay::new(listener, bind, worker) {
+pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<Worker>, closing: Rc<Notify>) {
+    let bind = place.address;
+    let mut relay = match Relay::new(listener, place, worker) {
         Ok(relay) => relay,
         Err(error) => return tracing::error!(%bind, %error, "cannot serve UDP"),
     };
@@ -92,7 +93,7 @@ struct Pending {
 /// Both directions of one listener on one worker.
 struct Relay {
     listener: UdpListener,
-    bind: SocketAddr,
+    place: Place<SocketAddr>,
     worker: Rc<Worker>,
     flows: Flows,
     batch: Batch,
@@ -108,11 +109,11 @@ struct Relay {
 }
 
 impl Relay {
-    fn new(listener: UdpListener, bind: SocketAddr, worker: Rc<Worker>) -> std::io::Result<Relay> {
+    fn new(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<Worker>) -> std::io::Result<Relay> {
         let flows = Flows::new(Rc::clone(&worker), listener.local().port())?;
         Ok(Relay {
             listener,
-            bind,
+            place,
             worker,
             flows,
             batch: Batch::new(),
@@ -166,7 +167,7 @@ impl Relay {
     /// Sends on what has arrived at the listener.
     fn forward(&mut self) {
         let generation = self.worker.pin();
-        if let Some(rule) = generation.udp_listener(self.bind) {
+        if let Some(rule) = generation.udp_listener(&self.place) {
             self.rule = Some(Arc::clone(rule));
         }
         let Some(rule) = self.rule.clone() else { return };

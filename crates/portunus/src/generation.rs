@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::auth::refresh::Fetched;
 use crate::client::TrustList;
 use crate::config::{
-    Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Secret, ServerAddress, Service,
-    TlsConfig, TlsSettings, UdpListenerConfig,
+    Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Place, Secret, ServerAddress,
+    Service, TlsConfig, TlsSettings, UdpListenerConfig,
 };
 use crate::guard::Contracts;
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
@@ -60,8 +60,8 @@ pub struct Generation {
     models: HashMap<usize, Group>,
     /// Groups made from requests, by authority. Locked only by routes that make them.
     made: Mutex<HashMap<Vec<u8>, Arc<Group>>>,
-    listeners: HashMap<Endpoint, Arc<ListenerConfig>>,
-    udp_listeners: HashMap<SocketAddr, Arc<UdpRule>>,
+    listeners: HashMap<Place<Endpoint>, Arc<ListenerConfig>>,
+    udp_listeners: HashMap<Place<SocketAddr>, Arc<UdpRule>>,
 }
 
 impl Generation {
@@ -98,7 +98,7 @@ impl Generation {
                 key_groups,
                 models,
                 made: Mutex::default(),
-                listeners: listeners_by_endpoint(&config),
+                listeners: listeners_by_place(&config),
                 udp_listeners,
                 config,
             }),
@@ -106,14 +106,14 @@ impl Generation {
         }
     }
 
-    /// The listener bound to `endpoint` (as configured).
-    pub fn listener(&self, endpoint: &Endpoint) -> Option<&Arc<ListenerConfig>> {
-        self.listeners.get(endpoint)
+    /// The listener whose socket this is.
+    pub fn listener(&self, place: &Place<Endpoint>) -> Option<&Arc<ListenerConfig>> {
+        self.listeners.get(place)
     }
 
-    /// The UDP listener bound to `address` (as configured).
-    pub fn udp_listener(&self, address: SocketAddr) -> Option<&Arc<UdpRule>> {
-        self.udp_listeners.get(&address)
+    /// The UDP listener whose socket this is.
+    pub fn udp_listener(&self, place: &Place<SocketAddr>) -> Option<&Arc<UdpRule>> {
+        self.udp_listeners.get(place)
     }
 
     /// Names and rules of a TLS listener.
@@ -215,12 +215,10 @@ fn build_models(config: &Config, problems: &mut Vec<String>) -> HashMap<usize, G
     models
 }
 
-fn listeners_by_endpoint(config: &Config) -> HashMap<Endpoint, Arc<ListenerConfig>> {
-    config
-        .listeners
-        .iter()
-        .flat_map(|listener| listener.bind.iter().map(|endpoint| (endpoint.clone(), Arc::clone(listener))))
-        .collect()
+fn listeners_by_place(config: &Config) -> HashMap<Place<Endpoint>, Arc<ListenerConfig>> {
+    let places =
+        config.listeners.iter().flat_map(|listener| listener.places().map(|place| (place, Arc::clone(listener))));
+    places.collect()
 }
 
 /// What datagrams of a UDP listener are served under.
@@ -237,19 +235,19 @@ fn build_udp_listeners(
     config: &Config,
     previous: Option<&Generation>,
     problems: &mut Vec<String>,
-) -> HashMap<SocketAddr, Arc<UdpRule>> {
-    let mut by_address = HashMap::new();
+) -> HashMap<Place<SocketAddr>, Arc<UdpRule>> {
+    let mut by_place = HashMap::new();
     for listener in &config.udp_listeners {
         let trusted = TrustList::load(&listener.trust).unwrap_or_else(|texts| {
             problems.extend(texts.into_iter().map(|text| format!("UDP listener {}: trust list {text}", listener.name)));
             TrustList::default()
         });
         let rule = UdpRule { config: Arc::clone(listener), trusted };
-        let before = listener.bind.first().and_then(|address| previous?.udp_listener(*address));
+        let before = listener.places().next().and_then(|place| previous?.udp_listener(&place));
         let rule = before.filter(|before| ***before == rule).cloned().unwrap_or_else(|| Arc::new(rule));
-        by_address.extend(listener.bind.iter().map(|address| (*address, Arc::clone(&rule))));
+        by_place.extend(listener.places().map(|place| (place, Arc::clone(&rule))));
     }
-    by_address
+    by_place
 }
 
 fn load_stores(

@@ -9,8 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use net::{Endpoint, Listener, Stream};
 
+use crate::config::{ListenerConfig, Place};
 use crate::conn;
 use crate::report::{ConnRecord, Fault, OncePerSecond};
+use crate::transport::Transport;
 use crate::worker::{Shared, Worker};
 
 /// Pause after the kernel refused to accept for want of descriptors or memory, and while the process is full.
@@ -27,7 +29,7 @@ pub struct Admission {
 
 /// One admitted connection; counts itself out when dropped.
 #[derive(Debug)]
-pub struct Admitted {
+struct Admitted {
     shared: Arc<Shared>,
     client: Option<IpAddr>,
 }
@@ -70,7 +72,7 @@ impl Admission {
 
 impl Admitted {
     /// Counts the connection as this client's, once it is known who that is; false if it has `per_client` already.
-    pub fn count(&mut self, client: Option<SocketAddr>, per_client: usize) -> bool {
+    fn count(&mut self, client: Option<SocketAddr>, per_client: usize) -> bool {
         let Some(client) = client.map(|client| client_key(client.ip())) else { return true };
         let mut clients = self.shared.admission.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let count = clients.entry(client).or_insert(0);
@@ -98,6 +100,51 @@ impl Drop for Admitted {
     }
 }
 
+/// A connection that metrics count as open, until this is dropped: at its end, and also where its task panics or is cut short.
+#[derive(Debug)]
+pub struct Opened {
+    worker: Rc<Worker>,
+    listener: Arc<ListenerConfig>,
+    /// Who it is told of as, once that is known.
+    client: Option<SocketAddr>,
+    /// Bytes received and sent that were told of by nobody else.
+    traffic: (u64, u64),
+    /// Where such bytes are counted while it lives.
+    transport: Option<Rc<Transport>>,
+    /// Its place in the counts. Dropped after it was told: who waits for the last connection finds it in the metrics.
+    admitted: Admitted,
+}
+
+impl Opened {
+    /// The worker it is served by.
+    pub fn worker(&self) -> &Rc<Worker> {
+        &self.worker
+    }
+
+    /// It turned out whose it is; false if that client has `per_client` already. One that was counted as its peer's is not counted again.
+    pub fn identify(&mut self, client: Option<SocketAddr>, is_counted: bool, per_client: usize) -> bool {
+        self.client = client;
+        is_counted || self.admitted.count(client, per_client)
+    }
+
+    /// It is carried by this transport from now on.
+    pub fn carried_by(&mut self, transport: &Rc<Transport>) {
+        self.transport = Some(Rc::clone(transport));
+    }
+
+    /// It ended with these bytes received and sent.
+    pub fn close(mut self, traffic: (u64, u64)) {
+        self.traffic = traffic;
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        let (received, sent) = self.transport.as_ref().map_or(self.traffic, |transport| transport.traffic());
+        self.worker.report.connection_closed(&self.listener.name, self.client, received, sent);
+    }
+}
+
 /// A connection on its way from the listener to its task.
 #[derive(Debug)]
 pub struct Accepted {
@@ -105,28 +152,28 @@ pub struct Accepted {
     pub stream: Stream,
     /// The socket's peer; none on Unix sockets.
     pub peer: Option<SocketAddr>,
-    /// Endpoint as configured, which names the listener.
-    pub endpoint: Rc<Endpoint>,
+    /// Its socket, which tells the listener.
+    pub place: Rc<Place<Endpoint>>,
     /// Whether its peer may speak for others by a PROXY header. If so, it is not yet counted as anybody's.
     pub is_balancer: bool,
     /// When, on the wall clock.
     pub at: SystemTime,
-    /// Its place in the counts.
-    pub admitted: Admitted,
+    /// Its place in the counts and in the metrics.
+    pub opened: Opened,
 }
 
 /// Accepts on one socket until the task is dropped or the worker drains; then takes in what the kernel has queued already, which
 /// would be reset otherwise.
-pub async fn serve(listener: Listener, endpoint: Rc<Endpoint>, worker: Rc<Worker>) {
+pub async fn serve(listener: Listener, place: Rc<Place<Endpoint>>, worker: Rc<Worker>) {
     let drain = worker.drain.notified();
     tokio::select! {
         biased;
         () = drain => {}
-        () = accept_on(&listener, &endpoint, &worker) => {}
+        () = accept_on(&listener, &place, &worker) => {}
     }
     let queued = async {
         while let Ok((stream, peer)) = listener.accept().await {
-            admit(stream, peer, &endpoint, &worker);
+            admit(stream, peer, &place, &worker);
         }
     };
     tokio::select! {
@@ -136,7 +183,7 @@ pub async fn serve(listener: Listener, endpoint: Rc<Endpoint>, worker: Rc<Worker
     }
 }
 
-async fn accept_on(listener: &Listener, endpoint: &Rc<Endpoint>, worker: &Rc<Worker>) {
+async fn accept_on(listener: &Listener, place: &Rc<Place<Endpoint>>, worker: &Rc<Worker>) {
     loop {
         if worker.shared.admission.is_full(worker.pin().config.limits.max_connections) {
             static FULL: OncePerSecond = OncePerSecond::new();
@@ -147,7 +194,7 @@ async fn accept_on(listener: &Listener, endpoint: &Rc<Endpoint>, worker: &Rc<Wor
             continue;
         }
         match listener.accept().await {
-            Ok((stream, peer)) => admit(stream, peer, endpoint, worker),
+            Ok((stream, peer)) => admit(stream, peer, place, worker),
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 // Out of descriptors or memory: give back what we can do without, and do not spin.
@@ -168,17 +215,19 @@ fn is_about_one_connection(error: &std::io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | NetworkDown | NetworkUnreachable | TimedOut)
 }
 
-fn admit(stream: Stream, peer: Option<SocketAddr>, endpoint: &Rc<Endpoint>, worker: &Rc<Worker>) {
+fn admit(stream: Stream, peer: Option<SocketAddr>, place: &Rc<Place<Endpoint>>, worker: &Rc<Worker>) {
     let generation = worker.pin();
-    let Some(listener) = generation.listener(endpoint) else { return };
+    let Some(listener) = generation.listener(place) else { return };
     let at = SystemTime::now();
     worker.report.connection_opened(&listener.name);
     let is_balancer = generation.balancers(&listener.name).is_some_and(|list| list.holds(peer));
     let counted = peer.filter(|_| !is_balancer);
     match Admission::admit(&worker.shared, counted, generation.config.limits.max_connections_per_client) {
         Some(admitted) => {
-            let accepted = Accepted { stream, peer, endpoint: Rc::clone(endpoint), is_balancer, at, admitted };
-            tokio::task::spawn_local(conn::run(accepted, Rc::clone(worker)));
+            let (worker, listener) = (Rc::clone(worker), Arc::clone(listener));
+            let opened = Opened { worker, listener, client: peer, traffic: (0, 0), transport: None, admitted };
+            let accepted = Accepted { stream, peer, place: Rc::clone(place), is_balancer, at, opened };
+            tokio::task::spawn_local(conn::run(accepted));
         }
         None => {
             worker.report.connection_failed(&ConnRecord {

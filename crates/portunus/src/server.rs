@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 
-use crate::config::Config;
+use crate::config::{Bindable, Config, Place};
 use crate::datagram;
 use crate::generation::Generation;
 use crate::listener::{self, Admission};
@@ -44,13 +44,13 @@ const TICKET_ROTATION: Duration = Duration::from_secs(12 * 3600);
 #[derive(Debug)]
 enum Command {
     /// Accept on this endpoint.
-    Listen(Bound, Endpoint),
+    Listen(Bound, Place<Endpoint>),
     /// Accept on it no more.
-    Close(Endpoint),
+    Close(Place<Endpoint>),
     /// Serve datagrams that come to this address.
-    ListenUdp(UdpBound, SocketAddr),
+    ListenUdp(UdpBound, Place<SocketAddr>),
     /// Take in no new flows there.
-    CloseUdp(SocketAddr),
+    CloseUdp(Place<SocketAddr>),
     /// Take in what has connected already, then nothing new; end connections after what they are doing.
     Drain,
     /// End now.
@@ -72,12 +72,16 @@ pub struct Server {
     inner: Mutex<Inner>,
 }
 
+/// Bound sockets, by what was configured.
+type Sockets<A, S> = BTreeMap<Place<A>, S>;
+
+/// Those that were bound just now.
+type Fresh<A, S> = Vec<(Place<A>, S)>;
+
 struct Inner {
     workers: Vec<WorkerThread>,
-    /// Bound sockets, by endpoint as configured.
-    bound: BTreeMap<Endpoint, Bound>,
-    /// Bound UDP sockets, by address as configured.
-    udp_bound: BTreeMap<SocketAddr, UdpBound>,
+    bound: Sockets<Endpoint, Bound>,
+    udp_bound: Sockets<SocketAddr, UdpBound>,
     draining: bool,
 }
 
@@ -136,13 +140,12 @@ impl Server {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.shared.generation.load();
         let listener =
-            |endpoint: &Endpoint| generation.listener(endpoint).map_or_else(String::new, |one| one.name.clone());
-        let udp_listener = |address: SocketAddr| {
-            generation.udp_listener(address).map_or_else(String::new, |one| one.config.name.clone())
+            |place: &Place<Endpoint>| generation.listener(place).map_or_else(String::new, |one| one.name.clone());
+        let udp_listener = |place: &Place<SocketAddr>| {
+            generation.udp_listener(place).map_or_else(String::new, |one| one.config.name.clone())
         };
-        let tcp = inner.bound.iter().map(|(configured, bound)| (listener(configured), bound.endpoint().clone()));
-        let udp =
-            inner.udp_bound.iter().map(|(address, bound)| (udp_listener(*address), Endpoint::Tcp(bound.address())));
+        let tcp = inner.bound.iter().map(|(place, bound)| (listener(place), bound.endpoint().clone()));
+        let udp = inner.udp_bound.iter().map(|(place, bound)| (udp_listener(place), Endpoint::Tcp(bound.address())));
         tcp.chain(udp).collect()
     }
 
@@ -179,8 +182,8 @@ impl Server {
             let fresh = bind_missing(&config, &mut inner.bound)?;
             let fresh_udp = bind_missing_udp(&config, &mut inner.udp_bound).inspect_err(|_| {
                 // All or nothing: what nobody will serve must not stay bound.
-                for (endpoint, bound) in &fresh {
-                    inner.bound.remove(endpoint);
+                for (place, bound) in &fresh {
+                    inner.bound.remove(place);
                     bound.unlink();
                 }
             })?;
@@ -197,16 +200,13 @@ impl Server {
         if let Some(log) = log {
             self.shared.reporter.switch_log(log);
         }
-        for (endpoint, bound) in fresh {
-            inner.tell(|| Command::Listen(bound.clone(), endpoint.clone()));
+        for (place, bound) in fresh {
+            inner.tell(|| Command::Listen(bound.clone(), place.clone()));
         }
-        let wanted: Vec<&Endpoint> = config.listeners.iter().flat_map(|listener| &listener.bind).collect();
-        let gone: Vec<Endpoint> = inner.bound.keys().filter(|endpoint| !wanted.contains(endpoint)).cloned().collect();
-        for endpoint in gone {
-            if let Some(bound) = inner.bound.remove(&endpoint) {
-                bound.unlink();
-            }
-            inner.tell(|| Command::Close(endpoint.clone()));
+        let gone = take_gone(&mut inner.bound, config.listeners.iter().flat_map(|listener| listener.places()));
+        for (place, bound) in gone {
+            bound.unlink();
+            inner.tell(|| Command::Close(place.clone()));
         }
         inner.follow_udp(&config, &fresh_udp);
         self.shared.reporter.retain(
@@ -277,16 +277,13 @@ impl Server {
 
 impl Inner {
     /// Serves fresh UDP addresses, and those no longer that are configured no more.
-    fn follow_udp(&mut self, config: &Config, fresh: &[(SocketAddr, UdpBound)]) {
-        for (address, bound) in fresh {
-            self.tell(|| Command::ListenUdp(bound.clone(), *address));
+    fn follow_udp(&mut self, config: &Config, fresh: &[(Place<SocketAddr>, UdpBound)]) {
+        for (place, bound) in fresh {
+            self.tell(|| Command::ListenUdp(bound.clone(), place.clone()));
         }
-        let wanted: Vec<&SocketAddr> = config.udp_listeners.iter().flat_map(|listener| &listener.bind).collect();
-        let gone: Vec<SocketAddr> =
-            self.udp_bound.keys().filter(|address| !wanted.contains(address)).copied().collect();
-        for address in gone {
-            self.udp_bound.remove(&address);
-            self.tell(|| Command::CloseUdp(address));
+        let gone = take_gone(&mut self.udp_bound, config.udp_listeners.iter().flat_map(|listener| listener.places()));
+        for (place, _) in gone {
+            self.tell(|| Command::CloseUdp(place.clone()));
         }
     }
 
@@ -298,49 +295,52 @@ impl Inner {
     }
 }
 
-/// Binds what is configured and not bound; gives what it bound. On failure nothing is left bound that was not before.
-fn bind_missing(config: &Config, bound: &mut BTreeMap<Endpoint, Bound>) -> Result<Vec<(Endpoint, Bound)>, Vec<String>> {
-    let mut fresh = Vec::new();
-    let mut problems = Vec::new();
-    for listener in &config.listeners {
-        for endpoint in listener.bind.iter().filter(|endpoint| !bound.contains_key(endpoint)) {
-            match Bound::bind(endpoint, config.workers) {
-                Ok(socket) => fresh.push((endpoint.clone(), socket)),
-                Err(error) => problems.push(explain_bind(&listener.name, endpoint, &error)),
-            }
-        }
-    }
-    if !problems.is_empty() {
-        fresh.iter().for_each(|(_, bound)| bound.unlink());
-        return Err(problems);
-    }
-    bound.extend(fresh.iter().cloned());
-    Ok(fresh)
+/// Takes out the sockets that are wanted no more.
+fn take_gone<A: Bindable, S>(bound: &mut Sockets<A, S>, wanted: impl Iterator<Item = Place<A>>) -> Sockets<A, S> {
+    let wanted: BTreeSet<Place<A>> = wanted.collect();
+    bound.extract_if(.., |place, _| !wanted.contains(place)).collect()
+}
+
+/// Binds the listeners that are not bound.
+fn bind_missing(config: &Config, bound: &mut Sockets<Endpoint, Bound>) -> Result<Fresh<Endpoint, Bound>, Vec<String>> {
+    let places = config.listeners.iter().flat_map(|listener| listener.places().map(|place| (&*listener.name, place)));
+    bind_places(places, bound, |endpoint| Bound::bind(endpoint, config.workers), Bound::unlink)
 }
 
 /// As [`bind_missing`], for UDP.
 fn bind_missing_udp(
     config: &Config,
-    bound: &mut BTreeMap<SocketAddr, UdpBound>,
-) -> Result<Vec<(SocketAddr, UdpBound)>, Vec<String>> {
-    let mut fresh = Vec::new();
+    bound: &mut Sockets<SocketAddr, UdpBound>,
+) -> Result<Fresh<SocketAddr, UdpBound>, Vec<String>> {
+    let listeners = config.udp_listeners.iter();
+    let places = listeners.flat_map(|listener| listener.places().map(|place| (&*listener.name, place)));
+    bind_places(places, bound, |address| UdpBound::bind(*address, config.workers), |_| {})
+}
+
+/// Binds what is configured and not bound; gives what it bound. On failure nothing is left bound that was not before.
+fn bind_places<'a, A: Bindable, S: Clone>(
+    places: impl Iterator<Item = (&'a str, Place<A>)>,
+    bound: &mut Sockets<A, S>,
+    bind: impl Fn(&A) -> io::Result<S>,
+    give_up: impl Fn(&S),
+) -> Result<Fresh<A, S>, Vec<String>> {
+    let mut fresh = Fresh::new();
     let mut problems = Vec::new();
-    for listener in &config.udp_listeners {
-        for address in listener.bind.iter().filter(|address| !bound.contains_key(address)) {
-            match UdpBound::bind(*address, config.workers) {
-                Ok(socket) => fresh.push((*address, socket)),
-                Err(error) => problems.push(explain_bind(&listener.name, &Endpoint::Tcp(*address), &error)),
-            }
+    for (listener, place) in places.filter(|(_, place)| !bound.contains_key(place)) {
+        match bind(&place.address) {
+            Ok(socket) => fresh.push((place, socket)),
+            Err(error) => problems.push(explain_bind(listener, &place.address, &error)),
         }
     }
     if !problems.is_empty() {
+        fresh.iter().for_each(|(_, socket)| give_up(socket));
         return Err(problems);
     }
     bound.extend(fresh.iter().cloned());
     Ok(fresh)
 }
 
-fn explain_bind(listener: &str, endpoint: &Endpoint, error: &io::Error) -> String {
+fn explain_bind(listener: &str, endpoint: &impl Bindable, error: &io::Error) -> String {
     let fix = match error.kind() {
         io::ErrorKind::PermissionDenied => {
             "; ports below 1024 need CAP_NET_BIND_SERVICE (see packaging/portunus.service), or choose a higher port"
@@ -371,15 +371,15 @@ fn report_stores(generation: &Generation, reporter: &Reporter) {
 fn start_worker(
     shared: &Arc<Shared>,
     index: usize,
-    bound: &BTreeMap<Endpoint, Bound>,
-    udp_bound: &BTreeMap<SocketAddr, UdpBound>,
+    bound: &Sockets<Endpoint, Bound>,
+    udp_bound: &Sockets<SocketAddr, UdpBound>,
 ) -> io::Result<WorkerThread> {
     let (commands, receiver) = unbounded_channel();
-    for (endpoint, bound) in bound {
-        let _ = commands.send(Command::Listen(bound.clone(), endpoint.clone()));
+    for (place, bound) in bound {
+        let _ = commands.send(Command::Listen(bound.clone(), place.clone()));
     }
-    for (address, bound) in udp_bound {
-        let _ = commands.send(Command::ListenUdp(bound.clone(), *address));
+    for (place, bound) in udp_bound {
+        let _ = commands.send(Command::ListenUdp(bound.clone(), place.clone()));
     }
     let shared = Arc::clone(shared);
     let cores = net::process::allowed_cores();
@@ -393,24 +393,24 @@ fn start_worker(
 /// A worker's main task: obeys commands and keeps house.
 async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver<Command>) {
     let worker = Worker::new(&shared, index);
-    let mut listening: BTreeMap<Endpoint, AbortHandle> = BTreeMap::new();
-    let mut udp_closing: BTreeMap<SocketAddr, Rc<Notify>> = BTreeMap::new();
+    let mut listening: BTreeMap<Place<Endpoint>, AbortHandle> = BTreeMap::new();
+    let mut udp_closing: BTreeMap<Place<SocketAddr>, Rc<Notify>> = BTreeMap::new();
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             command = commands.recv() => match command {
-                Some(Command::Listen(bound, endpoint)) => listen(&worker, index, &bound, endpoint, &mut listening),
-                Some(Command::Close(endpoint)) => {
-                    if let Some(task) = listening.remove(&endpoint) {
+                Some(Command::Listen(bound, place)) => listen(&worker, index, &bound, place, &mut listening),
+                Some(Command::Close(place)) => {
+                    if let Some(task) = listening.remove(&place) {
                         task.abort();
                     }
                 }
-                Some(Command::ListenUdp(bound, address)) => {
-                    udp_closing.insert(address, listen_udp(&worker, index, &bound, address));
+                Some(Command::ListenUdp(bound, place)) => {
+                    udp_closing.insert(place.clone(), listen_udp(&worker, index, &bound, place));
                 }
-                Some(Command::CloseUdp(address)) => {
-                    if let Some(closing) = udp_closing.remove(&address) {
+                Some(Command::CloseUdp(place)) => {
+                    if let Some(closing) = udp_closing.remove(&place) {
                         closing.notify_one();
                     }
                 }
@@ -434,27 +434,27 @@ fn listen(
     worker: &Rc<Worker>,
     index: usize,
     bound: &Bound,
-    endpoint: Endpoint,
-    listening: &mut BTreeMap<Endpoint, AbortHandle>,
+    place: Place<Endpoint>,
+    listening: &mut BTreeMap<Place<Endpoint>, AbortHandle>,
 ) {
     match bound.listener(index) {
         Ok(listener) => {
-            let serving = listener::serve(listener, Rc::new(endpoint.clone()), Rc::clone(worker));
-            listening.insert(endpoint, tokio::task::spawn_local(serving).abort_handle());
+            let serving = listener::serve(listener, Rc::new(place.clone()), Rc::clone(worker));
+            listening.insert(place, tokio::task::spawn_local(serving).abort_handle());
         }
-        Err(error) => tracing::error!(%endpoint, %error, "cannot listen"),
+        Err(error) => tracing::error!(endpoint = %place.address, %error, "cannot listen"),
     }
 }
 
 /// Serves datagrams; gives what ends that.
-fn listen_udp(worker: &Rc<Worker>, index: usize, bound: &UdpBound, address: SocketAddr) -> Rc<Notify> {
+fn listen_udp(worker: &Rc<Worker>, index: usize, bound: &UdpBound, place: Place<SocketAddr>) -> Rc<Notify> {
     let closing = Rc::new(Notify::new());
     match bound.listener(index) {
         Ok(listener) => {
-            let serving = datagram::serve(listener, address, Rc::clone(worker), Rc::clone(&closing));
+            let serving = datagram::serve(listener, place, Rc::clone(worker), Rc::clone(&closing));
             tokio::task::spawn_local(serving);
         }
-        Err(error) => tracing::error!(%address, %error, "cannot serve UDP"),
+        Err(error) => tracing::error!(address = %place.address, %error, "cannot serve UDP"),
     }
     closing
 }

@@ -12,8 +12,10 @@ use wire::http::Method;
 use crate::limits::Limits;
 
 mod datagram;
+mod place;
 
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
+pub use place::{Bindable, Place, places};
 
 /// The whole configuration of a process.
 #[derive(Debug, Clone)]
@@ -69,6 +71,13 @@ pub struct ListenerConfig {
     pub service: Service,
     /// The contract of everything that comes in by it, unless host or route say otherwise.
     pub contract: Option<String>,
+}
+
+impl ListenerConfig {
+    /// Its sockets.
+    pub fn places(&self) -> impl Iterator<Item = Place<Endpoint>> + '_ {
+        places(&self.name, &self.bind)
+    }
 }
 
 /// How a listener takes PROXY headers.

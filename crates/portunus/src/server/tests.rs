@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use super::*;
 use crate::config;
+use crate::report::Exposition;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -56,6 +57,14 @@ fn ask(mut stream: &TcpStream, path: &str) -> bool {
     true
 }
 
+/// The gauge of open connections.
+fn open_connections(site: &Site) -> usize {
+    let metrics = site.reporter.metrics(Exposition::Text);
+    let gauge = "portunus_connections_open{listener=\"web\"} ";
+    let line = metrics.lines().find_map(|line| line.strip_prefix(gauge));
+    line.unwrap_or_else(|| panic!("no gauge in {metrics}")).parse().unwrap()
+}
+
 fn end(site: Site) -> Vec<serde_json::Value> {
     assert_eq!(site.server.drain(PATIENCE), Drained::Whole, "every connection was counted out");
     assert_eq!(site.reporter.shutdown(PATIENCE), 0);
@@ -70,6 +79,7 @@ fn a_panic_in_a_request_ends_its_connection_and_leaves_a_line() {
     assert!(others.iter().all(|stream| ask(stream, "/")));
     assert!(!ask(&connect(site.address), "/panic"));
     assert!(others.iter().all(|stream| ask(stream, "/")), "nobody else noticed");
+    assert_eq!(open_connections(&site), 8, "who panicked is not open any more");
     drop(others);
     let lines = end(site);
     let told: Vec<_> = lines.iter().filter(|line| line["reason"] == "panicked").collect();

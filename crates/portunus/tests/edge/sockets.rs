@@ -93,3 +93,28 @@ fn ipv6_is_listened_on() {
     assert!(seen[0].fields("forwarded")[0].contains("for=\"[::1]\""), "{}", seen[0].head);
     assert_eq!(gate.log(1)[0]["client_address"], "::1");
 }
+
+#[test]
+fn each_listener_that_asks_for_a_port_gets_its_own_and_keeps_it() {
+    let listener = |name: &str, bind: &str| {
+        let route = format!("  - {{ listeners: [{name}], respond: {{ status: 200, body: {name} }} }}\n");
+        (format!("  - {{ name: {name}, bind: {bind} }}\n"), route)
+    };
+    let config = |listeners: &[(String, String)]| {
+        let (heads, routes): (Vec<_>, Vec<_>) = listeners.iter().map(|(head, route)| (&**head, &**route)).unzip();
+        format!("workers: 2\nlisteners:\n{}routes:\n{}", heads.concat(), routes.concat())
+    };
+    let one = listener("one", "\"127.0.0.1:0\"");
+    let two = listener("two", "\"127.0.0.1:0\"");
+    let three = listener("three", "\"127.0.0.1:0\"");
+    let gate = Gate::start(&config(&[one.clone(), two.clone()]));
+    let answer = |name: &str| get(gate.address(name));
+    assert_ne!(gate.address("one"), gate.address("two"));
+    assert!(answer("one").ends_with("one") && answer("two").ends_with("two"));
+    // Another one that asks changes nothing for those that have theirs; one that goes takes its own port with it.
+    gate.rewrite(&config(&[three, two]));
+    gate.signal("HUP");
+    gate.wait_for("reloaded");
+    assert!(answer("two").ends_with("two"));
+    wait_until("the port to close", || std::net::TcpStream::connect(gate.address("one")).is_err());
+}

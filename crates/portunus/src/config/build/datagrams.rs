@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use super::listeners::Bound;
 use super::{Build, Fault, address, identifier, read};
 use crate::config::model::{
     AllowedDestination, DatagramHeader, Endpoint, ServerAddress, ServerConfig, SourceConfig, TargetsConfig, Trust,
@@ -14,9 +15,6 @@ use crate::config::model::{
 };
 use crate::config::problem::shown;
 use crate::config::yaml::{Node, Value};
-
-/// Which listener has an address, and in which line it says so.
-type Bound = HashMap<SocketAddr, (String, usize)>;
 
 impl Build<'_> {
     pub(super) fn udp_listeners(&mut self, root: &Node) -> Vec<Arc<UdpListenerConfig>> {
@@ -28,7 +26,7 @@ impl Build<'_> {
             if let Some(at) = node.get("name").filter(|_| !name.is_empty()) {
                 self.unique(&name, "UDP listener", at.span, &mut names);
             }
-            let bind = self.udp_binds(node, &name, &mut bound);
+            let bind = self.bind_list(node, (&name, "UDP listener"), ":53", &mut bound, udp_address);
             let to = self.udp_targets(node);
             self.loops(node, &bind, &to);
             let default = UdpListenerConfig::new(name);
@@ -92,39 +90,6 @@ impl Build<'_> {
                 self.problems.add(other.key_span, what, format!("remove `{key}`"));
             }
         }
-    }
-
-    fn udp_binds(&mut self, node: &Node, listener: &str, bound: &mut Bound) -> Vec<SocketAddr> {
-        let base = self.base;
-        let mut out = Vec::new();
-        let list = node.get("bind");
-        for item in list.map(Node::one_or_many).unwrap_or_default() {
-            let Some(text) = item.text() else { continue };
-            let Some(endpoints) = self.take(item.span, address::bind(text, base)) else { continue };
-            for endpoint in endpoints {
-                let Endpoint::Tcp(address) = endpoint else {
-                    let what = "a UDP listener cannot be a Unix socket";
-                    self.problems.add(item.span, what, "name an address and a port: `:53`");
-                    continue;
-                };
-                let fresh = (listener.to_owned(), item.span.line);
-                match bound.get(&address).filter(|_| address.port() != 0) {
-                    Some((other, line)) => {
-                        let what =
-                            format!("{} is already bound by UDP listener {} in line {line}", shown(text), shown(other));
-                        self.problems.add(item.span, what, "bind each address once");
-                    }
-                    None => {
-                        bound.insert(address, fresh);
-                        out.push(address);
-                    }
-                }
-            }
-        }
-        if let Some(list) = list.filter(|list| matches!(&list.value, Value::List(items) if items.is_empty())) {
-            self.problems.add(list.span, "`bind` is empty", "name at least one address: `bind: [\":53\"]`");
-        }
-        out
     }
 
     fn udp_targets(&mut self, node: &Node) -> TargetsConfig {
@@ -209,6 +174,15 @@ impl Build<'_> {
         {
             let what = "`answer_header` goes with the Simple Proxy Protocol only";
             self.problems.add(entry.key_span, what, "write `proxy_protocol: simple`, or remove `answer_header`");
+        }
+    }
+}
+
+fn udp_address(endpoint: Endpoint) -> Result<SocketAddr, Fault> {
+    match endpoint {
+        Endpoint::Tcp(address) => Ok(address),
+        Endpoint::Unix(_) => {
+            Err(Fault::new("a UDP listener cannot be a Unix socket".to_owned(), "name an address and a port: `:53`"))
         }
     }
 }

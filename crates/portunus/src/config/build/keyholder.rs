@@ -56,7 +56,7 @@ pub(in crate::config) fn build_keyholder(
 }
 
 impl Build<'_> {
-    fn keyholder_listeners(&mut self, root: &Node, bound: &mut Bound) -> Vec<Arc<KeyholderListener>> {
+    fn keyholder_listeners(&mut self, root: &Node, bound: &mut Bound<Endpoint>) -> Vec<Arc<KeyholderListener>> {
         let mut names: HashMap<String, usize> = HashMap::new();
         let mut out = Vec::new();
         let nodes = self.items_of(root, "listeners", "add a listener: `- { name: edges, bind: \":2407\", tls: ... }`");

@@ -3,6 +3,7 @@
 //! Binds nothing.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,14 +12,14 @@ use tls::{Policy, ProtocolVersion};
 use super::{Build, Fault, address, identifier, names_in, read};
 use crate::config::defaults::PROXY_HEADER_TIMEOUT;
 use crate::config::model::{
-    AdminConfig, ClientCertificateConfig, Endpoint, HostPattern, ListenerConfig, ProxyHeaderRule, Service, TlsConfig,
-    TlsSettings, Trust,
+    AdminConfig, Bindable, ClientCertificateConfig, Endpoint, HostPattern, ListenerConfig, ProxyHeaderRule, Service,
+    TlsConfig, TlsSettings, Trust,
 };
 use crate::config::problem::{Span, shown};
-use crate::config::yaml::Node;
+use crate::config::yaml::{Node, Value};
 
 /// Which listener has an address, and in which line it says so.
-pub(super) type Bound = HashMap<Endpoint, (String, usize)>;
+pub(super) type Bound<A> = HashMap<A, (String, usize)>;
 
 impl Build<'_> {
     pub(super) fn listeners_and_admin(&mut self, root: &Node) -> (Vec<Arc<ListenerConfig>>, Option<AdminConfig>) {
@@ -34,9 +35,7 @@ impl Build<'_> {
             let fix = "add a listener: `listeners: [{ name: edge, bind: \":8080\" }]`, or `udp_listeners`";
             self.problems.add(root.span, "there is neither a listener nor a UDP listener", fix);
         }
-        if let Some(list) =
-            list.filter(|list| nodes.is_empty() && matches!(list.value, crate::config::yaml::Value::List(_)))
-        {
+        if let Some(list) = list.filter(|list| nodes.is_empty() && matches!(list.value, Value::List(_))) {
             self.problems.add(list.span, "`listeners` is empty", "add a listener: `- { name: edge, bind: \":8080\" }`");
         }
         for node in nodes {
@@ -58,7 +57,19 @@ impl Build<'_> {
         (out, admin)
     }
 
-    pub(super) fn binds(&mut self, node: &Node, listener: &str, bound: &mut Bound) -> Vec<Endpoint> {
+    pub(super) fn binds(&mut self, node: &Node, listener: &str, bound: &mut Bound<Endpoint>) -> Vec<Endpoint> {
+        self.bind_list(node, (listener, "listener"), ":443", bound, Ok)
+    }
+
+    /// The addresses of a listener of this kind, as `fit` takes them. Each is bound by one listener only, among those of `bound`.
+    pub(super) fn bind_list<A: Bindable + Hash>(
+        &mut self,
+        node: &Node,
+        (listener, kind): (&str, &str),
+        example: &str,
+        bound: &mut Bound<A>,
+        fit: impl Fn(Endpoint) -> Result<A, Fault>,
+    ) -> Vec<A> {
         let base = self.base;
         let mut out = Vec::new();
         let list = node.get("bind");
@@ -66,19 +77,19 @@ impl Build<'_> {
             let Some(text) = item.text() else { continue };
             let Some(endpoints) = self.take(item.span, address::bind(text, base)) else { continue };
             for endpoint in endpoints {
-                if let Some((other, line)) = taken(&endpoint, bound) {
-                    let what = format!("{} is already bound by listener {} in line {line}", shown(text), shown(other));
+                let Some(address) = self.take(item.span, fit(endpoint)) else { continue };
+                if let Some((other, line)) = taken(&address, bound) {
+                    let what = format!("{} is already bound by {kind} {} in line {line}", shown(text), shown(other));
                     self.problems.add(item.span, what, "bind each address once");
                 } else {
-                    bound.insert(endpoint.clone(), (listener.to_owned(), item.span.line));
-                    out.push(endpoint);
+                    bound.insert(address.clone(), (listener.to_owned(), item.span.line));
+                    out.push(address);
                 }
             }
         }
-        if let Some(list) =
-            list.filter(|list| matches!(&list.value, crate::config::yaml::Value::List(items) if items.is_empty()))
-        {
-            self.problems.add(list.span, "`bind` is empty", "name at least one address: `bind: [\":443\"]`");
+        if let Some(list) = list.filter(|list| matches!(&list.value, Value::List(items) if items.is_empty())) {
+            let fix = format!("name at least one address: `bind: [\"{example}\"]`");
+            self.problems.add(list.span, "`bind` is empty", fix);
         }
         out
     }
@@ -197,7 +208,7 @@ impl Build<'_> {
         })
     }
 
-    pub(super) fn admin(&mut self, node: &Node, bound: &Bound) -> Option<AdminConfig> {
+    pub(super) fn admin(&mut self, node: &Node, bound: &Bound<Endpoint>) -> Option<AdminConfig> {
         let hosts = self.parsed_list(node, "hosts", address::host_name);
         let base = self.base;
         let bind = node.get("bind")?;
@@ -238,11 +249,11 @@ pub(super) fn alpn(text: &str, is_tunnel: bool) -> Result<String, Fault> {
 }
 
 /// Who has an address already. Port 0 is a new port each time.
-fn taken<'a>(endpoint: &Endpoint, bound: &'a Bound) -> Option<(&'a str, usize)> {
-    if matches!(endpoint, Endpoint::Tcp(address) if address.port() == 0) {
+fn taken<'a, A: Bindable + Hash>(address: &A, bound: &'a Bound<A>) -> Option<(&'a str, usize)> {
+    if address.asks_for_a_port() {
         return None;
     }
-    bound.get(endpoint).map(|(name, line)| (name.as_str(), *line))
+    bound.get(address).map(|(name, line)| (name.as_str(), *line))
 }
 
 fn admin_bind(text: &str, base: &Path) -> Result<Endpoint, Fault> {

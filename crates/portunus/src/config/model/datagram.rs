@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::Trust;
+use super::{Place, Trust, places};
 
 /// One UDP listener: addresses that share all settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +33,13 @@ pub struct UdpListenerConfig {
     pub max_flows: usize,
     /// Flows of one client address at once, per worker.
     pub max_flows_per_client: usize,
+}
+
+impl UdpListenerConfig {
+    /// Its sockets.
+    pub fn places(&self) -> impl Iterator<Item = Place<SocketAddr>> + '_ {
+        places(&self.name, &self.bind)
+    }
 }
 
 /// How a datagram says who sent it.

@@ -1,0 +1,69 @@
+//! Which bind has which socket.
+//!
+//! An address is one socket, whoever serves it: a listener that is renamed keeps it over a reload. Port 0 asks the kernel for a port, and each
+//! bind that asks is given one of its own.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use net::Endpoint;
+
+/// What a listener can bind.
+pub trait Bindable: Clone + Ord + fmt::Display {
+    /// Whether the kernel is to choose the port.
+    fn asks_for_a_port(&self) -> bool;
+}
+
+impl Bindable for SocketAddr {
+    fn asks_for_a_port(&self) -> bool {
+        self.port() == 0
+    }
+}
+
+impl Bindable for Endpoint {
+    fn asks_for_a_port(&self) -> bool {
+        matches!(self, Endpoint::Tcp(address) if address.asks_for_a_port())
+    }
+}
+
+/// One bind as configured, which names its socket for as long as it is configured.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place<A> {
+    /// As configured.
+    pub address: A,
+    /// Whose port it is, and which one of theirs, where the kernel chooses it.
+    own: Option<(String, usize)>,
+}
+
+/// The places of a listener, in the order of its binds.
+pub fn places<'a, A: Bindable>(listener: &'a str, bind: &'a [A]) -> impl Iterator<Item = Place<A>> + 'a {
+    bind.iter().enumerate().map(move |(index, address)| Place {
+        address: address.clone(),
+        own: address.asks_for_a_port().then(|| (listener.to_owned(), index)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+    use super::*;
+
+    fn check(one: (&str, &[&str]), other: (&str, &[&str]), shared: usize) {
+        let places = |(listener, bind): (&str, &[&str])| -> Vec<Place<SocketAddr>> {
+            let bind: Vec<SocketAddr> = bind.iter().map(|text| text.parse().unwrap()).collect();
+            places(listener, &bind).collect()
+        };
+        let (ones, others) = (places(one), places(other));
+        assert_eq!(ones.iter().filter(|place| others.contains(place)).count(), shared, "{one:?} {other:?}");
+    }
+
+    #[test]
+    fn an_address_is_one_place_and_port_0_is_one_for_each_that_asks() {
+        check(("a", &["127.0.0.1:80"]), ("b", &["127.0.0.1:80"]), 1);
+        check(("a", &["127.0.0.1:0"]), ("b", &["127.0.0.1:0"]), 0);
+        check(("a", &["127.0.0.1:0"]), ("a", &["127.0.0.1:0", "[::1]:0"]), 1);
+        check(("a", &["127.0.0.1:0"]), ("a", &["[::1]:0", "127.0.0.1:0"]), 0);
+        check(("a", &["127.0.0.1:0", "127.0.0.1:0"]), ("a", &["127.0.0.1:0"]), 1);
+    }
+}
