@@ -218,10 +218,7 @@ fn a_group_takes_no_more_tunnels_than_it_may() {
     assert!(fourth.read(&mut [0; 1]).is_err(), "no orderly end");
     for line in gate.log(2) {
         assert_eq!((&line["fault"], &line["reason"]), (&"ours".into(), &"upstream_full".into()), "{line}");
-        assert_eq!(
-            (&line["upstream"]["name"], &line["upstream"]["server"]),
-            (&"tcp".into(), &serde_json::Value::Null)
-        );
+        assert_eq!((&line["upstream"]["name"], &line["upstream"]["server"]), (&"tcp".into(), &serde_json::Value::Null));
     }
     assert!(gate.metrics().contains("portunus_faults_total{side=\"ours\",reason=\"upstream_full\"} 2\n"));
     // A place that is given back is taken again.
