@@ -298,7 +298,9 @@ impl Inner {
 /// Takes out the sockets that are wanted no more.
 fn take_gone<A: Bindable, S>(bound: &mut Sockets<A, S>, wanted: impl Iterator<Item = Place<A>>) -> Sockets<A, S> {
     let wanted: BTreeSet<Place<A>> = wanted.collect();
-    bound.extract_if(.., |place, _| !wanted.contains(place)).collect()
+    let (kept, gone) = std::mem::take(bound).into_iter().partition(|(place, _)| wanted.contains(place));
+    *bound = kept;
+    gone
 }
 
 /// Binds the listeners that are not bound.
