@@ -7,7 +7,7 @@
 //! ```
 //!
 //! While as many requests are outstanding as a connection may have, or its answers are not taken, nothing is read from it: a peer that asks
-//! without listening waits for itself. A malformed frame ends the connection, as nothing behind it can be read.
+//! without listening waits for itself. What had arrived when a drain begins is still read and answered. A malformed frame ends the connection, as nothing behind it can be read.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,11 +20,13 @@ use tokio::sync::watch;
 use wire::keyless::{Dialect, EXTENSION_ALPN, ErrorCode, Frame, FrameError, opcode};
 
 use super::access::Peer;
-use super::crypto_thread::Work;
+use super::backlog::{Busy, Class, Refused};
+use super::busy::Held;
+use super::crypto_thread::{Work, give_up};
 use super::holdings::{Granted, Holdings, View};
 use super::judge::{Verdict, judge};
 use super::link::Link;
-use super::queue::{Class, Job, Payload, Refused};
+use super::queue::{Job, Payload};
 use super::serve::Shared;
 use crate::config::KeyholderListener;
 use crate::report::{KeyOperation, KeyOutcome};
@@ -38,6 +40,9 @@ const STALL_PAUSE: Duration = Duration::from_millis(2);
 
 /// The answer to a rate that is exceeded: try again after this.
 const RATE_RETRY: Duration = Duration::from_millis(100);
+
+/// Reads that what was received before a drain may take: as much as a connection may have outstanding.
+const LAST_READS: usize = 64;
 
 /// Why the life of a connection ended.
 #[derive(Debug)]
@@ -129,6 +134,12 @@ struct Conn {
     output: Vec<u8>,
     /// The last request could not be handed in; it is tried again.
     stalled: bool,
+    /// Refusals that wait.
+    held: Held,
+    /// Whole frames may be left in the input.
+    more: bool,
+    /// Reads left of what had arrived when the drain began; none before that.
+    last_reads: Option<usize>,
     /// Memory for signatures made here.
     result: Vec<u8>,
 }
@@ -166,6 +177,18 @@ impl Input {
 enum Event {
     Received(usize),
     Answers(usize),
+    /// Nothing more had arrived when the drain began.
+    NoMore,
+}
+
+/// What may be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Nothing,
+    /// What is there already.
+    Rest,
+    /// What is there or comes.
+    All,
 }
 
 impl Conn {
@@ -178,6 +201,9 @@ impl Conn {
             input: Input { chunk: Chunk::empty(), large: Vec::new() },
             output: Vec::new(),
             stalled: false,
+            held: Held::new(&shared.refusals),
+            more: false,
+            last_reads: None,
             result: Vec::new(),
             transport,
             link,
@@ -196,24 +222,26 @@ impl Conn {
 
     async fn turn_after_turn(&mut self, drain: &mut watch::Receiver<bool>) -> End {
         let mut deadline = Deadline::new();
-        let mut more = false;
         loop {
             let draining = *drain.borrow_and_update();
-            if draining && self.link.in_flight() == 0 {
-                return End::Drained;
+            if draining && self.last_reads.is_none() {
+                self.last_reads = Some(LAST_READS);
             }
             // Whole frames that were left over come before new bytes.
-            if more && !draining && !self.is_full() && !self.stalled {
-                more = match self.take_frames() {
-                    Ok(more) => more,
-                    Err(end) => return self.last_words(end).await,
-                };
+            if self.more
+                && self.may_take()
+                && let Err(end) = self.take_frames()
+            {
+                return self.last_words(end).await;
             }
-            let may_read = !more && !draining && !self.is_full();
-            let limit = self.patience();
+            self.send_refusals(draining);
+            if draining && self.link.in_flight() == 0 && !self.more && self.last_reads == Some(0) {
+                return End::Drained;
+            }
+            let (reading, limit) = (self.reading(), self.patience());
             let event = tokio::select! {
                 biased;
-                event = deadline.within(limit, self.wait(may_read)) => event,
+                event = deadline.within(limit, self.wait(reading)) => event,
                 _ = drain.changed() => continue,
             };
             match event {
@@ -224,14 +252,15 @@ impl Conn {
                 }
                 Ok(Ok(Event::Received(0))) => return self.ended(),
                 Ok(Ok(Event::Received(_))) => {
+                    self.last_reads = self.last_reads.map(|left| left.saturating_sub(1));
                     if !self.input.large.is_empty() {
                         self.input.gather();
                     }
-                    more = match self.take_frames() {
-                        Ok(more) => more,
-                        Err(end) => return self.last_words(end).await,
-                    };
+                    if let Err(end) = self.take_frames() {
+                        return self.last_words(end).await;
+                    }
                 }
+                Ok(Ok(Event::NoMore)) => self.last_reads = Some(0),
                 Ok(Err(broken)) => return End::Failed("broken", broken.to_string()),
                 Err(_) if self.stalled => self.stalled = false,
                 Err(_) if self.link.in_flight() > 0 => {}
@@ -241,9 +270,41 @@ impl Conn {
         }
     }
 
+    /// Whether a further request may be taken.
+    fn may_take(&self) -> bool {
+        !self.stalled && !self.is_full()
+    }
+
+    fn reading(&self) -> Reading {
+        match self.last_reads {
+            _ if self.more || self.is_full() => Reading::Nothing,
+            None => Reading::All,
+            Some(0) => Reading::Nothing,
+            Some(_) => Reading::Rest,
+        }
+    }
+
+    /// Answers requests whose refusal was held back for long enough.
+    fn send_refusals(&mut self, at_once: bool) {
+        if self.held.next_look().is_none() {
+            return;
+        }
+        for (id, wait) in self.held.due(Instant::now(), at_once) {
+            if self.link.take_cancelled(id) {
+                self.link.finish(1);
+            } else {
+                self.link.refuse(id, ErrorCode::BUSY, Some(microseconds(wait)));
+            }
+        }
+    }
+
     /// How long to wait for what comes next.
     fn patience(&self) -> Duration {
-        if self.stalled {
+        let next_look = self.held.next_look();
+        if let Some(until) = next_look {
+            let left = until.saturating_duration_since(Instant::now());
+            if self.stalled { left.min(STALL_PAUSE) } else { left }
+        } else if self.stalled {
             STALL_PAUSE
         } else if self.input.bytes().is_empty() || self.link.in_flight() > 0 {
             self.shared.limits.idle_timeout
@@ -253,20 +314,23 @@ impl Conn {
     }
 
     fn is_full(&self) -> bool {
-        self.link.in_flight() >= self.shared.limits.max_in_flight
+        self.link.in_flight() >= self.shared.limits.max_in_flight || self.held.is_too_much()
     }
 
     /// Waits for answers, or for bytes if there is room for what they ask. Loses nothing if it is dropped.
-    async fn wait(&mut self, may_read: bool) -> Result<Event, Broken> {
+    async fn wait(&mut self, reading: Reading) -> Result<Event, Broken> {
         poll_fn(|context| {
             let count = self.link.take_answers(&mut self.output, context);
             if count > 0 {
                 return Poll::Ready(Ok(Event::Answers(count)));
             }
-            if !may_read {
+            if reading == Reading::Nothing {
                 return Poll::Pending;
             }
-            self.transport.poll_recv_more(context, &mut self.input.chunk).map(|read| read.map(Event::Received))
+            match self.transport.poll_recv_more(context, &mut self.input.chunk) {
+                Poll::Pending if reading == Reading::Rest => Poll::Ready(Ok(Event::NoMore)),
+                read => read.map(|read| read.map(Event::Received)),
+            }
         })
         .await
     }
@@ -304,8 +368,8 @@ impl Conn {
         end
     }
 
-    /// Takes in the frames that have arrived. True if whole ones may be left.
-    fn take_frames(&mut self) -> Result<bool, End> {
+    /// Takes in the frames that have arrived, as far as they may be taken now.
+    fn take_frames(&mut self) -> Result<(), End> {
         self.follow_reload();
         let received = Instant::now();
         let mut now = received;
@@ -333,7 +397,8 @@ impl Conn {
         if matches!(outcome, Ok(false)) && self.input.chunk.is_full() {
             self.input.gather();
         }
-        outcome
+        self.more = outcome?;
+        Ok(())
     }
 
     fn refuse_frame(&self, error: FrameError) -> End {
@@ -369,12 +434,12 @@ impl Conn {
             }
             Err(code) => {
                 self.link.begin();
-                self.refuse(frame, code, None);
+                self.refuse(frame, code);
                 true
             }
             Ok(Verdict::Work(operation, granted)) => {
                 if view.rate.as_ref().is_some_and(|rate| !rate.allow()) {
-                    return self.over_rate(frame);
+                    return self.over_rate(frame, received);
                 }
                 let work = Work {
                     link: &self.link,
@@ -411,13 +476,17 @@ impl Conn {
         }
     }
 
-    fn submit(&self, job: Job, frame: &Frame<'_>) -> bool {
+    fn submit(&mut self, job: Job, frame: &Frame<'_>) -> bool {
+        let received = job.received;
         // Counted first: the answer may be there before this returns.
         self.link.begin();
         match self.shared.scheduler.submit(job) {
-            Ok(()) => true,
-            Err(Refused::Busy(wait)) => {
-                self.refuse(frame, ErrorCode::BUSY, Some(wait));
+            Ok(displaced) => {
+                displaced.iter().for_each(|job| give_up(&self.shared, job));
+                true
+            }
+            Err(Refused::Busy(busy)) => {
+                self.refuse_busy(frame, busy, received);
                 true
             }
             Err(Refused::Full) => {
@@ -428,19 +497,30 @@ impl Conn {
     }
 
     /// The rule's rate is used up: a peer that understands BUSY is told, others are read later.
-    fn over_rate(&self, frame: &Frame<'_>) -> bool {
+    fn over_rate(&mut self, frame: &Frame<'_>, received: Instant) -> bool {
         if !self.link.extended {
             return false;
         }
         self.link.begin();
-        self.refuse(frame, ErrorCode::BUSY, Some(RATE_RETRY));
+        self.refuse_busy(frame, Busy { wait: RATE_RETRY, pace: Duration::ZERO }, received);
         true
     }
 
+    /// Refuses a request that was counted in, now or a little later.
+    fn refuse_busy(&mut self, frame: &Frame<'_>, busy: Busy, now: Instant) {
+        if self.held.refuse(frame.id, busy, now) {
+            self.link.refuse(frame.id, ErrorCode::BUSY, Some(microseconds(busy.wait)));
+        }
+        self.report_refusal(frame, ErrorCode::BUSY);
+    }
+
     /// Answers a request that was counted in with an error, and tells of it.
-    fn refuse(&self, frame: &Frame<'_>, code: ErrorCode, retry: Option<Duration>) {
-        let retry = retry.map(|retry| u32::try_from(retry.as_micros()).unwrap_or(u32::MAX));
-        self.link.refuse(frame.id, code, retry);
+    fn refuse(&self, frame: &Frame<'_>, code: ErrorCode) {
+        self.link.refuse(frame.id, code, None);
+        self.report_refusal(frame, code);
+    }
+
+    fn report_refusal(&self, frame: &Frame<'_>, code: ErrorCode) {
         let operation = wire::keyless::Operation::from_opcode(frame.opcode);
         self.shared.reporter.operation(&KeyOperation {
             peer: &self.link.peer.label,
@@ -453,4 +533,8 @@ impl Conn {
             service: Duration::ZERO,
         });
     }
+}
+
+fn microseconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
 }

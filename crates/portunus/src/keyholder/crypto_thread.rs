@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use wire::keyless::{ErrorCode, Frame, Operation};
 
+use super::backlog::Batch;
 use super::keys::Key;
 use super::link::Link;
-use super::queue::{Batch, Job, Scheduler};
+use super::queue::{Job, Scheduler};
 use super::serve::Shared;
 use crate::report::{KeyOperation, KeyOutcome};
 
@@ -37,7 +38,8 @@ pub(super) fn run(shared: &Shared) {
                 received: job.received,
                 begun: Instant::now(),
             };
-            work.perform(shared, &mut result);
+            let ended = work.perform(shared, &mut result);
+            shared.scheduler.learn(job.key.class, ended.saturating_duration_since(work.begun));
         }
     }
 }
@@ -54,7 +56,7 @@ pub(super) struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Does it, answers, tells what it cost, and gives the time at its end. `result` is memory to work with.
+    /// Does it, answers, and gives the time at its end. `result` is memory to work with.
     pub(super) fn perform(&self, shared: &Shared, result: &mut Vec<u8>) -> Instant {
         let outcome = match self.key.signing.perform(self.operation, self.payload, result) {
             Ok(()) => {
@@ -68,7 +70,6 @@ impl Work<'_> {
         };
         let ended = Instant::now();
         let service = ended.saturating_duration_since(self.begun);
-        shared.scheduler.learn(self.key.class, service);
         shared.reporter.operation(&KeyOperation {
             peer: &self.link.peer.label,
             address: self.link.peer.address,
@@ -84,7 +85,7 @@ impl Work<'_> {
 }
 
 /// Answers a job that nobody has use of any more.
-fn give_up(shared: &Shared, job: &Job) {
+pub(super) fn give_up(shared: &Shared, job: &Job) {
     if job.link.take_cancelled(job.id) {
         return cancelled(shared, job);
     }

@@ -7,7 +7,7 @@ use tls::crypto::public_key::{key_digest, key_identifier};
 use tls::crypto::{KeyKind, SigningKey};
 use wire::keyless::KeyFamily;
 
-use super::queue::Class;
+use super::backlog::Class;
 use crate::config::{KeySetConfig, OperationSet};
 use crate::generation::read_secret;
 

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A role of the same program that shares codecs, keys and reporting with the gate, and nothing of its data path. Reading order: `serve.rs` (start,
-//! signals, drain), `conn.rs` (the life of one connection), `judge.rs` (what a request may), `queue.rs` and `crypto_thread.rs` (who signs when),
-//! `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
+//! signals, drain), `conn.rs` (the life of one connection), `judge.rs` (what a request may), `backlog.rs`, `queue.rs` and `crypto_thread.rs` (who signs
+//! when), `busy.rs` (what refusing may cost), `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
 //!
 //! Absent on purpose: any way for a key to leave, a decryption that tells good padding from bad, a payload in a log.
 
@@ -18,6 +18,8 @@ pub mod access;
 pub mod holdings;
 pub mod keys;
 pub mod serve;
+mod backlog;
+mod busy;
 mod conn;
 mod crypto_thread;
 mod judge;

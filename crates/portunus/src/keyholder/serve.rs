@@ -17,8 +17,10 @@ use arc_swap::ArcSwap;
 use net::{Bound, Listener};
 use tokio::sync::{mpsc, watch};
 
+use super::backlog::Class;
+use super::busy::Refusals;
 use super::holdings::Holdings;
-use super::queue::{Class, Scheduler};
+use super::queue::Scheduler;
 use super::{conn, crypto_thread};
 use crate::admin::{self, AdminHandle, AdminState};
 use crate::command::run::{Signals, catch_signals};
@@ -45,6 +47,7 @@ pub(super) struct Shared {
     pub(super) holdings: ArcSwap<Holdings>,
     pub(super) acceptor: tls::Acceptor,
     pub(super) scheduler: Scheduler,
+    pub(super) refusals: Arc<Refusals>,
     pub(super) reporter: KeyholderReporter,
     pub(super) limits: KeyholderLimits,
     /// Whether ECDSA opcodes are answered for RSA keys.
@@ -122,7 +125,8 @@ impl Server {
         let shared = Arc::new(Shared {
             holdings: ArcSwap::from_pointee(holdings),
             acceptor,
-            scheduler: Scheduler::new(config.crypto_threads, config.limits.clone()),
+            scheduler: Scheduler::new(config.crypto_threads, &config.limits),
+            refusals: Arc::new(Refusals::new(config.limits.target_wait)),
             reporter,
             limits: config.limits.clone(),
             mixed: config.ecdsa_opcodes_on_rsa_keys,

@@ -284,7 +284,10 @@ impl Connection {
             }
             opcode::ERROR if pinged.is_some() => return Err("a ping was refused"),
             opcode::RESPONSE => Ok(frame.payload.to_vec()),
-            opcode::ERROR => Err(frame.error().map_or(KeyFailure::Lost, KeyFailure::of_code)),
+            opcode::ERROR => {
+                let meaning = |code| KeyFailure::of_code(code, frame.retry_after_us);
+                Err(frame.error().map_or(KeyFailure::Lost, meaning))
+            }
             _ => return Err("an answer that is a request"),
         };
         // One that nobody waits for any more comes late, which is no fault.

@@ -1,8 +1,14 @@
 //! Why an operation of a private key was not done: what the log says, and whether another server may be asked.
 
 use std::fmt;
+use std::time::Duration;
 
 use wire::keyless::{ErrorCode, Operation};
+
+/// How long a busy server is left alone, whatever it says: a server cannot talk us out of asking it.
+const LEAST_PAUSE: Duration = Duration::from_millis(20);
+/// See [`LEAST_PAUSE`].
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +22,10 @@ pub enum KeyFailure {
     /// The connection broke before the answer came.
     Lost,
     /// The server has too much to do.
-    Busy,
+    Busy {
+        /// It wants to be left alone for so long.
+        retry_after: Duration,
+    },
     /// The server refused.
     Refused(ErrorCode),
     /// The server's signature does not verify.
@@ -33,7 +42,7 @@ impl KeyFailure {
             KeyFailure::Overloaded => "keyless_overloaded",
             KeyFailure::Timeout => "keyless_timeout",
             KeyFailure::Lost => "keyless_connection_lost",
-            KeyFailure::Busy => "keyless_busy",
+            KeyFailure::Busy { .. } => "keyless_busy",
             KeyFailure::Refused(_) => "keyless_refused",
             KeyFailure::WrongSignature => "keyless_wrong_signature",
             KeyFailure::Unaskable => "keyless_unaskable",
@@ -48,10 +57,13 @@ impl KeyFailure {
         }
     }
 
-    /// What an answer's error code means.
-    pub(super) fn of_code(code: ErrorCode) -> KeyFailure {
+    /// What an error answer means. `retry_after_us` comes with BUSY.
+    pub(super) fn of_code(code: ErrorCode, retry_after_us: Option<u32>) -> KeyFailure {
         match code {
-            ErrorCode::BUSY => KeyFailure::Busy,
+            ErrorCode::BUSY => {
+                let retry_after = Duration::from_micros(retry_after_us.unwrap_or_default().into());
+                KeyFailure::Busy { retry_after: retry_after.clamp(LEAST_PAUSE, LONGEST_PAUSE) }
+            }
             ErrorCode::DEADLINE_PASSED => KeyFailure::Timeout,
             code => KeyFailure::Refused(code),
         }
@@ -80,7 +92,7 @@ impl fmt::Display for KeyFailure {
             KeyFailure::Overloaded => f.write_str("too many key operations under way"),
             KeyFailure::Timeout => f.write_str("the key servers did not answer in time"),
             KeyFailure::Lost => f.write_str("the connection to the key server broke"),
-            KeyFailure::Busy => f.write_str("the key servers are busy"),
+            KeyFailure::Busy { .. } => f.write_str("the key servers are busy"),
             KeyFailure::Refused(code) => write!(f, "the key server refused: {} ({})", code.name(), code.0),
             KeyFailure::WrongSignature => f.write_str("the key server's signature does not verify"),
             KeyFailure::Unaskable => f.write_str("the operation does not fit the protocol"),

@@ -103,7 +103,10 @@ impl Peer {
     /// An operation did not go well after this long.
     pub fn failed(&self, failure: KeyFailure, after: Duration, rule: Ejection) {
         match failure {
-            KeyFailure::Busy => self.busy_until.set(coarse() + Duration::from_millis(20 + fastrand::u64(..30))),
+            // Half to one and a half of what it said, so that not all workers come back together.
+            KeyFailure::Busy { retry_after } => {
+                self.busy_until.set(coarse() + retry_after.mul_f32(0.5 + fastrand::f32()));
+            }
             KeyFailure::Timeout => self.measured(after),
             _ => {}
         }

@@ -95,6 +95,36 @@ fn sigterm_ends_it_in_order_under_load() {
 }
 
 #[test]
+fn what_was_sent_before_the_drain_is_answered_also_what_was_not_read_yet() {
+    let dir = site();
+    // One slow thread and few requests in flight, so that most of what is sent is not read when the drain begins.
+    let config = format!("{CONFIG}crypto_threads: 1\nlimits: {{ max_in_flight: 4, drain_timeout: 1m }}\n");
+    let mut keyholder = Keyholder::start(dir.path(), &config);
+    std::fs::write(dir.path().join("keyholder/server.pid"), keyholder.child.id().to_string()).unwrap();
+    keyholder.exercise("drain");
+    assert!(keyholder.child.wait().unwrap().success(), "{:#?}", keyholder.diagnostics());
+}
+
+/// Peers that ask again at once after BUSY, far more of them than can be served. What a refusal may cost does not depend on how fast they are.
+#[test]
+fn a_storm_of_refused_requests_is_paid_for_by_the_work_that_is_done() {
+    let dir = site();
+    let keyholder =
+        Keyholder::start(dir.path(), &format!("{CONFIG}crypto_threads: 1\nlimits: {{ target_wait: 20ms }}\n"));
+    let mut load = keyholder
+        .bench(1, &["--insist", "--connections", "8", "--in-flight", "64", "--seconds", "3", "--verify", "all"]);
+    let report = succeeded("bench", &load.output().unwrap());
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    let count = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
+    let (good, busy) = (count(&report["good"]), count(&report["errors"]["busy"]));
+    assert!(good > 0 && busy > 0, "{report}");
+    // Four for each job that is done, by a pace that is learned on the way; without that it is hundreds.
+    assert!(busy <= 20 * good, "{busy} refusals for {good} answers: {report}");
+    let errors = report["errors"].as_object().unwrap();
+    assert!(errors.keys().all(|name| name == "busy"), "{report}");
+}
+
+#[test]
 fn check_names_keys_and_every_mistake() {
     let dir = site();
     let file = dir.path().join("keyholder/keyholder.yaml");

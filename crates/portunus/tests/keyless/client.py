@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 import ssl
 import struct
 import sys
@@ -327,6 +328,25 @@ def deaf():
         assert ask(other, number, 0x15, value, ski=p256.ski).opcode == RESPONSE
 
 
+def drain():
+    """What was sent before the drain began is answered, also what the server had not read yet."""
+    rsa, value = key("slow/rsa"), digest("sha256", MESSAGE)
+    count = 200
+    connections = [(alpn, dial(alpn=alpn)) for alpn in (None, ALPN)]
+    for _, connection in connections:
+        connection.sendall(b"".join(request(1 + number, 0x05, value, ski=rsa.ski) for number in range(count)))
+    # It has everything, and can have begun with a few only.
+    for _, connection in connections:
+        receive(connection)
+    with open(path("keyholder/server.pid")) as file:
+        os.kill(int(file.read()), signal.SIGTERM)
+    for alpn, connection in connections:
+        connection.settimeout(30)
+        errors = [answer.error for answer in (receive(connection) for _ in range(count - 1))]
+        assert set(errors) <= ({None, 0x40} if alpn else {None}), errors
+        assert receive(connection) is None, "it ends when all are answered"
+
+
 def probing():
     """Unknown and forbidden keys: the same answer, and about the same time."""
     connection = dial()
@@ -343,5 +363,5 @@ def probing():
     print(f"unknown {medians[False] * 1e6:.0f} us, forbidden {medians[True] * 1e6:.0f} us")
 
 
-GROUPS = [operations, selection, errors, pipelining, framing, tls, extension, decryption, mixed, deaf, probing]
+GROUPS = [operations, selection, errors, pipelining, framing, tls, extension, decryption, mixed, deaf, drain, probing]
 {group.__name__: group for group in GROUPS}[sys.argv[1]]()

@@ -63,6 +63,9 @@ pub struct Bench {
     /// With a deadline: ask again so often after it has passed
     #[arg(long, default_value_t = 0)]
     retries: u32,
+    /// Ask again at once after BUSY, instead of when the server said; what no client should do
+    #[arg(long)]
+    insist: bool,
     /// Never use our extension of the protocol
     #[arg(long)]
     plain: bool,
@@ -111,6 +114,7 @@ struct Plan {
     interval: Option<Duration>,
     deadline: Option<Duration>,
     retries: u32,
+    insist: bool,
     verify: Verify,
 }
 
@@ -185,6 +189,7 @@ fn plan(bench: &Bench) -> Result<Plan, String> {
         interval: bench.rate.map(per_connection),
         deadline: bench.deadline_ms.map(Duration::from_millis),
         retries: bench.retries,
+        insist: bench.insist,
         verify: bench.verify,
     })
 }

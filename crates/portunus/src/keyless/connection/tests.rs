@@ -158,17 +158,20 @@ async fn what_is_no_answer_ends_the_connection_and_its_operations() {
 #[tokio::test]
 async fn refusals_have_their_meaning() {
     use wire::keyless::ErrorCode;
-    for (code, failure) in [
-        (2, KeyFailure::Refused(ErrorCode::KEY_NOT_FOUND)),
-        (0x40, KeyFailure::Busy),
-        (0x41, KeyFailure::Timeout),
-        (200, KeyFailure::Refused(ErrorCode(200))),
+    let busy = |milliseconds| KeyFailure::Busy { retry_after: Duration::from_millis(milliseconds) };
+    for (code, retry_after_us, failure) in [
+        (2, None, KeyFailure::Refused(ErrorCode::KEY_NOT_FOUND)),
+        (0x40, None, busy(20)),
+        (0x40, Some(70_000), busy(70)),
+        (0x40, Some(u32::MAX), busy(500)),
+        (0x41, None, KeyFailure::Timeout),
+        (200, None, KeyFailure::Refused(ErrorCode(200))),
     ] {
         let mut bytes = Vec::new();
-        wire::keyless::write_error(&mut bytes, 0, ErrorCode(code), None);
+        wire::keyless::write_error(&mut bytes, 0, ErrorCode(code), retry_after_us);
         // Something after it that ends the connection.
         bytes.push(2);
         bytes.extend_from_slice(&[0; 7]);
-        assert_eq!(ended_by(&bytes).await.0, Err(failure), "{code}");
+        assert_eq!(ended_by(&bytes).await.0, Err(failure), "{code} {retry_after_us:?}");
     }
 }

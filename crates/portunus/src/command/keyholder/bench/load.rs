@@ -56,6 +56,7 @@ async fn connection(plan: Arc<Plan>, number: usize) -> Tally {
         turn: number,
         asked: HashMap::new(),
         deadlines: VecDeque::new(),
+        backing_off: Vec::new(),
         output: Vec::new(),
     };
     let end = load.ask_and_listen().await;
@@ -91,6 +92,8 @@ struct Load<'p> {
     asked: HashMap<u32, Asked>,
     /// When to give up, oldest first.
     deadlines: VecDeque<(Instant, u32)>,
+    /// Until when places in flight stay empty because the server was busy.
+    backing_off: Vec<Instant>,
     output: Vec<u8>,
 }
 
@@ -167,7 +170,8 @@ impl Load<'_> {
                 }
             }
             None => {
-                while self.asked.len() < self.plan.in_flight {
+                self.backing_off.retain(|until| *until > now);
+                while self.asked.len() + self.backing_off.len() < self.plan.in_flight {
                     self.ask_next(now);
                 }
             }
@@ -227,7 +231,8 @@ impl Load<'_> {
     fn next_wake(&self, next_due: Instant, end: Instant) -> Instant {
         let deadline = self.deadlines.front().map_or(end, |(at, _)| *at);
         let due = if self.plan.interval.is_some() { next_due } else { end };
-        end.min(deadline).min(due)
+        let back = self.backing_off.iter().min().copied().unwrap_or(end);
+        end.min(deadline).min(due).min(back)
     }
 
     /// Takes all answers that are there; says how many.
@@ -261,6 +266,13 @@ impl Load<'_> {
         let now = Instant::now();
         if let Some(code) = frame.error() {
             *self.tally.errors.entry(code.name()).or_default() += 1;
+            if let Some(retry_after_us) =
+                frame.retry_after_us.filter(|_| self.plan.interval.is_none() && !self.plan.insist)
+            {
+                // Half to one and a half of what it said, so that not all come back together.
+                let wait = Duration::from_micros(retry_after_us.into()).mul_f32(0.5 + fastrand::f32());
+                self.backing_off.push(now + wait);
+            }
             return;
         }
         let Some(target) = self.plan.targets.get(asked.target) else { return };

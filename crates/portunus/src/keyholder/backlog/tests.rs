@@ -1,0 +1,284 @@
+//! The backlog under a hand-driven clock: crypto threads of a known speed, peers that ask at a known rate or wait for their answers.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// What clients of these tests wait for, told or not.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+#[derive(Debug, Clone, Copy)]
+struct Fake {
+    id: usize,
+    terms: Terms,
+}
+
+impl Waits for Fake {
+    fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    fn is_wanted(&self) -> bool {
+        true
+    }
+}
+
+/// Crypto threads over a backlog, in steps of 100 us.
+struct World {
+    backlog: Backlog<Fake>,
+    costs: Costs,
+    limits: KeyholderLimits,
+    now: Instant,
+    /// What each thread does, and until when.
+    threads: Vec<(Instant, Vec<Fake>)>,
+    /// What a job of each class costs.
+    service: [Duration; 3],
+    asked: usize,
+    /// Jobs by how they ended, with the time at which they did.
+    done: Vec<(Fake, Instant)>,
+    gone: Vec<Fake>,
+    busy: usize,
+    full: usize,
+}
+
+impl World {
+    const STEP: Duration = Duration::from_micros(100);
+
+    fn new(threads: usize, rsa: Duration) -> World {
+        let limits = KeyholderLimits::default();
+        let now = Instant::now();
+        World {
+            backlog: Backlog::new(threads, limits.clone()),
+            costs: Costs::new(),
+            limits,
+            now,
+            threads: vec![(now, Vec::new()); threads],
+            service: [Duration::from_micros(30), rsa, Duration::from_micros(30)],
+            asked: 0,
+            done: Vec::new(),
+            gone: Vec::new(),
+            busy: 0,
+            full: 0,
+        }
+    }
+
+    /// Jobs that these threads can do in a second.
+    fn capacity(&self, class: Class) -> f64 {
+        self.threads.len() as f64 / self.service[class as usize].as_secs_f64()
+    }
+
+    /// True unless it was refused.
+    fn ask(&mut self, class: Class, extended: bool) -> bool {
+        let patience = if extended { PATIENCE } else { self.limits.operation_timeout };
+        let terms = Terms { class, received: self.now, deadline: self.now + patience, extended, is_minor: false };
+        self.asked += 1;
+        match self.backlog.submit(Fake { id: self.asked, terms }, self.now) {
+            Ok(displaced) => {
+                self.gone.extend(displaced);
+                true
+            }
+            Err(Refused::Busy(busy)) => {
+                assert!(extended && busy.wait > Duration::ZERO);
+                self.busy += 1;
+                false
+            }
+            Err(Refused::Full) => {
+                self.full += 1;
+                false
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += World::STEP;
+        for index in 0..self.threads.len() {
+            let (until, jobs) = &mut self.threads[index];
+            if *until > self.now {
+                continue;
+            }
+            for job in jobs.drain(..) {
+                self.costs.learn(job.terms.class, self.service[job.terms.class as usize]);
+                self.done.push((job, *until));
+            }
+            let mut batch = Batch::default();
+            self.backlog.take(&mut batch, &self.costs, self.now);
+            let work: Duration = batch.jobs.iter().map(|job| self.service[job.terms.class as usize]).sum();
+            self.gone.append(&mut batch.expired);
+            self.threads[index] = (self.now + work, batch.jobs);
+        }
+    }
+
+    /// Asks at `times` the capacity for so long, whatever comes back.
+    fn offer(&mut self, class: Class, extended: bool, times: f64, time: Duration) {
+        let (mut due, end) = (0.0, self.now + time);
+        while self.now < end {
+            due += times * self.capacity(class) * World::STEP.as_secs_f64();
+            while due >= 1.0 {
+                self.ask(class, extended);
+                due -= 1.0;
+            }
+            self.step();
+        }
+    }
+
+    /// Jobs done since `since`, and how many of them in time.
+    fn counts(&self, since: Instant) -> (f64, f64) {
+        let done = self.done.iter().filter(|(_, at)| *at >= since);
+        let in_time = done.clone().filter(|(job, at)| *at <= job.terms.received + PATIENCE);
+        (done.count() as f64, in_time.count() as f64)
+    }
+}
+
+#[test]
+fn goodput_holds_at_four_times_what_can_be_done() {
+    for extended in [true, false] {
+        for (threads, cost) in [(2, 3 * MS / 10), (2, 3 * MS), (8, MS), (1, 20 * MS)] {
+            let mut world = World::new(threads, cost);
+            world.offer(Class::Rsa, extended, 4.0, 2_000 * MS);
+            let since = world.now;
+            world.offer(Class::Rsa, extended, 4.0, 10_000 * MS);
+            let (done, in_time) = world.counts(since);
+            let capacity = world.capacity(Class::Rsa) * 10.0;
+            let told = format!("{threads} threads, {cost:?}, {extended}: {done} done, {in_time} in time of {capacity}");
+            assert!(in_time >= 0.9 * capacity, "{told}");
+            assert!(done - in_time < 0.01 * done, "{told}");
+        }
+    }
+}
+
+#[test]
+fn after_a_spike_new_requests_are_served_at_once() {
+    for extended in [true, false] {
+        let mut world = World::new(2, 2 * MS);
+        world.offer(Class::Rsa, extended, 4.0, 5_000 * MS);
+        let since = world.now;
+        world.offer(Class::Rsa, extended, 0.5, 1_000 * MS);
+        let fresh =
+            world.done.iter().filter(|(job, at)| job.terms.received >= since && *at <= job.terms.received + PATIENCE);
+        let asked = 0.5 * world.capacity(Class::Rsa);
+        assert!(fresh.clone().count() as f64 >= 0.8 * asked, "{extended}: {} of {asked}", fresh.count());
+    }
+}
+
+/// However many requests are outstanding, peers that wait for their answers get as many as can be made, and none of them starves.
+#[test]
+fn a_closed_loop_of_any_size_keeps_the_threads_busy_and_starves_nobody() {
+    for extended in [true, false] {
+        for outstanding in [4, 8, 64, 256, 1_000, 5_000] {
+            let mut world = World::new(2, MS);
+            let (since, mut waiting) = (world.now, 0);
+            while world.now < since + 6_000 * MS {
+                // Whoever is refused comes back with the next step.
+                while waiting < outstanding && world.ask(Class::Rsa, extended) {
+                    waiting += 1;
+                }
+                let before = world.done.len() + world.gone.len();
+                world.step();
+                waiting -= world.done.len() + world.gone.len() - before;
+            }
+            let (done, _) = world.counts(since);
+            let told = format!("{outstanding} {extended}: {done} done, {} gone", world.gone.len());
+            assert!(done >= 0.95 * 6.0 * world.capacity(Class::Rsa), "{told}");
+            assert!(world.gone.is_empty(), "{told}");
+            // What an operation costs must be learned first.
+            let learned = world.done.iter().filter(|(job, _)| job.terms.received >= since + 1_000 * MS);
+            let longest = learned.map(|(job, at)| *at - job.terms.received).max().unwrap();
+            let fair = outstanding as u32 * MS / 2;
+            let most = if extended { fair.min(world.limits.target_wait) } else { fair };
+            assert!(longest <= most * 3 / 2 + 20 * MS, "{told}: {longest:?} instead of {most:?}");
+        }
+    }
+}
+
+#[test]
+fn ecdsa_never_waits_behind_rsa() {
+    let mut world = World::new(2, 2 * MS);
+    let end = world.now + 3_000 * MS;
+    let mut due: f64 = 0.0;
+    while world.now < end {
+        for _ in 0..4 {
+            world.ask(Class::Rsa, false);
+        }
+        due += 0.3;
+        if due >= 1.0 {
+            world.ask(Class::Ecdsa, true);
+            due -= 1.0;
+        }
+        world.step();
+    }
+    let ecdsa = world.done.iter().filter(|(job, _)| job.terms.class == Class::Ecdsa);
+    assert!(ecdsa.clone().count() > 8_000, "{}", ecdsa.count());
+    // A thread that is at RSA cannot be taken away from it, but it does nothing else before.
+    let longest = ecdsa.map(|(job, at)| *at - job.terms.received).max().unwrap();
+    assert!(longest <= 2 * MS + MS, "{longest:?}");
+    let rsa = world.done.iter().filter(|(job, _)| job.terms.class == Class::Rsa).count() as f64;
+    assert!(rsa >= 0.9 * 3.0 * world.capacity(Class::Rsa), "{rsa}");
+}
+
+#[test]
+fn peers_that_know_no_busy_do_not_push_out_those_that_do() {
+    let mut world = World::new(2, MS);
+    let end = world.now + 5_000 * MS;
+    while world.now < end {
+        for _ in 0..4 {
+            world.ask(Class::Rsa, false);
+        }
+        if world.asked % 10 < 2 {
+            world.ask(Class::Rsa, true);
+        }
+        world.step();
+    }
+    let extended = world.done.iter().filter(|(job, _)| job.terms.extended).count() as f64;
+    assert!(extended >= 0.4 * 5.0 * world.capacity(Class::Rsa), "{extended}");
+}
+
+#[test]
+fn the_wait_is_judged_by_what_the_threads_really_do() {
+    let mut world = World::new(2, MS / 5);
+    world.offer(Class::Rsa, true, 2.0, 500 * MS);
+    // The threads become ten times slower, as when other work takes the processors.
+    world.service[Class::Rsa as usize] *= 10;
+    world.offer(Class::Rsa, true, 2.0, 1_000 * MS);
+    let since = world.now;
+    world.offer(Class::Rsa, true, 2.0, 2_000 * MS);
+    let waits: Vec<_> =
+        world.done.iter().filter(|(_, at)| *at >= since).map(|(job, at)| *at - job.terms.received).collect();
+    let longest = waits.iter().max().unwrap();
+    assert!(*longest < 150 * MS, "{longest:?}");
+    assert!(world.busy > 0);
+}
+
+/// Whatever is asked, each job comes out exactly once: done, given up, or refused.
+#[test]
+fn nothing_is_lost_and_nothing_doubled() {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    for _ in 0..20 {
+        let mut world = World::new(1 + next(4) as usize, next(3_000) as u32 * MS / 1_000);
+        world.limits.max_queued = 1 + next(300) as usize;
+        world.backlog.limits = world.limits.clone();
+        for _ in 0..3_000 {
+            for _ in 0..next(12) {
+                let class = Class::ALL[next(3) as usize];
+                world.ask(class, next(2) == 0);
+            }
+            world.step();
+        }
+        while !world.backlog.is_empty() || world.threads.iter().any(|(_, jobs)| !jobs.is_empty()) {
+            world.step();
+        }
+        let mut ids: Vec<_> =
+            world.done.iter().map(|(job, _)| job.id).chain(world.gone.iter().map(|job| job.id)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), world.done.len() + world.gone.len());
+        assert_eq!(ids.len() + world.busy + world.full, world.asked);
+    }
+}
