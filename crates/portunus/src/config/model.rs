@@ -344,6 +344,8 @@ pub enum Action {
         content_type: String,
         /// Body.
         body: Arc<[u8]>,
+        /// The group that must have a server that is up; without one, the answer is 503.
+        while_up: Option<String>,
     },
 }
 

@@ -284,8 +284,10 @@ fn action_json(action: &Action, parameters: &[&str]) -> Value {
         Action::Redirect { status, to, allow } => {
             return json!({ "redirect": { "to": template(to, parameters), "status": status, "allow": allow } });
         }
-        Action::Respond { status, content_type, body } => {
-            return json!({ "respond": { "status": status, "content_type": content_type, "body_bytes": body.len() } });
+        Action::Respond { status, content_type, body, while_up } => {
+            return json!({ "respond": {
+                "status": status, "content_type": content_type, "body_bytes": body.len(), "while_up": while_up,
+            } });
         }
         Action::Forward(forward) => forward,
     };

@@ -63,7 +63,11 @@ impl<'j> Judging<'j> {
     /// No more needs to be seen: as many violations are found as are wanted.
     pub fn feed(&mut self, piece: &[u8]) -> Result<(), Stop> {
         let (Some(judge), findings) = (&mut self.judge, &mut self.findings) else { return Ok(()) };
-        let fed = caught(|| judge.feed(piece, findings));
+        let fed = caught(|| {
+            #[cfg(test)]
+            assert!(!piece.starts_with(b"\"panic"), "a fault that a test asked for");
+            judge.feed(piece, findings)
+        });
         self.went(fed)
     }
 

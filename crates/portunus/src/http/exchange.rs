@@ -143,7 +143,11 @@ async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> 
     let in_force = guard::contract_of(context.generation, listener, route, head, context.peer())?;
     let (status, location) = match &route.config.action {
         Action::Forward(forward) => return forward_admitted(route, params, in_force, forward, exchange).await,
-        Action::Respond { status, content_type, body } => {
+        Action::Respond { status, content_type, body, while_up } => {
+            let group = while_up.as_ref().map(|name| context.generation.group(name));
+            if group.is_some_and(|group| group.is_none_or(|group| !group.is_up())) {
+                return Err(Refusal::upstream(503, "no_server_up").into());
+            }
             let fixed = (*status, content_type.as_str(), &**body);
             return respond_fixed(context, &route.config, fixed, head, exchange.answer, exchange.ledger)
                 .await

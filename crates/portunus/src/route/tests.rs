@@ -72,7 +72,12 @@ pub(super) fn route(text: &str) -> RouteConfig {
         methods,
         path,
         headers: Vec::new(),
-        action: Action::Respond { status: 200, content_type: "text/plain".to_string(), body: [].into() },
+        action: Action::Respond {
+            status: 200,
+            content_type: "text/plain".to_string(),
+            body: [].into(),
+            while_up: None,
+        },
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
         hsts: None,

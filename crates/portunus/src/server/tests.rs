@@ -3,7 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use super::*;
 use crate::config;
@@ -20,11 +20,15 @@ struct Site {
 
 /// A server of two workers that answers everything by itself.
 fn start() -> Site {
-    let folder = tempfile::tempdir().unwrap();
+    start_on(tempfile::tempdir().unwrap(), "routes: [{ respond: { status: 200, body: ok } }]\n")
+}
+
+/// A server of two workers with these routes, in a folder with what they need.
+fn start_on(folder: tempfile::TempDir, routes: &str) -> Site {
     let file = folder.path().join("portunus.yaml");
-    let text = "workers: 2\nlisteners: [{ name: web, bind: \"127.0.0.1:0\" }]\nroutes: [{ respond: { status: 200, body: ok } }]\n\
-                log: { access: { format: json, to: access.log } }\n";
-    std::fs::write(&file, text).unwrap();
+    let listeners = "workers: 2\nlisteners: [{ name: web, bind: \"127.0.0.1:0\" }]\n";
+    let log = "log: { access: { format: json, to: access.log } }\n";
+    std::fs::write(&file, [listeners, routes, log].concat()).unwrap();
     let config = config::load(&file).unwrap();
     let reporter = Reporter::start(&config.log, config.workers).unwrap();
     let source: Source = Box::new(|| Err(Vec::new()));
@@ -86,6 +90,61 @@ fn a_panic_in_a_request_ends_its_connection_and_leaves_a_line() {
     assert_eq!(told.len(), 1, "{lines:#?}");
     assert_eq!((&told[0]["target"], &told[0]["fault"]), (&"/panic".into(), &"ours".into()));
     assert_eq!(lines.len(), 17);
+}
+
+#[test]
+fn a_panic_of_the_judge_refuses_the_message_and_nothing_else() {
+    let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let document = "openapi: 3.0.3\ninfo: { title: t, version: '1' }\npaths:\n  /say:\n    post:\n      requestBody: { required: true, \
+                    content: { application/json: { schema: { type: string } } } }\n      responses: { default: { description: any } }\n";
+    std::fs::write(folder.path().join("api.yaml"), document).unwrap();
+    let address = upstream.local_addr().unwrap();
+    let routes = format!(
+        "contracts: {{ api: {{ document: api.yaml }} }}\nupstreams: {{ app: {{ servers: [\"{address}\"] }} }}\n\
+         routes: [{{ upstream: app, contract: api }}]\n"
+    );
+    let site = start_on(folder, &routes);
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = upstream.accept().unwrap();
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"\"fine\"") {
+            let mut piece = [0; 4096];
+            let count = stream.read(&mut piece).unwrap();
+            assert!(count > 0, "cut");
+            seen.extend_from_slice(&piece[..count]);
+        }
+        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+        String::from_utf8(seen).unwrap()
+    });
+    let mut client = connect(site.address);
+    let mut say = |body: &str| {
+        let length = body.len();
+        write!(
+            client,
+            "POST /say HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = [0; 4096];
+        let count = client.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..count]).into_owned()
+    };
+    let refused = say("\"panic\"");
+    assert!(refused.starts_with("HTTP/1.1 500 "), "{refused}");
+    // The connection goes on, and so does the judge.
+    let passed = say("\"fine\"");
+    assert!(passed.starts_with("HTTP/1.1 204 "), "{passed}");
+    let seen = answering.join().unwrap();
+    assert!(seen.starts_with("POST /say ") && !seen.contains("panic"), "{seen}");
+    let metrics = site.reporter.metrics(Exposition::Text);
+    assert!(metrics.contains("portunus_faults_total{side=\"ours\",reason=\"judge_panic\"} 1\n"), "{metrics}");
+    let told: Vec<_> = metrics.lines().filter(|line| line.contains("reason=\"judge_panic\"")).collect();
+    assert_eq!(told.len(), 2, "{told:#?}");
+    drop(client);
+    let lines = end(site);
+    assert_eq!(lines.len(), 2);
+    let fault = (&lines[0]["status"], &lines[0]["fault"], &lines[0]["reason"]);
+    assert_eq!(fault, (&500.into(), &"ours".into(), &"judge_panic".into()), "{lines:#?}");
 }
 
 #[test]

@@ -108,6 +108,11 @@ impl Group {
         &self.servers
     }
 
+    /// Whether a server is neither ejected nor fails its checks.
+    pub fn is_up(&self) -> bool {
+        self.servers.iter().any(|server| server.is_available())
+    }
+
     /// TLS towards its servers, if any.
     pub fn connector(&self) -> Option<&tls::Connector> {
         self.connector.as_deref()

@@ -106,6 +106,41 @@ fn it_blocks_as_the_original_does_and_says_what_in_its_header() {
     assert!(front.folder.path().exists());
 }
 
+/// There, readiness says that the process runs.
+#[test]
+fn it_is_ready_while_its_backend_takes_connections() {
+    let upstream = Upstream::start(shop_answer);
+    let more = [("SERVER_HEALTH_CHECK_INTERVAL", "100ms")];
+    let front = start(&upstream, &more, &[]);
+    let ready = |front: &Front| ask(front.health, "GET /v1/readiness", "", "").0;
+    assert_eq!(ready(&front), 200);
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let gone = format!("http://{address}/v1/");
+    let front = start(&upstream, &[more[0], ("SERVER_URL", &gone)], &[]);
+    wait_until("it not to be ready", || ready(&front) == 503);
+    assert_eq!(ask(front.health, "GET /v1/liveness", "", "").0, 200, "it lives all the same");
+    let back = std::net::TcpListener::bind(address).unwrap();
+    wait_until("it to be ready", || ready(&front) == 200);
+    drop(back);
+    wait_until("it not to be ready again", || ready(&front) == 503);
+}
+
+#[test]
+fn a_backend_is_verified_unless_told_otherwise() {
+    let upstream = Upstream::start(shop_answer);
+    let more = [("SERVER_URL", "https://127.0.0.1:1/v1/"), ("SERVER_INSECURE_CONNECTION", "true")];
+    let front = start(&upstream, &more, &[]);
+    assert_eq!(ask(front.health, "GET /v1/liveness", "", "").0, 200);
+    let folder = folder(SHOP, &[]);
+    for (insecure, expected) in [("true", "    tls: { insecure_skip_verify: true }\n"), ("false", "    tls: true\n")] {
+        let settings = settings(&upstream, &[more[0], ("SERVER_INSECURE_CONNECTION", insecure)]);
+        let printed = command(folder.path(), "import", &settings).output().unwrap();
+        assert!(String::from_utf8_lossy(&printed.stdout).contains(expected), "{printed:?}");
+    }
+}
+
 /// What the original's own lists do not see: requests for which there is no route.
 #[test]
 fn lists_hold_where_the_document_has_no_path_and_where_options_pass() {

@@ -1,12 +1,13 @@
 //! OAuth 2 and OpenID Connect by local validation of tokens: signature, algorithm, times, issuer, audience, scopes.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tls::crypto::verify::{MacKey, Sha2};
 
-use crate::harness::{Reply, Upstream, wait_until};
+use crate::harness::{Reply, Upstream, certificates, path, wait_until};
 use crate::site::{Answer, Site, write};
 
 /// One operation that demands a scope, one that takes a token or a key, one that takes nobody's word.
@@ -252,6 +253,73 @@ fn keys_come_from_a_url_and_the_last_good_ones_are_kept() {
     // A reload keeps what was fetched.
     site.gate.signal("HUP");
     site.gate.wait_for("reloaded");
+    assert_eq!(ask(&site, "GET /accounts", &token).status, 200);
+}
+
+/// `openssl s_server` that gives out the files of a folder, under the certificate there.
+struct Provider(Child, u16);
+
+impl Provider {
+    fn start(folder: &Path, port: u16) -> Provider {
+        let certificate = std::fs::read_dir(folder.join("certs")).unwrap().next().unwrap().unwrap().path();
+        let mut child = Command::new("openssl")
+            .args(["s_server", "-WWW", "-accept", &format!("127.0.0.1:{port}"), "-cert"])
+            .arg(&certificate)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let accepting = lines.find_map(|line| line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.parse().ok());
+        let port = accepting.expect("it tells its port");
+        std::thread::spawn(move || lines.for_each(drop));
+        Provider(child, port)
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn keys_come_over_tls_from_whom_our_ca_knows_and_outlive_their_provider() {
+    let (set, sign) = ec_set("one");
+    let folder = certificates(&[("id.test", false)]);
+    let stranger = certificates(&[("id.test", false)]);
+    write(folder.path(), "keys.json", &set);
+    let provider = Provider::start(folder.path(), 0);
+    let token = sign(&claims());
+    let site = |ca: &tempfile::TempDir, name: &str| {
+        let (url, ca) = (format!("https://127.0.0.1:{}/keys.json", provider.1), path(ca, "ca.pem"));
+        bank(
+            &format!(
+                "algorithms: ES256, key_url: {{ url: \"{url}\", refresh: 10s, tls: {{ ca: {ca}, name: {name} }} }}"
+            ),
+            &[],
+        )
+    };
+    for refused in [site(&stranger, "id.test"), site(&folder, "other.test")] {
+        refused.gate.wait_for("key set not fetched: upstream_certificate");
+        let answer = ask(&refused, "GET /accounts", &token);
+        assert_eq!((answer.status, refused.seen()), (503, 0), "{answer:?}");
+    }
+    let site = site(&folder, "id.test");
+    wait_until("the keys", || ask(&site, "GET /accounts", &token).status == 200);
+    // The provider goes away: an unknown key makes us ask again, and what there was stays good.
+    drop(provider);
+    let (_, other) = ec_set("two");
+    wait_until("a fetch that fails", || {
+        assert_eq!(ask(&site, "GET /accounts", &other(&claims())).status, 401);
+        site.gate
+            .diagnostics()
+            .iter()
+            .any(|line| line.contains("key set not fetched") && line.contains("\"kept\":true"))
+    });
     assert_eq!(ask(&site, "GET /accounts", &token).status, 200);
 }
 

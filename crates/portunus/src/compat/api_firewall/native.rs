@@ -166,6 +166,10 @@ impl Writer<'_> {
         if let Some(most @ 1..) = self.number("SERVER_MAX_CONNS_PER_HOST") {
             self.line(format!("    max_in_flight: {most}"));
         }
+        // The original connects to its backends now and then, and counts one that takes the connection as up.
+        if let Some(every) = self.duration("SERVER_HEALTH_CHECK_INTERVAL").filter(|duration| *duration != "0ms") {
+            self.line(format!("    health: {{ path: none, every: {every}, fall: 1, rise: 1 }}"));
+        }
         let host = match self.get("SERVER_REQUEST_HOST_HEADER") {
             "" => "upstream".to_owned(),
             host => format!("{{ set: {} }}", quoted(host)),
@@ -184,7 +188,7 @@ impl Writer<'_> {
         );
         self.line(
             "  - name: readiness\n    listeners: [health]\n    path: /v1/readiness\n    methods: [GET]\n    \
-             respond: { status: 200, content_type: application/json, body: '{\"status\":\"ok\"}' }",
+             respond: { status: 200, content_type: application/json, body: '{\"status\":\"ok\"}', while_up: backend }",
         );
     }
 
@@ -194,7 +198,7 @@ impl Writer<'_> {
                 "SERVER_INSECURE_CONNECTION: the backend is not verified, so whoever sits between can read and change everything"
                     .to_owned(),
             );
-            return self.line("    tls: { verify: false }");
+            return self.line("    tls: { insecure_skip_verify: true }");
         }
         match self.get("SERVER_ROOT_CA") {
             "" => self.line("    tls: true"),

@@ -148,12 +148,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("SERVER_READ_BUFFER_SIZE", "Backend.ProtectedAPI.ReadBufferSize", Kind::Number, "8192"),
     setting("SERVER_WRITE_BUFFER_SIZE", "Backend.ProtectedAPI.WriteBufferSize", BUFFERS, "8192"),
     setting("SERVER_MAX_RESPONSE_BODY_SIZE", "Backend.ProtectedAPI.MaxResponseBodySize", Kind::Number, "0"),
-    setting(
-        "SERVER_HEALTH_CHECK_INTERVAL",
-        "Backend.ProtectedAPI.HealthCheckInterval",
-        Kind::Idle("a server that fails is left out, and tried again"),
-        "30s",
-    ),
+    setting("SERVER_HEALTH_CHECK_INTERVAL", "Backend.ProtectedAPI.HealthCheckInterval", Kind::Duration, "30s"),
     setting("SERVER_MAX_IDLE_CONN_DURATION", "Backend.ProtectedAPI.MaxIdleConnDuration", Kind::Duration, "10s"),
     setting("HEALTH_HOST", "HealthHost", Kind::Text, "0.0.0.0:9667"),
     setting("LOG_LEVEL", "LogLevel", Kind::Text, "INFO"),

@@ -223,7 +223,7 @@ impl Build<'_> {
             }
             "upstream_url" => self.upstream_url(route, key, parameters.as_deref()),
             "redirect" => self.redirect(&key.value, parameters.as_deref()),
-            _ => self.respond(&key.value),
+            _ => self.respond(&key.value, known),
         }
     }
 
@@ -333,7 +333,7 @@ impl Build<'_> {
         Some(Action::Redirect { status, to: template, allow: Vec::new() })
     }
 
-    fn respond(&mut self, node: &Node) -> Option<Action> {
+    fn respond(&mut self, node: &Node, known: &Known<'_>) -> Option<Action> {
         let status = read::int(node, "status")?;
         let body = read::text(node, "body").unwrap_or_default();
         if let Some(at) = node.get("body").filter(|_| !body.is_empty() && matches!(status, 204 | 205 | 304)) {
@@ -350,7 +350,8 @@ impl Build<'_> {
             Some(_) => self.parsed(node, "content_type", content_type)?,
             None => "text/plain; charset=utf-8".to_owned(),
         };
-        Some(Action::Respond { status, content_type, body: body.as_bytes().into() })
+        let while_up = node.get("while_up").and_then(|name| self.name_of(name, "upstream", &known.upstreams));
+        Some(Action::Respond { status, content_type, body: body.as_bytes().into(), while_up })
     }
 }
 

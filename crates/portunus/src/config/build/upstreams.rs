@@ -145,12 +145,14 @@ impl Build<'_> {
 
     fn health(&mut self, node: &Node, upstream: &Node) -> Option<HealthCheck> {
         if node.entry("path").is_none() && read::text(upstream, "protocol") != Some("tcp") {
-            let fix = "add `path: /health`; only with `protocol: tcp` a server that takes a connection is healthy";
+            let fix = "add `path: /health`, or `path: none` if a server that takes a connection is healthy";
             self.problems.add(node.span, "`health` lacks `path`", fix);
             return None;
         }
-        let path =
-            self.parsed(node, "path", |text| Target::cut_path(text)?.path_template(&[]).map(|_| text.to_owned()));
+        let path = match read::text(node, "path") {
+            Some("none") => None,
+            _ => self.parsed(node, "path", |text| Target::cut_path(text)?.path_template(&[]).map(|_| text.to_owned())),
+        };
         let default = path.map_or_else(HealthCheck::of_connecting, HealthCheck::new);
         let health = HealthCheck {
             host: self.parsed(node, "host", address::authority),

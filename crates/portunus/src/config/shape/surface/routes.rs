@@ -155,6 +155,12 @@ pub(in crate::config::shape) static RESPOND: Object = object(
             "text/plain; charset=utf-8",
             "Content-Type, if there is a body.",
         ),
+        optional(
+            "while_up",
+            Shape::Text("an upstream"),
+            "(always)",
+            "Answered only while this upstream has a server that is neither ejected nor fails its checks; else 503.",
+        ),
     ]],
 );
 

@@ -147,9 +147,9 @@ pub(in crate::config::shape) static HEALTH: Object = object(
     &[&[
         optional(
             "path",
-            Shape::Text("a path such as `/healthz`"),
+            Shape::Text("`none` or a path such as `/healthz`"),
             "(required by HTTP)",
-            "Asked for with GET; 200 to 399 is healthy. With `protocol: tcp` and without a path, a server that takes a connection is.",
+            "Asked for with GET; 200 to 399 is healthy. With `none`, the default of `protocol: tcp`, a server that takes a connection is.",
         ),
         optional("host", Shape::Text("a host name"), "(the server's own)", "Host sent with it."),
         optional("every", Shape::Duration(100, HOUR), "5s", "Between two checks."),
