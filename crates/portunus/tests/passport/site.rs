@@ -22,6 +22,7 @@ use crate::harness::wait_until;
 pub struct Site {
     pub client: String,
     pub edge: String,
+    others: Vec<String>,
     children: Vec<Child>,
     /// Its folder.
     pub dir: TempDir,
@@ -50,6 +51,7 @@ impl Site {
         let site = Site {
             client: name("client"),
             edge: name("edge"),
+            others: Vec::new(),
             children: Vec::new(),
             dir: tempfile::tempdir().unwrap(),
         };
@@ -96,6 +98,26 @@ impl Site {
             run(&["ip", "-n", &site.edge, "route", "add", network, "via", via]);
         }
         site
+    }
+
+    /// Another host behind the edge: 198.18.0.2 and 2001:db8:2::2, whose way to everywhere is the edge. Gives its namespace.
+    pub fn other_host(&mut self) -> String {
+        let other = self.edge.replace("edge", "other");
+        self.others.push(other.clone());
+        run(&["ip", "netns", "add", &other]);
+        let peer = ["type", "veth", "peer", "name", "north", "netns", &other];
+        run(&[&["ip", "-n", &self.edge, "link", "add", "south"], &peer[..]].concat());
+        for (namespace, link, v4, v6) in [
+            (&self.edge, "south", "198.18.0.1/24", "2001:db8:2::1/64"),
+            (&other, "north", "198.18.0.2/24", "2001:db8:2::2/64"),
+        ] {
+            run(&["ip", "-n", namespace, "address", "add", v4, "dev", link]);
+            run(&["ip", "-n", namespace, "address", "add", v6, "dev", link, "nodad"]);
+            run(&["ip", "-n", namespace, "link", "set", link, "up"]);
+        }
+        run(&["ip", "-n", &other, "route", "add", "default", "via", "198.18.0.1"]);
+        run(&["ip", "-n", &other, "-6", "route", "add", "default", "via", "2001:db8:2::1"]);
+        other
     }
 
     /// `portunus routing` with these arguments, in the edge namespace; gives exit status and output.
@@ -191,7 +213,7 @@ impl Drop for Site {
             let _ = child.kill();
             let _ = child.wait();
         }
-        for namespace in [&self.client, &self.edge] {
+        for namespace in [&self.client, &self.edge].into_iter().chain(&self.others) {
             let _ = Command::new("ip").args(["netns", "delete", namespace]).status();
         }
     }

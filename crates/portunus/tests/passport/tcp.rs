@@ -269,6 +269,46 @@ for source, to in [("203.0.113.7", ("198.51.100.10", 2500)), ("2001:db8::7", ("2
     client(&site, program);
 }
 
+/// The recipe of docs/passport.md, "Other hosts", to the letter.
+#[test]
+fn an_application_on_another_host_sees_the_true_client() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/passport.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let recipe = docs.split("```").find(|block| block.trim_start().starts_with("table inet passport")).unwrap();
+    let mut site = Site::new();
+    let other = site.other_host();
+    for address in ["198.18.0.2", "2001:db8:2::2"] {
+        site.python(&other, &tcp_echo(address, 2525));
+    }
+    let file = site.dir.path().join("recipe.nft");
+    std::fs::write(&file, recipe).unwrap();
+    let (done, told) = site.routing(&["setup", "--mark", "0x7c"]);
+    assert!(done, "{told}");
+    let upstream = "servers: [\"198.18.0.2:2525\", \"[2001:db8:2::2]:2525\"]\n    mark: 123\n    connect_timeout: 1s";
+    let running = site.portunus_as_it_is(&config(TRUSTED, upstream)).listens("[::]:25");
+    // Without the firewall's part the answers of the other host go on to the client itself, which knows of no such connection.
+    running.wait_for("self-test");
+    let refusing = "assert refused(passed((\"203.0.113.7\", 0)))";
+    client(&site, refusing);
+    run(&["ip", "netns", "exec", &site.edge, "nft", "-f", file.to_str().unwrap()]);
+    client(
+        &site,
+        r#"
+for lb, host in [(("198.51.100.10", 0), "203.0.113.7"), (("2001:db8:1::10", 0), "2001:db8::7")]:
+    for port in [4711, 4712]:
+        s = passed((host, port), lb)
+        assert line(s) == ("%s %d\n" % (host, port)).encode()
+        s.sendall(b"through")
+        assert s.recv(10) == b"through"
+        s.shutdown(socket.SHUT_WR)
+        assert s.recv(10) == b""
+"#,
+    );
+    let lines = running.log(5);
+    assert_eq!(lines[0]["reason"], "upstream_connect_timeout", "{lines:#?}");
+    assert!(lines[1..].iter().all(|line| line["ended_by"] == "client"), "{lines:#?}");
+}
+
 /// Bug 5: running out of descriptors neither ends a listener nor the process.
 #[test]
 fn a_shortage_of_descriptors_passes() {
