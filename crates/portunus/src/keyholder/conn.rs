@@ -10,6 +10,7 @@
 //! without listening waits for itself. What had arrived when a drain begins is still read and answered. A malformed frame ends the connection, as nothing behind it can be read.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ use super::link::Link;
 use super::queue::{Job, Payload};
 use super::serve::Shared;
 use crate::config::KeyholderListener;
-use crate::report::{KeyOperation, KeyOutcome};
+use crate::report::{KeyOperation, KeyOutcome, KeyReport};
 use crate::transport::{Broken, NoKeys, Transport};
 
 /// Time that one turn of a connection may spend on signing, before the rest of its requests goes to the queue.
@@ -62,6 +63,7 @@ pub(super) async fn run(
     stream: Stream,
     listener: Arc<KeyholderListener>,
     shared: Arc<Shared>,
+    report: Rc<KeyReport>,
     drain: watch::Receiver<bool>,
 ) {
     let address = stream.peer();
@@ -76,7 +78,7 @@ pub(super) async fn run(
             let info = transport.tls_info();
             let extended = info.is_some_and(|info| info.alpn.as_deref() == Some(EXTENSION_ALPN));
             tracing::debug!(peer = peer.label, ?address, extended, "connected");
-            Conn::new(transport, Arc::new(Link::new(peer, extended)), shared.clone()).serve(drain).await
+            Conn::new(transport, Arc::new(Link::new(peer, extended)), shared.clone(), report).serve(drain).await
         }
     };
     if let End::Failed(reason, detail) = &end {
@@ -125,6 +127,8 @@ struct Conn {
     transport: Transport,
     link: Arc<Link>,
     shared: Arc<Shared>,
+    /// This thread's.
+    report: Rc<KeyReport>,
     /// What the peer may use, and the generation that says so.
     view: Arc<View>,
     generation: Arc<Holdings>,
@@ -192,7 +196,7 @@ enum Reading {
 }
 
 impl Conn {
-    fn new(transport: Transport, link: Arc<Link>, shared: Arc<Shared>) -> Conn {
+    fn new(transport: Transport, link: Arc<Link>, shared: Arc<Shared>, report: Rc<KeyReport>) -> Conn {
         let generation = shared.holdings.load_full();
         Conn {
             view: generation.view_for(&link.peer),
@@ -208,6 +212,7 @@ impl Conn {
             transport,
             link,
             shared,
+            report,
         }
     }
 
@@ -392,6 +397,7 @@ impl Conn {
                 Err(error) => break Err(self.refuse_frame(error)),
             }
         };
+        self.report.flush();
         self.input = input;
         self.input.advance(used);
         if matches!(outcome, Ok(false)) && self.input.chunk.is_full() {
@@ -429,7 +435,7 @@ impl Conn {
             Ok(Verdict::Pong) => {
                 self.link.begin();
                 self.link.answer(&Frame { opcode: opcode::PONG, ..Frame::response(frame.id, frame.payload) });
-                self.shared.reporter.ping();
+                self.report.ping();
                 true
             }
             Err(code) => {
@@ -452,7 +458,7 @@ impl Conn {
                 };
                 if granted.key.class != Class::Rsa && now.saturating_duration_since(received) < INLINE_BUDGET {
                     self.link.begin();
-                    *now = work.perform(&self.shared, &mut self.result);
+                    *now = work.perform(&self.report, &mut self.result);
                     return true;
                 }
                 let job = self.job(frame, &work, granted);
@@ -482,7 +488,7 @@ impl Conn {
         self.link.begin();
         match self.shared.scheduler.submit(job) {
             Ok(displaced) => {
-                displaced.iter().for_each(|job| give_up(&self.shared, job));
+                displaced.iter().for_each(|job| give_up(&self.report, job));
                 true
             }
             Err(Refused::Busy(busy)) => {
@@ -522,7 +528,7 @@ impl Conn {
 
     fn report_refusal(&self, frame: &Frame<'_>, code: ErrorCode) {
         let operation = wire::keyless::Operation::from_opcode(frame.opcode);
-        self.shared.reporter.operation(&KeyOperation {
+        self.report.operation(&KeyOperation {
             peer: &self.link.peer.label,
             address: self.link.peer.address,
             ski: frame.ski,

@@ -10,7 +10,7 @@ use super::keys::Key;
 use super::link::Link;
 use super::queue::{Job, Scheduler};
 use super::serve::Shared;
-use crate::report::{KeyOperation, KeyOutcome};
+use crate::report::{KeyOperation, KeyOutcome, KeyReport};
 
 /// Crypto threads give way to the threads that talk to peers, so that an answer is not late because others are being made.
 const NICENESS: i32 = 5;
@@ -18,15 +18,16 @@ const NICENESS: i32 = 5;
 /// A thread's life: takes work until the server ends.
 pub(super) fn run(shared: &Shared) {
     net::process::lower_priority(NICENESS);
+    let report = shared.reporter.thread();
     let mut batch = Batch::default();
     let mut result = Vec::with_capacity(1024);
-    while shared.scheduler.next(&mut batch) {
+    while shared.scheduler.next(&mut batch, || report.flush()) {
         for job in batch.expired.drain(..) {
-            give_up(shared, &job);
+            give_up(&report, &job);
         }
         for job in batch.jobs.drain(..) {
             if job.link.take_cancelled(job.id) {
-                cancelled(shared, &job);
+                cancelled(&report, &job);
                 continue;
             }
             let work = Work {
@@ -38,7 +39,7 @@ pub(super) fn run(shared: &Shared) {
                 received: job.received,
                 begun: Instant::now(),
             };
-            let ended = work.perform(shared, &mut result);
+            let ended = work.perform(&report, &mut result);
             shared.scheduler.learn(job.key.class, ended.saturating_duration_since(work.begun));
         }
     }
@@ -57,7 +58,7 @@ pub(super) struct Work<'a> {
 
 impl Work<'_> {
     /// Does it, answers, and gives the time at its end. `result` is memory to work with.
-    pub(super) fn perform(&self, shared: &Shared, result: &mut Vec<u8>) -> Instant {
+    pub(super) fn perform(&self, report: &KeyReport, result: &mut Vec<u8>) -> Instant {
         let outcome = match self.key.signing.perform(self.operation, self.payload, result) {
             Ok(()) => {
                 self.link.answer(&Frame::response(self.id, result));
@@ -70,7 +71,7 @@ impl Work<'_> {
         };
         let ended = Instant::now();
         let service = ended.saturating_duration_since(self.begun);
-        shared.reporter.operation(&KeyOperation {
+        report.operation(&KeyOperation {
             peer: &self.link.peer.label,
             address: self.link.peer.address,
             ski: Some(&self.key.ski),
@@ -85,9 +86,9 @@ impl Work<'_> {
 }
 
 /// Answers a job that nobody has use of any more.
-pub(super) fn give_up(shared: &Shared, job: &Job) {
+pub(super) fn give_up(report: &KeyReport, job: &Job) {
     if job.link.take_cancelled(job.id) {
-        return cancelled(shared, job);
+        return cancelled(report, job);
     }
     let outcome = if job.link.is_closed() {
         job.link.drop_request();
@@ -97,16 +98,16 @@ pub(super) fn give_up(shared: &Shared, job: &Job) {
         job.link.refuse(job.id, code, None);
         KeyOutcome::Expired
     };
-    report_unbegun(shared, job, outcome);
+    report_unbegun(report, job, outcome);
 }
 
-fn cancelled(shared: &Shared, job: &Job) {
+fn cancelled(report: &KeyReport, job: &Job) {
     job.link.drop_request();
-    report_unbegun(shared, job, KeyOutcome::Cancelled);
+    report_unbegun(report, job, KeyOutcome::Cancelled);
 }
 
-fn report_unbegun(shared: &Shared, job: &Job, outcome: KeyOutcome) {
-    shared.reporter.operation(&KeyOperation {
+fn report_unbegun(report: &KeyReport, job: &Job, outcome: KeyOutcome) {
+    report.operation(&KeyOperation {
         peer: &job.link.peer.label,
         address: job.link.peer.address,
         ski: Some(&job.key.ski),

@@ -119,9 +119,10 @@ impl Scheduler {
         self.costs.learn(class, cost);
     }
 
-    /// Waits for work and takes a batch of it. False when the server ends.
-    pub(super) fn next(&self, batch: &mut Batch<Job>) -> bool {
+    /// Waits for work and takes a batch of it; `rest` is called before the thread sleeps. False when the server ends.
+    pub(super) fn next(&self, batch: &mut Batch<Job>, rest: impl Fn()) -> bool {
         let mut state = self.lock();
+        let mut rested = false;
         loop {
             if state.stopped {
                 return false;
@@ -129,6 +130,13 @@ impl Scheduler {
             if !state.backlog.is_empty() {
                 state.backlog.take(batch, &self.costs, Instant::now());
                 return true;
+            }
+            if !rested {
+                drop(state);
+                rest();
+                rested = true;
+                state = self.lock();
+                continue;
             }
             state.idle_threads += 1;
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);

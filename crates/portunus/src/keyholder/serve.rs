@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -27,7 +28,7 @@ use crate::command::run::{Signals, catch_signals};
 use crate::config::{self, AuditTarget, Endpoint, KeyholderConfig, KeyholderListener};
 use crate::limits::KeyholderLimits;
 use crate::reload::Reloaded;
-use crate::report::{Diagnostics, KeyholderReporter};
+use crate::report::{Diagnostics, KeyReport, KeyholderReporter};
 
 /// After a change of a file, how long it must stay quiet before it is read: sets of files are written one by one.
 const QUIET: Duration = Duration::from_millis(500);
@@ -215,10 +216,13 @@ async fn work(
     shared: Arc<Shared>,
     draining: watch::Receiver<bool>,
 ) {
+    let report = Rc::new(shared.reporter.thread());
     let mut accepting = Vec::new();
     for (listener, sockets) in bound {
         match sockets.listener(index) {
-            Ok(socket) => accepting.push(accept(socket, listener, Arc::clone(&shared), draining.clone())),
+            Ok(socket) => {
+                accepting.push(accept(socket, listener, Arc::clone(&shared), Rc::clone(&report), draining.clone()))
+            }
             Err(error) => tracing::error!(%error, "a worker cannot listen"),
         }
     }
@@ -237,6 +241,7 @@ async fn accept(
     socket: Listener,
     listener: Arc<KeyholderListener>,
     shared: Arc<Shared>,
+    report: Rc<KeyReport>,
     draining: watch::Receiver<bool>,
 ) -> Vec<tokio::task::JoinHandle<()>> {
     let mut open = Vec::new();
@@ -249,7 +254,8 @@ async fn accept(
         match accepted {
             Ok((stream, _)) => {
                 let Some(place) = Place::take(&shared) else { continue };
-                let life = conn::run(stream, Arc::clone(&listener), Arc::clone(&shared), draining.clone());
+                let life =
+                    conn::run(stream, Arc::clone(&listener), Arc::clone(&shared), Rc::clone(&report), draining.clone());
                 open.push(tokio::task::spawn_local(async move {
                     life.await;
                     drop(place);

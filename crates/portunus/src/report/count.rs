@@ -3,6 +3,7 @@
 //! A worker is the only writer of its counters, so an increment is a load and a store: no lock, no locked instruction. Readers see each
 //! counter whole, and a set of them a moment apart. Two writers by mistake would lose counts, never memory safety.
 
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -27,41 +28,53 @@ impl Count {
     }
 }
 
-/// Upper bounds of the duration buckets, nanoseconds. From what a proxy adds on a good day to what a patient client waits for.
-pub(super) const BUCKETS_NS: [u64; 16] = [
-    100_000,
-    250_000,
-    500_000,
-    1_000_000,
-    2_500_000,
-    5_000_000,
-    10_000_000,
-    25_000_000,
-    50_000_000,
-    100_000_000,
-    250_000_000,
-    500_000_000,
-    1_000_000_000,
-    2_500_000_000,
-    10_000_000_000,
-    30_000_000_000,
-];
-
 /// Buckets of [`Durations`], the last one without bound.
-pub(super) const BUCKET_COUNT: usize = BUCKETS_NS.len() + 1;
+pub(super) const BUCKET_COUNT: usize = 17;
+
+/// Upper bounds of the buckets of [`Durations`].
+pub(super) trait Bounds {
+    /// Nanoseconds, ascending.
+    const NS: [u64; BUCKET_COUNT - 1];
+}
+
+/// From what a proxy adds on a good day to what a patient client waits for.
+#[derive(Debug, Default)]
+pub(super) struct Usual;
+
+impl Bounds for Usual {
+    const NS: [u64; BUCKET_COUNT - 1] = [
+        100_000,
+        250_000,
+        500_000,
+        1_000_000,
+        2_500_000,
+        5_000_000,
+        10_000_000,
+        25_000_000,
+        50_000_000,
+        100_000_000,
+        250_000_000,
+        500_000_000,
+        1_000_000_000,
+        2_500_000_000,
+        10_000_000_000,
+        30_000_000_000,
+    ];
+}
 
 /// A histogram of durations.
 #[derive(Debug, Default)]
-pub(super) struct Durations {
+pub(super) struct Durations<B = Usual> {
     buckets: [Count; BUCKET_COUNT],
     sum_ns: Count,
+    bounds: PhantomData<B>,
 }
 
-impl Durations {
+impl<B: Bounds> Durations<B> {
     pub(super) fn observe(&self, duration: Duration) {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        // Counting the bounds below costs no branch; the result is at most BUCKETS_NS.len(), the unbounded bucket.
-        let bucket: usize = BUCKETS_NS.iter().map(|&bound| usize::from(ns > bound)).sum();
+        // Counting the bounds below costs no branch; the result is at most their number, the unbounded bucket.
+        let bucket: usize = B::NS.iter().map(|&bound| usize::from(ns > bound)).sum();
         self.buckets[bucket].add(1);
         self.sum_ns.add(ns);
     }
@@ -99,6 +112,11 @@ pub(super) struct Slot<const N: usize, V> {
 impl<const N: usize, V: Default> Slot<N, V> {
     fn new(labels: [&str; N]) -> Slot<N, V> {
         Slot { labels: labels.map(Box::from), cells: V::default() }
+    }
+
+    /// The labels, borrowed.
+    pub(super) fn texts(&self) -> [&str; N] {
+        self.labels.each_ref().map(AsRef::as_ref)
     }
 
     fn is(&self, labels: &[&str; N]) -> bool {
@@ -208,7 +226,7 @@ mod tests {
     #[test]
     fn a_duration_falls_into_the_bucket_whose_bound_it_does_not_pass() {
         fn check(duration: Duration, bucket: usize) {
-            let durations = Durations::default();
+            let durations: Durations = Durations::default();
             durations.observe(duration);
             let (mut counts, mut sum) = ([0; BUCKET_COUNT], 0);
             durations.add_to(&mut counts, &mut sum);

@@ -2,34 +2,42 @@
 //!
 //! Metrics come under two sets of names: our own, and those of older key servers (`keyless_…`), so that dashboards go on.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 use wire::keyless::ErrorCode;
 
 use super::Exposition;
+use super::count::{self, BUCKET_COUNT, Bounds, Count, Durations};
 use super::exposition;
 use super::line::{self, Clock};
-use super::queue::Queue;
+use super::page::{Page, durations, every_label, sums};
+use super::queue::{Chunk, Queue};
 use super::writer::{self, Target};
 use crate::config::AuditTarget;
 
-/// Upper bounds of durations, seconds.
-const BOUNDS: [f64; 16] =
-    [10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.5, 1.0, 10.0];
+/// Upper bounds of the time to load all keys, seconds.
+const LOAD_BOUNDS: [f64; 8] = [1e-3, 10e-3, 50e-3, 0.1, 0.5, 1.0, 5.0, 10.0];
 
-/// Peers with metrics of their own; further ones are counted together.
-const MAX_PEERS: usize = 1_000;
+/// Label sets that one thread counts apart; what is beyond is counted together.
+const MAX_LABEL_SETS: u16 = 8_000;
+
+/// Audit lines of one thread are handed to the writer when they reach this many bytes, if not before.
+const HAND_OVER_BYTES: usize = 32 * 1024;
 
 /// What became of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,26 +97,8 @@ pub struct KeyOperation<'a> {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OperationLabels {
-    peer: String,
-    operation: &'static str,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClassLabels {
     class: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OpcodeLabels {
-    opcode: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TypeLabels {
-    r#type: &'static str,
-    error: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -121,27 +111,15 @@ struct SourceLabels {
     source: String,
 }
 
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-
-fn histogram() -> Histogram {
-    Histogram::new(BOUNDS)
-}
-
-/// Everything that is counted.
+/// What happens seldom.
 #[derive(Debug)]
 struct Families {
-    operations: Family<OperationLabels, Counter>,
-    queue: Histograms<ClassLabels>,
-    service: Histograms<ClassLabels>,
     waiting: Family<ClassLabels, Gauge>,
     connections: Gauge,
     failed: Family<ReasonLabels, Counter>,
     reloads: Family<ReasonLabels, Counter>,
     keys: Gauge,
     audit_lost: Gauge<u64, AtomicU64>,
-    old_requests: Family<OpcodeLabels, Gauge>,
-    old_exec: Histograms<TypeLabels>,
-    old_total: Histograms<TypeLabels>,
     old_failed: Gauge,
     old_load: Histogram,
     expiry: Family<SourceLabels, Gauge>,
@@ -150,37 +128,23 @@ struct Families {
 impl Families {
     fn register(registry: &mut Registry) -> Families {
         let all = Families {
-            operations: Family::default(),
-            queue: Family::new_with_constructor(histogram),
-            service: Family::new_with_constructor(histogram),
             waiting: Family::default(),
             connections: Gauge::default(),
             failed: Family::default(),
             reloads: Family::default(),
             keys: Gauge::default(),
             audit_lost: Gauge::default(),
-            old_requests: Family::default(),
-            old_exec: Family::new_with_constructor(histogram),
-            old_total: Family::new_with_constructor(histogram),
             old_failed: Gauge::default(),
-            old_load: histogram(),
+            old_load: Histogram::new(LOAD_BOUNDS),
             expiry: Family::default(),
         };
         let ours = registry.sub_registry_with_prefix("portunus_keyholder");
-        ours.register("operations", "Operations by peer and outcome", all.operations.clone());
-        ours.register_with_unit("queue", "From arrival until begun or given up", Unit::Seconds, all.queue.clone());
-        ours.register_with_unit("service", "Time the work itself took", Unit::Seconds, all.service.clone());
         ours.register("waiting", "Operations that wait now", all.waiting.clone());
         ours.register("connections", "Connections open now", all.connections.clone());
         ours.register("connections_failed", "Connections that ended badly", all.failed.clone());
         ours.register("reloads", "Reloads by outcome", all.reloads.clone());
         ours.register("keys", "Keys held", all.keys.clone());
         ours.register("audit_lines_lost", "Audit lines that could not be written", all.audit_lost.clone());
-        registry.register("keyless_requests", "Requests by opcode", all.old_requests.clone());
-        let text = "Time the work took, by opcode, seconds";
-        registry.register("keyless_request_exec_duration_per_opcode", text, all.old_exec.clone());
-        let text = "Time from arrival to answer, by opcode, seconds";
-        registry.register("keyless_request_total_duration_per_opcode", text, all.old_total.clone());
         registry.register("keyless_failed_connection", "Connections that ended badly", all.old_failed.clone());
         registry.register("keyless_key_load_duration", "Time to load all keys, seconds", all.old_load.clone());
         let text = "End of validity of the server's certificates";
@@ -189,20 +153,153 @@ impl Families {
     }
 }
 
+/// From a signature with a small key to what a patient client waits for.
+#[derive(Debug, Default)]
+struct Brief;
+
+impl Bounds for Brief {
+    const NS: [u64; BUCKET_COUNT - 1] = [
+        10_000,
+        20_000,
+        50_000,
+        100_000,
+        200_000,
+        500_000,
+        1_000_000,
+        2_000_000,
+        5_000_000,
+        10_000_000,
+        20_000_000,
+        50_000_000,
+        100_000_000,
+        500_000_000,
+        1_000_000_000,
+        10_000_000_000,
+    ];
+}
+
+/// What one thread counts. It is the only writer.
+#[derive(Debug)]
+struct ThreadCounts {
+    /// By peer, operation, outcome.
+    operations: count::Family<3, Count>,
+    /// By class: queued, worked.
+    classes: count::Family<1, [Durations<Brief>; 2]>,
+    /// By operation, error: worked, from arrival to answer.
+    types: count::Family<2, [Durations<Brief>; 2]>,
+    pings: Count,
+}
+
+/// One thread's end of reporting. Takes no lock for an operation; hands audit lines over many at a time.
+#[derive(Debug)]
+pub struct KeyReport {
+    counts: Arc<ThreadCounts>,
+    audit: Option<RefCell<Audit>>,
+}
+
+/// A thread's audit lines on their way to the writer.
+#[derive(Debug)]
+struct Audit {
+    queue: Arc<Queue>,
+    clock: Clock,
+    lines: Chunk,
+}
+
+impl KeyReport {
+    /// An operation came to its end.
+    pub fn operation(&self, record: &KeyOperation<'_>) {
+        let counts = &self.counts;
+        counts.operations.at([record.peer, record.operation, record.outcome.name()]).add(1);
+        if record.class != "none" {
+            let [queue, service] = counts.classes.at([record.class]);
+            queue.observe(record.queued);
+            if !record.service.is_zero() {
+                service.observe(record.service);
+            }
+            let [exec, total] = counts.types.at([record.operation, record.outcome.error()]);
+            exec.observe(record.service);
+            total.observe(record.queued + record.service);
+        }
+        if let Some(audit) = &self.audit {
+            let audit = &mut *audit.borrow_mut();
+            line::key_operation(&mut audit.lines.bytes, &mut audit.clock, record);
+            audit.lines.lines += 1;
+            if audit.lines.bytes.len() >= HAND_OVER_BYTES {
+                audit.queue.hand_over_or_lose(&mut audit.lines);
+            }
+        }
+    }
+
+    /// A ping was answered.
+    pub fn ping(&self) {
+        self.counts.pings.add(1);
+    }
+
+    /// Hands over the audit lines so far: at the end of a turn, and before the thread sleeps.
+    pub fn flush(&self) {
+        if let Some(audit) = &self.audit {
+            let audit = &mut *audit.borrow_mut();
+            if audit.lines.lines > 0 {
+                audit.queue.hand_over_or_lose(&mut audit.lines);
+            }
+        }
+    }
+}
+
+impl Drop for KeyReport {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+/// Sums what the threads counted.
+#[derive(Debug, Clone, Default)]
+struct Threads(Arc<Mutex<Vec<Arc<ThreadCounts>>>>);
+
+impl Threads {
+    fn all(&self) -> MutexGuard<'_, Vec<Arc<ThreadCounts>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collector for Threads {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page { encoder };
+        let threads = self.all();
+        let operations = sums(&threads, |thread| &thread.operations, every_label);
+        let mut by_opcode: BTreeMap<[&str; 1], u64> = BTreeMap::new();
+        for ([_, operation, _], count) in &operations {
+            *by_opcode.entry([*operation]).or_default() += count;
+        }
+        let pings: u64 = threads.iter().map(|thread| thread.pings.get()).sum();
+        if pings > 0 {
+            *by_opcode.entry(["ping"]).or_default() += pings;
+        }
+        let labels = ["peer", "operation", "outcome"];
+        page.counters("portunus_keyholder_operations", "Operations by peer and outcome", labels, operations)?;
+        let by_class = |which: usize| {
+            durations(&threads, |thread| &thread.classes, move |slot| ([&*slot.labels[0]], &slot.cells[which]))
+        };
+        let help = "From arrival until begun or given up";
+        page.histograms("portunus_keyholder_queue_seconds", help, ["class"], by_class(0))?;
+        page.histograms("portunus_keyholder_service_seconds", "Time the work itself took", ["class"], by_class(1))?;
+        page.gauges("keyless_requests", "Requests by opcode", ["opcode"], by_opcode)?;
+        let by_type =
+            |which: usize| durations(&threads, |thread| &thread.types, move |slot| (slot.texts(), &slot.cells[which]));
+        let (labels, help) = (["type", "error"], "Time the work took, by opcode, seconds");
+        page.histograms("keyless_request_exec_duration_per_opcode", help, labels, by_type(0))?;
+        let help = "Time from arrival to answer, by opcode, seconds";
+        page.histograms("keyless_request_total_duration_per_opcode", help, labels, by_type(1))
+    }
+}
+
 /// The reporting end of a key server.
 #[derive(Debug)]
 pub struct KeyholderReporter {
     registry: Registry,
     families: Families,
-    audit: Option<Audit>,
-    /// Peers that have metrics of their own.
-    peers: Mutex<std::collections::HashSet<String>>,
-}
-
-#[derive(Debug)]
-struct Audit {
-    queue: Arc<Queue>,
-    scratch: Mutex<(Clock, Vec<u8>)>,
+    audit: Option<Arc<Queue>>,
+    threads: Threads,
 }
 
 impl KeyholderReporter {
@@ -218,54 +315,27 @@ impl KeyholderReporter {
                 AuditTarget::File(path) => Target::File(path.clone()),
             };
             writer::start("audit", target, Arc::clone(&queue))?;
-            io::Result::Ok(Audit { queue, scratch: Mutex::default() })
+            io::Result::Ok(queue)
         };
         let audit = audit.map(open).transpose()?;
         let mut registry = Registry::default();
         let families = Families::register(&mut registry);
-        Ok(KeyholderReporter { registry, families, audit, peers: Mutex::default() })
+        let threads = Threads::default();
+        registry.register_collector(Box::new(threads.clone()));
+        Ok(KeyholderReporter { registry, families, audit, threads })
     }
 
-    /// An operation came to its end.
-    pub fn operation(&self, record: &KeyOperation<'_>) {
-        let families = &self.families;
-        let labels = OperationLabels {
-            peer: self.peer_label(record.peer),
-            operation: record.operation,
-            outcome: record.outcome.name(),
-        };
-        families.operations.get_or_create(&labels).inc();
-        families.old_requests.get_or_create(&OpcodeLabels { opcode: record.operation }).inc();
-        if record.class != "none" {
-            let class = ClassLabels { class: record.class };
-            families.queue.get_or_create(&class).observe(record.queued.as_secs_f64());
-            if !record.service.is_zero() {
-                families.service.get_or_create(&class).observe(record.service.as_secs_f64());
-            }
-            let labels = TypeLabels { r#type: record.operation, error: record.outcome.error() };
-            families.old_exec.get_or_create(&labels).observe(record.service.as_secs_f64());
-            families.old_total.get_or_create(&labels).observe((record.queued + record.service).as_secs_f64());
-        }
-        if let Some(audit) = &self.audit {
-            audit.write(record);
-        }
-    }
-
-    fn peer_label(&self, peer: &str) -> String {
-        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        if peers.contains(peer) {
-            return peer.to_owned();
-        }
-        if peers.len() < MAX_PEERS && peer.len() <= 256 {
-            peers.insert(peer.to_owned());
-            return peer.to_owned();
-        }
-        "other".to_owned()
-    }
-
-    /// A ping was answered.
-    pub fn ping(&self) {
-        self.families.old_requests.get_or_create(&OpcodeLabels { opcode: "ping" }).inc();
+    /// The end of one thread.
+    pub fn thread(&self) -> KeyReport {
+        let counts = Arc::new(ThreadCounts {
+            operations: count::Family::new(MAX_LABEL_SETS),
+            classes: count::Family::new(8),
+            types: count::Family::new(1_024),
+            pings: Count::default(),
+        });
+        self.threads.all().push(Arc::clone(&counts));
+        let audit = |queue| RefCell::new(Audit { queue, clock: Clock::default(), lines: Chunk::default() });
+        KeyReport { counts, audit: self.audit.clone().map(audit) }
     }
 
     /// A connection was opened.
@@ -309,7 +379,7 @@ impl KeyholderReporter {
             gauge.set(i64::try_from(*count).unwrap_or(i64::MAX));
         }
         if let Some(audit) = &self.audit {
-            self.families.audit_lost.set(audit.queue.lost());
+            self.families.audit_lost.set(audit.lost());
         }
         let mut text = String::with_capacity(16 * 1024);
         // Writing to a String cannot fail.
@@ -323,24 +393,14 @@ impl KeyholderReporter {
     /// Opens the audit log again, after it was moved away.
     pub fn reopen(&self) {
         if let Some(audit) = &self.audit {
-            audit.queue.reopen();
+            audit.reopen();
         }
     }
 
     /// Writes what waits, until `deadline` from now.
     pub fn shutdown(&self, deadline: Duration) {
         if let Some(audit) = &self.audit {
-            audit.queue.stop(deadline);
+            audit.stop(deadline);
         }
-    }
-}
-
-impl Audit {
-    fn write(&self, record: &KeyOperation<'_>) {
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let (clock, out) = &mut *scratch;
-        out.clear();
-        line::key_operation(out, clock, record);
-        self.queue.push(out);
     }
 }

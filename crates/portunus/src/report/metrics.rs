@@ -9,14 +9,12 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::encoding::DescriptorEncoder;
 
 use super::clients::{self, Order};
-use super::count::{BUCKET_COUNT, BUCKETS_NS, Count, Durations, Family, Slot};
 use super::keyless::{KeyGroupCells, KeyServerCells};
 use super::line::key_type_name;
+use super::page::{Histogram, Page, durations, every_label, sums};
 use super::reporter::{Shared, published};
 use super::slow::SlowEvents;
 use super::worker::{ListenerCells, TunnelCells, UpstreamCells, WorkerShared};
@@ -146,7 +144,7 @@ fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
             workers,
             |worker| &worker.failures,
             move |slot| {
-                let [listener, of, reason] = slot.labels.each_ref().map(AsRef::as_ref);
+                let [listener, of, reason] = slot.texts();
                 (of == phase).then_some(([listener, reason], slot.cells.get()))
             },
         )
@@ -159,7 +157,7 @@ fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
         workers,
         |worker| &worker.failures,
         |slot| {
-            let [listener, phase, reason] = slot.labels.each_ref().map(AsRef::as_ref);
+            let [listener, phase, reason] = slot.texts();
             let other = !["accept", "tls_handshake", "datagram"].contains(&phase);
             other.then_some(([listener, phase, reason], slot.cells.get()))
         },
@@ -215,11 +213,7 @@ fn keyless(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     let outcomes = sums(workers, |worker| &worker.key_operations, every_label);
     let help = "Operations asked of a key server, by outcome";
     page.counters("portunus_keyless_operations", help, ["group", "server", "outcome"], outcomes)?;
-    let times = durations(
-        workers,
-        |worker| &worker.key_servers,
-        |slot| (slot.labels.each_ref().map(AsRef::as_ref), &slot.cells.durations),
-    );
+    let times = durations(workers, |worker| &worker.key_servers, |slot| (slot.texts(), &slot.cells.durations));
     let labels = ["group", "server"];
     let help = "Operation asked to answer verified, of those that went well";
     page.histograms("portunus_keyless_operation_duration_seconds", help, labels, times)?;
@@ -235,7 +229,7 @@ fn keyless(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
             workers,
             |worker| &worker.key_servers,
             move |slot| {
-                let labels = slot.labels.each_ref().map(AsRef::as_ref);
+                let labels = slot.texts();
                 (slot.cells.configured.get() > 0).then(|| (labels, value(&slot.cells)))
             },
         )
@@ -255,11 +249,7 @@ fn keyless(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
 
 fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     let by_server = |value: fn(&UpstreamCells) -> u64| {
-        sums(
-            workers,
-            |worker| &worker.upstreams,
-            move |slot| Some((slot.labels.each_ref().map(AsRef::as_ref), value(&slot.cells))),
-        )
+        sums(workers, |worker| &worker.upstreams, move |slot| Some((slot.texts(), value(&slot.cells))))
     };
     let labels = ["upstream", "server"];
     let requests = by_server(|cells| cells.requests.get());
@@ -277,11 +267,7 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
 fn tunnels(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     let labels = ["listener", "server_name", "upstream", "server"];
     let by_way = |value: fn(&TunnelCells) -> u64| {
-        sums(
-            workers,
-            |worker| &worker.tunnels,
-            move |slot| Some((slot.labels.each_ref().map(AsRef::as_ref), value(&slot.cells))),
-        )
+        sums(workers, |worker| &worker.tunnels, move |slot| Some((slot.texts(), value(&slot.cells))))
     };
     page.counters("portunus_tunnels", "Tunnels ended", labels, by_way(|cells| cells.ended.get()))?;
     let retries = by_way(|cells| cells.retries.get());
@@ -343,47 +329,9 @@ fn own_bounds(page: &mut Page<'_>, shared: &Shared, workers: &[Arc<WorkerShared>
     page.counters("portunus_label_overflows", help, ["family"], overflows)
 }
 
-fn every_label<const N: usize>(slot: &Slot<N, Count>) -> Option<([&str; N], u64)> {
-    Some((slot.labels.each_ref().map(AsRef::as_ref), slot.cells.get()))
-}
-
-/// Sums a family over all workers, by the labels `row` gives a slot; slots without are left out.
-fn sums<'a, const N: usize, const M: usize, V: Default + 'a>(
-    workers: &'a [Arc<WorkerShared>],
-    family: fn(&WorkerShared) -> &Family<N, V>,
-    row: impl Fn(&'a Slot<N, V>) -> Option<([&'a str; M], u64)>,
-) -> BTreeMap<[&'a str; M], u64> {
-    let mut sums = BTreeMap::new();
-    for (labels, value) in workers.iter().flat_map(|worker| family(worker).slots()).filter_map(row) {
-        *sums.entry(labels).or_default() += value;
-    }
-    sums
-}
-
 /// What has been counted at all.
 fn some<const N: usize>(mut sums: BTreeMap<[&str; N], u64>) -> BTreeMap<[&str; N], u64> {
     sums.retain(|_, count| *count > 0);
-    sums
-}
-
-/// A histogram ready to be shown.
-#[derive(Debug, Default)]
-struct Histogram {
-    buckets: [u64; BUCKET_COUNT],
-    sum_ns: u64,
-}
-
-/// Sums histograms over all workers, by the labels `row` gives a slot.
-fn durations<'a, const N: usize, const M: usize, V: Default + 'a>(
-    workers: &'a [Arc<WorkerShared>],
-    family: fn(&WorkerShared) -> &Family<N, V>,
-    row: impl Fn(&'a Slot<N, V>) -> ([&'a str; M], &'a Durations),
-) -> BTreeMap<[&'a str; M], Histogram> {
-    let mut sums: BTreeMap<_, Histogram> = BTreeMap::new();
-    for (labels, durations) in workers.iter().flat_map(|worker| family(worker).slots()).map(row) {
-        let sum = sums.entry(labels).or_default();
-        durations.add_to(&mut sum.buckets, &mut sum.sum_ns);
-    }
     sums
 }
 
@@ -391,83 +339,5 @@ fn unix_seconds(time: SystemTime) -> f64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_secs_f64(),
         Err(before) => -before.duration().as_secs_f64(),
-    }
-}
-
-/// Metrics on their way into text. A metric without a single value is left out.
-struct Page<'a> {
-    encoder: DescriptorEncoder<'a>,
-}
-
-impl Page<'_> {
-    fn each<const N: usize, T>(
-        &mut self,
-        (name, help, kind): (&str, &str, MetricType),
-        labels: [&'static str; N],
-        rows: impl IntoIterator<Item = ([impl AsRef<str>; N], T)>,
-        write: impl Fn(&mut MetricEncoder<'_>, &T) -> fmt::Result,
-    ) -> fmt::Result {
-        let mut rows = rows.into_iter().peekable();
-        if rows.peek().is_none() {
-            return Ok(());
-        }
-        let mut metric = self.encoder.encode_descriptor(name, help, None, kind)?;
-        for (values, value) in rows {
-            let mut pairs = [("", ""); N];
-            for ((pair, label), value) in pairs.iter_mut().zip(labels).zip(&values) {
-                *pair = (label, value.as_ref());
-            }
-            if N == 0 {
-                write(&mut metric, &value)?;
-            } else {
-                write(&mut metric.encode_family(&pairs)?, &value)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn counters<'v, const N: usize, T: EncodeCounterValue>(
-        &mut self,
-        name: &str,
-        help: &str,
-        labels: [&'static str; N],
-        rows: impl IntoIterator<Item = ([&'v str; N], T)>,
-    ) -> fmt::Result {
-        self.each((name, help, MetricType::Counter), labels, rows, |metric, value| {
-            metric.encode_counter(value, None::<&Exemplar<NoLabelSet, f64>>)
-        })
-    }
-
-    fn gauges<'v, const N: usize, T: EncodeGaugeValue>(
-        &mut self,
-        name: &str,
-        help: &str,
-        labels: [&'static str; N],
-        rows: impl IntoIterator<Item = ([&'v str; N], T)>,
-    ) -> fmt::Result {
-        self.each((name, help, MetricType::Gauge), labels, rows, |metric, value| metric.encode_gauge(value))
-    }
-
-    fn gauge<T: EncodeGaugeValue>(&mut self, name: &str, help: &str, value: T) -> fmt::Result {
-        self.gauges(name, help, [], [([], value)])
-    }
-
-    fn info(&mut self, name: &str, help: &str, labels: &[(&'static str, &'static str)]) -> fmt::Result {
-        self.encoder.encode_descriptor(name, help, None, MetricType::Info)?.encode_info(&labels)
-    }
-
-    fn histograms<'v, const N: usize>(
-        &mut self,
-        name: &str,
-        help: &str,
-        labels: [&'static str; N],
-        rows: impl IntoIterator<Item = ([&'v str; N], Histogram)>,
-    ) -> fmt::Result {
-        self.each((name, help, MetricType::Histogram), labels, rows, |metric, histogram| {
-            let bounds = BUCKETS_NS.iter().map(|&ns| ns as f64 / 1e9).chain([f64::INFINITY]);
-            let buckets: Vec<(f64, u64)> = bounds.zip(histogram.buckets).collect();
-            let count = histogram.buckets.iter().sum();
-            metric.encode_histogram::<NoLabelSet>(histogram.sum_ns as f64 / 1e9, count, &buckets, None)
-        })
     }
 }

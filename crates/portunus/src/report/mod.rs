@@ -17,6 +17,7 @@ mod keyless;
 mod keyholder;
 mod line;
 mod metrics;
+mod page;
 mod process;
 mod queue;
 mod record;
@@ -28,7 +29,7 @@ mod worker;
 mod writer;
 
 pub use diagnostics::{Diagnostics, OncePerSecond};
-pub use keyholder::{KeyOperation, KeyOutcome, KeyholderReporter};
+pub use keyholder::{KeyOperation, KeyOutcome, KeyReport, KeyholderReporter};
 pub use keyless::KeyCounts;
 pub use line::MmproxyLine;
 pub use line::version_name;

@@ -94,6 +94,15 @@ impl Queue {
         self.take(self.lock(), chunk)
     }
 
+    /// Like `hand_over`; what the queue has no room for is counted as lost.
+    pub(super) fn hand_over_or_lose(&self, chunk: &mut Chunk) {
+        if !self.hand_over(chunk) {
+            self.lost.fetch_add(chunk.lines, Relaxed);
+            chunk.bytes.clear();
+            chunk.lines = 0;
+        }
+    }
+
     fn take(&self, mut state: MutexGuard<'_, State>, chunk: &mut Chunk) -> bool {
         if state.ended || state.bytes + chunk.bytes.len() > QUEUE_BYTES {
             return false;
