@@ -3,7 +3,35 @@
 /// `full-date "T" full-time`.
 #[inline]
 pub(super) fn is_date_time(text: &[u8]) -> bool {
-    text.len() > 11 && matches!(text[10], b'T' | b't') && is_date(&text[..10]) && is_time(&text[11..])
+    let Some((date_and_hour, rest)) = text.split_first_chunk::<16>() else { return false };
+    let Some((&[b':', s0, s1], rest)) = rest.split_first_chunk::<3>() else { return false };
+    let (date, hour) = date_and_hour.split_at(8);
+    // Both cases of the letter differ in one bit.
+    let (date, hour) = (figures(date, *b"0000-00-", 0), figures(hour, *b"00t00:00", 0x20_0000));
+    let (Some([y0, y1, y2, y3, _, m0, m1, _]), Some([d0, d1, _, h0, h1, _, n0, n1])) = (date, hour) else {
+        return false;
+    };
+    let ten = |tens: u8, ones: u8| tens * 10 + ones;
+    let Some(second) = two(s0, s1) else { return false };
+    is_day(ten(y0, y1), ten(y2, y3), ten(m0, m1), ten(d0, d1)) && is_moment(ten(h0, h1), ten(n0, n1), second, rest)
+}
+
+/// The digits of eight bytes that follow a form: `0` for a digit, and other characters for themselves, in whose places 0 is given. The bits of `set`
+/// are set before they are compared; the first byte is the lowest.
+#[inline]
+fn figures(text: &[u8], form: [u8; 8], set: u64) -> Option<[u8; 8]> {
+    const DIGITS: u64 = 0x3030_3030_3030_3030;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let word = u64::from_le_bytes(*text.first_chunk::<8>()?) | set;
+    let form = u64::from_le_bytes(form);
+    let found = word ^ form;
+    // Each byte of it is 0 where the form has a digit, so that 9 may be found there, else 9.
+    let fixed = form ^ DIGITS;
+    let is_fixed = ((fixed & !HIGH).wrapping_add(!HIGH) | fixed) & HIGH;
+    let beyond = found.wrapping_add(0x7676_7676_7676_7676) | found;
+    let different = (found & !HIGH).wrapping_add(!HIGH) | found;
+    let is_wrong = (beyond & HIGH) | (different & is_fixed);
+    (is_wrong == 0).then_some(found.to_le_bytes())
 }
 
 /// `YYYY-MM-DD`, a day of the calendar.
@@ -12,6 +40,11 @@ pub(super) fn is_date(text: &[u8]) -> bool {
     let &[y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1] = text else { return false };
     let (Some(century), Some(year)) = (two(y0, y1), two(y2, y3)) else { return false };
     let (Some(month), Some(day)) = (two(m0, m1), two(d0, d1)) else { return false };
+    is_day(century, year, month, day)
+}
+
+#[inline]
+fn is_day(century: u8, year: u8, month: u8, day: u8) -> bool {
     let is_leap = year % 4 == 0 && (year != 0 || century % 4 == 0);
     let days = match month {
         2 => 28 + u8::from(is_leap),
@@ -27,10 +60,14 @@ pub(super) fn is_date(text: &[u8]) -> bool {
 pub(super) fn is_time(text: &[u8]) -> bool {
     let Some((&[h0, h1, b':', m0, m1, b':', s0, s1], rest)) = text.split_first_chunk::<8>() else { return false };
     let (Some(hour), Some(minute), Some(second)) = (two(h0, h1), two(m0, m1), two(s0, s1)) else { return false };
+    is_moment(hour, minute, second, rest)
+}
+
+#[inline]
+fn is_moment(hour: u8, minute: u8, second: u8, mut rest: &[u8]) -> bool {
     if hour > 23 || minute > 59 || second > 60 {
         return false;
     }
-    let mut rest = rest;
     if let Some((b'.', fraction)) = rest.split_first() {
         let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits == 0 {
@@ -90,4 +127,25 @@ fn is_units(mut text: &[u8], units: &[u8]) -> bool {
         text = &text[digits + 1..];
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_time_is_a_date_and_a_time_whatever_byte_stands_where() {
+        let parts = |text: &[u8]| is_date(&text[..10]) && matches!(text[10], b'T' | b't') && is_time(&text[11..]);
+        let mut found = 0;
+        for right in ["2024-02-29T23:59:60Z", "1999-12-31t00:00:00.5+01:00", "2000-10-09T19:30:41-00:30"] {
+            for (at, byte) in (0..right.len()).flat_map(|at| (0..=255).map(move |byte| (at, byte))) {
+                let mut text = right.as_bytes().to_vec();
+                text[at] = byte;
+                assert_eq!(is_date_time(&text), parts(&text), "{}", String::from_utf8_lossy(&text));
+                found += u32::from(is_date_time(&text));
+            }
+            assert!((0..right.len()).all(|end| !is_date_time(&right.as_bytes()[..end])));
+        }
+        assert!(found > 100, "{found}");
+    }
 }

@@ -6,7 +6,9 @@ mod simd;
 mod text;
 mod token;
 
-pub use scan::{Scanner, Sink};
+pub(crate) use scan::skip_space;
+pub use scan::{Scanner, Sink, Stand, Taken};
 #[doc(hidden)]
 pub use simd::{plain_end, plain_end_scalar, quoted_end, quoted_end_scalar};
 pub use text::{Number, Text};
+pub(crate) use text::{digit_count, small_integer};

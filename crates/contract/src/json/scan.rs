@@ -39,6 +39,33 @@ pub trait Sink {
     fn expected_key(&mut self, _window: &[u8]) -> Result<usize, Reason> {
         Ok(0)
     }
+
+    /// A sink that can tell which members come next may take them as a whole: from the name that begins at `from` on, as many as it likes, and
+    /// of their objects' siblings too. It must take nothing that is not JSON or beyond a limit, and at most `values` values.
+    #[inline(always)]
+    fn expected_members(&mut self, _window: &[u8], from: usize, _values: u32) -> Taken {
+        Taken { end: from, values: 0, stand: Stand::Name }
+    }
+}
+
+/// What a sink has taken of a window by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// Where it stands now.
+    pub end: usize,
+    /// How many values it took.
+    pub values: u32,
+    /// What comes there; of no meaning if no values were taken.
+    pub stand: Stand,
+}
+
+/// What comes next in an object.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stand {
+    /// A name has to.
+    Name,
+    /// What follows a value.
+    BehindValue,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -227,6 +254,15 @@ impl Scanner {
     #[inline(always)]
     fn members<S: Sink>(&mut self, window: &[u8], mut at: usize, is_whole: bool, sink: &mut S) -> Result<Step, Reason> {
         loop {
+            let taken = sink.expected_members(window, at, self.values_left);
+            if taken.values > 0 {
+                at = taken.end;
+                self.values_left -= taken.values;
+                self.phase = if taken.stand == Stand::Name { Phase::Key } else { Phase::AfterValue };
+                if taken.stand == Stand::BehindValue || at == window.len() {
+                    return Ok(Step::On(at));
+                }
+            }
             match self.key(window, at, sink)? {
                 Step::On(next) => at = next,
                 cut => return Ok(cut),
@@ -390,7 +426,7 @@ impl Scanner {
 
 /// White space is space, tab, line feed and carriage return (RFC 8259 §2).
 #[inline(always)]
-fn skip_space(window: &[u8], mut at: usize) -> usize {
+pub(crate) fn skip_space(window: &[u8], mut at: usize) -> usize {
     while let Some(b' ' | b'\n' | b'\r' | b'\t') = window.get(at) {
         at += 1;
     }

@@ -90,26 +90,51 @@ pub(super) fn number_end(bytes: &[u8], from: usize) -> Result<(usize, Option<i64
     fraction_end(bytes, at).map(|end| (end, None))
 }
 
+/// The integer at `at`, of at most 18 digits, and where it ends. `None` for other numbers, and where the end of the bytes may have cut it.
+#[inline(never)]
+pub(crate) fn small_integer(bytes: &[u8], at: usize) -> Option<(usize, i64)> {
+    let (end, value) = number_end(bytes, at).ok()?;
+    (end < bytes.len()).then_some((end, value?))
+}
+
+/// How many digits begin at `at`, one to seven of them, if they are all of a number. `None` for anything else, and near the end of the bytes.
+#[inline(always)]
+pub(crate) fn digit_count(bytes: &[u8], at: usize) -> Option<usize> {
+    let word = u64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?);
+    let count = leading_digits(word);
+    let behind = (word >> (8 * count & 63)) as u8;
+    (count > 0 && count < 8 && !matches!(behind, b'.' | b'e' | b'E')).then_some(count as usize)
+}
+
 /// One to seven digits at once: how many, their value, and the byte behind them. `None` for other counts, and near the end of the bytes.
 ///
-/// A loop would guess wrong at the end of most numbers. Eight bytes are looked at as one word, the first one lowest; adding 0x76 carries into the
-/// highest bit of those that are no digits, and what that spills into lies behind the first of them.
+/// A loop would guess wrong at the end of most numbers.
 #[inline(always)]
 fn few_digits(bytes: &[u8], from: usize) -> Option<(usize, i64, u8)> {
     let word = u64::from_le_bytes(*bytes.get(from..)?.first_chunk::<8>()?);
-    let values = word ^ 0x3030_3030_3030_3030;
-    let others = (values.wrapping_add(0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
-    let count = others.trailing_zeros() / 8;
+    let count = leading_digits(word);
     if count == 0 || count == 8 {
         return None;
     }
     let behind = (word >> (8 * count)) as u8;
     // The missing digits in front become zeros; then neighbours are added up in pairs, fours and eights.
-    let digits = values << (64 - 8 * count);
+    let digits = (word ^ DIGITS) << (64 - 8 * count);
     let pairs = (digits & 0x0f0f_0f0f_0f0f_0f0f).wrapping_mul(2561) >> 8;
     let fours = (pairs & 0x00ff_00ff_00ff_00ff).wrapping_mul(6_553_601) >> 16;
     let value = (fours & 0x0000_ffff_0000_ffff).wrapping_mul(42_949_672_960_001) >> 32;
     Some((count as usize, value as i64, behind))
+}
+
+/// Eight times `0`.
+const DIGITS: u64 = 0x3030_3030_3030_3030;
+
+/// How many of the eight bytes of a word are digits, from the first and lowest one on: adding 0x76 carries into the highest bit of those that are
+/// none, and what that spills into lies behind the first of them.
+#[inline(always)]
+fn leading_digits(word: u64) -> u32 {
+    let values = word ^ DIGITS;
+    let others = (values.wrapping_add(0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080;
+    others.trailing_zeros() / 8
 }
 
 /// The end of a fraction and an exponent that begin at `at`.

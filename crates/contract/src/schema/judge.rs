@@ -1,13 +1,15 @@
 //! Judges a value while it is read: one frame per open container, no recursion, and in steady state no allocation. What a plan says cannot be
 //! judged in passing is recorded on the tape and evaluated at its end.
 
+mod members;
+
 use super::evaluate::{Evaluation, Stop, Workspace, check_number, check_string};
 use super::keys::SeenKeys;
 use super::program::{ACCEPT, ANYTHING, NumberPlan, Program, RECORD, REJECT, StringPlan, kind};
 use super::tape::Tag;
 use super::types::Types;
 use crate::document::escape_pointer_token;
-use crate::json::{Number, Sink, Text};
+use crate::json::{Number, Sink, Taken, Text};
 use crate::number::Decimal;
 use crate::reason::{Reason, Violation};
 
@@ -523,6 +525,11 @@ impl Sink for Judging<'_> {
         self.known_member(self.judge.top.expected)?;
         Ok(slot.quoted.len())
     }
+
+    #[inline(always)]
+    fn expected_members(&mut self, window: &[u8], from: usize, values: u32) -> Taken {
+        self.take_members(window, from, values)
+    }
 }
 
 impl Judging<'_> {
@@ -554,7 +561,7 @@ fn check_text(plan: &StringPlan, text: Text<'_>) -> Result<(), Reason> {
 }
 
 #[inline(never)]
-fn check_text_fully(plan: &StringPlan, text: Text<'_>) -> Result<(), Reason> {
+pub(super) fn check_text_fully(plan: &StringPlan, text: Text<'_>) -> Result<(), Reason> {
     if let Some((values, reason)) = &plan.values
         && values.find(text.bytes).is_none()
     {

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::evaluate::Anchors;
+use super::glance::Glance;
 use super::ir::{self, Id, Schema, Schemas, TRUE};
 use super::lower_blocks;
 use super::program::{ACCEPT, ANYTHING, ArrayPlan, ObjectPlan, Plan, Program, RECORD, REJECT, SchemaId, kind};
@@ -78,7 +79,13 @@ pub(super) fn program(schemas: Schemas, anchors: Anchors, roots: &[Id], options:
     while let Some(plan) = lowering.queue.pop() {
         lowering.fill(plan);
     }
-    lowering.program
+    let mut program = lowering.program;
+    // A name that a schema knows is not too long, or the verdict would depend on how its bytes arrive.
+    let longest_name = program.slots.iter().map(|slot| slot.quoted.len().saturating_sub(2)).max().unwrap_or(0);
+    program.limits.key_bytes = program.limits.key_bytes.max(longest_name as u32);
+    let glances: Vec<Glance> = program.slots.iter().map(|slot| Glance::new(&program, slot)).collect();
+    program.slots.iter_mut().zip(glances).for_each(|(slot, glance)| slot.glance = glance);
+    program
 }
 
 impl Program {

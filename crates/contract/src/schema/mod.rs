@@ -6,6 +6,7 @@
 mod compile;
 mod constant;
 mod evaluate;
+mod glance;
 mod ir;
 mod judge;
 mod keys;

@@ -4,6 +4,7 @@
 //! passing it has a block of its own; where not, the value is recorded and evaluated at its end.
 
 use super::evaluate::Anchors;
+use super::glance::Glance;
 use super::ir::{Id, NumberRules, Schemas, StringRules};
 use super::keys::KeyTable;
 use crate::limits::Limits;
@@ -112,8 +113,9 @@ pub(super) struct ObjectPlan {
     pub max: u32,
 }
 
-/// A known member.
+/// A known member. As large as two lines of the cache.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Slot {
     /// The plan of its value.
     pub child: u32,
@@ -125,6 +127,8 @@ pub(super) struct Slot {
     pub head: u128,
     pub mask: u128,
     pub tail: u128,
+    /// What its plan says at first glance; worked out when all plans are.
+    pub glance: Glance,
 }
 
 impl Slot {
@@ -140,7 +144,15 @@ impl Slot {
         }
         let mask = u128::MAX >> (128 - 8 * length);
         let tail = quoted.last_chunk().map_or(0, |tail| u128::from_le_bytes(*tail));
-        Self { child, number: number as u32, quoted, head: u128::from_le_bytes(head), mask, tail }
+        Self {
+            child,
+            number: number as u32,
+            quoted,
+            head: u128::from_le_bytes(head),
+            mask,
+            tail,
+            glance: Glance::default(),
+        }
     }
 
     /// Whether the name stands at the beginning of a window.
