@@ -45,7 +45,7 @@ pub(super) fn is_date(text: &[u8]) -> bool {
 
 #[inline]
 fn is_day(century: u8, year: u8, month: u8, day: u8) -> bool {
-    let is_leap = year % 4 == 0 && (year != 0 || century % 4 == 0);
+    let is_leap = year.is_multiple_of(4) && (year != 0 || century.is_multiple_of(4));
     let days = match month {
         2 => 28 + u8::from(is_leap),
         4 | 6 | 9 | 11 => 30,

@@ -102,7 +102,7 @@ pub(crate) fn small_integer(bytes: &[u8], at: usize) -> Option<(usize, i64)> {
 pub(crate) fn digit_count(bytes: &[u8], at: usize) -> Option<usize> {
     let word = u64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?);
     let count = leading_digits(word);
-    let behind = (word >> (8 * count & 63)) as u8;
+    let behind = (word >> ((8 * count) & 63)) as u8;
     (count > 0 && count < 8 && !matches!(behind, b'.' | b'e' | b'E')).then_some(count as usize)
 }
 
