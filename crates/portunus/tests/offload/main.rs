@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
+mod clients;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod passing;
