@@ -33,6 +33,9 @@ pub(crate) struct Options {
     /// The portunus program.
     #[arg(long, default_value = "target/release/portunus")]
     portunus: PathBuf,
+    /// A portunus with the feature `forced-panics`, for the fault that needs it.
+    #[arg(long)]
+    panicking: Option<PathBuf>,
     /// About how long each fault takes, seconds, 4 to 3600.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -50,6 +53,8 @@ pub(crate) struct Options {
 /// What every fault is told.
 struct Context {
     portunus: PathBuf,
+    /// One that can be made to panic.
+    panicking: Option<PathBuf>,
     time: Duration,
 }
 
@@ -66,7 +71,7 @@ struct Fault {
     run: fn(&Context) -> io::Result<Found>,
 }
 
-const FAULTS: [Fault; 21] = [
+const FAULTS: [Fault; 22] = [
     Fault { name: "upstream-kill", title: "upstream `kill -9`, 1 of 2, and restart", run: upstream_faults::killed },
     Fault { name: "upstream-frozen", title: "upstream frozen (SIGSTOP), 1 of 2", run: upstream_faults::frozen },
     Fault { name: "upstream-cut", title: "upstream dies within its answer", run: upstream_faults::dies_within_answer },
@@ -85,6 +90,7 @@ const FAULTS: [Fault; 21] = [
     Fault { name: "key-frozen", title: "key server frozen (SIGSTOP), 1 of 2, then both", run: key_faults::frozen },
     Fault { name: "key-overload", title: "key server asked for 0.5 to 4 x its RSA", run: key_server_faults::overload },
     Fault { name: "key-classes", title: "ECDSA beside an RSA flood", run: key_server_faults::ecdsa_beside_rsa },
+    Fault { name: "panic", title: "forced panics in requests", run: process_faults::panics },
     Fault { name: "stopped", title: "process stopped for 3 s (SIGSTOP)", run: process_faults::stopped },
     Fault { name: "loss", title: "packets lost, 0, 1, 5 and 10 %", run: network_faults::loss },
     Fault { name: "narrow", title: "1 Mbit/s for everything", run: network_faults::narrow },
@@ -95,7 +101,7 @@ const FAULTS: [Fault; 21] = [
 ];
 
 /// Rows of the protocol that this run leaves out.
-const NOT_RUN: &str = "Not run here, but tests: clock jumps, name servers that are silent or wrong, forced panics. Not run: QUIC and binary upgrades (not \
+const NOT_RUN: &str = "Not run here, but tests: clock jumps, name servers that are silent or wrong. Not run: QUIC and binary upgrades (not \
 built), the attack mix during faults.";
 
 /// Runs the faults.
@@ -118,7 +124,8 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
         .portunus
         .canonicalize()
         .map_err(|error| io::Error::new(error.kind(), format!("--portunus {}: {error}", options.portunus.display())))?;
-    let context = Context { portunus, time: Duration::from_secs(options.seconds) };
+    let context =
+        Context { portunus, panicking: options.panicking.clone(), time: Duration::from_secs(options.seconds) };
     let before = MachineTime::now();
     let mut rows = Vec::new();
     for fault in &FAULTS {

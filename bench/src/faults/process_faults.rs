@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::client::{Load, Plan};
+use super::client::{Load, PATIENCE, Plan};
 use super::ledger::Outcome;
 use super::recorder::Shape;
 use super::site::{GRACE, HEADER_TIMEOUT, Site, Wish, signal};
@@ -189,4 +189,42 @@ pub(super) fn stopped(context: &Context) -> io::Result<Found> {
         ),
     ];
     Ok(Found { verdict: site.judge(&asked)?, notes })
+}
+
+/// Requests that panic, each on a connection of its own, beside the usual load: each may end itself and nothing else.
+pub(super) fn panics(context: &Context) -> io::Result<Found> {
+    let missing = || io::Error::other("no --panicking program (build portunus with the feature forced-panics)");
+    let mut site = Site::start(context.panicking.as_deref().ok_or_else(missing)?, Wish::default())?;
+    let gauge = "portunus_connections_open{listener=\"plain\"}";
+    // The admin side comes up last.
+    pause(Duration::from_millis(500));
+    let before = site.metric(gauge)?;
+    let load = Load::start(Plan::usual(site.plain()));
+    let (mut forced, mut answered) = (0, 0);
+    while load.started.elapsed() < context.time {
+        let mut stream = TcpStream::connect(site.plain())?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("GET /panic HTTP/1.1\r\nHost: {HOST}\r\n\r\n").as_bytes())?;
+        // A reset is an end as good as any.
+        answered += usize::from(stream.read(&mut [0; 1]).is_ok_and(|count| count > 0));
+        forced += 1;
+        pause(Duration::from_millis(50));
+    }
+    let asked = load.finish();
+    let waited = Instant::now();
+    while site.metric(gauge)? > before && waited.elapsed() < PATIENCE {
+        pause(Duration::from_millis(50));
+    }
+    let left = site.metric(gauge)? - before;
+    let unhappy = asked.iter().filter(|one| !one.is_ok()).count();
+    let replaced = site.diagnostics().matches("a worker died").count();
+    let verdict = site.judge(&asked)?;
+    let told = site.logged_reasons("panicked");
+    let notes = vec![
+        format!("{forced} panics forced, {answered} of them answered (aim 0), {told} told in the log (aim all)"),
+        format!(
+            "{unhappy} other requests not OK (aim 0); {replaced} workers lost (aim 0); {left} connections still counted as open (aim 0)"
+        ),
+    ];
+    Ok(Found { verdict, notes })
 }

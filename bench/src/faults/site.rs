@@ -192,6 +192,12 @@ impl Site {
         self.ground.key_file(kind)
     }
 
+    /// How many lines of the access log give this reason.
+    pub(super) fn logged_reasons(&self, reason: &str) -> usize {
+        let member = format!("\"reason\":\"{reason}\"");
+        fs::read_to_string(self.ground.log_file()).map_or(0, |text| text.matches(&member).count())
+    }
+
     /// What the gate has said on stderr.
     pub(super) fn diagnostics(&self) -> String {
         fs::read_to_string(self.ground.folder.path().join("stderr")).unwrap_or_default()

@@ -126,7 +126,7 @@ pub async fn run<B: MessageBody, A: Answer>(mut exchange: Exchange<'_, B, A>) ->
 
 async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> Result<Option<Upgraded>, Failure> {
     let (context, head) = (exchange.context, exchange.head);
-    #[cfg(test)]
+    #[cfg(any(test, feature = "forced-panics"))]
     assert_ne!(head.target, b"/panic", "a fault that a test asked for");
     judge_connection(context, head)?;
     guard::judge_method(head)?;
