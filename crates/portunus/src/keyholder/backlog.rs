@@ -5,7 +5,7 @@
 //!
 //! How long a lane stands for is measured, not computed: the time between two jobs leaving it. That holds whatever slows the threads down.
 //!
-//! While a lane grows although its oldest job has waited longer than the target, the newest job is taken first: its peer is still there. A lane
+//! Where a lane grows although its oldest job has waited longer than the target, the newest job is taken first: its peer is still there. A lane
 //! that is long but does not grow is served in order: its peers wait for answers before they ask again, and the oldest must not starve.
 
 use std::collections::VecDeque;
@@ -201,7 +201,7 @@ impl<J: Waits> Backlog<J> {
         let wait = class.expected_wait(terms.extended);
         if terms.extended {
             let most = if terms.is_minor { target / 2 } else { target };
-            let left = terms.deadline.saturating_duration_since(terms.received);
+            let left = terms.deadline.saturating_duration_since(now);
             if wait > most.min(left) {
                 let pace = Duration::from_nanos(class.pace.per_job);
                 return Err(Refused::Busy(Busy { wait, pace }));
@@ -221,9 +221,9 @@ impl<J: Waits> Backlog<J> {
             }
             displaced = lane.jobs.pop_front();
         }
+        lane.gave_up |= displaced.is_some();
         lane.jobs.push_back(job);
-        lane.arrived += 1;
-        lane.look(now, target);
+        lane.look(now, target, terms.extended);
         class.pace.begin(now);
         Ok(displaced)
     }
@@ -280,13 +280,13 @@ impl<J: Waits> Lanes<J> {
         while batch.expired.len() < MAX_EXPIRED && lane.jobs.front().is_some_and(is_over) {
             batch.expired.extend(lane.jobs.pop_front());
         }
-        lane.look(now, target);
+        lane.look(now, target, self.turn == 1);
         while batch.jobs.len() < class.batch() && batch.expired.len() < MAX_EXPIRED {
             let next = if lane.newest_first { lane.jobs.pop_back() } else { lane.jobs.pop_front() };
             let Some(job) = next else { break };
             if is_over(&job) { batch.expired.push(job) } else { batch.jobs.push(job) }
         }
-        lane.served += batch.jobs.len();
+        lane.gave_up |= !batch.expired.is_empty();
         self.passed += nanoseconds(cost).saturating_mul(batch.jobs.len() as u64) / class.weight();
         self.pace.count(batch.jobs.len() as u64, self.lanes.iter().all(|lane| lane.jobs.is_empty()), now);
     }
@@ -340,44 +340,52 @@ struct Lane<J> {
     jobs: VecDeque<J>,
     /// More comes in than is done, for longer than the target.
     newest_first: bool,
-    /// Since when is counted.
-    since: Option<Instant>,
-    arrived: usize,
-    served: usize,
-    /// Looks in a row at which it had grown.
+    /// When it was last looked at how long the lane is, and what that was: after each target's time, and after each ten.
+    looks: Option<[(Instant, usize); 2]>,
+    /// Short looks in a row at which it had grown.
     grown: u32,
-    /// Looks in a row at which it had neither grown nor shrunk.
-    level: u32,
+    /// Jobs were given up since the last long look.
+    gave_up: bool,
 }
 
 impl<J> Default for Lane<J> {
     fn default() -> Lane<J> {
-        Lane { jobs: VecDeque::new(), newest_first: false, since: None, arrived: 0, served: 0, grown: 0, level: 0 }
+        Lane { jobs: VecDeque::new(), newest_first: false, looks: None, grown: 0, gave_up: false }
     }
 }
 
 impl<J: Waits> Lane<J> {
-    /// Looks in one target's time.
-    const LOOKS: u32 = 4;
-
     /// How long the oldest has waited.
     fn age(&self, now: Instant) -> Duration {
         self.jobs.front().map_or(Duration::ZERO, |oldest| now.saturating_duration_since(oldest.terms().received))
     }
 
-    /// Finds out whether the newest are to be served first.
-    fn look(&mut self, now: Instant, target: Duration) {
-        let since = *self.since.get_or_insert(now);
-        if now.saturating_duration_since(since) >= target / Self::LOOKS {
-            let grew = self.arrived > self.served + self.served / 8 + 1;
-            let shrank = self.served > self.arrived + self.arrived / 8 + 1;
-            self.grown = if grew { self.grown + 1 } else { 0 };
-            self.level = if grew || shrank { 0 } else { self.level + 1 };
-            (self.since, self.arrived, self.served) = (Some(now), 0, 0);
+    /// Finds out whether the newest are to be served first. Where peers are told to stay away, the length is bounded, and only threads that have
+    /// become slower can make the oldest wait twice the target; that some are given up says nothing there.
+    fn look(&mut self, now: Instant, target: Duration, is_told: bool) {
+        let (length, age) = (self.jobs.len(), self.age(now));
+        let [short, long] = self.looks.get_or_insert([(now, length); 2]);
+        let mut has_grown = false;
+        if now.saturating_duration_since(short.0) >= target {
+            self.grown = if length > short.1 + short.1 / 8 + 2 { self.grown + 1 } else { 0 };
+            has_grown = self.grown >= 2;
+            *short = (now, length);
         }
-        if self.age(now) <= target || self.level >= 10 * Self::LOOKS {
+        if now.saturating_duration_since(long.0) >= 10 * target {
+            let slack = long.1 / 32 + 4;
+            has_grown |= length > long.1 + slack || (self.gave_up && !is_told);
+            if !has_grown && length + slack >= long.1 {
+                // As many ask as are answered: they wait for their answers.
+                self.newest_first = false;
+            }
+            *long = (now, length);
+            self.gave_up = false;
+        }
+        if age <= target * if is_told { 2 } else { 1 } {
             self.newest_first = false;
-        } else if self.grown >= Self::LOOKS {
+            *long = (now, length);
+            self.gave_up = false;
+        } else if has_grown {
             self.newest_first = true;
         }
     }

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use super::backlog::{Busy, nanoseconds};
 
-/// Refusals for each job that is done, at most.
-const REFUSALS_PER_JOB: u64 = 4;
+/// Refusals for each job that is done, at most. An open loop of four times what can be done needs three, and its retries as many again.
+const REFUSALS_PER_JOB: u64 = 16;
 
 /// Between two refusals at least, however short jobs are: a refusal costs a few microseconds at either end.
-const LEAST_PACE: Duration = Duration::from_micros(30);
+const LEAST_PACE: Duration = Duration::from_micros(40);
 
 /// What all connections share.
 #[derive(Debug)]

@@ -142,6 +142,8 @@ struct Conn {
     held: Held,
     /// Whole frames may be left in the input.
     more: bool,
+    /// Since when what arrives may lie unread.
+    unread_since: Option<Instant>,
     /// Reads left of what had arrived when the drain began; none before that.
     last_reads: Option<usize>,
     /// Memory for signatures made here.
@@ -207,6 +209,7 @@ impl Conn {
             stalled: false,
             held: Held::new(&shared.refusals),
             more: false,
+            unread_since: None,
             last_reads: None,
             result: Vec::new(),
             transport,
@@ -244,6 +247,9 @@ impl Conn {
                 return End::Drained;
             }
             let (reading, limit) = (self.reading(), self.patience());
+            if reading == Reading::Nothing {
+                self.unread_since.get_or_insert_with(Instant::now);
+            }
             let event = tokio::select! {
                 biased;
                 event = deadline.within(limit, self.wait(reading)) => event,
@@ -332,7 +338,11 @@ impl Conn {
             if reading == Reading::Nothing {
                 return Poll::Pending;
             }
-            match self.transport.poll_recv_more(context, &mut self.input.chunk) {
+            let read = self.transport.poll_recv_more(context, &mut self.input.chunk);
+            if read.is_pending() {
+                self.unread_since = None;
+            }
+            match read {
                 Poll::Pending if reading == Reading::Rest => Poll::Ready(Ok(Event::NoMore)),
                 read => read.map(|read| read.map(Event::Received)),
             }
@@ -376,8 +386,12 @@ impl Conn {
     /// Takes in the frames that have arrived, as far as they may be taken now.
     fn take_frames(&mut self) -> Result<(), End> {
         self.follow_reload();
-        let received = Instant::now();
-        let mut now = received;
+        let mut now = Instant::now();
+        // A deadline counts from when a request was sent, and it may have waited for this connection to be read again; not much longer than
+        // refusals are held back, or a peer that never pauses would find all its requests too old.
+        let unread = self.unread_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let received = now - unread.min(2 * self.shared.limits.target_wait);
+        let until = now + INLINE_BUDGET;
         let mut used = 0;
         // The input is lent out while the frames that borrow from it are looked at.
         let input = std::mem::replace(&mut self.input, Input { chunk: Chunk::empty(), large: Vec::new() });
@@ -387,7 +401,7 @@ impl Conn {
             }
             match Frame::parse(input.bytes().get(used..).unwrap_or_default(), self.dialect) {
                 Ok(Some((frame, length))) => {
-                    if !self.take_frame(&frame, received, &mut now) {
+                    if !self.take_frame(&frame, received, until, &mut now) {
                         self.stalled = true;
                         break Ok(true);
                     }
@@ -425,7 +439,7 @@ impl Conn {
     }
 
     /// Takes in one request. False if it must be handed in again later.
-    fn take_frame(&mut self, frame: &Frame<'_>, received: Instant, now: &mut Instant) -> bool {
+    fn take_frame(&mut self, frame: &Frame<'_>, received: Instant, until: Instant, now: &mut Instant) -> bool {
         if frame.opcode == opcode::CANCEL && self.link.extended {
             self.link.cancel(frame.id);
             return true;
@@ -445,7 +459,7 @@ impl Conn {
             }
             Ok(Verdict::Work(operation, granted)) => {
                 if view.rate.as_ref().is_some_and(|rate| !rate.allow()) {
-                    return self.over_rate(frame, received);
+                    return self.over_rate(frame, *now);
                 }
                 let work = Work {
                     link: &self.link,
@@ -456,13 +470,13 @@ impl Conn {
                     received,
                     begun: *now,
                 };
-                if granted.key.class != Class::Rsa && now.saturating_duration_since(received) < INLINE_BUDGET {
+                if granted.key.class != Class::Rsa && *now < until {
                     self.link.begin();
                     *now = work.perform(&self.report, &mut self.result);
                     return true;
                 }
                 let job = self.job(frame, &work, granted);
-                self.submit(job, frame)
+                self.submit(job, frame, *now)
             }
         }
     }
@@ -482,8 +496,7 @@ impl Conn {
         }
     }
 
-    fn submit(&mut self, job: Job, frame: &Frame<'_>) -> bool {
-        let received = job.received;
+    fn submit(&mut self, job: Job, frame: &Frame<'_>, now: Instant) -> bool {
         // Counted first: the answer may be there before this returns.
         self.link.begin();
         match self.shared.scheduler.submit(job) {
@@ -492,7 +505,7 @@ impl Conn {
                 true
             }
             Err(Refused::Busy(busy)) => {
-                self.refuse_busy(frame, busy, received);
+                self.refuse_busy(frame, busy, now);
                 true
             }
             Err(Refused::Full) => {
@@ -503,12 +516,12 @@ impl Conn {
     }
 
     /// The rule's rate is used up: a peer that understands BUSY is told, others are read later.
-    fn over_rate(&mut self, frame: &Frame<'_>, received: Instant) -> bool {
+    fn over_rate(&mut self, frame: &Frame<'_>, now: Instant) -> bool {
         if !self.link.extended {
             return false;
         }
         self.link.begin();
-        self.refuse_busy(frame, Busy { wait: RATE_RETRY, pace: Duration::ZERO }, received);
+        self.refuse_busy(frame, Busy { wait: RATE_RETRY, pace: Duration::ZERO }, now);
         true
     }
 

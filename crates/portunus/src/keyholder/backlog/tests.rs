@@ -148,6 +148,20 @@ fn goodput_holds_at_four_times_what_can_be_done() {
     }
 }
 
+/// A little too much for long: the wait grows slowly, and must not grow beyond what clients wait for.
+#[test]
+fn goodput_holds_at_a_little_more_than_can_be_done() {
+    for extended in [true, false] {
+        for cost in [3 * MS / 10, 20 * MS] {
+            let mut world = World::new(2, cost);
+            world.offer(Class::Rsa, extended, 1.1, 20_000 * MS);
+            let (done, in_time) = world.counts(world.now - 15_000 * MS);
+            let capacity = world.capacity(Class::Rsa) * 15.0;
+            assert!(in_time >= 0.9 * capacity, "{cost:?} {extended}: {done} done, {in_time} in time of {capacity}");
+        }
+    }
+}
+
 #[test]
 fn after_a_spike_new_requests_are_served_at_once() {
     for extended in [true, false] {
@@ -160,6 +174,26 @@ fn after_a_spike_new_requests_are_served_at_once() {
         let asked = 0.5 * world.capacity(Class::Rsa);
         assert!(fresh.clone().count() as f64 >= 0.8 * asked, "{extended}: {} of {asked}", fresh.count());
     }
+}
+
+/// Peers that come one after the other look like a growing load at first.
+#[test]
+fn a_closed_loop_that_comes_up_slowly_is_served_in_order_soon() {
+    let mut world = World::new(2, MS);
+    let (since, mut waiting, mut outstanding) = (world.now, 0, 0.0);
+    while world.now < since + 8_000 * MS {
+        outstanding = f64::min(outstanding + 0.1, 600.0);
+        while f64::from(waiting) < outstanding && world.ask(Class::Rsa, false) {
+            waiting += 1;
+        }
+        let before = world.done.len();
+        world.step();
+        waiting -= (world.done.len() - before) as u32;
+    }
+    assert!(world.gone.is_empty());
+    let late = world.done.iter().filter(|(_, at)| *at >= since + 5_000 * MS);
+    let longest = late.map(|(job, at)| *at - job.terms.received).max().unwrap();
+    assert!(longest <= 400 * MS, "{longest:?} instead of 300 ms");
 }
 
 /// However many requests are outstanding, peers that wait for their answers get as many as can be made, and none of them starves.
