@@ -40,5 +40,6 @@ impl Scratch {
             buffer.shrink_to(keep_bytes);
         }
         self.rooms.run.shrink(keep_bytes);
+        self.rooms.shadow_run.shrink(keep_bytes);
     }
 }
