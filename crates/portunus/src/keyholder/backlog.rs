@@ -288,7 +288,8 @@ impl<J: Waits> Lanes<J> {
         }
         lane.gave_up |= !batch.expired.is_empty();
         self.passed += nanoseconds(cost).saturating_mul(batch.jobs.len() as u64) / class.weight();
-        self.pace.count(batch.jobs.len() as u64, self.lanes.iter().all(|lane| lane.jobs.is_empty()), now);
+        let is_empty = self.lanes.iter().all(|lane| lane.jobs.is_empty());
+        self.pace.count(batch.jobs.len() as u64, is_empty, cost, now);
     }
 }
 
@@ -317,7 +318,8 @@ impl Pace {
         self.since.get_or_insert(now);
     }
 
-    fn count(&mut self, jobs: u64, is_empty: bool, now: Instant) {
+    /// So many jobs left, and perhaps no other is left; `cost`: what one takes of one thread.
+    fn count(&mut self, jobs: u64, is_empty: bool, cost: Duration, now: Instant) {
         self.begun += jobs;
         let Some(since) = self.since else { return };
         let elapsed = now.saturating_duration_since(since);
@@ -326,6 +328,10 @@ impl Pace {
             self.per_job = (self.per_job - self.per_job / 4 + measured / 4).max(1);
             self.since = Some(now);
             self.begun = 0;
+        } else if is_empty {
+            // Hardly anything waits: what was learned when the machine was slower is forgotten by and by.
+            let slower = self.per_job.saturating_sub(nanoseconds(cost));
+            self.per_job -= slower / 8;
         }
         if is_empty {
             self.since = None;

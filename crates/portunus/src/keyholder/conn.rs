@@ -36,8 +36,11 @@ use crate::transport::{Broken, NoKeys, Transport};
 /// Time that one turn of a connection may spend on signing, before the rest of its requests goes to the queue.
 const INLINE_BUDGET: Duration = Duration::from_micros(400);
 
-/// How soon a connection that could not hand in a request tries again.
+/// How soon a connection that could not hand in a request tries again, at first; doubled with each time that it still cannot.
 const STALL_PAUSE: Duration = Duration::from_millis(2);
+
+/// How often that pause is doubled.
+const MOST_DOUBLINGS: u32 = 5;
 
 /// The answer to a rate that is exceeded: try again after this.
 const RATE_RETRY: Duration = Duration::from_millis(100);
@@ -138,6 +141,8 @@ struct Conn {
     output: Vec<u8>,
     /// The last request could not be handed in; it is tried again.
     stalled: bool,
+    /// How often in a row it could not be handed in.
+    stalls: u32,
     /// Refusals that wait.
     held: Held,
     /// Whole frames may be left in the input.
@@ -207,6 +212,7 @@ impl Conn {
             input: Input { chunk: Chunk::empty(), large: Vec::new() },
             output: Vec::new(),
             stalled: false,
+            stalls: 0,
             held: Held::new(&shared.refusals),
             more: false,
             unread_since: None,
@@ -311,12 +317,12 @@ impl Conn {
 
     /// How long to wait for what comes next.
     fn patience(&self) -> Duration {
-        let next_look = self.held.next_look();
-        if let Some(until) = next_look {
+        let stall = STALL_PAUSE * (1 << self.stalls.saturating_sub(1).min(MOST_DOUBLINGS));
+        if let Some(until) = self.held.next_look() {
             let left = until.saturating_duration_since(Instant::now());
-            if self.stalled { left.min(STALL_PAUSE) } else { left }
+            if self.stalled { left.min(stall) } else { left }
         } else if self.stalled {
-            STALL_PAUSE
+            stall
         } else if self.input.bytes().is_empty() || self.link.in_flight() > 0 {
             self.shared.limits.idle_timeout
         } else {
@@ -403,8 +409,10 @@ impl Conn {
                 Ok(Some((frame, length))) => {
                     if !self.take_frame(&frame, received, until, &mut now) {
                         self.stalled = true;
+                        self.stalls += 1;
                         break Ok(true);
                     }
+                    self.stalls = 0;
                     used += length;
                 }
                 Ok(None) => break Ok(false),

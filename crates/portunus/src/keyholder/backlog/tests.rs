@@ -284,6 +284,17 @@ fn the_wait_is_judged_by_what_the_threads_really_do() {
     assert!(world.busy > 0);
 }
 
+#[test]
+fn what_was_learned_of_a_slow_time_does_not_outlast_it() {
+    let mut world = World::new(2, 4 * MS);
+    world.offer(Class::Rsa, true, 2.0, 2_000 * MS);
+    world.service[Class::Rsa as usize] = MS / 5;
+    // Hardly anything is asked, so that nothing waits for another.
+    world.offer(Class::Rsa, true, 0.02, 3_000 * MS);
+    let before = world.busy;
+    assert!((0..100).all(|_| world.ask(Class::Rsa, true)), "10 ms worth are refused: {}", world.busy - before);
+}
+
 /// Whatever is asked, each job comes out exactly once: done, given up, or refused.
 #[test]
 fn nothing_is_lost_and_nothing_doubled() {
