@@ -57,24 +57,27 @@ impl Schedule {
     }
 
     fn in_turn(&self, usable: impl Fn(usize) -> bool) -> Option<usize> {
-        let start = self.next.fetch_add(1, Ordering::Relaxed);
+        self.first_from(self.next.fetch_add(1, Ordering::Relaxed), usable)
+    }
+
+    /// The first usable server of the turn from `start` on, once around.
+    fn first_from(&self, start: usize, usable: impl Fn(usize) -> bool) -> Option<usize> {
         (0..self.turn.len())
             .filter_map(|offset| self.turn.get(start.wrapping_add(offset) % self.turn.len()))
             .map(|&index| usize::from(index))
             .find(|&index| usable(index))
     }
 
-    /// Power of two choices; weights count because the turn holds heavier servers more often.
+    /// Power of two choices, of two different ones. The turn holds heavier servers more often, and their load weighs less.
     fn less_loaded(&self, servers: &[Arc<Server>], usable: impl Fn(usize) -> bool) -> Option<usize> {
-        let random = || {
-            (0..8)
-                .filter_map(|_| self.turn.get(fastrand::usize(..self.turn.len().max(1))))
-                .map(|&index| usize::from(index))
-                .find(|&index| usable(index))
+        let random = || fastrand::usize(..self.turn.len().max(1));
+        let first = self.first_from(random(), &usable)?;
+        let Some(second) = self.first_from(random(), |index| index != first && usable(index)) else {
+            return Some(first);
         };
-        let (first, second) = (random()?, random()?);
-        let load = |index: usize| servers.get(index).map_or(usize::MAX, |server| server.load());
-        Some(if load(second) < load(first) { second } else { first })
+        let (one, other) = (servers.get(first)?, servers.get(second)?);
+        let share = |server: &Server, of: &Server| server.load() as u128 * u128::from(of.config.weight);
+        Some(if share(other, one) < share(one, other) { second } else { first })
     }
 }
 
@@ -138,8 +141,16 @@ mod tests {
         let (configs, servers) = servers(&[1, 1]);
         let schedule = Schedule::new(&configs);
         let _busy: Vec<_> = (0..100).map(|_| servers[0].busy()).collect();
-        let first = (0..100).filter(|_| schedule.choose(&servers, Balance::LeastLoaded, &[]) == Some(0)).count();
-        // Both draws fall on the busy one a quarter of the time.
-        assert!(first < 60, "{first}");
+        assert!((0..100).all(|_| schedule.choose(&servers, Balance::LeastLoaded, &[]) == Some(1)));
+    }
+
+    #[test]
+    fn load_is_seen_in_proportion_to_weight() {
+        let (configs, servers) = servers(&[3, 1]);
+        let schedule = Schedule::new(&configs);
+        let _busy: Vec<_> = [0, 0, 1].into_iter().map(|index| servers[index].busy()).collect();
+        assert!((0..100).all(|_| schedule.choose(&servers, Balance::LeastLoaded, &[]) == Some(0)));
+        let _more: Vec<_> = (0..2).map(|_| servers[0].busy()).collect();
+        assert!((0..100).all(|_| schedule.choose(&servers, Balance::LeastLoaded, &[]) == Some(1)));
     }
 }

@@ -64,6 +64,24 @@ fn a_signal_reads_them_too() {
     assert_eq!(shown(&gate, "new.example"), "new.example");
 }
 
+/// What no watch tells of: a file that changes by another of its names.
+#[test]
+fn the_period_reads_them_too() {
+    let upstream = Upstream::ok();
+    let names = certificates(&[("a.example", false)]);
+    let other = names.path().join("other.pem");
+    let (certificate, key) = server_pair("old.example");
+    fs::write(&other, certificate + &key).unwrap();
+    fs::hard_link(&other, names.path().join("certs/changing.pem")).unwrap();
+    let store = keystore("a.example").replace("default:", "reload_every: 1s, default:");
+    assert!(store.contains("reload_every"));
+    let gate = Gate::start_in(names, &yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &store));
+    assert_eq!(shown(&gate, "old.example"), "old.example");
+    let (certificate, key) = server_pair("new.example");
+    fs::write(gate.dir.path().join("other.pem"), certificate + &key).unwrap();
+    wait_until("the new name", || shown(&gate, "new.example") == "new.example");
+}
+
 #[test]
 fn half_a_pair_leaves_everything_as_it_was() {
     let upstream = Upstream::ok();

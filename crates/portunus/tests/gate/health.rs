@@ -146,5 +146,7 @@ routes:
     gate.wait_for("\"healthy\":false");
     let checks = inner.log(1);
     assert_eq!(checks[0]["status"], 503, "{checks:#?}");
+    // Ill as it is, it is the only one there is.
+    assert_eq!(get(&gate), 200);
     assert_eq!(checks[0]["version"], "HTTP/2", "{checks:#?}");
 }

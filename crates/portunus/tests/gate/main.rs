@@ -6,6 +6,7 @@ mod http2_server;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod health;
+mod servers;
 mod upstreams;
 
 use std::io::Write;
