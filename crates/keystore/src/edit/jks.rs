@@ -1,10 +1,10 @@
 //! Changing a Java keystore. Every entry that is not concerned is written back byte for byte, also those that we do not understand.
 
-use super::{AddOptions, EditError, MIN_JKS_PASSWORD, NewPair, type_word, write_error};
+use super::{AddOptions, EditError, MIN_JKS_PASSWORD, NewPair, open_file, save_file, type_word};
 use crate::jks::{self, Certificate, Content, Entry, JksError, Keystore, PasswordBytes, X509};
 use crate::pair::{Pair, Source};
 use crate::pem::{self, Label};
-use crate::{LoadError, Password, files, jks_store};
+use crate::{Password, jks_store};
 use std::path::Path;
 use std::time::SystemTime;
 use tls::KeyType;
@@ -68,9 +68,7 @@ pub(super) fn remove(
 }
 
 fn open(path: &Path, password: Option<&Password>) -> Result<(Keystore, PasswordBytes), EditError> {
-    let problem = |text: String| EditError::Store(LoadError { problems: vec![text] });
-    let bytes = files::read(path, jks::MAX_FILE_BYTES as u64).map_err(problem)?;
-    jks_store::open(&bytes, password).map_err(|text| problem(format!("{}: {text}", path.display())))
+    open_file(path, |bytes| jks_store::open(bytes, password))
 }
 
 fn open_or_new(
@@ -111,13 +109,7 @@ fn drop_entries(keystore: &mut Keystore, existing: &[Pair], going: &[usize]) {
 fn save(path: &Path, keystore: &Keystore, form: &PasswordBytes) -> Result<(), EditError> {
     let refused = |error: JksError| EditError::Refused(format!("{}: {error}", path.display()));
     let bytes = form.encode(keystore).map_err(refused)?;
-    if jks::parse(&bytes).map_err(refused)? != *keystore {
-        return Err(EditError::Refused(format!(
-            "{}: would not read back as written; nothing was changed",
-            path.display()
-        )));
-    }
-    files::replace(path, &bytes).map_err(|error| write_error(path, &error))
+    save_file(path, &bytes, jks::parse(&bytes).map_err(refused)? == *keystore)
 }
 
 /// 1st, 2nd, 3rd, 4th, ... 11th, ... 21st.

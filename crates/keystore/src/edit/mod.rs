@@ -7,6 +7,7 @@ mod jks;
 mod pkcs12;
 
 use crate::certified::{Certified, public_key_digest};
+use crate::jks::MAX_FILE_BYTES;
 use crate::pair::{Pair, Report, Source, validity_problem};
 use crate::pem::{self, Label};
 use crate::{Form, Keys, LoadError, Location, Password, files, load_pairs, names};
@@ -16,6 +17,22 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use tls::KeyType;
 use tls::crypto::{self, PrivateKey};
+
+/// What `open` makes of the file at `path`.
+fn open_file<T>(path: &Path, open: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<T, EditError> {
+    let problem = |text: String| EditError::Store(LoadError { problems: vec![text] });
+    let bytes = files::read(path, MAX_FILE_BYTES as u64).map_err(problem)?;
+    open(&bytes).map_err(|text| problem(format!("{}: {text}", path.display())))
+}
+
+/// Puts new content in the place of a store, if it reads back as what was meant.
+fn save_file(path: &Path, bytes: &[u8], reads_back: bool) -> Result<(), EditError> {
+    if !reads_back {
+        let text = format!("{}: would not read back as written; nothing was changed", path.display());
+        return Err(EditError::Refused(text));
+    }
+    files::replace(path, bytes).map_err(|error| write_error(path, &error))
+}
 
 /// Shortest password for a new Java keystore, which Java and SillyProxy insist on.
 pub const MIN_JKS_PASSWORD: usize = 6;

@@ -1,10 +1,9 @@
 //! Changing a PKCS#12 file: it is read whole and written anew, encrypted as we write it.
 
-use super::{EditError, NewPair, same_key, type_word, write_error};
+use super::{EditError, NewPair, open_file, same_key, save_file, type_word};
 use crate::certified::{Certified, Digest};
-use crate::jks::MAX_FILE_BYTES;
 use crate::pair::{Pair, Source};
-use crate::{LoadError, Password, files, pkcs12_store};
+use crate::{Password, pkcs12_store};
 use std::collections::HashSet;
 use std::path::Path;
 use tls::crypto::digest;
@@ -51,10 +50,7 @@ pub(super) fn remove(
 }
 
 fn open(path: &Path, password: Option<&Password>) -> Result<Contents, EditError> {
-    let problem = |text: String| EditError::Store(LoadError { problems: vec![text] });
-    let bytes = files::read(path, MAX_FILE_BYTES as u64).map_err(problem)?;
-    let contents =
-        pkcs12_store::open(&bytes, password).map_err(|text| problem(format!("{}: {text}", path.display())))?;
+    let contents = open_file(path, |bytes| pkcs12_store::open(bytes, password))?;
     if contents.skipped > 0 {
         return Err(EditError::Refused(format!(
             "{}: holds {} items that are neither keys nor certificates and would be lost; take them out first",
@@ -116,11 +112,5 @@ fn save(path: &Path, contents: &Contents, password: Option<&Password>) -> Result
     let password = password.map_or("", |password| password.as_str());
     let refused = |error: tls::crypto::Error| EditError::Refused(format!("{}: PKCS#12 {error}", path.display()));
     let bytes = pkcs12::seal(contents, password).map_err(refused)?;
-    if pkcs12::open(&bytes, password).map_err(refused)? != *contents {
-        return Err(EditError::Refused(format!(
-            "{}: would not read back as written; nothing was changed",
-            path.display()
-        )));
-    }
-    files::replace(path, &bytes).map_err(|error| write_error(path, &error))
+    save_file(path, &bytes, pkcs12::open(&bytes, password).map_err(refused)? == *contents)
 }
