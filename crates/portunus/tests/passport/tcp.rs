@@ -390,6 +390,9 @@ fn what_is_imported_is_what_runs() {
         run(&[env!("CARGO_BIN_EXE_portunus"), "check", file.to_str().unwrap()]);
         assert!(yaml.contains("source: client"), "{yaml}");
     }
+    // Bug 8: there, 0 seconds end a flow almost at once.
+    let (code, yaml) = import(&["-p", "udp", "-close-after", "0"]);
+    assert!(code == Some(0) && yaml.contains("idle_timeout: 1s\n"), "{yaml}");
     let (code, told) = import(&["-allowed-subnets", "/nonexistent/subnets"]);
     assert_eq!(code, Some(1));
     let line: serde_json::Value = serde_json::from_str(told.trim()).unwrap();
