@@ -1,12 +1,13 @@
 //! A body under a contract: held until its verdict, or judged as it passes, or just passed on.
 //!
-//! Memory is chunks of the pool: one that came full is kept as it is, what trickles in is copied together, so that a body never takes more than
-//! twice its size and a chunk. Knows nothing of operations; what judges is given to it.
+//! Memory is chunks of the pool: one that came full or holds the whole body is kept as it is, what trickles in is copied together, so that a body
+//! never takes more than twice its size and a chunk. Knows nothing of operations; what judges is given to it.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use net::chunk::CHUNK_BYTES;
 use net::clock::coarse;
 use net::{Chunk, Deadline};
 use wire::http::Fields;
@@ -134,7 +135,9 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
 
     /// Keeps the piece that was read last.
     fn keep_last(&mut self) {
-        if let Some(chunk) = self.inner.take_last() {
+        // A body that came in one piece is kept as it is, however small.
+        let is_all = self.held.is_empty() && self.inner.is_done();
+        if let Some(chunk) = self.inner.take_last(if is_all { 0 } else { CHUNK_BYTES / 2 }) {
             self.held.push_back(chunk);
             return;
         }
@@ -199,7 +202,7 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
         if self.lent.is_empty() { self.inner.last() } else { &self.lent }
     }
 
-    fn take_last(&mut self) -> Option<Chunk> {
+    fn take_last(&mut self, _least_bytes: usize) -> Option<Chunk> {
         None
     }
 }

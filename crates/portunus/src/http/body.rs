@@ -4,7 +4,6 @@
 //! framing was on one side, it is made anew on the other.
 
 use net::Chunk;
-use net::chunk::CHUNK_BYTES;
 use wire::http::chunked::{write_chunk_head, write_last_chunk};
 use wire::http::{BodyFraming, ChunkEvent, ChunkedDecoder, Fields, HeadError};
 
@@ -126,10 +125,10 @@ impl<'c> BodyReader<'c> {
         self.input.get(self.piece.clone()).unwrap_or_default()
     }
 
-    /// The memory in which the piece lies that was lent last, if there is nothing else in it and it is worth keeping as it is.
-    pub fn take_last(&mut self) -> Option<Chunk> {
+    /// The memory in which the piece lies that was lent last, if there is nothing else in it and the piece has at least that many bytes.
+    pub fn take_last(&mut self, least_bytes: usize) -> Option<Chunk> {
         let whole = self.piece.start == 0 && self.piece.end == self.input.len() && self.lent == self.input.len();
-        if !whole || self.piece.len() < CHUNK_BYTES / 2 {
+        if !whole || self.piece.is_empty() || self.piece.len() < least_bytes {
             return None;
         }
         self.lent = 0;

@@ -241,7 +241,7 @@ impl MessageBody for H2Body {
         &self.lent
     }
 
-    fn take_last(&mut self) -> Option<Chunk> {
+    fn take_last(&mut self, _least_bytes: usize) -> Option<Chunk> {
         None
     }
 }

@@ -25,8 +25,8 @@ pub trait MessageBody {
     /// The piece that was lent last.
     fn last(&self) -> &[u8];
 
-    /// The memory in which that piece lies, where it can be had without a copy.
-    fn take_last(&mut self) -> Option<Chunk>;
+    /// The memory in which that piece lies, where it can be had without a copy and has at least that many bytes of it.
+    fn take_last(&mut self, least_bytes: usize) -> Option<Chunk>;
 }
 
 /// Where a request's body goes.
@@ -96,8 +96,8 @@ impl MessageBody for BodyReader<'_> {
         BodyReader::last(self)
     }
 
-    fn take_last(&mut self) -> Option<Chunk> {
-        BodyReader::take_last(self)
+    fn take_last(&mut self, least_bytes: usize) -> Option<Chunk> {
+        BodyReader::take_last(self, least_bytes)
     }
 }
 
