@@ -17,9 +17,15 @@ pub fn raise_descriptor_limit() -> u64 {
 
 /// Core dumps would hold private keys: none are written, and other processes of this user cannot attach.
 ///
+/// Three ways, each for where another fails. Not being dumpable (prctl(2)) holds for every dump, but a debugger as root may write one of its own; the
+/// limit does not hold where dumps go to a program (core(5)); the filter leaves out all memory, present and future, whoever writes the dump, as
+/// `MADV_DONTDUMP` on every mapping would: keys lie on the ordinary heap, and so may what a computation leaves behind.
+///
 /// # Errors
-/// The kernel refused.
+/// The kernel refused one of the first two.
 pub fn forbid_core_dumps() -> io::Result<()> {
+    // First, as the file belongs to root once the process is not dumpable. Not there without /proc, or in kernels without core dumps.
+    let _ = std::fs::write("/proc/self/coredump_filter", "0");
     // Each also where the other is refused.
     let undumpable = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
