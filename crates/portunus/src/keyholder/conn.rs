@@ -151,6 +151,8 @@ struct Conn {
     unread_since: Option<Instant>,
     /// Reads left of what had arrived when the drain began; none before that.
     last_reads: Option<usize>,
+    /// When the frame began of which only a part has arrived.
+    partial_since: Option<Instant>,
     /// Memory for signatures made here.
     result: Vec<u8>,
 }
@@ -217,6 +219,7 @@ impl Conn {
             more: false,
             unread_since: None,
             last_reads: None,
+            partial_since: None,
             result: Vec::new(),
             transport,
             link,
@@ -281,7 +284,7 @@ impl Conn {
                 Ok(Err(broken)) => return End::Failed("broken", broken.to_string()),
                 Err(_) if self.stalled => self.stalled = false,
                 Err(_) if self.link.in_flight() > 0 => {}
-                Err(_) if !self.input.bytes().is_empty() => return End::Failed("frame_timeout", String::new()),
+                Err(_) if self.partial_since.is_some() => return End::Failed("frame_timeout", String::new()),
                 Err(_) => return End::Idle,
             }
         }
@@ -315,18 +318,20 @@ impl Conn {
         }
     }
 
-    /// How long to wait for what comes next.
+    /// How long to wait for what comes next. A frame has its time from its first byte to its last, however many come in between; while something is
+    /// outstanding it may be that we are what is slow.
     fn patience(&self) -> Duration {
         let stall = STALL_PAUSE * (1 << self.stalls.saturating_sub(1).min(MOST_DOUBLINGS));
         if let Some(until) = self.held.next_look() {
             let left = until.saturating_duration_since(Instant::now());
-            if self.stalled { left.min(stall) } else { left }
-        } else if self.stalled {
-            stall
-        } else if self.input.bytes().is_empty() || self.link.in_flight() > 0 {
-            self.shared.limits.idle_timeout
-        } else {
-            self.shared.limits.frame_timeout
+            return if self.stalled { left.min(stall) } else { left };
+        }
+        match self.partial_since {
+            _ if self.stalled => stall,
+            Some(since) if self.link.in_flight() == 0 => {
+                self.shared.limits.frame_timeout.saturating_sub(since.elapsed())
+            }
+            _ => self.shared.limits.idle_timeout,
         }
     }
 
@@ -422,6 +427,8 @@ impl Conn {
         self.report.flush();
         self.input = input;
         self.input.advance(used);
+        let is_partial = matches!(outcome, Ok(false)) && !self.input.bytes().is_empty();
+        self.partial_since = is_partial.then(|| self.partial_since.filter(|_| used == 0).unwrap_or(received));
         if matches!(outcome, Ok(false)) && self.input.chunk.is_full() {
             self.input.gather();
         }
