@@ -26,6 +26,10 @@ const UNMEASURED_US: f32 = 300.0;
 /// Weight of the newest measurement in the moving average.
 const NEWEST: f32 = 0.2;
 
+/// What a server was measured at counts half after so long without another measurement. Thus one that was slow is tried again, the sooner the less it
+/// differs from the others, and none is left out for ever because of how it was once.
+const HALF_LIFE: Duration = Duration::from_secs(2);
+
 /// A key server.
 #[derive(Debug)]
 pub struct Peer {
@@ -35,6 +39,8 @@ pub struct Peer {
     pub index: usize,
     connections: RefCell<Vec<Rc<Connection>>>,
     latency_us: Cell<f32>,
+    /// When that was measured (coarse clock).
+    measured_at: Cell<Duration>,
     /// It asked to be left alone until then (coarse clock).
     busy_until: Cell<Duration>,
     /// What its name led to when its connections were made.
@@ -56,6 +62,7 @@ impl Peer {
             index,
             connections: RefCell::default(),
             latency_us: Cell::new(UNMEASURED_US),
+            measured_at: Cell::new(coarse()),
             busy_until: Cell::new(Duration::ZERO),
             pool: Cell::new(server.pool()),
             is_silent: Cell::new(false),
@@ -91,7 +98,13 @@ impl Peer {
     /// How long a further operation would take, in relation to others.
     pub fn cost(&self) -> f32 {
         let load: usize = self.connections.borrow().iter().map(|connection| connection.load()).sum();
-        self.latency_us.get() * (load + 1) as f32
+        self.latency_us.get() * self.remembered() * (load + 1) as f32
+    }
+
+    /// What is left of the last average, 0 to 1.
+    fn remembered(&self) -> f32 {
+        let age = coarse().saturating_sub(self.measured_at.get());
+        (-age.div_duration_f32(HALF_LIFE)).exp2()
     }
 
     /// An operation went well.
@@ -142,8 +155,9 @@ impl Peer {
     }
 
     fn measured(&self, took: Duration) {
-        let average = self.latency_us.get();
-        self.latency_us.set(average + NEWEST * (took.as_micros() as f32 - average));
+        let (average, older) = (self.latency_us.get(), (1.0 - NEWEST) * self.remembered());
+        self.latency_us.set(average * older + took.as_micros() as f32 * (1.0 - older));
+        self.measured_at.set(coarse());
     }
 
     /// Whoever was ejected for silence speaks again.
