@@ -15,8 +15,10 @@ use super::site::{Edge, Keys, LOAD_CORE, Site};
 use crate::measure::{self, MachineTime};
 use crate::peers::{HOST, pinned};
 
-/// What `bench keyless` is told.
+/// How long and how often `bench keyless` measures.
 #[derive(Debug, clap::Args)]
+// The outer one has a group of this name already.
+#[group(skip)]
 pub(crate) struct Options {
     /// The portunus program.
     #[arg(long, default_value = "target/release/portunus")]

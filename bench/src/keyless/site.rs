@@ -218,7 +218,9 @@ fn lay_out(folder: &Path) -> Result<(), Box<dyn std::error::Error + Send + Sync>
 }
 
 fn edge_config(server: Option<SocketAddr>) -> String {
-    let listener = |name: &str| format!("  - {{ name: {name}, bind: \"127.0.0.1:0\", tls: {{ keystore: {name} }} }}\n");
+    // Each on an address of its own: what names the same address and port is one socket.
+    let listener =
+        |name: &str, host: &str| format!("  - {{ name: {name}, bind: \"{host}:0\", tls: {{ keystore: {name} }} }}\n");
     let (inner, more) = if server.is_some() { ("chain", ", key_servers: keys") } else { ("pair", "") };
     let keystore = |name: &str| format!("  {name}: {{ folder: {name}-{inner}, default: {HOST}{more} }}\n");
     let group = server.map_or_else(String::new, |address| {
@@ -229,8 +231,8 @@ fn edge_config(server: Option<SocketAddr>) -> String {
     format!(
         "workers: 1\nlisteners:\n{}{}keystores:\n{}{}{group}routes:\n  - {{ path: \"/{{*rest}}\", respond: {{ status: 200, body: ok }} }}\n\
          log: {{ access: none, level: info }}\n",
-        listener("ecdsa"),
-        listener("rsa"),
+        listener("ecdsa", "127.0.0.1"),
+        listener("rsa", "127.0.0.2"),
         keystore("ecdsa"),
         keystore("rsa")
     )
