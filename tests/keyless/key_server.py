@@ -22,22 +22,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 
-OPCODE, PAYLOAD, DIGEST, SKI, SNI, DEADLINE, PADDING, RETRY_AFTER = 0x11, 0x12, 0x01, 0x04, 0x02, 0x40, 0x20, 0x42
-RESPONSE, PING, PONG, CANCEL, ERROR = 0xF0, 0xF1, 0xF2, 0x40, 0xFF
-NAMES = ["md5sha1", "sha1", "sha224", "sha256", "sha384", "sha512"]
+from wire import (ALPN, CANCEL, DEADLINE_US, DIGEST, DIGEST_INFO, ERROR, HASHES, OPCODE, PADDING, PAYLOAD, PING, PONG, RESPONSE,
+                  RETRY_AFTER_US, SKI, SNI, Malformed, Message, PublicKey, body_length, frame)
+
 SIZES = {"md5sha1": 36, "sha1": 20, "sha224": 28, "sha256": 32, "sha384": 48, "sha512": 64}
-HASHES = {"sha1": hashes.SHA1, "sha224": hashes.SHA224, "sha256": hashes.SHA256, "sha384": hashes.SHA384,
-          "sha512": hashes.SHA512}
-# DigestInfo prefixes of RFC 8017 §9.2.
-PREFIXES = {
-    "md5sha1": b"",
-    "sha1": bytes.fromhex("3021300906052b0e03021a05000414"),
-    "sha224": bytes.fromhex("302d300d06096086480165030402040500041c"),
-    "sha256": bytes.fromhex("3031300d060960864801650304020105000420"),
-    "sha384": bytes.fromhex("3041300d060960864801650304020205000430"),
-    "sha512": bytes.fromhex("3051300d060960864801650304020305000440"),
-}
-ALPN = "portunus-keyless/1"
+PREHASHED = {"sha1": hashes.SHA1, "sha224": hashes.SHA224, "sha256": hashes.SHA256, "sha384": hashes.SHA384,
+             "sha512": hashes.SHA512}
+KNOWN = (OPCODE, PAYLOAD, DIGEST, SKI, SNI, PADDING, DEADLINE_US)
 
 
 class Refused(Exception):
@@ -50,59 +41,18 @@ def say(event, **fields):
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
-def item(tag, value):
-    return struct.pack(">BH", tag, len(value)) + value
-
-
-def frame(number, opcode, payload=b"", extra=b""):
-    body = item(OPCODE, bytes([opcode])) + (item(PAYLOAD, payload) if payload else b"") + extra
-    if len(body) + 8 < 1024:
-        body += item(PADDING, bytes(max(0, 1024 - 8 - 3 - len(body))))
-    return struct.pack(">BBHI", 1, 0, len(body), number), body
-
-
-def items(body):
-    found, at = {}, 0
-    while len(body) - at >= 3:
-        tag, length = struct.unpack_from(">BH", body, at)
-        value = body[at + 3:at + 3 + length]
-        if len(value) != length or tag in found:
-            raise ValueError("malformed body")
-        found[tag] = value
-        at += 3 + length
-    return found
-
-
-def key_bits(public):
-    if isinstance(public, rsa.RSAPublicKey):
-        return public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.PKCS1)
-    if isinstance(public, ec.EllipticCurvePublicKey):
-        return public.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint)
-    return public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-
-
-def key_digest(public):
-    if isinstance(public, rsa.RSAPublicKey):
-        text = "%X" % public.public_numbers().n
-    elif isinstance(public, ec.EllipticCurvePublicKey):
-        text = public.public_bytes(serialization.Encoding.X962,
-                                   serialization.PublicFormat.CompressedPoint).hex().upper()
-    else:
-        return None
-    return hashlib.sha256(text.encode()).digest()
-
-
 def load(folder):
     keys = {}
     for name in sorted(os.listdir(folder)):
-        with open(os.path.join(folder, name), "rb") as file:
+        path = os.path.join(folder, name)
+        with open(path, "rb") as file:
             text = file.read()
         if b"PRIVATE KEY" not in text:
             continue
-        key = serialization.load_pem_private_key(text, None)
-        keys[hashlib.sha1(key_bits(key.public_key())).digest()] = key
-        if key_digest(key.public_key()):
-            keys[key_digest(key.public_key())] = key
+        key, public = serialization.load_pem_private_key(text, None), PublicKey(path)
+        keys[public.ski] = key
+        if public.digest:
+            keys[public.digest] = key
     return keys
 
 
@@ -122,11 +72,11 @@ def rsa_sign(key, opcode, payload):
     bits = key.key_size
     size = (bits + 7) // 8
     if opcode <= 0x07:
-        name = NAMES[opcode - 2]
-        content = PREFIXES[name] + payload
+        name = HASHES[opcode - 2]
+        content = DIGEST_INFO[name] + payload
         return rsa_raw(key, b"\0\1" + b"\xff" * (size - 3 - len(content)) + b"\0" + content)
     # RSASSA-PSS, RFC 8017 §9.1.1.
-    name = NAMES[opcode - 0x32]
+    name = HASHES[opcode - 0x32]
     salt = os.urandom(len(payload))
     h = hashlib.new(name, bytes(8) + payload + salt).digest()
     block = bytes(size - len(salt) - len(h) - 2) + b"\1" + salt
@@ -144,12 +94,12 @@ def operate(key, opcode, payload, behave):
     for first, last, kind, base in ((0x02, 0x07, rsa.RSAPrivateKey, 0x02), (0x35, 0x37, rsa.RSAPrivateKey, 0x32),
                                     (0x12, 0x17, ec.EllipticCurvePrivateKey, 0x12)):
         if first <= opcode <= last:
-            name = NAMES[opcode - base]
+            name = HASHES[opcode - base]
             if not isinstance(key, kind) or len(payload) != SIZES[name]:
                 raise Refused(1)
             if kind is rsa.RSAPrivateKey:
                 return rsa_sign(key, opcode, payload)
-            return key.sign(payload, ec.ECDSA(Prehashed(HASHES[name]())))
+            return key.sign(payload, ec.ECDSA(Prehashed(PREHASHED[name]())))
     raise Refused(5)
 
 
@@ -170,19 +120,15 @@ class Server:
             while True:
                 idle = self.number("idle") or None
                 header = await asyncio.wait_for(reader.readexactly(8), idle)
-                major, _, length, number = struct.unpack(">BBHI", header)
-                body = await reader.readexactly(length)
-                if major != 1:
-                    raise ValueError("another version")
-                found = items(body)
-                opcode = found.get(OPCODE, b"\0")[0]
+                message = Message(header, await reader.readexactly(body_length(header)))
+                found, number, opcode = message.items, message.id, message.opcode
                 if opcode == CANCEL:
                     say("cancel", id=number)
                     continue
                 if opcode != PING:
-                    say("request", id=number, opcode=opcode, sni=found.get(SNI, b"").decode(), bytes=length + 8,
-                        ski=found.get(SKI, b"").hex(), deadline=found.get(DEADLINE, b"").hex(), unknown=sorted(
-                            tag for tag in found if tag not in (OPCODE, PAYLOAD, DIGEST, SKI, SNI, PADDING, DEADLINE)))
+                    say("request", id=number, opcode=opcode, sni=found.get(SNI, b"").decode(), bytes=message.size,
+                        ski=found.get(SKI, b"").hex(), deadline=found.get(DEADLINE_US, b"").hex(),
+                        unknown=sorted(tag for tag in found if tag not in KNOWN))
                 if "shuffle" in self.behave and opcode != PING:
                     # Answered in reverse, once several wait or nothing more comes.
                     waiting.append((number, opcode, found))
@@ -195,7 +141,7 @@ class Server:
             say("idle")
         except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             pass
-        except ValueError as error:
+        except Malformed as error:
             say("malformed", why=str(error))
         for task in tasks:
             task.cancel()
@@ -210,7 +156,7 @@ class Server:
     async def answer(self, writer, number, opcode, found):
         if opcode == PING:
             if "deaf" not in self.behave:
-                self.write(writer, frame(number, PONG, found.get(PAYLOAD, b"")))
+                self.write(writer, number, PONG, found.get(PAYLOAD, b""))
             return
         if self.number("delay"):
             await asyncio.sleep(self.number("delay") / 1000)
@@ -222,10 +168,10 @@ class Server:
             writer.write(b"\x01\x00\x00\x04" + struct.pack(">I", number) + b"\x11\xff\xff\x00")
             return
         if "stranger" in self.behave:
-            self.write(writer, frame((number + 1_000_000) & 0xFFFFFFFF, RESPONSE, b"x" * 64))
+            self.write(writer, (number + 1_000_000) & 0xFFFFFFFF, RESPONSE, b"x" * 64)
             return
         if "busy" in self.behave:
-            self.write(writer, frame(number, ERROR, b"\x40", item(RETRY_AFTER, struct.pack(">I", 20_000))))
+            self.write(writer, number, ERROR, b"\x40", (RETRY_AFTER_US, struct.pack(">I", 20_000)))
             return
         if "close" in self.behave:
             writer.transport.abort()
@@ -237,15 +183,16 @@ class Server:
             result = operate(key, opcode, found.get(PAYLOAD, b""), self.behave)
             if "wrong" in self.behave:
                 result = result[:-1] + bytes([result[-1] ^ 1])
-            self.write(writer, frame(number, RESPONSE, result))
+            self.write(writer, number, RESPONSE, result)
         except Refused as refused:
-            self.write(writer, frame(number, ERROR, bytes([refused.code])))
+            self.write(writer, number, ERROR, bytes([refused.code]))
 
     @staticmethod
-    def write(writer, parts):
+    def write(writer, number, opcode, payload=b"", *more):
+        message = frame(number, [(OPCODE, bytes([opcode])), *([(PAYLOAD, payload)] if payload else []), *more])
         # Header and body apart, as a well-known server does: two TLS records per message.
-        for part in parts:
-            writer.write(part)
+        writer.write(message[:8])
+        writer.write(message[8:])
 
 
 async def main():

@@ -1,8 +1,8 @@
 //! What peers see: an independent client against our server, and our client against an independent server.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
+use crate::key_server::KeyServer;
 use crate::server::{CONFIG, Keyholder, PROGRAM, run, site, succeeded};
 
 fn check(group: &str) -> String {
@@ -80,20 +80,9 @@ fn the_compatibility_switch_maps_ecdsa_opcodes_on_rsa_keys() {
 fn our_client_understands_a_foreign_server() {
     let dir = site();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/keyless/server.py");
-    let files = [path("ca.pem"), path("keyholder/server.pem"), path("keyholder/server.key")];
-    let keys = [path("keyholder/keys/www.1.com.key"), path("keyholder/keys/www.2.com.key")];
-    let mut server = Running(
-        Command::new("python3")
-            .args(["-B", script])
-            .args(files.iter().chain(&keys))
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 is installed (Debian package python3)"),
-    );
-    let mut port = String::new();
-    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut port).unwrap();
-    let address = format!("localhost:{}", port.trim());
+    // As foreign ones are: TLS 1.2, no ALPN.
+    let server = KeyServer::start(&dir.path().join("keyholder"), "tls12");
+    let address = server.address.replace("127.0.0.1", "localhost");
     for (site, operation) in
         [(1, "rsa_pss_sha256"), (1, "rsa_pkcs1_md5sha1"), (1, "rsa_pkcs1_sha512"), (2, "ecdsa_sha256")]
     {
@@ -106,14 +95,22 @@ fn our_client_understands_a_foreign_server() {
     }
 }
 
-/// A process that ends with the test.
-struct Running(Child);
+#[test]
+fn a_rate_is_that_of_one_rule() {
+    let dir = site();
+    let config = CONFIG.replace("decrypt, locked] }", "decrypt, locked], rate_per_second: 5 }");
+    assert_ne!(config, CONFIG);
+    Keyholder::start(dir.path(), &config).exercise("rate");
+}
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+#[test]
+fn a_slow_frame_ends_its_own_connection_only() {
+    let dir = site();
+    let keyholder = Keyholder::start(dir.path(), &format!("{CONFIG}limits: {{ frame_timeout: 1s }}\n"));
+    keyholder.exercise("slow_frames");
+    keyholder.wait_for("frame_timeout", 2);
+    let metrics = keyholder.page("/metrics");
+    assert!(metrics.contains("portunus_keyholder_connections_failed_total{reason=\"frame_timeout\"} 2"), "{metrics}");
 }
 
 #[test]

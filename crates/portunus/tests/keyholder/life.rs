@@ -22,6 +22,30 @@ fn the_process_is_shut_in_and_its_memory_locked() {
     assert!(cores.split_whitespace().nth(4) == Some("0"), "{cores}");
 }
 
+/// Whether a process that is aborted with no limit on its core file leaves one.
+fn dumps_core(child: &mut std::process::Child) -> bool {
+    use std::os::unix::process::ExitStatusExt as _;
+    let pid = child.id().to_string();
+    // Whoever may not raise the limit leaves it as it is.
+    let _ = std::process::Command::new("prlimit").args(["--pid", &pid, "--core=unlimited:unlimited"]).output();
+    run("kill", &["-ABRT", &pid]);
+    child.wait().unwrap().core_dumped()
+}
+
+#[test]
+fn a_crash_leaves_no_dump_whatever_the_limit_says() {
+    let dir = site();
+    let mut keyholder = Keyholder::start(dir.path(), CONFIG);
+    keyholder.exercise("selection");
+    let filter = std::fs::read_to_string(format!("/proc/{}/coredump_filter", keyholder.child.id())).unwrap();
+    assert_eq!(filter.trim(), "00000000", "no kind of mapping goes into a dump");
+    assert!(!dumps_core(&mut keyholder.child), "a dump was written");
+    let mut other = std::process::Command::new("sleep").arg("1000").current_dir(dir.path()).spawn().unwrap();
+    if !dumps_core(&mut other) {
+        eprintln!("note: no process dumps core here, so that the crash proved nothing");
+    }
+}
+
 #[test]
 fn keys_come_and_go_by_reload_and_by_file_change_and_a_broken_one_changes_nothing() {
     let dir = site();
@@ -130,8 +154,8 @@ fn check_names_keys_and_every_mistake() {
     let file = dir.path().join("keyholder/keyholder.yaml");
     std::fs::write(&file, CONFIG).unwrap();
     let out = run(PROGRAM, &["keyholder", "check", file.to_str().unwrap()]);
-    assert_eq!(out.lines().count(), 12, "{out}");
-    assert!(out.contains("ECDSA P-521") && out.contains("one.p12"), "{out}");
+    assert_eq!(out.lines().count(), 13, "{out}");
+    assert!(out.contains("ECDSA P-521") && out.contains("one.p12") && out.contains("two.jks"), "{out}");
     // A client's certificate where the server's belongs, and a key that is encrypted with another password.
     let path = |name: &str| dir.path().join(name);
     std::fs::copy(path("edge/client.pem"), path("keyholder/server.pem")).unwrap();

@@ -4,8 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
 
+mod front_door;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod interop;
+#[path = "../keyless/key_server.rs"]
+mod key_server;
 mod life;
 mod server;
+mod wycheproof;

@@ -72,6 +72,10 @@ fn make() -> TempDir {
     let container = keys("containers/one.p12");
     let files = ["-inkey", &key, "-in", &certificate, "-out", &container, "-passout", "pass:secret"];
     run("openssl", &[&["pkcs12", "-export"][..], &files].concat());
+    let store = ["-keystore", &keys("containers/two.jks"), "-storepass", "secret", "-alias", "two"];
+    let how = ["-keypass", "secret", "-storetype", "JKS", "-keyalg", "RSA", "-keysize", "2048", "-dname", "CN=two"];
+    run("keytool", &[&["-genkeypair"][..], &store, &how].concat());
+    run("keytool", &[&["-exportcert", "-rfc", "-file", &format!("{root}/two.pem")][..], &store].concat());
     std::fs::write(keys("password"), "secret\n").unwrap();
     let stranger = tempfile::tempdir().unwrap();
     run(PROGRAM, &["keyholder", "init", stranger.path().to_str().unwrap(), "--sites", "1"]);
@@ -114,9 +118,15 @@ impl Keyholder {
     pub fn start(root: &Path, config: &str) -> Keyholder {
         let folder = root.join("keyholder");
         std::fs::write(folder.join("keyholder.yaml"), config).unwrap();
+        let arguments = ["keyholder", "run", "keyholder.yaml"];
+        Keyholder::start_as(root, &folder, &arguments, config.contains("unix:"))
+    }
+
+    /// Starts the program by these arguments in `folder`; whether it will listen on a Unix socket, too.
+    pub fn start_as(root: &Path, folder: &Path, arguments: &[&str], unix: bool) -> Keyholder {
         let mut child = Command::new(PROGRAM)
-            .args(["keyholder", "run", "keyholder.yaml"])
-            .current_dir(&folder)
+            .args(arguments)
+            .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -125,7 +135,6 @@ impl Keyholder {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut seen = Vec::new();
         let (mut edges, mut admin) = (None, None);
-        let unix = config.contains("unix:");
         let mut local = !unix;
         while edges.is_none() || admin.is_none() || !local {
             let Some(Ok(line)) = lines.next() else { panic!("the key server did not start: {seen:#?}") };
@@ -148,7 +157,7 @@ impl Keyholder {
 
     /// Has the Python client do one group of its tests; gives what it printed.
     pub fn exercise(&self, group: &str) -> String {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/keyless/client.py");
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/keyless/client.py");
         let port = self.edges.port().to_string();
         let output = Command::new("python3")
             .args(["-B", script, group, self.root.to_str().unwrap(), &port])

@@ -89,6 +89,18 @@ fn without_a_budget_nothing_is_tried_again() {
 }
 
 #[test]
+fn the_faster_server_is_asked_more_and_the_slower_one_is_not_forgotten() {
+    let dir = folder();
+    let (fast, slow) = (KeyServer::start(dir.path(), "alpn"), KeyServer::start(dir.path(), "alpn,delay=40"));
+    let gate = start(dir, &[&fast, &slow], "");
+    wait_until("the slow one to be asked a third time", || {
+        assert_eq!(full(&gate).end, ANSWERED);
+        slow.count("request") >= 3
+    });
+    assert!(fast.count("request") > 2 * slow.count("request"), "{} at the fast one", fast.count("request"));
+}
+
+#[test]
 fn a_frozen_server_costs_no_handshake() {
     let dir = folder();
     let (good, frozen) = (KeyServer::start(dir.path(), "alpn"), KeyServer::start(dir.path(), ""));

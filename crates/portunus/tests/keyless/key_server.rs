@@ -1,4 +1,5 @@
 //! A key server of the tests (`tests/keyless/key_server.py`) as a process, and what it tells.
+#![allow(dead_code, reason = "each test uses some of it")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ impl KeyServer {
 
     /// Starts it behind a command (such as one that enters a network namespace), with further arguments.
     pub fn start_with(dir: &Path, before: &[&str], arguments: &[&str]) -> KeyServer {
-        let words: Vec<&str> = before.iter().copied().chain(["python3"]).collect();
+        let words: Vec<&str> = before.iter().copied().chain(["python3", "-B"]).collect();
         let mut child = Command::new(words[0])
             .args(&words[1..])
             .arg(script())

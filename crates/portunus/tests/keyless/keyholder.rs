@@ -1,7 +1,8 @@
 //! The edge with our own key server, laid out by `portunus keyholder init`: what a user has after two commands.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::client::openssl_for;
@@ -9,18 +10,23 @@ use crate::harness::{Gate, wait_until};
 use crate::metric;
 
 /// A running `portunus keyholder run`.
-struct Keyholder(Child);
+pub struct Keyholder(Child);
 
 impl Keyholder {
-    /// Starts the one laid out under a folder; gives where it listens.
-    fn start(folder: &Path) -> (Keyholder, String) {
-        let file = folder.join("keyholder/keyholder.yaml");
-        let text = std::fs::read_to_string(&file).unwrap().replace("127.0.0.1:2407", "127.0.0.1:0");
+    /// Starts one with this configuration, in a file of this name; gives where it listens.
+    pub fn start(file: &Path, text: &str) -> (Keyholder, String) {
+        Keyholder::start_by(&[], file, text)
+    }
+
+    /// Starts it behind a command (such as one that enters a network namespace).
+    pub fn start_by(before: &[&str], file: &Path, text: &str) -> (Keyholder, String) {
         // What a test machine allows of locked memory is another matter.
-        std::fs::write(&file, format!("{text}lock_memory: false\n")).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_portunus"))
+        std::fs::write(file, format!("{text}lock_memory: false\n")).unwrap();
+        let words: Vec<&str> = before.iter().copied().chain([env!("CARGO_BIN_EXE_portunus")]).collect();
+        let mut child = Command::new(words[0])
+            .args(&words[1..])
             .args(["keyholder", "run"])
-            .arg(&file)
+            .arg(file)
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -29,7 +35,7 @@ impl Keyholder {
         let address = loop {
             let line = lines.next().expect("the key server starts").unwrap();
             let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-            if let Some(address) = told["address"].as_str() {
+            if let Some(address) = told["address"].as_str().filter(|_| told["message"] == "listening") {
                 break address.to_owned();
             }
         };
@@ -45,17 +51,77 @@ impl Drop for Keyholder {
     }
 }
 
+/// What `portunus keyholder init` makes for two sites, in a folder of this one.
+fn init(dir: &Path, more: &[&str]) -> PathBuf {
+    let made = dir.join("made");
+    let output = Command::new(env!("CARGO_BIN_EXE_portunus"))
+        .args(["keyholder", "init", "--sites", "2"])
+        .args(more)
+        .arg(&made)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    made
+}
+
+/// Whether both sites are served, each with its kind of key.
+fn both_sites_answer(ca: &Path, address: SocketAddr) {
+    for (site, kind) in [("www.1.com", "RSA"), ("www.2.com", "ECDSA")] {
+        let told = openssl_for(ca, address, site, "-tls1_3");
+        assert!(told.contains("Verify return code: 0 (ok)") && told.contains(kind), "{site}: {told}");
+    }
+}
+
+/// The text of an example of the repository.
+fn example(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name)).unwrap()
+}
+
+/// A text with each of these replaced, all of which must occur.
+fn adapted(text: String, changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(text, |text, (from, to)| {
+        assert!(text.contains(from), "{from} is missing: {text}");
+        text.replace(from, to)
+    })
+}
+
+#[test]
+fn the_examples_serve_with_the_files_that_init_makes() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = init(dir.path(), &["--server-name", "keys.internal"]);
+    // The example has a set for old sites, too.
+    std::fs::create_dir(made.join("keyholder/old-keys")).unwrap();
+    std::fs::copy(made.join("edge/client.key"), made.join("keyholder/old-keys/old.key")).unwrap();
+    let free = [("\":2407\"", "\"127.0.0.1:0\""), ("127.0.0.1:9902", "127.0.0.2:0")];
+    let text = adapted(example("keyholder.yaml"), &free);
+    let servers = ["one.yaml", "two.yaml"].map(|name| Keyholder::start(&made.join(name), &text));
+    for (from, to) in
+        [("chains", "chains"), ("ca.pem", "keyless-ca.pem"), ("client.pem", "edge.pem"), ("client.key", "edge.key")]
+    {
+        std::fs::rename(made.join("edge").join(from), dir.path().join(to)).unwrap();
+    }
+    let edge = [
+        ("\":8443\"", "\"127.0.0.1:0\""),
+        ("127.0.0.1:2407", &servers[0].1),
+        ("127.0.0.1:2408", &servers[1].1),
+        ("default: www.example.com", "default: www.1.com"),
+    ];
+    let edge = adapted(example("keyless-edge.yaml"), &edge);
+    let gate = Gate::start_in(dir, &format!("{edge}admin: {{ bind: \"127.0.0.2:0\" }}\n"));
+    both_sites_answer(&made.join("ca.pem"), gate.address("https"));
+    for (_, address) in &servers {
+        let connections = format!("portunus_keyless_connections{{group=\"vault\",server=\"{address}\"}}");
+        wait_until("both to be connected", || metric(&gate, &connections) >= Some(1.0));
+    }
+}
+
 #[test]
 fn what_init_lays_out_works_at_once() {
     let dir = tempfile::tempdir().unwrap();
-    let made = Command::new(env!("CARGO_BIN_EXE_portunus"))
-        .args(["keyholder", "init", "--sites", "2"])
-        .arg(dir.path().join("made"))
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let made = dir.path().join("made");
-    let (keyholder, address) = Keyholder::start(&made);
+    let made = init(dir.path(), &[]);
+    let file = made.join("keyholder/keyholder.yaml");
+    let text = adapted(std::fs::read_to_string(&file).unwrap(), &[("127.0.0.1:2407", "127.0.0.1:0")]);
+    let (keyholder, address) = Keyholder::start(&file, &text);
     let edge = std::fs::read_to_string(made.join("edge/portunus.yaml")).unwrap();
     let edge = edge.replace("127.0.0.1:2407", &address).replace("127.0.0.1:8443", "127.0.0.1:0");
     for entry in std::fs::read_dir(made.join("edge")).unwrap() {
@@ -64,10 +130,7 @@ fn what_init_lays_out_works_at_once() {
     }
     let gate = Gate::start_in(dir, &format!("{edge}admin: {{ bind: \"127.0.0.2:0\" }}\n"));
     let ca = made.join("ca.pem");
-    for (site, kind) in [("www.1.com", "RSA"), ("www.2.com", "ECDSA")] {
-        let told = openssl_for(&ca, gate.address("edge"), site, "-tls1_3");
-        assert!(told.contains("Verify return code: 0 (ok)") && told.contains(kind), "{site}: {told}");
-    }
+    both_sites_answer(&ca, gate.address("edge"));
     let done =
         format!("portunus_keyless_operations_total{{group=\"keyholder\",server=\"{address}\",outcome=\"success\"}}");
     assert_eq!(metric(&gate, &done), Some(2.0));

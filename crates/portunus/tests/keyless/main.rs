@@ -33,7 +33,7 @@ fn folder() -> TempDir {
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     ["chains", "keys", "certs"].iter().for_each(|name| std::fs::create_dir(dir.path().join(name)).unwrap());
     write("ca.pem", &ca.certificate_pem());
-    let names = ["keys.example", "127.0.0.1", "10.77.1.2", "10.77.2.2"];
+    let names = ["keys.example", "127.0.0.1", "10.77.1.2", "10.77.2.2", "10.77.11.2", "10.77.21.2"];
     for (name, names, purpose) in
         [("server", &names[..], Purpose::Server), ("edge", &["edge.example"], Purpose::Client)]
     {
@@ -88,9 +88,13 @@ fn start(dir: TempDir, servers: &[&KeyServer], more: &str) -> Gate {
 }
 
 /// The value of a metric's sample, named with its labels; none if the page has no such sample.
-fn metric(gate: &Gate, sample: &str) -> Option<f64> {
-    let page = gate.metrics();
-    page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok())
+fn metric(gate: &Gate, name: &str) -> Option<f64> {
+    sample(&gate.metrics(), name)
+}
+
+/// The same of a page.
+fn sample(page: &str, name: &str) -> Option<f64> {
+    page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
 
 /// How often operations at a server ended so.

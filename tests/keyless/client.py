@@ -3,6 +3,7 @@
 import os
 import secrets
 import signal
+import socket
 import ssl
 import struct
 import sys
@@ -84,9 +85,15 @@ def selection():
     encrypted = PublicKey(path("keyholder/locked/encrypted.key"), passin="pass:secret")
     answer = ask(connection, 4, 0x15, value, ski=encrypted.ski)
     assert answer.opcode == RESPONSE, answer.error
+    encrypted.check_with_openssl(value, answer.payload, FOLDER)
     container = PublicKey(path("container.key"))
     answer = ask(connection, 5, 0x15, value, ski=container.ski)
     assert answer.opcode == RESPONSE, answer.error
+    container.check_with_openssl(value, answer.payload, FOLDER)
+    java = PublicKey(certificate=path("two.pem"))
+    answer = ask(connection, 6, 0x05, value, ski=java.ski)
+    assert answer.opcode == RESPONSE, answer.error
+    java.check_pkcs1("sha256", value, answer.payload)
 
 
 def errors():
@@ -311,6 +318,13 @@ def mixed():
     assert ask(connection, 3, 0x18, value, ski=rsa.ski).error == 1
 
 
+def no_decryption():
+    """Off unless it was asked for."""
+    connection = dial()
+    for name in [RSA, "legacy/rsa"]:
+        assert ask(connection, 1, 0x01, bytes(256), ski=key(name).ski).error == 5
+
+
 def deaf():
     """A peer that asks and never listens stalls only itself."""
     p256, value = key(P256), digest("sha256", MESSAGE)
@@ -347,6 +361,60 @@ def drain():
         assert receive(connection) is None, "it ends when all are answered"
 
 
+def rate():
+    """Five a second for the edge's rule: shed to those who understand, read later from those who do not, and nothing of it to another rule."""
+    p256, value = key(P256), digest("sha256", MESSAGE)
+    batch = b"".join(request(number, 0x15, value, ski=p256.ski) for number in range(200))
+    plain = dial()
+    plain.sendall(batch)
+    local = socket.socket(socket.AF_UNIX)
+    local.settimeout(20)
+    local.connect(path("keyholder/keys.sock"))
+    local.sendall(batch)
+    assert {receive(local).opcode for _ in range(200)} == {RESPONSE}, "another rule has its own rate"
+    # None is refused to a peer that would not understand, and they come in order.
+    for number in range(8):
+        answer = receive(plain)
+        assert answer.opcode == RESPONSE and answer.id == number, (answer.id, answer.error)
+    plain.close()
+    # All connections of the rule share it.
+    extended = dial(alpn=ALPN)
+    extended.sendall(batch)
+    answers = [receive(extended) for _ in range(200)]
+    busy = [answer for answer in answers if answer.error == 0x40]
+    assert all(answer.error in (None, 0x40) for answer in answers)
+    assert busy and all(len(answer.items[0x42]) == 4 and answer.size == 1024 for answer in busy)
+
+
+def slow_frames():
+    """Whoever does not finish a frame is cut off, however many bytes still come; others are served."""
+    p256, value = key(P256), digest("sha256", MESSAGE)
+    other = dial()
+    message = request(1, 0x15, value, ski=p256.ski)
+    stuck = dial()
+    stuck.sendall(message + message[:8])
+    assert receive(stuck).opcode == RESPONSE
+    dripping = dial()
+    dripping.sendall(frame(1, [(OPCODE, bytes([PING])), (PAYLOAD, bytes(60_000))])[:100])
+    dripping.settimeout(0.1)
+    number = 0
+    while True:
+        number += 1
+        assert ask(other, number, 0x15, value, ski=p256.ski).opcode == RESPONSE
+        # 60,000 bytes at ten a second: never whole while this test has patience.
+        assert number < 300, "it may go on for ever"
+        try:
+            dripping.sendall(b"\0")
+            if not dripping.recv(1):
+                break
+        except TimeoutError:
+            pass
+        except (ssl.SSLError, ConnectionError):
+            break
+    assert receive(stuck) is None
+    assert ask(other, 999, 0x15, value, ski=p256.ski).opcode == RESPONSE
+
+
 def probing():
     """Unknown and forbidden keys: the same answer, and about the same time."""
     connection = dial()
@@ -363,5 +431,6 @@ def probing():
     print(f"unknown {medians[False] * 1e6:.0f} us, forbidden {medians[True] * 1e6:.0f} us")
 
 
-GROUPS = [operations, selection, errors, pipelining, framing, tls, extension, decryption, mixed, deaf, drain, probing]
+GROUPS = [operations, selection, errors, pipelining, framing, tls, extension, decryption, mixed, no_decryption, deaf, drain, rate, slow_frames,
+          probing]
 {group.__name__: group for group in GROUPS}[sys.argv[1]]()

@@ -1,6 +1,7 @@
 """The keyless protocol in Python, written from its description alone: a second opinion on what our own code says.
 
-Standard library only. Signatures are verified, and made, with numbers (RSA, ECDSA P-256) or by the openssl program (everything else).
+The one codec of the tests, for both sides: `client.py` asks with it, `key_server.py` answers. Standard library only. Signatures are verified with
+numbers (RSA) or by the openssl program (everything else).
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import ssl
 import struct
 import subprocess
 
-PAYLOAD, SKI, DIGEST, OPCODE, PADDING = 0x12, 0x04, 0x01, 0x11, 0x20
+PAYLOAD, SKI, DIGEST, SNI, OPCODE, PADDING = 0x12, 0x04, 0x01, 0x02, 0x11, 0x20
 DEADLINE_US, PRIORITY, RETRY_AFTER_US = 0x40, 0x41, 0x42
 PING, PONG, RESPONSE, ERROR, CANCEL = 0xF1, 0xF2, 0xF0, 0xFF, 0x40
 ALPN = "portunus-keyless/1"
@@ -55,21 +56,33 @@ def request(request_id, opcode, payload=b"", ski=None, key_digest=None, more=())
     return frame(request_id, items + list(more))
 
 
+class Malformed(Exception):
+    """Bytes that are no message."""
+
+
+def body_length(header):
+    return struct.unpack(">H", header[2:4])[0]
+
+
 class Message:
     """A received message."""
 
     def __init__(self, header, body):
-        self.major, self.minor, length, self.id = struct.unpack(">BBHI", header)
-        assert length == len(body)
-        self.size = 8 + length
+        self.major, self.minor, _, self.id = struct.unpack(">BBHI", header)
+        self.size = len(header) + len(body)
         self.items = {}
+        if self.major != 1:
+            raise Malformed("another version")
         while len(body) >= 3:
             tag, length = struct.unpack(">BH", body[:3])
-            assert len(body) >= 3 + length, "an item runs past the body"
-            assert tag not in self.items, "an item twice"
+            if len(body) < 3 + length:
+                raise Malformed("an item runs past the body")
+            if tag in self.items:
+                raise Malformed("an item twice")
             self.items[tag] = body[3:3 + length]
             body = body[3 + length:]
-        assert not body, "bytes left over"
+        if body:
+            raise Malformed("bytes left over")
 
     opcode = property(lambda self: self.items.get(OPCODE, b"\0")[0])
     payload = property(lambda self: self.items.get(PAYLOAD, b""))
@@ -94,7 +107,7 @@ def receive(connection):
     header = receive_exactly(connection, 8)
     if header is None:
         return None
-    body = receive_exactly(connection, struct.unpack(">H", header[2:4])[0])
+    body = receive_exactly(connection, body_length(header))
     return None if body is None else Message(header, body)
 
 
@@ -143,11 +156,14 @@ def public_bits(spki):
 
 
 class PublicKey:
-    """The public half of a private key's file."""
+    """The public half of a private key's file, or of a certificate."""
 
-    def __init__(self, key_file, passin=None):
-        extra = ["-passin", passin] if passin else []
-        self.pem = openssl("pkey", "-in", key_file, "-pubout", *extra)
+    def __init__(self, key_file=None, passin=None, certificate=None):
+        if certificate:
+            self.pem = openssl("x509", "-in", certificate, "-noout", "-pubkey")
+        else:
+            self.pem = openssl("pkey", "-in", key_file, "-pubout", *(["-passin", passin] if passin else []))
+        self.digest = None
         self.spki = openssl("pkey", "-pubin", "-outform", "DER", stdin=self.pem)
         bits = public_bits(self.spki)
         self.ski = hashlib.sha1(bits).digest()

@@ -1,0 +1,74 @@
+//! `portunus as gokeyless` and what `portunus import gokeyless` prints, as running programs: a file as such users have it, and the client of the tests.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::harness::wait_until;
+use crate::server::{Keyholder, PROGRAM, run, site};
+
+/// A folder with keys of all kinds, and `gokeyless.yaml` for them.
+fn with_file() -> TempDir {
+    let dir = site();
+    let file = "loglevel: 1
+auth_cert: keyholder/server.pem
+auth_key: keyholder/server.key
+cloudflare_ca_cert: ca.pem
+private_key_stores:
+  - dir: keyholder/keys
+  - dir: keyholder/more
+  - dir: keyholder/legacy
+  - file: plain.key
+port: 0
+metrics_port: 0
+pid_file: gokeyless.pid
+sign_timeout: 5s
+sign_retry_count: 0
+";
+    std::fs::write(dir.path().join("gokeyless.yaml"), file).unwrap();
+    dir
+}
+
+/// Every operation, the compatibility switch, and no more than those.
+fn judge(keyholder: &Keyholder) {
+    keyholder.exercise("operations");
+    keyholder.exercise("mixed");
+    keyholder.exercise("no_decryption");
+    let metrics = keyholder.page("/metrics");
+    for name in [
+        "keyless_requests{opcode=\"ecdsa_sha256\"}",
+        "keyless_request_exec_duration_per_opcode_count",
+        "keyless_request_total_duration_per_opcode_count",
+        "keyless_key_load_duration",
+        "keyless_failed_connection",
+        "certificate_expiration_timestamp_seconds",
+    ] {
+        assert!(metrics.contains(name), "{name} is missing: {metrics}");
+    }
+}
+
+fn start(root: &Path, arguments: &[&str]) -> Keyholder {
+    Keyholder::start_as(root, root, arguments, false)
+}
+
+#[test]
+fn it_serves_in_place_of_gokeyless() {
+    let dir = with_file();
+    let mut keyholder = start(dir.path(), &["as", "gokeyless", "-c", "gokeyless.yaml"]);
+    let pid = dir.path().join("gokeyless.pid");
+    let told = || std::fs::read_to_string(&pid).unwrap_or_default().trim().to_owned();
+    wait_until("the pid file", || told() == keyholder.child.id().to_string());
+    judge(&keyholder);
+    keyholder.signal("TERM");
+    assert!(keyholder.child.wait().unwrap().success(), "{:#?}", keyholder.diagnostics());
+    assert!(!pid.exists(), "the pid file is removed");
+}
+
+#[test]
+fn what_import_prints_serves_the_same() {
+    let dir = with_file();
+    let file = dir.path().join("gokeyless.yaml");
+    let native = run(PROGRAM, &["import", "gokeyless", "-c", file.to_str().unwrap()]);
+    std::fs::write(dir.path().join("native.yaml"), &native).unwrap();
+    judge(&start(dir.path(), &["keyholder", "run", "native.yaml"]));
+}
