@@ -107,6 +107,7 @@ class Server:
     def __init__(self, options):
         self.behave = dict((part.split("=", 1) + [""])[:2] for part in options.behave.split(",") if part)
         self.keys = load(options.keys)
+        self.asked = 0
 
     def number(self, name, default=0.0):
         return float(self.behave.get(name, default))
@@ -125,7 +126,9 @@ class Server:
                 if opcode == CANCEL:
                     say("cancel", id=number)
                     continue
-                if opcode != PING:
+                if opcode == PING:
+                    say("ping")
+                else:
                     say("request", id=number, opcode=opcode, sni=found.get(SNI, b"").decode(), bytes=message.size,
                         ski=found.get(SKI, b"").hex(), deadline=found.get(DEADLINE_US, b"").hex(),
                         unknown=sorted(tag for tag in found if tag not in KNOWN))
@@ -162,7 +165,8 @@ class Server:
             await asyncio.sleep(self.number("delay") / 1000)
         if "jitter" in self.behave:
             await asyncio.sleep(random.random() * self.number("jitter") / 1000)
-        if "silent" in self.behave:
+        self.asked += 1
+        if "silent" in self.behave or self.number("mute") == self.asked:
             return
         if "garbage" in self.behave:
             writer.write(b"\x01\x00\x00\x04" + struct.pack(">I", number) + b"\x11\xff\xff\x00")

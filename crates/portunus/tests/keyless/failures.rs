@@ -26,6 +26,7 @@ fn fails_with(behave: &str, reason: &str) {
     let server = KeyServer::start(dir.path(), behave);
     let gate = start(dir, &[&server], "");
     assert_eq!(full(&gate).end, INTERNAL_ERROR, "{behave}");
+    assert_eq!(server.count("request"), 1, "{behave}: never the same server again");
     let line = gate.log(1).remove(0);
     assert_eq!(
         (&line["reason"], &line["phase"], &line["fault"]),
@@ -86,6 +87,39 @@ fn without_a_budget_nothing_is_tried_again() {
     let gate = start(dir, &[&servers[0], &servers[1]], ", retry_budget: 0");
     assert_eq!(full(&gate).end, INTERNAL_ERROR);
     assert_eq!(servers[0].count("request") + servers[1].count("request"), 1);
+}
+
+#[test]
+fn a_budget_ends_further_tries() {
+    /// Tries on another server that may be made before anything went well.
+    const RESERVE: usize = 256;
+    let dir = folder();
+    let servers = [KeyServer::start(dir.path(), "alpn,busy"), KeyServer::start(dir.path(), "alpn,busy")];
+    let gate = start(dir, &[&servers[0], &servers[1]], "");
+    let visits = RESERVE + 44;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..visits / 4).for_each(|_| assert_eq!(full(&gate).end, INTERNAL_ERROR)));
+        }
+    });
+    let retries = metric(&gate, "portunus_keyless_retries_total{group=\"keys\"}");
+    assert_eq!(retries, Some(RESERVE as f64));
+    assert_eq!(servers[0].count("request") + servers[1].count("request"), visits + RESERVE);
+}
+
+#[test]
+fn a_server_that_lies_is_asked_once_and_then_left_out() {
+    let dir = folder();
+    let (good, bad) = (KeyServer::start(dir.path(), "alpn"), KeyServer::start(dir.path(), "wrong"));
+    let gate = start(dir, &[&good, &bad], ", ejection: { period: 10m }");
+    wait_until("the bad one to be asked", || {
+        assert_eq!(full(&gate).end, ANSWERED);
+        bad.count("request") == 1
+    });
+    let up = format!("portunus_keyless_server_up{{group=\"keys\",server=\"{}\"}}", bad.address);
+    wait_until("the metric to say so", || metric(&gate, &up) == Some(0.0));
+    (0..30).for_each(|_| assert_eq!(full(&gate).end, ANSWERED));
+    assert_eq!(bad.count("request"), 1);
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use crate::client::{End, connector, openssl, visit};
-use crate::harness::wait_until;
+use crate::harness::{Gate, wait_until};
 use crate::key_server::KeyServer;
-use crate::{folder, metric, start};
+use crate::{folder, metric, start, yaml};
 
 /// Arguments of `openssl s_client`, and the opcodes that its handshake needs.
 const CLIENTS: [(&str, u64); 12] = [
@@ -59,6 +59,17 @@ fn a_peer_with_the_extension_is_told_deadlines() {
         let deadline = u32::from_str_radix(event["deadline"].as_str().unwrap(), 16).unwrap();
         assert!((1_000..=700_000).contains(&deadline), "{deadline} us");
     }
+}
+
+#[test]
+fn a_deadline_is_what_is_left_of_the_handshake() {
+    let dir = folder();
+    let server = KeyServer::start(dir.path(), "alpn");
+    let more = ", timeout: 30s, total_timeout: 30s";
+    let gate = Gate::start_in(dir, &format!("{}limits: {{ handshake_timeout: 8s }}\n", yaml(&[&server], more)));
+    assert_eq!(visit(&connector(gate.dir.path()), gate.address("edge")).end, End::Answered { resumed: false });
+    let deadline = u32::from_str_radix(server.events("request")[0]["deadline"].as_str().unwrap(), 16).unwrap();
+    assert!((1..=8_000_000).contains(&deadline), "{deadline} us");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
 mod client;
+mod connections;
 mod failures;
 #[path = "../harness/mod.rs"]
 mod harness;

@@ -175,3 +175,11 @@ async fn refusals_have_their_meaning() {
         assert_eq!(ended_by(&bytes).await.0, Err(failure), "{code} {retry_after_us:?}");
     }
 }
+
+#[test]
+fn pings_do_not_march_in_step() {
+    let period = Duration::from_secs(10);
+    let pauses: Vec<Duration> = (0..100).map(|_| jittered(period)).collect();
+    assert!(pauses.iter().all(|pause| (Duration::from_secs(8)..=Duration::from_secs(12)).contains(pause)));
+    assert!(pauses.iter().any(|pause| pause != &pauses[0]));
+}
