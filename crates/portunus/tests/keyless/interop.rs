@@ -68,6 +68,7 @@ fn a_deadline_is_what_is_left_of_the_handshake() {
     let more = ", timeout: 30s, total_timeout: 30s";
     let gate = Gate::start_in(dir, &format!("{}limits: {{ handshake_timeout: 8s }}\n", yaml(&[&server], more)));
     assert_eq!(visit(&connector(gate.dir.path()), gate.address("edge")).end, End::Answered { resumed: false });
+    wait_until("the request to be told of", || server.count("request") > 0);
     let deadline = u32::from_str_radix(server.events("request")[0]["deadline"].as_str().unwrap(), 16).unwrap();
     assert!((1..=8_000_000).contains(&deadline), "{deadline} us");
 }
