@@ -3,6 +3,8 @@
 use std::cell::RefCell;
 use std::ops::Deref;
 
+use crate::pool::Pool;
+
 /// Bytes a chunk can hold. Two full TLS records fit, and one `recv` rarely leaves anything behind.
 pub const CHUNK_BYTES: usize = 32 * 1024;
 
@@ -10,7 +12,12 @@ pub const CHUNK_BYTES: usize = 32 * 1024;
 const POOLED_CHUNKS: usize = 256;
 
 thread_local! {
-    static POOL: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Pool<Box<[u8]>>> = const { RefCell::new(Pool::new(POOLED_CHUNKS)) };
+}
+
+/// Frees chunks of this thread that nobody needed lately; to be called about once a second.
+pub fn trim() {
+    let _ = POOL.try_with(|pool| pool.borrow_mut().trim());
 }
 
 /// Bytes that were received and not yet used. Dereferences to what is left of them.
@@ -28,7 +35,7 @@ impl Chunk {
 
     /// An empty chunk with [`CHUNK_BYTES`] of room, from this thread's pool.
     pub fn take() -> Chunk {
-        let pooled = POOL.try_with(|pool| pool.borrow_mut().pop()).ok().flatten();
+        let pooled = POOL.try_with(|pool| pool.borrow_mut().take()).ok().flatten();
         let buffer = pooled.unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice());
         Chunk { buffer, start: 0, end: 0 }
     }
@@ -92,12 +99,7 @@ impl Drop for Chunk {
         }
         let buffer = std::mem::take(&mut self.buffer);
         // The pool is gone while a thread ends; then the buffer simply is freed.
-        let _ = POOL.try_with(|pool| {
-            let mut pool = pool.borrow_mut();
-            if pool.len() < POOLED_CHUNKS {
-                pool.push(buffer);
-            }
-        });
+        let _ = POOL.try_with(|pool| pool.borrow_mut().give(buffer));
     }
 }
 

@@ -4,11 +4,12 @@
 //! deadline it was armed for, and is moved when it fires too early. A busy connection touches the wheel a few times a minute.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use pin_project_lite::pin_project;
 use tokio::time::Sleep;
 
 use crate::clock::coarse;
@@ -25,15 +26,73 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Looks once more at what a timer has given up on, after the runtime has asked the kernel for news. A process that was stopped and goes on
-/// finds its timers expired and its sockets readable at the same time; what had come in time must not count as late.
-pub async fn last_look<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
-    tokio::task::yield_now().await;
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => Poll::Ready(None),
-    })
-    .await
+/// Ready once the runtime has asked the kernel for news since a timer gave up. A process that was stopped and goes on finds its timers
+/// expired and its sockets readable at the same time; what had come in time must not count as late, so there is a last look after this.
+#[derive(Default)]
+pub struct LastLook(Option<Pin<Box<dyn Future<Output = ()>>>>);
+
+impl LastLook {
+    /// Whether a timer has given up already.
+    pub fn has_begun(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// To be called once a timer has given up, and from then on.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.0.get_or_insert_with(|| Box::pin(tokio::task::yield_now())).as_mut().poll(context)
+    }
+}
+
+impl fmt::Debug for LastLook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LastLook({})", self.has_begun())
+    }
+}
+
+/// When a wait ends.
+#[derive(Debug, Clone, Copy)]
+enum Limit {
+    /// So long after it first blocks: the clock is read only then.
+    After(Duration),
+    /// At this time on the coarse clock.
+    At(Duration),
+}
+
+pin_project! {
+    /// A wait under a deadline. A struct and not an `async fn`, which would hold the future that it is given twice.
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless awaited"]
+    pub struct Within<'d, F> {
+        deadline: &'d mut Deadline,
+        limit: Limit,
+        last_look: LastLook,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for Within<'_, F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        if !this.last_look.has_begun() {
+            if let Poll::Ready(output) = this.future.as_mut().poll(context) {
+                return Poll::Ready(Ok(output));
+            }
+            let at = match *this.limit {
+                Limit::After(limit) => coarse() + limit,
+                Limit::At(at) => at,
+            };
+            *this.limit = Limit::At(at);
+            ready!(this.deadline.poll_elapsed(at, context));
+        }
+        ready!(this.last_look.poll(context));
+        match this.future.poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => Poll::Ready(Err(Elapsed)),
+        }
+    }
 }
 
 /// A reusable timer of one task.
@@ -54,39 +113,16 @@ impl Deadline {
     ///
     /// # Errors
     /// [`Elapsed`] if the limit passed first; the future is dropped then.
-    pub async fn within<F: Future>(&mut self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
-        let mut future = pin!(future);
-        let mut at = None;
-        let waited = poll_fn(|context| {
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
-                return Poll::Ready(Ok(output));
-            }
-            // The clock is read only once the wait blocks.
-            let at = *at.get_or_insert_with(|| coarse() + limit);
-            self.poll_elapsed(at, context).map(Err)
-        })
-        .await;
-        match waited {
-            Err(Elapsed) => last_look(future).await.ok_or(Elapsed),
-            done => done,
-        }
+    pub fn within<F: Future>(&mut self, limit: Duration, future: F) -> Within<'_, F> {
+        Within { deadline: self, limit: Limit::After(limit), last_look: LastLook::default(), future }
     }
 
     /// Waits for `future` until `at` on the coarse clock.
     ///
     /// # Errors
     /// [`Elapsed`] if the deadline passed first; the future is dropped then.
-    pub async fn until<F: Future>(&mut self, at: Duration, future: F) -> Result<F::Output, Elapsed> {
-        let mut future = pin!(future);
-        let waited = poll_fn(|context| match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => self.poll_elapsed(at, context).map(Err),
-        })
-        .await;
-        match waited {
-            Err(Elapsed) => last_look(future).await.ok_or(Elapsed),
-            done => done,
-        }
+    pub fn until<F: Future>(&mut self, at: Duration, future: F) -> Within<'_, F> {
+        Within { deadline: self, limit: Limit::At(at), last_look: LastLook::default(), future }
     }
 
     /// Ready once `at` (on the coarse clock) has passed; else arranges to be woken then or earlier.

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
@@ -107,7 +107,7 @@ impl Stream {
     /// Polling form of [`Stream::recv_more`].
     pub fn poll_recv_into(&self, context: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<usize>> {
         loop {
-            let mut ready = std::task::ready!(self.socket.poll_read_ready(context))?;
+            let mut ready = ready!(self.socket.poll_read_ready(context))?;
             chunk.make_room();
             let room = chunk.room();
             let wanted = room.len();
@@ -169,54 +169,53 @@ impl Stream {
         self.poll_write_with(context, |_| rustix::net::send(self.socket.get_ref(), bytes, SendFlags::NOSIGNAL))
     }
 
-    /// Sends three slices in order (any may be empty), in one call where the kernel takes them.
+    /// Sends three slices in order (any may be empty), in one call where the kernel takes them, and takes off them what is sent. Ready when
+    /// nothing is left of them.
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn send_slices(&self, slices: [&[u8]; 3]) -> io::Result<()> {
-        if let [only, [], []] = slices {
-            return self.send(only).await;
+    pub fn poll_send_slices(&self, context: &mut Context<'_>, slices: &mut [&[u8]; 3]) -> Poll<io::Result<()>> {
+        loop {
+            let total: usize = slices.iter().map(|slice| slice.len()).sum();
+            let sent = match *slices {
+                [[], [], []] => return Poll::Ready(Ok(())),
+                [only, [], []] | [[], only, []] | [[], [], only] => self.poll_send(context, only),
+                _ if total <= JOINED_BYTES => self.poll_send_joined(context, slices, total),
+                _ => self.poll_send_vector(context, slices),
+            };
+            let mut sent = ready!(sent)?;
+            for slice in &mut *slices {
+                let taken = sent.min(slice.len());
+                *slice = slice.get(taken..).unwrap_or_default();
+                sent -= taken;
+            }
         }
-        let total: usize = slices.iter().map(|slice| slice.len()).sum();
-        if total <= JOINED_BYTES {
-            return self.send_joined(slices, total).await;
-        }
+    }
+
+    fn poll_send_vector(&self, context: &mut Context<'_>, slices: &[&[u8]; 3]) -> Poll<io::Result<usize>> {
         let vector = slices.map(IoSlice::new);
-        let mut sent = poll_fn(|context| {
-            self.poll_write_with(context, |_| {
-                let mut control = rustix::net::SendAncillaryBuffer::default();
-                rustix::net::sendmsg(self.socket.get_ref(), &vector, &mut control, SendFlags::NOSIGNAL)
-            })
+        self.poll_write_with(context, |socket| {
+            let mut control = rustix::net::SendAncillaryBuffer::default();
+            rustix::net::sendmsg(socket, &vector, &mut control, SendFlags::NOSIGNAL)
         })
-        .await?;
-        for slice in slices {
-            let skipped = sent.min(slice.len());
-            sent -= skipped;
-            self.send(slice.get(skipped..).unwrap_or_default()).await?;
-        }
-        Ok(())
     }
 
     /// Copying a few hundred bytes costs less than a message header does in the kernel.
-    async fn send_joined(&self, slices: [&[u8]; 3], total: usize) -> io::Result<()> {
-        let mut sent = poll_fn(|context| {
-            let mut joined = [0; JOINED_BYTES];
-            let mut at = 0;
-            for slice in slices {
-                if let Some(place) = joined.get_mut(at..at + slice.len()) {
-                    place.copy_from_slice(slice);
-                }
-                at += slice.len();
-            }
-            self.poll_send(context, joined.get(..total).unwrap_or_default())
-        })
-        .await?;
+    fn poll_send_joined(
+        &self,
+        context: &mut Context<'_>,
+        slices: &[&[u8]; 3],
+        total: usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut joined = [0; JOINED_BYTES];
+        let mut at = 0;
         for slice in slices {
-            let skipped = sent.min(slice.len());
-            sent -= skipped;
-            self.send(slice.get(skipped..).unwrap_or_default()).await?;
+            if let Some(place) = joined.get_mut(at..at + slice.len()) {
+                place.copy_from_slice(slice);
+            }
+            at += slice.len();
         }
-        Ok(())
+        self.poll_send(context, joined.get(..total).unwrap_or_default())
     }
 
     /// Calls `read` with the socket once it is readable, and again until it does not ask to wait.
@@ -226,7 +225,7 @@ impl Stream {
         read: impl Fn(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            let mut ready = std::task::ready!(self.socket.poll_read_ready(context))?;
+            let mut ready = ready!(self.socket.poll_read_ready(context))?;
             match read(self.as_fd()) {
                 Ok(count) => return Poll::Ready(Ok(count)),
                 Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
@@ -243,7 +242,7 @@ impl Stream {
         write: impl Fn(BorrowedFd<'_>) -> rustix::io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            let mut ready = std::task::ready!(self.socket.poll_write_ready(context))?;
+            let mut ready = ready!(self.socket.poll_write_ready(context))?;
             match write(self.as_fd()) {
                 Ok(count) => return Poll::Ready(Ok(count)),
                 Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),

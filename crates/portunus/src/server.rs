@@ -26,9 +26,11 @@ use tokio::task::AbortHandle;
 use crate::config::{Bindable, Config, Place};
 use crate::datagram;
 use crate::generation::Generation;
+use crate::http::scratch;
 use crate::listener::{self, Admission};
 use crate::reload::{Reloaded, waits_for_restart};
 use crate::report::{CertificateExpiry, Reporter};
+use crate::transport;
 use crate::worker::{Shared, Worker};
 
 /// How often a worker hands its log lines over and tidies its pools.
@@ -121,7 +123,7 @@ impl Server {
         let tickets = Arc::new(tls::TicketKeys::new(TICKET_ROTATION));
         let acceptor = tls::Acceptor::new(tickets).map_err(|error| vec![format!("TLS cannot be set up: {error}")])?;
         let shared = Arc::new(Shared {
-            generation: ArcSwap::from_pointee(generation),
+            generation: Arc::new(ArcSwap::from_pointee(generation)),
             acceptor,
             admission: Admission::new(descriptors),
             flows: AtomicUsize::new(0),
@@ -425,11 +427,19 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
                 // An idle worker must not hold an old generation back.
                 worker.key_clients.refresh(&worker.pin(), &worker.report);
                 worker.pools.sweep();
+                trim_memory();
                 worker.report.flush();
             }
         }
     }
     worker.report.flush();
+}
+
+/// Lets go of pooled memory that this worker did not need lately.
+fn trim_memory() {
+    net::chunk::trim();
+    scratch::trim();
+    transport::trim_buffers();
 }
 
 fn listen(

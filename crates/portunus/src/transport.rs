@@ -6,11 +6,11 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use net::splice::Pipe;
-use net::{Chunk, Stream};
+use net::{Chunk, Pool, Stream};
 use tls::{Handshake, KeyAnswer, KeyRequest, Read, Session};
 
 use crate::keyless::KeyFailure;
@@ -21,16 +21,19 @@ const SEAL_BYTES: usize = 64 * 1024;
 /// Plaintext of a full TLS record (RFC 8446 §5.1).
 const RECORD_BYTES: usize = 16 * 1024;
 
-/// Sealing buffers kept per thread.
-const POOLED_BUFFERS: usize = 64;
+/// Buffers for heads and for ciphertext kept per thread.
+const POOLED_BUFFERS: usize = 1024;
+
+/// Buffers beyond two full records are kept while the pool holds fewer than this: they would add up.
+const POOLED_LARGE: usize = 64;
 
 thread_local! {
-    static BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static BUFFERS: RefCell<Pool<Vec<u8>>> = const { RefCell::new(Pool::new(POOLED_BUFFERS)) };
 }
 
 /// An empty buffer from this thread's pool; give it back with [`recycle`].
 pub fn buffer() -> Vec<u8> {
-    BUFFERS.try_with(|pool| pool.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+    BUFFERS.try_with(|pool| pool.borrow_mut().take()).ok().flatten().unwrap_or_default()
 }
 
 /// Gives a buffer back to this thread's pool. One that grew beyond all measure is freed instead.
@@ -41,10 +44,15 @@ pub fn recycle(mut buffer: Vec<u8>) {
     buffer.clear();
     let _ = BUFFERS.try_with(|pool| {
         let mut pool = pool.borrow_mut();
-        if pool.len() < POOLED_BUFFERS {
-            pool.push(buffer);
+        if buffer.capacity() <= 2 * RECORD_BYTES || pool.len() < POOLED_LARGE {
+            pool.give(buffer);
         }
     });
+}
+
+/// Frees buffers of this thread that nobody needed lately; to be called about once a second.
+pub fn trim_buffers() {
+    let _ = BUFFERS.try_with(|pool| pool.borrow_mut().trim());
 }
 
 /// A stream with or without TLS.
@@ -355,38 +363,42 @@ impl Transport {
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn send(&self, bytes: &[u8]) -> Result<(), Broken> {
-        self.send_slices([bytes, &[], &[]]).await
+    pub fn send<'t>(&'t self, bytes: &'t [u8]) -> Send<'t> {
+        self.send_slices([bytes, &[], &[]])
     }
 
     /// Sends three slices in order (any may be empty), in as few writes and records as they need.
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn send_slices(&self, slices: [&[u8]; 3]) -> Result<(), Broken> {
-        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+    pub fn send_slices<'t>(&'t self, slices: [&'t [u8]; 3]) -> Send<'t> {
+        Send { transport: self, slices }
+    }
+
+    /// Polling form of [`Transport::send_slices`]: takes off the slices what was sent or sealed.
+    fn poll_send_slices(&self, context: &mut Context<'_>, slices: &mut [&[u8]; 3]) -> Poll<Result<(), Broken>> {
+        let before = bytes_in(slices);
         let Some(sealed) = &self.sealed else {
-            self.stream.send_slices(slices).await?;
-            self.sent.set(self.sent.get() + total as u64);
-            return Ok(());
+            let polled = self.stream.poll_send_slices(context, slices);
+            self.sent.set(self.sent.get() + (before - bytes_in(slices)) as u64);
+            return polled.map_err(Broken::Socket);
         };
-        if total <= RECORD_BYTES {
-            sealed.seal_joined(slices).map_err(Broken::Tls)?;
-            if sealed.ends_next.get() {
-                Transport::seal_end(sealed);
-            }
-            return Ok(self.flush().await?);
+        if (1..=RECORD_BYTES).contains(&before) {
+            sealed.seal_joined(std::mem::take(slices)).map_err(Broken::Tls)?;
         }
-        for piece in slices.iter().flat_map(|slice| slice.chunks(SEAL_BYTES)) {
-            sealed.seal(piece).map_err(Broken::Tls)?;
+        loop {
             if sealed.output.borrow().len() >= SEAL_BYTES {
-                self.flush().await?;
+                ready!(self.poll_flush(context))?;
             }
+            let Some(slice) = slices.iter_mut().find(|slice| !slice.is_empty()) else { break };
+            let (piece, rest) = slice.split_at(slice.len().min(SEAL_BYTES));
+            sealed.seal(piece).map_err(Broken::Tls)?;
+            *slice = rest;
         }
         if sealed.ends_next.get() {
             Transport::seal_end(sealed);
         }
-        Ok(self.flush().await?)
+        Poll::Ready(ready!(self.poll_flush(context)).map_err(Broken::Socket))
     }
 
     /// Sends what is sealed and not yet sent.
@@ -467,6 +479,27 @@ impl Transport {
     /// Makes the close that follows a reset (and sends no close_notify), so that a cut message cannot be mistaken for a whole one.
     pub fn reset_on_close(&self) {
         self.stream.reset_on_close();
+    }
+}
+
+fn bytes_in(slices: &[&[u8]; 3]) -> usize {
+    slices.iter().map(|slice| slice.len()).sum()
+}
+
+/// Bytes on their way out. A struct and not an `async fn`: it is part of every message's future, several times over.
+#[derive(Debug)]
+#[must_use = "futures do nothing unless awaited"]
+pub struct Send<'t> {
+    transport: &'t Transport,
+    slices: [&'t [u8]; 3],
+}
+
+impl Future for Send<'_> {
+    type Output = Result<(), Broken>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let transport = self.transport;
+        transport.poll_send_slices(context, &mut self.slices)
     }
 }
 

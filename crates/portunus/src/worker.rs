@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Cache};
 use tokio::sync::Notify;
 
 use crate::generation::Generation;
@@ -19,7 +19,7 @@ use crate::upstream::Pools;
 #[derive(Debug)]
 pub struct Shared {
     /// The generation in force. Swapped by reloads, read by every request.
-    pub generation: ArcSwap<Generation>,
+    pub generation: Arc<ArcSwap<Generation>>,
     /// TLS context of all server connections.
     pub acceptor: tls::Acceptor,
     /// How many connections there are, in total and by client.
@@ -51,6 +51,8 @@ pub struct Worker {
     /// Wakes connections at rest when draining begins.
     pub drain: Notify,
     draining: Cell<bool>,
+    /// Tells without touching shared counters whether there is a newer generation.
+    newest: RefCell<Cache<Arc<ArcSwap<Generation>>, Arc<Generation>>>,
     pinned: RefCell<Pinned>,
 }
 
@@ -65,6 +67,7 @@ impl Worker {
             told: Told::default(),
             drain: Notify::new(),
             draining: Cell::new(false),
+            newest: RefCell::new(Cache::new(Arc::clone(&shared.generation))),
             pinned: RefCell::new(Rc::new(shared.generation.load_full())),
             shared: Arc::clone(shared),
         })
@@ -72,10 +75,11 @@ impl Worker {
 
     /// The newest generation, to be held for one request.
     pub fn pin(&self) -> Pinned {
-        let newest = self.shared.generation.load();
+        let mut newest = self.newest.borrow_mut();
+        let newest = newest.load();
         let mut pinned = self.pinned.borrow_mut();
-        if !Arc::ptr_eq(&newest, &pinned) {
-            *pinned = Rc::new(Arc::clone(&newest));
+        if !Arc::ptr_eq(newest, &pinned) {
+            *pinned = Rc::new(Arc::clone(newest));
         }
         Rc::clone(&pinned)
     }

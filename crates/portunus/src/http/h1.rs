@@ -63,7 +63,9 @@ pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker:
         if input.is_empty() && !rest(transport, &mut input, &mut deadline, drain.as_mut(), conn, worker, served).await {
             break Next::Close;
         }
-        match Box::pin(message(transport, &mut input, conn, worker, served)).await {
+        // Made in its box: it has some kilobytes, which else would be copied there for each message.
+        let message = Box::write(Box::new_uninit(), message(transport, &mut input, conn, worker, served));
+        match Box::into_pin(message).await {
             Next::Rest => served += 1,
             end => break end,
         }

@@ -1,14 +1,15 @@
 //! Moving bodies both ways at once, each wait under its deadline.
 
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use net::Deadline;
 use net::clock::coarse;
-use net::deadline::last_look;
+use net::deadline::LastLook;
+use net::{Deadline, Elapsed};
+use pin_project_lite::pin_project;
 
 use super::body::BodyError;
 use super::sides::{Answer, BodySink, MessageBody};
@@ -64,42 +65,72 @@ impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
     ///
     /// # Errors
     /// See [`Stopped`].
-    pub async fn beside<T>(
-        &mut self,
-        main: impl Future<Output = T>,
-        mut patience: Option<(&mut Deadline, Duration)>,
-        mut gone: impl FnMut(&mut Context<'_>) -> Poll<()>,
-    ) -> Result<T, Stopped> {
-        let mut main = pin!(main);
-        let waited = poll_fn(|context| {
-            if let Some(future) = &mut self.future
-                && let Poll::Ready(result) = future.as_mut().poll(context)
-            {
-                self.future = None;
-                self.finished_at = Some(coarse());
-                match result {
-                    Ok(()) => {}
-                    Err(UploadError::Upstream) => self.refused = true,
-                    Err(error) => return Poll::Ready(Err(Stopped::Upload(error))),
-                }
-            }
-            if let Poll::Ready(output) = main.as_mut().poll(context) {
+    pub fn beside<'u, M: Future, G: FnMut(&mut Context<'_>) -> Poll<()>>(
+        &'u mut self,
+        main: M,
+        patience: Option<(&'u mut Deadline, Duration)>,
+        gone: G,
+    ) -> Beside<'u, 'f, F, M, G> {
+        Beside { upload: self, patience, gone, last_look: LastLook::default(), main }
+    }
+
+    /// Goes on with the upload.
+    ///
+    /// # Errors
+    /// It failed on the client's side.
+    fn advance(&mut self, context: &mut Context<'_>) -> Result<(), UploadError> {
+        let Some(future) = &mut self.future else { return Ok(()) };
+        let Poll::Ready(result) = future.as_mut().poll(context) else { return Ok(()) };
+        self.future = None;
+        self.finished_at = Some(coarse());
+        if matches!(result, Err(UploadError::Upstream)) {
+            self.refused = true;
+            return Ok(());
+        }
+        result
+    }
+}
+
+pin_project! {
+    /// A wait beside an upload. A struct and not an `async fn`, which would hold the future that it is given twice.
+    #[must_use = "futures do nothing unless awaited"]
+    pub struct Beside<'u, 'f, F, M, G> {
+        upload: &'u mut Upload<'f, F>,
+        patience: Option<(&'u mut Deadline, Duration)>,
+        gone: G,
+        last_look: LastLook,
+        #[pin]
+        main: M,
+    }
+}
+
+impl<F, M, G> Future for Beside<'_, '_, F, M, G>
+where
+    F: Future<Output = Result<(), UploadError>>,
+    M: Future,
+    G: FnMut(&mut Context<'_>) -> Poll<()>,
+{
+    type Output = Result<M::Output, Stopped>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        if !this.last_look.has_begun() {
+            this.upload.advance(context).map_err(Stopped::Upload)?;
+            if let Poll::Ready(output) = this.main.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));
             }
-            if gone(context).is_ready() {
+            if (this.gone)(context).is_ready() {
                 return Poll::Ready(Err(Stopped::Gone));
             }
-            match (&mut patience, self.finished_at) {
-                (Some((deadline, limit)), Some(at)) => {
-                    deadline.poll_elapsed(at + *limit, context).map(|_| Err(Stopped::Elapsed))
-                }
-                _ => Poll::Pending,
-            }
-        })
-        .await;
-        match waited {
-            Err(Stopped::Elapsed) => last_look(main).await.ok_or(Stopped::Elapsed),
-            other => other,
+            let (Some((deadline, limit)), Some(at)) = (this.patience, this.upload.finished_at) else {
+                return Poll::Pending;
+            };
+            ready!(deadline.poll_elapsed(at + *limit, context));
+        }
+        ready!(this.last_look.poll(context));
+        match this.main.poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => Poll::Ready(Err(Stopped::Elapsed)),
         }
     }
 }
@@ -132,7 +163,7 @@ pub async fn upload(
 ) -> Result<(), UploadError> {
     let mut before = head;
     if body.is_done() || !body.has_input() {
-        accepted(writer.write(before, &[]), idle, deadline).await?;
+        accepted(deadline.within(idle, writer.write(before, &[])).await)?;
         before = &[];
     }
     if body.is_done() {
@@ -149,26 +180,22 @@ pub async fn upload(
         if received.get() > max_body_bytes {
             return Err(UploadError::TooLarge);
         }
-        accepted(writer.write(before, piece), idle, deadline).await?;
+        accepted(deadline.within(idle, writer.write(before, piece)).await)?;
         before = &[];
         if is_too_slow(since, received.get(), limits) {
             return Err(UploadError::ClientSlow);
         }
     }
     if !before.is_empty() {
-        accepted(writer.write(before, &[]), idle, deadline).await?;
+        accepted(deadline.within(idle, writer.write(before, &[])).await)?;
     }
     let trailers = body.trailers();
-    accepted(writer.end(trailers.as_ref()), idle, deadline).await
+    accepted(deadline.within(idle, writer.end(trailers.as_ref())).await)
 }
 
-/// Waits until the upstream accepts what is written. One that takes no more for `idle` is waited for no longer: it may still answer.
-async fn accepted(
-    write: impl Future<Output = Result<(), Broken>>,
-    idle: Duration,
-    deadline: &mut Deadline,
-) -> Result<(), UploadError> {
-    match deadline.within(idle, write).await {
+/// Whether the upstream accepted what was written. One that takes no more in time is waited for no longer: it may still answer.
+fn accepted(written: Result<Result<(), Broken>, Elapsed>) -> Result<(), UploadError> {
+    match written {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) | Err(_) => Err(UploadError::Upstream),
     }
@@ -189,14 +216,25 @@ pub enum DownloadError {
     Gone,
 }
 
-/// Waits for `future`; none if the client loses interest first.
-async fn unless_gone<T>(future: impl Future<Output = T>, answer: &mut impl Answer) -> Option<T> {
-    let mut future = pin!(future);
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => answer.poll_gone(context).map(|()| None),
-    })
-    .await
+pin_project! {
+    /// Waits for a future; gives none if the client loses interest first.
+    struct UnlessGone<'a, A, F> {
+        answer: &'a mut A,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<A: Answer, F: Future> Future for UnlessGone<'_, A, F> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        match this.future.poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => this.answer.poll_gone(context).map(|()| None),
+        }
+    }
 }
 
 /// Relays the body of an answer whose head is finished, and its end.
@@ -217,7 +255,7 @@ pub async fn download(
             let flushed = deadline.within(patience(0, limits), answer.flush()).await;
             flushed.map_err(|_| DownloadError::ClientSlow)?.map_err(|_| DownloadError::Client)?;
         }
-        let next = deadline.within(idle, unless_gone(body.next(), answer)).await;
+        let next = deadline.within(idle, UnlessGone { answer, future: body.next() }).await;
         let next = next.map_err(|_| DownloadError::UpstreamSlow)?.ok_or(DownloadError::Gone)?;
         let Some(piece) = next.map_err(DownloadError::Upstream)? else { break };
         let count = piece.len();

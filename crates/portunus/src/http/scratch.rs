@@ -2,15 +2,15 @@
 
 use std::cell::RefCell;
 
-use net::Deadline;
+use net::{Deadline, Pool};
 use wire::http::{RequestHead, ResponseHead};
 
-/// Sets kept per thread.
-const POOLED: usize = 64;
+/// Sets kept per thread: as many as requests are usually under way at once on a busy core. A set has armed timers and grown tables, and is
+/// dear to make anew.
+const POOLED: usize = 1024;
 
 thread_local! {
-    #[expect(clippy::vec_box, reason = "a set moves between pool and owner without being copied")]
-    static POOL: RefCell<Vec<Box<Parts>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Pool<Box<Parts>>> = const { RefCell::new(Pool::new(POOLED)) };
 }
 
 /// What an exchange works with.
@@ -37,17 +37,17 @@ pub struct Timers {
 
 /// A set with empty heads and warm buffers.
 pub fn take() -> Box<Parts> {
-    POOL.try_with(|pool| pool.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+    POOL.try_with(|pool| pool.borrow_mut().take()).ok().flatten().unwrap_or_default()
 }
 
 /// Gives a set back. One that is dropped instead is merely freed.
 pub fn give(mut parts: Box<Parts>) {
     parts.request.clear();
     parts.response.clear();
-    let _ = POOL.try_with(|pool| {
-        let mut pool = pool.borrow_mut();
-        if pool.len() < POOLED {
-            pool.push(parts);
-        }
-    });
+    let _ = POOL.try_with(|pool| pool.borrow_mut().give(parts));
+}
+
+/// Frees sets of this thread that nobody needed lately; to be called about once a second.
+pub fn trim() {
+    let _ = POOL.try_with(|pool| pool.borrow_mut().trim());
 }

@@ -1,7 +1,7 @@
 //! Idle connections of one worker, kept by where they lead, newest first.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -88,8 +88,9 @@ impl Drop for StreamSlot {
 /// The pools of one worker.
 #[derive(Debug, Default)]
 pub struct Pools {
-    shared: RefCell<HashMap<PoolId, Vec<Rc<SharedConnection>>>>,
-    idle: RefCell<HashMap<PoolId, Vec<Idle>>>,
+    // Few keys, looked up twice for each request: a tree is one short scan.
+    shared: RefCell<BTreeMap<PoolId, Vec<Rc<SharedConnection>>>>,
+    idle: RefCell<BTreeMap<PoolId, Vec<Idle>>>,
 }
 
 impl Pools {
