@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use net::engine::in_place;
 use net::{Endpoint, Listener, Stream};
 
 use crate::config::{ListenerConfig, Place};
@@ -227,7 +228,7 @@ fn admit(stream: Stream, peer: Option<SocketAddr>, place: &Rc<Place<Endpoint>>, 
             let (worker, listener) = (Rc::clone(worker), Arc::clone(listener));
             let opened = Opened { worker, listener, client: peer, traffic: (0, 0), transport: None, admitted };
             let accepted = Accepted { stream, peer, place: Rc::clone(place), is_balancer, at, opened };
-            tokio::task::spawn_local(conn::run(accepted));
+            tokio::task::spawn_local(in_place(|| conn::run(accepted)));
         }
         None => {
             worker.report.connection_failed(&ConnRecord {

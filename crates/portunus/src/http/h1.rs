@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use net::clock::coarse;
+use net::engine::in_place;
 use net::{Chunk, Deadline};
 use tokio::sync::futures::Notified;
 use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
@@ -63,9 +64,7 @@ pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker:
         if input.is_empty() && !rest(transport, &mut input, &mut deadline, drain.as_mut(), conn, worker, served).await {
             break Next::Close;
         }
-        // Made in its box: it has some kilobytes, which else would be copied there for each message.
-        let message = Box::write(Box::new_uninit(), message(transport, &mut input, conn, worker, served));
-        match Box::into_pin(message).await {
+        match in_place(|| message(transport, &mut input, conn, worker, served)).await {
             Next::Rest => served += 1,
             end => break end,
         }

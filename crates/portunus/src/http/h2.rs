@@ -15,6 +15,7 @@ use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
 use net::Deadline;
+use net::engine::in_place;
 
 use super::exchange::{self, Context, Cut, Exchange};
 use super::h1;
@@ -209,10 +210,10 @@ fn spawn((request, mut respond): Opened, conn: &Rc<Conn>, worker: &Rc<Worker>, r
     running.count.set(running.count.get() + 1);
     let slot = Slot(Rc::clone(running));
     let (conn, worker) = (Rc::clone(conn), Rc::clone(worker));
-    tokio::task::spawn_local(async move {
+    tokio::task::spawn_local(in_place(|| async move {
         stream(request, respond, &conn, &worker).await;
         drop(slot);
-    });
+    }));
 }
 
 /// Serves one stream.

@@ -115,8 +115,8 @@ async fn a_dropped_request_is_cancelled_and_its_late_answer_ignored() {
 }
 
 /// What a peer that sends these bytes after the first request leads to.
-async fn ended_by(bytes: &[u8]) -> (Result<Vec<u8>, KeyFailure>, Ended) {
-    let (connection, mut peer) = pair(Dialect::Plain);
+async fn ended_by(dialect: Dialect, bytes: &[u8]) -> (Result<Vec<u8>, KeyFailure>, Ended) {
+    let (connection, mut peer) = pair(dialect);
     let connection = Rc::new(connection);
     let asked = connection.ask(SIGN).unwrap();
     let bytes = bytes.to_vec();
@@ -149,7 +149,7 @@ async fn what_is_no_answer_ends_the_connection_and_its_operations() {
         ("too long", long),
     ];
     for (what, bytes) in cases {
-        let (answer, ended) = ended_by(&bytes).await;
+        let (answer, ended) = ended_by(Dialect::Plain, &bytes).await;
         assert_eq!(answer, Err(KeyFailure::Lost), "{what}");
         assert!(matches!(ended, Ended::Protocol(_)), "{what}: {ended}");
     }
@@ -172,7 +172,7 @@ async fn refusals_have_their_meaning() {
         // Something after it that ends the connection.
         bytes.push(2);
         bytes.extend_from_slice(&[0; 7]);
-        assert_eq!(ended_by(&bytes).await.0, Err(failure), "{code} {retry_after_us:?}");
+        assert_eq!(ended_by(Dialect::Extended, &bytes).await.0, Err(failure), "{code} {retry_after_us:?}");
     }
 }
 
