@@ -220,6 +220,29 @@ fn what_cannot_be_honoured_is_a_problem() {
 }
 
 #[test]
+fn a_metaschema_of_ones_own_says_which_keywords_count() {
+    const VOCABULARIES: &str = "https://json-schema.org/draft/2020-12/vocab";
+    let schema = |declared: &str| {
+        let text = r##"{"$schema":"#/$defs/meta","minimum":5,"properties":{"a":{"type":"string"},"b":false},"$defs":{"meta":{DECLARED}}}"##;
+        text.replace("DECLARED", declared).replace("VOCAB", VOCABULARIES)
+    };
+    // Without validation only the applicators are left.
+    check_31(
+        &schema(r#""$vocabulary":{"VOCAB/core":true,"VOCAB/applicator":true,"https://example.org/own":false}"#),
+        &[("3", None), (r#"{"a":1}"#, None), (r#"{"b":1}"#, Some((Reason::False, "/b")))],
+    );
+    for declared in ["", r#""$vocabulary":{"VOCAB/validation":true}"#] {
+        check_31(
+            &schema(declared),
+            &[("3", Some((Reason::Minimum, ""))), ("7", None), (r#"{"a":1}"#, Some((Reason::Type, "/a")))],
+        );
+    }
+    let node = parse(&schema(r#""$vocabulary":{"https://example.org/own":true}"#)).unwrap();
+    let problems = support::compile(&node, Dialect::OpenApi31, Direction::Request, Options::default()).unwrap_err();
+    assert!(problems[0].message.contains("https://example.org/own"), "{problems:?}");
+}
+
+#[test]
 fn steps_are_linear_or_the_budget_ends_them() {
     let judge = |schema: &str, text: &str, steps: u64| {
         let node = parse(schema).unwrap();

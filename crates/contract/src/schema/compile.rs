@@ -9,6 +9,7 @@ use super::keywords;
 use super::lower;
 use super::program::{Program, SchemaId};
 use super::source::{Base, Direction, Options, Problem, Resolver, Target};
+use super::vocabulary;
 use crate::document::{Kind, Node, Place};
 use crate::pattern;
 use crate::reason::Reason;
@@ -25,6 +26,8 @@ pub struct Builder<'n> {
     roots: Vec<Id>,
     /// Every resource that a schema was compiled in.
     resources: HashSet<(Base, Direction)>,
+    /// Resources whose metaschema does not have the validation vocabulary.
+    without_validation: HashSet<Base>,
     /// Names that some `$dynamicRef` asks for.
     dynamic_names: HashSet<Box<str>>,
     dynamic_anchors: HashMap<(Box<str>, Base, Direction), Option<Id>>,
@@ -43,6 +46,7 @@ impl<'n> Builder<'n> {
             problems: Vec::new(),
             roots: Vec::new(),
             resources: HashSet::new(),
+            without_validation: HashSet::new(),
             dynamic_names: HashSet::new(),
             dynamic_anchors: HashMap::new(),
         }
@@ -112,6 +116,28 @@ impl<'n> Builder<'n> {
                 None
             }
         }
+    }
+
+    /// Learns from the metaschema of a resource, named by `uri`, which vocabularies the resource uses.
+    ///
+    /// # Errors
+    /// The metaschema is neither built in nor among the documents, or requires what is not known.
+    pub(super) fn metaschema(&mut self, uri: &str, base: Base) -> Result<(), String> {
+        if vocabulary::is_built_in(uri) {
+            return Ok(());
+        }
+        let metaschema = self.resolver.resolve(uri, base).map_err(|why| {
+            format!("neither the 2020-12 metaschema nor the dialect of OpenAPI 3.1 (without a # at the end), and {why}")
+        })?;
+        if !vocabulary::has_validation(metaschema.node)? {
+            self.without_validation.insert(base);
+        }
+        Ok(())
+    }
+
+    /// Whether a keyword asks nothing in this resource, by its metaschema.
+    pub(super) fn is_idle(&self, keyword: &str, base: Base) -> bool {
+        self.without_validation.contains(&base) && vocabulary::is_validation(keyword)
     }
 
     /// Whether the dynamic anchor stands at exactly this target (2020-12 core §8.2.3.2).

@@ -40,10 +40,6 @@ const NAMES_2020: &[&str] = &[
     "contentSchema",
 ];
 
-/// Whose vocabulary this is.
-const METASCHEMAS: &[&str] =
-    &["https://json-schema.org/draft/2020-12/schema", "https://spec.openapis.org/oas/3.1/dialect/base"];
-
 /// One schema object on its way from node to [`Schema`].
 struct Reader<'b, 'n> {
     builder: &'b mut Builder<'n>,
@@ -85,8 +81,14 @@ impl<'n> Reader<'_, 'n> {
             // Siblings are ignored there (OpenAPI 3.0.3, "Reference Object").
             return self.reference(reference);
         }
+        if let Some(metaschema) = node.get("$schema").filter(|_| !self.is_30()) {
+            self.metaschema(metaschema);
+        }
         for (key, value) in members {
             let name = key.text.as_str();
+            if self.builder.is_idle(name, self.target.base) {
+                continue;
+            }
             let is_read = self.any_value(name, value)
                 || self.scalar(name, value)
                 || self.array(name, value)
@@ -118,8 +120,11 @@ impl<'n> Reader<'_, 'n> {
         }
         if let Some(contains) = node.get("contains") {
             let id = self.child(contains);
-            let min = node.get("minContains").map_or(1, |value| self.count("minContains", value));
-            let max = node.get("maxContains").map(|value| self.count("maxContains", value));
+            let mut bound = |name| {
+                let value = node.get(name).filter(|_| !self.builder.is_idle(name, self.target.base));
+                value.map(|value| self.count(name, value))
+            };
+            let (min, max) = (bound("minContains").unwrap_or(1), bound("maxContains"));
             self.array.contains = Some(Contains { id, min, max });
         }
         if let Some(test) = node.get("if").filter(|_| !self.is_30()) {
@@ -363,19 +368,19 @@ impl<'n> Reader<'_, 'n> {
     fn names(&mut self, name: &str, value: &'n Node) -> bool {
         match name {
             "$ref" => self.reference(value),
-            "$schema" if !self.is_30() => {
-                if !value.as_str().is_some_and(|uri| METASCHEMAS.contains(&uri)) {
-                    self.wrong(
-                        name,
-                        value,
-                        "the 2020-12 metaschema or the dialect of OpenAPI 3.1, without a # at the end",
-                    );
-                }
-            }
+            // Read before all others.
+            "$schema" if !self.is_30() => {}
             "$dynamicRef" if !self.is_30() => self.dynamic_reference(value),
             _ => return false,
         }
         true
+    }
+
+    fn metaschema(&mut self, value: &'n Node) {
+        let Some(uri) = value.as_str() else { return self.wrong("$schema", value, "a string") };
+        if let Err(why) = self.builder.metaschema(uri, self.target.base) {
+            self.builder.problem(value.place, format!("$schema {uri:?}: {why}"));
+        }
     }
 
     fn reference(&mut self, value: &'n Node) {

@@ -18,6 +18,7 @@ mod run;
 mod source;
 mod tape;
 mod types;
+mod vocabulary;
 
 pub use compile::Builder;
 pub use program::{Program, SchemaId};
