@@ -23,7 +23,7 @@ use crate::route::{CompiledRoute, Params};
 
 pub use body::{GuardedBody, HoldError, Pace};
 pub use in_force::{Contracts, InForce};
-pub use judging::ScratchRoom;
+pub use judging::{ScratchRoom, trim};
 pub use note::ContractNote;
 pub use request::{Candidate, Room, admit_under, note_watched};
 

@@ -26,6 +26,7 @@ use tokio::task::AbortHandle;
 use crate::config::{Bindable, Config, Place};
 use crate::datagram;
 use crate::generation::Generation;
+use crate::guard;
 use crate::http::scratch;
 use crate::listener::{self, Admission};
 use crate::reload::{Reloaded, waits_for_restart};
@@ -439,6 +440,7 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
 fn trim_memory() {
     net::chunk::trim();
     scratch::trim();
+    guard::trim();
     transport::trim_buffers();
 }
 

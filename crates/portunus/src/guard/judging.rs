@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use contract::judge::{BodyJudge, Findings, Part, Scratch, Violation, Where};
+use net::Pool;
 
 use super::in_force::InForce;
 use crate::config::Detail;
@@ -162,11 +163,10 @@ fn told(in_force: &InForce, side: Side, violation: &Violation) -> Told {
 const KEPT_BYTES: usize = 256 * 1024;
 
 /// Sets of working memory kept per thread.
-const POOLED: usize = 64;
+const POOLED: usize = 256;
 
 thread_local! {
-    #[expect(clippy::vec_box, reason = "a set moves between pool and owner without being copied")]
-    static POOL: RefCell<Vec<Box<Scratch>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Pool<Box<Scratch>>> = const { RefCell::new(Pool::new(POOLED)) };
 }
 
 /// Working memory of one judge, from a pool of this thread; goes back when dropped.
@@ -180,7 +180,7 @@ impl ScratchRoom {
 
     /// Warm memory if there is some.
     pub fn take() -> ScratchRoom {
-        ScratchRoom(Some(POOL.try_with(|pool| pool.borrow_mut().pop()).ok().flatten().unwrap_or_default()))
+        ScratchRoom(Some(POOL.try_with(|pool| pool.borrow_mut().take()).ok().flatten().unwrap_or_default()))
     }
 }
 
@@ -202,13 +202,13 @@ impl Drop for ScratchRoom {
     fn drop(&mut self) {
         let Some(mut scratch) = self.0.take() else { return };
         scratch.shrink(KEPT_BYTES);
-        let _ = POOL.try_with(|pool| {
-            let mut pool = pool.borrow_mut();
-            if pool.len() < POOLED {
-                pool.push(scratch);
-            }
-        });
+        let _ = POOL.try_with(|pool| pool.borrow_mut().give(scratch));
     }
+}
+
+/// Frees working memory of this thread that nobody needed lately; to be called about once a second.
+pub fn trim() {
+    let _ = POOL.try_with(|pool| pool.borrow_mut().trim());
 }
 
 #[cfg(test)]
