@@ -8,8 +8,8 @@ use crate::pool::Pool;
 /// Bytes a chunk can hold. Two full TLS records fit, and one `recv` rarely leaves anything behind.
 pub const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Chunks kept per thread for reuse (32 MiB at most); beyond that, and when nobody needs them, memory goes back to the allocator.
-const POOLED_CHUNKS: usize = 1024;
+/// Chunks kept per thread for reuse, 8 MiB at most; beyond that, and when nobody needs them, memory goes back to the allocator.
+const POOLED_CHUNKS: usize = 256;
 
 thread_local! {
     static POOL: RefCell<Pool<Box<[u8]>>> = const { RefCell::new(Pool::new(POOLED_CHUNKS)) };
