@@ -174,7 +174,7 @@ class Server:
         if "stranger" in self.behave:
             self.write(writer, (number + 1_000_000) & 0xFFFFFFFF, RESPONSE, b"x" * 64)
             return
-        if "busy" in self.behave:
+        if "busy" in self.behave or ("busy_at_first" in self.behave and self.asked <= 3):
             self.write(writer, number, ERROR, b"\x40", (RETRY_AFTER_US, struct.pack(">I", 20_000)))
             return
         if "close" in self.behave:

@@ -125,11 +125,19 @@ impl Client {
             }
             tried.push(peer.index);
             let is_last = tried.len() >= MOST_TRIES || self.choose(&tried).is_none() || coarse() >= until;
-            if is_last || !failure.may_go_elsewhere() || !self.may_retry() {
+            if !is_last && failure.may_go_elsewhere() && self.may_retry() {
+                self.counts.retried();
+                tokio::time::sleep(Duration::from_micros(fastrand::u64(..2_000))).await;
+                continue;
+            }
+            // Where a server is busy nothing was begun, so coming again when it said to is no retry.
+            let KeyFailure::Busy { retry_after } = failure else { return Err(failure) };
+            let pause = retry_after.mul_f32(0.5 + fastrand::f32());
+            if coarse() + pause >= until {
                 return Err(failure);
             }
-            self.counts.retried();
-            tokio::time::sleep(Duration::from_micros(fastrand::u64(..2_000))).await;
+            tokio::time::sleep(pause).await;
+            tried.clear();
         }
     }
 

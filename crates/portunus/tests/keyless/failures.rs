@@ -38,11 +38,26 @@ fn fails_with(behave: &str, reason: &str) {
 #[test]
 fn each_kind_of_failure_is_one_alert_and_has_its_reason() {
     fails_with("wrong", "keyless_wrong_signature");
-    fails_with("alpn,busy", "keyless_busy");
     fails_with("silent", "keyless_timeout");
     fails_with("close", "keyless_connection_lost");
     fails_with("garbage", "keyless_connection_lost");
     fails_with("stranger", "keyless_connection_lost");
+}
+
+#[test]
+fn where_all_are_busy_the_handshake_comes_again_while_it_has_time() {
+    let dir = folder();
+    let server = KeyServer::start(dir.path(), "alpn,busy_at_first");
+    let gate = start(dir, &[&server], "");
+    assert_eq!(full(&gate).end, ANSWERED);
+    assert_eq!(outcomes(&gate, &server, "busy"), 3.0);
+    assert_eq!(metric(&gate, "portunus_keyless_retries_total{group=\"keys\"}"), Some(0.0), "nothing was begun");
+
+    let dir = folder();
+    let server = KeyServer::start(dir.path(), "alpn,busy");
+    let gate = start(dir, &[&server], ", total_timeout: 400ms");
+    assert_eq!(full(&gate).end, INTERNAL_ERROR);
+    assert_eq!(gate.log(1)[0]["reason"], "keyless_busy");
 }
 
 #[test]
@@ -95,7 +110,9 @@ fn a_budget_ends_further_tries() {
     /// Tries on another server that may be made before anything went well.
     const RESERVE: usize = 256;
     let dir = folder();
-    let servers = [KeyServer::start(dir.path(), "alpn,busy"), KeyServer::start(dir.path(), "alpn,busy")];
+    // Two that do not know the key, which is nobody's fault and ejects nobody.
+    std::fs::rename(dir.path().join("keys/Ecdsa.key"), dir.path().join("kept.key")).unwrap();
+    let servers = [KeyServer::start(dir.path(), ""), KeyServer::start(dir.path(), "")];
     let gate = start(dir, &[&servers[0], &servers[1]], "");
     let visits = RESERVE + 44;
     std::thread::scope(|scope| {
