@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::Bytes;
 use http::Response;
 
-use crate::harness::{Gate, Upstream, certificates, exchange, statuses, wait_until};
+use crate::harness::{Gate, Upstream, exchange, statuses, wait_until};
+use crate::upstreams::secure_upstream;
 
 /// A gate whose one group is checked often.
 fn gate(servers: &str, more: &str) -> Gate {
@@ -128,19 +129,8 @@ fn a_server_that_speaks_only_http_1_is_ill_in_an_http2_group() {
 
 #[test]
 fn checks_of_http2_groups_go_over_tls() {
-    let dir = certificates(&[("inner.example", false)]);
-    let inner = Gate::start_in(
-        dir,
-        "workers: 1
-listeners:
-  - { name: tls, bind: \"127.0.0.1:0\", tls: { keystore: main } }
-keystores:
-  main: { folder: certs, default: inner.example }
-routes:
-  - { hosts: [health.example], path: /healthz, respond: { status: 503, body: ill } }
-  - { respond: { status: 200, body: inner } }
-",
-    );
+    let ill = "  - { hosts: [health.example], path: /healthz, respond: { status: 503, body: ill } }\n";
+    let inner = secure_upstream(ill);
     let tls = format!("tls: {{ ca: {}, name: inner.example }}", inner.dir.path().join("ca.pem").display());
     let gate = gate(&format!("\"{}\"", inner.address("tls")), &tls);
     gate.wait_for("\"healthy\":false");

@@ -135,25 +135,23 @@ fn a_name_without_address_is_502_and_says_why_in_the_log() {
     assert_eq!(gate.log(1)[0]["reason"], "upstream_unresolved");
 }
 
-/// A gate over TLS that answers by itself, in a folder with its CA.
-fn secure_upstream() -> Gate {
+/// A gate over TLS that answers by itself, after what `routes` says, in a folder with its CA.
+pub fn secure_upstream(routes: &str) -> Gate {
     let dir = certificates(&[("inner.example", false)]);
-    Gate::start_in(
-        dir,
-        "workers: 1
+    let configuration = "workers: 1
 listeners:
   - { name: tls, bind: \"127.0.0.1:0\", tls: { keystore: main } }
 keystores:
   main: { folder: certs, default: inner.example }
 routes:
-  - { respond: { status: 200, body: inner } }
-",
-    )
+ROUTES  - { respond: { status: 200, body: inner } }
+";
+    Gate::start_in(dir, &configuration.replace("ROUTES", routes))
 }
 
 #[test]
 fn upstream_certificates_are_verified_unless_told_otherwise() {
-    let inner = secure_upstream();
+    let inner = secure_upstream("");
     let stranger = certificates(&[("inner.example", false)]);
     let (address, ca) = (inner.address("tls"), inner.dir.path().join("ca.pem"));
     let check = |tls: &str, status: u16, reason: &str| {
