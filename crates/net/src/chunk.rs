@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Deref;
 
-use crate::pool::Pool;
+use crate::pool::{self, Pool};
 
 /// Bytes a chunk can hold. Two full TLS records fit, and one `recv` rarely leaves anything behind.
 pub const CHUNK_BYTES: usize = 32 * 1024;
@@ -17,7 +17,7 @@ thread_local! {
 
 /// Frees chunks of this thread that nobody needed lately; to be called about once a second.
 pub fn trim() {
-    let _ = POOL.try_with(|pool| pool.borrow_mut().trim());
+    pool::trim(&POOL);
 }
 
 /// Bytes that were received and not yet used. Dereferences to what is left of them.
@@ -35,8 +35,7 @@ impl Chunk {
 
     /// An empty chunk with [`CHUNK_BYTES`] of room, from this thread's pool.
     pub fn take() -> Chunk {
-        let pooled = POOL.try_with(|pool| pool.borrow_mut().take()).ok().flatten();
-        let buffer = pooled.unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice());
+        let buffer = pool::take(&POOL).unwrap_or_else(|| vec![0; CHUNK_BYTES].into_boxed_slice());
         Chunk { buffer, start: 0, end: 0 }
     }
 
@@ -97,9 +96,7 @@ impl Drop for Chunk {
         if self.buffer.is_empty() {
             return;
         }
-        let buffer = std::mem::take(&mut self.buffer);
-        // The pool is gone while a thread ends; then the buffer simply is freed.
-        let _ = POOL.try_with(|pool| pool.borrow_mut().give(buffer));
+        pool::give(&POOL, std::mem::take(&mut self.buffer));
     }
 }
 

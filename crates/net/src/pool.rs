@@ -1,5 +1,8 @@
 //! Warm things that a thread keeps for their next user.
 
+use std::cell::RefCell;
+use std::thread::LocalKey;
+
 /// What was given back and not yet taken, newest first. Holds at most a fixed number, and what nobody needed between two calls of
 /// [`Pool::trim`] leaves by and by: memory follows the load down again.
 #[derive(Debug)]
@@ -45,6 +48,25 @@ impl<T> Pool<T> {
         self.kept.drain(..self.spare.div_ceil(2).min(self.kept.len()));
         self.spare = self.kept.len();
     }
+}
+
+/// A pool of each thread, as `thread_local!` declares it. While a thread ends, its pool may be gone: then nothing is taken, and what is given
+/// is dropped.
+pub type PerThread<T> = LocalKey<RefCell<Pool<T>>>;
+
+/// [`Pool::take`] on this thread's pool.
+pub fn take<T>(pool: &'static PerThread<T>) -> Option<T> {
+    pool.try_with(|pool| pool.borrow_mut().take()).ok().flatten()
+}
+
+/// [`Pool::give`] to this thread's pool.
+pub fn give<T>(pool: &'static PerThread<T>, thing: T) {
+    let _ = pool.try_with(|pool| pool.borrow_mut().give(thing));
+}
+
+/// [`Pool::trim`] on this thread's pool.
+pub fn trim<T>(pool: &'static PerThread<T>) {
+    let _ = pool.try_with(|pool| pool.borrow_mut().trim());
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
+use crate::pool::{self, Pool};
 use crate::stream::Stream;
 
 /// Bytes a pipe holds, if the kernel allows it; it falls back to its own 64 KiB.
@@ -18,7 +19,7 @@ pub const PIPE_BYTES: usize = 256 * 1024;
 const POOLED_PIPES: usize = 32;
 
 thread_local! {
-    static POOL: RefCell<Vec<(OwnedFd, OwnedFd)>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Pool<(OwnedFd, OwnedFd)>> = const { RefCell::new(Pool::new(POOLED_PIPES)) };
 }
 
 /// A pipe between two sockets. It goes back to its pool when it is dropped empty.
@@ -35,7 +36,7 @@ impl Pipe {
     /// # Errors
     /// No descriptors, or no memory for pipes.
     pub fn take() -> io::Result<Pipe> {
-        if let Some(ends) = POOL.try_with(|pool| pool.borrow_mut().pop()).ok().flatten() {
+        if let Some(ends) = pool::take(&POOL) {
             return Ok(Pipe { ends: Some(ends), held: 0 });
         }
         let ends = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
@@ -76,15 +77,8 @@ impl Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         let Some(ends) = self.ends.take() else { return };
-        if self.held > 0 {
-            return;
+        if self.held == 0 {
+            pool::give(&POOL, ends);
         }
-        // The pool is gone while a thread ends; then the pipe simply is closed.
-        let _ = POOL.try_with(|pool| {
-            let mut pool = pool.borrow_mut();
-            if pool.len() < POOLED_PIPES {
-                pool.push(ends);
-            }
-        });
     }
 }

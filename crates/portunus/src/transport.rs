@@ -10,7 +10,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use net::splice::Pipe;
-use net::{Chunk, Pool, Stream};
+use net::{Chunk, Pool, Stream, pool};
 use tls::{Handshake, KeyAnswer, KeyRequest, Read, Session};
 
 use crate::keyless::KeyFailure;
@@ -33,7 +33,7 @@ thread_local! {
 
 /// An empty buffer from this thread's pool; give it back with [`recycle`].
 pub fn buffer() -> Vec<u8> {
-    BUFFERS.try_with(|pool| pool.borrow_mut().take()).ok().flatten().unwrap_or_default()
+    pool::take(&BUFFERS).unwrap_or_default()
 }
 
 /// Gives a buffer back to this thread's pool. One that grew beyond all measure is freed instead.
@@ -52,7 +52,7 @@ pub fn recycle(mut buffer: Vec<u8>) {
 
 /// Frees buffers of this thread that nobody needed lately; to be called about once a second.
 pub fn trim_buffers() {
-    let _ = BUFFERS.try_with(|pool| pool.borrow_mut().trim());
+    pool::trim(&BUFFERS);
 }
 
 /// A stream with or without TLS.

@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use contract::judge::{BodyJudge, Findings, Part, Scratch, Violation, Where};
-use net::Pool;
+use net::{Pool, pool};
 
 use super::in_force::InForce;
 use crate::config::Detail;
@@ -180,7 +180,7 @@ impl ScratchRoom {
 
     /// Warm memory if there is some.
     pub fn take() -> ScratchRoom {
-        ScratchRoom(Some(POOL.try_with(|pool| pool.borrow_mut().take()).ok().flatten().unwrap_or_default()))
+        ScratchRoom(Some(pool::take(&POOL).unwrap_or_default()))
     }
 }
 
@@ -202,13 +202,13 @@ impl Drop for ScratchRoom {
     fn drop(&mut self) {
         let Some(mut scratch) = self.0.take() else { return };
         scratch.shrink(KEPT_BYTES);
-        let _ = POOL.try_with(|pool| pool.borrow_mut().give(scratch));
+        pool::give(&POOL, scratch);
     }
 }
 
 /// Frees working memory of this thread that nobody needed lately; to be called about once a second.
 pub fn trim() {
-    let _ = POOL.try_with(|pool| pool.borrow_mut().trim());
+    pool::trim(&POOL);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use net::{Deadline, Pool};
+use net::{Deadline, Pool, pool};
 use wire::http::{RequestHead, ResponseHead};
 
 /// Sets kept per thread: as many as requests are usually under way at once on a busy core. A set has armed timers and grown tables, and is
@@ -37,17 +37,17 @@ pub struct Timers {
 
 /// A set with empty heads and warm buffers.
 pub fn take() -> Box<Parts> {
-    POOL.try_with(|pool| pool.borrow_mut().take()).ok().flatten().unwrap_or_default()
+    pool::take(&POOL).unwrap_or_default()
 }
 
 /// Gives a set back. One that is dropped instead is merely freed.
 pub fn give(mut parts: Box<Parts>) {
     parts.request.clear();
     parts.response.clear();
-    let _ = POOL.try_with(|pool| pool.borrow_mut().give(parts));
+    pool::give(&POOL, parts);
 }
 
 /// Frees sets of this thread that nobody needed lately; to be called about once a second.
 pub fn trim() {
-    let _ = POOL.try_with(|pool| pool.borrow_mut().trim());
+    pool::trim(&POOL);
 }
