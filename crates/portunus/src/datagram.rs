@@ -110,7 +110,7 @@ struct Relay {
 
 impl Relay {
     fn new(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<Worker>) -> std::io::Result<Relay> {
-        let flows = Flows::new(Rc::clone(&worker), listener.local().port())?;
+        let flows = Flows::new(Rc::clone(&worker), listener.local())?;
         Ok(Relay {
             listener,
             place,

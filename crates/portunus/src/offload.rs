@@ -28,7 +28,7 @@ use crate::generation::Generation;
 use crate::identity::TlsFront;
 use crate::passport::{self, Refused};
 use crate::report::Fault;
-use crate::transport::{Broken, Transport};
+use crate::transport::Transport;
 use crate::tunnel::{self, End, Party};
 use crate::upstream::{ConnectError, Group, Server, Target, connect, connect_to};
 use crate::worker::Worker;
@@ -128,9 +128,9 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
     if !group.config.to_destinations.is_empty() {
         let address = passport::destination(&group.config.to_destinations, life.conn, source);
         let address = address.map_err(ConnectError::Client)?;
-        let transport = connect_to(address, source, group.config.connect_timeout).await?;
+        let transport = connect_to(address, source, &header, group.config.connect_timeout).await?;
         life.connect_duration = Some(started.elapsed());
-        return send_ahead(transport, &header).await;
+        return Ok(transport);
     }
     let unfit = unfit_servers(&group, source, life.conn.client);
     let mut tried = unfit.clone();
@@ -142,7 +142,7 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
         life.retries = u32::try_from(tried.len() - unfit.len()).unwrap_or(u32::MAX);
         life.server = Some(Arc::clone(server));
         tried.push(index);
-        match try_server(Target { group: &group, server, source }, &header).await {
+        match connect(Target { group: &group, server, source, ahead: &header }).await {
             Ok(transport) => {
                 server.succeeded();
                 life.connect_duration = Some(started.elapsed());
@@ -172,20 +172,6 @@ fn unfit_servers(group: &Group, source: Source, client: Option<SocketAddr>) -> V
         }
         (None, _) => Vec::new(),
     }
-}
-
-async fn try_server(target: Target<'_>, header: &[u8]) -> Result<Transport, ConnectError> {
-    send_ahead(connect(target).await?, header).await
-}
-
-async fn send_ahead(transport: Transport, header: &[u8]) -> Result<Transport, ConnectError> {
-    if !header.is_empty() {
-        transport.send(header).await.map_err(|broken| match broken {
-            Broken::Tls(error) => ConnectError::Tls(error),
-            other => ConnectError::Socket(other.into()),
-        })?;
-    }
-    Ok(transport)
 }
 
 /// Ends both sides as the tunnel ended, and tells of it. A side that was cut is never shown an orderly end.

@@ -28,6 +28,9 @@ const UNSAFE_FILE_ROOT: &str = "crates/contract/src/lib.rs";
 /// Words that say nothing about what a module or type is.
 const EMPTY_WORDS: &[&str] = &["manager", "handler", "util", "utils", "common", "helper", "helpers", "misc"];
 
+/// Fields that each diagnostic line has anyway: a second one of the name would hide the first from readers of JSON.
+const TAKEN_LOG_FIELDS: &[&str] = &["timestamp", "level", "message", "target"];
+
 /// Folders that are made, not written.
 const MADE: &[&str] = &["target", ".git", "demo", "results", "corpus", "artifacts", "coverage", "__pycache__"];
 
@@ -145,6 +148,12 @@ fn check_rust(file: &File, problems: &mut Problems) {
     for (number, line) in numbered(&file.text) {
         if let Some(word) = declared_name(line).and_then(empty_word) {
             problems.push(format!("{}:{number}: `{word}` says nothing; name it after what it does", file.path));
+        }
+        if let Some(field) = taken_log_field(line) {
+            problems.push(format!(
+                "{}:{number}: each log line has a field `{field}` already; name it otherwise",
+                file.path
+            ));
         }
     }
     check_unsafe(file, problems);
@@ -320,6 +329,15 @@ fn declared_name(line: &str) -> Option<&str> {
     }
 }
 
+/// The first field of a log event that has a name of [`TAKEN_LOG_FIELDS`]. `target: "x"` is no field, but where the event comes from.
+fn taken_log_field(line: &str) -> Option<&str> {
+    let (event, rest) = line.split_once("tracing::")?.1.split_once("!(")?;
+    let words = rest.split(", ").take_while(|word| !word.starts_with('"') && !word.contains(": "));
+    let mut fields = words.map(|word| leading_identifier(word.trim_start_matches(['%', '?'])));
+    let is_event = ["error", "warn", "info", "debug", "trace"].contains(&event);
+    fields.find(|field| is_event && TAKEN_LOG_FIELDS.contains(field))
+}
+
 fn leading_identifier(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     &text[..end]
@@ -362,6 +380,7 @@ fn each_rule_sees_what_it_forbids() {
     let open_end = ["TO", "DO"].concat();
     let forbid = ["#![forbid(un", "safe_code)]"].concat();
     let host = ["pypi", ".org"].concat();
+    let field = "target";
     type Row<'a> = (&'a str, String, fn(&File, &mut Problems), usize);
     let rows: Vec<Row<'_>> = vec![
         ("a.rs", "x\n".into(), check_layout, 0),
@@ -378,6 +397,12 @@ fn each_rule_sees_what_it_forbids() {
         ("crates/tls/src/a.rs", format!("{head}{danger} }}\n"), check_rust, 0),
         ("crates/a/src/limits.rs", "pub a: u8,\n/// B.\npub b: u8,\n".into(), check_limits, 1),
         ("crates/wire/src/lib.rs", head.into(), check_rust, 1),
+        (
+            "a.rs",
+            format!("{head}tracing::warn!(bind, %{field}, \"x\")\ntracing::warn!(%to, \"a, {field}\")\n"),
+            check_rust,
+            1,
+        ),
         ("crates/wire/src/lib.rs", format!("{head}{forbid}\n"), check_rust, 0),
     ];
     for (path, text, rule, expected) in rows {

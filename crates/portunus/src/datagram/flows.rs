@@ -81,18 +81,19 @@ pub(super) struct Flows {
     pub(super) table: Table<Flow>,
     pub(super) poller: Poller,
     worker: Rc<Worker>,
-    port: u16,
+    /// Where the listener is bound.
+    bound: SocketAddr,
     is_closing: bool,
     complaint: OncePerSecond,
 }
 
 impl Flows {
-    pub(super) fn new(worker: Rc<Worker>, port: u16) -> std::io::Result<Flows> {
+    pub(super) fn new(worker: Rc<Worker>, bound: SocketAddr) -> std::io::Result<Flows> {
         Ok(Flows {
             table: Table::new(),
             poller: Poller::new()?,
             worker,
-            port,
+            bound,
             is_closing: false,
             complaint: OncePerSecond::new(),
         })
@@ -222,8 +223,9 @@ impl Flows {
         if as_client {
             passport::check_source(client.ip(), &config.source, &self.worker.own)?;
         }
-        let came_to = local.map(|address| SocketAddr::new(address, self.port));
-        let target = passport::target(&config.to, client.ip(), as_client, newcomer.destination, came_to)?;
+        // Datagrams say which address they came to only where the socket is bound to all of them.
+        let came_to = SocketAddr::new(local.unwrap_or(self.bound.ip()), self.bound.port());
+        let target = passport::target(&config.to, client.ip(), as_client, newcomer.destination, Some(came_to))?;
         Ok((target, Source { address: as_client.then_some(client), mark: config.source.mark }))
     }
 
@@ -242,7 +244,7 @@ impl Flows {
                         std::io::ErrorKind::PermissionDenied => "; `source: client` and `mark` need CAP_NET_ADMIN",
                         _ => "",
                     };
-                    tracing::error!(%target, "cannot open a UDP flow: {error}{fix}");
+                    tracing::error!(to = %target, "cannot open a UDP flow: {error}{fix}");
                 }
                 Err("flow_not_opened")
             }

@@ -100,13 +100,12 @@ pub fn targets(config: &Config) -> BTreeSet<(SocketAddr, u32)> {
 /// Tries every target and tells what is wrong; silent where all is well.
 pub async fn tell(targets: BTreeSet<(SocketAddr, u32)>) {
     let has_route = net::routing::missing(&net::routing::Plan::default()).is_ok_and(|missing| missing.is_empty());
-    for (target, mark) in targets {
-        let finding = run(target, mark).await;
-        let words = finding.explain(target, has_route);
+    for (to, mark) in targets {
+        let finding = run(to, mark).await;
+        let words = finding.explain(to, has_route);
         match finding {
-            Finding::Works => tracing::info!(%target, "self-test: {words}"),
-            Finding::NobodyListens => tracing::info!(%target, "self-test: {words}"),
-            _ => tracing::error!(%target, "self-test: {words}"),
+            Finding::Works | Finding::NobodyListens => tracing::info!(%to, "self-test: {words}"),
+            _ => tracing::error!(%to, "self-test: {words}"),
         }
     }
 }

@@ -37,9 +37,9 @@ impl Diagnostics {
         std::panic::set_hook(Box::new(|panic| {
             let place = panic.location().map(ToString::to_string);
             let payload = panic.payload();
-            let message = payload.downcast_ref::<&str>().copied();
-            let message = message.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)");
-            tracing::error!(place, message, "a panic; this is a defect of the program");
+            let said = payload.downcast_ref::<&str>().copied();
+            let said = said.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)");
+            tracing::error!(place, said, "a panic; this is a defect of the program");
         }));
         Ok(Diagnostics { queue })
     }

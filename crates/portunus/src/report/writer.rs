@@ -242,8 +242,8 @@ impl Writer {
             return;
         }
         if let Some(suppressed) = self.complaint.allow() {
-            let target = self.target.name();
-            tracing::error!(target, %error, suppressed, "log: {what}; free space or mend the path, then send SIGUSR1");
+            let log = self.target.name();
+            tracing::error!(log, %error, suppressed, "log: {what}; free space or mend the path, then send SIGUSR1");
         }
     }
 }

@@ -74,12 +74,14 @@ pub struct Target<'a> {
     pub server: &'a Server,
     /// Under which address.
     pub source: Source,
+    /// What goes ahead of everything, TLS included: a PROXY header or nothing.
+    pub ahead: &'a [u8],
 }
 
 impl<'a> Target<'a> {
     /// A server reached under our own address.
     pub fn own(group: &'a Group, server: &'a Server) -> Target<'a> {
-        Target { group, server, source: Source { address: None, mark: group.config.source.mark } }
+        Target { group, server, source: Source { address: None, mark: group.config.source.mark }, ahead: &[] }
     }
 }
 
@@ -102,6 +104,7 @@ async fn connect_unbounded(target: Target<'_>, limit: Duration) -> Result<Transp
         ServerAddress::Unix(path) => connect_unix(path).await?,
         ServerAddress::Name(..) => connect_any(&resolved(target.server).await, limit, target.source).await?,
     };
+    stream.send(target.ahead).await.map_err(ConnectError::Socket)?;
     let Some(connector) = target.group.connector_to(target.server) else { return Ok(Transport::plain(stream)) };
     let name = server_name(target)?;
     let session = Session::client(connector, &name).map_err(ConnectError::Tls)?;
@@ -129,15 +132,22 @@ async fn connect_tcp(address: SocketAddr, source: Source) -> Result<Stream, Conn
     connected.map(|(stream, _)| stream).map_err(ConnectError::Socket)
 }
 
-/// Connects to an address that is no server's, within `limit`, without TLS.
+/// Connects to an address that is no server's, within `limit`, without TLS, and sends `ahead`.
 ///
 /// # Errors
 /// See [`ConnectError`].
-pub async fn connect_to(address: SocketAddr, source: Source, limit: Duration) -> Result<Transport, ConnectError> {
-    match Deadline::new().within(limit, connect_tcp(address, source)).await {
-        Ok(stream) => stream.map(Transport::plain),
-        Err(_) => Err(ConnectError::Timeout),
-    }
+pub async fn connect_to(
+    address: SocketAddr,
+    source: Source,
+    ahead: &[u8],
+    limit: Duration,
+) -> Result<Transport, ConnectError> {
+    let connecting = async {
+        let stream = connect_tcp(address, source).await?;
+        stream.send(ahead).await.map_err(ConnectError::Socket)?;
+        Ok(Transport::plain(stream))
+    };
+    Deadline::new().within(limit, connecting).await.unwrap_or(Err(ConnectError::Timeout))
 }
 
 async fn connect_unix(path: &Path) -> Result<Stream, ConnectError> {

@@ -93,7 +93,6 @@ async fn is_healthy(group: &Group, server: &Server, check: &HealthCheck) -> bool
 
 /// What a server answers, in the group's own protocol; 200 where taking the connection is answer enough.
 async fn status(group: &Group, server: &Server, check: &HealthCheck) -> Option<u16> {
-    let transport = connect(Target::own(group, server)).await.ok()?;
     // Who expects a header gets one that says the connection is our own.
     let mut header = Vec::new();
     match group.config.send_proxy {
@@ -101,7 +100,7 @@ async fn status(group: &Group, server: &Server, check: &HealthCheck) -> Option<u
         SendProxy::V1 => write_v1(&mut header, &Origin::Local),
         SendProxy::V2 | SendProxy::V2Tlvs => write_v2(&mut header, &Origin::Local, &Extras::default()),
     }
-    transport.send(&header).await.ok()?;
+    let transport = connect(Target { ahead: &header, ..Target::own(group, server) }).await.ok()?;
     let Some(path) = &check.path else { return Some(200) };
     let own = match server.config.address {
         // A socket's path is no authority (RFC 3986 §3.2), and strict servers refuse it.

@@ -7,6 +7,7 @@
 mod clients;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod onward_tls;
 mod passing;
 mod proxy_in;
 mod proxy_out;

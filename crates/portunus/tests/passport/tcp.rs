@@ -81,7 +81,8 @@ s = passed(("::ffff:203.0.113.8", 4713))
 assert line(s) == b"203.0.113.8 4713\n"
 "#,
     );
-    running.wait_for("self-test: 127.0.0.1:2525 answers to foreign addresses");
+    let told = running.wait_for("self-test: 127.0.0.1:2525 answers to foreign addresses");
+    assert!(told.contains("\"to\":\"127.0.0.1:2525\"") && told.matches("\"target\":").count() == 1, "{told}");
     running.wait_for("self-test: [::1]:2525 answers to foreign addresses");
     // Workers write their lines in turns, so all are waited for.
     let log = running.log(6);

@@ -417,6 +417,24 @@ assert silent(s)
     );
 }
 
+/// The address that was reached is known whether the socket is bound to it or to all.
+#[test]
+fn a_destination_that_is_the_listener_itself_is_a_loop() {
+    for bind in ["198.51.100.1:53", ":53"] {
+        let mut site = Site::new();
+        let yaml = format!(
+            "admin: {{ bind: \"127.0.0.1:9901\" }}\nudp_listeners:\n- name: dns\n  bind: \"{bind}\"\n  proxy_protocol: each\n  \
+             trust: 0.0.0.0/0\n  source: client\n  to_destinations: [198.51.100.1]\n"
+        );
+        let _running = site.portunus(&yaml).listens("127.0.0.1:9901");
+        site.client(
+            "edge = ('198.51.100.1', 53)\nhead = v2(('203.0.113.7', 9), edge)\ns = udp()\ns.sendto(head * 3 + b'x', edge)\nassert silent(s)",
+        );
+        refused(&site, "loop", 1);
+        counted(&site, "portunus_datagrams_received_total{listener=\"dns\"} 1");
+    }
+}
+
 #[test]
 fn without_a_header_clients_are_passed_on_as_they_are() {
     let (site, _running) = site("source: client");
