@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::net::SocketFlags;
-use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
 use crate::stream::Stream;
@@ -109,7 +109,11 @@ impl Bound {
         // SAFETY: `as_raw_fd` of a shared `OwnedFd` gives the same open descriptor for as long as the `AsyncFd` holds it, and nothing
         // else can close it.
         let socket = unsafe { AsyncFd::register(Arc::clone(socket)) }?;
-        Ok(Listener { socket, tcp: matches!(self.endpoint, Endpoint::Tcp(_)) })
+        let local = match self.endpoint {
+            Endpoint::Tcp(address) => Some(address),
+            Endpoint::Unix(_) => None,
+        };
+        Ok(Listener { socket, local })
     }
 }
 
@@ -158,7 +162,7 @@ fn is_dead_socket(path: &Path, address: &SockAddr) -> io::Result<bool> {
 #[derive(Debug)]
 pub struct Listener {
     socket: AsyncFd<Arc<OwnedFd>>,
-    tcp: bool,
+    local: Option<SocketAddr>,
 }
 
 impl Listener {
@@ -170,7 +174,7 @@ impl Listener {
         loop {
             let mut ready = self.socket.readable().await?;
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-            let accepted = if self.tcp {
+            let accepted = if self.local.is_some() {
                 rustix::net::acceptfrom_with(self.socket.get_ref(), flags)
                     .map(|(socket, peer)| (socket, peer.and_then(|address| SocketAddr::try_from(address).ok())))
             } else {
@@ -187,6 +191,11 @@ impl Listener {
 
     /// Where it listens; none for Unix sockets.
     pub fn local(&self) -> Option<SocketAddr> {
-        SockRef::from(&self.socket.get_ref()).local_addr().ok()?.as_socket()
+        self.local
+    }
+
+    /// Its port; 0 for Unix sockets.
+    pub fn port(&self) -> u16 {
+        self.local.map_or(0, |address| address.port())
     }
 }

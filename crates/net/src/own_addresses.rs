@@ -1,11 +1,14 @@
 //! The addresses of this machine, as they are now.
 //!
-//! Asked for once; after that the kernel tells of changes, and looking whether it has is one call that does not wait.
+//! Asked for once; after that the kernel tells of changes. Looking whether it has is one call that does not wait, made once in a tick of the coarse clock
+//! (some milliseconds) at most, so that it costs nothing per connection.
 
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
+use crate::clock::coarse;
 use crate::netlink::{Message, Netlink};
 
 const NEW_ADDRESS: u16 = 20;
@@ -22,6 +25,9 @@ const GROUPS: u32 = 0x10 | 0x100;
 #[derive(Debug)]
 pub struct OwnAddresses {
     news: Netlink,
+    looked: Duration,
+    /// There were news, and what is known is older.
+    is_stale: bool,
     known: HashSet<IpAddr>,
 }
 
@@ -33,16 +39,19 @@ impl OwnAddresses {
     pub fn open() -> io::Result<OwnAddresses> {
         // Told of changes before it asks, so that none falls between.
         let news = Netlink::open(GROUPS)?;
-        Ok(OwnAddresses { news, known: ask()? })
+        Ok(OwnAddresses { news, looked: coarse(), is_stale: false, known: ask()? })
     }
 
     /// Whether an address is one of them now. What cannot be known is taken for one.
     pub fn contains(&mut self, address: IpAddr) -> bool {
-        if self.news.has_news() {
-            match ask() {
-                Ok(known) => self.known = known,
-                Err(_) => return true,
-            }
+        let now = coarse();
+        if now != self.looked {
+            self.looked = now;
+            self.is_stale |= self.news.has_news();
+        }
+        if self.is_stale {
+            let Ok(known) = ask() else { return true };
+            (self.known, self.is_stale) = (known, false);
         }
         self.known.contains(&address.to_canonical())
     }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::chunk::Chunk;
@@ -63,7 +64,10 @@ impl Stream {
             Ok(()) => Stream::new(socket.into()),
             Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
                 let stream = Stream::new(socket.into())?;
-                stream.writable().await?;
+                // The news of an error come with those of being writable, so only then the kernel is asked which.
+                if !stream.socket.ready(Interest::WRITABLE | Interest::ERROR).await?.ready().is_error() {
+                    return Ok(stream);
+                }
                 match SockRef::from(&stream.socket).take_error()? {
                     None => Ok(stream),
                     Some(error) => Err(error),
@@ -250,11 +254,6 @@ impl Stream {
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
-    }
-
-    async fn writable(&self) -> io::Result<()> {
-        let _ready = self.socket.writable().await?;
-        Ok(())
     }
 
     /// Whether the peer (over TCP) or its program (on Unix sockets) has not received all that was sent.

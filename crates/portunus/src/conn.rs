@@ -33,9 +33,9 @@ pub struct Conn {
     pub client: Option<SocketAddr>,
     /// What a believed PROXY header said.
     pub told: Option<Box<Told>>,
-    /// The socket's own address; none on Unix sockets.
-    pub local: Option<SocketAddr>,
-    /// Port it connected to; 0 on Unix sockets.
+    /// Port of the socket it came in by; 0 on Unix sockets.
+    pub bound_port: u16,
+    /// Port that the client connected to, at a balancer perhaps; 0 on Unix sockets.
     pub local_port: u16,
     /// TLS, if it is under TLS.
     pub tls: Option<ConnTls>,
@@ -98,11 +98,10 @@ async fn identify(
     listener: Arc<ListenerConfig>,
     worker: &Worker,
 ) -> Option<(net::Stream, Chunk, Conn, Opened)> {
-    let Accepted { stream, peer, is_balancer, at, opened: mut counted, .. } = accepted;
+    let Accepted { stream, peer, bound_port, is_balancer, at, opened: mut counted, .. } = accepted;
     let accepted_at = (at, Instant::now());
-    let local = stream.local();
-    let local_port = local.map_or(0, |address| address.port());
-    let mut conn = Conn { listener, client: peer, told: None, local, local_port, tls: None, accepted_at };
+    let mut conn =
+        Conn { listener, client: peer, told: None, bound_port, local_port: bound_port, tls: None, accepted_at };
     let identified = match &conn.listener.proxy_protocol {
         None => Ok(client::itself(stream, peer)),
         Some(rule) => Box::pin(client::read_header(stream, peer, rule, is_balancer)).await,
@@ -112,7 +111,7 @@ async fn identify(
             let Identified { stream, first, client, told } = identified;
             conn.client = client;
             conn.local_port =
-                told.as_ref().and_then(|told| told.destination).map_or(local_port, |address| address.port());
+                told.as_ref().and_then(|told| told.destination).map_or(bound_port, |address| address.port());
             conn.told = told;
             let most = worker.pin().config.limits.max_connections_per_client;
             if counted.identify(conn.client, !is_balancer, most) {

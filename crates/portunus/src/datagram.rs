@@ -188,7 +188,10 @@ impl Relay {
                 let found = if is_trusted { self.flows.flow_of(config, arrived) } else { Err("untrusted_peer") };
                 match found {
                     Ok((flow, payload)) => self.pending.push(Pending { flow, slot, start: start + payload, end }),
-                    Err(reason) => self.worker.report.datagram_refused(&config.name, reason),
+                    Err(reason) => {
+                        self.worker.told.once(&config.name, reason, Some(balancer));
+                        self.worker.report.datagram_refused(&config.name, reason);
+                    }
                 }
                 start = end;
             }

@@ -153,6 +153,8 @@ pub struct Accepted {
     pub stream: Stream,
     /// The socket's peer; none on Unix sockets.
     pub peer: Option<SocketAddr>,
+    /// Port of the listening socket; 0 on Unix sockets.
+    pub bound_port: u16,
     /// Its socket, which tells the listener.
     pub place: Rc<Place<Endpoint>>,
     /// Whether its peer may speak for others by a PROXY header. If so, it is not yet counted as anybody's.
@@ -174,7 +176,7 @@ pub async fn serve(listener: Listener, place: Rc<Place<Endpoint>>, worker: Rc<Wo
     }
     let queued = async {
         while let Ok((stream, peer)) = listener.accept().await {
-            admit(stream, peer, &place, &worker);
+            admit((stream, peer, listener.port()), &place, &worker);
         }
     };
     tokio::select! {
@@ -195,7 +197,7 @@ async fn accept_on(listener: &Listener, place: &Rc<Place<Endpoint>>, worker: &Rc
             continue;
         }
         match listener.accept().await {
-            Ok((stream, peer)) => admit(stream, peer, place, worker),
+            Ok((stream, peer)) => admit((stream, peer, listener.port()), place, worker),
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 // Out of descriptors or memory: give back what we can do without, and do not spin.
@@ -216,7 +218,12 @@ fn is_about_one_connection(error: &std::io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | NetworkDown | NetworkUnreachable | TimedOut)
 }
 
-fn admit(stream: Stream, peer: Option<SocketAddr>, place: &Rc<Place<Endpoint>>, worker: &Rc<Worker>) {
+/// Takes in a connection, with its peer and the port it came to.
+fn admit(
+    (stream, peer, bound_port): (Stream, Option<SocketAddr>, u16),
+    place: &Rc<Place<Endpoint>>,
+    worker: &Rc<Worker>,
+) {
     let generation = worker.pin();
     let Some(listener) = generation.listener(place) else { return };
     let at = SystemTime::now();
@@ -227,7 +234,7 @@ fn admit(stream: Stream, peer: Option<SocketAddr>, place: &Rc<Place<Endpoint>>, 
         Some(admitted) => {
             let (worker, listener) = (Rc::clone(worker), Arc::clone(listener));
             let opened = Opened { worker, listener, client: peer, traffic: (0, 0), transport: None, admitted };
-            let accepted = Accepted { stream, peer, place: Rc::clone(place), is_balancer, at, opened };
+            let accepted = Accepted { stream, peer, bound_port, place: Rc::clone(place), is_balancer, at, opened };
             tokio::task::spawn_local(in_place(|| conn::run(accepted)));
         }
         None => {

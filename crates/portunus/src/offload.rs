@@ -13,7 +13,7 @@ mod header;
 mod life;
 
 use std::future::{Future, poll_fn};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,9 +36,6 @@ use crate::worker::Worker;
 use life::Life;
 
 pub use choose::{Way, Ways};
-
-/// No server's address.
-const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// What a tunnelled connection is served under, pinned when it was accepted.
 #[derive(Debug)]
@@ -93,7 +90,7 @@ pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, 
         Ok(upstream) => upstream,
         Err(error) => {
             if let ConnectError::Client(refused) = &error {
-                worker.told.once(&conn.listener.name, *refused, conn.client);
+                worker.told.once(&conn.listener.name, refused.code(), conn.client);
             }
             life.tell_end("portunus", error.fault(), error.code());
             Box::pin(cut(&life.client)).await;
@@ -126,7 +123,8 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
     let started = Instant::now();
     let source = passport::source(&group.config.source, life.conn, &worker.own).map_err(ConnectError::Client)?;
     if !group.config.to_destinations.is_empty() {
-        let address = passport::destination(&group.config.to_destinations, life.conn, source);
+        let came_to = life.client.stream().local();
+        let address = passport::destination(&group.config.to_destinations, life.conn, source, came_to);
         let address = address.map_err(ConnectError::Client)?;
         let transport = connect_to(address, source, &header, group.config.connect_timeout).await?;
         life.connect_duration = Some(started.elapsed());
@@ -136,7 +134,7 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
     let mut tried = unfit.clone();
     let mut last = if unfit.is_empty() { ConnectError::Unresolved } else { ConnectError::Client(Refused::NoTarget) };
     while let Some((index, server)) = group.choose(&tried) {
-        if server.config.address == ServerAddress::Ip(life.conn.local.map_or(NOWHERE, canonical)) {
+        if is_where_it_came(&server.config.address, life) {
             return Err(ConnectError::Client(Refused::Loop));
         }
         life.retries = u32::try_from(tried.len() - unfit.len()).unwrap_or(u32::MAX);
@@ -159,6 +157,12 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
         }
     }
     Err(last)
+}
+
+/// Whether a server is the very address that the client reached. The kernel is asked for it only where the port is the same.
+fn is_where_it_came(server: &ServerAddress, life: &Life<'_>) -> bool {
+    let ServerAddress::Ip(server) = server else { return false };
+    server.port() == life.conn.bound_port && life.client.stream().local().map(canonical) == Some(*server)
 }
 
 /// Servers that a connection under `source` cannot reach. A balancer's own connections go under our address, but to the same servers while there

@@ -7,7 +7,7 @@
 pub mod self_test;
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
@@ -77,17 +77,22 @@ impl Own {
 /// What was told once already on one worker: mistakes of the configuration and refused claims, by listener.
 #[derive(Debug, Default)]
 pub struct Told {
-    told: RefCell<HashSet<(Box<str>, &'static str)>>,
+    /// By reason, the listeners.
+    told: RefCell<HashMap<&'static str, HashSet<Box<str>>>>,
 }
 
 impl Told {
-    /// Tells why a client goes nowhere, unless this listener has told of that reason before. Bounded, since both are ours.
-    pub fn once(&self, listener: &str, refused: Refused, client: Option<SocketAddr>) {
-        let reason = refused.code();
-        if self.told.borrow_mut().insert((listener.into(), reason)) {
-            let client = client.map_or_else(String::new, |client| client.to_string());
-            tracing::warn!(listener, client, reason, "a client was refused; told once, counted always");
+    /// Tells why a client or a balancer goes nowhere, by a stable code, unless this listener has told of that reason before. Bounded, since both
+    /// are ours. A reason that was told already costs two lookups and no memory.
+    pub fn once(&self, listener: &str, reason: &'static str, client: Option<SocketAddr>) {
+        let mut told = self.told.borrow_mut();
+        let listeners = told.entry(reason).or_default();
+        if listeners.contains(listener) {
+            return;
         }
+        listeners.insert(listener.into());
+        let client = client.map_or_else(String::new, |client| client.to_string());
+        tracing::warn!(listener, client, reason, "a client was refused; told once, counted always");
     }
 }
 
@@ -105,14 +110,19 @@ pub fn source(config: &SourceConfig, conn: &Conn, own: &Own) -> Result<Source, R
     Ok(Source { address, mark: config.mark })
 }
 
-/// Where a connection goes whose header decides that.
+/// Where a connection goes whose header decides that. `came_to`: our own address that it reached.
 ///
 /// # Errors
 /// Why it goes nowhere.
-pub fn destination(allow: &[AllowedDestination], conn: &Conn, source: Source) -> Result<SocketAddr, Refused> {
+pub fn destination(
+    allow: &[AllowedDestination],
+    conn: &Conn,
+    source: Source,
+    came_to: Option<SocketAddr>,
+) -> Result<SocketAddr, Refused> {
     let named = conn.told.as_ref().and_then(|told| told.destination);
     let family = source.address.map(|source| source.is_ipv4());
-    allowed(allow, named, family).and_then(|target| not_where_it_came(target, conn.local))
+    allowed(allow, named, family).and_then(|target| not_where_it_came(target, came_to))
 }
 
 /// Whether the client's address may be used as a source.

@@ -460,11 +460,16 @@ impl Transport {
 
     /// Ends our direction: close_notify under TLS (unless it went out with the last bytes), then the socket's write side.
     pub async fn finish(&self) {
+        self.finish_before_close().await;
+        self.stream.shutdown_write();
+    }
+
+    /// As [`Transport::finish`], but leaves the socket's write side to the close that follows at once.
+    pub async fn finish_before_close(&self) {
         if let Some(sealed) = &self.sealed {
             Transport::seal_end(sealed);
             let _ = self.flush().await;
         }
-        self.stream.shutdown_write();
     }
 
     /// Ends the connection with a fatal alert, if it is under TLS.

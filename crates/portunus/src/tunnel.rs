@@ -67,14 +67,14 @@ pub struct Carried {
     pub ended_first: Cell<Option<Party>>,
 }
 
-/// Carries bytes until both sides have finished. `client_first` and `upstream_first` were received already and go ahead.
+/// Carries bytes until both sides have finished; both are to be closed then. `client_first` and `upstream_first` were received already and go ahead.
 pub async fn run(client: (&Transport, Chunk), upstream: (&Transport, Chunk), bounds: Bounds, carried: &Carried) -> End {
     let (client, client_first) = client;
     let (upstream, upstream_first) = upstream;
     let moved = Cell::new(coarse());
     let first = &carried.ended_first;
-    let up = Direction { from: client, to: upstream, count: &carried.from_client, moved: &moved };
-    let down = Direction { from: upstream, to: client, count: &carried.to_client, moved: &moved };
+    let up = Direction { from: client, to: upstream, count: &carried.from_client, moved: &moved, ended_first: first };
+    let down = Direction { from: upstream, to: client, count: &carried.to_client, moved: &moved, ended_first: first };
     let (mut up, mut down) = (pin!(up.copy(client_first)), pin!(down.copy(upstream_first)));
     let (mut up_done, mut down_done) = (false, false);
     let mut deadline = Deadline::new();
@@ -134,6 +134,7 @@ struct Direction<'a> {
     to: &'a Transport,
     count: &'a Cell<u64>,
     moved: &'a Cell<Duration>,
+    ended_first: &'a Cell<Option<Party>>,
 }
 
 impl Direction<'_> {
@@ -161,7 +162,12 @@ impl Direction<'_> {
         if !self.from.ended_orderly() {
             return Err(Failure::Cut);
         }
-        self.to.finish().await;
+        // The second of both directions is followed by the close, which is an end as well.
+        if self.ended_first.get().is_some() {
+            self.to.finish_before_close().await;
+        } else {
+            self.to.finish().await;
+        }
         Ok(())
     }
 

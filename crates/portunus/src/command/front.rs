@@ -26,20 +26,29 @@ pub fn run_announced(
             let announcements = announce(&arguments);
             let source = Box::new(move || match front_door(&arguments) {
                 Front::Run { config, .. } => Ok(*config),
+                Front::Refused { problems, .. } => Err(problems),
                 Front::Exit { errors, .. } => Err(errors.lines().map(str::to_owned).collect()),
             });
             serve_observed(*config, source, |_| announcements.iter().for_each(|line| println!("{line}")))
         }
-        ended @ Front::Exit { .. } => finish(ended),
+        ended @ (Front::Refused { .. } | Front::Exit { .. }) => finish(ended),
     }
 }
 
 /// Prints how a front door ended.
 pub fn finish(front: Front) -> ExitCode {
-    let Front::Exit { code, output, errors } = front else { return ExitCode::SUCCESS };
-    print!("{output}");
-    eprint!("{errors}");
-    ExitCode::from(code)
+    match front {
+        Front::Run { .. } => ExitCode::SUCCESS,
+        Front::Refused { problems, line } => {
+            problems.iter().for_each(|problem| println!("{}", line(problem)));
+            ExitCode::FAILURE
+        }
+        Front::Exit { code, output, errors } => {
+            print!("{output}");
+            eprint!("{errors}");
+            ExitCode::from(code)
+        }
+    }
 }
 
 /// Runs the key server that the arguments mean; a reload reads the files again.

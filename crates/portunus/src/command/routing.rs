@@ -30,6 +30,9 @@ enum Action {
         /// Also connect to this target once, from an address that is nobody's
         #[arg(long, value_name = "ADDRESS:PORT")]
         to: Vec<SocketAddr>,
+        /// Mark of what goes to the targets, as the upstream's `mark` says
+        #[arg(long, default_value = "0", value_parser = mark, value_name = "MARK", requires = "to")]
+        send_mark: u32,
     },
     /// Remove what `setup` made, and nothing else
     Teardown,
@@ -76,7 +79,7 @@ fn mark(text: &str) -> Result<u32, String> {
 pub fn run(command: RoutingCommand) -> ExitCode {
     let done = match command.action {
         Action::Setup(wanted) => setup(&wanted.plan()),
-        Action::Check { wanted, to } => check(&wanted.plan(), &to),
+        Action::Check { wanted, to, send_mark } => check(&wanted.plan(), &to, send_mark),
         Action::Teardown => teardown(),
     };
     match done {
@@ -114,7 +117,7 @@ fn teardown() -> io::Result<bool> {
     Ok(true)
 }
 
-fn check(plan: &Plan, targets: &[SocketAddr]) -> io::Result<bool> {
+fn check(plan: &Plan, targets: &[SocketAddr], send_mark: u32) -> io::Result<bool> {
     let mut is_good = true;
     let mut tell = |good: bool, words: String| {
         println!("{} {words}", if good { "ok     " } else { "missing" });
@@ -139,7 +142,7 @@ fn check(plan: &Plan, targets: &[SocketAddr]) -> io::Result<bool> {
     if !targets.is_empty() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         for target in targets {
-            let finding = runtime.block_on(self_test::run(*target, plan.mark));
+            let finding = runtime.block_on(self_test::run(*target, send_mark));
             tell(finding.is_good(), finding.explain(*target, missing.is_empty()));
         }
     }

@@ -75,9 +75,8 @@ fn read(words: &[OsString]) -> Result<Arguments, Front> {
 
 /// As go-mmproxy fails: JSON lines on standard output, exit 1.
 fn failure(problems: impl IntoIterator<Item = String>) -> Front {
-    let line = |problem: String| MmproxyLine::new("ERROR", "failed to start").text("error", &problem).end();
-    let output = problems.into_iter().map(line).map(|line| format!("{line}\n")).collect();
-    Front::Exit { code: 1, output, errors: String::new() }
+    let line = |problem: &str| MmproxyLine::new("ERROR", "failed to start").text("error", problem).end();
+    Front::Refused { problems: problems.into_iter().collect(), line }
 }
 
 fn warnings(arguments: &Arguments) -> Vec<String> {

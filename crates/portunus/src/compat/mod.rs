@@ -18,6 +18,13 @@ pub enum Front {
         /// What to tell the operator first, one line each.
         warnings: Vec<String>,
     },
+    /// It cannot be done; exit code 1.
+    Refused {
+        /// Why, one line each.
+        problems: Vec<String>,
+        /// How the other program writes one of them to its standard output.
+        line: fn(&str) -> String,
+    },
     /// All is done, or cannot be done.
     Exit {
         /// Exit code of the process.

@@ -174,7 +174,7 @@ impl Flows {
         }
         let client = canonical(newcomer.client);
         let (target, source) = self.way(config, newcomer, client, arrived.local).map_err(|refused| {
-            self.worker.told.once(&config.name, refused, Some(client));
+            self.worker.told.once(&config.name, refused.code(), Some(client));
             refused.code()
         })?;
         while let Some(id) = self.table.in_the_way(client.ip(), config.max_flows, config.max_flows_per_client) {

@@ -33,8 +33,8 @@ pub(super) fn render(life: &Life<'_>) -> Vec<u8> {
     let mut unix = ([0; UNIX_ADDRESS_BYTES], [0; UNIX_ADDRESS_BYTES]);
     match life.way.group.config.send_proxy {
         SendProxy::Off => {}
-        SendProxy::V1 => write_v1(&mut out, &origin(conn, &mut unix)),
-        SendProxy::V2 => write_v2(&mut out, &origin(conn, &mut unix), &Extras::default()),
+        SendProxy::V1 => write_v1(&mut out, &origin(life, &mut unix)),
+        SendProxy::V2 => write_v2(&mut out, &origin(life, &mut unix), &Extras::default()),
         SendProxy::V2Tlvs => {
             let certificate_name = conn.tls.as_ref().and_then(common_name);
             let info = conn.tls.as_ref().map(|tls| &tls.info);
@@ -46,16 +46,17 @@ pub(super) fn render(life: &Life<'_>) -> Vec<u8> {
                 received: conn.told.as_ref().map(|told| told.tlvs()).unwrap_or_default(),
                 crc32c: true,
             };
-            write_v2(&mut out, &origin(conn, &mut unix), &extras);
+            write_v2(&mut out, &origin(life, &mut unix), &extras);
         }
     }
     out
 }
 
 /// Between whom the connection is. A client on a Unix socket has no address, but its listener has a path.
-fn origin<'a>(conn: &Conn, unix: &'a mut ([u8; UNIX_ADDRESS_BYTES], [u8; UNIX_ADDRESS_BYTES])) -> Origin<'a> {
+fn origin<'a>(life: &Life<'_>, unix: &'a mut ([u8; UNIX_ADDRESS_BYTES], [u8; UNIX_ADDRESS_BYTES])) -> Origin<'a> {
+    let conn = life.conn;
     let told = conn.told.as_ref().and_then(|told| told.destination);
-    if let (Some(source), Some(destination)) = (conn.client, told.or(conn.local)) {
+    if let (Some(source), Some(destination)) = (conn.client, told.or_else(|| life.client.stream().local())) {
         return Origin::Inet { transport: Transport::Stream, source, destination };
     }
     if conn.told.is_some() || conn.client.is_some() {

@@ -4,8 +4,10 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod batches;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod other_hosts;
 mod routing;
 mod site;
 mod tcp;

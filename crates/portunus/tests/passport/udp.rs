@@ -185,6 +185,7 @@ assert silent(s)
 "#,
     );
     refused(&site, "untrusted_peer", 3);
+    running.wait_for("\"reason\":\"untrusted_peer\"");
     assert!(!metric(&site, "portunus_connections_open{listener=\"dns\"} 1"));
     assert!(running.diagnostics.lock().unwrap().len() < 20);
 }

@@ -192,7 +192,7 @@ mod tests {
                 assert_eq!(code, expected, "{output}{errors}");
                 output + &errors
             }
-            Front::Run { .. } => panic!("nothing to run"),
+            other => panic!("{other:?}"),
         }
     }
 
