@@ -116,14 +116,20 @@ async fn peek(
 /// Why a ClientHello leads nowhere.
 struct Refusal {
     reason: &'static str,
+    /// The name that nothing is known of.
+    name: Option<Box<str>>,
     alert: Option<Alert>,
 }
 
 impl Refusal {
-    const TOO_LONG: Refusal = Refusal { reason: "client_hello_too_long", alert: Some(Alert::DECODE_ERROR) };
-    const NOT_TLS: Refusal = Refusal { reason: "not_tls", alert: None };
-    const MALFORMED: Refusal = Refusal { reason: "client_hello_malformed", alert: Some(Alert::DECODE_ERROR) };
-    const NO_WAY: Refusal = Refusal { reason: "no_tunnel_for_name", alert: Some(Alert::UNRECOGNIZED_NAME) };
+    const TOO_LONG: Refusal = Refusal { reason: "client_hello_too_long", name: None, alert: Some(Alert::DECODE_ERROR) };
+    const NOT_TLS: Refusal = Refusal { reason: "not_tls", name: None, alert: None };
+    const MALFORMED: Refusal =
+        Refusal { reason: "client_hello_malformed", name: None, alert: Some(Alert::DECODE_ERROR) };
+
+    fn no_way(name: Option<Box<str>>) -> Refusal {
+        Refusal { reason: "no_tunnel_for_name", name, alert: Some(Alert::UNRECOGNIZED_NAME) }
+    }
 }
 
 /// A way to pass by on, with the name that led there; or none, if TLS is to be opened.
@@ -143,13 +149,20 @@ fn choose(bytes: &[u8], terms: &Terms) -> Result<Option<Chosen>, Refusal> {
         Some(way) if way.passthrough => Ok(Some((Some(Arc::clone(way)), name.map(Into::into)))),
         // The handshake may still be refused, by its own rules.
         Some(_) => Ok(Some((None, None))),
-        None => Err(Refusal::NO_WAY),
+        None => Err(Refusal::no_way(name.map(Into::into))),
     }
 }
 
 /// Refuses with an alert in the clear, which is all there can be before a handshake, and a line in the log.
 async fn refuse(stream: Stream, first: &Chunk, conn: &Conn, worker: &Worker, refusal: Refusal) -> (u64, u64) {
-    conn::ended_before(conn, worker, "tls_handshake", Fault::Client, refusal.reason, "");
+    conn::ended_before(
+        conn,
+        worker,
+        "tls_handshake",
+        Fault::Client,
+        refusal.reason,
+        refusal.name.as_deref().unwrap_or_default(),
+    );
     let mut sent = 0;
     if let Some(alert) = refusal.alert {
         // A fatal alert (RFC 8446 §6) in a record of the version that all clients take (§5.1).

@@ -67,7 +67,9 @@ fn names_lead_to_their_upstreams_and_nothing_is_opened() {
     assert_eq!(exchange(gate.address("front"), &client_hello("c.test", "h2")), alert(112), "unrecognized_name");
     assert_eq!(exchange(gate.address("front"), b"\x16\x03\x01\0\x06\x01\0\0\x02\x03\x03"), alert(50), "decode_error");
     assert_eq!(exchange(gate.address("front"), GET), b"");
-    let reasons: Vec<_> = gate.log(6)[3..].iter().map(|line| line["reason"].as_str().unwrap().to_owned()).collect();
+    let refused = &gate.log(6)[3..];
+    let reasons: Vec<_> = refused.iter().map(|line| line["reason"].as_str().unwrap()).collect();
+    assert_eq!(refused[0]["detail"], "c.test");
     assert_eq!(reasons, ["no_tunnel_for_name", "client_hello_malformed", "not_tls"]);
     assert!(connections.try_recv().is_err());
 }
