@@ -57,6 +57,39 @@ impl File {
     }
 }
 
+/// `./x fuzz` builds with a lock of its own. It must hold what the crates need, at the versions that everything else is built with.
+#[test]
+fn the_fuzz_targets_are_locked_like_the_program() {
+    let root = repository();
+    let read = |path: String| fs::read_to_string(root.join(path)).unwrap();
+    let packages = |text: &str| -> BTreeMap<(String, String), String> {
+        let value = |package: &str, key: &str| {
+            let line = package.lines().find_map(|line| line.strip_prefix(&format!("{key} = ")));
+            line.unwrap_or_default().trim_matches('"').to_owned()
+        };
+        let listed = text.split("[[package]]").skip(1);
+        listed.map(|package| ((value(package, "name"), value(package, "version")), package.to_owned())).collect()
+    };
+    let (ours, fuzzed) = (packages(&read("Cargo.lock".into())), packages(&read("fuzz/Cargo.lock".into())));
+    let only_there = ["portunus-fuzz", "libfuzzer-sys", "arbitrary"];
+    for (name, version) in fuzzed.keys() {
+        let known = only_there.contains(&name.as_str()) || ours.contains_key(&(name.clone(), version.clone()));
+        assert!(
+            known,
+            "fuzz/Cargo.lock has {name} {version}; Cargo.lock has not: copy it there and run `cargo metadata` in fuzz/"
+        );
+    }
+    for ((name, _), package) in fuzzed.iter().filter(|(_, package)| !package.contains("\nsource = ")) {
+        let Ok(manifest) = fs::read_to_string(root.join(format!("crates/{name}/Cargo.toml"))) else { continue };
+        let wanted = manifest.split("\n[").find_map(|part| part.strip_prefix("dependencies]")).unwrap_or_default();
+        for line in wanted.lines().filter(|line| line.contains('=') && !line.starts_with('#')) {
+            let wanted = line.split([' ', '.', '=']).next().unwrap_or_default();
+            let held = package.contains(&format!("\n \"{wanted}\"")) || package.contains(&format!("\n \"{wanted} "));
+            assert!(held, "fuzz/Cargo.lock does not know that {name} needs {wanted}: run `cargo metadata` in fuzz/");
+        }
+    }
+}
+
 #[test]
 fn the_repository_is_tidy() {
     let root = repository();
