@@ -9,3 +9,4 @@ pub mod keyholder;
 pub mod keystore;
 pub mod routing;
 pub mod run;
+mod watched;

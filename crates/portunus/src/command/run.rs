@@ -1,12 +1,11 @@
 //! `portunus run`: starts the server, obeys signals, and keeps an eye on the files it was built from.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{RecursiveMode, Watcher};
+use notify::Watcher;
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{Receiver, channel};
@@ -14,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::admin::{self, AdminHandle, AdminState};
 use crate::auth::refresh;
+use crate::command::watched::Watched;
 use crate::config::{self, Config};
 use crate::passport::self_test;
 use crate::reload::Reloaded;
@@ -273,6 +273,7 @@ async fn reload(server: Arc<Server>, how: fn(&Server) -> Result<Reloaded, Vec<St
 struct Changes {
     /// What is watched for.
     config: Arc<Config>,
+    watched: Watched,
     _watcher: Option<notify::RecommendedWatcher>,
     events: Receiver<()>,
     /// Something changed: when it will have been quiet for long enough, and when to wait no longer.
@@ -284,22 +285,23 @@ struct Changes {
 impl Changes {
     fn watch(config: &Arc<Config>) -> Changes {
         let (sender, events) = channel(1);
+        let watched = Watched::of(config);
+        let judge = watched.clone();
         // A full channel already says that something changed.
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.is_ok_and(|event| !event.kind.is_access()) {
+            if event.is_ok_and(|event| judge.is_news(&event)) {
                 let _ = sender.try_send(());
             }
         });
         let mut watcher = watcher.inspect_err(|error| tracing::warn!(%error, "cannot watch files")).ok();
-        for folder in folders(config) {
-            let watched = watcher.as_mut().map(|watcher| watcher.watch(&folder, RecursiveMode::Recursive));
-            if let Some(Err(error)) = watched {
+        for (folder, mode) in watched.folders() {
+            if let Some(Err(error)) = watcher.as_mut().map(|watcher| watcher.watch(folder, mode)) {
                 tracing::warn!(%error, folder = %folder.display(), "cannot watch this folder; changes are seen by period and SIGHUP");
             }
         }
         let period = shortest_period(config);
         let (settling, next_period) = (None, after(period));
-        Changes { config: Arc::clone(config), _watcher: watcher, events, settling, period, next_period }
+        Changes { config: Arc::clone(config), watched, _watcher: watcher, events, settling, period, next_period }
     }
 
     /// After a reload, whoever asked for it: watches what the configuration in force names.
@@ -308,7 +310,7 @@ impl Changes {
         if Arc::ptr_eq(&self.config, &generation.config) {
             return;
         }
-        if folders(&self.config) == folders(&generation.config) {
+        if self.watched == Watched::of(&generation.config) {
             // The watch goes on: between an old one and a new one a change could be lost.
             self.config = Arc::clone(&generation.config);
             self.period = shortest_period(&self.config);
@@ -348,13 +350,6 @@ impl Changes {
     }
 }
 
-/// The folders in which everything lies that a configuration names and that may change without it.
-fn folders(config: &Config) -> BTreeSet<PathBuf> {
-    let keystores = config.keystores.values().map(|keystore| folder_of(&keystore.location));
-    let contracts = config.contracts.values().flat_map(|contract| contract.files()).map(folder_of_file);
-    keystores.chain(contracts).collect()
-}
-
 /// How often the keystores are read without a reason.
 fn shortest_period(config: &Config) -> Duration {
     config.keystores.values().map(|keystore| keystore.reload_every).min().unwrap_or(Duration::MAX)
@@ -363,19 +358,4 @@ fn shortest_period(config: &Config) -> Duration {
 fn after(period: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
     Instant::now() + period.min(FAR)
-}
-
-/// What to watch: a folder of PEM files, or the folder of a file, since files are replaced by renaming.
-fn folder_of(location: &keystore::Location) -> PathBuf {
-    match location {
-        keystore::Location::PemFolder(folder) => folder.clone(),
-        keystore::Location::Pkcs12(file) | keystore::Location::Jks(file) => folder_of_file(file),
-    }
-}
-
-fn folder_of_file(file: &Path) -> PathBuf {
-    match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-        _ => PathBuf::from("."),
-    }
 }
