@@ -61,7 +61,7 @@ fn every_command_works_on_every_kind_of_store() {
         let folder = folder();
         let at = folder.path();
         let done = run(at, &format!("add {store} --name a.example --cert @ec.crt --key @ec.key"));
-        assert!(done.starts_with("added a.example (Ecdsa) to "), "{done}");
+        assert!(done.starts_with("added a.example (ecdsa) to "), "{done}");
         run(at, &format!("add {store} --name a.example --cert @rsa.crt.both"));
         fails(at, &format!("add {store} --name A.example --cert @rsa.crt.both"), "--overwrite");
         run(at, &format!("add {store} --name a.example --cert @rsa.crt.both --overwrite"));

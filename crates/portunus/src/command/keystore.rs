@@ -225,8 +225,8 @@ fn add(arguments: Add, ask: Option<Ask<'_>>, answer: &mut Answer) -> Result<(), 
     let options = AddOptions { overwrite: arguments.overwrite, sillyproxy: arguments.sillyproxy_format };
     let notes = edit::add(&location, password.as_ref(), &arguments.name, &pair, options).map_err(one)?;
     answer.warnings(&notes);
-    let (name, key_type) = (&arguments.name, pair.key_type());
-    let _ = writeln!(answer.output, "added {name} ({key_type:?}) to {}", location.path().display());
+    let (name, key_type) = (&arguments.name, format!("{:?}", pair.key_type()).to_ascii_lowercase());
+    let _ = writeln!(answer.output, "added {name} ({key_type}) to {}", location.path().display());
     Ok(())
 }
 
@@ -363,6 +363,9 @@ fn table(pairs: &[Listed], now: SystemTime) -> String {
             let days = pair.days_left(now).to_string();
             rows.push([name.clone(), pair.kind.to_string(), date(pair.not_after), days, hex(&pair.fingerprint)]);
         }
+    }
+    if rows.is_empty() {
+        return String::new();
     }
     rows.sort();
     rows.insert(0, ["NAME", "KEY", "EXPIRES", "DAYS", "SHA-256"].map(str::to_owned));
