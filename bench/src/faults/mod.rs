@@ -3,6 +3,7 @@
 //! It reports and asserts nothing: what must be 0 is shown beside what was found. bench/README.md, "Faults", says what is counted, and which
 //! rows of the protocol are not run here and why. All traffic stays on the loopback interface.
 
+mod attack_faults;
 mod client;
 mod key_faults;
 mod key_server_faults;
@@ -71,7 +72,7 @@ struct Fault {
     run: fn(&Context) -> io::Result<Found>,
 }
 
-const FAULTS: [Fault; 22] = [
+const FAULTS: [Fault; 23] = [
     Fault { name: "upstream-kill", title: "upstream `kill -9`, 1 of 2, and restart", run: upstream_faults::killed },
     Fault { name: "upstream-frozen", title: "upstream frozen (SIGSTOP), 1 of 2", run: upstream_faults::frozen },
     Fault { name: "upstream-cut", title: "upstream dies within its answer", run: upstream_faults::dies_within_answer },
@@ -97,12 +98,13 @@ const FAULTS: [Fault; 22] = [
     Fault { name: "mtu", title: "MTU down to 1,280", run: network_faults::small_packets },
     Fault { name: "flap", title: "link away for 5 s", run: network_faults::flap },
     Fault { name: "memory", title: "slow uploads in 256 MiB", run: long_faults::memory_limit },
+    Fault { name: "attacks", title: "attack mix beside kills and reloads", run: attack_faults::mix },
     Fault { name: "soak", title: "soak: load, reloads, kills", run: long_faults::soak },
 ];
 
 /// Rows of the protocol that this run leaves out.
 const NOT_RUN: &str = "Not run here, but tests: clock jumps, name servers that are silent or wrong. Not run: QUIC and binary upgrades (not \
-built), the attack mix during faults.";
+built).";
 
 /// Runs the faults.
 ///
