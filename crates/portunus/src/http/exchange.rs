@@ -7,7 +7,8 @@
 
 use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
-use super::forwarding::Facts;
+use super::date;
+use super::forwarding::{self, Facts};
 use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
 use super::scratch::Timers;
@@ -128,6 +129,7 @@ async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> 
     let (context, head) = (exchange.context, exchange.head);
     #[cfg(any(test, feature = "forced-panics"))]
     assert_ne!(head.target, b"/panic", "a fault that a test asked for");
+    judge_scheme(context, head)?;
     judge_connection(context, head)?;
     guard::judge_method(head)?;
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
@@ -210,6 +212,14 @@ async fn answer_unrouted<B: MessageBody, A: Answer>(
         Routed::NotFound | Routed::Found(..) => Refusal::client(404, "no_route"),
     };
     Err(refusal.into())
+}
+
+/// A resource of https is asked for over TLS, or by a peer that may say so (RFC 9110 §7.4).
+fn judge_scheme(context: Context<'_>, head: &RequestHead) -> Result<(), Refusal> {
+    if head.says_https && context.conn.tls.is_none() && !context.generation.trusts(context.peer()) {
+        return Err(Refusal::client(421, "https_without_tls"));
+    }
+    Ok(())
 }
 
 /// Whether this connection may carry a request for this host: its handshake must have been done under the very rule that the host
@@ -307,6 +317,12 @@ fn destination(context: Context<'_>, admitted: &Admitted<'_>, forward: &Forward)
     }
 }
 
+/// Begins an answer of our own.
+fn begin_own(answer: &mut impl Answer, status: u16) {
+    answer.begin(status);
+    answer.field(b"Date", &date::now());
+}
+
 /// Answers in the upstream's place.
 ///
 /// # Errors
@@ -319,7 +335,7 @@ pub async fn refuse(
 ) -> Result<(), Cut> {
     ledger.refused(refusal);
     let (body, content_type) = refusal::body(refusal, head);
-    answer.begin(refusal.status);
+    begin_own(answer, refusal.status);
     if let Some(told) = &refusal.told {
         if let Some((name, value)) = &told.header {
             answer.field(name.as_bytes(), value.as_bytes());
@@ -357,6 +373,9 @@ fn own_fields(context: Context<'_>, route: &RouteConfig, answer: &mut impl Answe
         answer.field(b"Strict-Transport-Security", hsts.as_bytes());
     }
     let edits = &route.response_headers;
+    if !forwarding::is_edited(edits, b"date") {
+        answer.field(b"Date", &date::now());
+    }
     for (name, value) in edits.set.iter().chain(&edits.add) {
         answer.field(name.as_bytes(), value.as_bytes());
     }
@@ -392,7 +411,7 @@ fn client_gone(_: &crate::transport::Broken, ledger: &mut Ledger) -> Cut {
 
 async fn options(allow: &str, answer: &mut impl Answer, ledger: &mut Ledger) -> Result<(), Failure> {
     ledger.status = 200;
-    answer.begin(200);
+    begin_own(answer, 200);
     answer.field(b"Allow", allow.as_bytes());
     answer.finish_head(BodyFraming::Length(0), None);
     answer.end(None).await.map_err(|broken| client_gone(&broken, ledger)).map_err(|Cut| Failure::Cut)
@@ -400,7 +419,7 @@ async fn options(allow: &str, answer: &mut impl Answer, ledger: &mut Ledger) -> 
 
 async fn redirect(status: u16, location: &[u8], answer: &mut impl Answer, ledger: &mut Ledger) -> Result<(), Failure> {
     ledger.status = status;
-    answer.begin(status);
+    begin_own(answer, status);
     answer.field(b"Location", location);
     answer.finish_head(BodyFraming::Length(0), None);
     answer.end(None).await.map_err(|broken| client_gone(&broken, ledger)).map_err(|Cut| Failure::Cut)

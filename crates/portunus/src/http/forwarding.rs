@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use wire::http::hop::{is_nominated, nominates_any};
 use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
+use super::date;
 use crate::config::{Forwarding, HeaderEdits, RouteConfig};
 
 /// What an upstream is told about the client.
@@ -51,12 +52,12 @@ enum Kind {
     Expect,
 }
 
-/// Longest name that is anything but plain.
-const LONGEST_SPECIAL: usize = 25;
+/// Longest name that is special as a whole. Of longer ones the start alone is looked at.
+const LONGEST_SPECIAL: usize = 24;
 
 fn kind(name: &[u8]) -> Kind {
     let mut lower = [0; LONGEST_SPECIAL];
-    let Some(lower) = lower.get_mut(..name.len()) else { return Kind::Plain };
+    let Some(lower) = lower.get_mut(..name.len()) else { return kind_by_start(name) };
     lower.copy_from_slice(name);
     lower.make_ascii_lowercase();
     match &*lower {
@@ -71,21 +72,33 @@ fn kind(name: &[u8]) -> Kind {
         | b"http2-settings" => Kind::Hop,
         b"host" | b"content-length" => Kind::Ours,
         b"forwarded"
-        | b"x-forwarded-for"
-        | b"x-forwarded-proto"
-        | b"x-forwarded-host"
-        | b"x-forwarded-port"
-        | b"x-forwarded-server"
-        | b"x-forwarded-by"
         | b"x-real-ip"
         | b"x-client-ip"
-        | b"true-client-ip" => Kind::Forwarding,
+        | b"x-cluster-client-ip"
+        | b"true-client-ip"
+        | b"x-original-forwarded-for"
+        | b"x-original-host"
+        | b"x-original-url"
+        | b"x-rewrite-url" => Kind::Forwarding,
         b"client-cert" | b"client-cert-chain" => Kind::ClientCertificate,
         b"x-request-id" => Kind::RequestId,
         b"x-http-method-override" | b"x-http-method" | b"x-method-override" => Kind::MethodOverride,
         b"expect" => Kind::Expect,
-        _ if lower.starts_with(b"x-client-cert-") => Kind::ClientCertificate,
-        _ => Kind::Plain,
+        _ => kind_by_start(name),
+    }
+}
+
+/// Families of names, whatever they go on with: an upstream may read members that we do not write.
+fn kind_by_start(name: &[u8]) -> Kind {
+    let begins = |start: &[u8]| name.get(..start.len()).is_some_and(|own| own.eq_ignore_ascii_case(start));
+    if !begins(b"x-") {
+        Kind::Plain
+    } else if begins(b"x-forwarded-") {
+        Kind::Forwarding
+    } else if begins(b"x-client-cert-") {
+        Kind::ClientCertificate
+    } else {
+        Kind::Plain
     }
 }
 
@@ -137,7 +150,7 @@ fn rewrites(forwarding: &Forwarding, name: &[u8]) -> bool {
     }
 }
 
-fn is_edited(edits: &HeaderEdits, name: &[u8]) -> bool {
+pub(super) fn is_edited(edits: &HeaderEdits, name: &[u8]) -> bool {
     !edits.is_empty()
         && (edits.remove.iter().any(|removed| name.eq_ignore_ascii_case(removed.as_bytes()))
             || edits.set.iter().any(|(set, _)| name.eq_ignore_ascii_case(set.as_bytes())))
@@ -294,7 +307,9 @@ pub fn response_fields(
     mut put: impl FnMut(&[u8], &[u8]),
 ) {
     let nominating = nominates_any(&head.fields);
+    let mut is_dated = head.status < 200 || is_edited(edits, b"date");
     for (name, value) in head.fields.iter() {
+        is_dated |= name.eq_ignore_ascii_case(b"date");
         let keep = match kind(name) {
             Kind::Hop => name.eq_ignore_ascii_case(b"proxy-authenticate"),
             Kind::Ours => name.eq_ignore_ascii_case(b"host"),
@@ -304,6 +319,10 @@ pub fn response_fields(
         if keep && !replaced && !is_edited(edits, name) {
             put(name, value);
         }
+    }
+    // Who hands an answer on without one has to write when it came (RFC 9110 §6.6.1).
+    if !is_dated {
+        put(b"Date", &date::now());
     }
     if via {
         put(b"Via", b"1.1 portunus");
@@ -347,7 +366,19 @@ mod tests {
         assert_eq!(kind(b"X-Forwarded-For"), Kind::Forwarding);
         assert_eq!(kind(b"X-Client-Cert-Anything"), Kind::ClientCertificate);
         assert_eq!(kind(b"X-HTTP-Method-Override"), Kind::MethodOverride);
+        for longer in ["X-Client-Cert-Anything-Longer-Than-Ours", "x-client-cert-subject-alternative-name"] {
+            assert_eq!(kind(longer.as_bytes()), Kind::ClientCertificate, "{longer}");
+        }
+        for family in [
+            "X-Forwarded-Prefix",
+            "x-forwarded-client-cert",
+            "X-Forwarded-Tls-Client-Cert-Info",
+            "X-Original-Forwarded-For",
+        ] {
+            assert_eq!(kind(family.as_bytes()), Kind::Forwarding, "{family}");
+        }
         assert_eq!(kind(b"Accept"), Kind::Plain);
+        assert_eq!(kind(b"X-Forwarded"), Kind::Plain);
         assert_eq!(kind(&[b'a'; 300]), Kind::Plain);
     }
 }

@@ -16,6 +16,7 @@ use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use super::body::{BodyReader, BodyWriter};
+use super::date;
 use super::exchange::{self, Context, Cut, Exchange};
 use super::forwarding::{interim_fields, write_framing};
 use super::ledger::{Ledger, OpenRequest};
@@ -302,6 +303,7 @@ async fn refuse_head(transport: &Transport, refusal: &Refusal, head: &RequestHea
     let (body, content_type) = refusal::body(refusal, head);
     let mut out = buffer();
     write_status_line(refusal.status, &mut out);
+    write_field(b"Date", &date::now(), &mut out);
     write_field(b"Content-Type", content_type.as_bytes(), &mut out);
     write_framing(BodyFraming::Length(body.len() as u64), &mut out);
     out.extend_from_slice(b"Connection: close\r\n\r\n");

@@ -5,6 +5,7 @@
 
 mod answered;
 pub mod body;
+mod date;
 pub(crate) mod exchange;
 mod forwarding;
 pub mod h1;

@@ -61,7 +61,7 @@ impl Clock {
 }
 
 /// Year, month and day of a day since 1970-01-01, in the proleptic Gregorian calendar.
-fn civil(day: u64) -> (u64, u64, u64) {
+pub(crate) fn civil(day: u64) -> (u64, u64, u64) {
     // Years are counted from March, so that the leap day is the last of its year, and in eras of 400 years.
     let day = day + 719_468;
     let (era, day_of_era) = (day / 146_097, day % 146_097);

@@ -32,6 +32,7 @@ pub use diagnostics::{Diagnostics, OncePerSecond};
 pub use keyholder::{KeyOperation, KeyOutcome, KeyReport, KeyholderReporter};
 pub use keyless::KeyCounts;
 pub use line::MmproxyLine;
+pub(crate) use line::civil;
 pub use line::version_name;
 pub use record::{ConnRecord, ContractRecord, Fault, FlowRecord, RequestRecord, TunnelRecord, Verdict};
 pub use reporter::{Exposition, Reporter};

@@ -120,6 +120,23 @@ fn a_disagreeing_host_does_not_choose_the_route() {
 }
 
 #[test]
+fn an_https_url_is_not_served_without_tls() {
+    let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let mut trial = Trial::start(Parts::default());
+    for target in ["https://x/a", "HTTPS://x:443/a"] {
+        let answer = exchange(trial.gate.address("web"), get(target).as_bytes());
+        assert_eq!(statuses(&answer), [421], "{target}");
+        assert_eq!(trial.next_line()["reason"], "https_without_tls");
+    }
+    assert_eq!(trial.pass(get("http://x/a")).line(), "GET /a HTTP/1.1");
+    trial.finish();
+    // A proxy that opens TLS for us may say so.
+    let mut trial = Trial::start(Parts { file: "trusted_proxies: 127.0.0.1\n", ..Parts::default() });
+    assert_eq!(trial.pass(get("https://x/a")).line(), "GET /a HTTP/1.1");
+    trial.finish();
+}
+
+#[test]
 fn sizes_and_counts_have_bounds() {
     let file = "limits: { max_head: 8KiB, max_request_line: 1KiB, max_fields: 20 }";
     let mut trial = Trial::start(Parts { file, ..Parts::default() });

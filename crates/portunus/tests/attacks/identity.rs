@@ -6,7 +6,10 @@ use crate::trial::{Parts, Trial};
 const FORGED: &str = "Forwarded: for=1.1.1.1\r\nX-Forwarded-For: 1.1.1.1\r\nx-forwarded-for: 2.2.2.2\r\nX-Forwarded-Proto: https\r\n\
     X-Forwarded-Host: evil.example\r\nX-Forwarded-Port: 1\r\nX-Forwarded-Server: evil\r\nX-Forwarded-By: evil\r\nX-Real-IP: 1.1.1.1\r\n\
     X-Client-IP: 1.1.1.1\r\nTrue-Client-IP: 1.1.1.1\r\nClient-Cert: :AAAA:\r\nClient-Cert-Chain: :AAAA:\r\nX-Client-Cert-Verified: SUCCESS\r\n\
-    X-Client-Cert-Subject: CN=evil\r\nX-Client-Cert-San: DNS:evil\r\nX-Client-Cert-Anything: evil\r\nX-Request-Id: evil\r\n";
+    X-Client-Cert-Subject: CN=evil\r\nX-Client-Cert-San: DNS:evil\r\nX-Client-Cert-Anything: evil\r\nX-Request-Id: evil\r\n\
+    X-Client-Cert-Subject-Alternative-Name: evil\r\nX-Forwarded-Prefix: /evil\r\nX-Forwarded-Ssl: evil\r\nX-Forwarded-Client-Cert: evil\r\n\
+    X-Forwarded-Tls-Client-Cert-Info: evil\r\nX-Original-URL: /evil\r\nX-Rewrite-URL: /evil\r\nX-Original-Host: evil\r\n\
+    X-Original-Forwarded-For: evil\r\nX-Cluster-Client-IP: evil\r\n";
 
 fn get(fields: &str) -> String {
     format!("GET /i HTTP/1.1\r\nHost: x.example:81\r\n{fields}\r\n")
@@ -52,13 +55,14 @@ fn a_trusted_peer_is_believed_but_for_certificates() {
     let file = "trusted_proxies: 127.0.0.0/8\nforwarding: { forwarded: true }\n";
     let mut trial = Trial::start(Parts { file, ..Parts::default() });
     let told = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: told.example\r\n\
-                X-Forwarded-Port: 443\r\nX-Real-IP: 192.0.2.1\r\nX-Request-Id: told-id\r\nForwarded: for=192.0.2.1\r\nClient-Cert: :AAAA:\r\n";
+                X-Forwarded-Port: 443\r\nX-Forwarded-Prefix: /told\r\nX-Real-IP: 192.0.2.1\r\nX-Request-Id: told-id\r\nForwarded: for=192.0.2.1\r\nClient-Cert: :AAAA:\r\n";
     let seen = trial.pass(get(&format!("Connection: close\r\n{told}")));
     for (name, expected) in [
         ("x-forwarded-for", &["192.0.2.1, 192.0.2.2, 127.0.0.1"][..]),
         ("x-forwarded-proto", &["https"]),
         ("x-forwarded-host", &["told.example"]),
         ("x-forwarded-port", &["443"]),
+        ("x-forwarded-prefix", &["/told"]),
         ("x-real-ip", &["192.0.2.1"]),
         ("x-request-id", &["told-id"]),
         ("forwarded", &["for=192.0.2.1, for=127.0.0.1;host=\"x.example:81\";proto=http"]),

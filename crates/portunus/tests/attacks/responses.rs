@@ -158,6 +158,35 @@ fn what_the_upstream_says_of_its_connection_ends_here() {
     }
 }
 
+/// RFC 9110 §6.6.1: whoever hands an answer on without a date writes one; one that is there stays.
+#[test]
+fn every_answer_has_one_date() {
+    for (said, expected) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", None),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n",
+            Some("Sun, 06 Nov 1994"),
+        ),
+        ("nonsense", None),
+    ] {
+        let upstream = Upstream::start(move |_| Reply::Close(said.into()));
+        let routes = "  - { name: own, path: /own, respond: { status: 204 } }\n  - { name: dated, path: /dated, respond: { status: 204 }, \
+                      response_headers: { set: { Date: ours } } }\n";
+        let gate = gate(upstream.address, Parts { routes, ..Parts::default() });
+        let date = |target: &str| {
+            let sent = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+            let answer = String::from_utf8(exchange(gate.address("web"), sent.as_bytes())).unwrap();
+            let is_date = |line: &&str| line.to_ascii_lowercase().starts_with("date: ");
+            let dates: Vec<_> = answer.lines().filter(is_date).map(|line| line[6..].to_owned()).collect();
+            assert_eq!(dates.len(), 1, "{target}: {answer}");
+            dates[0].clone()
+        };
+        assert!(date("/r").starts_with(expected.unwrap_or("")) && date("/r").ends_with(" GMT"), "{said}");
+        assert!(date("/own").ends_with(" GMT") && date("/a\\b").ends_with(" GMT"));
+        assert_eq!(date("/dated"), "ours");
+    }
+}
+
 #[test]
 fn a_cut_body_never_looks_whole() {
     for (number, (said, ends_like_whole)) in [

@@ -117,6 +117,8 @@ pub struct RequestHead {
     pub path_len: usize,
     /// Whether the path holds an encoded slash (`%2F`), which only a route that opts in may accept.
     pub has_encoded_slash: bool,
+    /// The target was in absolute form and its scheme https.
+    pub says_https: bool,
     /// Host and optional port: from the absolute form or `:authority` if there was one, else from Host. Lower case, and
     /// checked against RFC 3986 §3.2.2; userinfo is refused. Empty only for HTTP/1.0 without Host.
     pub authority: Vec<u8>,
@@ -141,6 +143,7 @@ impl RequestHead {
         self.target.clear();
         self.path_len = 0;
         self.has_encoded_slash = false;
+        self.says_https = false;
         self.authority.clear();
         self.fields.clear();
         self.framing = BodyFraming::None;
@@ -299,6 +302,7 @@ mod tests {
             target: b"/a?b".to_vec(),
             path_len: 2,
             has_encoded_slash: true,
+            says_https: true,
             authority: b"a".to_vec(),
             fields: fields.clone(),
             framing: BodyFraming::Chunked,

@@ -115,8 +115,9 @@ fn read_target(target: &[u8], head: &mut RequestHead) -> Result<AuthorityFrom, H
         write_asterisk(head);
         return Ok(AuthorityFrom::HostField);
     }
-    let after_scheme = strip_scheme(target, b"http://").or_else(|| strip_scheme(target, b"https://"));
-    let after_scheme = after_scheme.ok_or(HeadError::bad("bad_target"))?;
+    let secure = strip_scheme(target, b"https://");
+    head.says_https = secure.is_some();
+    let after_scheme = secure.or_else(|| strip_scheme(target, b"http://")).ok_or(HeadError::bad("bad_target"))?;
     let path_start = after_scheme.iter().position(|octet| matches!(octet, b'/' | b'?')).unwrap_or(after_scheme.len());
     let (authority, origin) = after_scheme.split_at(path_start);
     canonical_authority(authority, &mut head.authority)?;
