@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use net::clock::coarse;
 use net::{Chunk, Deadline, Stream};
-use wire::proxy_protocol::{Found, Header, HeaderError, MAX_HEADER_BYTES, Origin, read};
+use wire::proxy_protocol::{Found, Header, HeaderError, MAX_HEADER_BYTES, Origin, Transport, read};
 
 use super::{Identified, Told, canonical, itself};
 use crate::config::ProxyHeaderRule;
@@ -29,6 +29,8 @@ pub enum NotIdentified {
     Gone(bool),
     /// The header is malformed.
     Invalid(HeaderError),
+    /// The header speaks of datagrams, and this is a stream.
+    OfDatagrams,
     /// The socket failed.
     Broken(io::Error),
 }
@@ -43,7 +45,7 @@ impl NotIdentified {
             NotIdentified::Slow => "proxy_header_timeout",
             NotIdentified::Gone(true) => "proxy_header_cut",
             NotIdentified::Gone(false) => "closed_without_header",
-            NotIdentified::Invalid(_) => "proxy_header_invalid",
+            NotIdentified::Invalid(_) | NotIdentified::OfDatagrams => "proxy_header_invalid",
             NotIdentified::Broken(_) => "proxy_header_broken",
         }
     }
@@ -58,6 +60,7 @@ impl NotIdentified {
                 .to_owned(),
             NotIdentified::Slow | NotIdentified::Gone(_) => String::new(),
             NotIdentified::Invalid(error) => error.to_string(),
+            NotIdentified::OfDatagrams => "the header speaks of datagrams, and this is a stream".to_owned(),
             NotIdentified::Broken(error) => error.to_string(),
         }
     }
@@ -86,6 +89,7 @@ pub async fn read_header(
             Ok(Found::Absent) => return Err(NotIdentified::Missing),
             Ok(Found::Whole(_)) | Err(_) if !is_trusted => return Err(NotIdentified::UntrustedHeader),
             Err(error) => return Err(NotIdentified::Invalid(error)),
+            Ok(Found::Whole(header)) if speaks_of_datagrams(&header) => return Err(NotIdentified::OfDatagrams),
             Ok(Found::Whole(header)) => {
                 let (client, told, len) = believe(peer, &header);
                 first.advance(len);
@@ -101,6 +105,10 @@ pub async fn read_header(
             Err(_) => return Err(NotIdentified::Slow),
         }
     }
+}
+
+fn speaks_of_datagrams(header: &Header<'_>) -> bool {
+    matches!(header.origin, Origin::Inet { transport, .. } | Origin::Unix { transport, .. } if transport == Transport::Datagram)
 }
 
 /// The client that a believed header names, what else it says, and its length.

@@ -156,6 +156,10 @@ fn bad_headers_end_the_connection_and_nothing_goes_upstream() {
         (raw_v2(0x22, 0x11, &v4), "proxy_header_invalid"),
         (raw_v2(0x31, 0x11, &v4), "proxy_header_invalid"),
         (raw_v2(0x21, 0x41, &v4), "proxy_header_invalid"),
+        // Of datagrams, on a stream.
+        (raw_v2(0x21, 0x12, &v4), "proxy_header_invalid"),
+        (raw_v2(0x21, 0x22, &[0x20; 36]), "proxy_header_invalid"),
+        (raw_v2(0x21, 0x32, &[b'/'; 216]), "proxy_header_invalid"),
         (raw_v2(0x21, 0x11, &[&v4[..], b"\x05\0\x09x"].concat()), "proxy_header_invalid"),
         (raw_v2(0x21, 0x11, &[&v4[..], &[4, 0x60, 0][..], &[0; 0x6000]].concat()), "proxy_header_invalid"),
         (wrong_sum, "proxy_header_invalid"),
@@ -185,7 +189,7 @@ fn bad_headers_end_the_connection_and_nothing_goes_upstream() {
     assert_eq!(upstream.raw(), b"");
     let metrics = gate.metrics();
     let sample =
-        "portunus_connections_failed_total{listener=\"web\",phase=\"proxy_header\",reason=\"proxy_header_invalid\"} 14";
+        "portunus_connections_failed_total{listener=\"web\",phase=\"proxy_header\",reason=\"proxy_header_invalid\"} 17";
     assert!(metrics.contains(sample), "{metrics}");
 }
 
