@@ -108,6 +108,20 @@ assert line(passed(("203.0.113.7", 9))) == b"203.0.113.7 9\n"
     }
 }
 
+/// The kernel tells of changes: nothing is asked for each connection.
+#[test]
+fn an_address_is_ours_from_when_it_comes_until_it_goes() {
+    let (site, _running) = site(TRUSTED, BOTH);
+    let others = "assert line(passed(('203.0.113.99', 0))).startswith(b'203.0.113.99 ')";
+    let address = |action: &str| run(&["ip", "-n", &site.edge, "address", action, "203.0.113.99/32", "dev", "lo"]);
+    client(&site, others);
+    address("add");
+    // Several times, so that each worker is asked.
+    client(&site, "for _ in range(20):\n    assert refused(passed(('203.0.113.99', 0)))");
+    address("del");
+    client(&site, &format!("for _ in range(20):\n    {others}"));
+}
+
 /// A loop through a rule that leads our own packets back to us ends at its first turn.
 #[test]
 fn a_loop_is_refused_at_its_first_turn() {
