@@ -51,7 +51,7 @@ impl Sink for Transcript {
     }
 }
 
-/// Cutting changes nothing; what we accept `serde_json` accepts, and what it accepts we refuse only for a reason of our own.
+/// Cutting changes no verdict; what we accept `serde_json` accepts, and what it accepts we refuse only for a reason of our own.
 pub fn json(data: &[u8]) {
     let limits = Limits::default();
     let scan = |size: usize| {
@@ -62,7 +62,14 @@ pub fn json(data: &[u8]) {
     let whole = scan(usize::MAX);
     for piece in [1, 2, 7, 19] {
         let cut = scan(piece);
-        assert_eq!(cut.0, whole.0, "pieces of {piece}");
+        // Of what is no number and too long for one, either may be told: it is refused before it is known to its end.
+        let number = |reason: &Result<(), Reason>| matches!(reason, Err(Reason::Syntax | Reason::NumberLength));
+        assert!(
+            cut.0 == whole.0 || (number(&cut.0) && number(&whole.0)),
+            "pieces of {piece}: {:?}, {:?}",
+            cut.0,
+            whole.0
+        );
         assert!(whole.0.is_err() || cut.1 == whole.1, "pieces of {piece}");
     }
     let other = serde_json::from_slice::<serde::de::IgnoredAny>(data);

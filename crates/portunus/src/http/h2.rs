@@ -224,7 +224,7 @@ async fn stream(request: Request<RecvStream>, respond: SendResponse<Bytes>, conn
     let (message, received) = request.into_parts();
     let limits = &generation.config.limits;
     let read = read_request(&message, received.is_end_stream(), limits, &mut open.parts.request);
-    let mut body = H2Body::new(received);
+    let mut body = H2Body::new(received, true);
     let mut answer = H2Answer::new(respond, &open.parts.request);
     let context = Context { worker, conn, generation: &generation };
     let scratch::Parts { request, response, timers } = &mut *open.parts;

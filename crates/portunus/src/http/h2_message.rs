@@ -85,7 +85,9 @@ pub fn is_malformed(error: &HeadError) -> bool {
             | "bad_host"
             | "bad_port"
             | "host_disagrees"
+            | "bad_scheme"
             | "control_in_field_value"
+            | "space_around_field_value"
             | "duplicate_content_length"
             | "bad_content_length"
     )
@@ -107,6 +109,10 @@ fn only<'m>(
 fn read_target(message: &http::request::Parts, head: &mut RequestHead) -> Result<(), HeadError> {
     if head.method == Method::Connect {
         return Ok(());
+    }
+    // Of another scheme nothing is here, and no field tells the upstream of it.
+    if message.uri.scheme_str().is_none_or(|scheme| !matches!(scheme, "http" | "https")) {
+        return Err(HeadError { status: 400, code: "bad_scheme" });
     }
     let path = message.uri.path();
     if path == "*" && head.method == Method::Options {
@@ -130,6 +136,14 @@ fn read_fields(headers: &HeaderMap, head: &mut RequestHead) -> Result<(), HeadEr
         // `_` and `-` become one in CGI names (row 10 of the attack matrix).
         if name.as_str().contains('_') {
             return Err(HeadError { status: 400, code: "underscore_in_field_name" });
+        }
+        // HTTP/1 would take it off, and what is judged would not be what is read (RFC 9113 §8.2.1).
+        if [value.as_bytes().first(), value.as_bytes().last()]
+            .into_iter()
+            .flatten()
+            .any(|end| matches!(end, b' ' | b'\t'))
+        {
+            return Err(HeadError { status: 400, code: "space_around_field_value" });
         }
         if value.as_bytes().iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
             return Err(HeadError { status: 400, code: "control_in_field_value" });
@@ -156,10 +170,11 @@ fn parse_length(text: &[u8]) -> Option<u64> {
 }
 
 /// Trailer fields that may go on. Framing and routing have no place there.
-pub fn trailers_to_fields(trailers: &HeaderMap) -> Fields {
+fn trailers_to_fields(trailers: &HeaderMap, is_request: bool) -> Fields {
     let mut fields = Fields::new();
     for (name, value) in trailers {
-        if !is_forbidden_in_trailers(name.as_str().as_bytes()) {
+        let is_odd = is_request && name.as_str().contains('_');
+        if !is_odd && !is_forbidden_in_trailers(name.as_str().as_bytes()) {
             fields.push(name.as_str().as_bytes(), value.as_bytes());
         }
     }
@@ -185,13 +200,15 @@ pub struct H2Body {
     /// Received ahead, to know whether there is input.
     done: bool,
     trailers: Option<Fields>,
+    /// A client's, whose names may not hold `_`, as in heads.
+    is_request: bool,
 }
 
 impl H2Body {
-    /// The body of a stream just opened.
-    pub fn new(stream: RecvStream) -> H2Body {
+    /// The body of a stream just opened: of a request, or of an answer.
+    pub fn new(stream: RecvStream, is_request: bool) -> H2Body {
         let done = stream.is_end_stream();
-        H2Body { stream, lent: Bytes::new(), done, trailers: None }
+        H2Body { stream, lent: Bytes::new(), done, trailers: None, is_request }
     }
 
     /// Whether the client has sent all of it and we have taken it.
@@ -224,10 +241,10 @@ impl MessageBody for H2Body {
                 }
                 Some(Err(_)) => return Err(BodyError::Cut),
                 None => {
+                    // What breaks off before its trailers is not whole.
+                    let trailers = self.stream.trailers().await.map_err(|_| BodyError::Cut)?;
                     self.done = true;
-                    if let Ok(Some(trailers)) = self.stream.trailers().await {
-                        self.trailers = Some(trailers_to_fields(&trailers));
-                    }
+                    self.trailers = trailers.map(|trailers| trailers_to_fields(&trailers, self.is_request));
                 }
             }
         }

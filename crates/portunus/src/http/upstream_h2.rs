@@ -180,7 +180,7 @@ async fn stream<B: MessageBody, A: Answer>(
         }
     };
     head_arrived(response, ledger, started);
-    let mut incoming = H2Body::new(stream);
+    let mut incoming = H2Body::new(stream, false);
     let deadline = &mut timers.download;
     relay_answer(attempt, response, &mut incoming, *answer, ledger, deadline, &mut upload, &received).await
 }

@@ -272,6 +272,8 @@ fn chunks_in_any_odd_form_close() {
         ("0\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "forbidden_trailer"),
         ("0\r\nHost: evil\r\n\r\n", 400, "forbidden_trailer"),
         ("0\r\nX-Forwarded-For: 1.1.1.1\r\n\r\n", 400, "forbidden_trailer"),
+        ("0\r\nX-Client-Cert-Subject: evil\r\n\r\n", 400, "forbidden_trailer"),
+        ("0\r\nClient-Cert: :AAAA:\r\n\r\n", 400, "forbidden_trailer"),
         ("0\r\nX_Y: z\r\n\r\n", 400, "underscore_in_field_name"),
         ("0\r\nA : b\r\n\r\n", 400, "bad_field_name"),
         ("5\r\nhello\r\n0\r\nA: b\r\n c\r\n\r\n", 400, "folded_field"),

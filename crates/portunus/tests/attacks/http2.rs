@@ -140,6 +140,9 @@ fn a_head_that_is_no_message_ends_its_stream_unanswered() {
         (with(":authority", b"user@a.test"), "bad_host"),
         (with(":authority", b"a.test:0"), "bad_port"),
         (and("host", b"evil.example"), "host_disagrees"),
+        (with(":scheme", b"ftp"), "bad_scheme"),
+        (and("x-padded", b" a"), "space_around_field_value"),
+        (and("x-padded", b"a\t"), "space_around_field_value"),
         ([with(":method", b"POST"), vec![("content-length", b"5"), ("content-length", b"6")]].concat(), ""),
         ([with(":method", b"POST"), vec![("content-length", b"+5")]].concat(), ""),
     ];
@@ -240,11 +243,23 @@ fn a_good_request_keeps_its_meaning() {
     // A body without a length is chunked; trailers go along, but none that mean something to the message.
     client.headers(3, &with(":method", b"POST"), false);
     client.send(&frame(DATA, 0, 3, b"hello"));
-    client.headers(3, &[("x-sum", b"1"), ("content-length", b"3"), ("x-forwarded-for", b"1.1.1.1")], true);
+    client.headers(
+        3,
+        &[
+            ("x-sum", b"1"),
+            ("content-length", b"3"),
+            ("x-forwarded-for", b"1.1.1.1"),
+            ("client-cert", b"1.1.1.1"),
+            ("x-client-cert-subject", b"1.1.1.1"),
+            ("x_client_cert_subject", b"1.1.1.1"),
+        ],
+        true,
+    );
     let outcome = client.outcome(3);
     assert!(matches!(outcome, Outcome::Answer(..) | Outcome::Reset(_)), "{outcome:?}");
     let raw = upstream.raw();
     assert!(memchr::memmem::find(&raw, b"1.1.1.1").is_none(), "{}", raw.escape_ascii());
+    assert!(memchr::memmem::find(&raw, b"x-sum: 1").is_some(), "{}", raw.escape_ascii());
     for pseudo in [":path", ":method"] {
         let mut client = Frames::open(gate.address("web"), gate.dir.path());
         client.headers(1, &with(":method", b"POST"), false);

@@ -22,10 +22,12 @@ const NEVER_NOMINATED: [&str; 9] = [
 
 /// Refused in trailers: framing, routing, request modifiers, authentication, cookies, content description, and what
 /// proxies say about the client (RFC 9110 §6.5.1).
-const NOT_IN_TRAILERS: [&str; 44] = [
+const NOT_IN_TRAILERS: [&str; 51] = [
     "age",
     "authorization",
     "cache-control",
+    "client-cert",
+    "client-cert-chain",
     "connection",
     "content-encoding",
     "content-length",
@@ -62,11 +64,16 @@ const NOT_IN_TRAILERS: [&str; 44] = [
     "vary",
     "via",
     "www-authenticate",
+    "x-client-ip",
+    "x-cluster-client-ip",
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
+    "x-original-forwarded-for",
+    "x-original-host",
     "x-original-url",
     "x-real-ip",
+    "x-rewrite-url",
 ];
 
 /// Whether the Connection fields name anything beyond the usual options, so that each field has to be looked up there.
@@ -84,9 +91,9 @@ pub fn is_nominated(fields: &Fields, name: &[u8]) -> bool {
 
 /// Whether a trailer field called `name` (in any case) is refused, in HTTP/1 as in HTTP/2 (RFC 9110 §6.5.1).
 pub fn is_forbidden_in_trailers(name: &[u8]) -> bool {
-    const FORWARDED: &[u8] = b"x-forwarded-";
-    is_one_of(name, &NOT_IN_TRAILERS)
-        || name.get(..FORWARDED.len()).is_some_and(|start| start.eq_ignore_ascii_case(FORWARDED))
+    const FAMILIES: [&[u8]; 2] = [b"x-forwarded-", b"x-client-cert-"];
+    let begins = |family: &[u8]| name.get(..family.len()).is_some_and(|start| start.eq_ignore_ascii_case(family));
+    is_one_of(name, &NOT_IN_TRAILERS) || FAMILIES.into_iter().any(begins)
 }
 
 fn is_one_of(name: &[u8], names: &[&str]) -> bool {
@@ -126,7 +133,16 @@ mod tests {
 
     #[test]
     fn trailers() {
-        for name in ["Content-Length", "HOST", "X-Forwarded-For", "x-forwarded-anything", "set-cookie", "Trailer"] {
+        for name in [
+            "Content-Length",
+            "HOST",
+            "X-Forwarded-For",
+            "x-forwarded-anything",
+            "set-cookie",
+            "Trailer",
+            "X-Client-Cert-Subject",
+            "Client-Cert",
+        ] {
             assert!(is_forbidden_in_trailers(name.as_bytes()), "{name}");
         }
         for name in ["Grpc-Status", "X-Checksum", "x-forwarded", "ETag", "Server-Timing", "Content-MD5"] {
