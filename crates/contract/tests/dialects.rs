@@ -107,6 +107,62 @@ fn members_that_may_not_travel_are_refused_and_not_required() {
     check(composed, Dialect::OpenApi31, Direction::Request, Options::default(), &[("{}", None)]);
 }
 
+/// One part may be asked of two objects, and only one of them forbids the member that the part requires.
+#[test]
+fn what_is_exempt_in_one_object_is_required_in_another() {
+    let schema = r##"{"type":"object","properties":{
+        "created":{"allOf":[{"$ref":"#/$defs/named"},{"properties":{"id":{"readOnly":true}}}]},
+        "linked":{"$ref":"#/$defs/named"},
+        "both":{"allOf":[{"$ref":"#/$defs/named"},{"required":["name"]}]}},
+      "$defs":{"identified":{"type":"object","required":["id"],"properties":{"id":{"type":"integer"}}},
+               "named":{"allOf":[{"$ref":"#/$defs/identified"},{"properties":{"name":{"type":"string"}}}]}}}"##;
+    check_31(
+        schema,
+        &[
+            (r#"{"created":{}}"#, None),
+            (r#"{"created":{"id":1}}"#, Some((Reason::ReadOnly, "/created/id"))),
+            (r#"{"linked":{}}"#, Some((Reason::Required, "/linked/id"))),
+            (r#"{"both":{"name":"a"}}"#, Some((Reason::Required, "/both/id"))),
+            (r#"{"linked":{"id":1},"both":{"id":1,"name":"a"}}"#, None),
+        ],
+    );
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_in_order() {
+    let all = |schema: &str, text: &str, wanted: usize| {
+        let node = parse(schema).unwrap();
+        let options = Options { refuse_unknown_fields: true, ..Options::default() };
+        let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, options).unwrap();
+        let found = program.everything_wrong(id, text.as_bytes(), wanted);
+        let told: Vec<String> = found.iter().map(|found| format!("{} {}", found.reason, found.pointer)).collect();
+        told.join(", ")
+    };
+    let schema = r#"{"type":"object","required":["a","b"],"properties":{
+        "a":{"type":"integer","maximum":5},"b":{"type":"string"},"c":{"type":"array","items":{"type":"string"},"maxItems":2,"uniqueItems":true},
+        "d":{"type":"object","properties":{"e":{"type":"integer"}}},
+        "f":{"oneOf":[{"type":"object","required":["x"],"properties":{"x":{"type":"integer"}}},{"type":"string","minLength":2}]}}}"#;
+    for (text, expected) in [
+        (r#"{"a":1,"b":"x"}"#, ""),
+        (r#"{"a":6}"#, "required /b, maximum /a"),
+        (r#"{}"#, "required /a, required /b"),
+        (
+            r#"{"a":"x","b":1,"u":1,"d":{"e":"y","v":{"w":1}}}"#,
+            "type /a, type /b, unknown_field /u, type /d/e, unknown_field /d/v",
+        ),
+        (r#"{"a":1,"b":"x","c":["p",1,"p"]}"#, "max_items /c, type /c/1, unique_items /c/2"),
+        // Nobody can say what is unknown in an object that follows no branch.
+        (r#"{"a":1,"b":"x","f":{"y":1},"g":1}"#, "one_of /f, unknown_field /g"),
+        (r#"{"a":6,"a":7}"#, "json_duplicate_key "),
+        (r#"{"a":6,}"#, "json_syntax "),
+    ] {
+        assert_eq!(all(schema, text, 100), expected, "{text}");
+    }
+    assert_eq!(all(schema, "{}", 1), "required /a");
+    let many: Vec<String> = (0..300).map(|number| format!("\"u{number}\":1")).collect();
+    assert_eq!(all(schema, &format!("{{{}}}", many.join(",")), 100).matches(',').count(), 99);
+}
+
 #[test]
 fn a_discriminator_chooses_the_branch() {
     let schema = r##"{"oneOf":[{"$ref":"#/$defs/cat"},{"$ref":"#/$defs/dog"}],

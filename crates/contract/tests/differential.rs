@@ -4,6 +4,7 @@
 
 mod support;
 
+use contract::reason::Reason;
 use contract::schema::{Dialect, Direction, Options, Run};
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
@@ -102,6 +103,29 @@ impl Maker {
     }
 }
 
+/// What judges in passing and what looks at a whole value once more must not differ in what they let pass, unknown members included.
+#[test]
+fn what_is_wrong_in_passing_is_wrong_as_a_whole() {
+    let mut maker = Maker { random: Rng::with_seed(31_011) };
+    let mut run = Run::default();
+    let (mut valid, mut unknown) = (0, 0);
+    for _ in 0..SCHEMAS {
+        let schema = maker.schema(3);
+        let node = support::node::parse(&schema.to_string()).unwrap();
+        let options = Options { refuse_unknown_fields: true, ..Options::default() };
+        let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, options).unwrap();
+        for _ in 0..VALUES_PER_SCHEMA {
+            let text = maker.value(3).to_string();
+            let found = support::judge(&program, id, &mut run, text.as_bytes(), usize::MAX);
+            let all = program.everything_wrong(id, text.as_bytes(), 100);
+            assert_eq!(found.is_ok(), all.is_empty(), "schema {schema}\nvalue {text}\n{found:?}\n{all:?}");
+            valid += usize::from(found.is_ok());
+            unknown += usize::from(all.iter().any(|violation| violation.reason == Reason::UnknownField));
+        }
+    }
+    assert!(valid > SCHEMAS && unknown > 100, "{valid} valid, {unknown} with unknown members");
+}
+
 #[test]
 fn verdicts_agree_with_jsonschema() {
     let mut maker = Maker { random: Rng::with_seed(20_201_200) };
@@ -121,6 +145,11 @@ fn verdicts_agree_with_jsonschema() {
                 let found = support::judge(&program, id, &mut run, text.as_bytes(), piece);
                 assert_eq!(found.is_ok(), expected, "schema {schema}\nvalue {text}\nwe say {found:?}");
             }
+            assert_eq!(
+                program.everything_wrong(id, text.as_bytes(), 100).is_empty(),
+                expected,
+                "schema {schema}\nvalue {text}"
+            );
             valid += usize::from(expected);
             all += 1;
         }

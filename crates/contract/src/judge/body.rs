@@ -107,7 +107,8 @@ impl<'s> BodyJudge<'s> {
         };
         let Scratch { body, encoded, rooms, .. } = scratch;
         encoded.clear();
-        let reader = Reader::new(contract, content, boundary.as_deref().unwrap_or_default(), body, rooms);
+        let boundary = boundary.as_deref().unwrap_or_default();
+        let reader = Reader::new(contract, content, boundary, findings.collects(), body, rooms);
         let hold = if reader.holds_files() && chosen.coding == Coding::Identity {
             Hold::AllButTheEnd
         } else {

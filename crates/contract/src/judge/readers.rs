@@ -1,10 +1,10 @@
 //! The readers of decoded bodies: JSON and text go straight to the schema, forms become objects first, files are counted.
 
 use super::code;
-use super::findings::{Findings, Part, Violation, Where};
+use super::findings::{Findings, MAX_SHADOWS, MAX_VIOLATIONS, Part, Violation, Where};
 use super::multipart::MultipartReader;
 use super::scratch::Rooms;
-use super::value::{judge_json, of_schema};
+use super::value::{everything, judge_json, of_schema};
 use crate::body::{Assembly, field_of, split};
 use crate::contract::Contract;
 use crate::openapi::{Content, FormFields};
@@ -14,7 +14,7 @@ use crate::schema::{Check, SchemaId};
 
 /// Reads one body.
 pub(super) enum Reader<'s> {
-    Json { check: Check<'s>, shadows: Option<Check<'s>> },
+    Json(JsonReader<'s>),
     Text(TextReader<'s>),
     Form(FormReader<'s>),
     Multipart(Box<MultipartReader<'s>>),
@@ -26,6 +26,7 @@ impl<'s> Reader<'s> {
         contract: &'s Contract,
         content: &'s Content,
         boundary: &str,
+        collects: bool,
         body: &'s mut Vec<u8>,
         rooms: &'s mut Rooms,
     ) -> Reader<'s> {
@@ -33,7 +34,16 @@ impl<'s> Reader<'s> {
             Content::Json { schema } => {
                 let Rooms { run, shadow_run, .. } = rooms;
                 let shadows = contract.closed_program.as_ref().map(|program| program.check(*schema, shadow_run));
-                Reader::Json { check: contract.program.check(*schema, run), shadows }
+                body.clear();
+                Reader::Json(JsonReader {
+                    contract,
+                    schema: *schema,
+                    check: contract.program.check(*schema, run),
+                    first: None,
+                    shadows,
+                    shadow: None,
+                    kept: (collects || contract.closed_program.is_some()).then_some(body),
+                })
             }
             Content::Text { schema } => {
                 Reader::Text(TextReader { check: contract.program.check(*schema, &mut rooms.run), has_begun: false })
@@ -63,10 +73,7 @@ impl<'s> Reader<'s> {
 
     pub(super) fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
         match self {
-            Reader::Json { check, shadows } => {
-                look_for_shadows(shadows, findings, |shadows| shadows.feed(bytes));
-                check.feed(bytes).map_err(of_body)
-            }
+            Reader::Json(json) => json.feed(bytes, findings),
             Reader::Text(text) => text.feed(bytes),
             Reader::Form(form) => {
                 form.body.extend_from_slice(bytes);
@@ -85,12 +92,7 @@ impl<'s> Reader<'s> {
 
     pub(super) fn finish(self, findings: &mut Findings) -> Result<(), Violation> {
         match self {
-            Reader::Json { check, shadows } => {
-                if let Some(Err(violation)) = shadows.map(Check::finish) {
-                    note_shadow(&violation, findings);
-                }
-                check.finish().map_err(of_body)
-            }
+            Reader::Json(json) => json.finish(findings),
             Reader::Text(text) => text.finish(),
             Reader::Form(FormReader { body, mut form }) => {
                 let mut pairs = Pairs::default();
@@ -105,15 +107,64 @@ impl<'s> Reader<'s> {
     }
 }
 
-/// Gives a piece to the judge that looks for undeclared fields; it is of no use once it has found something.
-fn look_for_shadows<'s>(
-    shadows: &mut Option<Check<'s>>,
-    findings: &mut Findings,
-    give: impl FnOnce(&mut Check<'s>) -> Result<(), crate::reason::Violation>,
-) {
-    if let Some(Err(violation)) = shadows.as_mut().map(give) {
-        note_shadow(&violation, findings);
-        *shadows = None;
+/// Bytes of a JSON body that are kept for telling everything that is wrong with it. Of a longer one the first thing is told.
+const MAX_KEPT_BYTES: usize = 1 << 20;
+
+/// JSON goes straight to its schema. Where everything that is wrong is wanted, or every undeclared field, the text is kept meanwhile and looked at
+/// once more if there is something.
+pub(super) struct JsonReader<'s> {
+    contract: &'s Contract,
+    schema: SchemaId,
+    check: Check<'s>,
+    /// What is wrong first, where judging goes on.
+    first: Option<crate::reason::Violation>,
+    /// A second judge that looks for undeclared fields, and the first one it has found.
+    shadows: Option<Check<'s>>,
+    shadow: Option<crate::reason::Violation>,
+    kept: Option<&'s mut Vec<u8>>,
+}
+
+impl JsonReader<'_> {
+    fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
+        if let Some(Err(violation)) = self.shadows.as_mut().map(|shadows| shadows.feed(bytes)) {
+            (self.shadow, self.shadows) = (Some(violation), None);
+        }
+        match &mut self.kept {
+            Some(kept) if kept.len() + bytes.len() <= MAX_KEPT_BYTES => kept.extend_from_slice(bytes),
+            kept => *kept = None,
+        }
+        if self.first.is_some() {
+            return Ok(());
+        }
+        let Err(violation) = self.check.feed(bytes) else { return Ok(()) };
+        if findings.collects() {
+            self.first = Some(violation);
+            return Ok(());
+        }
+        self.shadow.iter().for_each(|shadow| note_shadow(shadow, findings));
+        Err(of_body(violation))
+    }
+
+    fn finish(mut self, findings: &mut Findings) -> Result<(), Violation> {
+        if let Some(Err(violation)) = self.shadows.map(Check::finish) {
+            self.shadow = Some(violation);
+        }
+        let kept = self.kept.as_deref().map(Vec::as_slice);
+        if let (Some(first), Some(closed)) = (self.shadow, &self.contract.closed_program) {
+            let found = everything(closed, self.schema, kept, first, MAX_SHADOWS);
+            found.iter().for_each(|violation| note_shadow(violation, findings));
+        }
+        let judged = match self.first.take() {
+            Some(first) => Err(first),
+            None => self.check.finish(),
+        };
+        let Err(first) = judged else { return Ok(()) };
+        if !findings.collects() {
+            return Err(of_body(first));
+        }
+        let found = everything(&self.contract.program, self.schema, kept, first, MAX_VIOLATIONS);
+        let _ = found.into_iter().try_for_each(|violation| findings.add(of_body(violation)));
+        Ok(())
     }
 }
 
@@ -165,22 +216,31 @@ impl Form<'_> {
     pub(super) fn judge(&mut self, pairs: &Pairs, escapes: Escapes, findings: &mut Findings) -> Result<(), Violation> {
         self.report_shadows(pairs, findings);
         let Rooms { text, json, run, .. } = &mut *self.rooms;
-        let mut first = None;
+        let mut found = Vec::new();
         for attempt in Attempt::ALL {
             let assembly = Assembly { contract: self.contract, fields: self.fields, escapes, attempt };
-            let (violation, has_choice) = match assembly.write(pairs, text, json, run) {
-                Err((name, refused)) => (form_violation(refused, &name), false),
+            let (wrong, has_choice) = match assembly.write(pairs, text, json, run) {
+                Err((name, refused)) => (vec![form_violation(refused, &name)], false),
                 Ok(has_choice) => match judge_json(self.contract, self.schema, json, run) {
                     Ok(()) => return Ok(()),
-                    Err(violation) => (of_body(violation), has_choice),
+                    Err(violation) if findings.collects() && found.is_empty() => {
+                        let program = &self.contract.program;
+                        let all = everything(program, self.schema, Some(json), violation, MAX_VIOLATIONS);
+                        (all.into_iter().map(of_body).collect(), has_choice)
+                    }
+                    Err(violation) => (vec![of_body(violation)], has_choice),
                 },
             };
-            first = first.or(Some(violation));
+            if found.is_empty() {
+                found = wrong;
+            }
             if !has_choice {
                 break;
             }
         }
-        first.map_or(Ok(()), Err)
+        let last = found.pop();
+        let _ = found.into_iter().try_for_each(|violation| findings.add(violation));
+        last.map_or(Ok(()), Err)
     }
 
     fn report_shadows(&self, pairs: &Pairs, findings: &mut Findings) {

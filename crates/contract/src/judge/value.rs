@@ -1,6 +1,6 @@
 //! One decoded value before its schema.
 
-use super::findings::{Enough, Findings, Violation, Where};
+use super::findings::{Enough, Findings, MAX_VIOLATIONS, Violation, Where};
 use super::scratch::Rooms;
 use crate::contract::Contract;
 use crate::openapi::{Coding, Parameter, Style};
@@ -28,6 +28,23 @@ pub(super) fn judge_json(
     check.finish()
 }
 
+/// Everything that is wrong with a text, first what the judge has found: a log then says what a refusal would. Only that if the text was not kept.
+pub(super) fn everything(
+    program: &crate::schema::Program,
+    schema: SchemaId,
+    text: Option<&[u8]>,
+    first: reason::Violation,
+    wanted: usize,
+) -> Vec<reason::Violation> {
+    let found = text.map_or_else(Vec::new, |text| program.everything_wrong(schema, text, wanted));
+    // A text that is no JSON has no places.
+    let is_other = |found: &reason::Violation| {
+        *found != first && !(found.reason == first.reason && found.reason.code().starts_with("json_"))
+    };
+    let others: Vec<reason::Violation> = found.into_iter().filter(is_other).collect();
+    std::iter::once(first).chain(others).take(wanted).collect()
+}
+
 /// A parameter whose value is there, and how it is escaped.
 pub(super) struct Present<'p> {
     pub(super) parameter: &'p Parameter,
@@ -38,7 +55,7 @@ pub(super) struct Present<'p> {
 impl Present<'_> {
     /// Judges the value: the first reading that satisfies the schema counts, and if none does, the first one's fault.
     pub(super) fn judge(&self, contract: &Contract, rooms: &mut Rooms, findings: &mut Findings) -> Result<(), Enough> {
-        let mut first: Option<Fault> = None;
+        let mut first: Vec<Fault> = Vec::new();
         for attempt in Attempt::ALL {
             rooms.json.clear();
             let mut decoder = Decoder {
@@ -52,22 +69,28 @@ impl Present<'_> {
             };
             let decoded = self.decode(contract, &mut decoder);
             let has_choice = decoder.has_choice;
-            let judged = match decoded {
-                Ok(()) => {
-                    judge_json(contract, self.parameter.schema, &rooms.json, &mut rooms.run).map_err(Fault::Schema)
-                }
-                Err(refused) => Err(Fault::Refused(refused)),
+            let fault = match decoded {
+                Ok(()) => match judge_json(contract, self.parameter.schema, &rooms.json, &mut rooms.run) {
+                    Ok(()) => return Ok(()),
+                    Err(violation) => Fault::Schema(violation),
+                },
+                Err(refused) => Fault::Refused(refused),
             };
-            let Err(fault) = judged else { return Ok(()) };
-            first = first.or(Some(fault));
+            if first.is_empty() {
+                first = match fault {
+                    Fault::Schema(violation) if findings.collects() => {
+                        let (program, schema) = (&contract.program, self.parameter.schema);
+                        let found = everything(program, schema, Some(&rooms.json), violation, MAX_VIOLATIONS);
+                        found.into_iter().map(Fault::Schema).collect()
+                    }
+                    fault => vec![fault],
+                };
+            }
             if !has_choice {
                 break;
             }
         }
-        match first {
-            Some(fault) => findings.add(violation(fault, self.place())),
-            None => Ok(()),
-        }
+        first.into_iter().try_for_each(|fault| findings.add(violation(fault, self.place())))
     }
 
     fn place(&self) -> Where {

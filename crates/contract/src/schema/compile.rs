@@ -1,7 +1,7 @@
 //! From document nodes to [`Schemas`]: every schema once per direction, references followed, work kept in a queue so that no document can exhaust
 //! the stack. Reading keywords is `keywords`, making it fast is `lower`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::evaluate::Anchors;
 use super::ir::{self, FALSE, Id, Schema, Schemas, TRUE};
@@ -218,11 +218,12 @@ impl<'n> Builder<'n> {
         parts
     }
 
-    /// Required but forbidden is not required: neither where the member stands, nor in a part that the same object is made of.
+    /// Required but forbidden is not required: neither where the member stands, nor in a part that the same object is made of. Such a part may
+    /// be asked of other objects too, which must not lose by it: what it is made of here is a copy.
     fn exempt_forbidden_members(&mut self) {
         for index in 0..self.schemas.len() {
             let parts = self.made_of(index as Id);
-            let names: HashSet<Box<str>> = (parts.iter())
+            let names: BTreeSet<Box<str>> = (parts.iter())
                 .filter_map(|&part| self.schemas[part as usize].object.as_ref())
                 .flat_map(|object| object.properties.iter())
                 .filter(|(_, child)| self.schemas[**child as usize].forbidden.is_some())
@@ -231,12 +232,30 @@ impl<'n> Builder<'n> {
             if names.is_empty() {
                 continue;
             }
-            for part in parts {
-                if let Some(object) = &mut self.schemas[part as usize].object {
-                    object.required.retain(|name| !names.contains(name));
-                }
-            }
+            let mut copies = HashMap::new();
+            self.schemas[index].exempt(&names);
+            let all_of = std::mem::take(&mut self.schemas[index].all_of);
+            self.schemas[index].all_of =
+                all_of.into_iter().map(|part| self.exempted(part, &names, &mut copies)).collect();
         }
+    }
+
+    /// The part as it is where nobody may require `names`: itself if it does not. Ends because parts lead in no circle that is not a problem.
+    fn exempted(&mut self, part: Id, names: &BTreeSet<Box<str>>, copies: &mut HashMap<Id, Id>) -> Id {
+        if let Some(&copy) = copies.get(&part) {
+            return copy;
+        }
+        // Also what a circle, which is refused later, comes back to.
+        copies.insert(part, part);
+        let inner = self.schemas[part as usize].all_of.clone();
+        let all_of: Vec<Id> = inner.iter().map(|&inner| self.exempted(inner, names, copies)).collect();
+        if all_of != inner || self.schemas[part as usize].requires(names) {
+            let mut copy = Schema { all_of, ..self.schemas[part as usize].clone() };
+            copy.exempt(names);
+            self.schemas.push(copy);
+            copies.insert(part, (self.schemas.len() - 1) as Id);
+        }
+        copies[&part]
     }
 
     /// A schema that applies itself to the same value would never end.

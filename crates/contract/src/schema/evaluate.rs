@@ -4,7 +4,7 @@
 //! What a schema has looked at ("annotations" in 2020-12) is a log of cells: a branch that fails takes its entries back. Whatever was appended since
 //! a schema began, and lies directly in its value, is what `unevaluated*` may not judge again.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::RandomState;
 
 use super::ir::{ArrayRules, Contains, Id, NumberRules, ObjectRules, Resource, Schema, Schemas, StringRules};
@@ -62,6 +62,21 @@ impl Workspace {
     }
 }
 
+/// What is collected where everything that is wrong is wanted, not just the first thing.
+#[derive(Debug)]
+pub(super) struct Everything {
+    pub stops: Vec<Stop>,
+    pub wanted: usize,
+    /// Values of which no alternative holds: nobody can say which of their parts are unknown.
+    torn: HashSet<usize>,
+}
+
+impl Everything {
+    pub fn new(wanted: usize) -> Everything {
+        Everything { stops: Vec::new(), wanted, torn: HashSet::new() }
+    }
+}
+
 /// One evaluation.
 pub(super) struct Evaluation<'a> {
     pub schemas: &'a Schemas,
@@ -70,6 +85,8 @@ pub(super) struct Evaluation<'a> {
     pub space: &'a mut Workspace,
     pub steps_left: u64,
     pub depth: u32,
+    /// None while the first thing that is wrong ends the evaluation, as within branches that only might hold.
+    pub everything: Option<Everything>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -88,8 +105,35 @@ impl<'a> Evaluation<'a> {
         if self.refuse_unknown { self.find_unknown() } else { Ok(()) }
     }
 
-    fn fail(&self, reason: Reason, cell: usize) -> Outcome {
-        Err(Stop { reason, cell, missing: None })
+    fn fail(&mut self, reason: Reason, cell: usize) -> Outcome {
+        self.stop(Stop { reason, cell, missing: None })
+    }
+
+    /// Ends the evaluation, or goes on if more is wanted.
+    fn stop(&mut self, stop: Stop) -> Outcome {
+        match &mut self.everything {
+            Some(everything) if stop.reason != Reason::Budget && everything.stops.len() + 1 < everything.wanted => {
+                everything.stops.push(stop);
+                Ok(())
+            }
+            _ => Err(stop),
+        }
+    }
+
+    /// No alternative holds.
+    fn tear(&mut self, reason: Reason, at: usize) -> Outcome {
+        self.note_torn(at);
+        self.fail(reason, at)
+    }
+
+    fn note_torn(&mut self, at: usize) {
+        if let Some(everything) = &mut self.everything {
+            everything.torn.insert(at);
+        }
+    }
+
+    fn is_torn(&self, at: usize) -> bool {
+        self.everything.as_ref().is_some_and(|everything| everything.torn.contains(&at))
     }
 
     fn spend(&mut self, steps: usize, cell: usize) -> Outcome {
@@ -124,7 +168,10 @@ impl<'a> Evaluation<'a> {
     /// Whether the schema holds. What a failed one has logged is taken back; running out of steps ends everything.
     fn holds(&mut self, id: Id, at: usize) -> Result<bool, Stop> {
         let marks = (self.space.log.len(), self.space.closed.len(), self.space.opened.len());
-        match self.apply(id, at) {
+        let everything = self.everything.take();
+        let outcome = self.apply(id, at);
+        self.everything = everything;
+        match outcome {
             Ok(()) => Ok(true),
             Err(stop) if stop.reason == Reason::Budget => Err(stop),
             Err(_) => {
@@ -170,7 +217,7 @@ impl<'a> Evaluation<'a> {
 
     // --- scalars ---
 
-    fn string(&self, rules: Option<&StringRules>, at: usize) -> Outcome {
+    fn string(&mut self, rules: Option<&StringRules>, at: usize) -> Outcome {
         let Some(rules) = rules else { return Ok(()) };
         match check_string(rules, self.space.tape.text(at)) {
             Some(reason) => self.fail(reason, at),
@@ -178,7 +225,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn number(&self, rules: Option<&NumberRules>, at: usize, kind: Types) -> Outcome {
+    fn number(&mut self, rules: Option<&NumberRules>, at: usize, kind: Types) -> Outcome {
         let Some(rules) = rules else { return Ok(()) };
         match check_number(rules, &self.space.tape.decimal(at), kind) {
             Some(reason) => self.fail(reason, at),
@@ -196,13 +243,17 @@ impl<'a> Evaluation<'a> {
             Some(discriminator) if kind == Types::OBJECT => {
                 let value = self.space.tape.member(at, discriminator.property.as_bytes());
                 let Some(value) = value.filter(|&value| self.space.tape.tag(value) == Tag::String) else {
+                    self.note_torn(at);
                     let missing = Some(discriminator.property.clone());
-                    return Err(Stop { reason: Reason::Discriminator, cell: at, missing });
+                    return self.stop(Stop { reason: Reason::Discriminator, cell: at, missing });
                 };
                 let name = String::from_utf8_lossy(self.space.tape.bytes(value));
                 match discriminator.branches.get(name.as_ref()) {
                     Some(&branch) => self.apply(branch, at)?,
-                    None => return self.fail(Reason::Enum, value),
+                    None => {
+                        self.note_torn(at);
+                        return self.fail(Reason::Enum, value);
+                    }
                 }
             }
             _ => self.alternatives(schema, at)?,
@@ -232,16 +283,16 @@ impl<'a> Evaluation<'a> {
             any |= self.holds(id, at)?;
         }
         if !any {
-            return self.fail(Reason::AnyOf, at);
+            return self.tear(Reason::AnyOf, at);
         }
         let mut held = 0;
         for &id in &schema.one_of {
             held += usize::from(self.holds(id, at)?);
             if held > 1 {
-                return self.fail(Reason::OneOf, at);
+                return self.tear(Reason::OneOf, at);
             }
         }
-        if held == 0 && !schema.one_of.is_empty() { self.fail(Reason::OneOf, at) } else { Ok(()) }
+        if held == 0 && !schema.one_of.is_empty() { self.tear(Reason::OneOf, at) } else { Ok(()) }
     }
 
     // --- containers ---
@@ -253,10 +304,10 @@ impl<'a> Evaluation<'a> {
     fn array(&mut self, rules: &'a ArrayRules, at: usize, began: usize) -> Outcome {
         let count = self.space.tape.child_count(at) as u64;
         if count < rules.min_items {
-            return self.fail(Reason::MinItems, at);
+            self.fail(Reason::MinItems, at)?;
         }
         if rules.max_items.is_some_and(|max| count > max) {
-            return self.fail(Reason::MaxItems, at);
+            self.fail(Reason::MaxItems, at)?;
         }
         let end = self.space.tape.behind(at);
         let (mut element, mut index) = (at + 1, 0);
@@ -275,8 +326,8 @@ impl<'a> Evaluation<'a> {
             self.unique(at)?;
         }
         match rules.unevaluated {
-            Some(id) => self.unevaluated_items(id, at, began),
-            None => Ok(()),
+            Some(id) if !self.is_torn(at) => self.unevaluated_items(id, at, began),
+            _ => Ok(()),
         }
     }
 
@@ -291,7 +342,7 @@ impl<'a> Evaluation<'a> {
             element = self.space.tape.behind(element);
         }
         let is_enough = found >= contains.min && contains.max.is_none_or(|max| found <= max);
-        if is_enough { Ok(()) } else { self.fail(Reason::Contains, at) }
+        if is_enough { Ok(()) } else { self.tear(Reason::Contains, at) }
     }
 
     /// Sorted by hash, equal elements are neighbours.
@@ -314,10 +365,10 @@ impl<'a> Evaluation<'a> {
     fn object(&mut self, rules: &'a ObjectRules, at: usize, began: usize) -> Outcome {
         let count = self.space.tape.child_count(at);
         if (count as u64) < rules.min_properties {
-            return self.fail(Reason::MinProperties, at);
+            self.fail(Reason::MinProperties, at)?;
         }
         if rules.max_properties.is_some_and(|max| count as u64 > max) {
-            return self.fail(Reason::MaxProperties, at);
+            self.fail(Reason::MaxProperties, at)?;
         }
         if rules.names_members() {
             self.space.closed.push(at as u32);
@@ -343,17 +394,19 @@ impl<'a> Evaluation<'a> {
             }
         }
         match rules.unevaluated {
-            Some(id) => self.unevaluated_properties(id, at, began),
-            None => Ok(()),
+            Some(id) if !self.is_torn(at) => self.unevaluated_properties(id, at, began),
+            _ => Ok(()),
         }
     }
 
     fn required(&mut self, names: &[Box<str>], at: usize) -> Outcome {
         self.spend(names.len() * self.space.tape.child_count(at) / 8, at)?;
-        match names.iter().find(|name| self.space.tape.member(at, name.as_bytes()).is_none()) {
-            Some(name) => Err(Stop { reason: Reason::Required, cell: at, missing: Some(name.clone()) }),
-            None => Ok(()),
+        for name in names {
+            if self.space.tape.member(at, name.as_bytes()).is_none() {
+                self.stop(Stop { reason: Reason::Required, cell: at, missing: Some(name.clone()) })?;
+            }
         }
+        Ok(())
     }
 
     fn member(&mut self, rules: &'a ObjectRules, key: usize) -> Outcome {
@@ -361,7 +414,7 @@ impl<'a> Evaluation<'a> {
         if let Some(id) = rules.names
             && !self.holds(id, key)?
         {
-            return self.fail(Reason::PropertyNames, key + 1);
+            self.fail(Reason::PropertyNames, key + 1)?;
         }
         let name = std::str::from_utf8(self.space.tape.bytes(key)).unwrap_or_default();
         let mut is_known = false;
@@ -437,15 +490,14 @@ impl<'a> Evaluation<'a> {
         objects.dedup();
         opened.sort_unstable();
         let tape = &self.space.tape;
-        let closed = objects.iter().filter(|object| opened.binary_search(object).is_err());
-        let mut values = closed.flat_map(|&object| tape.members(object as usize).map(|key| key + 1));
-        let unknown = values.find(|&value| !self.was_seen(value, survey));
+        let is_closed = |object: &&u32| opened.binary_search(object).is_err() && !self.is_torn(**object as usize);
+        let closed = objects.iter().filter(is_closed);
+        let values = closed.flat_map(|&object| tape.members(object as usize).map(|key| key + 1));
+        let wanted = self.everything.as_ref().map_or(1, |everything| everything.wanted);
+        let unknown: Vec<usize> = values.filter(|&value| !self.was_seen(value, survey)).take(wanted).collect();
         self.space.closed = objects;
         self.space.opened = opened;
-        match unknown {
-            Some(value) => self.fail(Reason::UnknownField, value),
-            None => Ok(()),
-        }
+        unknown.into_iter().try_for_each(|value| self.fail(Reason::UnknownField, value))
     }
 }
 

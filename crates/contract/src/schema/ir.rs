@@ -1,6 +1,6 @@
 //! A schema as the compiler understood it: every dialect in the one meaning of 2020-12, references as numbers. Decides nothing at run time.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::constant::Constant;
 use super::source::{Base, Direction};
@@ -35,7 +35,7 @@ pub(super) type Resource = (Base, Direction);
 pub(super) type Schemas = Vec<Schema>;
 
 /// What one schema object says of a value, its subschemas by number. The default says nothing.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Schema {
     pub place: Place,
     pub resource: Resource,
@@ -80,6 +80,20 @@ impl Default for Schema {
             dynamic: None,
             discriminator: None,
             forbidden: None,
+        }
+    }
+}
+
+impl Schema {
+    /// Whether it requires one of these members.
+    pub fn requires(&self, names: &BTreeSet<Box<str>>) -> bool {
+        self.object.as_ref().is_some_and(|object| object.required.iter().any(|name| names.contains(name)))
+    }
+
+    /// Requires none of these members any more.
+    pub fn exempt(&mut self, names: &BTreeSet<Box<str>>) {
+        if let Some(object) = &mut self.object {
+            object.required.retain(|name| !names.contains(name));
         }
     }
 }
@@ -130,7 +144,7 @@ pub(super) struct StringRules {
     pub formats: Vec<Format>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ArrayRules {
     pub prefix: Vec<Id>,
     pub items: Option<Id>,
@@ -148,7 +162,7 @@ pub(super) struct Contains {
     pub max: Option<u64>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ObjectRules {
     pub properties: HashMap<Box<str>, Id>,
     pub patterns: Vec<(Pattern, Id)>,

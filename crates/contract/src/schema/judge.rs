@@ -230,6 +230,7 @@ impl Judging<'_> {
             space: &mut self.judge.space,
             steps_left: self.judge.steps_left,
             depth: 0,
+            everything: None,
         };
         let outcome = evaluation.run(&self.program.plans[plan as usize].ids);
         self.judge.steps_left = evaluation.steps_left;

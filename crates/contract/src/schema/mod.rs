@@ -6,6 +6,7 @@
 mod compile;
 mod constant;
 mod evaluate;
+mod everything;
 mod glance;
 mod ir;
 mod judge;

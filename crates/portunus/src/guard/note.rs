@@ -16,6 +16,8 @@ pub struct ContractNote {
     side: &'static str,
     reason: &'static str,
     place: String,
+    /// What is told was blocked, not just logged.
+    told_blocked: bool,
     violations: u32,
 }
 
@@ -29,11 +31,12 @@ impl ContractNote {
             side: "",
             reason: "",
             place: String::new(),
+            told_blocked: false,
             violations: 0,
         }
     }
 
-    /// One side was judged: what was found, and what became of it. The first reason stands, the worst verdict too.
+    /// One side was judged: what was found, and what became of it. The worst verdict stands with its reason; of two alike, the request's.
     pub fn judged(&mut self, side: &'static str, findings: &Findings, blocked: bool) {
         let Some(first) = findings.violations().first() else {
             self.raise(Verdict::Passed);
@@ -57,7 +60,11 @@ impl ContractNote {
     ) {
         self.raise(if blocked { Verdict::Blocked } else { Verdict::Logged });
         self.violations = self.violations.saturating_add(count);
-        if self.reason.is_empty() {
+        // A request that is judged as it passes may be done after its answer.
+        let is_worse = blocked && !self.told_blocked;
+        let is_earlier = blocked == self.told_blocked && side == "request" && self.side == "response";
+        if self.reason.is_empty() || is_worse || is_earlier {
+            self.told_blocked = blocked;
             self.side = side;
             self.reason = code;
             self.place = place();

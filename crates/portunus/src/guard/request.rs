@@ -347,24 +347,32 @@ pub(super) fn note(
         note.judged(side.as_str(), findings, blocks);
     }
     let report = &context.worker.report;
-    for shadow in findings.shadows() {
-        report.shadow(&in_force.name, kind_of(shadow.part), &rule.label, &shadow.name);
-    }
+    let list = |part: Part, name: &str| {
+        if !is_excluded(in_force, part, name) {
+            // Of a body that nobody declared there is no name.
+            report.shadow(
+                &in_force.name,
+                kind_of(part),
+                &rule.label,
+                if name.is_empty() { part.as_str() } else { name },
+            );
+        }
+    };
+    findings.shadows().iter().for_each(|shadow| list(shadow.part, &shadow.name));
     for violation in findings.violations() {
         let is_undeclared = violation.code == code::PARAMETER_UNDECLARED
             || violation.code == code::BODY_UNDECLARED
             || violation.code == code::STATUS_UNDECLARED
             || violation.code.ends_with("unknown_field");
-        let name = if violation.place.name.is_empty() { &violation.place.pointer } else { &violation.place.name };
-        if is_undeclared && !is_excluded(in_force, violation, name) {
-            report.shadow(&in_force.name, kind_of(violation.place.part), &rule.label, name);
+        if is_undeclared {
+            let place = &violation.place;
+            list(place.part, if place.name.is_empty() { &place.pointer } else { &place.name });
         }
     }
 }
 
-fn is_excluded(in_force: &InForce, violation: &Violation, name: &str) -> bool {
-    violation.code == code::STATUS_UNDECLARED
-        && in_force.config.shadow_exclude.statuses.iter().any(|status| status.to_string() == *name)
+fn is_excluded(in_force: &InForce, part: Part, name: &str) -> bool {
+    part == Part::Status && in_force.config.shadow_exclude.statuses.iter().any(|status| status.to_string() == name)
 }
 
 fn kind_of(part: Part) -> ShadowKind {

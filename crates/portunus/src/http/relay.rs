@@ -167,7 +167,8 @@ pub async fn upload(
         before = &[];
     }
     if body.is_done() {
-        return Ok(());
+        // A body that was read beforehand and turned out to be empty still has an end, which its framing may have to tell.
+        return accepted(deadline.within(idle, writer.end(None)).await);
     }
     let since = coarse();
     loop {

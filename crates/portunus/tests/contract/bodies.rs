@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::harness::{connect, read_answer, wait_until};
+use crate::harness::{Reply, Seen, connect, read_answer, wait_until};
 use crate::site::{ORDER, Site};
 
 const JSON: &str = "application/json";
@@ -38,6 +38,28 @@ fn a_body_in_any_pieces_is_the_same_body() {
         let seen = shop.upstream.seen();
         assert_eq!((&seen.last().unwrap().body[..], seen.last().unwrap().whole), (ORDER.as_bytes(), true));
         assert!(!String::from_utf8_lossy(&shop.upstream.raw()).contains("X-Late"), "a trailer went past the contract");
+    }
+}
+
+/// A chunked body that turns out to be empty has an end all the same, or the upstream waits for it.
+#[test]
+fn an_empty_chunked_body_that_is_optional_ends_at_the_upstream() {
+    let document = "openapi: 3.0.3
+info: { title: t, version: '1' }
+paths:
+  /note:
+    post:
+      requestBody: { content: { application/json: { schema: { type: object } } } }
+      responses: { default: { description: any } }
+";
+    for mode in ["block", "log", "off"] {
+        let ok = |_: &Seen| Reply::Keep(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec());
+        let site = Site::with(document, &format!(", request: {mode}"), &[], ok);
+        let answer = site.send(
+            b"POST /note HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        );
+        assert_eq!(answer.status, 204, "{mode}: {answer:?}");
+        assert!(site.upstream.seen()[0].whole && site.upstream.seen()[0].body.is_empty(), "{mode}");
     }
 }
 
