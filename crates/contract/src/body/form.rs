@@ -3,8 +3,10 @@
 //! Each field is decoded by its own schema and encoding; the schema of the body judges the object afterwards.
 
 use crate::contract::Contract;
-use crate::openapi::{FieldKind, FormField, FormFields, ShapeId};
-use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Refused, push_string, unescape};
+use crate::openapi::{FieldKind, FormField, FormFields, ShapeId, Style};
+use crate::parameter::{
+    Attempt, Decoder, Escapes, Pairs, Refused, brackets_of, decode_deep_object, push_string, unescape,
+};
 use crate::schema::Run;
 use crate::schema::Types;
 
@@ -53,10 +55,18 @@ impl<'a> Assembly<'a> {
             has_choice: false,
         };
         let mut is_first = true;
-        for (at, (name, _)) in pairs.iter().enumerate() {
-            if pairs.iter().take(at).any(|(earlier, _)| earlier == name) {
+        for (at, (sent, _)) in pairs.iter().enumerate() {
+            let field = self.field(sent);
+            let is_same = |earlier: &[u8]| match field {
+                Some(field) => {
+                    field.takes(earlier) && self.field(earlier).is_some_and(|other| std::ptr::eq(other, field))
+                }
+                None => earlier == sent,
+            };
+            if pairs.iter().take(at).any(|(earlier, _)| is_same(earlier)) {
                 continue;
             }
+            let name = field.map_or(sent, |field| field.name.as_bytes());
             decoder.comma(&mut is_first);
             decoder
                 .key(name)
@@ -70,11 +80,12 @@ impl<'a> Assembly<'a> {
     fn value(&self, decoder: &mut Decoder<'_>, pairs: &Pairs, name: &[u8], run: &mut Run) -> Result<(), Refused> {
         let Some(field) = self.field(name) else {
             return match self.fields.other {
-                Some(shape) => decoder.named(pairs, name, shape, crate::openapi::Style::Form, true),
+                Some(shape) => decoder.named(pairs, name, shape, Style::Form, true),
                 None => decoder.free(pairs, name),
             };
         };
         match field.kind {
+            FieldKind::Scalar if field.style == Style::DeepObject => self.deep(decoder, pairs, field),
             FieldKind::Scalar => decoder.named(pairs, name, field.shape, field.style, field.explode),
             FieldKind::Json => {
                 self.each(decoder, pairs, field.shape, name, |decoder, value| self.json(decoder, value, run))
@@ -85,6 +96,19 @@ impl<'a> Assembly<'a> {
                 push_string(&stand_in, decoder.json);
                 Ok(())
             }),
+        }
+    }
+
+    /// Writes what stands in brackets behind the name. A value without brackets is one that is no object.
+    fn deep(&self, decoder: &mut Decoder<'_>, pairs: &Pairs, field: &FormField) -> Result<(), Refused> {
+        let name = field.name.as_bytes();
+        if pairs.count(name) == 0 {
+            let levels = self.contract.options.limits.deep_object_levels;
+            return decode_deep_object(decoder, pairs, name, field.shape, levels);
+        }
+        match pairs.iter().any(|(sent, _)| brackets_of(sent, name).is_some()) {
+            true => Err(Refused::Malformed("has a value and brackets")),
+            false => decoder.named(pairs, name, field.shape, Style::Form, true),
         }
     }
 
@@ -132,9 +156,10 @@ impl<'a> Assembly<'a> {
     }
 }
 
-/// The declared field of a name.
+/// The declared field of a name: the one that is called so before one whose brackets are.
 pub(crate) fn field_of<'a>(fields: &'a FormFields, name: &[u8]) -> Option<&'a FormField> {
-    fields.fields.iter().find(|field| field.name.as_bytes() == name)
+    let is_called = |field: &&FormField| field.name.as_bytes() == name;
+    fields.fields.iter().find(is_called).or_else(|| fields.fields.iter().find(|field| field.takes(name)))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Documents as values that remember where each part stands. Loading and references come here; schemas are compiled elsewhere.
 
+mod inheritance;
 mod json;
 mod node;
 mod set;

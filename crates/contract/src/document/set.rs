@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use super::inheritance::{Heir, Inheritance};
 use super::node::{Kind, Node, Place};
 use super::tree::Fault;
 use super::uri;
@@ -92,6 +93,7 @@ impl Documents {
         for source in &self.sources {
             references.index_file(source);
         }
+        references.inheritance = Inheritance::of(&references, &references.named_schemas());
         references
     }
 }
@@ -278,6 +280,7 @@ pub(crate) struct References<'d> {
     nodes: HashMap<usize, &'d Node>,
     /// What references led to before: looking through thousands of components for each of them would be slow.
     found: RefCell<HashMap<(u32, String), Reached<'d>>>,
+    inheritance: Inheritance<'d>,
     /// Resources with the same `$id`: both cannot be meant.
     pub(crate) faults: Vec<Fault>,
 }
@@ -317,8 +320,23 @@ impl<'d> References<'d> {
             dynamic_anchors: HashMap::new(),
             nodes: HashMap::new(),
             found: RefCell::default(),
+            inheritance: Inheritance::default(),
             faults: Vec::new(),
         }
+    }
+
+    /// The components of every file, and files that are schemas themselves.
+    fn named_schemas(&self) -> Vec<Heir<'d>> {
+        let mut named = Vec::new();
+        for (number, source) in self.documents.sources.iter().enumerate() {
+            let file = self.base_of_file(u32::try_from(number).unwrap_or_default());
+            let place = |name, node| Heir { name, node, base: self.enter(node, file) };
+            let components = source.root.get("components").and_then(|components| components.get("schemas"));
+            let members = components.map_or(&[][..], Node::members);
+            named.extend(members.iter().map(|(key, node)| place(key.text.as_str(), node)));
+            named.push(place("", &source.root));
+        }
+        named
     }
 
     /// The resource that a file is.
@@ -446,9 +464,18 @@ impl<'d> Resolver<'d> for References<'d> {
         let node = *self.dynamic_anchors.get(&(base.0, name.to_owned()))?;
         Some(Target { node, base, dialect: self.dialect })
     }
+
+    fn heirs(&self, node: &'d Node) -> Vec<(&'d str, Target<'d>)> {
+        let target = |heir: &Heir<'d>| Target { node: heir.node, base: heir.base, dialect: self.dialect };
+        self.inheritance.heirs(node).iter().map(|heir| (heir.name, target(heir))).collect()
+    }
+
+    fn is_link_to_base(&self, node: &'d Node) -> bool {
+        self.inheritance.is_link(node)
+    }
 }
 
 /// Nodes do not move while a set of documents lives.
-fn address(node: &Node) -> usize {
+pub(super) fn address(node: &Node) -> usize {
     std::ptr::from_ref(node).addr()
 }

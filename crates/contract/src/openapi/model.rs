@@ -90,6 +90,14 @@ pub(crate) struct FormField {
     pub(crate) headers: Vec<Parameter>,
 }
 
+impl FormField {
+    /// Whether a field as sent is this one, or one of its brackets: `name[a][b]`.
+    pub(crate) fn takes(&self, sent: &[u8]) -> bool {
+        let name = self.name.as_bytes();
+        sent == name || (self.style == Style::DeepObject && crate::parameter::brackets_of(sent, name).is_some())
+    }
+}
+
 /// What the content of a form field is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum FieldKind {

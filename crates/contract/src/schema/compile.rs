@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::evaluate::Anchors;
-use super::ir::{self, FALSE, Id, Schema, Schemas, TRUE};
+use super::ir::{self, Discriminator, FALSE, Id, Schema, Schemas, TRUE};
 use super::keywords;
 use super::lower;
 use super::program::{Program, SchemaId};
@@ -22,6 +22,10 @@ pub struct Builder<'n> {
     pub(super) patterns: pattern::Cache,
     known: HashMap<(*const Node, Base, Direction), Id>,
     queue: Vec<(Id, Target<'n>, Direction)>,
+    /// Bases of others, each with the schema that chooses among them.
+    families: HashMap<(*const Node, Base, Direction), Id>,
+    /// Those among them that are not filled in.
+    family_queue: Vec<(Id, Target<'n>, Direction)>,
     pub(super) problems: Vec<Problem>,
     roots: Vec<Id>,
     /// Every resource that a schema was compiled in.
@@ -43,6 +47,8 @@ impl<'n> Builder<'n> {
             patterns: pattern::Cache::default(),
             known: HashMap::new(),
             queue: Vec::new(),
+            families: HashMap::new(),
+            family_queue: Vec::new(),
             problems: Vec::new(),
             roots: Vec::new(),
             resources: HashSet::new(),
@@ -71,6 +77,7 @@ impl<'n> Builder<'n> {
     /// translated.
     pub fn finish(mut self) -> Result<Program, Vec<Problem>> {
         self.close_dynamic_scope();
+        self.open_circular_families();
         self.apply_direction();
         self.find_circles();
         if !self.problems.is_empty() {
@@ -154,11 +161,87 @@ impl<'n> Builder<'n> {
         self.problems.push(Problem { place, message: message.into() });
     }
 
-    fn work(&mut self) {
-        while let Some((id, target, direction)) = self.queue.pop() {
-            let schema = keywords::read(self, target, direction);
-            self.schemas[id as usize] = schema;
+    /// The schema that a reference means: where the base of others is asked for, whichever of them the discriminator names, or else the base;
+    /// where one of them takes in its base, the base itself. `from` is the schema in which the reference stands.
+    pub(super) fn referred(&mut self, from: &'n Node, target: Target<'n>, direction: Direction) -> Id {
+        let base = self.schema(target, direction);
+        let key = (std::ptr::from_ref(target.node), target.base, direction);
+        if let Some(&id) = self.families.get(&key).filter(|_| !self.resolver.is_link_to_base(from)) {
+            return id;
         }
+        if self.resolver.is_link_to_base(from) || self.resolver.heirs(target.node).is_empty() {
+            return base;
+        }
+        let id = Id::try_from(self.schemas.len()).unwrap_or(FALSE);
+        let resource = self.schemas[base as usize].resource;
+        let schema = Schema { place: target.node.place, resource, all_of: vec![base], ..Schema::default() };
+        self.schemas.push(schema);
+        self.families.insert(key, id);
+        self.family_queue.push((id, target, direction));
+        id
+    }
+
+    /// Names the heirs of a base: by their own names, and by what `mapping` calls them.
+    fn fill_family(&mut self, id: Id, target: Target<'n>, direction: Direction) {
+        let node = target.node;
+        let Some(discriminator) = node.get("discriminator") else { return };
+        let Some(property) = discriminator.get("propertyName").and_then(Node::as_str) else { return };
+        let heirs = self.resolver.heirs(node);
+        let mut named: Vec<(&'n str, Target<'n>)> =
+            heirs.iter().filter(|(name, _)| !name.is_empty()).copied().collect();
+        for (key, value) in discriminator.get("mapping").map_or(&[][..], Node::members) {
+            let Some(text) = value.as_str() else { continue };
+            let mapped = self.resolver.resolve(text, target.base).ok();
+            let is_it = |(name, heir): &&(&str, Target<'n>)| {
+                *name == text || mapped.is_some_and(|mapped| std::ptr::eq(mapped.node, heir.node))
+            };
+            named.extend(heirs.iter().find(is_it).map(|(_, heir)| (key.text.as_str(), *heir)));
+        }
+        let branches =
+            named.into_iter().map(|(name, heir)| (name.into(), self.referred(node, heir, direction))).collect();
+        let base = Some(self.schema(target, direction));
+        let family = &mut self.schemas[id as usize];
+        // Every heir takes in the base by itself.
+        family.all_of.clear();
+        family.discriminator = Some(Box::new(Discriminator { property: property.into(), branches, base }));
+    }
+
+    fn work(&mut self) {
+        loop {
+            if let Some((id, target, direction)) = self.queue.pop() {
+                let schema = keywords::read(self, target, direction);
+                self.schemas[id as usize] = schema;
+            } else if let Some((id, target, direction)) = self.family_queue.pop() {
+                self.fill_family(id, target, direction);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// A family that would choose itself among its own heirs, through a reference other than theirs to it, is only its base.
+    fn open_circular_families(&mut self) {
+        let families: Vec<Id> = self.families.values().copied().collect();
+        for family in families {
+            let mut seen = HashSet::new();
+            let mut open = self.chosen_or_in_place(family);
+            while let Some(id) = open.pop() {
+                if id == family {
+                    let family = &mut self.schemas[family as usize];
+                    family.all_of.extend(family.discriminator.take().and_then(|discriminator| discriminator.base));
+                    break;
+                }
+                if seen.insert(id) {
+                    open.extend(self.chosen_or_in_place(id));
+                }
+            }
+        }
+    }
+
+    fn chosen_or_in_place(&self, id: Id) -> Vec<Id> {
+        let schema = &self.schemas[id as usize];
+        let chosen = schema.discriminator.iter().flat_map(|discriminator| discriminator.branches.values().copied());
+        in_place(schema).into_iter().chain(chosen).collect()
     }
 
     /// A `$dynamicRef` may lead into every resource that was entered, and reading that one may bring new ones.
@@ -213,7 +296,9 @@ impl<'n> Builder<'n> {
         let mut next = 0;
         while let Some(&part) = parts.get(next) {
             next += 1;
-            parts.extend(self.schemas[part as usize].all_of.iter().copied().filter(|&inner| seen.insert(inner)));
+            let schema = &self.schemas[part as usize];
+            let inner = schema.all_of.iter().copied().chain(schema.base());
+            parts.extend(inner.filter(|&inner| seen.insert(inner)));
         }
         parts
     }
@@ -247,11 +332,17 @@ impl<'n> Builder<'n> {
         }
         // Also what a circle, which is refused later, comes back to.
         copies.insert(part, part);
-        let inner = self.schemas[part as usize].all_of.clone();
+        let mut inner = self.schemas[part as usize].all_of.clone();
+        let base = self.schemas[part as usize].base();
+        inner.extend(base);
         let all_of: Vec<Id> = inner.iter().map(|&inner| self.exempted(inner, names, copies)).collect();
         if all_of != inner || self.schemas[part as usize].requires(names) {
             let mut copy = Schema { all_of, ..self.schemas[part as usize].clone() };
             copy.exempt(names);
+            if base.is_some() {
+                // Its heirs would require the members, which nobody can send here.
+                copy.discriminator = None;
+            }
             self.schemas.push(copy);
             copies.insert(part, (self.schemas.len() - 1) as Id);
         }
@@ -293,6 +384,7 @@ impl<'n> Builder<'n> {
 pub(super) fn in_place(schema: &Schema) -> Vec<Id> {
     let mut ids: Vec<Id> = Vec::new();
     ids.extend(&schema.all_of);
+    ids.extend(schema.base());
     ids.extend(&schema.any_of);
     ids.extend(&schema.one_of);
     ids.extend(schema.not);

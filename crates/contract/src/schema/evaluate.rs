@@ -7,7 +7,9 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::RandomState;
 
-use super::ir::{ArrayRules, Contains, Id, NumberRules, ObjectRules, Resource, Schema, Schemas, StringRules};
+use super::ir::{
+    ArrayRules, Contains, Discriminator, Id, NumberRules, ObjectRules, Resource, Schema, Schemas, StringRules,
+};
 use super::tape::{Tag, Tape};
 use super::types::Types;
 use crate::json::Text;
@@ -240,23 +242,12 @@ impl<'a> Evaluation<'a> {
             self.apply(id, at)?;
         }
         match &schema.discriminator {
-            Some(discriminator) if kind == Types::OBJECT => {
-                let value = self.space.tape.member(at, discriminator.property.as_bytes());
-                let Some(value) = value.filter(|&value| self.space.tape.tag(value) == Tag::String) else {
-                    self.note_torn(at);
-                    let missing = Some(discriminator.property.clone());
-                    return self.stop(Stop { reason: Reason::Discriminator, cell: at, missing });
-                };
-                let name = String::from_utf8_lossy(self.space.tape.bytes(value));
-                match discriminator.branches.get(name.as_ref()) {
-                    Some(&branch) => self.apply(branch, at)?,
-                    None => {
-                        self.note_torn(at);
-                        return self.fail(Reason::Enum, value);
-                    }
-                }
-            }
-            _ => self.alternatives(schema, at)?,
+            Some(discriminator) if kind == Types::OBJECT => self.discriminate(discriminator, at)?,
+            _ => match schema.base() {
+                // The heirs are objects; the base says whether something else may be.
+                Some(base) => self.apply(base, at)?,
+                None => self.alternatives(schema, at)?,
+            },
         }
         if let Some(id) = schema.not {
             let marks = (self.space.log.len(), self.space.closed.len(), self.space.opened.len());
@@ -275,6 +266,25 @@ impl<'a> Evaluation<'a> {
             self.apply(found.unwrap_or(dynamic.fallback), at)?;
         }
         Ok(())
+    }
+
+    fn discriminate(&mut self, discriminator: &Discriminator, at: usize) -> Outcome {
+        let value = self.space.tape.member(at, discriminator.property.as_bytes());
+        let value = value.filter(|&value| self.space.tape.tag(value) == Tag::String);
+        let name = value.map(|value| String::from_utf8_lossy(self.space.tape.bytes(value)));
+        let branch = name.and_then(|name| discriminator.branches.get(name.as_ref()).copied());
+        match (branch.or(discriminator.base), value) {
+            (Some(branch), _) => self.apply(branch, at),
+            (None, Some(value)) => {
+                self.note_torn(at);
+                self.fail(Reason::Enum, value)
+            }
+            (None, None) => {
+                self.note_torn(at);
+                let missing = Some(discriminator.property.clone());
+                self.stop(Stop { reason: Reason::Discriminator, cell: at, missing })
+            }
+        }
     }
 
     fn alternatives(&mut self, schema: &'a Schema, at: usize) -> Outcome {

@@ -85,6 +85,11 @@ impl Default for Schema {
 }
 
 impl Schema {
+    /// Of one that stands for a base and its heirs: the base.
+    pub fn base(&self) -> Option<Id> {
+        self.discriminator.as_ref().and_then(|discriminator| discriminator.base)
+    }
+
     /// Whether it requires one of these members.
     pub fn requires(&self, names: &BTreeSet<Box<str>>) -> bool {
         self.object.as_ref().is_some_and(|object| object.required.iter().any(|name| names.contains(name)))
@@ -113,11 +118,13 @@ pub(super) struct Dynamic {
     pub fallback: Id,
 }
 
-/// The branch of `oneOf` or `anyOf` is named by a member.
+/// The branch of `oneOf` or `anyOf`, or the heir of a base, is named by a member.
 #[derive(Clone, Debug)]
 pub(super) struct Discriminator {
     pub property: Box<str>,
     pub branches: HashMap<Box<str>, Id>,
+    /// Of a base: itself, for names that are no heir's. Elsewhere such names are refused.
+    pub base: Option<Id>,
 }
 
 /// A bound as written.

@@ -386,7 +386,7 @@ impl<'n> Reader<'_, 'n> {
     fn reference(&mut self, value: &'n Node) {
         let Some(text) = value.as_str() else { return self.wrong("$ref", value, "a string") };
         if let Some(target) = self.builder.reference(text, self.target, value.place) {
-            let id = self.builder.schema(target, self.direction);
+            let id = self.builder.referred(self.target.node, target, self.direction);
             self.out.all_of.push(id);
         }
     }
@@ -414,7 +414,7 @@ impl<'n> Reader<'_, 'n> {
             branches.iter().map(|branch| branch.get("$ref").and_then(Node::as_str)).collect();
         // An inline branch has no name (OpenAPI 3.0.3, "Discriminator Object"), so the branches are tried as if nothing were said.
         let Some(references) = references.filter(|references| !references.is_empty()) else { return };
-        let mut named = Discriminator { property: property.into(), branches: Default::default() };
+        let mut named = Discriminator { property: property.into(), branches: Default::default(), base: None };
         for reference in &references {
             if let Some(target) = self.builder.reference(reference, self.target, discriminator.place) {
                 let id = self.builder.schema(target, self.direction);

@@ -204,6 +204,7 @@ impl Lowering {
         if schema.dynamic.is_some() || (is_object && schema.discriminator.is_some()) {
             return Ok(false);
         }
+        more.extend(schema.base());
         // What was looked at in a branch counts for objects and arrays, so a branch that always holds cannot be left out there.
         let may_drop = !matches!(types, Types::OBJECT | Types::ARRAY);
         let mut is_plain = true;
@@ -260,7 +261,8 @@ impl Lowering {
             return Verdict::Perhaps;
         }
         let verdicts = |ids: &[Id]| ids.iter().map(|&id| self.verdict(id, types, depth + 1)).collect::<Vec<_>>();
-        let parts = verdicts(&schema.all_of);
+        let mut parts = verdicts(&schema.all_of);
+        parts.extend(verdicts(schema.base().as_slice()));
         let any = verdicts(&schema.any_of);
         let one = verdicts(&schema.one_of);
         let is_never = |verdict: &Verdict| *verdict == Verdict::Never;
@@ -277,6 +279,7 @@ impl Lowering {
             && schema.not.is_none()
             && schema.condition.is_none()
             && schema.dynamic.is_none()
+            && schema.discriminator.is_none()
             && schema.values.is_empty()
             && says_nothing(schema, types);
         if is_always { Verdict::Always } else { Verdict::Perhaps }
@@ -297,6 +300,7 @@ fn says_nothing(schema: &Schema, types: Types) -> bool {
 /// Every schema that this one applies, to the same value or to parts of it.
 fn children(schema: &Schema) -> Vec<Id> {
     let mut ids = super::compile::in_place(schema);
+    ids.extend(schema.discriminator.iter().flat_map(|discriminator| discriminator.branches.values()));
     if let Some(array) = &schema.array {
         ids.extend(&array.prefix);
         ids.extend([array.items, array.unevaluated, array.contains.map(|contains| contains.id)].into_iter().flatten());

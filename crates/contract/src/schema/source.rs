@@ -50,6 +50,16 @@ pub trait Resolver<'n> {
     fn dynamic_anchor(&self, _name: &str, _base: Base) -> Option<Target<'n>> {
         None
     }
+
+    /// The schemas that take in, through `allOf`, the schema at this node, whose `discriminator` tells them apart; with their names.
+    fn heirs(&self, _node: &'n Node) -> Vec<(&'n str, Target<'n>)> {
+        Vec::new()
+    }
+
+    /// Whether this is the reference by which such a schema takes in its base: there the base is meant, and nothing else.
+    fn is_link_to_base(&self, _node: &'n Node) -> bool {
+        false
+    }
 }
 
 /// What the compiler may decide.

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use contract::options::{Codings, Limits, Options, Undeclared};
 
-use crate::{Request, contract, contract_with, shadows, verdict};
+use crate::{Request, contract, contract_with, problems, shadows, verdict};
 
 const SIGN_UP: &str = "{type: object, required: [name], additionalProperties: false, properties: {name: {type: string}, age: {type: integer}, tags: {type: array, items: {type: integer}}, deep: {type: object, properties: {x: {type: integer}}, additionalProperties: false}}}";
 
@@ -141,6 +141,96 @@ fn forms_become_objects() {
     let many = (0..1001).map(|number| format!("f{number}=1")).collect::<Vec<_>>().join("&");
     let verdict = verdict(&contract, &Request::post("/a", "application/x-www-form-urlencoded", many));
     assert_eq!(verdict, "form_limit body");
+}
+
+/// As payment services have their forms: objects in brackets, an empty text that unsets one, lists of objects.
+#[test]
+fn forms_have_objects_in_brackets_where_the_encoding_says_so() {
+    let schema = "{type: object, properties: { \
+         meta: {anyOf: [{type: object, additionalProperties: {type: string}}, {type: string, enum: ['']}]}, \
+         expand: {type: array, items: {type: string, maxLength: 5}}, \
+         items: {type: array, items: {type: object, required: [price], properties: {price: {type: integer}, tags: {type: array, items: {type: string}}}}}, \
+         to: {type: object, required: [city], properties: {city: {type: string}, zip: {type: integer}}}, \
+         at: {type: object, properties: {x: {type: integer}}}, \
+         'meta[]': {type: integer}}}";
+    let deep = "{style: deepObject, explode: true}";
+    let text = posting(&format!(
+        "{{application/x-www-form-urlencoded: {{schema: {schema}, encoding: {{meta: {deep}, expand: {deep}, items: {deep}, to: {deep}, at: {{style: form, explode: false}}}}}}}}"
+    ));
+    let contract = contract(&text);
+    let rows = [
+        ("meta[a]=b&meta[c]=1", "ok"),
+        ("meta=", "ok"),
+        ("meta=x", "enum body /meta"),
+        ("meta=&meta[a]=b", "form_malformed body meta"),
+        ("meta%5Ba%5D=b&meta[a]=c", "parameter_repeated body meta"),
+        ("expand[]=a&expand[]=b", "ok"),
+        ("expand[0]=a&expand[1]=toolong", "max_length body /expand/1"),
+        ("items[0][price]=1&items[1][price]=2&items[1][tags][]=a&items[1][tags][]=b", "ok"),
+        ("items[0][price]=x", "type body /items/0/price"),
+        ("items[0][tags][]=a", "required body /items/0/price"),
+        ("to[city]=a&to[zip]=1", "ok"),
+        ("to[zip]=1", "required body /to/city"),
+        ("to[city]=a&to[admin]=1", "unknown_field body /to/admin"),
+        ("to[city=a", "form_malformed body to"),
+        ("from[city]=a", "unknown_field body /from[city]"),
+        // Another field has brackets in its name: it keeps nothing from being judged.
+        ("meta[]=1", "ok"),
+        ("meta[]=z", "type body /meta[]"),
+        ("meta[]=1&meta[x]=y&meta[x]=z", "parameter_repeated body meta"),
+        ("at=x,1", "ok"),
+        ("at=x,y", "type body /at/x"),
+        ("at=%7B%22x%22:1%7D", "form_malformed body at"),
+    ];
+    for (body, expected) in rows {
+        let found = verdict(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body));
+        assert_eq!(found, expected, "{body}");
+    }
+    let exploded = text.replace("explode: false", "explode: true");
+    assert!(problems(&exploded).contains("fields of their own"), "{}", problems(&exploded));
+    let multipart = text.replace("application/x-www-form-urlencoded", "multipart/form-data");
+    assert!(problems(&multipart).contains("`deepObject` is not read"), "{}", problems(&multipart));
+}
+
+/// `allOf` as inheritance (OpenAPI 3.0.3 §4.7.25): where a base is asked for, its discriminator says which heir is meant.
+#[test]
+fn a_base_stands_for_its_heirs() {
+    let text = "openapi: 3.0.3
+info: {title: t, version: '1'}
+paths:
+  /pet: {post: {requestBody: {required: true, content: {application/json: {schema: {$ref: '#/components/schemas/Pet'}}}}, responses: {default: {description: d}}}}
+  /pets: {post: {requestBody: {required: true, content: {application/json: {schema: {type: array, items: {allOf: [{$ref: '#/components/schemas/Pet'}, {type: object, properties: {id: {readOnly: true, type: integer}}}]}}}}}, responses: {default: {description: d}}}}
+  /cat: {post: {requestBody: {required: true, content: {application/json: {schema: {$ref: '#/components/schemas/Cat'}}}}, responses: {default: {description: d}}}}
+components:
+  schemas:
+    Pet: {type: object, required: [kind], properties: {kind: {type: string}, id: {type: integer}}, discriminator: {propertyName: kind, mapping: {kitty: '#/components/schemas/Cat', dog: Dog}}}
+    Cat: {allOf: [{$ref: '#/components/schemas/Pet'}, {type: object, required: [lives], properties: {lives: {type: integer}}}]}
+    Dog: {allOf: [{allOf: [{$ref: '#/components/schemas/Pet'}]}], properties: {bark: {type: boolean}, friend: {$ref: '#/components/schemas/Pet'}}}
+    Puppy: {allOf: [{$ref: '#/components/schemas/Dog'}, {type: object, properties: {weeks: {type: integer, maximum: 52}}}]}
+";
+    let contract = contract(text);
+    let rows = [
+        ("/pet", r#"{"kind":"kitty","lives":9}"#, "ok"),
+        ("/pet", r#"{"kind":"Cat","lives":9}"#, "ok"),
+        ("/pet", r#"{"kind":"kitty"}"#, "required body /lives"),
+        ("/pet", r#"{"kind":"kitty","bark":true,"lives":1}"#, "unknown_field body /bark"),
+        ("/pet", r#"{"kind":"dog","bark":true,"friend":{"kind":"Cat","lives":1}}"#, "ok"),
+        ("/pet", r#"{"kind":"dog","friend":{"kind":"Cat","lives":"x"}}"#, "type body /friend/lives"),
+        ("/pet", r#"{"kind":"Puppy","bark":true,"weeks":6}"#, "ok"),
+        ("/pet", r#"{"kind":"Puppy","weeks":60}"#, "maximum body /weeks"),
+        // No heir has that name: the base alone says what may be there.
+        ("/pet", r#"{"kind":"bird","id":1}"#, "ok"),
+        ("/pet", r#"{"kind":"bird","wings":2}"#, "unknown_field body /wings"),
+        ("/pet", r#"{"lives":1}"#, "required body /kind"),
+        ("/pet", "[]", "type body"),
+        ("/cat", r#"{"kind":"dog","lives":1}"#, "ok"),
+        ("/cat", r#"{"kind":"Puppy","lives":1,"weeks":60}"#, "unknown_field body /weeks"),
+        ("/pets", r#"[{"kind":"kitty","lives":1},{"kind":"bird"}]"#, "ok"),
+        ("/pets", r#"[{"kind":"kitty","lives":1,"id":1}]"#, "read_only body /0/id"),
+    ];
+    for (path, body, expected) in rows {
+        assert_eq!(verdict(&contract, &Request::post(path, "application/json", body)), expected, "{path} {body}");
+    }
 }
 
 #[test]

@@ -241,7 +241,13 @@ impl<'d> Reader<'d> {
         }
         field.kind = self.field_kind(source, &field, has_style);
         if let (FieldKind::Json, true, Some(at)) = (field.kind, has_style, encoding) {
-            self.fault(at, "an object in a form is read as JSON; remove `style` and `explode`");
+            let what = match source.is_multipart {
+                true => "an object in a multipart form is read as JSON; remove `style` and `explode`",
+                false => {
+                    "the members of an exploded object are fields of their own: declare them as such, or say `deepObject` or `explode: false`"
+                }
+            };
+            self.fault(at, what);
         }
         field
     }
@@ -257,6 +263,7 @@ impl<'d> Reader<'d> {
             None | Some("form") => Style::Form,
             Some("spaceDelimited") => Style::SpaceDelimited,
             Some("pipeDelimited") => Style::PipeDelimited,
+            Some("deepObject") if !is_multipart => Style::DeepObject,
             Some(other) => {
                 self.fault(at, format!("the style `{other}` is not read in forms"));
                 Style::Form
@@ -282,6 +289,12 @@ impl<'d> Reader<'d> {
         let says_json = !classes.is_empty() && classes.iter().all(|class| *class == Some(Class::Json));
         let says_text = !classes.is_empty() && classes.iter().all(|class| *class == Some(Class::Text));
         let is_object = types.has(Types::OBJECT) && !types.has_scalar();
+        // Elements that are objects have no place between delimiters.
+        let is_delimited = !field.explode && !(is_array && is_object);
+        let is_written_out = has_style && !source.is_multipart && (field.style == Style::DeepObject || is_delimited);
+        if is_written_out {
+            return FieldKind::Scalar;
+        }
         if says_json || (is_object && classes.is_empty()) || (is_object && !source.is_multipart && !has_style) {
             return FieldKind::Json;
         }

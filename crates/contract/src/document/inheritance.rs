@@ -1,0 +1,97 @@
+//! Which schemas extend which others: those that take in, by a reference in `allOf`, a schema whose `discriminator` names no branches of its own
+//! (OpenAPI 3.0.3 §4.7.25: "will indicate that the `Cat` schema be used"). Looks at components and at files that are schemas; judges nothing.
+
+use std::collections::{HashMap, HashSet};
+
+use super::node::Node;
+use super::set::{References, address};
+use crate::schema::Base;
+
+/// How deep `allOf` within `allOf` is followed.
+const MAX_LEVELS: u32 = 16;
+
+/// A schema that extends another one, with its name if it is a component.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heir<'d> {
+    pub(crate) name: &'d str,
+    pub(crate) node: &'d Node,
+    pub(crate) base: Base,
+}
+
+/// All heirs of a set of documents.
+#[derive(Debug, Default)]
+pub(super) struct Inheritance<'d> {
+    /// By the address of what they extend, however far up.
+    heirs: HashMap<usize, Vec<Heir<'d>>>,
+    /// Addresses of the references by which heirs take in a base.
+    links: HashSet<usize>,
+}
+
+/// Whether it is the base of a family: it tells its heirs apart by a member.
+fn is_base(node: &Node) -> bool {
+    node.get("discriminator").is_some() && node.get("oneOf").is_none() && node.get("anyOf").is_none()
+}
+
+impl<'d> Inheritance<'d> {
+    /// Finds out who extends whom among the schemas at these places.
+    pub(super) fn of(references: &References<'d>, places: &[Heir<'d>]) -> Inheritance<'d> {
+        let mut found = Inheritance::default();
+        let mut parents: HashMap<usize, Vec<&'d Node>> = HashMap::new();
+        for place in places {
+            found.parents_of(
+                references,
+                place.node,
+                place.base,
+                MAX_LEVELS,
+                parents.entry(address(place.node)).or_default(),
+            );
+        }
+        for place in places {
+            let mut seen = HashSet::from([address(place.node)]);
+            let mut open = parents.get(&address(place.node)).cloned().unwrap_or_default();
+            while let Some(ancestor) = open.pop() {
+                if !seen.insert(address(ancestor)) {
+                    continue;
+                }
+                if is_base(ancestor) {
+                    found.heirs.entry(address(ancestor)).or_default().push(*place);
+                }
+                open.extend(parents.get(&address(ancestor)).into_iter().flatten());
+            }
+        }
+        found
+    }
+
+    fn parents_of(
+        &mut self,
+        references: &References<'d>,
+        node: &'d Node,
+        base: Base,
+        levels: u32,
+        to: &mut Vec<&'d Node>,
+    ) {
+        for part in node.get("allOf").map_or(&[][..], Node::elements) {
+            let reference = part.get("$ref").and_then(Node::as_str);
+            match reference.and_then(|reference| references.find(reference, base).ok()) {
+                Some((parent, _)) => {
+                    to.push(parent);
+                    if is_base(parent) {
+                        self.links.insert(address(part));
+                    }
+                }
+                None if levels > 0 => self.parents_of(references, part, base, levels - 1, to),
+                None => {}
+            }
+        }
+    }
+
+    /// Who extends a schema.
+    pub(super) fn heirs(&self, node: &Node) -> &[Heir<'d>] {
+        self.heirs.get(&address(node)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether this is the reference by which an heir takes in its base.
+    pub(super) fn is_link(&self, node: &Node) -> bool {
+        self.links.contains(&address(node))
+    }
+}
