@@ -290,7 +290,7 @@ impl<'d> Reader<'d> {
         let says_text = !classes.is_empty() && classes.iter().all(|class| *class == Some(Class::Text));
         let is_object = types.has(Types::OBJECT) && !types.has_scalar();
         // Elements that are objects have no place between delimiters.
-        let is_delimited = !field.explode && !(is_array && is_object);
+        let is_delimited = !(field.explode || (is_array && is_object));
         let is_written_out = has_style && !source.is_multipart && (field.style == Style::DeepObject || is_delimited);
         if is_written_out {
             return FieldKind::Scalar;
