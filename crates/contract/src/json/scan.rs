@@ -34,7 +34,7 @@ pub trait Sink {
     fn end_object(&mut self) -> Result<(), Reason>;
 
     /// A sink that can tell which name comes next may compare: `window` begins at the quote of a name and may end anywhere. If the name that it
-    /// expects stands there as a whole, it takes it as by [`Sink::key`] and says how many bytes it took, both quotes included; else 0.
+    /// expects stands there as a whole, it takes it as by [`Sink::key`], with the colon behind it, and says how many bytes that was; else 0.
     #[inline(always)]
     fn expected_key(&mut self, _window: &[u8]) -> Result<usize, Reason> {
         Ok(0)
@@ -287,25 +287,26 @@ impl Scanner {
     #[inline(always)]
     fn key<S: Sink>(&mut self, window: &[u8], at: usize, sink: &mut S) -> Result<Step, Reason> {
         let taken = sink.expected_key(&window[at..])?;
-        let mut next = at + taken;
-        if taken == 0 {
-            if window[at] != b'"' {
-                return Err(Reason::Syntax);
-            }
-            let end = plain_end(window, at + 1);
-            next = if window.get(end) == Some(&b'"') {
-                if end - at - 1 > self.limits.key_bytes as usize {
-                    return Err(Reason::KeyLength);
-                }
-                sink.key(Text { bytes: &window[at + 1..end], is_ascii: true })?;
-                end + 1
-            } else {
-                match self.quoted::<S, true>(window, at, end, sink)? {
-                    Step::On(next) => next,
-                    cut => return Ok(cut),
-                }
-            };
+        if taken > 0 {
+            self.phase = Phase::Value;
+            return Ok(Step::On(at + taken));
         }
+        if window[at] != b'"' {
+            return Err(Reason::Syntax);
+        }
+        let end = plain_end(window, at + 1);
+        let next = if window.get(end) == Some(&b'"') {
+            if end - at - 1 > self.limits.key_bytes as usize {
+                return Err(Reason::KeyLength);
+            }
+            sink.key(Text { bytes: &window[at + 1..end], is_ascii: true })?;
+            end + 1
+        } else {
+            match self.quoted::<S, true>(window, at, end, sink)? {
+                Step::On(next) => next,
+                cut => return Ok(cut),
+            }
+        };
         let has_colon = window.get(next) == Some(&b':');
         self.phase = if has_colon { Phase::Value } else { Phase::Colon };
         Ok(Step::On(next + usize::from(has_colon)))

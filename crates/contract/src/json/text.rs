@@ -97,13 +97,10 @@ pub(crate) fn small_integer(bytes: &[u8], at: usize) -> Option<(usize, i64)> {
     (end < bytes.len()).then_some((end, value?))
 }
 
-/// How many digits begin at `at`, one to seven of them, if they are all of a number. `None` for anything else, and near the end of the bytes.
+/// How many digits begin at `at`, up to eight, whatever follows. `None` near the end of the bytes.
 #[inline(always)]
-pub(crate) fn digit_count(bytes: &[u8], at: usize) -> Option<usize> {
-    let word = u64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?);
-    let count = leading_digits(word);
-    let behind = (word >> ((8 * count) & 63)) as u8;
-    (count > 0 && count < 8 && !matches!(behind, b'.' | b'e' | b'E')).then_some(count as usize)
+pub(crate) fn digit_count(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk::<8>().map(|word| leading_digits(u64::from_le_bytes(*word)))
 }
 
 /// One to seven digits at once: how many, their value, and the byte behind them. `None` for other counts, and near the end of the bytes.

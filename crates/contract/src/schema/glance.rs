@@ -14,21 +14,22 @@ pub(super) struct Glance {
     /// Integers that are allowed; none if `min > max`.
     min: i64,
     max: i64,
-    /// Up to this many digits are allowed whatever they are, 0 alone apart.
+    /// A bit for each integer of one digit that is allowed, and from [`MORE_DIGITS`] on for each number of digits that are allowed whatever they are.
     digits: u32,
-    /// Lengths in bytes of strings in ASCII that are allowed; none if `shortest > longest`.
+    /// 1 false, 2 true, 4 null.
+    constants: u8,
+    /// Lengths in bytes of strings in ASCII that are allowed: the least, and how many more.
     shortest: u32,
-    longest: u32,
+    span: u32,
     /// What else is asked of such strings, and the block that says it.
     look: Look,
     string: u32,
-    /// 1 false, 2 true, 4 null.
-    constants: u32,
 }
 
 impl Default for Glance {
     fn default() -> Self {
-        Self { bit: 0, min: 1, max: 0, digits: 0, shortest: 1, longest: 0, look: Look::Length, string: 0, constants: 0 }
+        let look = Look::Length;
+        Self { bit: 0, min: 1, max: 0, digits: 0, constants: 0, shortest: u32::MAX, span: 0, look, string: 0 }
     }
 }
 
@@ -67,67 +68,80 @@ impl Look {
 /// The most characters that [`small_integer`] reads.
 const INTEGER_CHARS: u32 = 19;
 
+/// In the bits of [`Glance::digits`], where those for numbers of more than one digit begin.
+const MORE_DIGITS: u32 = 16;
+
 impl Glance {
     /// What can be said of a slot when its plan is complete.
     pub fn new(program: &Program, slot: &Slot) -> Self {
-        let limits = &program.limits;
         let blocks = &program.plans[slot.child as usize].blocks;
         let mut glance = Self { bit: 1u64.checked_shl(slot.number).unwrap_or(0), ..Self::default() };
-        if limits.number_chars >= INTEGER_CHARS {
-            let allowed = match blocks[kind::INTEGER] {
-                ACCEPT => Some((i64::MIN, i64::MAX)),
-                block => program.numbers.get(block as usize).and_then(|plan| plan.small),
-            };
-            (glance.min, glance.max) = allowed.unwrap_or((1, 0));
+        if program.limits.number_chars >= INTEGER_CHARS {
+            glance.see_integers(program, blocks[kind::INTEGER]);
         }
-        let most = |digits: &u32| glance.min <= 1 && 10i64.pow(*digits) - 1 <= glance.max;
-        glance.digits = (1..8).rev().find(most).unwrap_or(0);
-        let bytes = |length: usize| u32::try_from(length).unwrap_or(u32::MAX).min(limits.string_bytes);
-        match (blocks[kind::STRING], program.strings.get(blocks[kind::STRING] as usize)) {
-            (ACCEPT, _) => (glance.shortest, glance.longest) = (0, limits.string_bytes),
-            (block, Some(plan)) => {
-                let shortest = u32::try_from(plan.min_bytes);
-                (glance.shortest, glance.longest) = shortest.map_or((1, 0), |least| (least, bytes(plan.max_bytes)));
-                (glance.look, glance.string) = (Look::new(plan), block);
-            }
-            _ => {}
-        }
+        glance.see_strings(program, blocks[kind::STRING]);
         glance.constants = match blocks[kind::BOOLEAN] {
             ACCEPT => 3,
-            allowed if allowed < RECORD.min(4) => allowed,
+            allowed if allowed < RECORD.min(4) => allowed as u8,
             _ => 0,
         };
         glance.constants |= if blocks[kind::NULL] == ACCEPT { 4 } else { 0 };
         glance
     }
 
-    /// Where the scalar at `at`, that begins with `byte`, ends, if it is allowed.
+    fn see_integers(&mut self, program: &Program, block: u32) {
+        let plan = program.numbers.get(block as usize);
+        let range = if block == ACCEPT { Some((i64::MIN, i64::MAX)) } else { plan.and_then(|plan| plan.small) };
+        (self.min, self.max) = range.unwrap_or((1, 0));
+        let few = plan.map_or(&[][..], |plan| &plan.small_values);
+        let is_allowed = |value: &i64| (self.min..=self.max).contains(value) || few.contains(value);
+        let one = (0..10).filter(is_allowed).map(|digit| 1 << digit);
+        let are_allowed = |digits: &u32| self.min <= 10 && 10i64.pow(*digits) - 1 <= self.max;
+        let more = (2..8).filter(are_allowed).map(|digits| 1 << (MORE_DIGITS + digits));
+        self.digits = one.chain(more).sum();
+    }
+
+    fn see_strings(&mut self, program: &Program, block: u32) {
+        let longest = program.limits.string_bytes;
+        if block == ACCEPT {
+            (self.shortest, self.span) = (0, longest);
+            return;
+        }
+        let Some(plan) = program.strings.get(block as usize) else { return };
+        let longest = u32::try_from(plan.max_bytes).unwrap_or(u32::MAX).min(longest);
+        if let Ok(shortest) = u32::try_from(plan.min_bytes)
+            && shortest <= longest
+        {
+            (self.shortest, self.span) = (shortest, longest - shortest);
+            (self.look, self.string) = (Look::new(plan), block);
+        }
+    }
+
+    /// Where the scalar at `at`, that begins with `byte`, ends, if it is allowed. Of a number, a fraction or an exponent may follow there.
     #[inline(always)]
     pub fn value_end(&self, program: &Program, window: &[u8], at: usize, byte: u8) -> Option<usize> {
-        match byte {
-            b'"' => {
-                let rest = window.get(at + 1..)?;
-                let length = plain_end(rest, 0);
-                let is_allowed = self.shortest as usize <= length && length <= self.longest as usize;
-                if rest.get(length) != Some(&b'"') || !is_allowed {
-                    return None;
-                }
-                let bytes = &rest[..length];
-                let text = Text { bytes, is_ascii: true };
-                let is_right = matches!(self.look, Look::Length)
-                    || program.strings.get(self.string as usize).is_some_and(|plan| self.look.allows(plan, text));
-                if !is_right {
-                    return None;
-                }
-                Some(at + length + 2)
+        if byte == b'"' {
+            let end = plain_end(window, at + 1);
+            let length = end - at - 1;
+            if window.get(end) != Some(&b'"') || length.wrapping_sub(self.shortest as usize) > self.span as usize {
+                return None;
             }
+            let is_right = matches!(self.look, Look::Length) || self.is_right(program, &window[at + 1..end]);
+            return is_right.then_some(end + 1);
+        }
+        let digit = u32::from(byte).wrapping_sub(u32::from(b'0'));
+        if digit < 10
+            && let Some(count) = digit_count(window, at)
+        {
+            let which = if count == 1 { digit } else { MORE_DIGITS + count };
+            // More digits never begin with 0.
+            let is_number = count == 1 || digit != 0;
+            if is_number && self.digits >> which & 1 == 1 {
+                return Some(at + count as usize);
+            }
+        }
+        match byte {
             b'0'..=b'9' | b'-' => {
-                let count = digit_count(window, at).filter(|&count| count <= self.digits as usize);
-                if let Some(count) = count
-                    && (byte != b'0' || (count == 1 && self.min <= 0))
-                {
-                    return Some(at + count);
-                }
                 let (end, value) = small_integer(window, at)?;
                 (self.min <= value && value <= self.max).then_some(end)
             }
@@ -138,8 +152,15 @@ impl Glance {
         }
     }
 
+    /// Whether a string in ASCII of an allowed length is right.
+    #[inline(never)]
+    fn is_right(&self, program: &Program, bytes: &[u8]) -> bool {
+        let plan = program.strings.get(self.string as usize);
+        plan.is_some_and(|plan| self.look.allows(plan, Text { bytes, is_ascii: true }))
+    }
+
     #[inline(always)]
-    fn word(&self, bit: u32, window: &[u8], at: usize, word: &[u8; 4]) -> Option<usize> {
+    fn word(&self, bit: u8, window: &[u8], at: usize, word: &[u8; 4]) -> Option<usize> {
         let stands = window.get(at..).and_then(|rest| rest.first_chunk::<4>()) == Some(word);
         (stands && self.constants & bit != 0).then_some(at + 4)
     }

@@ -520,11 +520,11 @@ impl Sink for Judging<'_> {
     #[inline(always)]
     fn expected_key(&mut self, window: &[u8]) -> Result<usize, Reason> {
         let Some(slot) = self.program.slots.get(self.judge.top.expected as usize) else { return Ok(0) };
-        if !slot.stands_in(window) {
+        if !slot.stands_at(window, 0) {
             return Ok(0);
         }
         self.known_member(self.judge.top.expected)?;
-        Ok(slot.quoted.len())
+        Ok(slot.written.len())
     }
 
     #[inline(always)]

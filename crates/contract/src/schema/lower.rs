@@ -81,7 +81,7 @@ pub(super) fn program(schemas: Schemas, anchors: Anchors, roots: &[Id], options:
     }
     let mut program = lowering.program;
     // A name that a schema knows is not too long, or the verdict would depend on how its bytes arrive.
-    let longest_name = program.slots.iter().map(|slot| slot.quoted.len().saturating_sub(2)).max().unwrap_or(0);
+    let longest_name = program.slots.iter().map(|slot| slot.written.len().saturating_sub(3)).max().unwrap_or(0);
     program.limits.key_bytes = program.limits.key_bytes.max(longest_name as u32);
     let glances: Vec<Glance> = program.slots.iter().map(|slot| Glance::new(&program, slot)).collect();
     program.slots.iter_mut().zip(glances).for_each(|(slot, glance)| slot.glance = glance);

@@ -113,6 +113,18 @@ pub(super) struct ObjectPlan {
     pub max: u32,
 }
 
+impl ObjectPlan {
+    /// Whether an object of at most 64 slots may end that has these, and so many members in none.
+    #[inline(always)]
+    pub fn is_complete(&self, seen: u64, in_no_slot: u32) -> bool {
+        let required = self.required.first().copied().unwrap_or(0);
+        let is_any_count = self.min == 0 && self.max == u32::MAX;
+        self.keys.len() <= 64
+            && seen & required == required
+            && (is_any_count || (self.min..=self.max).contains(&(in_no_slot + seen.count_ones())))
+    }
+}
+
 /// A known member. As large as two lines of the cache.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -121,8 +133,8 @@ pub(super) struct Slot {
     pub child: u32,
     /// Its place among the slots of the object.
     pub number: u32,
-    /// The name as it stands in JSON text, quotes included.
-    pub quoted: Box<[u8]>,
+    /// The name as it stands in JSON text, with its quotes and the colon behind them.
+    pub written: Box<[u8]>,
     /// Its first 16 bytes, and which of their bits count; its last 16 bytes, if it has so many.
     pub head: u128,
     pub mask: u128,
@@ -134,20 +146,20 @@ pub(super) struct Slot {
 impl Slot {
     pub fn new(name: &str, number: usize, child: u32) -> Self {
         let has_escapes = name.bytes().any(|byte| byte < 0x20 || matches!(byte, b'"' | b'\\'));
-        let quoted: Box<[u8]> = [b"\"", name.as_bytes(), b"\""].concat().into();
+        let written: Box<[u8]> = [b"\"", name.as_bytes(), b"\":"].concat().into();
         let mut head = [0; 16];
-        let length = quoted.len().min(16);
-        head[..length].copy_from_slice(&quoted[..length]);
+        let length = written.len().min(16);
+        head[..length].copy_from_slice(&written[..length]);
         if has_escapes {
             // Such a name is spelt with escapes, in more than one way: nothing to compare with.
             head[0] = 0;
         }
         let mask = u128::MAX >> (128 - 8 * length);
-        let tail = quoted.last_chunk().map_or(0, |tail| u128::from_le_bytes(*tail));
+        let tail = written.last_chunk().map_or(0, |tail| u128::from_le_bytes(*tail));
         Self {
             child,
             number: number as u32,
-            quoted,
+            written,
             head: u128::from_le_bytes(head),
             mask,
             tail,
@@ -155,20 +167,21 @@ impl Slot {
         }
     }
 
-    /// Whether the name stands at the beginning of a window.
+    /// Whether the name and its colon stand at `at`. Says no near the end of the window.
     #[inline(always)]
-    pub fn stands_in(&self, window: &[u8]) -> bool {
-        let length = self.quoted.len();
-        let Some(head) = window.first_chunk::<16>() else { return false };
+    pub fn stands_at(&self, window: &[u8], at: usize) -> bool {
+        let Some(rest) = window.get(at..) else { return false };
+        let Some(head) = rest.first_chunk::<16>() else { return false };
         if (u128::from_le_bytes(*head) ^ self.head) & self.mask != 0 {
             return false;
         }
+        let length = self.written.len();
         if length <= 16 {
             return true;
         }
-        let tail = window.get(length - 16..length).and_then(|tail| tail.first_chunk::<16>());
+        let tail = rest.get(length - 16..length).and_then(|tail| tail.first_chunk::<16>());
         let is_tail = tail.is_some_and(|tail| u128::from_le_bytes(*tail) == self.tail);
-        is_tail && (length <= 32 || window.get(16..length - 16) == self.quoted.get(16..length - 16))
+        is_tail && (length <= 32 || rest.get(16..length - 16) == self.written.get(16..length - 16))
     }
 }
 

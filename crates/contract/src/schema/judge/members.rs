@@ -3,85 +3,81 @@
 //!
 //! Most of what a member costs is not its bytes but the way between grammar and judge; here both stand in registers.
 
-use super::{Frame, Judging};
+use super::{Frame, Judge, Judging};
 use crate::json::{Stand, Taken, skip_space};
-use crate::schema::program::kind;
+use crate::schema::program::{Program, kind};
 
 impl Judging<'_> {
     /// See [`crate::json::Sink::expected_members`].
     #[inline(never)]
     pub(super) fn take_members(&mut self, window: &[u8], from: usize, values: u32) -> Taken {
         let program = self.program;
+        let slots = program.slots.as_slice();
+        let Judge { top, frames, successors, unknown, .. } = &mut *self.judge;
+        let successors = successors.as_slice();
         // What changes with every member, and nothing else of the frame.
-        let Frame { mut seen, mut count, mut member, mut expected, .. } = self.judge.top;
-        let (mut end, mut left, mut stand) = (from, values, Stand::Name);
+        let Frame { mut seen, count, mut member, mut expected, .. } = *top;
+        let mut in_no_slot = count - seen.count_ones();
+        let (mut at, mut left, mut stand) = (from, values, Stand::Name);
         while left > 0 {
-            let Some(slot) = program.slots.get(expected as usize) else { break };
-            let Some(rest) = window.get(end..) else { break };
-            if slot.glance.bit & !seen == 0 || !slot.stands_in(rest) || rest.get(slot.quoted.len()) != Some(&b':') {
+            let Some(slot) = slots.get(expected as usize) else { break };
+            if slot.glance.bit & !seen == 0 || !slot.stands_at(window, at) {
                 break;
             }
-            let Some((at, byte)) = next_byte(window, end + slot.quoted.len() + 1) else { break };
-            let Some(behind) = slot.glance.value_end(program, window, at, byte) else { break };
-            seen |= slot.glance.bit;
-            count += 1;
-            member = expected;
-            expected = self.judge.successors[expected as usize];
-            (end, stand) = (behind, Stand::BehindValue);
-            left -= 1;
-            let Some((at, byte)) = next_byte(window, end) else { break };
-            if byte == b',' {
-                stand = Stand::Name;
-                let Some((at, _)) = next_byte(window, at + 1) else {
-                    end = window.len();
-                    break;
-                };
-                end = at;
+            let Some((start, byte)) = next_byte(window, at + slot.written.len()) else { break };
+            let Some(end) = slot.glance.value_end(program, window, start, byte) else { break };
+            let Some(&successor) = successors.get(expected as usize) else { break };
+            // Most often another name follows at once.
+            if window.get(end..).and_then(|rest| rest.first_chunk()) == Some(b",\"") {
+                (seen, member, expected, at, left) = (seen | slot.glance.bit, expected, successor, end + 1, left - 1);
                 continue;
             }
-            if byte != b'}' || left == 0 {
+            if matches!(window.get(end), Some(b'.' | b'e' | b'E')) {
                 break;
             }
-            let Some(at) = self.next_sibling(seen, count, window, at) else { break };
-            (seen, count, member, end, stand) = (0, 0, 0, at, Stand::Name);
-            expected = self.judge.successors[program.slots.len() + self.judge.top.block as usize];
-            left -= 1;
+            (seen, member, expected, at, left) = (seen | slot.glance.bit, expected, successor, end, left - 1);
+            stand = Stand::BehindValue;
+            let Some((next, byte)) = next_byte(window, end) else { break };
+            if byte == b',' {
+                (at, stand) = (next_byte(window, next + 1).map_or(window.len(), |(next, _)| next), Stand::Name);
+                continue;
+            }
+            let object = &program.objects[top.block as usize];
+            let is_right = byte == b'}'
+                && left > 0
+                && unknown.len() == top.first_unknown as usize
+                && object.is_complete(seen, in_no_slot);
+            let Some(next) = is_right.then(|| next_sibling(program, frames, top.block, window, next)).flatten() else {
+                break;
+            };
+            (seen, in_no_slot, member, at, left, stand) = (0, 0, 0, next, left - 1, Stand::Name);
+            expected = successors[slots.len() + top.block as usize];
         }
-        let top = &mut self.judge.top;
-        (top.seen, top.count, top.member, top.expected) = (seen, count, member, expected);
-        Taken { end, values: values - left, stand }
+        (top.seen, top.count) = (seen, in_no_slot + seen.count_ones());
+        (top.member, top.expected) = (member, expected);
+        Taken { end: at, values: values - left, stand }
     }
+}
 
-    /// If the object that ends at `at` is right, and another one of the same block follows in the same array: where its first name is.
-    #[inline(always)]
-    fn next_sibling(&mut self, seen: u64, count: u32, window: &[u8], at: usize) -> Option<usize> {
-        let top = &self.judge.top;
-        let object = &self.program.objects[top.block as usize];
-        let required = object.required.first().copied().unwrap_or(0);
-        let is_right = object.keys.len() <= 64
-            && seen & required == required
-            && (object.min..=object.max).contains(&count)
-            && self.judge.unknown.len() == top.first_unknown as usize;
-        if !is_right {
-            return None;
-        }
-        let (at, comma) = next_byte(window, at + 1)?;
-        let (at, brace) = next_byte(window, at + 1)?;
-        let (at, quote) = next_byte(window, at + 1)?;
-        // The outermost frame is no array: it holds one value only.
-        let array = self.judge.frames.get_mut(1..)?.last_mut()?;
-        if (comma, brace, quote) != (b',', b'{', b'"') || array.is_object {
-            return None;
-        }
-        let plan = &self.program.arrays[array.block as usize];
-        let is_same = self.program.plans[plan.rest as usize].blocks[kind::OBJECT] == top.block;
-        if !is_same || (array.count as usize) < plan.prefix.len() {
-            return None;
-        }
-        array.count += 1;
-        array.next = plan.rest;
-        Some(at)
+/// If behind the object of this block that ends at `at` another one follows in the same array: where its first name is.
+#[inline(always)]
+fn next_sibling(program: &Program, frames: &mut [Frame], block: u32, window: &[u8], at: usize) -> Option<usize> {
+    let (at, comma) = next_byte(window, at + 1)?;
+    let (at, brace) = next_byte(window, at + 1)?;
+    let (at, quote) = next_byte(window, at + 1)?;
+    // The outermost frame is no array: it holds one value only.
+    let array = frames.get_mut(1..)?.last_mut()?;
+    if (comma, brace, quote) != (b',', b'{', b'"') || array.is_object {
+        return None;
     }
+    let plan = &program.arrays[array.block as usize];
+    let is_same = program.plans[plan.rest as usize].blocks[kind::OBJECT] == block;
+    if !is_same || (array.count as usize) < plan.prefix.len() {
+        return None;
+    }
+    array.count += 1;
+    array.next = plan.rest;
+    Some(at)
 }
 
 /// The byte at `at` or behind the white space there, and its place.
