@@ -4,6 +4,7 @@
 //! disk; the files a configuration names are gathered for `load` to look at.
 
 mod address;
+mod circles;
 mod contracts;
 mod datagrams;
 mod headers;
@@ -88,6 +89,7 @@ pub(super) fn build(
         log: build.log(root),
         limits,
     };
+    build.circles(root, &config);
     let referenced = build.referenced;
     (problems.is_empty().then_some(config), referenced)
 }

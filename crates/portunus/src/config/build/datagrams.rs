@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::listeners::Bound;
-use super::{Build, Fault, address, identifier, read};
+use super::{Build, Fault, address, circles, identifier, read};
 use crate::config::model::{
     AllowedDestination, DatagramHeader, Endpoint, ServerAddress, ServerConfig, SourceConfig, TargetsConfig, Trust,
     UdpListenerConfig, UpstreamConfig, UpstreamProtocol,
@@ -130,14 +130,8 @@ impl Build<'_> {
     fn loops(&mut self, node: &Node, bind: &[SocketAddr], to: &TargetsConfig) {
         let TargetsConfig::Fixed { v4, v6 } = to else { return };
         for target in [v4, v6].into_iter().flatten() {
-            let is_own = |bind: &&SocketAddr| {
-                bind.port() == target.port()
-                    && (bind.ip() == target.ip()
-                        || bind.ip().is_unspecified()
-                            && bind.is_ipv4() == target.is_ipv4()
-                            && target.ip().is_loopback())
-            };
-            if let (Some(bind), Some(at)) = (bind.iter().find(is_own), node.get("to")) {
+            let own = bind.iter().find(|bind| circles::is_reached(**bind, *target));
+            if let (Some(bind), Some(at)) = (own, node.get("to")) {
                 let what = format!("the target {target} is this listener itself, bound to {bind}");
                 self.problems.add(at.span, what, "let the application listen on another port");
             }
