@@ -418,10 +418,10 @@ for i in range(1200):
         let lived = log.iter().filter(|line| line["client_address"] == *client);
         let lived: Vec<f64> = lived.map(|line| line["duration_seconds"].as_f64().unwrap()).collect();
         assert_eq!(lived.len(), 1200);
-        assert!(lived.iter().all(|seconds| *seconds >= 0.99), "{lived:?}");
-        lived.iter().all(|seconds| *seconds < 1.5)
+        // Idle since a datagram came, told since its socket was there: a little less, where many came at once.
+        lived.iter().all(|seconds| (0.9..1.5).contains(seconds))
     };
-    assert!((1..=6).any(is_good), "flows outlived their time in each round");
+    assert!((1..=6).any(is_good), "in each round flows ended too early or too late");
 }
 
 #[test]
