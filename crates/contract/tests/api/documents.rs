@@ -11,6 +11,17 @@ use crate::{Request, contract, problems, verdict};
 const START: &str = "openapi: 3.1.0\ninfo: {title: t, version: '1'}\n";
 
 /// Each document with a part of the one problem it has.
+/// Also where the schema is a body's as a whole, and whatever the media type.
+#[test]
+fn a_type_that_does_not_exist_is_a_problem() {
+    for media in ["application/json", "text/plain", "multipart/form-data"] {
+        let text = format!(
+            "openapi: 3.0.3\ninfo: {{title: t, version: '1'}}\npaths:\n  /a: {{post: {{requestBody: {{content: {{{media}: {{schema: {{type: strng}}}}}}}}, responses: {{default: {{description: d}}}}}}}}\n"
+        );
+        assert!(problems(&text).contains("type is a string; it must be one of"), "{media}: {}", problems(&text));
+    }
+}
+
 #[test]
 fn problems_name_place_and_fix() {
     let rows = [

@@ -45,7 +45,8 @@ pub fn import(words: &[OsString]) -> Front {
 
 fn translate(words: &[OsString]) -> Result<(String, Vec<String>), Front> {
     let environment = |name: &str| std::env::var(name).ok();
-    let settings = match arguments::read(words, environment, Path::new("apifw.yaml")) {
+    let present: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    let settings = match arguments::read(words, environment, &present, Path::new("apifw.yaml")) {
         Ok(settings) => settings,
         Err(Refused::Help) => return Err(Front::Exit { code: 0, output: usage(), errors: String::new() }),
         Err(Refused::Version) => {

@@ -130,7 +130,11 @@ impl<'d> Reader<'d> {
             Class::Form | Class::Multipart => (Types::OBJECT, "a form is an object"),
             Class::Text | Class::Binary => (Types::STRING, "text and bytes are strings"),
         };
-        if !types.has(needed) {
+        // What nothing satisfies may be a mistake, such as a type that does not exist: reading the schema tells.
+        if types == Types::NONE {
+            let _ = self.schema(schema, at.base, direction);
+        }
+        if !types.has(needed) && class != Class::Json {
             if is_named {
                 let message =
                     format!("no body of this media type satisfies the schema ({what}), so such bodies are refused");

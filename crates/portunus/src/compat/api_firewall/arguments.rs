@@ -69,10 +69,11 @@ pub(super) enum Refused {
     Mistakes(Vec<String>),
 }
 
-/// Reads all three sources.
+/// Reads all three sources. `present`: the names of all variables there are, since a misspelt one must not go unnoticed.
 pub(super) fn read(
     words: &[OsString],
     environment: impl Fn(&str) -> Option<String>,
+    present: &[String],
     file: &Path,
 ) -> Result<Settings, Refused> {
     let mut settings = Settings::default();
@@ -80,6 +81,14 @@ pub(super) fn read(
     for setting in SETTINGS {
         if let Some(value) = environment(&format!("{PREFIX}{}", setting.name)) {
             settings.values.insert(setting.name, (Source::Environment, value));
+        }
+    }
+    for name in present {
+        let Some(rest) = name.strip_prefix(PREFIX) else { continue };
+        // What an orchestrator says of a service that is called so.
+        let is_service = rest.starts_with("SERVICE_") || rest == "PORT" || rest.starts_with("PORT_");
+        if !is_service && !SETTINGS.iter().any(|setting| setting.name == rest) {
+            problems.push(format!("{name}: there is no such setting"));
         }
     }
     read_flags(words, &mut settings, &mut problems)?;
@@ -245,7 +254,21 @@ mod tests {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
         let look =
             |name: &str| environment.iter().find(|(have, _)| *have == name).map(|(_, value)| (*value).to_owned());
-        read(&words, look, &path)
+        let present: Vec<String> = environment.iter().map(|(name, _)| (*name).to_owned()).collect();
+        read(&words, look, &present, &path)
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_a_mistake() {
+        let misspelt = [("APIFW_DENYLIST_TOKEN_FILE", "denied.txt"), ("HOME", "/")];
+        let Err(Refused::Mistakes(problems)) = read_all(&[], &misspelt, "") else { panic!("it is read") };
+        assert_eq!(problems, ["APIFW_DENYLIST_TOKEN_FILE: there is no such setting"]);
+        let service = [
+            ("APIFW_PORT", "tcp://10.0.0.1:8282"),
+            ("APIFW_SERVICE_HOST", "10.0.0.1"),
+            ("APIFW_PORT_8282_TCP_PROTO", "tcp"),
+        ];
+        assert!(read_all(&[], &service, "").is_ok());
     }
 
     #[test]
