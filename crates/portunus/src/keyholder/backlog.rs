@@ -6,7 +6,8 @@
 //! How long a lane stands for is measured, not computed: the time between two jobs leaving it. That holds whatever slows the threads down.
 //!
 //! Where a lane grows although its oldest job has waited longer than the target, the newest job is taken first: its peer is still there. A lane
-//! that is long but does not grow is served in order: its peers wait for answers before they ask again, and the oldest must not starve.
+//! that is long and takes in just what is done of it is served in order: its peers wait for answers before they ask again, and the oldest must not
+//! starve. If it takes in more, or less, nobody waits for the oldest, and what has waited for ten times the target is given up.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -215,13 +216,13 @@ impl<J: Waits> Backlog<J> {
         let mut displaced = None;
         if lane.jobs.len() >= self.limits.max_queued {
             // More comes in than can be done, and does not wait for answers: what is oldest is not waited for any more.
-            let oldest = lane.age(now);
-            if !lane.newest_first || oldest <= 10 * target {
+            if !lane.newest_first || !lane.jobs.front().is_some_and(|oldest| Lane::is_stale(oldest, now, target)) {
                 return Err(Refused::Full);
             }
             displaced = lane.jobs.pop_front();
         }
-        lane.gave_up |= displaced.is_some();
+        lane.flow.gave_up |= displaced.is_some();
+        lane.flow.arrived += 1;
         lane.jobs.push_back(job);
         lane.look(now, target, terms.extended);
         class.pace.begin(now);
@@ -275,18 +276,22 @@ impl<J: Waits> Lanes<J> {
             self.turn = 1 - self.turn;
         }
         let lane = &mut self.lanes[self.turn];
-        let is_over = |job: &J| now + cost > job.terms().deadline || !job.is_wanted();
+        lane.look(now, target, self.turn == 1);
+        let is_purging = lane.is_purging;
+        let is_over = |job: &J| {
+            now + cost > job.terms().deadline || !job.is_wanted() || is_purging && Lane::is_stale(job, now, target)
+        };
         // The oldest expire first; without this they would stay at the far end of the queue.
         while batch.expired.len() < MAX_EXPIRED && lane.jobs.front().is_some_and(is_over) {
             batch.expired.extend(lane.jobs.pop_front());
         }
-        lane.look(now, target, self.turn == 1);
         while batch.jobs.len() < class.batch() && batch.expired.len() < MAX_EXPIRED {
             let next = if lane.newest_first { lane.jobs.pop_back() } else { lane.jobs.pop_front() };
             let Some(job) = next else { break };
             if is_over(&job) { batch.expired.push(job) } else { batch.jobs.push(job) }
         }
-        lane.gave_up |= !batch.expired.is_empty();
+        lane.flow.gave_up |= !batch.expired.is_empty();
+        lane.flow.done += batch.jobs.len();
         self.passed += nanoseconds(cost).saturating_mul(batch.jobs.len() as u64) / class.weight();
         let is_empty = self.lanes.iter().all(|lane| lane.jobs.is_empty());
         self.pace.count(batch.jobs.len() as u64, is_empty, cost, now);
@@ -346,17 +351,67 @@ struct Lane<J> {
     jobs: VecDeque<J>,
     /// More comes in than is done, for longer than the target.
     newest_first: bool,
-    /// When it was last looked at how long the lane is, and what that was: after each target's time, and after each ten.
-    looks: Option<[(Instant, usize); 2]>,
-    /// Short looks in a row at which it had grown.
+    /// When it was last looked at how long the lane is, and what that was: after each target's time.
+    seen: Option<(Instant, usize)>,
+    /// Looks in a row at which it had grown.
     grown: u32,
-    /// Jobs were given up since the last long look.
+    flow: Flow,
+    /// How often in a row it took in more or less than was done.
+    uneven: u32,
+    /// What has waited for too long is given up, until the flow is judged again.
+    is_purging: bool,
+}
+
+/// What came into a lane and what was done of it.
+#[derive(Debug, Default)]
+struct Flow {
+    since: Option<Instant>,
+    arrived: usize,
+    done: usize,
+    /// Jobs were given up.
     gave_up: bool,
+}
+
+/// What a flow says of those who ask.
+#[derive(Debug, PartialEq, Eq)]
+enum Trend {
+    /// More than can be done, or they give up: they do not wait for answers.
+    Grows,
+    /// As many as are answered: they wait for their answers.
+    Even,
+    /// Fewer than are done.
+    Drains,
+}
+
+impl Flow {
+    /// Judged after so many times the target.
+    const TARGETS: u32 = 10;
+
+    fn begin(now: Instant) -> Flow {
+        Flow { since: Some(now), ..Flow::default() }
+    }
+
+    /// What can be said, if it is time. Measured by what flows, not by what waits: what a spike left must not hide that it drains.
+    fn trend(&mut self, now: Instant, target: Duration, is_told: bool) -> Option<Trend> {
+        let since = *self.since.get_or_insert(now);
+        if now.saturating_duration_since(since) < Flow::TARGETS * target {
+            return None;
+        }
+        let slack = self.done / 32 + 4;
+        Some(if self.arrived > self.done + slack || (self.gave_up && !is_told) {
+            Trend::Grows
+        } else if self.arrived + slack < self.done {
+            Trend::Drains
+        } else {
+            Trend::Even
+        })
+    }
 }
 
 impl<J> Default for Lane<J> {
     fn default() -> Lane<J> {
-        Lane { jobs: VecDeque::new(), newest_first: false, looks: None, grown: 0, gave_up: false }
+        let flow = Flow::default();
+        Lane { jobs: VecDeque::new(), newest_first: false, seen: None, grown: 0, flow, uneven: 0, is_purging: false }
     }
 }
 
@@ -366,31 +421,38 @@ impl<J: Waits> Lane<J> {
         self.jobs.front().map_or(Duration::ZERO, |oldest| now.saturating_duration_since(oldest.terms().received))
     }
 
+    /// Whether a job has waited for so long that, where peers do not wait for answers, its own has given up.
+    fn is_stale(job: &J, now: Instant, target: Duration) -> bool {
+        now.saturating_duration_since(job.terms().received) > Flow::TARGETS * target
+    }
+
     /// Finds out whether the newest are to be served first. Where peers are told to stay away, the length is bounded, and only threads that have
     /// become slower can make the oldest wait twice the target; that some are given up says nothing there.
     fn look(&mut self, now: Instant, target: Duration, is_told: bool) {
         let (length, age) = (self.jobs.len(), self.age(now));
-        let [short, long] = self.looks.get_or_insert([(now, length); 2]);
+        let seen = self.seen.get_or_insert((now, length));
         let mut has_grown = false;
-        if now.saturating_duration_since(short.0) >= target {
-            self.grown = if length > short.1 + short.1 / 8 + 2 { self.grown + 1 } else { 0 };
+        if now.saturating_duration_since(seen.0) >= target {
+            self.grown = if length > seen.1 + seen.1 / 8 + 2 { self.grown + 1 } else { 0 };
             has_grown = self.grown >= 2;
-            *short = (now, length);
+            *seen = (now, length);
         }
-        if now.saturating_duration_since(long.0) >= 10 * target {
-            let slack = long.1 / 32 + 4;
-            has_grown |= length > long.1 + slack || (self.gave_up && !is_told);
-            if !has_grown && length + slack >= long.1 {
-                // As many ask as are answered: they wait for their answers.
-                self.newest_first = false;
+        if let Some(trend) = self.flow.trend(now, target, is_told) {
+            self.flow = Flow::begin(now);
+            has_grown |= trend == Trend::Grows;
+            // While jobs are given up as fast as they come, flows say nothing: every other time it is seen what happens without.
+            if !std::mem::take(&mut self.is_purging) {
+                self.uneven = if has_grown || trend != Trend::Even { self.uneven + 1 } else { 0 };
+                self.newest_first &= self.uneven > 0;
+                // Peers that wait for answers look like a growing load when they begin to ask, but not twice.
+                self.is_purging = self.newest_first && self.uneven >= 2 && !is_told;
             }
-            *long = (now, length);
-            self.gave_up = false;
         }
         if age <= target * if is_told { 2 } else { 1 } {
             self.newest_first = false;
-            *long = (now, length);
-            self.gave_up = false;
+            self.is_purging = false;
+            self.uneven = 0;
+            self.flow = Flow::begin(now);
         } else if has_grown {
             self.newest_first = true;
         }

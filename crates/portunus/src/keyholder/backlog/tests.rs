@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::collections::HashSet;
+
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -174,6 +176,91 @@ fn after_a_spike_new_requests_are_served_at_once() {
         let asked = 0.5 * world.capacity(Class::Rsa);
         assert!(fresh.clone().count() as f64 >= 0.8 * asked, "{extended}: {} of {asked}", fresh.count());
     }
+}
+
+/// Clients that do not know BUSY, each asking at its own times: who is not answered in time asks again, twice, and what it asked before stays queued.
+#[derive(Default)]
+struct Impatient {
+    /// When to give up, what, and how often it may still be asked for.
+    waiting: VecDeque<(Instant, usize, u32)>,
+    answered: HashSet<usize>,
+    /// Of the world's jobs that are done, how many are known to be.
+    known: usize,
+}
+
+impl Impatient {
+    fn ask(&mut self, world: &mut World, tries_left: u32) {
+        world.ask(Class::Rsa, false);
+        self.waiting.push_back((world.now + PATIENCE, world.asked, tries_left));
+    }
+
+    /// Asks at `times` the capacity for so long, and again for what was not answered.
+    fn offer(&mut self, world: &mut World, times: f64, time: Duration) {
+        let (mut due, end) = (0.0, world.now + time);
+        while world.now < end {
+            due += times * world.capacity(Class::Rsa) * World::STEP.as_secs_f64();
+            while due >= 1.0 {
+                self.ask(world, 2);
+                due -= 1.0;
+            }
+            self.answered.extend(world.done.iter().skip(self.known).map(|(job, _)| job.id));
+            self.known = world.done.len();
+            while let Some(&(_, id, tries_left)) = self.waiting.front().filter(|(until, ..)| *until <= world.now) {
+                self.waiting.pop_front();
+                if tries_left > 0 && !self.answered.contains(&id) {
+                    self.ask(world, tries_left - 1);
+                }
+            }
+            world.step();
+        }
+    }
+}
+
+/// What a spike leaves behind is of no use to anybody: whatever load comes after it, the second after the last of its tries is whole again.
+#[test]
+fn after_a_spike_of_clients_that_ask_again_nobody_waits_for_what_it_left() {
+    for (after, cost) in [(0.5, 3 * MS), (0.8, 3 * MS), (0.95, 3 * MS), (0.5, 3 * MS / 10), (0.5, 20 * MS)] {
+        let mut world = World::new(2, cost);
+        let mut clients = Impatient::default();
+        clients.offer(&mut world, 0.5, 2_000 * MS);
+        clients.offer(&mut world, 4.0, 3_000 * MS);
+        // The last of the spike's clients gives up for good after three times its patience.
+        clients.offer(&mut world, after, 3 * PATIENCE + 1_000 * MS);
+        for second in 0..12 {
+            let since = world.now;
+            clients.offer(&mut world, after, 1_000 * MS);
+            let (_, in_time) = world.counts(since);
+            let asked = after * world.capacity(Class::Rsa);
+            assert!(in_time >= 0.9 * asked, "x{after}, {cost:?}: {in_time} of {asked} in second {second}");
+        }
+        // Work for those who had given up ends with the spike, too.
+        let (done, in_time) = world.counts(world.now - 11_000 * MS);
+        assert!(done - in_time < 0.01 * done, "x{after}, {cost:?}: {in_time} of {done} in time");
+    }
+}
+
+/// More than is answered in the time after which a spike's requests are given up, and it comes up slower than that: some are given up before it is
+/// seen that they wait, and none from then on.
+#[test]
+fn a_closed_loop_that_looked_like_a_spike_for_long_is_served_in_order_in_the_end() {
+    let mut world = World::new(2, MS);
+    let (since, mut waiting, mut outstanding, mut gone) = (world.now, 0, 0.0, None);
+    while world.now < since + 12_000 * MS {
+        outstanding = f64::min(outstanding + 0.5, 5_000.0);
+        while (waiting as f64) < outstanding && world.ask(Class::Rsa, false) {
+            waiting += 1;
+        }
+        let before = world.done.len() + world.gone.len();
+        world.step();
+        waiting -= world.done.len() + world.gone.len() - before;
+        if gone.is_none() && world.now > since + 6_000 * MS {
+            gone = Some(world.gone.len());
+        }
+    }
+    assert_eq!(gone, Some(world.gone.len()));
+    let late = world.done.iter().filter(|(_, at)| *at >= since + 10_000 * MS);
+    let longest = late.map(|(job, at)| *at - job.terms.received).max().unwrap();
+    assert!(longest <= 2_600 * MS, "{longest:?} instead of 2,500 ms");
 }
 
 /// Peers that come one after the other look like a growing load at first.
