@@ -1,7 +1,6 @@
 //! An edge without keys and two key servers, as processes of their own, with clients that make nothing but full handshakes.
 //!
-//! The key servers are those of the tests (`tests/keyless/key_server.py`; needs the Debian packages python3 and python3-cryptography), which share no
-//! line with the product. What a client saw is written down here and counted by the caller.
+//! The key servers are `portunus keyholder`. What a client saw is written down here and counted by the caller.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -36,7 +35,9 @@ pub(super) struct KeySite {
 /// A key server.
 pub(super) struct KeyServer {
     pub(super) child: Child,
+    portunus: PathBuf,
     folder: PathBuf,
+    number: usize,
     port: u16,
 }
 
@@ -69,7 +70,8 @@ impl KeySite {
     pub(super) fn start(portunus: &Path) -> io::Result<KeySite> {
         let folder = tempfile::tempdir()?;
         lay_out(folder.path()).map_err(io::Error::other)?;
-        let servers = vec![KeyServer::start(folder.path(), 0)?, KeyServer::start(folder.path(), 0)?];
+        let servers = [1, 2].map(|number| KeyServer::start(portunus, folder.path(), number, 0));
+        let servers = servers.into_iter().collect::<io::Result<Vec<_>>>()?;
         fs::write(folder.path().join("portunus.yaml"), config(&servers))?;
         let mut edge = Command::new(portunus)
             .args(["run", "portunus.yaml"])
@@ -78,20 +80,10 @@ impl KeySite {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
-        let Some(output) = edge.stderr.take() else { return Err(io::ErrorKind::BrokenPipe.into()) };
-        let mut lines = BufReader::new(output).lines();
-        let mut address = None;
-        while address.is_none() {
-            let Some(line) = lines.next().transpose()? else {
-                stop(&mut edge);
-                return Err(io::Error::other("the edge did not start"));
-            };
-            let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-            address =
-                told["address"].as_str().filter(|_| told["listener"] == "edge").and_then(|text| text.parse().ok());
-        }
-        std::thread::spawn(move || lines.for_each(drop));
-        let Some(address) = address else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
+        let Some(address) = listening(&mut edge, "edge")? else {
+            stop(&mut edge);
+            return Err(io::Error::other("the edge did not start"));
+        };
         let site = KeySite { folder, edge, address, servers };
         site.wait_for_success()?;
         Ok(site)
@@ -156,6 +148,21 @@ impl KeySite {
     }
 }
 
+/// Where a program that was just started says it listens; none if it ends before. What it says later is read and dropped.
+fn listening(child: &mut Child, listener: &str) -> io::Result<Option<SocketAddr>> {
+    let Some(output) = child.stderr.take() else { return Err(io::ErrorKind::BrokenPipe.into()) };
+    let mut lines = BufReader::new(output).lines();
+    while let Some(line) = lines.next().transpose()? {
+        let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        let address = told["address"].as_str().filter(|_| told["listener"] == listener);
+        if let Some(address) = address.and_then(|text| text.parse().ok()) {
+            std::thread::spawn(move || lines.for_each(drop));
+            return Ok(Some(address));
+        }
+    }
+    Ok(None)
+}
+
 impl Drop for KeySite {
     fn drop(&mut self) {
         stop(&mut self.edge);
@@ -163,37 +170,23 @@ impl Drop for KeySite {
 }
 
 impl KeyServer {
-    fn start(folder: &Path, port: u16) -> io::Result<KeyServer> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/keyless/key_server.py");
-        let mut child = Command::new("python3")
-            .arg(script)
-            .args([
-                "--keys",
-                "keys",
-                "--ca",
-                "ca.pem",
-                "--cert",
-                "server.pem",
-                "--key",
-                "server.key",
-                "--behave",
-                "alpn",
-            ])
-            .args(["--port", &port.to_string()])
+    /// Starts the `number`th one of the folder; on a free port, if `port` is 0.
+    fn start(portunus: &Path, folder: &Path, number: usize, port: u16) -> io::Result<KeyServer> {
+        let file = folder.join(format!("keyholder-{number}.yaml"));
+        fs::write(&file, key_server_config(port))?;
+        let mut child = Command::new(portunus)
+            .args(["keyholder".as_ref(), "run".as_ref(), file.as_os_str()])
             .current_dir(folder)
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()?;
-        let Some(output) = child.stdout.take() else { return Err(io::ErrorKind::BrokenPipe.into()) };
-        let mut lines = BufReader::new(output).lines();
-        let first = lines.next().transpose()?.unwrap_or_default();
-        let told: serde_json::Value = serde_json::from_str(&first).unwrap_or_default();
-        let Some(port) = told["port"].as_u64().and_then(|port| u16::try_from(port).ok()) else {
+        let Some(address) = listening(&mut child, "keys")? else {
             stop(&mut child);
             return Err(io::Error::other("a key server did not start"));
         };
-        std::thread::spawn(move || lines.for_each(drop));
-        Ok(KeyServer { child, folder: folder.to_owned(), port })
+        let (portunus, folder) = (portunus.to_owned(), folder.to_owned());
+        Ok(KeyServer { child, portunus, folder, number, port: address.port() })
     }
 
     /// `kill -9`.
@@ -207,7 +200,7 @@ impl KeyServer {
     /// # Errors
     /// It does not come up.
     pub(super) fn restart(&mut self) -> io::Result<()> {
-        *self = KeyServer::start(&self.folder, self.port)?;
+        *self = KeyServer::start(&self.portunus, &self.folder, self.number, self.port)?;
         Ok(())
     }
 
@@ -346,6 +339,18 @@ fn lay_out(folder: &Path) -> Result<(), Box<dyn std::error::Error + Send + Sync>
         fs::write(folder.join(key), pair.key_pem.as_bytes())?;
     }
     Ok(())
+}
+
+fn key_server_config(port: u16) -> String {
+    format!(
+        "listeners:
+  - {{ name: keys, bind: \"127.0.0.1:{port}\", tls: {{ certificate: server.pem, private_key: server.key, client_ca: ca.pem }} }}
+keys: {{ site: {{ folders: keys }} }}
+access: [{{ clients: edge.portunus.test, keys: site }}]
+lock_memory: false
+audit: none
+"
+    )
 }
 
 fn config(servers: &[KeyServer]) -> String {

@@ -25,6 +25,9 @@ const MOST_TRIES: usize = 3;
 /// Tries on another server that may be made out of nothing, and saved up at most: enough for what is under way when a busy server dies.
 const RETRY_RESERVE: i64 = 256;
 
+/// Before another server is asked, on average: those whom one failure hit do not all come to the next server in the same moment.
+const MEAN_RETRY_PAUSE: Duration = Duration::from_millis(1);
+
 /// How long everything must have been unreachable before handshakes end at once instead of waiting for a server to come back.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -127,12 +130,12 @@ impl Client {
             let is_last = tried.len() >= MOST_TRIES || self.choose(&tried).is_none() || coarse() >= until;
             if !is_last && failure.may_go_elsewhere() && self.may_retry() {
                 self.counts.retried();
-                tokio::time::sleep(Duration::from_micros(fastrand::u64(..2_000))).await;
+                tokio::time::sleep(spread(MEAN_RETRY_PAUSE)).await;
                 continue;
             }
             // Where a server is busy nothing was begun, so coming again when it said to is no retry.
             let KeyFailure::Busy { retry_after } = failure else { return Err(failure) };
-            let pause = retry_after.mul_f32(0.5 + fastrand::f32());
+            let pause = spread(retry_after);
             if coarse() + pause >= until {
                 return Err(failure);
             }
@@ -224,6 +227,11 @@ impl Client {
     }
 }
 
+/// Half to one and a half of a pause, at random, so that not all who wait come together.
+pub(super) fn spread(pause: Duration) -> Duration {
+    pause.mul_f32(0.5 + fastrand::f32())
+}
+
 impl Drop for Client {
     fn drop(&mut self) {
         self.peers.iter().for_each(|peer| peer.leave());
@@ -238,5 +246,24 @@ impl Drop for Place<'_> {
         let left = self.0.in_flight.get() - 1;
         self.0.in_flight.set(left);
         self.0.counts.in_flight(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_spread_evenly_around_what_was_asked() {
+        fastrand::seed(7);
+        for pause in [MEAN_RETRY_PAUSE, Duration::from_millis(100)] {
+            let mut tenths = [0; 10];
+            for _ in 0..10_000 {
+                let share = spread(pause).div_duration_f32(pause);
+                assert!((0.5..=1.5).contains(&share), "{share}");
+                tenths[((share - 0.5) * 10.0).min(9.0) as usize] += 1;
+            }
+            assert!(tenths.iter().all(|count| (800..1_200).contains(count)), "{tenths:?}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use net::clock::coarse;
 use tokio::sync::Notify;
 
-use super::client::Client;
+use super::client::{Client, spread};
 use super::connection::{Connection, Ended, Watch};
 use super::failure::KeyFailure;
 use crate::config::Ejection;
@@ -116,10 +116,8 @@ impl Peer {
     /// An operation did not go well after this long.
     pub fn failed(&self, failure: KeyFailure, after: Duration, rule: Ejection) {
         match failure {
-            // Half to one and a half of what it said, so that not all workers come back together.
-            KeyFailure::Busy { retry_after } => {
-                self.busy_until.set(coarse() + retry_after.mul_f32(0.5 + fastrand::f32()));
-            }
+            // Not all workers come back together.
+            KeyFailure::Busy { retry_after } => self.busy_until.set(coarse() + spread(retry_after)),
             KeyFailure::Timeout => self.measured(after),
             _ => {}
         }

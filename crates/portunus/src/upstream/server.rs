@@ -66,7 +66,11 @@ impl Server {
 
     /// Whether requests should go there.
     pub fn is_available(&self) -> bool {
-        self.is_healthy() && now_ms() >= self.ejected_until_ms.load(Ordering::Relaxed)
+        self.is_available_at(now_ms())
+    }
+
+    fn is_available_at(&self, now_ms: u64) -> bool {
+        self.is_healthy() && now_ms >= self.ejected_until_ms.load(Ordering::Relaxed)
     }
 
     /// What the active checks say.
@@ -95,13 +99,26 @@ impl Server {
         // Written only when it changes something: this line is shared by all cores.
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
+        }
+        if self.ejections.load(Ordering::Relaxed) != 0 {
+            self.forgive_at(now_ms());
+        }
+    }
+
+    /// The next ejection is a first one again, unless what succeeded was under way when this one began.
+    fn forgive_at(&self, now_ms: u64) {
+        if now_ms >= self.ejected_until_ms.load(Ordering::Relaxed) {
             self.ejections.store(0, Ordering::Relaxed);
         }
     }
 
     /// It did not answer. True if that ejects it now.
     pub fn failed(&self, rule: Ejection) -> bool {
-        if now_ms() < self.ejected_until_ms.load(Ordering::Relaxed) {
+        self.failed_at(rule, now_ms())
+    }
+
+    fn failed_at(&self, rule: Ejection, now_ms: u64) -> bool {
+        if now_ms < self.ejected_until_ms.load(Ordering::Relaxed) {
             return false;
         }
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
@@ -111,7 +128,7 @@ impl Server {
         self.failures.store(0, Ordering::Relaxed);
         let times = self.ejections.fetch_add(1, Ordering::Relaxed).min(9);
         let period = rule.period.saturating_mul(1 << times.min(4)).min(rule.period.saturating_mul(10));
-        let until = now_ms().saturating_add(u64::try_from(period.as_millis()).unwrap_or(u64::MAX));
+        let until = now_ms.saturating_add(u64::try_from(period.as_millis()).unwrap_or(u64::MAX));
         self.ejected_until_ms.store(until, Ordering::Relaxed);
         true
     }
@@ -177,6 +194,43 @@ mod tests {
         assert!(server.failed(rule) && !server.is_available());
         server.succeeded();
         assert!(!server.is_available(), "ejected for its time, whatever was under way");
+    }
+
+    /// How long it is left out now, found by looking at each tenth of the period.
+    fn left_out(server: &Server, period_ms: u64, now_ms: u64) -> u64 {
+        (0..).map(|tenths| tenths * period_ms / 10).find(|after| server.is_available_at(now_ms + after)).unwrap()
+    }
+
+    #[test]
+    fn each_ejection_in_a_row_is_twice_as_long_up_to_ten_times() {
+        let rule = Ejection { failures: 3, period: Duration::from_millis(1_000) };
+        let (server, mut now_ms) = (server(), 1_000_000);
+        for expected in [1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
+            assert!((0..3).map(|_| server.failed_at(rule, now_ms)).eq([false, false, true]));
+            assert!(!server.failed_at(rule, now_ms), "what was under way says nothing new");
+            server.forgive_at(now_ms);
+            assert_eq!(left_out(&server, 1_000, now_ms), expected);
+            now_ms += expected;
+        }
+        // It works again, for long; only then does it fail once more.
+        server.forgive_at(now_ms);
+        assert!((0..3).map(|_| server.failed_at(rule, now_ms)).eq([false, false, true]));
+        assert_eq!(left_out(&server, 1_000, now_ms), 1_000, "a first one again");
+        server.restore();
+        assert_eq!(left_out(&server, 1_000, now_ms), 0);
+        assert!((0..3).map(|_| server.failed_at(rule, now_ms)).eq([false, false, true]));
+        assert_eq!(left_out(&server, 1_000, now_ms), 1_000, "it was seen to work, which forgives, too");
+    }
+
+    #[test]
+    fn a_success_forgives_earlier_ejections_also_when_no_failure_came_before_it() {
+        let rule = Ejection { failures: 1, period: Duration::ZERO };
+        let server = server();
+        (0..5).for_each(|_| assert!(server.failed(rule)));
+        server.succeeded();
+        let rule = Ejection { failures: 1, period: Duration::from_secs(1) };
+        assert!(server.failed_at(rule, 1_000_000));
+        assert_eq!(left_out(&server, 1_000, 1_000_000), 1_000);
     }
 
     #[test]

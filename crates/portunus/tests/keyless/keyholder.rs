@@ -131,9 +131,13 @@ fn what_init_lays_out_works_at_once() {
     let gate = Gate::start_in(dir, &format!("{edge}admin: {{ bind: \"127.0.0.2:0\" }}\n"));
     let ca = made.join("ca.pem");
     both_sites_answer(&ca, gate.address("edge"));
+    let place = format!("::{}", gate.address("edge"));
+    let curl = ["-sSf", "--connect-to", &place, "https://www.1.com/", "--cacert"];
+    let curl = Command::new("curl").args(curl).arg(&ca).output().expect("curl is installed (Debian package curl)");
+    assert!(curl.status.success(), "{}", String::from_utf8_lossy(&curl.stderr));
     let done =
         format!("portunus_keyless_operations_total{{group=\"keyholder\",server=\"{address}\",outcome=\"success\"}}");
-    assert_eq!(metric(&gate, &done), Some(2.0));
+    assert_eq!(metric(&gate, &done), Some(3.0));
     gate.wait_for("\"extension\":true");
     drop(keyholder);
     wait_until("the gauge", || metric(&gate, "portunus_keyless_unavailable{group=\"keyholder\"}") == Some(1.0));

@@ -32,9 +32,9 @@ pub struct Init {
     /// Where the edge listens
     #[arg(long, default_value = "127.0.0.1:8443")]
     edge: String,
-    /// Where the edge sends requests
-    #[arg(long, default_value = "127.0.0.1:8000")]
-    upstream: String,
+    /// Where the edge sends requests; without it, it answers them itself
+    #[arg(long)]
+    upstream: Option<String>,
 }
 
 /// Makes everything; gives the exit status.
@@ -117,6 +117,13 @@ access:
 
 fn edge_config(init: &Init) -> String {
     let name = init.server_names.first().map_or("localhost", String::as_str);
+    let path = "routes:\n  - path: \"/{*rest}\"\n";
+    let routes = match &init.upstream {
+        Some(upstream) => format!("upstreams:\n  app:\n    servers: \"{upstream}\"\n{path}    upstream: app\n"),
+        None => format!(
+            "{path}    respond:\n      status: 200\n      body: \"The key server signed for this handshake.\\n\"\n"
+        ),
+    };
     format!(
         "# The edge: `portunus run portunus.yaml`. It holds certificates and no key of theirs.
 listeners:
@@ -136,14 +143,8 @@ key_servers:
     name: {name}
     client_certificate: client.pem
     client_key: client.key
-upstreams:
-  app:
-    servers: \"{}\"
-routes:
-  - path: \"/{{*rest}}\"
-    upstream: app
-",
-        init.edge, init.listen, init.upstream
+{routes}",
+        init.edge, init.listen
     )
 }
 
