@@ -36,6 +36,12 @@ use crate::transport::{Broken, NoKeys, Transport};
 /// Time that one turn of a connection may spend on signing, before the rest of its requests goes to the queue.
 const INLINE_BUDGET: Duration = Duration::from_micros(400);
 
+/// Requests that one turn takes in, before its answers go out: a thousand pings fit where one padded request does.
+const TURN_REQUESTS: usize = 64;
+
+/// How long a connection that always has something to do keeps the others of its thread waiting.
+const SLICE: Duration = Duration::from_micros(500);
+
 /// How soon a connection that could not hand in a request tries again, at first; doubled with each time that it still cannot.
 const STALL_PAUSE: Duration = Duration::from_millis(2);
 
@@ -147,6 +153,8 @@ struct Conn {
     held: Held,
     /// Whole frames may be left in the input.
     more: bool,
+    /// When it is the others' turn, if it does not come to wait before.
+    slice_ends: Option<Instant>,
     /// Since when what arrives may lie unread.
     unread_since: Option<Instant>,
     /// Reads left of what had arrived when the drain began; none before that.
@@ -192,6 +200,8 @@ enum Event {
     Answers(usize),
     /// Nothing more had arrived when the drain began.
     NoMore,
+    /// There is more to take in.
+    More,
 }
 
 /// What may be read.
@@ -217,6 +227,7 @@ impl Conn {
             stalls: 0,
             held: Held::new(&shared.refusals),
             more: false,
+            slice_ends: None,
             unread_since: None,
             last_reads: None,
             partial_since: None,
@@ -240,6 +251,7 @@ impl Conn {
     async fn turn_after_turn(&mut self, drain: &mut watch::Receiver<bool>) -> End {
         let mut deadline = Deadline::new();
         loop {
+            self.give_way().await;
             let draining = *drain.borrow_and_update();
             if draining && self.last_reads.is_none() {
                 self.last_reads = Some(LAST_READS);
@@ -281,12 +293,23 @@ impl Conn {
                     }
                 }
                 Ok(Ok(Event::NoMore)) => self.last_reads = Some(0),
+                Ok(Ok(Event::More)) => {}
                 Ok(Err(broken)) => return End::Failed("broken", broken.to_string()),
                 Err(_) if self.stalled => self.stalled = false,
                 Err(_) if self.link.in_flight() > 0 => {}
                 Err(_) if self.partial_since.is_some() => return End::Failed("frame_timeout", String::new()),
                 Err(_) => return End::Idle,
             }
+        }
+    }
+
+    /// Lets the thread's other connections have their turn, if this one has not waited for anything for a while: no peer gets more of the thread than
+    /// another by what it sends.
+    async fn give_way(&mut self) {
+        let now = Instant::now();
+        if now >= *self.slice_ends.get_or_insert(now + SLICE) {
+            self.slice_ends = None;
+            tokio::task::yield_now().await;
         }
     }
 
@@ -346,12 +369,17 @@ impl Conn {
             if count > 0 {
                 return Poll::Ready(Ok(Event::Answers(count)));
             }
+            if self.more && self.may_take() {
+                return Poll::Ready(Ok(Event::More));
+            }
             if reading == Reading::Nothing {
+                self.slice_ends = None;
                 return Poll::Pending;
             }
             let read = self.transport.poll_recv_more(context, &mut self.input.chunk);
             if read.is_pending() {
                 self.unread_since = None;
+                self.slice_ends = None;
             }
             match read {
                 Poll::Pending if reading == Reading::Rest => Poll::Ready(Ok(Event::NoMore)),
@@ -403,13 +431,14 @@ impl Conn {
         let unread = self.unread_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let received = now - unread.min(2 * self.shared.limits.target_wait);
         let until = now + INLINE_BUDGET;
-        let mut used = 0;
+        let (mut used, mut left) = (0, TURN_REQUESTS);
         // The input is lent out while the frames that borrow from it are looked at.
         let input = std::mem::replace(&mut self.input, Input { chunk: Chunk::empty(), large: Vec::new() });
         let outcome = loop {
-            if self.is_full() {
+            if self.is_full() || left == 0 {
                 break Ok(true);
             }
+            left -= 1;
             match Frame::parse(input.bytes().get(used..).unwrap_or_default(), self.dialect) {
                 Ok(Some((frame, length))) => {
                     if !self.take_frame(&frame, received, until, &mut now) {
@@ -572,3 +601,6 @@ impl Conn {
 fn microseconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -56,6 +56,31 @@ pub(super) struct Shared {
     connections: AtomicUsize,
 }
 
+impl Shared {
+    /// What a server of this configuration shares.
+    ///
+    /// # Errors
+    /// The TLS library fails.
+    pub(super) fn new(
+        config: &KeyholderConfig,
+        holdings: Holdings,
+        reporter: KeyholderReporter,
+    ) -> Result<Shared, String> {
+        let tickets = Arc::new(tls::TicketKeys::new(Duration::from_secs(12 * 3600)));
+        let acceptor = tls::Acceptor::new(tickets).map_err(|error| format!("TLS cannot be set up: {error}"))?;
+        Ok(Shared {
+            holdings: ArcSwap::from_pointee(holdings),
+            acceptor,
+            scheduler: Scheduler::new(config.crypto_threads, &config.limits),
+            refusals: Arc::new(Refusals::new(config.limits.target_wait)),
+            reporter,
+            limits: config.limits.clone(),
+            mixed: config.ecdsa_opcodes_on_rsa_keys,
+            connections: AtomicUsize::new(0),
+        })
+    }
+}
+
 /// Runs the key server that `file` describes until it is told to end.
 pub fn run(file: &Path) -> ExitCode {
     let config = match config::load_keyholder(file) {
@@ -121,18 +146,7 @@ impl Server {
         let reporter = KeyholderReporter::start(config.audit.as_ref()).map_err(|error| one("audit log", error))?;
         let holdings = Holdings::load(&config, None)?;
         reporter.loaded(holdings.keys().count(), holdings.load_time, holdings.expiries());
-        let tickets = Arc::new(tls::TicketKeys::new(Duration::from_secs(12 * 3600)));
-        let acceptor = tls::Acceptor::new(tickets).map_err(|error| vec![format!("TLS cannot be set up: {error}")])?;
-        let shared = Arc::new(Shared {
-            holdings: ArcSwap::from_pointee(holdings),
-            acceptor,
-            scheduler: Scheduler::new(config.crypto_threads, &config.limits),
-            refusals: Arc::new(Refusals::new(config.limits.target_wait)),
-            reporter,
-            limits: config.limits.clone(),
-            mixed: config.ecdsa_opcodes_on_rsa_keys,
-            connections: AtomicUsize::new(0),
-        });
+        let shared = Arc::new(Shared::new(&config, holdings, reporter).map_err(|problem| vec![problem])?);
         let crypto = crypto_thread::start(&shared, config.crypto_threads)
             .map_err(|error| one("cannot start a crypto thread", error))?;
         let reload = Arc::new(Reload { shared: Arc::clone(&shared), source, kept: config.clone() });

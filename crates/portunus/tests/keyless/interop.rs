@@ -27,7 +27,8 @@ const CLIENTS: [(&str, u64); 12] = [
 fn every_client(behave: &str) -> KeyServer {
     let dir = folder();
     let server = KeyServer::start(dir.path(), behave);
-    let gate = start(dir, &[&server], "");
+    // That much, because a busy machine may take its time, and what is asked again would be counted twice.
+    let gate = start(dir, &[&server], ", timeout: 10s, total_timeout: 10s");
     for (index, (arguments, opcode)) in CLIENTS.iter().enumerate() {
         let told = openssl(gate.dir.path(), gate.address("edge"), arguments);
         assert!(told.contains("Verify return code: 0 (ok)") && told.contains("Cipher is "), "{arguments}: {told}");
@@ -57,7 +58,7 @@ fn a_peer_with_the_extension_is_told_deadlines() {
     let server = every_client("alpn,strip");
     for event in server.events("request") {
         let deadline = u32::from_str_radix(event["deadline"].as_str().unwrap(), 16).unwrap();
-        assert!((1_000..=700_000).contains(&deadline), "{deadline} us");
+        assert!((1..=10_000_000).contains(&deadline), "{deadline} us");
     }
 }
 
