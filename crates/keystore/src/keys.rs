@@ -34,13 +34,14 @@ pub fn load(folders: &[PathBuf], files: &[PathBuf], password: Option<&Password>)
         list(folder, MAX_DEPTH, &mut paths, &mut problems);
     }
     paths.sort();
-    let named = files.iter().map(|path| (path, true));
     let mut keys = Vec::new();
-    for (path, is_named) in paths.iter().map(|path| (path, false)).chain(named) {
+    for path in paths.iter().chain(files) {
         let before = (keys.len(), problems.len());
         read(path, password, &mut keys, &mut problems);
-        if is_named && before == (keys.len(), problems.len()) {
-            problems.push(format!("{}: holds no private key; name the file that does", path.display()));
+        // A PEM file in a folder may hold certificates alone; one that is called a key may not, nor one that is named.
+        let is_key = files.contains(path) || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("key"));
+        if is_key && before == (keys.len(), problems.len()) {
+            problems.push(format!("{}: holds no private key; put one there, or remove it", path.display()));
         }
     }
     if keys.is_empty() && problems.is_empty() {
@@ -161,4 +162,32 @@ fn read_container(path: &Path, password: Option<&Password>) -> Result<Vec<FoundK
         Ok(FoundKey { key, origin: pair.origin })
     };
     loaded.pairs.into_iter().map(key_of).collect::<Result<_, _>>().map_err(|problem: String| vec![problem])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    #[test]
+    fn a_file_that_is_called_a_key_and_holds_none_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        write("good.key", &key);
+        write("note.pem", "nothing of use\n");
+        let load = || super::load(&[folder.path().to_owned()], &[], None);
+        assert_eq!(load().unwrap().len(), 1, "a PEM file in a folder may be about something else");
+        for (text, part) in
+            [("", "holds no private key"), ("garbage\n", "holds no private key"), ("-----BEGIN PRI", "")]
+        {
+            write("broken.key", text);
+            let problems = load().unwrap_err().problems;
+            assert!(
+                problems.len() == 1 && problems[0].contains("broken.key") && problems[0].contains(part),
+                "{problems:?}"
+            );
+        }
+        std::fs::remove_file(folder.path().join("broken.key")).unwrap();
+        let named = super::load(&[], &[folder.path().join("note.pem")], None).unwrap_err().problems;
+        assert!(named[0].contains("note.pem: holds no private key"), "{named:?}");
+    }
 }

@@ -207,8 +207,10 @@ fn chains(
         let last = chains.last().and_then(|chain| chain.last());
         let continues = last.is_some_and(|last| !last.is_self_issued() && last.is_issued_by(&certificate));
         // An authority's key may lie in the folder too, as development authorities' do; its certificate still ends the chain.
+        // One that was made for oneself may say that it is an authority, as `openssl req -x509` has it; what certifies others names no host.
+        let is_own = certificate.is_self_issued() && !continues && !certificate.names.is_empty();
         let is_leaf = has_key && !(continues && certificate.is_authority && certificate.names.is_empty())
-            || at == Keys::InStoreOrElsewhere && !certificate.is_authority;
+            || at == Keys::InStoreOrElsewhere && (!certificate.is_authority || is_own);
         match chains.last_mut() {
             _ if is_leaf => chains.push(vec![certificate]),
             Some(chain) if continues || certificate.is_authority => chain.push(certificate),

@@ -80,6 +80,23 @@ fn a_file_may_be_called_after_its_host() {
 }
 
 #[test]
+fn a_certificate_made_for_oneself_is_served_although_it_says_it_is_an_authority() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "own.key"])
+        .args(["-out", "own.pem", "-days", "30", "-subj", "/CN=own", "-addext", "subjectAltName=DNS:own.example"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let own = std::fs::read_to_string(dir.path().join("own.pem")).unwrap();
+    check(&[("own.example", &own)], &["own.example / Ecdsa / elsewhere"], &[]);
+    // Behind what it issued it is the end of a chain, as any authority.
+    let chain = material::chain(&EC, &["a.example"], "root");
+    check(&[("a.pem", &chain)], &["a.example / Ecdsa / elsewhere"], &[]);
+}
+
+#[test]
 fn without_key_servers_a_missing_key_stays_a_mistake() {
     let folder = folder(&[("a.pem", &material::certificate(&EC, &["a.example"]))]);
     let error = Store::load(&Location::PemFolder(folder.path().to_owned()), None, None).unwrap_err();

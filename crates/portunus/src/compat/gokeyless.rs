@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::go_duration::milliseconds;
 use crate::config::yaml::{self, Node};
 use crate::config::{self, KeyholderConfig, Problems};
 
@@ -207,12 +208,13 @@ impl Settings {
                 "`{name}` is about enrolment with the vendor's authority, which is not done here; get the certificate by the vendor's own means, name it with `auth_cert` and `auth_key`, and remove `{name}`"
             ));
         }
-        if self.folders.is_empty() && self.files.is_empty() {
+        if self.folders.is_empty() && self.files.is_empty() && self.problems.is_empty() {
             self.problems.push("`private_key_stores` names no keys; add `- dir: FOLDER` or `- file: FILE`".to_owned());
         }
         let mut warnings = Vec::new();
         let level = self.log_level();
         let ports = (self.port("port", 2407), self.port("metrics_port", 2406));
+        let timeout = self.sign_timeout(&mut warnings);
         if self.value("sign_retry_count", "0") != "0" {
             warnings
                 .push("`sign_retry_count` is not used: a key in memory does not fail once and then succeed".to_owned());
@@ -228,7 +230,7 @@ impl Settings {
             return Translated::Refused(self.problems);
         }
         let pid_file = self.values.get("pid_file").map(PathBuf::from);
-        Translated::Config { yaml: self.native(&level, ports), pid_file, warnings }
+        Translated::Config { yaml: self.native(&level, ports, timeout), pid_file, warnings }
     }
 
     fn log_level(&mut self) -> String {
@@ -254,7 +256,23 @@ impl Settings {
         })
     }
 
-    fn native(&self, level: &str, (port, metrics_port): (u16, u16)) -> String {
+    /// The longest that an operation may take, milliseconds; none if it is not bounded there.
+    fn sign_timeout(&mut self, warnings: &mut Vec<String>) -> Option<u64> {
+        /// What the native setting allows.
+        const BOUNDS: (u64, u64) = (10, 600_000);
+        let given = self.value("sign_timeout", "0");
+        let Some(wanted) = milliseconds(&given) else {
+            self.problems.push(format!("`sign_timeout` {given:?} is no duration such as `5s`"));
+            return None;
+        };
+        let taken = wanted.clamp(BOUNDS.0, BOUNDS.1);
+        if wanted > 0 && taken != wanted {
+            warnings.push(format!("`sign_timeout` is {taken} ms; it may be 10 ms to 10 minutes"));
+        }
+        (wanted > 0).then_some(taken)
+    }
+
+    fn native(&self, level: &str, (port, metrics_port): (u16, u16), timeout: Option<u64>) -> String {
         let path = |name: &str, default: &str| quoted(&self.value(name, default));
         let operations = if self.allow_decrypt { "[sign, sign_legacy, rsa_decrypt]" } else { "[sign, sign_legacy]" };
         let mut out = format!(
@@ -279,8 +297,8 @@ impl Settings {
         if self.no_lock {
             out.push_str("lock_memory: false\n");
         }
-        if let Some(timeout) = self.values.get("sign_timeout").filter(|timeout| timeout.as_str() != "0") {
-            let _ = writeln!(out, "limits:\n  operation_timeout: {timeout}");
+        if let Some(timeout) = timeout {
+            let _ = writeln!(out, "limits:\n  operation_timeout: {timeout}ms");
         }
         out
     }
@@ -328,6 +346,27 @@ mod tests {
     }
 
     #[test]
+    fn the_timeout_is_taken_over_as_go_writes_it() {
+        for (given, expected) in [
+            ("1m30s", Some("90000ms")),
+            ("1.5s", Some("1500ms")),
+            ("0", None),
+            ("0s", None),
+            ("1h", Some("600000ms")),
+            ("1ms", Some("10ms")),
+        ] {
+            let file = format!("private_key_stores: [{{ dir: a }}]\nsign_timeout: {given}\n");
+            let Translated::Config { yaml, warnings, .. } = translated(&file, &[]) else { panic!("refused: {given}") };
+            let written = yaml.split_once("operation_timeout: ").map(|(_, rest)| rest.trim_end());
+            assert_eq!(written, expected, "{given}");
+            let is_bounded = warnings.iter().any(|warning| warning.contains("sign_timeout"));
+            assert_eq!(is_bounded, ["1h", "1ms"].contains(&given), "{given}: {warnings:?}");
+            config::parse_keyholder("imported", &yaml, Path::new("/"))
+                .unwrap_or_else(|problems| panic!("{given}: {problems}"));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_taken_over_is_refused_with_what_to_do() {
         let cases = [
             ("private_key_stores:\n  - uri: pkcs11:token=a\n", "PKCS#11"),
@@ -336,6 +375,7 @@ mod tests {
             ("private_key_stores: [{ dir: a }]\nport: x\n", "not a port"),
             ("private_key_stores: [{ dir: a }]\nfoo: x\n", ":2: `foo` is not known"),
             ("port: 1\n", "names no keys"),
+            ("private_key_stores: [{ dir: a }]\nsign_timeout: soon\n", "no duration"),
             ("private_key_stores: [\n", "gokeyless.yaml:"),
         ];
         for (file, part) in cases {

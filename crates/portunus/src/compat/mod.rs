@@ -2,6 +2,7 @@
 
 pub mod api_firewall;
 pub mod gokeyless;
+mod go_duration;
 mod go_flags;
 pub mod go_mmproxy;
 pub mod sillyproxy;

@@ -33,6 +33,7 @@ fn every_client(behave: &str) -> KeyServer {
         let told = openssl(gate.dir.path(), gate.address("edge"), arguments);
         assert!(told.contains("Verify return code: 0 (ok)") && told.contains("Cipher is "), "{arguments}: {told}");
         assert!(!told.contains("Cipher is (NONE)"), "{arguments}: {told}");
+        wait_until("the request to be told of", || server.count("request") > index);
         assert_eq!(server.opcodes().get(index), Some(opcode), "{arguments}");
     }
     server
