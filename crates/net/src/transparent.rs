@@ -32,7 +32,7 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 /// Connects a TCP stream to `target` from `source`, with small writes sent at once. Also tells whether the source's own port was kept: if
-/// the pair of addresses is in use already, another port of the same address is taken.
+/// the pair of addresses is in use already, or the port is below 1024 and not ours to bind, another port of the same address is taken.
 ///
 /// # Errors
 /// As the kernel says; [`io::ErrorKind::PermissionDenied`] without CAP_NET_ADMIN, [`io::ErrorKind::InvalidInput`] if the families
@@ -43,7 +43,7 @@ pub async fn connect_tcp(target: SocketAddr, source: Source) -> io::Result<(Stre
         return Ok((connect_once(target, None, source.mark).await?, true));
     };
     match connect_once(target, Some(address), source.mark).await {
-        Err(error) if is_taken(&error) && address.port() != 0 => {
+        Err(error) if needs_another_port(&error, address.port()) => {
             let any_port = SocketAddr::new(address.ip(), 0);
             Ok((connect_once(target, Some(any_port), source.mark).await?, false))
         }
@@ -75,7 +75,7 @@ pub(crate) fn connect_udp(target: SocketAddr, source: Source) -> io::Result<(Soc
     };
     let address = source.address.map(canonical);
     match (connect(address), address) {
-        (Err(error), Some(address)) if is_taken(&error) && address.port() != 0 => {
+        (Err(error), Some(address)) if needs_another_port(&error, address.port()) => {
             Ok((connect(Some(SocketAddr::new(address.ip(), 0)))?, false))
         }
         (done, _) => Ok((done?, true)),
@@ -110,9 +110,14 @@ fn bind_source(
     socket.bind(&source.into())
 }
 
-/// The pair of addresses, or the local port, is in use.
-fn is_taken(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable)
+/// Whether another port of the same address may help: the pair of addresses, or the port, is in use, or the port needs CAP_NET_BIND_SERVICE.
+fn needs_another_port(error: &io::Error, port: u16) -> bool {
+    match error.kind() {
+        io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => port != 0,
+        // Where the address itself may not be used, the other port fails alike and says so.
+        io::ErrorKind::PermissionDenied => (1..1024).contains(&port),
+        _ => false,
+    }
 }
 
 /// Whether this thread may use foreign addresses. Marks and routes need CAP_NET_ADMIN; for addresses alone CAP_NET_RAW would do as well.

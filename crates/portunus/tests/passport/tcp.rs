@@ -173,6 +173,31 @@ assert line(passed(("203.0.113.7", 0))).startswith(b"203.0.113.7 ")
     );
 }
 
+/// With the capabilities of the unit and no others: a port below 1024 is not ours to bind, but the address is.
+#[test]
+fn one_capability_is_enough() {
+    let mut site = Site::new();
+    let edge = site.edge.clone();
+    site.python(&edge, &tcp_echo("127.0.0.1", 2525));
+    assert!(site.routing(&["setup"]).0);
+    let file = site.dir.path().join("portunus.yaml");
+    let yaml = config(TRUSTED, "servers: [\"127.0.0.1:2525\"]").replace("\":25\"", "\":2500\"");
+    std::fs::write(&file, format!("{yaml}\nlog: {{ access: {{ to: access.log }} }}\n")).unwrap();
+    let words = ["setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all", env!("CARGO_BIN_EXE_portunus"), "run"];
+    let mut command = within(&edge, &[&words[..], &[file.to_str().unwrap()]].concat());
+    let running = site.started(command.current_dir(site.dir.path())).listens("[::]:2500");
+    client(
+        &site,
+        r#"
+edge = ("198.51.100.1", 2500)
+assert line(passed(("203.0.113.7", 4711))) == b"203.0.113.7 4711\n"
+host, port = line(passed(("203.0.113.7", 53))).split()
+assert host == b"203.0.113.7" and port != b"53", (host, port)
+"#,
+    );
+    assert_eq!(running.log(2).len(), 2);
+}
+
 /// Bug 1 and 2: no header ends the program, whatever it says.
 #[test]
 fn hostile_headers_end_nothing() {
