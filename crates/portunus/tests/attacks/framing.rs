@@ -228,10 +228,13 @@ fn only_the_one_expectation_passes() {
 
 #[test]
 fn a_final_answer_before_100_ends_the_connection() {
-    let address = server(|_, mut stream| {
+    let (told, behind) = std::sync::mpsc::channel();
+    let address = server(move |connection, mut stream| {
         read_head(&mut stream);
         stream.write_all(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n").unwrap();
-        let _ = stream.read_to_end(&mut Vec::new());
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        told.send((connection, rest)).unwrap();
     });
     let gate = gate(address, Parts::default());
     let mut client = connect(gate.address("web"));
@@ -242,6 +245,9 @@ fn a_final_answer_before_100_ends_the_connection() {
     let _ = client.write_all(b"GET /next HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!(read_to_end(&mut client), b"");
     assert_eq!(gate.log(1).len(), 1);
+    // Neither as a body nor as a request, on this connection or on another one.
+    assert_eq!(behind.recv(), Ok((0, Vec::new())));
+    assert!(behind.try_recv().is_err());
 }
 
 #[test]
