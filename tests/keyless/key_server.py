@@ -1,7 +1,8 @@
 """A key server for the tests, written from the protocol's description alone and in another language than the product.
 
 It serves the private keys of a folder over mutual TLS (or in the clear on a Unix socket) and prints one JSON line per event. It can misbehave in
-the ways that an edge must survive: late, out of order, wrong, busy, silent, or closing.
+the ways that an edge must survive: late, out of order, wrong, busy, silent, or closing. For each line that it reads it tells `mark`, so that a
+reader knows to have read all that was told before.
 
     key_server.py --keys FOLDER --ca CA --cert CHAIN --key KEY [--behave a,b=c] [--port N | --unix PATH]
 
@@ -17,6 +18,7 @@ import random
 import ssl
 import struct
 import sys
+import threading
 
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -37,8 +39,17 @@ class Refused(Exception):
         self.code = code
 
 
+saying = threading.Lock()
+
+
 def say(event, **fields):
-    print(json.dumps({"event": event, **fields}), flush=True)
+    with saying:
+        print(json.dumps({"event": event, **fields}), flush=True)
+
+
+def mark():
+    for _ in sys.stdin:
+        say("mark")
 
 
 def load(folder):
@@ -210,6 +221,7 @@ async def main():
     parser.add_argument("--unix")
     parser.add_argument("--behave", default="")
     options = parser.parse_args()
+    threading.Thread(target=mark, daemon=True).start()
     server = Server(options)
     if options.unix:
         listening = await asyncio.start_unix_server(server.serve, options.unix)

@@ -1,10 +1,12 @@
 //! A key server of the tests (`tests/keyless/key_server.py`) as a process, and what it tells.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::harness::wait_until;
 
@@ -14,6 +16,10 @@ pub struct KeyServer {
     /// Where it listens, as the configuration of an edge has it.
     pub address: String,
     events: Arc<Mutex<Vec<serde_json::Value>>>,
+    /// Reads what it tells, until it ends.
+    reader: JoinHandle<()>,
+    /// Its standard input, and how many marks were asked for there.
+    marks: Mutex<(ChildStdin, usize)>,
 }
 
 fn script() -> PathBuf {
@@ -41,18 +47,20 @@ impl KeyServer {
             .args(["--keys", "keys", "--ca", "ca.pem", "--cert", "server.pem", "--key", "server.key"])
             .args(arguments)
             .current_dir(dir)
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("python3 is installed (Debian packages python3 and python3-cryptography)");
         let events = Arc::new(Mutex::new(Vec::new()));
         let (kept, output) = (Arc::clone(&events), child.stdout.take().unwrap());
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
             lines
                 .filter_map(|line| serde_json::from_str(&line).ok())
                 .for_each(|event| kept.lock().unwrap().push(event));
         });
-        let mut server = KeyServer { child, address: String::new(), events };
+        let marks = Mutex::new((child.stdin.take().unwrap(), 0));
+        let mut server = KeyServer { child, address: String::new(), events, reader, marks };
         wait_until("the key server to listen", || server.count("listening") == 1);
         let host =
             arguments.iter().position(|argument| *argument == "--host").map_or("127.0.0.1", |at| arguments[at + 1]);
@@ -64,8 +72,28 @@ impl KeyServer {
         server
     }
 
-    /// What it told of one kind of event.
+    /// What it told of one kind of event. It tells of a request before it answers, so what was answered is there.
     pub fn events(&self, kind: &str) -> Vec<serde_json::Value> {
+        self.catch_up();
+        self.known(kind)
+    }
+
+    /// Waits until all that it told so far is read; of one that is gone or stopped, until no more comes.
+    fn catch_up(&self) {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        let mut marks = self.marks.lock().unwrap();
+        marks.1 += 1;
+        let is_gone = writeln!(marks.0).is_err();
+        let since = Instant::now();
+        while !self.reader.is_finished() && since.elapsed() < PATIENCE {
+            if !is_gone && self.known("mark").len() >= marks.1 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn known(&self, kind: &str) -> Vec<serde_json::Value> {
         self.events.lock().unwrap().iter().filter(|event| event["event"] == kind).cloned().collect()
     }
 
