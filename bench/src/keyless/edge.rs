@@ -112,8 +112,12 @@ fn siege(edge: &Edge, is_rsa: bool, seconds: u64) -> Option<String> {
         return None;
     }
     let address = if is_rsa { edge.rsa } else { edge.ecdsa };
-    let output = Command::new("taskset")
+    // Some versions do not come to their end.
+    let output = Command::new("timeout")
         .args([
+            "--signal=KILL",
+            &(seconds + 20).to_string(),
+            "taskset",
             "-c",
             LOAD_CORE,
             "siege",

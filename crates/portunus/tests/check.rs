@@ -48,6 +48,18 @@ fn routes_that_conflict_are_told_with_both_places() {
 }
 
 #[test]
+fn routes_that_conflict_are_told_beside_other_mistakes() {
+    let (status, _, err) = check(
+        "listeners: [{ name: edge, bind: ':99999' }]\nroutes:\n  - { path: '/{a}', respond: { status: 200 } }\n  - { path: '/{b}', respond: { status: 200 } }\n  - { path: /c, upstream: app }\n",
+    );
+    assert_eq!(status, Some(1));
+    let lines: Vec<&str> = err.lines().collect();
+    assert_eq!(lines.len(), 3, "{err}");
+    assert!(lines[0].starts_with("FILE:1:") && lines[1].starts_with("FILE:5:"), "{err}");
+    assert!(lines[2].starts_with("FILE:4") && lines[2].contains("FILE:3"), "{err}");
+}
+
+#[test]
 fn the_schema_is_printed() {
     let output = portunus(&["schema"]);
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/portunus.schema.json");

@@ -9,20 +9,23 @@ use std::sync::Arc;
 
 use crate::config::{self, Config};
 use crate::generation::Generation;
+use crate::route::RouteTable;
 
 /// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal.
 pub fn run(file: &Path) -> ExitCode {
-    let config = match config::load(file) {
-        Ok(config) => Arc::new(config),
-        Err(problems) if std::io::stderr().is_terminal() => {
+    let found = config::look_through(file);
+    if let Some(problems) = found.problems {
+        if std::io::stderr().is_terminal() {
             eprint!("{}", problems.render(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())));
-            return ExitCode::FAILURE;
-        }
-        Err(problems) => {
+        } else {
             eprint!("{problems}");
-            return ExitCode::FAILURE;
         }
-    };
+        // Routes that are right alone may still be in each other's way.
+        let conflicts = found.value.and_then(|config| RouteTable::compile(&config).err());
+        conflicts.into_iter().flatten().for_each(|conflict| eprintln!("{conflict}"));
+        return ExitCode::FAILURE;
+    }
+    let Some(config) = found.value.map(Arc::new) else { return ExitCode::FAILURE };
     match Generation::build(Arc::clone(&config), None) {
         Ok(_) => {
             println!("{}", summary(file, &config));

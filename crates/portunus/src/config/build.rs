@@ -60,7 +60,7 @@ struct Build<'a> {
     referenced: Vec<Referenced>,
 }
 
-/// Builds the configuration. None only if a problem was noted, now or before.
+/// Builds the configuration, of all that is right if a problem is noted.
 pub(super) fn build(
     root: &Node,
     file: &str,
@@ -91,7 +91,7 @@ pub(super) fn build(
     };
     build.circles(root, &config);
     let referenced = build.referenced;
-    (problems.is_empty().then_some(config), referenced)
+    (Some(config), referenced)
 }
 
 impl Build<'_> {

@@ -36,10 +36,41 @@ pub(crate) use problem::Collector;
 /// # Errors
 /// Every mistake found, at most 100 of them in full.
 pub fn load(path: &Path) -> Result<Config, Problems> {
+    look_through(path).whole()
+}
+
+/// Does what [`load`] does, and keeps what could be read beside what is wrong, for whoever looks for more mistakes.
+pub fn look_through(path: &Path) -> Found<Config> {
     let name = path.display().to_string();
-    let text = read_text(path, &name)?;
-    let base = path.parent().unwrap_or(Path::new(""));
-    build_text(&name, &text, base, true, &GATE)
+    match read_text(path, &name) {
+        Ok(text) => build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &GATE),
+        Err(problems) => Found { value: None, problems: Some(problems) },
+    }
+}
+
+/// What a file comes to.
+#[derive(Debug)]
+pub struct Found<T> {
+    /// What it says; if there are problems, without the parts that they concern. None if it cannot be understood at all.
+    pub value: Option<T>,
+    /// What is wrong with it.
+    pub problems: Option<Problems>,
+}
+
+impl<T> Found<T> {
+    /// What a file says that has no mistakes.
+    fn whole(self) -> Result<T, Problems> {
+        match self {
+            Found { problems: Some(problems), .. } => Err(problems),
+            Found { value: Some(value), .. } => Ok(value),
+            // Every step that gives up notes why; should one not, the file is refused all the same.
+            Found { .. } => Err(Problems::of_file(
+                "the configuration",
+                "it could not be understood".to_owned(),
+                "please report this as a bug",
+            )),
+        }
+    }
 }
 
 /// Reads an address or a network.
@@ -55,7 +86,7 @@ pub fn network(text: &str) -> Result<ipnet::IpNet, String> {
 /// # Errors
 /// Every mistake found, at most 100 of them in full.
 pub fn parse(file_name: &str, text: &str, base_dir: &Path) -> Result<Config, Problems> {
-    build_text(file_name, text, base_dir, false, &GATE)
+    build_text(file_name, text, base_dir, false, &GATE).whole()
 }
 
 /// Reads, checks and builds the configuration of a key server, as [`load`] does.
@@ -65,7 +96,7 @@ pub fn parse(file_name: &str, text: &str, base_dir: &Path) -> Result<Config, Pro
 pub fn load_keyholder(path: &Path) -> Result<KeyholderConfig, Problems> {
     let name = path.display().to_string();
     let text = read_text(path, &name)?;
-    build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &KEY_SERVER)
+    build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &KEY_SERVER).whole()
 }
 
 /// Builds the configuration of a key server from a text, as [`parse`] does.
@@ -73,7 +104,7 @@ pub fn load_keyholder(path: &Path) -> Result<KeyholderConfig, Problems> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_keyholder(file_name: &str, text: &str, base_dir: &Path) -> Result<KeyholderConfig, Problems> {
-    build_text(file_name, text, base_dir, false, &KEY_SERVER)
+    build_text(file_name, text, base_dir, false, &KEY_SERVER).whole()
 }
 
 /// A kind of file: its shape, and what is built from it.
@@ -89,31 +120,22 @@ const GATE: Form<Config> = Form { shape: &shape::surface::ROOT, build: build::bu
 const KEY_SERVER: Form<KeyholderConfig> =
     Form { shape: &shape::surface::keyholder::KEYHOLDER, build: build::build_keyholder };
 
-fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Form<T>) -> Result<T, Problems> {
+fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Form<T>) -> Found<T> {
     if text.len() > yaml::MAX_FILE_BYTES {
-        return Err(too_large(file_name));
+        return Found { value: None, problems: Some(too_large(file_name)) };
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut problems = Collector::default();
-    let mut config = None;
+    let mut value = None;
     if let Some(root) = yaml::parse(text, &mut problems) {
         shape::check_file(form.shape, &root, &mut problems);
         let (built, referenced) = (form.build)(&root, file_name, base, &mut problems);
         if look {
             look_at(&referenced, &mut problems);
         }
-        config = built;
+        value = built;
     }
-    match (problems.finish(file_name, text), config) {
-        (None, Some(config)) => Ok(config),
-        (Some(problems), _) => Err(problems),
-        // Every step that gives up notes why; should one not, the file is refused all the same.
-        (None, None) => Err(Problems::of_file(
-            file_name,
-            "the file could not be understood".to_owned(),
-            "please report this as a bug",
-        )),
-    }
+    Found { value, problems: problems.finish(file_name, text) }
 }
 
 /// Reads a file of bounded size, so that a runaway generator (or a device) does not fill the memory.

@@ -382,7 +382,10 @@ impl Conn {
                 self.slice_ends = None;
             }
             match read {
-                Poll::Pending if reading == Reading::Rest => Poll::Ready(Ok(Event::NoMore)),
+                // What the kernel holds may not have been reported yet.
+                Poll::Pending if reading == Reading::Rest && !self.transport.has_unread() => {
+                    Poll::Ready(Ok(Event::NoMore))
+                }
                 read => read.map(|read| read.map(Event::Received)),
             }
         })
