@@ -166,10 +166,13 @@ impl<'n> Builder<'n> {
     pub(super) fn referred(&mut self, from: &'n Node, target: Target<'n>, direction: Direction) -> Id {
         let base = self.schema(target, direction);
         let key = (std::ptr::from_ref(target.node), target.base, direction);
-        if let Some(&id) = self.families.get(&key).filter(|_| !self.resolver.is_link_to_base(from)) {
+        if self.resolver.is_link_to_base(from) {
+            return base;
+        }
+        if let Some(&id) = self.families.get(&key) {
             return id;
         }
-        if self.resolver.is_link_to_base(from) || self.resolver.heirs(target.node).is_empty() {
+        if self.resolver.heirs(target.node).is_empty() {
             return base;
         }
         let id = Id::try_from(self.schemas.len()).unwrap_or(FALSE);

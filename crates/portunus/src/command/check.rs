@@ -7,25 +7,16 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Mistaken};
 use crate::generation::Generation;
 use crate::route::RouteTable;
 
 /// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal.
 pub fn run(file: &Path) -> ExitCode {
-    let found = config::look_through(file);
-    if let Some(problems) = found.problems {
-        if std::io::stderr().is_terminal() {
-            eprint!("{}", problems.render(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())));
-        } else {
-            eprint!("{problems}");
-        }
-        // Routes that are right alone may still be in each other's way.
-        let conflicts = found.value.and_then(|config| RouteTable::compile(&config).err());
-        conflicts.into_iter().flatten().for_each(|conflict| eprintln!("{conflict}"));
-        return ExitCode::FAILURE;
-    }
-    let Some(config) = found.value.map(Arc::new) else { return ExitCode::FAILURE };
+    let config = match config::look_through(file) {
+        Ok(config) => Arc::new(config),
+        Err(mistaken) => return refuse(&mistaken),
+    };
     match Generation::build(Arc::clone(&config), None) {
         Ok(_) => {
             println!("{}", summary(file, &config));
@@ -36,6 +27,18 @@ pub fn run(file: &Path) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn refuse(mistaken: &Mistaken<Config>) -> ExitCode {
+    if std::io::stderr().is_terminal() {
+        eprint!("{}", mistaken.problems.render(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())));
+    } else {
+        eprint!("{}", mistaken.problems);
+    }
+    // Routes that are right alone may still be in each other's way.
+    let conflicts = mistaken.rest.as_deref().and_then(|rest| RouteTable::compile(rest).err());
+    conflicts.into_iter().flatten().for_each(|conflict| eprintln!("{conflict}"));
+    ExitCode::FAILURE
 }
 
 fn summary(file: &Path, config: &Config) -> String {

@@ -36,40 +36,31 @@ pub(crate) use problem::Collector;
 /// # Errors
 /// Every mistake found, at most 100 of them in full.
 pub fn load(path: &Path) -> Result<Config, Problems> {
-    look_through(path).whole()
+    look_through(path).map_err(|mistaken| mistaken.problems)
 }
 
 /// Does what [`load`] does, and keeps what could be read beside what is wrong, for whoever looks for more mistakes.
-pub fn look_through(path: &Path) -> Found<Config> {
+///
+/// # Errors
+/// As [`load`].
+pub fn look_through(path: &Path) -> Result<Config, Mistaken<Config>> {
     let name = path.display().to_string();
-    match read_text(path, &name) {
-        Ok(text) => build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &GATE),
-        Err(problems) => Found { value: None, problems: Some(problems) },
-    }
+    let text = read_text(path, &name)?;
+    build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &GATE)
 }
 
-/// What a file comes to.
+/// A file with mistakes.
 #[derive(Debug)]
-pub struct Found<T> {
-    /// What it says; if there are problems, without the parts that they concern. None if it cannot be understood at all.
-    pub value: Option<T>,
-    /// What is wrong with it.
-    pub problems: Option<Problems>,
+pub struct Mistaken<T> {
+    /// All that was found.
+    pub problems: Problems,
+    /// What it says without the parts that they concern; none if it cannot be understood at all.
+    pub rest: Option<Box<T>>,
 }
 
-impl<T> Found<T> {
-    /// What a file says that has no mistakes.
-    fn whole(self) -> Result<T, Problems> {
-        match self {
-            Found { problems: Some(problems), .. } => Err(problems),
-            Found { value: Some(value), .. } => Ok(value),
-            // Every step that gives up notes why; should one not, the file is refused all the same.
-            Found { .. } => Err(Problems::of_file(
-                "the configuration",
-                "it could not be understood".to_owned(),
-                "please report this as a bug",
-            )),
-        }
+impl<T> From<Problems> for Mistaken<T> {
+    fn from(problems: Problems) -> Mistaken<T> {
+        Mistaken { problems, rest: None }
     }
 }
 
@@ -86,7 +77,7 @@ pub fn network(text: &str) -> Result<ipnet::IpNet, String> {
 /// # Errors
 /// Every mistake found, at most 100 of them in full.
 pub fn parse(file_name: &str, text: &str, base_dir: &Path) -> Result<Config, Problems> {
-    build_text(file_name, text, base_dir, false, &GATE).whole()
+    build_text(file_name, text, base_dir, false, &GATE).map_err(|mistaken| mistaken.problems)
 }
 
 /// Reads, checks and builds the configuration of a key server, as [`load`] does.
@@ -96,7 +87,8 @@ pub fn parse(file_name: &str, text: &str, base_dir: &Path) -> Result<Config, Pro
 pub fn load_keyholder(path: &Path) -> Result<KeyholderConfig, Problems> {
     let name = path.display().to_string();
     let text = read_text(path, &name)?;
-    build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &KEY_SERVER).whole()
+    build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &KEY_SERVER)
+        .map_err(|mistaken| mistaken.problems)
 }
 
 /// Builds the configuration of a key server from a text, as [`parse`] does.
@@ -104,7 +96,7 @@ pub fn load_keyholder(path: &Path) -> Result<KeyholderConfig, Problems> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_keyholder(file_name: &str, text: &str, base_dir: &Path) -> Result<KeyholderConfig, Problems> {
-    build_text(file_name, text, base_dir, false, &KEY_SERVER).whole()
+    build_text(file_name, text, base_dir, false, &KEY_SERVER).map_err(|mistaken| mistaken.problems)
 }
 
 /// A kind of file: its shape, and what is built from it.
@@ -120,9 +112,9 @@ const GATE: Form<Config> = Form { shape: &shape::surface::ROOT, build: build::bu
 const KEY_SERVER: Form<KeyholderConfig> =
     Form { shape: &shape::surface::keyholder::KEYHOLDER, build: build::build_keyholder };
 
-fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Form<T>) -> Found<T> {
+fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Form<T>) -> Result<T, Mistaken<T>> {
     if text.len() > yaml::MAX_FILE_BYTES {
-        return Found { value: None, problems: Some(too_large(file_name)) };
+        return Err(too_large(file_name).into());
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut problems = Collector::default();
@@ -135,7 +127,16 @@ fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Fo
         }
         value = built;
     }
-    Found { value, problems: problems.finish(file_name, text) }
+    match (problems.finish(file_name, text), value) {
+        (None, Some(value)) => Ok(value),
+        (Some(problems), rest) => Err(Mistaken { problems, rest: rest.map(Box::new) }),
+        // Every step that gives up notes why; should one not, the file is refused all the same.
+        (None, None) => Err(Mistaken::from(Problems::of_file(
+            file_name,
+            "the file could not be understood".to_owned(),
+            "please report this as a bug",
+        ))),
+    }
 }
 
 /// Reads a file of bounded size, so that a runaway generator (or a device) does not fill the memory.
