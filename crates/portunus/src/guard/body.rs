@@ -213,7 +213,7 @@ impl HoldError {
         match self {
             HoldError::Body(BodyError::Malformed(error)) => Some(Refusal::client(error.status, error.code)),
             HoldError::Body(BodyError::Judged(refusal)) => Some(*refusal),
-            HoldError::Body(BodyError::Cut | BodyError::Broken(_)) => None,
+            HoldError::Body(BodyError::Cut | BodyError::Broken(_) | BodyError::Void(_)) => None,
             HoldError::Slow => Some(Refusal::client(408, "request_body_slow")),
             HoldError::Judged(stop) => Some(stop.refusal),
         }

@@ -19,6 +19,7 @@ use super::note::ContractNote;
 use super::{Admitted, Reason, Under, fits};
 use crate::auth::token;
 use crate::config::{ContractConfig, Mode};
+use crate::http::body::BodyError;
 use crate::http::exchange::{Context, Failure};
 use crate::http::ledger::Ledger;
 use crate::http::refusal::{Refusal, Told};
@@ -181,10 +182,11 @@ impl<'a> Asked<'a> {
         if matches!(error, HoldError::Judged(_)) {
             self.found(&judging.findings, room.ledger);
         }
+        let code = if let HoldError::Body(BodyError::Void(code)) = error { code } else { "request_cut" };
         match error.into_refusal() {
             Some(refused) => Err(refused.into()),
             None => {
-                room.ledger.blame(Fault::Client, "request_cut");
+                room.ledger.blame(Fault::Client, code);
                 Err(Failure::Cut)
             }
         }

@@ -70,7 +70,9 @@ fn not_held(error: HoldError) -> OnConnection {
     match error {
         HoldError::Judged(stop) => OnConnection::clients(stop.refusal),
         HoldError::Slow => OnConnection::servers(Refusal::upstream(504, "response_stalled")),
-        HoldError::Body(BodyError::Malformed(_)) => OnConnection::servers(Refusal::upstream(502, "response_malformed")),
+        HoldError::Body(BodyError::Malformed(_) | BodyError::Void(_)) => {
+            OnConnection::servers(Refusal::upstream(502, "response_malformed"))
+        }
         HoldError::Body(BodyError::Cut) => OnConnection::servers(Refusal::upstream(502, "response_cut")),
         HoldError::Body(_) => OnConnection::servers(Refusal::upstream(502, "response_broken")),
     }

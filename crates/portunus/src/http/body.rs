@@ -19,6 +19,8 @@ pub enum BodyError {
     Cut,
     /// The chunked coding was violated.
     Malformed(HeadError),
+    /// It is no message of HTTP/2, for this reason: its stream ends and nothing is answered (RFC 9113 §8.1.1).
+    Void(&'static str),
     /// It breaks the contract it is under.
     Judged(Box<Refusal>),
 }

@@ -19,7 +19,8 @@ use net::engine::in_place;
 
 use super::exchange::{self, Context, Cut, Exchange};
 use super::h1;
-use super::h2_io::{Floods, H2Io};
+use super::h2_frames::{Noticed, Sender};
+use super::h2_io::H2Io;
 use super::h2_message::{H2Answer, H2Body, is_malformed, read_request};
 use super::ledger::OpenRequest;
 use super::refusal::Refusal;
@@ -54,7 +55,7 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
     let limits = generation.config.limits.clone();
     drop(generation);
     let mut deadline = Deadline::new();
-    let (io, floods) = H2Io::new(Rc::clone(&transport));
+    let (io, noticed) = H2Io::new(Rc::clone(&transport), Sender::Client);
     let handshake = builder(&limits).handshake::<_, Bytes>(io);
     let Ok(Ok(mut connection)) = deadline.within(limits.handshake_timeout, handshake).await else {
         h1::record_silence(&conn, &worker, "http2_preface_broken");
@@ -71,7 +72,7 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
         let next = deadline.within(
             limit,
             poll_fn(|context| {
-                if let Poll::Ready(turn) = poll_streams(&mut connection, &floods, context) {
+                if let Poll::Ready(turn) = poll_streams(&mut connection, &noticed, context) {
                     return Poll::Ready(turn);
                 }
                 if leaving.is_none() {
@@ -83,7 +84,7 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
         match next.await {
             Ok(Turn::Accepted(Some(Ok(opened)))) => {
                 served = true;
-                spawn(*opened, &conn, &worker, &running, &limits);
+                spawn(*opened, &noticed, (&conn, &worker), &running, &limits);
             }
             Ok(Turn::Accepted(None)) => break leaving.unwrap_or("closed_without_request"),
             Ok(Turn::Accepted(Some(Err(_)))) => break "http2_broken",
@@ -168,17 +169,17 @@ impl Drop for Slot {
 /// The next stream, unless the client has sent too much that brings nothing.
 fn poll_streams(
     connection: &mut Connection<H2Io, Bytes>,
-    floods: &Floods,
+    noticed: &Noticed,
     context: &mut std::task::Context<'_>,
 ) -> Poll<Turn> {
-    if floods.is_flooded() {
+    if noticed.is_flooded() {
         return Poll::Ready(Turn::Flooded);
     }
     if let Poll::Ready(accepted) = connection.poll_accept(context) {
         return Poll::Ready(Turn::Accepted(accepted.map(|opened| opened.map(Box::new))));
     }
     // Reading may have counted the frame that was too much.
-    if floods.is_flooded() { Poll::Ready(Turn::Flooded) } else { Poll::Pending }
+    if noticed.is_flooded() { Poll::Ready(Turn::Flooded) } else { Poll::Pending }
 }
 
 fn builder(limits: &Limits) -> h2::server::Builder {
@@ -201,7 +202,13 @@ async fn give_up(connection: &mut Connection<H2Io, Bytes>, reason: Reason, deadl
     let _ = deadline.within(limits.handshake_timeout, closed).await;
 }
 
-fn spawn((request, mut respond): Opened, conn: &Rc<Conn>, worker: &Rc<Worker>, running: &Rc<Running>, limits: &Limits) {
+fn spawn(
+    (request, mut respond): Opened,
+    noticed: &Rc<Noticed>,
+    (conn, worker): (&Rc<Conn>, &Rc<Worker>),
+    running: &Rc<Running>,
+    limits: &Limits,
+) {
     // A stream that was reset frees its place in the library at once, but here only when its task has ended.
     if running.count.get() >= limits.h2_max_streams {
         respond.send_reset(Reason::REFUSED_STREAM);
@@ -209,27 +216,38 @@ fn spawn((request, mut respond): Opened, conn: &Rc<Conn>, worker: &Rc<Worker>, r
     }
     running.count.set(running.count.get() + 1);
     let slot = Slot(Rc::clone(running));
-    let (conn, worker) = (Rc::clone(conn), Rc::clone(worker));
+    let (noticed, conn, worker) = (Rc::clone(noticed), Rc::clone(conn), Rc::clone(worker));
     tokio::task::spawn_local(in_place(|| async move {
-        stream(request, respond, &conn, &worker).await;
+        stream(request, respond, noticed, &conn, &worker).await;
         drop(slot);
     }));
 }
 
 /// Serves one stream.
-async fn stream(request: Request<RecvStream>, respond: SendResponse<Bytes>, conn: &Conn, worker: &Worker) {
+async fn stream(
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    noticed: Rc<Noticed>,
+    conn: &Conn,
+    worker: &Worker,
+) {
     let mut parts = scratch::take();
     let generation = worker.pin();
     let mut open = OpenRequest::new(&mut parts, conn, worker);
     let (message, received) = request.into_parts();
     let limits = &generation.config.limits;
     let read = read_request(&message, received.is_end_stream(), limits, &mut open.parts.request);
-    let mut body = H2Body::new(received, true);
+    let mut body = H2Body::new(received, noticed, true);
     let mut answer = H2Answer::new(respond, &open.parts.request);
     let context = Context { worker, conn, generation: &generation };
     let scratch::Parts { request, response, timers } = &mut *open.parts;
     let ledger = &mut open.ledger;
     let outcome = match read {
+        // The library dropped the fragment, or the pseudo-field of trailers that came along with the head.
+        _ if body.is_malformed() => {
+            ledger.blame(Fault::Client, "malformed_message");
+            Err(Reason::PROTOCOL_ERROR)
+        }
         Ok(()) => {
             let (body, answer) = (&mut body, &mut answer);
             let exchange = exchange::run(Exchange { context, head: request, response, body, answer, ledger, timers });
@@ -245,6 +263,7 @@ async fn stream(request: Request<RecvStream>, respond: SendResponse<Bytes>, conn
         }
     };
     match outcome {
+        Err(_) if body.is_malformed() => answer.reset(Reason::PROTOCOL_ERROR),
         Err(reason) => answer.reset(reason),
         // The answer is whole and the rest of the request unwanted (RFC 9113 §8.1).
         Ok(()) if !body.is_finished() => answer.reset(Reason::NO_ERROR),

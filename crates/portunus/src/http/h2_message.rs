@@ -1,6 +1,7 @@
 //! HTTP/2 messages to ours and back (RFC 9113 §8).
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHe
 
 use super::body::BodyError;
 use super::forwarding::interim_fields;
+use super::h2_frames::Noticed;
 use super::sides::{Answer, MessageBody};
 use crate::limits::Limits;
 use crate::transport::Broken;
@@ -195,6 +197,8 @@ pub fn fields_to_trailers(fields: &Fields) -> HeaderMap {
 /// The body of one stream.
 pub struct H2Body {
     stream: RecvStream,
+    /// Of the connection's frames.
+    noticed: Rc<Noticed>,
     /// Lent to the caller; its room in the window is given back with the next call.
     lent: Bytes,
     /// Received ahead, to know whether there is input.
@@ -206,14 +210,25 @@ pub struct H2Body {
 
 impl H2Body {
     /// The body of a stream just opened: of a request, or of an answer.
-    pub fn new(stream: RecvStream, is_request: bool) -> H2Body {
+    pub fn new(stream: RecvStream, noticed: Rc<Noticed>, is_request: bool) -> H2Body {
         let done = stream.is_end_stream();
-        H2Body { stream, lent: Bytes::new(), done, trailers: None, is_request }
+        H2Body { stream, noticed, lent: Bytes::new(), done, trailers: None, is_request }
+    }
+
+    /// Whether the message had something that must not be, and that the library dropped. Of an answer only with its trailers.
+    pub fn is_malformed(&self) -> bool {
+        self.noticed.is_malformed(self.stream.stream_id().as_u32())
     }
 
     /// Whether the client has sent all of it and we have taken it.
     pub fn is_finished(&self) -> bool {
         self.done || self.stream.is_end_stream()
+    }
+}
+
+impl Drop for H2Body {
+    fn drop(&mut self) {
+        self.noticed.forget(self.stream.stream_id().as_u32());
     }
 }
 
@@ -243,6 +258,9 @@ impl MessageBody for H2Body {
                 None => {
                     // What breaks off before its trailers is not whole.
                     let trailers = self.stream.trailers().await.map_err(|_| BodyError::Cut)?;
+                    if trailers.is_some() && self.is_malformed() {
+                        return Err(BodyError::Void("pseudo_field_in_trailers"));
+                    }
                     self.done = true;
                     self.trailers = trailers.map(|trailers| trailers_to_fields(&trailers, self.is_request));
                 }

@@ -10,6 +10,7 @@ pub(crate) mod exchange;
 mod forwarding;
 pub mod h1;
 pub mod h2;
+pub(crate) mod h2_frames;
 mod h2_io;
 mod h2_message;
 pub(crate) mod ledger;

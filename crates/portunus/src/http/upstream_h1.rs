@@ -289,10 +289,8 @@ fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
     let refusal = match error {
         UploadError::Client(BodyError::Malformed(error)) => Refusal::client(error.status, error.code),
         UploadError::Client(BodyError::Judged(refusal)) => Refusal::clone(refusal),
-        UploadError::Client(BodyError::Cut | BodyError::Broken(_)) => {
-            ledger.blame(Fault::Client, "request_cut");
-            return Failure::Cut;
-        }
+        UploadError::Client(BodyError::Cut | BodyError::Broken(_)) => return cut_by_client("request_cut", ledger),
+        UploadError::Client(BodyError::Void(code)) => return cut_by_client(code, ledger),
         UploadError::ClientSlow => Refusal::client(408, "request_body_slow"),
         UploadError::TooLarge => Refusal::client(413, "body_too_large"),
         UploadError::Upstream => Refusal::upstream(502, "upstream_broke"),
@@ -301,12 +299,19 @@ fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
     Failure::Refused(refusal)
 }
 
+fn cut_by_client(code: &'static str, ledger: &mut Ledger) -> Failure {
+    ledger.blame(Fault::Client, code);
+    Failure::Cut
+}
+
 /// The answer had begun or might have: nothing can be answered in its place any more.
 pub(super) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
     let (fault, code) = match error {
         DownloadError::Upstream(BodyError::Cut) => (Fault::Upstream, "response_cut"),
         DownloadError::Upstream(BodyError::Broken(_)) => (Fault::Upstream, "response_broken"),
-        DownloadError::Upstream(BodyError::Malformed(_)) => (Fault::Upstream, "response_malformed"),
+        DownloadError::Upstream(BodyError::Malformed(_) | BodyError::Void(_)) => {
+            (Fault::Upstream, "response_malformed")
+        }
         DownloadError::Upstream(BodyError::Judged(refusal)) => (refusal.fault, refusal.code),
         DownloadError::UpstreamSlow => (Fault::Upstream, "response_stalled"),
         DownloadError::Client => (Fault::Client, "client_gone"),

@@ -18,6 +18,7 @@ use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
 use super::answered::relay_answer;
 use super::exchange::Exchange;
 use super::forwarding;
+use super::h2_frames::{Noticed, Sender};
 use super::h2_io::H2Io;
 use super::h2_message::{H2Body, broken, fields_to_trailers, send_data};
 use super::refusal::Refusal;
@@ -45,7 +46,7 @@ pub async fn attempt<B: MessageBody, A: Answer>(
     let tried = match connection(attempt).await {
         Ok(shared) => {
             let _stream = shared.enter();
-            stream(shared.sender(), request, attempt, exchange).await
+            stream(&shared, request, attempt, exchange).await
         }
         Err(failed) => Err(failed),
     };
@@ -61,9 +62,9 @@ async fn connection(attempt: Attempt<'_>) -> Result<Rc<SharedConnection>, OnConn
     let target = Target::own(attempt.group, attempt.server);
     let transport = Box::pin(connect(target)).await.map_err(|error| cannot_connect(attempt.server, &error))?;
     let opened = open(transport).await;
-    let (sender, connection) =
+    let (sender, connection, noticed) =
         opened.map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
-    let shared = Rc::new(SharedConnection::new(sender, attempt.group.config.keep_idle));
+    let shared = Rc::new(SharedConnection::new(sender, noticed, attempt.group.config.keep_idle));
     let watched = Rc::clone(&shared);
     tokio::task::spawn_local(async move {
         // The library's end of the connection; it is over when all its streams are.
@@ -74,15 +75,19 @@ async fn connection(attempt: Attempt<'_>) -> Result<Rc<SharedConnection>, OnConn
     Ok(shared)
 }
 
-/// Opens HTTP/2 on a transport. The second part moves the frames, and must be driven beside whatever the first is used for.
+/// A connection just opened. The second part moves the frames, and must be driven beside whatever the first is used for.
+type Opened = (SendRequest<Bytes>, Connection<H2Io, Bytes>, Rc<Noticed>);
+
+/// Opens HTTP/2 on a transport.
 ///
 /// # Errors
 /// The transport broke.
-pub async fn open(transport: Transport) -> Result<(SendRequest<Bytes>, Connection<H2Io, Bytes>), h2::Error> {
-    let (io, _) = H2Io::new(Rc::new(transport));
+pub async fn open(transport: Transport) -> Result<Opened, h2::Error> {
+    let (io, noticed) = H2Io::new(Rc::new(transport), Sender::Upstream);
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW).enable_push(false);
-    builder.handshake(io).await
+    let (sender, connection) = builder.handshake(io).await?;
+    Ok((sender, connection, noticed))
 }
 
 /// The request as the upstream shall see it.
@@ -140,7 +145,7 @@ impl BodySink for H2Sink {
 }
 
 async fn stream<B: MessageBody, A: Answer>(
-    sender: SendRequest<Bytes>,
+    shared: &SharedConnection,
     request: Request<()>,
     attempt: Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
@@ -149,7 +154,7 @@ async fn stream<B: MessageBody, A: Answer>(
     let limits = &attempt.context.generation.config.limits;
     let started = Instant::now();
     let is_bodiless = body.is_done();
-    let mut sender = sender.ready().await.map_err(|error| stream_failure(&error))?;
+    let mut sender = shared.sender().ready().await.map_err(|error| stream_failure(&error))?;
     let (mut answered, sink) = sender.send_request(request, is_bodiless).map_err(|error| stream_failure(&error))?;
     let received = Cell::new(0);
     let max_body = attempt.admitted.route().config.max_body_bytes;
@@ -180,7 +185,7 @@ async fn stream<B: MessageBody, A: Answer>(
         }
     };
     head_arrived(response, ledger, started);
-    let mut incoming = H2Body::new(stream, false);
+    let mut incoming = H2Body::new(stream, shared.noticed(), false);
     let deadline = &mut timers.download;
     relay_answer(attempt, response, &mut incoming, *answer, ledger, deadline, &mut upload, &received).await
 }

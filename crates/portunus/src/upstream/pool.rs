@@ -11,6 +11,7 @@ use h2::client::SendRequest;
 use net::clock::coarse;
 
 use super::server::PoolId;
+use crate::http::h2_frames::Noticed;
 use crate::transport::Transport;
 
 /// Idle connections of the whole process.
@@ -37,6 +38,7 @@ const STREAMS_PER_CONNECTION: u32 = 100;
 #[derive(Debug)]
 pub struct SharedConnection {
     sender: SendRequest<Bytes>,
+    noticed: Rc<Noticed>,
     streams: Cell<u32>,
     closed: Cell<bool>,
     /// When it was last used, on the coarse clock, and how long it is kept without.
@@ -46,9 +48,9 @@ pub struct SharedConnection {
 
 impl SharedConnection {
     /// A connection just opened, kept for `keep` without streams.
-    pub fn new(sender: SendRequest<Bytes>, keep: Duration) -> SharedConnection {
+    pub fn new(sender: SendRequest<Bytes>, noticed: Rc<Noticed>, keep: Duration) -> SharedConnection {
         let (streams, closed) = (Cell::new(0), Cell::new(false));
-        SharedConnection { sender, streams, closed, used: Cell::new(coarse()), keep }
+        SharedConnection { sender, noticed, streams, closed, used: Cell::new(coarse()), keep }
     }
 
     /// Whether it is worth keeping.
@@ -60,6 +62,11 @@ impl SharedConnection {
     /// A handle to open a stream with.
     pub fn sender(&self) -> SendRequest<Bytes> {
         self.sender.clone()
+    }
+
+    /// What was noticed of the server's frames.
+    pub fn noticed(&self) -> Rc<Noticed> {
+        Rc::clone(&self.noticed)
     }
 
     /// Notes that the connection has ended.

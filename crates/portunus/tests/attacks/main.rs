@@ -16,6 +16,7 @@ mod trial;
 mod framing;
 mod heads;
 mod http2;
+mod http2_dropped;
 mod http2_floods;
 mod identity;
 mod log_injection;

@@ -24,6 +24,7 @@ pub const CONTINUATION: u8 = 9;
 /// Flags.
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
+pub const PADDED: u8 = 8;
 
 /// Error codes (RFC 9113 §7).
 pub const PROTOCOL_ERROR: u32 = 1;

@@ -8,6 +8,7 @@ pub mod chunked;
 pub mod fields;
 pub mod head;
 pub mod hop;
+pub mod hpack;
 pub mod http1;
 pub mod target;
 

@@ -6,6 +6,7 @@
 mod chunked;
 mod client_hello;
 mod hello_records;
+mod hpack;
 mod http1;
 mod keyless;
 mod proxy_protocol;
@@ -15,6 +16,7 @@ mod target;
 pub use chunked::chunked;
 pub use client_hello::client_hello;
 pub use hello_records::hello_records;
+pub use hpack::hpack;
 pub use http1::{http1_request, http1_response};
 pub use keyless::keyless;
 pub use proxy_protocol::proxy_protocol;
@@ -25,7 +27,7 @@ pub use target::target;
 pub type Check = fn(&[u8]);
 
 /// Every parser by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 9] = [
+pub const ALL: [(&str, Check); 10] = [
     ("http1_request", http1_request),
     ("http1_response", http1_response),
     ("chunked", chunked),
@@ -33,6 +35,7 @@ pub const ALL: [(&str, Check); 9] = [
     ("client_hello", client_hello),
     ("keyless", keyless),
     ("hello_records", hello_records),
+    ("hpack", hpack),
     ("proxy_protocol", proxy_protocol),
     ("simple_proxy", simple_proxy),
 ];
