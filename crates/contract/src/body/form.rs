@@ -3,7 +3,7 @@
 //! Each field is decoded by its own schema and encoding; the schema of the body judges the object afterwards.
 
 use crate::contract::Contract;
-use crate::openapi::{FieldKind, FormField, FormFields, ShapeId, Style};
+use crate::openapi::{FieldKind, FormField, FormFields, Shape, ShapeId, Style};
 use crate::parameter::{
     Attempt, Decoder, Escapes, Pairs, Refused, brackets_of, decode_deep_object, push_string, unescape,
 };
@@ -19,11 +19,29 @@ pub(crate) fn split(body: &[u8], max_fields: usize, pairs: &mut Pairs) -> Result
         }
         let at = piece.iter().position(|byte| *byte == b'=').unwrap_or(piece.len());
         let (name, value) = piece.split_at(at);
+        if name.contains(&b';') {
+            return Err(SEMICOLON);
+        }
         if !pairs.add_decoded(value.get(1..).unwrap_or_default(), |out| unescape(name, true, out)) {
             return Err(Refused::Malformed("a percent escape is broken"));
         }
     }
     Ok(())
+}
+
+/// Servers disagree about whether it separates fields.
+const SEMICOLON: Refused = Refused::Malformed("holds an unescaped `;`, which separates fields for some servers");
+
+/// Its members are fields, and it is none.
+const EXPLODED: Refused = Refused::Malformed("is written as its members");
+
+/// The pairs that make one member of the object.
+#[derive(Clone, Copy)]
+struct Mine<'m> {
+    pairs: &'m Pairs,
+    /// The member's name.
+    name: &'m [u8],
+    is_mine: &'m dyn Fn(usize) -> bool,
 }
 
 /// The fields of one form on their way to a JSON object.
@@ -34,15 +52,20 @@ pub(crate) struct Assembly<'a> {
     pub(crate) attempt: Attempt,
 }
 
+/// What keeps the fields of a form from becoming an object: the name of a field, and why it cannot be read.
+pub(crate) type Unread = (Vec<u8>, Refused);
+
 impl<'a> Assembly<'a> {
-    /// Writes the object into `json`; says whether another attempt would read something else. On error: the name of the field.
+    /// Writes the object into `json`, without the fields that cannot be read: those are added to `unread`. Says whether another attempt would
+    /// read something else.
     pub(crate) fn write(
         &self,
         pairs: &Pairs,
         text: &mut Vec<u8>,
         json: &mut Vec<u8>,
         run: &mut Run,
-    ) -> Result<bool, (Vec<u8>, Refused)> {
+        unread: &mut Vec<Unread>,
+    ) -> bool {
         json.clear();
         json.push(b'{');
         let mut decoder = Decoder {
@@ -54,37 +77,64 @@ impl<'a> Assembly<'a> {
             json,
             has_choice: false,
         };
+        let owners: Vec<Option<&FormField>> = pairs.iter().map(|(sent, _)| self.fields.find(sent)).collect();
+        let is_same = |one: usize, other: usize| match (owners.get(one), owners.get(other)) {
+            (Some(Some(one)), Some(Some(other))) => std::ptr::eq(*one, *other),
+            (Some(None), Some(None)) => pairs.get(one).0 == pairs.get(other).0,
+            _ => false,
+        };
         let mut is_first = true;
         for (at, (sent, _)) in pairs.iter().enumerate() {
-            let field = self.field(sent);
-            let is_same = |earlier: &[u8]| match field {
-                Some(field) => {
-                    field.takes(earlier) && self.field(earlier).is_some_and(|other| std::ptr::eq(other, field))
-                }
-                None => earlier == sent,
-            };
-            if pairs.iter().take(at).any(|(earlier, _)| is_same(earlier)) {
+            if (0..at).any(|earlier| is_same(earlier, at)) {
                 continue;
             }
-            let name = field.map_or(sent, |field| field.name.as_bytes());
+            let owner = owners.get(at).copied().flatten();
+            let name = owner.map_or(sent, |field| field.name.as_bytes());
+            let (start, was_first) = (decoder.json.len(), is_first);
             decoder.comma(&mut is_first);
-            decoder
-                .key(name)
-                .and_then(|()| self.value(&mut decoder, pairs, name, run))
-                .map_err(|why| (name.to_vec(), why))?;
+            let mine = Mine { pairs, name, is_mine: &|other| is_same(at, other) };
+            let written = decoder.key(name).and_then(|()| self.value(&mut decoder, owner, &mine, run));
+            if let Err(why) = written {
+                decoder.json.truncate(start);
+                is_first = was_first;
+                unread.push((name.to_vec(), why));
+            }
         }
         decoder.json.push(b'}');
-        Ok(decoder.has_choice)
+        decoder.has_choice
     }
 
-    fn value(&self, decoder: &mut Decoder<'_>, pairs: &Pairs, name: &[u8], run: &mut Run) -> Result<(), Refused> {
-        let Some(field) = self.field(name) else {
+    fn value(
+        &self,
+        decoder: &mut Decoder<'_>,
+        owner: Option<&FormField>,
+        mine: &Mine<'_>,
+        run: &mut Run,
+    ) -> Result<(), Refused> {
+        let Mine { pairs, name, is_mine } = *mine;
+        let is_split = |at: usize| is_mine(at) && pairs.get(at).1.contains(&b';');
+        if self.escapes == Escapes::Query
+            && !owner.is_some_and(|field| field.allow_reserved)
+            && (0..pairs.len()).any(is_split)
+        {
+            return Err(SEMICOLON);
+        }
+        let Some(field) = owner else {
+            let is_exploded = |field: &FormField| field.spread.is_some() && field.name.as_bytes() == name;
             return match self.fields.other {
+                _ if self.fields.fields.iter().any(is_exploded) => Err(EXPLODED),
+                Some(shape) if self.is_json(shape) => {
+                    self.each(decoder, pairs, shape, name, |decoder, value| self.json(decoder, value, run))
+                }
                 Some(shape) => decoder.named(pairs, name, shape, Style::Form, true),
                 None => decoder.free(pairs, name),
             };
         };
         match field.kind {
+            FieldKind::Scalar if field.spread.is_some() => {
+                let shape = self.contract.shapes.get(field.shape);
+                decoder.properties(pairs, shape, is_mine)
+            }
             FieldKind::Scalar if field.style == Style::DeepObject => self.deep(decoder, pairs, field),
             FieldKind::Scalar => decoder.named(pairs, name, field.shape, field.style, field.explode),
             FieldKind::Json => {
@@ -110,6 +160,13 @@ impl<'a> Assembly<'a> {
             true => Err(Refused::Malformed("has a value and brackets")),
             false => decoder.named(pairs, name, field.shape, Style::Form, true),
         }
+    }
+
+    /// Whether values of a field that is not listed are JSON: objects are (OpenAPI 3.1.1 §4.8.15.1.1).
+    fn is_json(&self, shape: ShapeId) -> bool {
+        let Shape { types, items, .. } = self.contract.shapes.get(shape);
+        let of_items = |items: &ShapeId| self.contract.shapes.get(*items).types.is_object();
+        types.is_object() || (types.has(Types::ARRAY) && !types.has_scalar() && items.as_ref().is_some_and(of_items))
     }
 
     /// Writes each value of a field: one, or the elements of an array.
@@ -149,17 +206,6 @@ impl<'a> Assembly<'a> {
         let mut check = self.contract.program.check(self.contract.anything, run);
         check.feed(text).and_then(|()| check.finish()).map_err(|_| Refused::Malformed("is not JSON"))
     }
-
-    /// The declared field of a name.
-    pub(crate) fn field(&self, name: &[u8]) -> Option<&'a FormField> {
-        field_of(self.fields, name)
-    }
-}
-
-/// The declared field of a name: the one that is called so before one whose brackets are.
-pub(crate) fn field_of<'a>(fields: &'a FormFields, name: &[u8]) -> Option<&'a FormField> {
-    let is_called = |field: &&FormField| field.name.as_bytes() == name;
-    fields.fields.iter().find(is_called).or_else(|| fields.fields.iter().find(|field| field.takes(name)))
 }
 
 #[cfg(test)]

@@ -6,5 +6,5 @@ pub(crate) mod media_type;
 mod multipart;
 
 pub(crate) use coding::{Bounds, Coding, Stopped, decode};
-pub(crate) use form::{Assembly, field_of, split};
+pub(crate) use form::{Assembly, split};
 pub(crate) use multipart::{Failed, PartHead, Parts, Splitter};

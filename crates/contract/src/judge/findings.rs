@@ -162,9 +162,9 @@ impl Findings {
         &self.violations
     }
 
-    /// The first violation.
-    pub(crate) fn into_first(self) -> Option<Violation> {
-        self.violations.into_iter().next()
+    /// The violations, in document order.
+    pub(crate) fn into_violations(self) -> Vec<Violation> {
+        self.violations
     }
 
     /// Undeclared names that are to be reported and do not refuse the message.

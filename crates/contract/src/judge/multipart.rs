@@ -5,7 +5,7 @@ use super::code;
 use super::findings::{Findings, Part, Violation, Where};
 use super::readers::{Form, of_body, too_long, too_short};
 use crate::body::media_type::ContentType;
-use crate::body::{Failed, PartHead, Parts, Splitter, field_of};
+use crate::body::{Failed, PartHead, Parts, Splitter};
 use crate::judge::parameters::Declared;
 use crate::openapi::{Class, FieldKind, FormField};
 use crate::parameter::{Escapes, Pairs};
@@ -15,6 +15,8 @@ pub(super) struct MultipartReader<'s> {
     splitter: Splitter,
     form: Form<'s>,
     fields: Pairs,
+    /// Names of parts that are refused by themselves and do not get into the form.
+    refused: Vec<String>,
     part: Option<OpenPart<'s>>,
 }
 
@@ -25,13 +27,15 @@ struct OpenPart<'s> {
     /// Content so far; empty for files.
     content: Vec<u8>,
     received: u64,
+    /// Something is wrong with it that was told: the rest of it is passed over.
+    is_refused: bool,
 }
 
 impl<'s> MultipartReader<'s> {
     pub(super) fn new(form: Form<'s>, boundary: &str) -> MultipartReader<'s> {
         let limits = &form.contract.options.limits;
         let splitter = Splitter::new(boundary, limits.multipart_parts, limits.part_head_bytes);
-        MultipartReader { splitter, form, fields: Pairs::default(), part: None }
+        MultipartReader { splitter, form, fields: Pairs::default(), refused: Vec::new(), part: None }
     }
 
     /// Whether a field of the form is a file.
@@ -39,14 +43,14 @@ impl<'s> MultipartReader<'s> {
         self.form.fields.fields.iter().any(|field| matches!(field.kind, FieldKind::File { .. }))
     }
 
-    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), Violation> {
-        let MultipartReader { splitter, form, fields, part } = self;
-        splitter.feed(bytes, &mut Receiver { form, fields, part }).map_err(violation)
+    pub(super) fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
+        let MultipartReader { splitter, form, fields, refused, part } = self;
+        splitter.feed(bytes, &mut Receiver { form, fields, refused, part, findings }).map_err(violation)
     }
 
     pub(super) fn finish(mut self, findings: &mut Findings) -> Result<(), Violation> {
         self.splitter.finish().map_err(violation)?;
-        self.form.judge(&self.fields, Escapes::Verbatim, findings)
+        self.form.judge(&self.fields, Escapes::Verbatim, self.refused, findings)
     }
 }
 
@@ -63,59 +67,79 @@ fn violation(failed: Failed<Violation>) -> Violation {
 struct Receiver<'r, 's> {
     form: &'r mut Form<'s>,
     fields: &'r mut Pairs,
+    refused: &'r mut Vec<String>,
     part: &'r mut Option<OpenPart<'s>>,
+    findings: &'r mut Findings,
 }
 
 impl Parts for Receiver<'_, '_> {
     type Stop = Violation;
 
     fn begin(&mut self, head: &PartHead) -> Result<(), Violation> {
-        let field = field_of(self.form.fields, head.name.as_bytes());
-        judge_content_type(head, field)?;
+        let field = self.form.fields.find(head.name.as_bytes());
+        let mut wrong: Vec<Violation> = judge_content_type(head, field).err().into_iter().collect();
         if let Some(field) = field {
-            self.judge_fields(head, field)?;
+            wrong.extend(self.judge_fields(head, field));
         }
-        *self.part = Some(OpenPart { name: head.name.clone(), field, content: Vec::new(), received: 0 });
-        Ok(())
+        let name = head.name.clone();
+        *self.part = Some(OpenPart { name, field, content: Vec::new(), received: 0, is_refused: false });
+        wrong.into_iter().try_for_each(|violation| self.refuse(violation))
     }
 
     fn content(&mut self, bytes: &[u8]) -> Result<(), Violation> {
-        let Some(part) = self.part else { return Ok(()) };
+        let Some(part) = self.part.as_mut().filter(|part| !part.is_refused) else { return Ok(()) };
         part.received = part.received.saturating_add(bytes.len() as u64);
         let limit = self.form.contract.options.limits.part_bytes;
-        match part.field.map(|field| field.kind) {
+        let wrong = match part.field.map(|field| field.kind) {
             Some(FieldKind::File { max_bytes: Some(max), .. }) if part.received > max => {
-                Err(at(of_body(too_long()), &part.name))
+                at(of_body(too_long()), &part.name)
             }
-            Some(FieldKind::File { .. }) => Ok(()),
+            Some(FieldKind::File { .. }) => return Ok(()),
             _ if part.received > limit as u64 => {
                 let what = format!("is a part of more than {limit} bytes that is not declared as a file");
-                Err(Violation::new(code::MULTIPART_LIMIT, Where::named(Part::Body, part.name.as_bytes()), what))
+                Violation::new(code::MULTIPART_LIMIT, Where::named(Part::Body, part.name.as_bytes()), what)
             }
             _ => {
                 part.content.extend_from_slice(bytes);
-                Ok(())
+                return Ok(());
             }
-        }
+        };
+        self.refuse(wrong)
     }
 
     fn end(&mut self) -> Result<(), Violation> {
-        let Some(part) = self.part.take() else { return Ok(()) };
-        if let Some(FieldKind::File { min_bytes, .. }) = part.field.map(|field| field.kind)
+        if let Some(part) = self.part.as_ref()
+            && let Some(FieldKind::File { min_bytes, .. }) = part.field.map(|field| field.kind)
             && part.received < min_bytes
+            && !part.is_refused
         {
-            return Err(at(of_body(too_short()), &part.name));
+            self.refuse(at(of_body(too_short()), &part.name))?;
         }
-        self.fields.add(part.name.as_bytes(), &part.content);
+        let Some(part) = self.part.take() else { return Ok(()) };
+        match part.is_refused {
+            true => self.refused.push(part.field.map_or(part.name, |field| field.name.clone())),
+            false => self.fields.add(part.name.as_bytes(), &part.content),
+        }
         Ok(())
     }
 }
 
 impl Receiver<'_, '_> {
-    /// Judges the headers that the encoding of the field declares.
-    fn judge_fields(&mut self, head: &PartHead, field: &FormField) -> Result<(), Violation> {
+    /// The part that is open is wrong: that ends the reading, unless everything that is wrong is wanted.
+    fn refuse(&mut self, violation: Violation) -> Result<(), Violation> {
+        if !self.findings.collects() {
+            return Err(violation);
+        }
+        // Beyond as many as are wanted, the rest is still read to its end.
+        let _ = self.findings.add(violation);
+        self.part.iter_mut().for_each(|part| (part.is_refused, part.content) = (true, Vec::new()));
+        Ok(())
+    }
+
+    /// What is wrong with the headers that the encoding of the field declares.
+    fn judge_fields(&mut self, head: &PartHead, field: &FormField) -> Vec<Violation> {
         if field.headers.is_empty() {
-            return Ok(());
+            return Vec::new();
         }
         let mut pairs = Pairs::default();
         head.fields.iter().for_each(|(name, value)| pairs.add(name.as_bytes(), value));
@@ -126,11 +150,10 @@ impl Receiver<'_, '_> {
             escapes: Escapes::Raw,
             missing: code::PART_HEADER_MISSING,
         };
-        let mut found = Findings::first();
-        match declared.judge(&mut pairs, self.form.rooms, &mut found) {
-            Ok(()) => Ok(()),
-            Err(_) => found.into_first().map_or(Ok(()), Err),
-        }
+        let mut found = if self.findings.collects() { Findings::all() } else { Findings::first() };
+        // What is wrong is in `found`, whether or not more would have been.
+        let _ = declared.judge(&mut pairs, self.form.rooms, &mut found);
+        found.into_violations()
     }
 }
 

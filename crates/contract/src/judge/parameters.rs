@@ -48,13 +48,6 @@ impl Declared<'_> {
         findings: &mut Findings,
     ) -> Result<(), Enough> {
         let name = parameter.name.as_bytes();
-        if self.part == Part::Query
-            && !parameter.allow_reserved
-            && pairs.values(name).any(|value| value.contains(&b';'))
-        {
-            let what = "holds an unescaped `;`, which separates parameters for some servers";
-            findings.add(Violation::new(code::PARAMETER_MALFORMED, Where::named(self.part, name), what))?;
-        }
         let escapes = self.escapes;
         if !(self.contract.options.allow_repeated_scalars && pairs.count(name) > 1 && self.holds_scalar(parameter)) {
             return Present { parameter, pairs, escapes }.judge(self.contract, rooms, findings);
@@ -63,6 +56,19 @@ impl Declared<'_> {
             let mut alone = Pairs::default();
             alone.add(name, value);
             Present { parameter, pairs: &alone, escapes }.judge(self.contract, rooms, findings)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses values of a query that are several parameters for servers that separate them by `;` too, declared or not.
+    pub(super) fn judge_separators(&self, pairs: &Pairs, findings: &mut Findings) -> Result<(), Enough> {
+        for at in 0..pairs.len() {
+            let (name, value) = pairs.get(at);
+            let may_hold = |parameter: &Parameter| parameter.allow_reserved && self.is_of(parameter, pairs, at);
+            if value.contains(&b';') && !self.parameters.iter().any(may_hold) {
+                let what = "holds an unescaped `;`, which separates parameters for some servers";
+                findings.add(Violation::new(code::PARAMETER_MALFORMED, Where::named(self.part, name), what))?;
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::findings::{Findings, MAX_SHADOWS, MAX_VIOLATIONS, Part, Violation, Wh
 use super::multipart::MultipartReader;
 use super::scratch::Rooms;
 use super::value::{everything, judge_json, of_schema};
-use crate::body::{Assembly, field_of, split};
+use crate::body::{Assembly, split};
 use crate::contract::Contract;
 use crate::openapi::{Content, FormFields};
 use crate::options::Undeclared;
@@ -79,7 +79,7 @@ impl<'s> Reader<'s> {
                 form.body.extend_from_slice(bytes);
                 Ok(())
             }
-            Reader::Multipart(reader) => reader.feed(bytes),
+            Reader::Multipart(reader) => reader.feed(bytes, findings),
             Reader::Opaque { received, max_bytes, .. } => {
                 *received = received.saturating_add(bytes.len() as u64);
                 match max_bytes {
@@ -98,7 +98,7 @@ impl<'s> Reader<'s> {
                 let mut pairs = Pairs::default();
                 split(body, form.contract.options.limits.form_fields, &mut pairs)
                     .map_err(|refused| form_violation(refused, b""))?;
-                form.judge(&pairs, Escapes::Query, findings)
+                form.judge(&pairs, Escapes::Query, Vec::new(), findings)
             }
             Reader::Multipart(reader) => reader.finish(findings),
             Reader::Opaque { received, min_bytes, .. } if received < min_bytes => Err(of_body(too_short())),
@@ -212,25 +212,37 @@ pub(super) struct Form<'s> {
 }
 
 impl Form<'_> {
-    /// Judges all fields: the first reading that satisfies the schema counts.
-    pub(super) fn judge(&mut self, pairs: &Pairs, escapes: Escapes, findings: &mut Findings) -> Result<(), Violation> {
+    /// Judges all fields: the first reading that satisfies the schema counts. `refused`: names of fields that are left out of `pairs`, because they
+    /// are among the findings already.
+    pub(super) fn judge(
+        &mut self,
+        pairs: &Pairs,
+        escapes: Escapes,
+        mut refused: Vec<String>,
+        findings: &mut Findings,
+    ) -> Result<(), Violation> {
         self.report_shadows(pairs, findings);
         let Rooms { text, json, run, .. } = &mut *self.rooms;
         let mut found = Vec::new();
         for attempt in Attempt::ALL {
             let assembly = Assembly { contract: self.contract, fields: self.fields, escapes, attempt };
-            let (wrong, has_choice) = match assembly.write(pairs, text, json, run) {
-                Err((name, refused)) => (vec![form_violation(refused, &name)], false),
-                Ok(has_choice) => match judge_json(self.contract, self.schema, json, run) {
-                    Ok(()) => return Ok(()),
+            let mut unread = Vec::new();
+            let has_choice = assembly.write(pairs, text, json, run, &mut unread) && unread.is_empty();
+            let mut wrong: Vec<Violation> = unread.iter().map(|(name, why)| form_violation(*why, name)).collect();
+            refused.extend(unread.into_iter().map(|(name, _)| String::from_utf8_lossy(&name).into_owned()));
+            // What is told of the rest must not come of what was left out.
+            if wrong.is_empty() || findings.collects() {
+                match judge_json(self.contract, self.schema, json, run) {
+                    Ok(()) if wrong.is_empty() => return Ok(()),
+                    Ok(()) => {}
                     Err(violation) if findings.collects() && found.is_empty() => {
                         let program = &self.contract.program;
                         let all = everything(program, self.schema, Some(json), violation, MAX_VIOLATIONS);
-                        (all.into_iter().map(of_body).collect(), has_choice)
+                        wrong.extend(all.into_iter().filter(|other| is_of_its_own(other, &refused)).map(of_body));
                     }
-                    Err(violation) => (vec![of_body(violation)], has_choice),
-                },
-            };
+                    Err(violation) => wrong.push(of_body(violation)),
+                }
+            }
             if found.is_empty() {
                 found = wrong;
             }
@@ -247,10 +259,21 @@ impl Form<'_> {
         if self.contract.options.undeclared_body_fields != Undeclared::Report || self.fields.is_open {
             return;
         }
-        for (name, _) in pairs.iter().filter(|(name, _)| field_of(self.fields, name).is_none()) {
+        for (name, _) in pairs.iter().filter(|(name, _)| self.fields.find(name).is_none()) {
             findings.add_shadow(Part::Body, name);
         }
     }
+}
+
+/// Whether a violation of the whole form is no consequence of fields that were left out of it.
+fn is_of_its_own(violation: &crate::reason::Violation, left_out: &[String]) -> bool {
+    let is_below = |name: &String| {
+        let mut pointer = String::new();
+        crate::document::escape_pointer_token(&mut pointer, name);
+        let rest = violation.pointer.strip_prefix(&pointer);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    left_out.is_empty() || !(violation.pointer.is_empty() || left_out.iter().any(is_below))
 }
 
 pub(super) fn form_violation(refused: Refused, name: &[u8]) -> Violation {

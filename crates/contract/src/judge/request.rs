@@ -86,6 +86,7 @@ impl<'c> Request<'c, '_> {
             self.query_piece(piece, pairs, findings)?;
         }
         let declared = self.declared(Part::Query);
+        declared.judge_separators(pairs, findings)?;
         declared.judge(pairs, rooms, findings)?;
         let is_key =
             |kind: &SchemeKind, name: &[u8]| matches!(kind, SchemeKind::KeyInQuery(key) if key.as_bytes() == name);

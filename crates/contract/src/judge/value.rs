@@ -124,8 +124,7 @@ pub(super) fn is_spread(contract: &Contract, parameter: &Parameter) -> bool {
     else {
         return false;
     };
-    let types = contract.shapes.get(shape).types;
-    types.has(crate::schema::Types::OBJECT) && !types.has_scalar() && !types.has(crate::schema::Types::ARRAY)
+    contract.shapes.get(shape).types.is_object()
 }
 
 /// Whether the pair at a place is part of a parameter.

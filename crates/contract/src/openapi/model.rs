@@ -83,6 +83,9 @@ pub(crate) struct FormField {
     pub(crate) shape: ShapeId,
     pub(crate) style: Style,
     pub(crate) explode: bool,
+    pub(crate) allow_reserved: bool,
+    /// It is an exploded object: its members are fields of the form. None: it is a field itself.
+    pub(crate) spread: Option<Spread>,
     /// Media types that the part may have; empty: by the kind of value.
     pub(crate) content_types: Vec<MediaRange>,
     pub(crate) kind: FieldKind,
@@ -90,11 +93,35 @@ pub(crate) struct FormField {
     pub(crate) headers: Vec<Parameter>,
 }
 
+/// The fields that are members of an exploded object.
+#[derive(Clone, Debug)]
+pub(crate) struct Spread {
+    pub(crate) members: Vec<String>,
+    /// It takes every field that is nobody else's, too.
+    pub(crate) is_open: bool,
+}
+
 impl FormField {
-    /// Whether a field as sent is this one, or one of its brackets: `name[a][b]`.
+    /// Whether a field as sent is this one, one of its brackets (`name[a][b]`), or one of its listed members.
     pub(crate) fn takes(&self, sent: &[u8]) -> bool {
         let name = self.name.as_bytes();
-        sent == name || (self.style == Style::DeepObject && crate::parameter::brackets_of(sent, name).is_some())
+        match &self.spread {
+            Some(spread) => spread.members.iter().any(|member| member.as_bytes() == sent),
+            None => {
+                sent == name || (self.style == Style::DeepObject && crate::parameter::brackets_of(sent, name).is_some())
+            }
+        }
+    }
+}
+
+impl FormFields {
+    /// The declared field of a name: the one that is called so, then one whose brackets or members are, then one that takes what is left.
+    pub(crate) fn find(&self, sent: &[u8]) -> Option<&FormField> {
+        let is_called = |field: &&FormField| field.spread.is_none() && field.name.as_bytes() == sent;
+        let takes_rest = |field: &&FormField| field.spread.as_ref().is_some_and(|spread| spread.is_open);
+        let mut fields = self.fields.iter();
+        let called = fields.find(is_called).or_else(|| self.fields.iter().find(|field| field.takes(sent)));
+        called.or_else(|| self.fields.iter().find(takes_rest))
     }
 }
 

@@ -113,7 +113,7 @@ impl Decoder<'_> {
                 self.array(pairs.values(name).flat_map(|value| value.split(|byte| *byte == b',')), shape)
             }
             (Kind::Array, _) if explode => self.array(pairs.values(name), shape),
-            (Kind::Array, style) => self.array(Split::new(value, style), shape),
+            (Kind::Array, style) => self.array(Split::new(value, style, self.escapes), shape),
             (Kind::Object, style) => self.object(value, name, shape, style, explode),
         }
     }
@@ -224,10 +224,14 @@ impl Decoder<'_> {
             (Style::Matrix, true) => self.assignments(value.strip_prefix(b";").ok_or(NO_MATRIX)?, b';', shape),
             (Style::Simple, true) => self.assignments(value, b',', shape),
             (Style::Label, false) => {
-                self.alternating(Split::new(value.strip_prefix(b".").ok_or(NO_DOT)?, style), shape)
+                self.alternating(Split::new(value.strip_prefix(b".").ok_or(NO_DOT)?, style, self.escapes), shape)
             }
-            (Style::Matrix, false) => self.alternating(Split::new(matrix_value(value, name)?, style), shape),
-            (style, _) => self.alternating(Split::new(value, style), shape),
+            (Style::Matrix, false) => {
+                self.alternating(Split::new(matrix_value(value, name)?, style, self.escapes), shape)
+            }
+            // Its members are names of their own; what stands under its name is no object.
+            (Style::Form | Style::SpaceDelimited | Style::PipeDelimited, true) => Err(EXPLODED),
+            (style, _) => self.alternating(Split::new(value, style, self.escapes), shape),
         }
     }
 
@@ -285,6 +289,7 @@ impl Decoder<'_> {
 }
 
 const NO_DOT: Refused = Refused::Malformed("a label starts with `.`");
+const EXPLODED: Refused = Refused::Malformed("an exploded object is written as its members");
 const NO_MATRIX: Refused = Refused::Malformed("a matrix value is written `;name=value`");
 
 /// The value in `;name=value`.
@@ -305,10 +310,12 @@ struct Split<'v> {
 }
 
 impl<'v> Split<'v> {
-    fn new(value: &'v [u8], style: Style) -> Split<'v> {
-        let delimiters: &[&[u8]] = match style {
-            Style::SpaceDelimited => &[b"%20", b"+", b" "],
-            Style::PipeDelimited => &[b"|", b"%7C", b"%7c"],
+    fn new(value: &'v [u8], style: Style, escapes: Escapes) -> Split<'v> {
+        let delimiters: &[&[u8]] = match (style, escapes) {
+            (Style::SpaceDelimited, Escapes::Query) => &[b"%20", b"+", b" "],
+            (Style::SpaceDelimited, _) => &[b" "],
+            (Style::PipeDelimited, Escapes::Query) => &[b"|", b"%7C", b"%7c"],
+            (Style::PipeDelimited, _) => &[b"|"],
             _ => &[b","],
         };
         Split { rest: Some(value), delimiters }

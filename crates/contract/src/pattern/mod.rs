@@ -123,6 +123,9 @@ mod tests {
         check("^[^a]$", &["b", "\n"], &["a", ""]);
         check("^[]$|^x$", &["x"], &["", "]"]);
         check("^[^]$", &["\n", "a"], &[""]);
+        // Half of a surrogate pair is in no text that is UTF-8; as the end of a range it is one.
+        check("^[\\u0020-\\uD7FF\\uE000-\\uFFFD\\uD800\\uDBFF-\\uDC00\\uDFFF\\t]*$", &["aé\t"], &["\n", "😀", "\u{1}"]);
+        check("^[\\uD7FE-\\uE001\\ud83d-]$", &["\u{d7ff}", "\u{e000}", "-"], &["\u{e002}"]);
         check("^\\/a\\.b$", &["/a.b"], &["/acb"]);
         check("^(?<year>\\d{4})-(?:a|b)$", &["2024-a"], &["2024-c"]);
         check("^\\p{Letter}+$", &["éa"], &["1"]);
@@ -148,9 +151,22 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_is_an_error() {
-        for pattern in
-            ["(", ")", "a**", "[b-a]", "[", "\\", "*a", "x{2,1}", "(?<a", "\\p{Nothing}", "\\u{110000}", "^(?i:a)"]
-        {
+        for pattern in [
+            "(",
+            ")",
+            "a**",
+            "[b-a]",
+            "[",
+            "\\",
+            "*a",
+            "x{2,1}",
+            "(?<a",
+            "\\p{Nothing}",
+            "\\u{110000}",
+            "^(?i:a)",
+            "\\ud800",
+            "[\\udc00-\\ud800]",
+        ] {
             assert!(Pattern::new(pattern).is_err(), "{pattern}");
         }
         let deep = "(".repeat(100_000);

@@ -6,6 +6,8 @@ use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 /// How deep groups may nest.
 const MAX_DEPTH: usize = 200;
 
+const HALF: &str = "half of a surrogate pair";
+
 /// A part of a pattern.
 #[derive(Clone, Debug)]
 pub(super) enum Part {
@@ -53,7 +55,20 @@ struct Parser {
 /// What an escape or a class member is.
 enum Atom {
     Letter(char),
+    /// Half of a surrogate pair: text that is UTF-8 has none, so it stands for nothing, and for an end of a range.
+    Half(u32),
     Set(ClassUnicode),
+}
+
+impl Atom {
+    /// Its code point, if it is one.
+    fn code(&self) -> Option<u32> {
+        match self {
+            Atom::Letter(c) => Some(u32::from(*c)),
+            Atom::Half(code) => Some(*code),
+            Atom::Set(_) => None,
+        }
+    }
 }
 
 impl Parser {
@@ -232,6 +247,8 @@ impl Parser {
             _ => {
                 return Ok(match self.atom_escape()? {
                     Atom::Letter(c) => Part::One(letter(c)),
+                    // Outside of a class nothing would ever match.
+                    Atom::Half(_) => return Err(self.error(HALF)),
                     Atom::Set(set) => Part::One(set),
                 });
             }
@@ -264,7 +281,7 @@ impl Parser {
                 None => return Err(self.error("\\c without a letter")),
             },
             'x' => self.hex(2)?,
-            'u' => self.unicode()?,
+            'u' => return self.unicode(),
             // Annex B lets any other character be escaped; letters and digits stay errors, because they may come to mean something.
             c if !c.is_ascii_alphanumeric() => c,
             _ => return Err(self.error(&format!("the unknown escape \\{c}"))),
@@ -273,7 +290,7 @@ impl Parser {
 
     fn hex(&mut self, count: usize) -> Result<char, String> {
         let value = self.hex_value(count)?;
-        char::from_u32(value).ok_or_else(|| self.error("half of a surrogate pair"))
+        char::from_u32(value).ok_or_else(|| self.error(HALF))
     }
 
     fn hex_value(&mut self, count: usize) -> Result<u32, String> {
@@ -286,7 +303,7 @@ impl Parser {
         Ok(value)
     }
 
-    fn unicode(&mut self) -> Result<char, String> {
+    fn unicode(&mut self) -> Result<Atom, String> {
         if self.eat("{") {
             let mut value = 0u32;
             while let Some(digit) = self.peek().and_then(|c| c.to_digit(16)) {
@@ -294,16 +311,19 @@ impl Parser {
                 self.at += 1;
             }
             let letter = char::from_u32(value).filter(|_| self.eat("}"));
-            return letter.ok_or_else(|| self.error("a malformed \\u{…}"));
+            return letter.map(Atom::Letter).ok_or_else(|| self.error("a malformed \\u{…}"));
         }
         let first = self.hex_value(4)?;
+        let behind = self.at;
         if (0xd800..0xdc00).contains(&first) && self.eat("\\u") {
-            let second = self.hex_value(4)?;
-            let low = second.wrapping_sub(0xdc00);
+            let low = self.hex_value(4).unwrap_or_default().wrapping_sub(0xdc00);
             let letter = (low < 0x400).then(|| char::from_u32(0x10000 + ((first - 0xd800) << 10) + low)).flatten();
-            return letter.ok_or_else(|| self.error("half of a surrogate pair"));
+            if let Some(letter) = letter {
+                return Ok(Atom::Letter(letter));
+            }
+            self.at = behind;
         }
-        char::from_u32(first).ok_or_else(|| self.error("half of a surrogate pair"))
+        Ok(char::from_u32(first).map_or(Atom::Half(first), Atom::Letter))
     }
 
     /// `\p{…}`: the names are Unicode's, which the translator's own parser knows.
@@ -331,13 +351,12 @@ impl Parser {
             let low = self.class_atom()?;
             if self.peek() == Some('-') && self.text.get(self.at + 1).is_some_and(|&c| c != ']') {
                 self.at += 1;
-                match (low, self.class_atom()?) {
-                    (Atom::Letter(low), Atom::Letter(high)) if low <= high => {
-                        set.push(ClassUnicodeRange::new(low, high));
-                    }
-                    (Atom::Letter(_), Atom::Letter(_)) => return Err(self.error("a range out of order")),
+                let high = self.class_atom()?;
+                match (low.code(), high.code()) {
+                    (Some(low), Some(high)) if low <= high => push_range(&mut set, low, high),
+                    (Some(_), Some(_)) => return Err(self.error("a range out of order")),
                     // Annex B: then the dash stands for itself.
-                    (low, high) => [low, Atom::Letter('-'), high].into_iter().for_each(|atom| add(&mut set, atom)),
+                    _ => [low, Atom::Letter('-'), high].into_iter().for_each(|atom| add(&mut set, atom)),
                 }
             } else {
                 add(&mut set, low);
@@ -369,7 +388,19 @@ impl Parser {
 fn add(set: &mut ClassUnicode, atom: Atom) {
     match atom {
         Atom::Letter(c) => set.push(ClassUnicodeRange::new(c, c)),
+        Atom::Half(_) => {}
         Atom::Set(other) => set.union(&other),
+    }
+}
+
+/// Adds what is no half of a surrogate pair between two code points.
+fn push_range(set: &mut ClassUnicode, low: u32, high: u32) {
+    for (low, high) in [(low, high.min(0xd7ff)), (low.max(0xe000), high)] {
+        if let (Some(low), Some(high)) = (char::from_u32(low), char::from_u32(high))
+            && low <= high
+        {
+            set.push(ClassUnicodeRange::new(low, high));
+        }
     }
 }
 

@@ -52,6 +52,11 @@ impl Types {
         self.0 & !(Self::ARRAY.0 | Self::OBJECT.0) != 0
     }
 
+    /// Whether a value of these is an object, or null, which no text of a form or query stands for.
+    pub const fn is_object(self) -> bool {
+        self.0 & !Self::NULL.0 == Self::OBJECT.0
+    }
+
     /// The kind of a value in a document. A number counts as an integer and as a fraction.
     pub fn of_node(node: &Node) -> Self {
         match node.kind {

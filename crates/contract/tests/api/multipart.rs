@@ -80,6 +80,99 @@ fn encodings_restrict_parts() {
     assert!(problems(&document(", encoding: {file: {contentTyp: image/png}}")).contains("has no `contentTyp`"));
 }
 
+/// Style, heads and contents of parts, verdict.
+type Row<'r> = (&'r str, &'r [(&'r str, &'r str)], &'r str);
+
+/// OpenAPI 3.1.1 §4.8.15: an explicit style counts for parts as for fields. In 3.0 it counts for the other kind of form only.
+#[test]
+fn styles_of_parts() {
+    let name = ("name=\"name\"", "ann");
+    let judge = |style: &str, parts: &[(&str, &str)]| {
+        let text = document(&format!(", encoding: {{meta: {{style: {style}}}, tags: {{style: spaceDelimited}}}}"));
+        let contract = contract(&text);
+        verdict(&contract, &post(body(&[&[name], parts].concat())))
+    };
+    let rows: [Row<'_>; 12] = [
+        ("form", &[("name=\"x\"", "1")], "ok"),
+        ("form", &[("name=\"x\"", "y")], "type body /meta/x"),
+        ("form", &[("name=\"x\"; filename=\"a\"", "1")], "part_content_type body x"),
+        ("form", &[("name=\"meta\"", "{\"x\":1}")], "form_malformed body meta"),
+        ("form, explode: false", &[("name=\"meta\"", "x,1")], "ok"),
+        ("pipeDelimited", &[("name=\"meta\"", "x|y")], "type body /meta/x"),
+        ("deepObject", &[("name=\"meta[x]\"", "1")], "ok"),
+        ("deepObject", &[("name=\"meta[x]\"", "y")], "type body /meta/x"),
+        ("deepObject", &[("name=\"meta[y]\"", "1")], "unknown_field body /meta/y"),
+        ("form", &[("name=\"tags\"", "1 2")], "ok"),
+        // Nothing is escaped in a part.
+        ("form", &[("name=\"tags\"", "1+2")], "type body /tags/0"),
+        ("form", &[("name=\"tags\"", "1%202")], "type body /tags/0"),
+    ];
+    for (style, parts, expected) in rows {
+        assert_eq!(judge(style, parts), expected, "{style} {parts:?}");
+    }
+    let text = "openapi: 3.0.3
+info: {title: t, version: '1'}
+paths:
+  /a:
+    post:
+      requestBody:
+        content:
+          multipart/form-data:
+            schema: {type: object, properties: {name: {type: string}, file: {type: string, format: binary}, meta: {type: object, properties: {x: {type: integer}}}}}
+            encoding: {name: {style: form}, file: {style: form}, meta: {style: deepObject, explode: true}}
+      responses: {'200': {description: ok}}
+";
+    let contract = contract(text);
+    for (part, expected) in [
+        (("name=\"meta\"", "{\"x\":1}"), "ok"),
+        (("name=\"meta\"", "{\"x\":\"y\"}"), "type body /meta/x"),
+        (("name=\"meta[x]\"", "1"), "unknown_field body /meta[x]"),
+        (("name=\"file\"; filename=\"a\"\nContent-Type: image/png", "\u{0}"), "ok"),
+    ] {
+        assert_eq!(verdict(&contract, &post(body(&[name, part]))), expected, "{part:?}");
+    }
+}
+
+/// Everything that is wrong with the parts is told, and nothing that only follows from it.
+#[test]
+fn all_that_is_wrong_with_parts_is_told() {
+    let encoding =
+        ", encoding: {file: {contentType: 'image/png', headers: {X-Sum: {required: true, schema: {type: integer}}}}}";
+    let contract = contract(&document(encoding));
+    let all = |parts: &[(&str, &str)]| crate::all_verdicts(&contract, &post(body(parts)));
+    assert_eq!(all(&[("name=\"name\"", "ann")]), [""; 0]);
+    let found = all(&[
+        ("name=\"name\"\nContent-Type: image/png", "ann"),
+        ("name=\"file\"; filename=\"a\"\nContent-Type: image/gif", "12345678901"),
+        ("name=\"x\"; filename=\"a\"", "1"),
+        ("name=\"age\"", "y"),
+        ("name=\"tags\"", "1"),
+        ("name=\"tags\"", "z"),
+        ("name=\"meta\"", "{"),
+        ("name=\"u\"", "1"),
+    ]);
+    let expected = [
+        "part_content_type body name",
+        "part_content_type body file",
+        "part_header_missing header x-sum",
+        "part_content_type body x",
+        "form_malformed body meta",
+        "type body /age",
+        "type body /tags/1",
+        "unknown_field body /u",
+    ];
+    assert_eq!(found, expected);
+    let found = all(&[
+        ("name=\"name\"", "annabelle"),
+        ("name=\"file\"; filename=\"a\"\nContent-Type: image/png\nX-Sum: 1", "12345678901"),
+        ("name=\"files\"; filename=\"a\"\nContent-Type: image/png", "x"),
+    ]);
+    assert_eq!(found, ["max_length body /file", "max_length body /name"]);
+    // Where the parts end too early, what came before is told all the same.
+    let cut = body(&[("name=\"name\"; filename=\"a\"", "ann")]).replace("--b--", "");
+    assert_eq!(crate::all_verdicts(&contract, &post(cut)), ["part_content_type body name", "multipart_malformed body"]);
+}
+
 #[test]
 fn what_readers_disagree_about_is_refused() {
     let contract = contract(&document(""));

@@ -117,6 +117,12 @@ fn query_styles() {
         &format!("in: query, {COLOUR}"),
         &[("R=1&G=2", "ok"), ("G=2", "required query p /R"), ("R=1&R=2", "parameter_repeated query p"), ("", "ok")],
     );
+    let nullable = COLOUR.replace("type: object", "type: [object, 'null']");
+    check(&format!("in: query, {nullable}"), &[("R=1&G=2", "ok"), ("p=R,1", "parameter_undeclared query p")]);
+    check(
+        &format!("in: query, {}", COLOUR.replace("type: object", "type: [object, integer]")),
+        &[("p=1", "ok"), ("p=R,1", "type query p")],
+    );
     check(
         &format!("in: query, explode: false, {COLOUR}"),
         &[("p=R,1,G,2", "ok"), ("p=R,1,X,2", "unknown_field query p /X")],
@@ -284,6 +290,14 @@ fn required_empty_and_reserved() {
         &[("p=a/b:c?d@e", "ok"), ("p=a;q=b", "parameter_malformed query p"), ("p=a%3Bb", "ok")],
     );
     check("in: query, allowReserved: true, schema: {type: string}", &[("p=a;b", "ok")]);
+    check(
+        &format!("in: query, {COLOUR}"),
+        &[("R=1;G=2", "parameter_malformed query R"), ("R=1%3BG", "type query p /R")],
+    );
+    check(
+        "in: query, style: deepObject, schema: {type: object, additionalProperties: {type: string}}",
+        &[("p[a]=1;q=2", "parameter_malformed query p[a]"), ("p[a]=1", "ok")],
+    );
     check(
         "in: query, schema: {type: string}",
         &[("p=a&;q=b", "query_malformed query ;q"), ("%ff=1", "query_malformed query %ff")],

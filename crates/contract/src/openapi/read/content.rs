@@ -3,7 +3,7 @@
 use super::{At, Reader};
 use crate::body::media_type::MediaRange;
 use crate::document::Kind;
-use crate::openapi::model::{Body, Content, FieldKind, FormField, FormFields, Media, Style};
+use crate::openapi::model::{Body, Content, FieldKind, FormField, FormFields, Media, Spread, Style};
 use crate::schema::Types;
 use crate::schema::{Dialect, Direction};
 
@@ -218,6 +218,7 @@ impl<'d> Reader<'d> {
             let kind_of = FieldSource { schemas: &schemas, shape: *property, is_multipart };
             fields.push(self.form_field(name, &kind_of, encoding, direction));
         }
+        self.tell_apart(schema, &fields, shape.is_open);
         FormFields { fields, other: shape.other, is_open: shape.is_open || shape.properties.is_empty() }
     }
 
@@ -233,6 +234,8 @@ impl<'d> Reader<'d> {
             shape: source.shape,
             style: Style::Form,
             explode: true,
+            allow_reserved: false,
+            spread: None,
             content_types: Vec::new(),
             kind: FieldKind::Scalar,
             headers: Vec::new(),
@@ -240,43 +243,92 @@ impl<'d> Reader<'d> {
         let mut has_style = false;
         if let Some(at) = encoding {
             self.known(at, "an encoding", &["contentType", "headers", "style", "explode", "allowReserved"]);
-            has_style = at.get("style").is_some() || at.get("explode").is_some();
-            self.encoding(at, &mut field, source.is_multipart, direction);
+            has_style = self.encoding(at, &mut field, source.is_multipart, direction);
         }
         field.kind = self.field_kind(source, &field, has_style);
         if let (FieldKind::Json, true, Some(at)) = (field.kind, has_style, encoding) {
-            let what = match source.is_multipart {
-                true => "an object in a multipart form is read as JSON; remove `style` and `explode`",
-                false => {
-                    "the members of an exploded object are fields of their own: declare them as such, or say `deepObject` or `explode: false`"
-                }
-            };
-            self.fault(at, what);
+            field.kind = FieldKind::Scalar;
+            field.spread = self.spread(at, source, field.style);
         }
         field
     }
 
-    fn encoding(&mut self, at: At<'d>, field: &mut FormField, is_multipart: bool, direction: Direction) {
+    /// The members of an object that is written as fields of the form.
+    fn spread(&mut self, at: At<'d>, source: &FieldSource<'_, 'd>, style: Style) -> Option<Spread> {
+        let shape = self.shapes.get(source.shape).clone();
+        let is_object = !shape.types.has(Types::ARRAY);
+        let why = match style {
+            Style::Form if is_object => None,
+            Style::Form => Some(
+                "objects in a list have no place beside each other; remove `style` and `explode`: each is JSON then",
+            ),
+            _ => Some(
+                "the specification does not say how objects are exploded in this style; say `explode: false`, or `form` or `deepObject`",
+            ),
+        };
+        if let Some(why) = why {
+            self.fault(at, why);
+            return None;
+        }
+        let members: Vec<String> = shape.properties.into_iter().map(|(name, _)| name).collect();
+        let is_open = shape.is_open || members.is_empty();
+        Some(Spread { members, is_open })
+    }
+
+    /// A field of a form must belong to one member of its schema only.
+    fn tell_apart(&mut self, at: At<'d>, fields: &[FormField], is_open: bool) {
+        let spreads = || fields.iter().filter_map(|field| Some((field, field.spread.as_ref()?)));
+        let mut takers = spreads().filter(|(_, spread)| spread.is_open).map(|(field, _)| field.name.as_str());
+        if let (Some(one), other) = (takers.next(), takers.next())
+            && (is_open || other.is_some())
+        {
+            let other = other.map_or("the form itself".to_owned(), |name| format!("`{name}`"));
+            let what =
+                format!("`{one}` and {other} both take fields that are not listed, and nothing says which is whose");
+            self.fault(at, what);
+        }
+        let mut wrong = Vec::new();
+        for (field, spread) in spreads() {
+            for member in &spread.members {
+                let is_other = |other: &&FormField| !std::ptr::eq(*other, field) && other.takes(member.as_bytes());
+                wrong.extend(fields.iter().find(is_other).map(|other| {
+                    format!("`{member}` would belong to the exploded `{}` and to `{}`", field.name, other.name)
+                }));
+            }
+        }
+        wrong.into_iter().for_each(|what| self.fault(at, what));
+    }
+
+    /// Reads an encoding; says whether it asks for a style, in place of a media type.
+    fn encoding(&mut self, at: At<'d>, field: &mut FormField, is_multipart: bool, direction: Direction) -> bool {
         for name in self.text(at, "contentType").unwrap_or_default().split(',').filter(|name| !name.trim().is_empty()) {
             match MediaRange::parse(name) {
                 Some(range) => field.content_types.push(range),
                 None => self.fault(at, format!("`{name}` is no media type")),
             }
         }
+        if is_multipart {
+            field.headers = self.headers(at.get("headers"), direction);
+        }
         field.style = match self.text(at, "style") {
             None | Some("form") => Style::Form,
             Some("spaceDelimited") => Style::SpaceDelimited,
             Some("pipeDelimited") => Style::PipeDelimited,
-            Some("deepObject") if !is_multipart => Style::DeepObject,
+            Some("deepObject") => Style::DeepObject,
             Some(other) => {
                 self.fault(at, format!("the style `{other}` is not read in forms"));
                 Style::Form
             }
         };
         field.explode = self.flag_or(at, "explode", field.style == Style::Form);
-        if is_multipart {
-            field.headers = self.headers(at.get("headers"), direction);
+        field.allow_reserved = self.flag(at, "allowReserved");
+        let has_style = at.get("style").is_some() || at.get("explode").is_some();
+        if has_style && is_multipart && self.dialect == Dialect::OpenApi30 {
+            // They count for the other kind of form only (OpenAPI 3.0.3 §4.7.15).
+            (field.style, field.explode) = (Style::Form, true);
+            return false;
         }
+        has_style
     }
 
     /// What a field holds, by its schema and the media types of its encoding (OpenAPI 3.1.1 §4.8.15.1.1).
@@ -290,19 +342,19 @@ impl<'d> Reader<'d> {
         };
         let classes: Vec<Option<Class>> =
             field.content_types.iter().map(|range| Class::of(&range.kind, &range.subtype)).collect();
-        let says_json = !classes.is_empty() && classes.iter().all(|class| *class == Some(Class::Json));
+        let says_json = !has_style && !classes.is_empty() && classes.iter().all(|class| *class == Some(Class::Json));
         let says_text = !classes.is_empty() && classes.iter().all(|class| *class == Some(Class::Text));
-        let is_object = types.has(Types::OBJECT) && !types.has_scalar();
-        // Elements that are objects have no place between delimiters.
-        let is_delimited = !(field.explode || (is_array && is_object));
-        let is_written_out = has_style && !source.is_multipart && (field.style == Style::DeepObject || is_delimited);
-        if is_written_out {
-            return FieldKind::Scalar;
+        let is_object = types.is_object();
+        let is_binary = schemas.iter().any(|at| is_binary(*at, self.dialect));
+        if has_style && (is_array || is_object) && !is_binary {
+            // Elements that are objects have no place between delimiters.
+            let is_delimited = !(field.explode || (is_array && is_object));
+            let is_written_out = !is_object || is_delimited || field.style == Style::DeepObject;
+            return if is_written_out { FieldKind::Scalar } else { FieldKind::Json };
         }
         if says_json || (is_object && classes.is_empty()) || (is_object && !source.is_multipart && !has_style) {
             return FieldKind::Json;
         }
-        let is_binary = schemas.iter().any(|at| is_binary(*at, self.dialect));
         let is_untyped = types == Types::ALL && self.dialect == Dialect::OpenApi31 && classes.is_empty();
         let is_file = source.is_multipart && !says_text && (is_binary || is_untyped || !classes.is_empty());
         if !is_file {
