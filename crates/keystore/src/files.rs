@@ -10,20 +10,39 @@ use zeroize::Zeroizing;
 /// Most files in one folder store.
 pub(crate) const MAX_FILES: usize = 200_000;
 
+/// Opens a regular file to be read. A pipe, which would be waited for, and a device, which may have no end, are refused; what was opened is asked, so
+/// that nothing can be put in its place.
+///
+/// # Errors
+/// What the system says, or that this is no regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
+}
+
+/// The text of a regular file of at most `max` bytes.
+///
+/// # Errors
+/// As [`open`]; or that it is larger, or no UTF-8.
+pub fn text(path: &Path, max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    if open(path)?.take(max + 1).read_to_string(&mut text)? as u64 > max {
+        return Err(io::Error::other(format!("larger than {max} bytes")));
+    }
+    Ok(text)
+}
+
 /// The content of a file of at most `max` bytes, wiped when dropped.
 ///
 /// # Errors
 /// A text for the operator.
-pub(crate) fn read(path: &Path, max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
+pub fn read(path: &Path, max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
     let place = path.display();
     let unreadable = |error: io::Error| {
         format!("{place}: {error}; it must exist and be readable for the user that portunus runs as")
     };
-    let file = File::open(path).map_err(unreadable)?;
+    let file = open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(format!("{place}: not a file"));
-    }
     let too_large = || format!("{place}: larger than {max} bytes; not a store or a file of keys");
     if metadata.len() > max {
         return Err(too_large());
@@ -37,7 +56,7 @@ pub(crate) fn read(path: &Path, max: u64) -> Result<Zeroizing<Vec<u8>>, String> 
 /// The first four bytes of a file, if there is such a file.
 pub(crate) fn head(path: &Path) -> Option<[u8; 4]> {
     let mut head = [0; 4];
-    File::open(path).ok()?.read_exact(&mut head).ok()?;
+    open(path).ok()?.read_exact(&mut head).ok()?;
     Some(head)
 }
 

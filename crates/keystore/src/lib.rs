@@ -16,7 +16,7 @@ pub mod trust;
 mod certified;
 mod pair;
 mod parallel;
-mod files;
+pub mod files;
 mod pem_folder;
 mod jks_store;
 mod pkcs12_store;
@@ -24,7 +24,6 @@ pub mod inspect;
 pub mod edit;
 mod unchanged;
 
-pub use files::replace as replace_file;
 pub use pair::EXPIRY_WARNING_DAYS;
 
 /// Where a store lies and in which form.

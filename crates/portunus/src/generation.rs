@@ -11,9 +11,9 @@ use crate::auth::refresh::Fetched;
 use crate::client::TrustList;
 use crate::config::{
     Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Place, Secret, ServerAddress,
-    Service, TlsConfig, TlsSettings, UdpListenerConfig,
+    Service, TlsConfig, TlsSettings, Trust, UdpListenerConfig,
 };
-use crate::guard::Contracts;
+use crate::guard::{Contracts, InForce};
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
 use crate::keyless::KeyGroup;
 use crate::offload::Ways;
@@ -104,6 +104,26 @@ impl Generation {
             }),
             _ => Err(BuildError { problems, failed_keystores }),
         }
+    }
+
+    /// What is wrong with the routes, and with the keystores, trust lists and contracts that a configuration with mistakes names, as far as it could
+    /// be read. Files that are not there are not told again.
+    pub fn look_into(config: &Config) -> Vec<String> {
+        let mut problems = RouteTable::compile(config).err().unwrap_or_default();
+        for (name, keystore) in config.keystores.iter().filter(|(_, keystore)| keystore.location.path().exists()) {
+            note_keystore(name, load_store(keystore, None).err(), &mut problems);
+        }
+        let is_there = |trust: &Trust| !matches!(trust, Trust::File(path) if !path.exists());
+        for listener in &config.listeners {
+            let trust = listener.proxy_protocol.as_ref().map(|rule| &rule.trust).filter(|trust| is_there(trust));
+            note_trust("listener", &listener.name, trust.and_then(|trust| TrustList::load(trust).err()), &mut problems);
+        }
+        for listener in config.udp_listeners.iter().filter(|listener| is_there(&listener.trust)) {
+            note_trust("UDP listener", &listener.name, TrustList::load(&listener.trust).err(), &mut problems);
+        }
+        let whole = config.contracts.values().filter(|contract| contract.files().iter().all(|file| file.exists()));
+        problems.extend(whole.filter_map(|contract| InForce::load(contract, None).err()).flatten());
+        problems
     }
 
     /// The listener whose socket this is.
@@ -239,7 +259,7 @@ fn build_udp_listeners(
     let mut by_place = HashMap::new();
     for listener in &config.udp_listeners {
         let trusted = TrustList::load(&listener.trust).unwrap_or_else(|texts| {
-            problems.extend(texts.into_iter().map(|text| format!("UDP listener {}: trust list {text}", listener.name)));
+            note_trust("UDP listener", &listener.name, Some(texts), problems);
             TrustList::default()
         });
         let rule = UdpRule { config: Arc::clone(listener), trusted };
@@ -262,12 +282,21 @@ fn load_stores(
         match load_store(keystore, before) {
             Ok(store) => _ = stores.insert(name.clone(), store),
             Err(texts) => {
-                problems.extend(texts.into_iter().map(|text| format!("keystore {name}: {text}")));
+                note_keystore(name, Some(texts), problems);
                 failed.push(name.clone());
             }
         }
     }
     stores
+}
+
+fn note_keystore(name: &str, texts: Option<Vec<String>>, problems: &mut Vec<String>) {
+    problems.extend(texts.into_iter().flatten().map(|text| format!("keystore {name}: {text}")));
+}
+
+/// Notes what is wrong with the trust list of a listener of that kind.
+fn note_trust(kind: &str, name: &str, texts: Option<Vec<String>>, problems: &mut Vec<String>) {
+    problems.extend(texts.into_iter().flatten().map(|text| format!("{kind} {name}: trust list {text}")));
 }
 
 fn load_store(
@@ -288,15 +317,17 @@ fn load_store(
     }
 }
 
+/// Largest file of a secret, bytes.
+const MAX_SECRET_BYTES: u64 = 64 * 1024;
+
 /// Reads a secret where it lies.
 ///
 /// # Errors
 /// The file or variable is missing or not text; never tells what it holds.
 pub fn read_secret(secret: &Secret) -> Result<keystore::Password, String> {
     let text = match secret {
-        Secret::File(path) => {
-            std::fs::read_to_string(path).map_err(|error| format!("password file {}: {error}", path.display()))?
-        }
+        Secret::File(path) => keystore::files::text(path, MAX_SECRET_BYTES)
+            .map_err(|error| format!("password file {}: {error}", path.display()))?,
         Secret::Env(name) => {
             std::env::var(name).map_err(|_| format!("the environment variable {name} is not set or not text"))?
         }
@@ -387,9 +418,7 @@ fn load_balancers(config: &Config, problems: &mut Vec<String>) -> HashMap<String
         let Some(rule) = &listener.proxy_protocol else { continue };
         match TrustList::load(&rule.trust) {
             Ok(list) => _ = balancers.insert(listener.name.clone(), list),
-            Err(texts) => {
-                problems.extend(texts.into_iter().map(|text| format!("listener {}: trust list {text}", listener.name)));
-            }
+            Err(texts) => note_trust("listener", &listener.name, Some(texts), problems),
         }
     }
     balancers

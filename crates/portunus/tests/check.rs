@@ -60,6 +60,64 @@ fn routes_that_conflict_are_told_beside_other_mistakes() {
 }
 
 #[test]
+fn what_a_bad_file_names_is_looked_into_all_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("certs")).unwrap();
+    fs::write(at("certs/a.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
+    fs::write(at("api.yaml"), "openapi: 9.9\n").unwrap();
+    fs::write(at("trust"), "10.0.0.0/8\nnobody\n").unwrap();
+    fs::write(
+        at("portunus.yaml"),
+        "keystores: { main: { folder: certs }, gone: { folder: nowhere } }
+contracts: { api: { document: api.yaml } }
+listeners:
+  - { name: edge, bind: ':99999', tls: { keystore: main } }
+  - { name: mail, bind: '127.0.0.1:0', proxy_protocol: { trust_file: trust } }
+",
+    )
+    .unwrap();
+    let output = portunus(&["check", at("portunus.yaml").to_str().unwrap()]);
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    for (told, what) in
+        [(1, ":99999"), (1, "nowhere"), (1, "keystore main: "), (1, "listener mail: trust list "), (1, "api.yaml")]
+    {
+        assert_eq!(err.lines().filter(|line| line.contains(what)).count(), told, "{what} in {err}");
+    }
+}
+
+#[test]
+fn pipes_and_devices_are_refused_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    // The time only ends a program that waits for ever.
+    let check = |file: &str| {
+        let output = Command::new("timeout").args(["60", env!("CARGO_BIN_EXE_portunus"), "check", file]).output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert!(Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+    for file in [at("pipe"), "/dev/zero".to_owned()] {
+        let (status, err) = check(&file);
+        assert_eq!(status, Some(1), "{err}");
+        assert!(err.contains("not a regular file"), "{err}");
+    }
+    for named in [
+        "keystores: { main: { pkcs12: pipe } }",
+        "keystores: { main: { jks: pipe } }",
+        "contracts: { api: { document: pipe } }",
+        "listeners: [{ name: mail, bind: '127.0.0.1:0', proxy_protocol: { trust_file: pipe } }]",
+        "upstreams: { app: { servers: ['a.test:1'], tls: { ca: pipe } } }",
+    ] {
+        fs::write(at("portunus.yaml"), named).unwrap();
+        let (status, err) = check(&at("portunus.yaml"));
+        assert_eq!(status, Some(1), "{named}: {err}");
+        assert!(err.contains("pipe` is not a regular file"), "{named}: {err}");
+    }
+}
+
+#[test]
 fn the_schema_is_printed() {
     let output = portunus(&["schema"]);
     let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/portunus.schema.json");

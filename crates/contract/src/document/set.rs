@@ -5,8 +5,9 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Read as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::inheritance::{Heir, Inheritance};
@@ -194,9 +195,10 @@ impl Loading<'_> {
 /// Reads a regular file within the bound. Never blocks on a pipe and never reads more than the bound.
 fn read_text(path: &Path, max_bytes: usize) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
-    let file = File::open(path).map_err(cannot)?;
+    // A pipe is not waited for; what was opened is asked what it is.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(cannot)?;
     if !file.metadata().map_err(cannot)?.is_file() {
-        return Err("is no file".to_owned());
+        return Err("is not a regular file".to_owned());
     }
     let mut bytes = Vec::new();
     file.take(max_bytes as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;

@@ -70,11 +70,7 @@ impl AllowedAddresses {
 /// The text of a list of bounded size.
 pub(super) fn read_list(path: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    let size = std::fs::metadata(path).map_err(cannot)?.len();
-    if size > MAX_LIST_BYTES {
-        return Err(format!("{} is larger than 64 MiB", path.display()));
-    }
-    std::fs::read_to_string(path).map_err(cannot)
+    keystore::files::text(path, MAX_LIST_BYTES).map_err(cannot)
 }
 
 fn network(text: &str) -> Option<IpNet> {

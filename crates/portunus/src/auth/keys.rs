@@ -220,7 +220,7 @@ impl KeyRing {
 fn read_bounded(path: &Path) -> Result<Vec<u8>, String> {
     use std::io::Read as _;
     let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let file = keystore::files::open(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     file.take(MAX_KEYS_BYTES as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;

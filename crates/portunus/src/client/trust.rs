@@ -3,9 +3,9 @@
 //! A file that is missing, broken or empty is an error, never "nobody" or "everybody".
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use ipnet::IpNet;
+use keystore::files;
 
 use crate::config::{Trust, network};
 
@@ -28,7 +28,8 @@ impl TrustList {
         match trust {
             Trust::Networks(networks) => Ok(TrustList(networks.clone())),
             Trust::File(path) => {
-                let text = read(path).map_err(|error| vec![format!("{}: {error}", path.display())])?;
+                let text =
+                    files::text(path, MAX_FILE_BYTES).map_err(|error| vec![format!("{}: {error}", path.display())])?;
                 parse_list(&text).map(TrustList).map_err(|mistakes| {
                     mistakes.into_iter().map(|mistake| format!("{}: {mistake}", path.display())).collect()
                 })
@@ -48,13 +49,6 @@ impl TrustList {
             self.0.iter().any(|network| network.contains(&address))
         })
     }
-}
-
-fn read(path: &Path) -> std::io::Result<String> {
-    if std::fs::metadata(path)?.len() > MAX_FILE_BYTES {
-        return Err(std::io::Error::other("larger than 4 MiB"));
-    }
-    std::fs::read_to_string(path)
 }
 
 /// Reads a file of networks: one address or network in each line; blank lines, and what follows `#` or `;`, are comments.

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use crate::config::{self, Config, Mistaken};
 use crate::generation::Generation;
-use crate::route::RouteTable;
 
 /// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal.
 pub fn run(file: &Path) -> ExitCode {
@@ -35,9 +34,9 @@ fn refuse(mistaken: &Mistaken<Config>) -> ExitCode {
     } else {
         eprint!("{}", mistaken.problems);
     }
-    // Routes that are right alone may still be in each other's way.
-    let conflicts = mistaken.rest.as_deref().and_then(|rest| RouteTable::compile(rest).err());
-    conflicts.into_iter().flatten().for_each(|conflict| eprintln!("{conflict}"));
+    // What is right in the file may still not be in what it names, and routes may be in each other's way.
+    let beside = mistaken.rest.as_deref().map(Generation::look_into);
+    beside.into_iter().flatten().for_each(|problem| eprintln!("{problem}"));
     ExitCode::FAILURE
 }
 

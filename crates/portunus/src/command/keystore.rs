@@ -281,7 +281,7 @@ fn export(arguments: Export, ask: Option<Ask<'_>>, answer: &mut Answer) -> Resul
     }
     let key = if arguments.with_key { pair.key.as_str() } else { "" };
     let text = Zeroizing::new([&pair.chain, key].concat());
-    keystore::replace_file(&out, text.as_bytes()).map_err(|error| one(format!("{}: {error}", out.display())))?;
+    keystore::files::replace(&out, text.as_bytes()).map_err(|error| one(format!("{}: {error}", out.display())))?;
     let what = if arguments.with_key { "certificates and private key" } else { "certificates" };
     let _ = writeln!(answer.output, "wrote {what} of {} to {}", arguments.name, out.display());
     Ok(())

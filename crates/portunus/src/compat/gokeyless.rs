@@ -160,9 +160,8 @@ impl Settings {
 
     fn read_file(&mut self, file: &Path) {
         let place = file.display();
-        let text = match std::fs::read_to_string(file) {
-            Ok(text) if text.len() <= yaml::MAX_FILE_BYTES => text,
-            Ok(_) => return self.problems.push(format!("{place}: too large for a configuration")),
+        let text = match keystore::files::text(file, yaml::MAX_FILE_BYTES as u64) {
+            Ok(text) => text,
             Err(error) => return self.problems.push(format!("{place}: {error}; name the file with -c")),
         };
         let mut problems = config::Collector::default();

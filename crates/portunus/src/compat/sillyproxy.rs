@@ -153,14 +153,18 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
     Ok((config, warnings))
 }
 
+/// Largest routes file, bytes.
+const MAX_ROUTES_BYTES: u64 = 64 << 20;
+
 fn read_routes_file(arguments: &Arguments) -> Result<RoutesFile, Vec<String>> {
     let path = &arguments.routes;
     if path.as_os_str().is_empty() {
         return Err(vec!["no routes: name a JSON file with -routes FILE".to_string()]);
     }
     let name = path.display().to_string();
-    let text = std::fs::read(path).map_err(|error| vec![format!("cannot read the routes file {name}: {error}")])?;
-    read_routes(&text, &name, &arguments.upstreams)
+    let text = keystore::files::text(path, MAX_ROUTES_BYTES);
+    let text = text.map_err(|error| vec![format!("cannot read the routes file {name}: {error}")])?;
+    read_routes(text.as_bytes(), &name, &arguments.upstreams)
 }
 
 fn keystore(arguments: &Arguments) -> KeystoreConfig {

@@ -145,11 +145,11 @@ fn read_text(path: &Path, name: &str) -> Result<String, Problems> {
         let fix = match error.kind() {
             std::io::ErrorKind::NotFound => "check the path; `examples/` holds configurations to start from",
             std::io::ErrorKind::PermissionDenied => "let the user that Portunus runs as read it",
-            _ => "check that it is a readable file",
+            _ => "check that it is a readable file that lies on a disk, not a pipe or a device",
         };
         Problems::of_file(name, format!("cannot read the file: {error}"), fix)
     };
-    let file = fs::File::open(path).map_err(unreadable)?;
+    let file = keystore::files::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(yaml::MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() > yaml::MAX_FILE_BYTES {
@@ -185,6 +185,10 @@ fn look_at(referenced: &[build::Referenced], problems: &mut Collector) {
                     ("a folder", "name a file in it")
                 };
                 problems.add(wanted.span, format!("{shown} is {is}, not a {kind}"), fix);
+            }
+            Ok(found) if !wanted.is_folder && !found.is_file() => {
+                let fix = "name a file that lies on a disk, not a pipe or a device";
+                problems.add(wanted.span, format!("{shown} is not a regular file"), fix);
             }
             Ok(_) => {}
         }

@@ -31,13 +31,15 @@ impl KeyGroup {
     }
 }
 
+/// Largest file of certificates or a key, bytes.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
 fn digest_of_files(config: &KeyServersConfig) -> Result<[u8; 32], String> {
     let tls = config.upstream.tls.as_ref();
     let files = tls.into_iter().flat_map(|tls| [&tls.ca, &tls.client_certificate, &tls.client_key]).flatten();
     let mut digests = Vec::new();
     for path in files {
-        let content = std::fs::read(path).map(zeroize::Zeroizing::new);
-        let content = content.map_err(|error| format!("{}: {error}", path.display()))?;
+        let content = keystore::files::read(path, MAX_FILE_BYTES)?;
         digests.extend_from_slice(&tls::crypto::digest::sha256(&content));
     }
     Ok(tls::crypto::digest::sha256(&digests))

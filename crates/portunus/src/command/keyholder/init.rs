@@ -89,7 +89,7 @@ fn write_pair(stem: &Path, pair: &IssuedPair) -> Result<(), String> {
 }
 
 fn write(path: &Path, content: &str, mode: u32) -> Result<(), String> {
-    let written = keystore::replace_file(path, content.as_bytes());
+    let written = keystore::files::replace(path, content.as_bytes());
     let moded: io::Result<()> = written.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)));
     moded.map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -162,10 +162,7 @@ fn read_endpoints(text: &str, settings: &mut Settings, problems: &mut Vec<String
 
 fn read_file(file: &Path, settings: &mut Settings, problems: &mut Vec<String>) {
     let name = file.display().to_string();
-    let text = match std::fs::metadata(file).and_then(|found| match found.len() {
-        0..=MAX_FILE_BYTES => std::fs::read_to_string(file),
-        _ => Err(std::io::Error::other("larger than 1 MiB")),
-    }) {
+    let text = match keystore::files::text(file, MAX_FILE_BYTES) {
         Ok(text) => text,
         Err(error) => return problems.push(format!("cannot read {name}: {error}")),
     };
