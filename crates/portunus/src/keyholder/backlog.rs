@@ -229,6 +229,27 @@ impl<J: Waits> Backlog<J> {
         Ok(displaced)
     }
 
+    /// Takes out the oldest, `most` at most, of those that `is_meant`: their peer knows no BUSY, asks for more than can be done and does not wait for
+    /// answers, so that the newest are served first.
+    pub(super) fn shed(&mut self, most: usize, is_meant: impl Fn(&J) -> bool) -> Vec<J> {
+        let mut shed = Vec::new();
+        for lane in self.classes.iter_mut().filter_map(|class| class.lanes.first_mut()) {
+            let before = shed.len();
+            let mut others = Vec::new();
+            while shed.len() < most
+                && let Some(job) = lane.jobs.pop_front()
+            {
+                if is_meant(&job) { shed.push(job) } else { others.push(job) }
+            }
+            others.into_iter().rev().for_each(|job| lane.jobs.push_front(job));
+            if shed.len() > before {
+                lane.flow.gave_up = true;
+                lane.newest_first = true;
+            }
+        }
+        shed
+    }
+
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.classes.iter().all(Lanes::is_empty)

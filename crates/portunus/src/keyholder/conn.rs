@@ -7,7 +7,8 @@
 //! ```
 //!
 //! While as many requests are outstanding as a connection may have, or its answers are not taken, nothing is read from it: a peer that asks
-//! without listening waits for itself. What had arrived when a drain begins is still read and answered. A malformed frame ends the connection, as nothing behind it can be read.
+//! without listening waits for itself. One that does not speak the extension and asks for more than that at its own pace is read on, and its oldest
+//! requests give way (`surplus.rs`). What had arrived when a drain begins is still read and answered. A malformed frame ends the connection, as nothing behind it can be read.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -29,6 +30,7 @@ use super::judge::{Verdict, judge};
 use super::link::Link;
 use super::queue::{Job, Payload};
 use super::serve::Shared;
+use super::surplus::Surplus;
 use crate::config::KeyholderListener;
 use crate::report::{KeyOperation, KeyOutcome, KeyReport};
 use crate::transport::{Broken, NoKeys, Transport};
@@ -153,6 +155,8 @@ struct Conn {
     held: Held,
     /// Whole frames may be left in the input.
     more: bool,
+    /// What is asked beyond the places in flight.
+    surplus: Surplus,
     /// When it is the others' turn, if it does not come to wait before.
     slice_ends: Option<Instant>,
     /// Since when what arrives may lie unread.
@@ -227,6 +231,7 @@ impl Conn {
             stalls: 0,
             held: Held::new(&shared.refusals),
             more: false,
+            surplus: Surplus::new(&shared.limits),
             slice_ends: None,
             unread_since: None,
             last_reads: None,
@@ -270,6 +275,7 @@ impl Conn {
             let (reading, limit) = (self.reading(), self.patience());
             if reading == Reading::Nothing {
                 self.unread_since.get_or_insert_with(Instant::now);
+                self.give_oldest_up();
             }
             let event = tokio::select! {
                 biased;
@@ -327,6 +333,25 @@ impl Conn {
         }
     }
 
+    /// Whether there is no room, and the peer cannot be told.
+    fn is_stuck(&self) -> bool {
+        let is_draining = self.last_reads.is_some();
+        !self.link.extended && !is_draining && self.link.in_flight() >= self.shared.limits.max_in_flight
+    }
+
+    /// Makes room for what is asked now, if the peer does not wait for answers.
+    fn give_oldest_up(&mut self) {
+        // One that has just as much outstanding as it may waits for its answers.
+        if self.is_stuck() && (!self.input.bytes().is_empty() || self.transport.has_unread()) {
+            let most = self.surplus.more(Instant::now());
+            if most > 0 {
+                let oldest = self.shared.scheduler.shed(&self.link, most);
+                self.surplus.gave_way(oldest.len());
+                oldest.iter().for_each(|job| give_up(&self.report, job));
+            }
+        }
+    }
+
     /// Answers requests whose refusal was held back for long enough.
     fn send_refusals(&mut self, at_once: bool) {
         if self.held.next_look().is_none() {
@@ -351,6 +376,7 @@ impl Conn {
         }
         match self.partial_since {
             _ if self.stalled => stall,
+            _ if self.is_stuck() => self.surplus.next_look(),
             Some(since) if self.link.in_flight() == 0 => {
                 self.shared.limits.frame_timeout.saturating_sub(since.elapsed())
             }
@@ -380,6 +406,7 @@ impl Conn {
             if read.is_pending() {
                 self.unread_since = None;
                 self.slice_ends = None;
+                self.surplus.none_left(self.link.in_flight());
             }
             match read {
                 // What the kernel holds may not have been reported yet.
@@ -400,6 +427,7 @@ impl Conn {
         match sent {
             Ok(Ok(())) => {
                 self.link.finish(count);
+                self.surplus.sent(count);
                 Ok(())
             }
             Ok(Err(broken)) => Err(End::Failed("broken", broken.to_string())),

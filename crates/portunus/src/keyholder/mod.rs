@@ -10,7 +10,7 @@
 //!
 //! A role of the same program that shares codecs, keys and reporting with the gate, and nothing of its data path. Reading order: `serve.rs` (start,
 //! signals, drain), `conn.rs` (the life of one connection), `judge.rs` (what a request may), `backlog.rs`, `queue.rs` and `crypto_thread.rs` (who signs
-//! when), `busy.rs` (what refusing may cost), `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
+//! when), `busy.rs` and `surplus.rs` (what refusing may cost, and who gives way), `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
 //!
 //! Absent on purpose: any way for a key to leave, a decryption that tells good padding from bad, a payload in a log.
 
@@ -26,3 +26,4 @@ mod judge;
 mod link;
 mod queue;
 mod rate;
+mod surplus;

@@ -144,6 +144,11 @@ impl Scheduler {
         }
     }
 
+    /// Takes out the oldest jobs of a connection, `most` at most: they are given up.
+    pub(super) fn shed(&self, link: &Arc<Link>, most: usize) -> Vec<Job> {
+        self.lock().backlog.shed(most, |job| Arc::ptr_eq(&job.link, link))
+    }
+
     /// Jobs that wait, by class.
     pub(super) fn waiting(&self) -> [usize; 3] {
         self.lock().backlog.waiting()

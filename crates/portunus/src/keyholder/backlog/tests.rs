@@ -2,8 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use super::super::surplus::Surplus;
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
@@ -236,6 +237,129 @@ fn after_a_spike_of_clients_that_ask_again_nobody_waits_for_what_it_left() {
         // Work for those who had given up ends with the spike, too.
         let (done, in_time) = world.counts(world.now - 11_000 * MS);
         assert!(done - in_time < 0.01 * done, "x{after}, {cost:?}: {in_time} of {done} in time");
+    }
+}
+
+/// One connection of a peer that knows no BUSY: beyond its places in flight, what it asks lies in its socket.
+struct OneConnection {
+    surplus: Surplus,
+    /// When what is not read yet was asked.
+    socket: VecDeque<Instant>,
+    /// When what is outstanding was asked.
+    asked: HashMap<usize, Instant>,
+    /// Of the world's jobs, how many of those that are done and given up are known to be.
+    known: (usize, usize),
+    /// Answers, and those of them that came in time, and what gave way.
+    done: usize,
+    in_time: usize,
+    gave_way: usize,
+}
+
+impl OneConnection {
+    fn new(world: &World) -> OneConnection {
+        OneConnection {
+            surplus: Surplus::new(&world.limits),
+            socket: VecDeque::new(),
+            asked: HashMap::new(),
+            known: (0, 0),
+            done: 0,
+            in_time: 0,
+            gave_way: 0,
+        }
+    }
+
+    /// What the connection does in a step of the world.
+    fn step(&mut self, world: &mut World) {
+        world.step();
+        let most = world.limits.max_in_flight;
+        if self.asked.len() >= most && !self.socket.is_empty() {
+            let shed = world.backlog.shed(self.surplus.more(world.now), |_| true);
+            self.surplus.gave_way(shed.len());
+            world.gone.extend(shed);
+        }
+        for (job, at) in world.done.iter().skip(self.known.0) {
+            let asked = self.asked.remove(&job.id).unwrap();
+            self.done += 1;
+            self.in_time += usize::from(*at <= asked + PATIENCE);
+        }
+        for job in world.gone.iter().skip(self.known.1) {
+            self.asked.remove(&job.id).unwrap();
+            self.gave_way += 1;
+        }
+        self.surplus.sent(world.done.len() + world.gone.len() - self.known.0 - self.known.1);
+        self.known = (world.done.len(), world.gone.len());
+        while self.asked.len() < most
+            && let Some(asked) = self.socket.pop_front()
+        {
+            assert!(world.ask(Class::Rsa, false));
+            self.asked.insert(world.asked, asked);
+        }
+        if self.asked.len() < most {
+            self.surplus.none_left(self.asked.len());
+        }
+    }
+
+    /// Asks at `times` the capacity for so long, whatever comes back; gives the answers, those in time, and what gave way.
+    fn offer(&mut self, world: &mut World, times: f64, time: Duration) -> (f64, f64, usize) {
+        let before = (self.done, self.in_time, self.gave_way);
+        let (mut due, end) = (0.0, world.now + time);
+        while world.now < end {
+            due += times * world.capacity(Class::Rsa) * World::STEP.as_secs_f64();
+            while due >= 1.0 {
+                self.socket.push_back(world.now);
+                due -= 1.0;
+            }
+            self.step(world);
+        }
+        ((self.done - before.0) as f64, (self.in_time - before.1) as f64, self.gave_way - before.2)
+    }
+}
+
+/// All of an edge's handshakes may come over one connection. What it may have outstanding is then less than what it asks for while its clients wait.
+#[test]
+fn goodput_holds_where_one_connection_asks_for_four_times_what_can_be_done() {
+    for (threads, cost) in [(2, 3 * MS / 10), (2, MS), (2, 3 * MS), (1, 10 * MS)] {
+        let mut world = World::new(threads, cost);
+        let mut connection = OneConnection::new(&world);
+        let capacity = world.capacity(Class::Rsa);
+        connection.offer(&mut world, 0.5, 1_000 * MS);
+        let (_, first, _) = connection.offer(&mut world, 4.0, 3_000 * MS);
+        assert!(first >= 0.7 * 3.0 * capacity, "{threads}, {cost:?}: {first} of {} at first", 3.0 * capacity);
+        let (done, in_time, _) = connection.offer(&mut world, 4.0, 10_000 * MS);
+        let told = format!("{threads} threads, {cost:?}: {done} done, {in_time} in time of {}", 10.0 * capacity);
+        assert!(in_time >= 0.9 * 10.0 * capacity, "{told}");
+        assert!(done - in_time < 0.01 * done, "{told}");
+        assert!(connection.asked.len() <= world.limits.max_in_flight);
+        // What it left is gone after a second, and then nothing gives way any more.
+        connection.offer(&mut world, 0.5, 1_500 * MS);
+        let (done, in_time, gave_way) = connection.offer(&mut world, 0.5, 3_000 * MS);
+        assert!(in_time >= 0.98 * 1.5 * capacity && done == in_time, "{threads}, {cost:?}: {done}, {in_time}");
+        assert_eq!(gave_way, 0, "{threads}, {cost:?}");
+    }
+}
+
+/// A peer that waits for its answers, with more outstanding than it has places: it is left alone but for a trial now and then, and never where its answers
+/// come soon.
+#[test]
+fn a_closed_loop_over_one_connection_is_served_in_order() {
+    for (threads, cost, outstanding, trial) in [(8, MS / 10, 3_000, 0), (2, MS, 1_024, 0), (2, MS, 3_000, 40_000)] {
+        let mut world = World::new(threads, cost);
+        let mut connection = OneConnection::new(&world);
+        let (end, mut at_first) = (world.now + 20_000 * MS, 0);
+        while world.now < end {
+            while connection.asked.len() + connection.socket.len() < outstanding {
+                connection.socket.push_back(world.now);
+            }
+            connection.step(&mut world);
+            if world.now < end - 15_000 * MS {
+                at_first = connection.gave_way;
+            }
+        }
+        let capacity = 20.0 * world.capacity(Class::Rsa);
+        let (done, gave_way) = (connection.done, connection.gave_way);
+        let told = format!("{cost:?}, {outstanding}: {done} done of {capacity}, {gave_way} gave way");
+        assert!(done as f64 >= 0.95 * capacity, "{told}");
+        assert!(gave_way <= trial && gave_way == at_first, "{told}");
     }
 }
 

@@ -58,6 +58,7 @@ async fn connection(plan: Arc<Plan>, number: usize) -> Tally {
         deadlines: VecDeque::new(),
         backing_off: Vec::new(),
         output: Vec::new(),
+        sent: 0,
     };
     let end = load.ask_and_listen().await;
     if let Err(reason) = end {
@@ -95,6 +96,8 @@ struct Load<'p> {
     /// Until when places in flight stay empty because the server was busy.
     backing_off: Vec<Instant>,
     output: Vec<u8>,
+    /// How much of it was sent.
+    sent: usize,
 }
 
 /// A request that waits for its answer.
@@ -122,13 +125,8 @@ impl Load<'_> {
                 self.ask_what_is_due(now, &mut next_due);
             }
             self.give_up(now);
-            if !self.output.is_empty() {
-                let sent = self.transport.send(&self.output).await;
-                self.output.clear();
-                sent.map_err(|broken| format!("sending: {broken}"))?;
-            }
             let wake = self.next_wake(next_due, if over { end + LAST_ANSWERS } else { end });
-            let received = tokio::time::timeout_at(wake.into(), self.receive(&mut chunk)).await;
+            let received = tokio::time::timeout_at(wake.into(), self.send_and_receive(&mut chunk)).await;
             match received {
                 Ok(Ok(0)) => return Err("the server closed the connection".to_owned()),
                 Ok(Ok(_)) => {
@@ -153,10 +151,23 @@ impl Load<'_> {
         self.asked.values().filter(|asked| !asked.given_up).count()
     }
 
-    async fn receive(&self, chunk: &mut Chunk) -> Result<usize, String> {
-        poll_fn(|context| match self.transport.poll_recv_more(context, chunk) {
-            Poll::Ready(received) => Poll::Ready(received.map_err(|broken| format!("receiving: {broken}"))),
-            Poll::Pending => Poll::Pending,
+    /// Waits for answers, and sends meanwhile as far as the server reads: one that is slow to read must not be kept from answering.
+    async fn send_and_receive(&mut self, chunk: &mut Chunk) -> Result<usize, String> {
+        poll_fn(|context| {
+            while let Some(rest) = self.output.get(self.sent..).filter(|rest| !rest.is_empty()) {
+                match self.transport.poll_send(context, rest) {
+                    Poll::Ready(sent) => self.sent += sent.map_err(|broken| format!("sending: {broken}"))?,
+                    Poll::Pending => break,
+                }
+            }
+            if self.sent * 2 >= self.output.len() {
+                self.output.drain(..std::mem::take(&mut self.sent));
+            }
+            if let Poll::Ready(Err(error)) = self.transport.poll_flush(context) {
+                return Poll::Ready(Err(format!("sending: {error}")));
+            }
+            let received = self.transport.poll_recv_more(context, chunk);
+            received.map_err(|broken| format!("receiving: {broken}"))
         })
         .await
     }
