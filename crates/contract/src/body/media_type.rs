@@ -28,7 +28,8 @@ pub struct MediaRange {
 }
 
 impl<'a> ContentType<'a> {
-    /// Parses a field value. None if it is no media type, if a parameter is repeated, or if there are more than 16.
+    /// Parses a field value. None if it is no media type, if a parameter is repeated or continued (`charset*`, RFC 8187, which RFC 9110 §5.6.6 leaves
+    /// to each field and this one does not know), or if there are more than 16.
     pub fn parse(value: &'a [u8]) -> Option<ContentType<'a>> {
         let text = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
         let (essence, mut rest) = text.split_at(text.find(';').unwrap_or(text.len()));
@@ -45,7 +46,10 @@ impl<'a> ContentType<'a> {
                 continue;
             }
             let (name, value, after) = parameter(rest)?;
-            if parameters.len() == MAX_PARAMETERS || parameters.iter().any(|(seen, _)| seen.eq_ignore_ascii_case(name))
+            // `charset*=utf-8''utf-7` is a charset to some readers and nothing to others.
+            if name.contains('*')
+                || parameters.len() == MAX_PARAMETERS
+                || parameters.iter().any(|(seen, _)| seen.eq_ignore_ascii_case(name))
             {
                 return None;
             }
@@ -126,7 +130,8 @@ fn parameter(text: &str) -> Option<(&str, String, &str)> {
     while let Some((at, c)) = chars.next() {
         match c {
             '"' => return Some((name, value, quoted.get(at + 1..)?)),
-            '\\' => value.push(chars.next().map(|(_, c)| c).filter(|c| *c == '\t' || !c.is_control())?),
+            // Readers differ about escapes that are not needed.
+            '\\' => value.push(chars.next().map(|(_, c)| c).filter(|c| matches!(c, '"' | '\\'))?),
             c if c != '\t' && c.is_control() => return None,
             c => value.push(c),
         }
@@ -155,7 +160,10 @@ mod tests {
         let rows = [
             ("application/json", Some("application/json ")),
             (" application/json ; charset=utf-8", Some("application/json charset=utf-8")),
-            ("text/plain;charset=\"utf\\-8\"", Some("text/plain charset=utf-8")),
+            ("text/plain;charset=\"utf-8\"", Some("text/plain charset=utf-8")),
+            ("text/plain;charset=\"utf\\-8\"", None),
+            ("text/plain;a=\"\\\"\\\\\"", Some("text/plain a=\"\\")),
+            ("text/plain;charset*=utf-8''utf-7", None),
             ("text/plain;;charset=a;", Some("text/plain charset=a")),
             ("multipart/form-data; boundary=\"a b\"", Some("multipart/form-data boundary=a b")),
             ("application/json, text/html", None),

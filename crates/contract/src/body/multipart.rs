@@ -24,6 +24,8 @@ pub(crate) struct PartHead {
     pub(crate) name: String,
     pub(crate) has_filename: bool,
     pub(crate) content_type: Option<Vec<u8>>,
+    /// What the head says of the length of the content.
+    length: Option<u64>,
     /// All fields, names in lower case.
     pub(crate) fields: Vec<(String, Vec<u8>)>,
 }
@@ -58,13 +60,17 @@ enum State {
 
 /// Splits a body into parts.
 pub(crate) struct Splitter {
-    /// `\n--` and the boundary.
-    needle: Vec<u8>,
+    /// `--` and the boundary.
+    delimiter: Vec<u8>,
     state: State,
     /// Bytes that are not understood yet.
     pending: Vec<u8>,
     /// No byte of the content of this part has been handed on.
     is_fresh: bool,
+    /// What the head of this part says of its length, in bytes.
+    announced: Option<u64>,
+    /// Bytes of its content so far.
+    received: u64,
     parts: usize,
     max_parts: usize,
     max_head_bytes: usize,
@@ -73,9 +79,17 @@ pub(crate) struct Splitter {
 impl Splitter {
     /// A splitter for a boundary of 1 to 70 characters.
     pub(crate) fn new(boundary: &str, max_parts: usize, max_head_bytes: usize) -> Splitter {
-        let needle = [b"\n--", boundary.as_bytes()].concat();
-        let pending = Vec::new();
-        Splitter { needle, state: State::Start, pending, is_fresh: true, parts: 0, max_parts, max_head_bytes }
+        Splitter {
+            delimiter: [b"--", boundary.as_bytes()].concat(),
+            state: State::Start,
+            pending: Vec::new(),
+            is_fresh: true,
+            announced: None,
+            received: 0,
+            parts: 0,
+            max_parts,
+            max_head_bytes,
+        }
     }
 
     /// Takes the next bytes.
@@ -121,12 +135,11 @@ impl Splitter {
     }
 
     fn start<S>(&mut self, rest: &[u8]) -> Result<Option<usize>, Failed<S>> {
-        let first = self.needle.get(1..).unwrap_or_default();
-        if rest.len() >= first.len() && rest.starts_with(first) {
+        if rest.starts_with(&self.delimiter) {
             self.state = State::Boundary;
-            return Ok(Some(first.len()));
+            return Ok(Some(self.delimiter.len()));
         }
-        match first.starts_with(rest) {
+        match self.delimiter.starts_with(rest) {
             true => Ok(None),
             false => Err(Failed::Malformed("does not start with its boundary")),
         }
@@ -162,38 +175,48 @@ impl Splitter {
         let head = parse_head(rest.get(..end).unwrap_or_default()).map_err(Failed::Malformed)?;
         to.begin(&head)?;
         self.state = State::Content;
-        self.is_fresh = true;
+        (self.is_fresh, self.announced, self.received) = (true, head.length, 0);
         Ok(Some(end + 4))
     }
 
     fn content<P: Parts>(&mut self, rest: &[u8], to: &mut P) -> Result<Option<usize>, Failed<P::Stop>> {
-        let delimiter = self.needle.get(1..).unwrap_or_default();
+        let length = self.delimiter.len();
         if self.is_fresh {
-            if rest.len() < delimiter.len() && delimiter.starts_with(rest) {
+            if rest.len() < length && self.delimiter.starts_with(rest) {
                 return Ok(None);
             }
-            if rest.starts_with(delimiter) {
+            if rest.starts_with(&self.delimiter) {
                 return Err(Failed::Malformed("a boundary stands right behind the head of a part"));
             }
         }
-        if let Some(at) = memchr::memmem::find(rest, &self.needle) {
+        for at in memchr::memmem::find_iter(rest, &self.delimiter) {
             let content = rest.get(..at).unwrap_or_default();
-            let Some(content) = content.strip_suffix(b"\r") else {
-                return Err(Failed::Malformed("a boundary stands behind a bare line feed"));
-            };
-            to.content(content)?;
-            to.end()?;
-            self.state = State::Boundary;
-            return Ok(Some(at + self.needle.len()));
+            if let Some(content) = content.strip_suffix(b"\r\n") {
+                self.hand_on(content, to)?;
+                if self.announced.is_some_and(|announced| announced != self.received) {
+                    return Err(Failed::Malformed("the Content-Length of a part is not its length"));
+                }
+                to.end()?;
+                self.state = State::Boundary;
+                return Ok(Some(at + length));
+            }
+            if content.ends_with(b"\n") || content.ends_with(b"\r") {
+                return Err(Failed::Malformed("a boundary stands behind a bare line feed or carriage return"));
+            }
         }
-        // What may be the start of a boundary stays, with the carriage return before it.
-        let safe = rest.len().saturating_sub(self.needle.len());
+        // What may be the start of a boundary stays, with the line end before it.
+        let safe = rest.len().saturating_sub(length + 1);
         if safe == 0 {
             return Ok(None);
         }
-        to.content(rest.get(..safe).unwrap_or_default())?;
+        self.hand_on(rest.get(..safe).unwrap_or_default(), to)?;
         self.is_fresh = false;
         Ok(Some(safe))
+    }
+
+    fn hand_on<P: Parts>(&mut self, content: &[u8], to: &mut P) -> Result<(), P::Stop> {
+        self.received = self.received.saturating_add(content.len() as u64);
+        to.content(content)
     }
 }
 
@@ -221,6 +244,16 @@ fn parse_head(head: &[u8]) -> Result<PartHead, &'static str> {
                 disposition(value, &mut parsed)?;
             }
             "content-type" => parsed.content_type = Some(value.to_vec()),
+            // Some readers decode it, most do not; some go by the length and not by the boundary.
+            "content-encoding" if !value.eq_ignore_ascii_case(b"identity") => {
+                return Err("a part has a content coding, which RFC 7578 does not know");
+            }
+            "content-length" => {
+                let digits =
+                    std::str::from_utf8(value).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+                let length = digits.and_then(|digits| digits.parse().ok());
+                parsed.length = Some(length.ok_or("the Content-Length of a part is no number")?);
+            }
             "content-transfer-encoding" if !is_plain_transfer(value) => {
                 return Err("a part has a transfer encoding, which RFC 7578 does away with");
             }

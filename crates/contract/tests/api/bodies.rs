@@ -36,6 +36,8 @@ fn media_types_are_chosen_exactly_and_nothing_else_passes() {
         ("image/png", "abc", "content_type_unreadable header content-type"),
         ("application/xml", "<a/>", "content_type_unreadable header content-type"),
         ("application", "1", "content_type_malformed header content-type"),
+        ("application/json; charset*=utf-8''utf-7", "1", "content_type_malformed header content-type"),
+        ("application/json; charset*0=utf-; charset*1=7", "1", "content_type_malformed header content-type"),
         ("application/json, text/plain", "1", "content_type_malformed header content-type"),
     ];
     for (content_type, body, expected) in rows {

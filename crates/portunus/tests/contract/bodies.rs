@@ -109,6 +109,7 @@ fn what_has_no_reader_is_refused() {
         ("Content-Type: application/json; charset=utf-16\r\n", 415),
         ("", 415),
         ("Content-Type: nonsense\r\n", 400),
+        ("Content-Type: application/json; charset*=utf-8''utf-7\r\n", 400),
         ("Content-Type: application/json\r\nContent-Type: text/plain\r\n", 400),
         ("Content-Type: application/json\r\nContent-Encoding: compress\r\n", 415),
         ("Content-Type: application/json\r\nContent-Encoding: gzip, gzip\r\n", 415),
@@ -121,7 +122,7 @@ fn what_has_no_reader_is_refused() {
     assert_eq!(shop.post("POST /v1/orders", "Application/JSON; charset=\"UTF-8\"", ORDER).status, 201);
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut child = Command::new("gzip").arg("-c").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut input, bytes) = (child.stdin.take().unwrap(), bytes.to_vec());
     let writing = std::thread::spawn(move || input.write_all(&bytes).unwrap());

@@ -196,6 +196,39 @@ fn import_prints_what_runs() {
     assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
+/// There, documents and code disagree about defaults, and some settings do nothing without a word.
+#[test]
+fn defaults_are_printed_and_settings_without_effect_are_told() {
+    let upstream = Upstream::start(shop_answer);
+    let folder = folder(SHOP, &[("denied.txt", "t\n")]);
+    let more = [
+        ("DENYLIST_TOKENS_FILE", "denied.txt"),
+        ("DENYLIST_TOKENS_HEADER_NAME", "Authorization"),
+        ("DNS_NAMESERVER_HOST", "192.0.2.1"),
+        ("DNS_CACHE", "true"),
+    ];
+    let output = command(folder.path(), "import", &settings(&upstream, &more)).output().unwrap();
+    let (text, told) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    for line in [
+        "block_status: 403",
+        "shadow: { exclude_statuses: [404] }",
+        "undeclared: { query: block, body_fields: block }",
+        "trim_bearer: true",
+        "max_body: 4194304",
+        "max_head: 8192",
+        "head_timeout: 5000ms",
+        "connect_timeout: 200ms",
+        "max_in_flight: 512",
+        "every: 30000ms",
+        "level: info",
+    ] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+    for name in ["DNS_NAMESERVER_HOST has no effect", "DNS_CACHE has no effect"] {
+        assert!(told.contains(name), "{told}");
+    }
+}
+
 #[test]
 fn what_is_not_built_or_not_safe_stops_the_start_and_says_so() {
     let upstream = Upstream::start(shop_answer);

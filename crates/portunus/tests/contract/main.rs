@@ -4,7 +4,15 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+// Parts of the harness that only some tests need stand beside it, not in it.
+#[path = "../harness/frames.rs"]
+mod frames;
+#[path = "../harness/secure.rs"]
+mod secure;
+
 mod bodies;
+mod codings;
+mod fail_closed;
 mod front_door;
 mod lists;
 mod reload;
