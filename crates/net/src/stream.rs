@@ -21,6 +21,8 @@ const JOINED_BYTES: usize = 1024;
 /// A non-blocking stream socket registered with this thread's runtime.
 pub struct Stream {
     socket: AsyncFd<OwnedFd>,
+    /// It goes out from another port than was asked for.
+    is_other_port: bool,
 }
 
 impl fmt::Debug for Stream {
@@ -37,7 +39,7 @@ impl Stream {
     pub fn new(socket: OwnedFd) -> io::Result<Stream> {
         // SAFETY: an `OwnedFd` gives the same open descriptor until it is dropped, and the `AsyncFd` owns it.
         let socket = unsafe { AsyncFd::register(socket) }?;
-        Ok(Stream { socket })
+        Ok(Stream { socket, is_other_port: false })
     }
 
     /// Connects to a TCP address, with small writes sent at once.
@@ -75,6 +77,16 @@ impl Stream {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Notes that the source's own port could not be had.
+    pub(crate) fn from_other_port(self) -> Stream {
+        Stream { is_other_port: true, ..self }
+    }
+
+    /// Whether it goes out from the port that was asked for; true where none was.
+    pub fn port_kept(&self) -> bool {
+        !self.is_other_port
     }
 
     /// The peer's address; none for Unix sockets.

@@ -31,23 +31,23 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// Connects a TCP stream to `target` from `source`, with small writes sent at once. Also tells whether the source's own port was kept: if
-/// the pair of addresses is in use already, or the port is below 1024 and not ours to bind, another port of the same address is taken.
+/// Connects a TCP stream to `target` from `source`, with small writes sent at once. If the pair of addresses is in use already,
+/// or the port is below 1024 and not ours to bind, another port of the same address is taken ([`Stream::port_kept`]).
 ///
 /// # Errors
 /// As the kernel says; [`io::ErrorKind::PermissionDenied`] without CAP_NET_ADMIN, [`io::ErrorKind::InvalidInput`] if the families
 /// differ.
-pub async fn connect_tcp(target: SocketAddr, source: Source) -> io::Result<(Stream, bool)> {
+pub async fn connect_tcp(target: SocketAddr, source: Source) -> io::Result<Stream> {
     let target = canonical(target);
     let Some(address) = source.address.map(canonical) else {
-        return Ok((connect_once(target, None, source.mark).await?, true));
+        return connect_once(target, None, source.mark).await;
     };
     match connect_once(target, Some(address), source.mark).await {
         Err(error) if needs_another_port(&error, address.port()) => {
             let any_port = SocketAddr::new(address.ip(), 0);
-            Ok((connect_once(target, Some(any_port), source.mark).await?, false))
+            connect_once(target, Some(any_port), source.mark).await.map(Stream::from_other_port)
         }
-        done => Ok((done?, true)),
+        done => done,
     }
 }
 

@@ -168,6 +168,7 @@ pub struct Accepted {
 /// Accepts on one socket until the task is dropped or the worker drains; then takes in what the kernel has queued already, which
 /// would be reset otherwise.
 pub async fn serve(listener: Listener, place: Rc<Place<Endpoint>>, worker: Rc<Worker>) {
+    worker.shared.hops.listens(listener.port());
     let drain = worker.drain.notified();
     tokio::select! {
         biased;

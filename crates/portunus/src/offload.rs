@@ -10,6 +10,7 @@
 mod begin;
 mod choose;
 mod header;
+pub mod hops;
 mod life;
 
 use std::future::{Future, poll_fn};
@@ -127,7 +128,7 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
         let address = passport::destination(&group.config.to_destinations, life.conn, source, came_to);
         let address = address.map_err(ConnectError::Client)?;
         let transport = connect_to(address, source, &header, group.config.connect_timeout).await?;
-        life.connect_duration = Some(started.elapsed());
+        life.connected(&transport, Some(address.port()), source, started.elapsed())?;
         return Ok(transport);
     }
     let unfit = unfit_servers(&group, source, life.conn.client);
@@ -143,7 +144,7 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
         match connect(Target { group: &group, server, source, ahead: &header }).await {
             Ok(transport) => {
                 server.succeeded();
-                life.connect_duration = Some(started.elapsed());
+                life.connected(&transport, server.config.address.port(), source, started.elapsed())?;
                 return Ok(transport);
             }
             Err(error) => {

@@ -127,6 +127,7 @@ impl Server {
             generation: Arc::new(ArcSwap::from_pointee(generation)),
             acceptor,
             admission: Admission::new(descriptors),
+            hops: Arc::default(),
             flows: AtomicUsize::new(0),
             reporter,
         });

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use crate::generation::Generation;
 use crate::keyless::Clients;
 use crate::listener::Admission;
+use crate::offload::hops::Hops;
 use crate::passport::{Own, Told};
 use crate::report::{Reporter, WorkerReport};
 use crate::upstream::Pools;
@@ -24,6 +25,8 @@ pub struct Shared {
     pub acceptor: tls::Acceptor,
     /// How many connections there are, in total and by client.
     pub admission: Admission,
+    /// Tunnels that may lead into listeners of ours.
+    pub hops: Arc<Hops>,
     /// How many UDP flows there are.
     pub flows: AtomicUsize,
     /// Logs and metrics.

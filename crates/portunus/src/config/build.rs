@@ -27,6 +27,7 @@ pub(super) use keyholder::build_keyholder;
 pub(super) use listeners::{policy_text, version_text};
 pub(super) use template::parameter_names;
 
+use super::machine::Machine;
 use super::model::Config;
 use super::problem::{Collector, Span, closest, listed, shown};
 use super::yaml::Node;
@@ -56,6 +57,7 @@ impl Fault {
 struct Build<'a> {
     file: &'a str,
     base: &'a Path,
+    machine: &'a Machine,
     problems: &'a mut Collector,
     referenced: Vec<Referenced>,
 }
@@ -65,9 +67,10 @@ pub(super) fn build(
     root: &Node,
     file: &str,
     base: &Path,
+    machine: &Machine,
     problems: &mut Collector,
 ) -> (Option<Config>, Vec<Referenced>) {
-    let mut build = Build { file, base, problems, referenced: Vec::new() };
+    let mut build = Build { file, base, machine, problems, referenced: Vec::new() };
     let keystores = build.keystores(root);
     let upstreams = build.upstreams(root);
     let (listeners, admin) = build.listeners_and_admin(root);

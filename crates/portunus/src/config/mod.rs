@@ -2,13 +2,14 @@
 //!
 //! The way: text → `yaml.rs` (a tree that knows its positions) → `shape.rs` (is it the right shape?) → `build.rs` (does it make sense?) →
 //! `model.rs`. The reference for users is `docs/configuration.md`, generated from the shape. Nothing here starts, opens or resolves anything; only
-//! [`load`] touches the disk, to read the file and to see whether what it names exists.
+//! [`load`] touches the disk, to read the file, to see whether what it names exists, and what names mean on this machine.
 
 mod build;
 mod contracts;
 mod contracts_json;
 mod defaults;
 mod keyholder;
+mod machine;
 mod model;
 pub(crate) mod problem;
 mod redact;
@@ -27,6 +28,7 @@ pub use redact::redacted_json;
 pub use shape::reference::{keyholder_reference, reference};
 pub use shape::schema::{json_schema, keyholder_json_schema};
 
+use machine::Machine;
 pub(crate) use problem::Collector;
 
 /// Reads, checks and builds the configuration of a file; also looks whether the files and folders it names exist.
@@ -106,7 +108,7 @@ struct Form<T> {
 }
 
 /// From the tree, the file's name and its folder: what it means, and the files it names.
-type Builder<T> = fn(&yaml::Node, &str, &Path, &mut Collector) -> (Option<T>, Vec<build::Referenced>);
+type Builder<T> = fn(&yaml::Node, &str, &Path, &Machine, &mut Collector) -> (Option<T>, Vec<build::Referenced>);
 
 const GATE: Form<Config> = Form { shape: &shape::surface::ROOT, build: build::build };
 const KEY_SERVER: Form<KeyholderConfig> =
@@ -121,7 +123,8 @@ fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Fo
     let mut value = None;
     if let Some(root) = yaml::parse(text, &mut problems) {
         shape::check_file(form.shape, &root, &mut problems);
-        let (built, referenced) = (form.build)(&root, file_name, base, &mut problems);
+        let machine = if look { Machine::here() } else { Machine::default() };
+        let (built, referenced) = (form.build)(&root, file_name, base, &machine, &mut problems);
         if look {
             look_at(&referenced, &mut problems);
         }

@@ -517,6 +517,17 @@ pub enum ServerAddress {
     Unix(PathBuf),
 }
 
+impl ServerAddress {
+    /// The TCP port; none of a Unix socket.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            ServerAddress::Ip(address) => Some(address.port()),
+            ServerAddress::Name(_, port) => Some(*port),
+            ServerAddress::Unix(_) => None,
+        }
+    }
+}
+
 /// HTTP version spoken to upstreams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UpstreamProtocol {

@@ -6,18 +6,19 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::Chunk;
 use net::clock::coarse;
+use net::{Chunk, Source};
 
 use super::Way;
 use super::begin::Begun;
 use super::header::{ConnectionId, connection_id};
+use super::hops::Hop;
 use crate::conn::Conn;
 use crate::identity::TlsFront;
 use crate::report::{Fault, TunnelRecord};
 use crate::transport::Transport;
 use crate::tunnel::Carried;
-use crate::upstream::Server;
+use crate::upstream::{ConnectError, Server};
 use crate::worker::Worker;
 
 /// How often what a long-lived tunnel moved is told, so that metrics move while it lives.
@@ -45,6 +46,10 @@ pub(super) struct Life<'a> {
     pub(super) server: Option<Arc<Server>>,
     /// Further tries on other servers.
     pub(super) retries: u32,
+    /// Whether the client's own port was kept; none before it went onward under its address.
+    port_kept: Option<bool>,
+    /// Its place among the tunnels that may lead to us.
+    hop: Option<Hop>,
     /// What was carried so far.
     pub(super) carried: Carried,
     /// Bytes told already: carried, and on the client's socket.
@@ -71,12 +76,32 @@ impl<'a> Life<'a> {
             connect_duration: None,
             server: None,
             retries: 0,
+            port_kept: None,
+            hop: None,
             carried: Carried::default(),
             told: Cell::default(),
             told_at: Cell::new(coarse()),
             ended: Cell::new(false),
         };
         (life, first)
+    }
+
+    /// Notes that it is connected, to `port`, under that source.
+    ///
+    /// # Errors
+    /// It goes in a circle.
+    pub(super) fn connected(
+        &mut self,
+        upstream: &Transport,
+        port: Option<u16>,
+        source: Source,
+        took: Duration,
+    ) -> Result<(), ConnectError> {
+        self.connect_duration = Some(took);
+        self.port_kept = source.address.map(|_| upstream.stream().port_kept());
+        let hop = self.worker.shared.hops.follow(self.client.stream(), upstream.stream(), port);
+        self.hop = hop.map_err(ConnectError::Client)?;
+        Ok(())
     }
 
     /// SNI, opened or not.
@@ -134,6 +159,7 @@ impl<'a> Life<'a> {
             server: self.server.as_ref().map(|server| &*server.name),
             retries: self.retries,
             connect_duration: self.connect_duration,
+            port_kept: self.port_kept,
             bytes_received: self.carried.from_client.get(),
             bytes_sent: self.carried.to_client.get(),
             ready_after: self.ready_after,

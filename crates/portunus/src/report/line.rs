@@ -273,6 +273,9 @@ fn tunnel_json(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) 
     }
     json.number("retries", u64::from(record.retries));
     json.close();
+    if let Some(kept) = record.port_kept {
+        json.flag("port_kept", kept);
+    }
     if record.passthrough {
         json.flag("passthrough", true);
     }

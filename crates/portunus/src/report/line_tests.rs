@@ -128,6 +128,7 @@ fn a_tunnel_in_full() {
         server: Some("unix:/run/app.sock"),
         retries: 0,
         connect_duration: Some(Duration::from_micros(61)),
+        port_kept: Some(false),
         bytes_received: 10,
         bytes_sent: 20,
         ready_after: Duration::from_millis(1),
@@ -144,7 +145,7 @@ fn a_tunnel_in_full() {
     let expected = concat!(
         r#"{"time":"1970-01-01T00:00:00.000Z","kind":"tunnel","client_address":"192.0.2.7","client_port":40123,"#,
         r#""listener":"edge","bytes_received":10,"bytes_sent":20,"duration_seconds":0.002000,"ready_after_seconds":0.001000,"#,
-        r#""upstream":{"name":"app","server":"unix:/run/app.sock","connect_seconds":0.000061,"retries":0},"#,
+        r#""upstream":{"name":"app","server":"unix:/run/app.sock","connect_seconds":0.000061,"retries":0},"port_kept":false,"#,
         r#""tls":{"version":"TLSv1.3","cipher":"TLS_AES_128_GCM_SHA256","group":"X25519MLKEM768","#,
         r#""server_name":"api.example.com","alpn":"h2","key_type":"ECDSA","resumed":true},"#,
         r#""connection_id":"id\n","ended_by":"client"}"#,

@@ -191,6 +191,8 @@ pub struct TunnelRecord<'a> {
     pub retries: u32,
     /// From the first try to the connection; none if there was none.
     pub connect_duration: Option<Duration>,
+    /// Whether the client's own port could be used; none where it did not go onward under its own address.
+    pub port_kept: Option<bool>,
     /// Bytes carried from the client.
     pub bytes_received: u64,
     /// Bytes carried to the client.

@@ -128,8 +128,7 @@ async fn resolved(server: &Server) -> Arc<Vec<SocketAddr>> {
 }
 
 async fn connect_tcp(address: SocketAddr, source: Source) -> Result<Stream, ConnectError> {
-    let connected = net::transparent::connect_tcp(address, source).await;
-    connected.map(|(stream, _)| stream).map_err(ConnectError::Socket)
+    net::transparent::connect_tcp(address, source).await.map_err(ConnectError::Socket)
 }
 
 /// Connects to an address that is no server's, within `limit`, without TLS, and sends `ahead`.

@@ -127,16 +127,53 @@ fn an_address_is_ours_from_when_it_comes_until_it_goes() {
 fn a_loop_is_refused_at_its_first_turn() {
     let mut site = Site::new();
     let edge = site.edge.clone();
-    run(&["ip", "-n", &edge, "address", "add", "10.9.9.9/32", "dev", "lo"]);
     site.routing(&["setup", "--from", "10.9.9.9/32"]);
     let yaml = config("proxy_protocol: { trust: 0.0.0.0/0, without_header: pass }", "servers: [\"10.9.9.9:25\"]");
     let running = site.portunus(&yaml).listens("[::]:25");
+    // Known before, the address would be a mistake of the file.
+    run(&["ip", "-n", &edge, "address", "add", "10.9.9.9/32", "dev", "lo"]);
     // Our own connection to 10.9.9.9:25 would arrive at our own listener.
     client(&site, "s = passed(('203.0.113.7', 4711))\ns.sendall(b'x')\nassert refused(s)");
     wait_until("the loop to be told", || running.log(0).iter().any(|line| line["reason"] == "loop"));
     // The self-test, the client, and one turn.
     let log = running.log(0);
     assert!(log.len() <= 3, "one turn, not {}: {log:#?}", log.len());
+}
+
+/// What the file cannot show: two listeners that pass the same name to each other.
+#[test]
+fn a_circle_of_listeners_ends() {
+    let mut site = Site::new();
+    let passing = |name: &str, port: u16, upstream: &str| {
+        format!(
+            "- {{ name: {name}, bind: \":{port}\", tunnel: {{ rules: [{{ server_name: a.test, upstream: {upstream}, passthrough: true }}] }} }}\n"
+        )
+    };
+    let yaml = format!(
+        "workers: 2\nlisteners:\n{}{}upstreams:\n  there: {{ servers: [\"localhost:442\"], protocol: tcp }}\n  back: {{ servers: [\"127.0.0.1:441\"], protocol: tcp }}",
+        passing("one", 441, "there"),
+        passing("two", 442, "back")
+    );
+    let running = site.portunus(&yaml).listens("[::]:441").listens("[::]:442");
+    client(
+        &site,
+        r#"
+import ssl
+into, out = ssl.MemoryBIO(), ssl.MemoryBIO()
+hello = ssl.create_default_context().wrap_bio(into, out, server_hostname="a.test")
+try:
+    hello.do_handshake()
+except ssl.SSLWantReadError:
+    pass
+s = tcp(("198.51.100.1", 441), ("203.0.113.7", 0))
+s.sendall(out.read())
+assert refused(s)
+"#,
+    );
+    let log = running.log(10);
+    let count = |key: &str, value: &str| log.iter().filter(|line| line[key] == value).count();
+    // Eight listeners are passed, one refuses, and one got nothing of it but the connection.
+    assert_eq!((count("reason", "loop"), count("kind", "tunnel"), log.len()), (1, 9, 10), "{log:#?}");
 }
 
 /// Bug 9 of go-mmproxy: what counts is the family of the client, not that of its balancer. A missing family is told once.
@@ -155,7 +192,7 @@ fn a_family_without_a_target_is_refused_and_told_once() {
 /// Bug 10: the same client address and port towards one target, twice at once.
 #[test]
 fn the_same_pair_twice_gets_another_port() {
-    let (site, _running) = site(TRUSTED, BOTH);
+    let (site, running) = site(TRUSTED, BOTH);
     client(
         &site,
         r#"
@@ -171,6 +208,8 @@ for s, payload in [(first, b"one"), (second, b"two")]:
 assert line(passed(("203.0.113.7", 0))).startswith(b"203.0.113.7 ")
 "#,
     );
+    let kept = running.log(3).iter().filter_map(|line| line["port_kept"].as_bool()).filter(|kept| *kept).count();
+    assert_eq!(kept, 2, "the second of the pair lost its port: {:#?}", running.log(3));
 }
 
 /// With the capabilities of the unit and no others: a port below 1024 is not ours to bind, but the address is.

@@ -14,6 +14,7 @@ use crate::config::keyholder::{
     AccessRule, AuditTarget, ClientPattern, KeySetConfig, KeyholderConfig, KeyholderListener, KeyholderTls,
     OperationSet,
 };
+use crate::config::machine::Machine;
 use crate::config::model::Endpoint;
 use crate::config::problem::{Collector, Span, shown};
 use crate::config::yaml::{Node, Value};
@@ -27,9 +28,10 @@ pub(in crate::config) fn build_keyholder(
     root: &Node,
     file: &str,
     base: &Path,
+    machine: &Machine,
     problems: &mut Collector,
 ) -> (Option<KeyholderConfig>, Vec<Referenced>) {
-    let mut build = Build { file, base, problems, referenced: Vec::new() };
+    let mut build = Build { file, base, machine, problems, referenced: Vec::new() };
     let mut bound = Bound::new();
     let listeners = build.keyholder_listeners(root, &mut bound);
     let keys = build.key_sets(root);
