@@ -80,7 +80,7 @@ impl Stream {
     }
 
     /// Notes that the source's own port could not be had.
-    pub(crate) fn from_other_port(self) -> Stream {
+    pub(crate) fn at_other_port(self) -> Stream {
         Stream { is_other_port: true, ..self }
     }
 

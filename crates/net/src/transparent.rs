@@ -45,7 +45,7 @@ pub async fn connect_tcp(target: SocketAddr, source: Source) -> io::Result<Strea
     match connect_once(target, Some(address), source.mark).await {
         Err(error) if needs_another_port(&error, address.port()) => {
             let any_port = SocketAddr::new(address.ip(), 0);
-            connect_once(target, Some(any_port), source.mark).await.map(Stream::from_other_port)
+            connect_once(target, Some(any_port), source.mark).await.map(Stream::at_other_port)
         }
         done => done,
     }
