@@ -39,9 +39,17 @@ pub struct Context<'a> {
     pub conn: &'a Conn,
     /// The generation pinned by this request.
     pub generation: &'a Generation,
+    /// Whether who connected may speak for others.
+    pub trusted: bool,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    /// That of a request which pins this generation.
+    pub fn new(worker: &'a Worker, conn: &'a Conn, generation: &'a Generation) -> Context<'a> {
+        let trusted = generation.trusts(conn.client.map(|client| client.ip()));
+        Context { worker, conn, generation, trusted }
+    }
+
     /// Who connected.
     pub fn peer(&self) -> Option<IpAddr> {
         self.conn.client.map(|client| client.ip())
@@ -51,7 +59,7 @@ impl Context<'_> {
     pub fn facts(&self) -> Facts<'_> {
         Facts {
             peer: self.conn.client,
-            trusted: self.generation.trusts(self.conn.client.map(|client| client.ip())),
+            trusted: self.trusted,
             secure: self.conn.tls.is_some(),
             port: self.conn.local_port,
             judged: false,
@@ -103,8 +111,7 @@ pub struct Cut;
 /// # Errors
 /// [`Cut`], after which the client's side must be broken off.
 pub async fn run<B: MessageBody, A: Answer>(mut exchange: Exchange<'_, B, A>) -> Result<Option<Upgraded>, Cut> {
-    let Context { conn, generation, .. } = exchange.context;
-    if generation.trusts(conn.client.map(|client| client.ip())) {
+    if exchange.context.trusted {
         exchange.ledger.given_id = exchange.head.fields.get("x-request-id").map(Box::from);
     }
     let outcome = serve(&mut exchange).await;
@@ -216,7 +223,7 @@ async fn answer_unrouted<B: MessageBody, A: Answer>(
 
 /// A resource of https is asked for over TLS, or by a peer that may say so (RFC 9110 §7.4).
 fn judge_scheme(context: Context<'_>, head: &RequestHead) -> Result<(), Refusal> {
-    if head.says_https && context.conn.tls.is_none() && !context.generation.trusts(context.peer()) {
+    if head.says_https && context.conn.tls.is_none() && !context.trusted {
         return Err(Refusal::client(421, "https_without_tls"));
     }
     Ok(())
