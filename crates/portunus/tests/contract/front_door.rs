@@ -1,25 +1,17 @@
 //! `portunus as api-firewall` and `portunus import api-firewall`: what the original's settings do here, and where they are closed.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::harness::{Upstream, exchange, statuses, wait_until};
+use crate::harness::{Running, Upstream, exchange, member, statuses, wait_until};
 use crate::site::{ORDER, SHOP, folder, shop_answer};
 
 /// The program in the original's place.
 struct Front {
-    child: Child,
+    _running: Running,
     folder: tempfile::TempDir,
     api: SocketAddr,
     health: SocketAddr,
-}
-
-impl Drop for Front {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn command(folder: &std::path::Path, verb: &str, settings: &[(&str, String)]) -> Command {
@@ -48,30 +40,14 @@ fn settings(upstream: &Upstream, more: &[(&'static str, &str)]) -> Vec<(&'static
 
 fn start(upstream: &Upstream, more: &[(&'static str, &str)], files: &[(&str, &str)]) -> Front {
     let folder = folder(SHOP, files);
-    let mut child = command(folder.path(), "as", &settings(upstream, more))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
     let mut found = std::collections::HashMap::new();
-    for _ in 0..2 {
-        let (listener, address) = next_listener(&mut lines);
-        found.insert(listener, address);
-    }
-    std::thread::spawn(move || lines.for_each(drop));
-    Front { child, folder, api: found["api"], health: found["health"] }
-}
-
-fn next_listener(lines: &mut impl Iterator<Item = String>) -> (String, SocketAddr) {
-    loop {
-        let line = lines.next().expect("it did not start");
-        let Ok(value) = serde_json::from_str::<serde_json::Value>(&line) else { continue };
-        let get = |name: &str| value.get(name).or_else(|| value["fields"].get(name)).and_then(|text| text.as_str());
-        if let (Some(listener), Some(address)) = (get("listener"), get("address").and_then(|text| text.parse().ok())) {
-            return (listener.to_owned(), address);
+    let running = Running::start(&mut command(folder.path(), "as", &settings(upstream, more)), |event| {
+        if let Some(address) = member(event, "address").and_then(|text| text.parse().ok()) {
+            found.extend(member(event, "listener").map(|listener| (listener.to_owned(), address)));
         }
-    }
+        found.len() == 2
+    });
+    Front { _running: running, folder, api: found["api"], health: found["health"] }
 }
 
 fn ask(address: SocketAddr, request: &str, fields: &str, body: &str) -> (u16, String) {

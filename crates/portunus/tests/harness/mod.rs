@@ -10,16 +10,20 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
 
+mod running;
+
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use portunus::command::dev_ca::{DevCa, Purpose};
 use tempfile::TempDir;
+
+pub use running::{Running, member};
 
 /// Longest wait for anything that must happen; a test that gets there fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,11 +33,10 @@ pub const PORTUNUS: &str = env!("CARGO_BIN_EXE_portunus");
 
 /// A running gate.
 pub struct Gate {
-    child: Child,
+    running: Running,
     /// Its folder: configuration, certificates, log.
     pub dir: TempDir,
     addresses: HashMap<String, SocketAddr>,
-    diagnostics: Arc<Mutex<Vec<String>>>,
 }
 
 impl Gate {
@@ -58,29 +61,14 @@ impl Gate {
 
     /// Starts the program by this command in this folder and waits for it to tell so many addresses.
     pub fn start_command(dir: TempDir, mut command: Command, wanted: usize) -> Gate {
-        let mut child = command
-            .current_dir(dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let diagnostics = Arc::new(Mutex::new(Vec::new()));
         let mut addresses = HashMap::new();
-        while addresses.len() < wanted {
-            let Some(Ok(line)) = lines.next() else {
-                panic!("the gate did not start: {:#?}", diagnostics.lock().unwrap());
-            };
-            if let Some(address) = text_field(&line, "address").and_then(|address| address.parse().ok()) {
-                let name = text_field(&line, "listener").unwrap_or_else(|| "admin".to_owned());
-                addresses.insert(name, address);
+        let running = Running::start(command.current_dir(dir.path()), |event| {
+            if let Some(address) = member(event, "address").and_then(|address| address.parse().ok()) {
+                addresses.insert(member(event, "listener").unwrap_or("admin").to_owned(), address);
             }
-            diagnostics.lock().unwrap().push(line);
-        }
-        let kept = Arc::clone(&diagnostics);
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line)));
-        Gate { child, dir, addresses, diagnostics }
+            addresses.len() >= wanted
+        });
+        Gate { running, dir, addresses }
     }
 
     /// Where a listener (or `admin`) listens.
@@ -90,13 +78,12 @@ impl Gate {
 
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.running.pid()
     }
 
     /// Sends it a signal by name, e.g. `HUP`.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
-        assert!(status.success());
+        self.running.signal(name);
     }
 
     /// Replaces its configuration file (the access log stays).
@@ -106,14 +93,12 @@ impl Gate {
 
     /// Diagnostic lines so far.
     pub fn diagnostics(&self) -> Vec<String> {
-        self.diagnostics.lock().unwrap().clone()
+        self.running.diagnostics()
     }
 
     /// Waits for a diagnostic line that contains `text`.
     pub fn wait_for(&self, text: &str) {
-        wait_until(&format!("the diagnostic {text:?}"), || {
-            self.diagnostics.lock().unwrap().iter().any(|line| line.contains(text))
-        });
+        self.running.wait_for(text, 1);
     }
 
     /// Access-log lines once there are at least `count`.
@@ -145,20 +130,13 @@ impl Gate {
         self.signal("TERM");
         let until = Instant::now() + PATIENCE;
         loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.running.child.try_wait().unwrap() {
                 let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());
                 return (status.code(), dir);
             }
             assert!(Instant::now() < until, "the gate does not end");
             std::thread::sleep(Duration::from_millis(10));
         }
-    }
-}
-
-impl Drop for Gate {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -170,13 +148,6 @@ fn write_config(dir: &Path, yaml: &str) {
     let fresh = dir.join("portunus.yaml.new");
     std::fs::write(&fresh, text).unwrap();
     std::fs::rename(fresh, dir.join("portunus.yaml")).unwrap();
-}
-
-/// The value of a text member of a flat JSON line.
-fn text_field(line: &str, name: &str) -> Option<String> {
-    let value: serde_json::Value = serde_json::from_str(line).ok()?;
-    let found = value.get(name).or_else(|| value.get("fields")?.get(name))?;
-    Some(found.as_str()?.to_owned())
 }
 
 /// Polls until `done`; fails the test after [`PATIENCE`].

@@ -1,14 +1,14 @@
 //! A running key server in a folder of its own, with keys of all kinds.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-use crate::harness::wait_until;
+use crate::harness::{Running, member, wait_until};
 
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_portunus");
@@ -106,11 +106,10 @@ admin: { bind: \"127.0.0.2:0\" }
 
 /// A running key server.
 pub struct Keyholder {
-    pub child: Child,
+    running: Running,
     pub edges: SocketAddr,
     pub admin: SocketAddr,
     pub root: PathBuf,
-    diagnostics: Arc<Mutex<Vec<String>>>,
 }
 
 impl Keyholder {
@@ -124,35 +123,19 @@ impl Keyholder {
 
     /// Starts the program by these arguments in `folder`; whether it will listen on a Unix socket, too.
     pub fn start_as(root: &Path, folder: &Path, arguments: &[&str], unix: bool) -> Keyholder {
-        let mut child = Command::new(PROGRAM)
-            .args(arguments)
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut seen = Vec::new();
         let (mut edges, mut admin) = (None, None);
         let mut local = !unix;
-        while edges.is_none() || admin.is_none() || !local {
-            let Some(Ok(line)) = lines.next() else { panic!("the key server did not start: {seen:#?}") };
-            let event: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-            let address = event["address"].as_str().and_then(|address| address.parse().ok());
-            match (event["message"].as_str(), event["listener"].as_str()) {
+        let running = Running::start(Command::new(PROGRAM).args(arguments).current_dir(folder), |event| {
+            let address = member(event, "address").and_then(|address| address.parse().ok());
+            match (member(event, "message"), member(event, "listener")) {
                 (Some("admin listening"), _) => admin = address,
                 (Some("listening"), Some("edges")) => edges = address,
                 (Some("listening"), Some("local")) => local = true,
                 _ => {}
             }
-            seen.push(line);
-        }
-        let diagnostics = Arc::new(Mutex::new(seen));
-        let kept = Arc::clone(&diagnostics);
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line)));
-        let (edges, admin) = (edges.unwrap(), admin.unwrap());
-        Keyholder { child, edges, admin, root: root.to_owned(), diagnostics }
+            edges.is_some() && admin.is_some() && local
+        });
+        Keyholder { running, edges: edges.unwrap(), admin: admin.unwrap(), root: root.to_owned() }
     }
 
     /// Has the Python client do one group of its tests; gives what it printed.
@@ -180,23 +163,6 @@ impl Keyholder {
         command
     }
 
-    /// Diagnostic lines so far.
-    pub fn diagnostics(&self) -> Vec<String> {
-        self.diagnostics.lock().unwrap().clone()
-    }
-
-    /// Waits until a diagnostic line contains `text` for the `count`th time.
-    pub fn wait_for(&self, text: &str, count: usize) {
-        wait_until(&format!("{text:?}, {count} times"), || {
-            self.diagnostics().iter().filter(|line| line.contains(text)).count() >= count
-        });
-    }
-
-    /// Sends it a signal by name.
-    pub fn signal(&self, name: &str) {
-        run("kill", &[&format!("-{name}"), &self.child.id().to_string()]);
-    }
-
     /// A page of its admin side.
     pub fn page(&self, path: &str) -> String {
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -215,9 +181,16 @@ impl Keyholder {
     }
 }
 
-impl Drop for Keyholder {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl Deref for Keyholder {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.running
+    }
+}
+
+impl DerefMut for Keyholder {
+    fn deref_mut(&mut self) -> &mut Running {
+        &mut self.running
     }
 }

@@ -1,0 +1,72 @@
+//! A program under test at work: started, up, and what it tells on standard error.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use super::wait_until;
+
+/// A running program; killed when dropped.
+pub struct Running {
+    pub child: Child,
+    diagnostics: Arc<Mutex<Vec<String>>>,
+}
+
+impl Running {
+    /// Starts a program, and hands what it tells to `is_up`, line by line, until that says so. A line that is no JSON is null.
+    pub fn start(command: &mut Command, mut is_up: impl FnMut(&Value) -> bool) -> Running {
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut told = Vec::new();
+        loop {
+            let Some(Ok(line)) = lines.next() else { panic!("{command:?} did not start: {told:#?}") };
+            let event = serde_json::from_str(&line).unwrap_or_default();
+            told.push(line);
+            if is_up(&event) {
+                break;
+            }
+        }
+        let diagnostics = Arc::new(Mutex::new(told));
+        let kept = Arc::clone(&diagnostics);
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line)));
+        Running { child, diagnostics }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal by name, e.g. `HUP`.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Diagnostic lines so far.
+    pub fn diagnostics(&self) -> Vec<String> {
+        self.diagnostics.lock().unwrap().clone()
+    }
+
+    /// Waits until a diagnostic line contains `text` for the `count`th time.
+    pub fn wait_for(&self, text: &str, count: usize) {
+        wait_until(&format!("the diagnostic {text:?}, {count} times"), || {
+            self.diagnostics.lock().unwrap().iter().filter(|line| line.contains(text)).count() >= count
+        });
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A text member of what was told.
+pub fn member<'v>(event: &'v Value, name: &str) -> Option<&'v str> {
+    event.get(name).or_else(|| event.get("fields")?.get(name))?.as_str()
+}
