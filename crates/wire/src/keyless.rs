@@ -12,7 +12,7 @@ mod frame;
 mod operation;
 
 pub use frame::{Dialect, Frame, FrameError, TooLong, write_error};
-pub use operation::{HashKind, KeyFamily, Operation};
+pub use operation::{HashKind, KeyFamily, OPERATION_NAMES, Operation};
 
 /// The protocol that both ends name in ALPN if they speak the extension; without it neither end sends anything of it.
 pub const EXTENSION_ALPN: &[u8] = b"portunus-keyless/1";

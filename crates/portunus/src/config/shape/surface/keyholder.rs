@@ -1,31 +1,19 @@
 //! Keys of a key server's configuration file, which is a file of its own. Declares them, nothing else; `surface.rs` says how.
 
+use wire::keyless::OPERATION_NAMES;
+
 use super::listeners::{ADMIN, SECRET};
 use super::{DAY, SECOND, TIMEOUT, object, optional, required};
 use crate::config::shape::{Object, Shape};
 
 /// Words for sets of operations and for single ones.
-pub(in crate::config) const OPERATIONS: &[&str] = &[
-    "sign",
-    "sign_legacy",
-    "rsa_decrypt",
-    "rsa_pkcs1_md5sha1",
-    "rsa_pkcs1_sha1",
-    "rsa_pkcs1_sha224",
-    "rsa_pkcs1_sha256",
-    "rsa_pkcs1_sha384",
-    "rsa_pkcs1_sha512",
-    "rsa_pss_sha256",
-    "rsa_pss_sha384",
-    "rsa_pss_sha512",
-    "ecdsa_md5sha1",
-    "ecdsa_sha1",
-    "ecdsa_sha224",
-    "ecdsa_sha256",
-    "ecdsa_sha384",
-    "ecdsa_sha512",
-    "ed25519",
-];
+pub(in crate::config) const OPERATIONS: &[&str] = &{
+    let mut words = ["sign"; 2 + OPERATION_NAMES.len()];
+    words[1] = "sign_legacy";
+    let (_, single) = words.split_at_mut(2);
+    single.copy_from_slice(&OPERATION_NAMES);
+    words
+};
 
 const OPERATION_LIST: Shape = Shape::OneOrMany(&Shape::Choice(OPERATIONS));
 
