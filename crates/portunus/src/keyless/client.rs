@@ -22,9 +22,6 @@ use crate::report::KeyCounts;
 /// Servers asked for one operation, at most.
 const MOST_TRIES: usize = 3;
 
-/// Tries on another server that may be made out of nothing, and saved up at most: enough for what is under way when a busy server dies.
-const RETRY_RESERVE: i64 = 256;
-
 /// Before another server is asked, on average: those whom one failure hit do not all come to the next server in the same moment.
 const MEAN_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
@@ -39,8 +36,7 @@ pub struct Client {
     /// A server is connected, or it is clear that none can be.
     news: Notify,
     in_flight: Cell<usize>,
-    /// Tries on another server that may be made, in hundredths.
-    credit: Cell<i64>,
+    budget: Budget,
     /// Since when nothing can be reached (coarse clock).
     down_since: Cell<Option<Duration>>,
     counts: KeyCounts,
@@ -65,7 +61,7 @@ impl Client {
             peers,
             news: Notify::new(),
             in_flight: Cell::new(0),
-            credit: Cell::new(RETRY_RESERVE * 100),
+            budget: Budget::new(group.config.upstream.retry_budget_percent),
             down_since: Cell::new(None),
             counts,
         });
@@ -128,7 +124,7 @@ impl Client {
             }
             tried.push(peer.index);
             let is_last = tried.len() >= MOST_TRIES || self.choose(&tried).is_none() || coarse() >= until;
-            if !is_last && failure.may_go_elsewhere() && self.may_retry() {
+            if !is_last && failure.may_go_elsewhere() && self.budget.spend() {
                 self.counts.retried();
                 tokio::time::sleep(spread(MEAN_RETRY_PAUSE)).await;
                 continue;
@@ -152,16 +148,6 @@ impl Client {
         self.in_flight.set(self.in_flight.get() + 1);
         self.counts.in_flight(self.in_flight.get());
         Ok(Place(self))
-    }
-
-    /// Takes one try on another server from the budget, if there is one left.
-    fn may_retry(&self) -> bool {
-        let is_on = self.group.config.upstream.retry_budget_percent > 0;
-        let may = is_on && self.credit.get() >= 100;
-        if may {
-            self.credit.set(self.credit.get() - 100);
-        }
-        may
     }
 
     /// The cheaper of two random servers among those to be preferred, else among those that are connected; none of those `tried`.
@@ -213,8 +199,7 @@ impl Client {
         let outcome = match &checked {
             Ok(_) => {
                 peer.answered(took);
-                let earned = i64::from(self.group.config.upstream.retry_budget_percent);
-                self.credit.set((self.credit.get() + earned).min(RETRY_RESERVE * 100));
+                self.budget.earn();
                 "success"
             }
             Err(failure) => {
@@ -224,6 +209,35 @@ impl Client {
         };
         self.counts.operation(&peer.server.name, outcome, took);
         checked
+    }
+}
+
+/// Tries on another server that may be made: a share of what goes well, so that they add little to what fails.
+#[derive(Debug)]
+struct Budget {
+    /// Of a hundred successes, so many; with none there are no such tries at all.
+    percent: u32,
+    /// In hundredths.
+    credit: Cell<u32>,
+}
+
+impl Budget {
+    /// Tries that may be made out of nothing, and saved up at most: enough for what is under way when a busy server dies.
+    const RESERVE: u32 = 256;
+
+    fn new(percent: u32) -> Budget {
+        Budget { percent, credit: Cell::new(Budget::RESERVE * 100) }
+    }
+
+    /// An operation went well.
+    fn earn(&self) {
+        self.credit.set((self.credit.get() + self.percent).min(Budget::RESERVE * 100));
+    }
+
+    /// Takes one try, if there is one left.
+    fn spend(&self) -> bool {
+        let left = self.credit.get().checked_sub(100).filter(|_| self.percent > 0);
+        left.inspect(|left| self.credit.set(*left)).is_some()
     }
 }
 
@@ -252,6 +266,26 @@ impl Drop for Place<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Tries that can be made in a row.
+    fn left(budget: &Budget) -> usize {
+        (0..10_000).take_while(|_| budget.spend()).count()
+    }
+
+    #[test]
+    fn tries_on_other_servers_are_a_share_of_what_goes_well() {
+        for percent in [1, 10, 100] {
+            let budget = Budget::new(percent);
+            assert_eq!(left(&budget), 256, "out of nothing");
+            (0..1_000).for_each(|_| budget.earn());
+            assert_eq!(left(&budget), (1_000 * percent as usize / 100).min(256), "{percent} %");
+            (0..1_000_000).for_each(|_| budget.earn());
+            assert_eq!(left(&budget), 256, "{percent} %: not more than that is saved up");
+        }
+        let none = Budget::new(0);
+        none.earn();
+        assert_eq!(left(&none), 0, "switched off");
+    }
 
     #[test]
     fn pauses_are_spread_evenly_around_what_was_asked() {

@@ -181,7 +181,7 @@ impl Watch for Peer {
 
 /// Keeps `peer` connected for as long as its client lives: one try at a time, a fresh connection before an old one goes.
 pub async fn keep(client: Weak<Client>, peer: Rc<Peer>) {
-    let mut pause = FIRST_PAUSE;
+    let mut failures = 0;
     loop {
         let Some(owner) = client.upgrade() else { return };
         let config = Rc::clone(&owner).group().config.clone();
@@ -196,7 +196,7 @@ pub async fn keep(client: Weak<Client>, peer: Rc<Peer>) {
         drop(owner);
         match upstream::connect(Target::own(&group, &peer.server)).await {
             Ok(transport) => {
-                pause = FIRST_PAUSE;
+                failures = 0;
                 peer.is_unreachable.set(false);
                 let Some(owner) = client.upgrade() else { return };
                 begin(&peer, Connection::new(transport), config.ping_every);
@@ -208,11 +208,18 @@ pub async fn keep(client: Weak<Client>, peer: Rc<Peer>) {
                     tracing::warn!(server = %peer.server.name, reason = error.code(), error = ?error, "cannot connect to a key server");
                 }
                 client.upgrade().iter().for_each(|owner| owner.note_unreachable());
-                tokio::time::sleep(pause.mul_f32(0.5 + 1.5 * fastrand::f32())).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
+                tokio::time::sleep(pause_after(failures)).await;
+                failures += 1;
             }
         }
     }
+}
+
+/// How long to wait after a try to connect that failed, as `before` in a row did: half to twice of a time that doubles, so that a server that comes back
+/// is not met by all edges in the same moment.
+fn pause_after(before: u32) -> Duration {
+    let mean = (FIRST_PAUSE * (1 << before.min(8))).min(LONGEST_PAUSE);
+    mean.mul_f32(0.5 + 1.5 * fastrand::f32())
 }
 
 /// Puts a fresh connection into service.
@@ -231,4 +238,23 @@ fn begin(peer: &Rc<Peer>, connection: Connection, ping_every: Duration) {
         peer.tell();
         peer.changed.notify_one();
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_between_tries_to_connect_double_up_to_the_longest_and_differ() {
+        fastrand::seed(11);
+        for (before, mean_ms) in [(0, 25), (1, 50), (2, 100), (3, 200), (4, 400), (5, 400), (1_000_000, 400)] {
+            let mut quarters = [0; 4];
+            for _ in 0..4_000 {
+                let share = pause_after(before).div_duration_f32(Duration::from_millis(mean_ms));
+                assert!((0.499..=2.001).contains(&share), "{before}: {share}");
+                quarters[((share - 0.5).max(0.0) / 1.5 * 4.0).min(3.0) as usize] += 1;
+            }
+            assert!(quarters.iter().all(|count| (850..1_150).contains(count)), "{before}: {quarters:?}");
+        }
+    }
 }
