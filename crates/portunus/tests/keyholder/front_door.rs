@@ -5,7 +5,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use crate::harness::wait_until;
-use crate::server::{Keyholder, PROGRAM, run, site};
+use crate::server::{Keyholder, PROGRAM, run, site, succeeded};
 
 /// A folder with keys of all kinds, and `gokeyless.yaml` for them.
 fn with_file() -> TempDir {
@@ -34,6 +34,23 @@ fn judge(keyholder: &Keyholder) {
     keyholder.exercise("operations");
     keyholder.exercise("mixed");
     keyholder.exercise("no_decryption");
+    // As the load generator that the published figures come from asks for RSA keys.
+    let how = [
+        "--name",
+        "127.0.0.1",
+        "--operation",
+        "ecdsa_sha256",
+        "--seconds",
+        "0.3",
+        "--connections",
+        "2",
+        "--verify",
+        "all",
+        "--plain",
+    ];
+    let report = succeeded("bench", &keyholder.bench(1, &how).output().unwrap());
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert!(report["good"].as_u64() > Some(0) && report["good"] == report["sent"], "{report}");
     let metrics = keyholder.page("/metrics");
     for name in [
         "keyless_requests{opcode=\"ecdsa_sha256\"}",

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
+use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -20,11 +21,10 @@ const LAST_ANSWERS: Duration = Duration::from_secs(2);
 /// One in so many answers is verified when sampling.
 const SAMPLE: u64 = 64;
 
-/// Runs `share` connections on this thread.
-pub(super) async fn run(plan: Arc<Plan>, share: usize, thread: usize) -> Tally {
-    let connections: Vec<_> = (0..share)
-        .map(|index| tokio::task::spawn_local(connection(Arc::clone(&plan), thread * 1000 + index)))
-        .collect();
+/// Runs the connections of these numbers on this thread.
+pub(super) async fn run(plan: Arc<Plan>, numbers: Range<usize>) -> Tally {
+    let connections: Vec<_> =
+        numbers.map(|number| tokio::task::spawn_local(connection(Arc::clone(&plan), number))).collect();
     let mut total = Tally::default();
     for connection in connections {
         match connection.await {
@@ -144,7 +144,7 @@ impl Load<'_> {
     /// Connections of an open loop begin spread over one interval.
     fn first_due(&self) -> Instant {
         let interval = self.plan.interval.unwrap_or_default();
-        self.started + interval.mul_f64((self.turn % 997) as f64 / 997.0)
+        self.started + interval.mul_f64(self.turn as f64 / self.plan.connections.max(1) as f64)
     }
 
     fn waiting(&self) -> usize {
@@ -306,6 +306,6 @@ impl Load<'_> {
             return false;
         }
         self.tally.verified += u64::from(verify);
-        !verify || target.public.verifies(target.operation, &target.input, frame.payload)
+        !verify || target.public.verifies(target.checked_as, &target.input, frame.payload)
     }
 }
