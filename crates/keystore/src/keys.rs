@@ -28,14 +28,10 @@ pub struct FoundKey {
 /// # Errors
 /// Every problem found; also that there is no key at all.
 pub fn load(folders: &[PathBuf], files: &[PathBuf], password: Option<&Password>) -> Result<Vec<FoundKey>, LoadError> {
-    let mut problems = Vec::new();
-    let mut paths = Vec::new();
-    for folder in folders {
-        list(folder, MAX_DEPTH, &mut paths, &mut problems);
-    }
-    paths.sort();
+    let Listing { files: mut listed, mut problems, .. } = Listing::of(folders);
+    listed.sort();
     let mut keys = Vec::new();
-    for path in paths.iter().chain(files) {
+    for path in listed.iter().chain(files) {
         let before = (keys.len(), problems.len());
         read(path, password, &mut keys, &mut problems);
         // A PEM file in a folder may hold certificates alone; one that is called a key may not, nor one that is named.
@@ -51,8 +47,36 @@ pub fn load(folders: &[PathBuf], files: &[PathBuf], password: Option<&Password>)
     if problems.is_empty() { Ok(keys) } else { Err(LoadError { problems }) }
 }
 
+/// The folders that [`load`] reads in, as they are called without links: below a folder, links may lead anywhere.
+pub fn real_folders(folders: &[PathBuf]) -> Vec<PathBuf> {
+    let listing = Listing::of(folders);
+    let beside = listing.files.iter().filter_map(|path| Some(path.canonicalize().ok()?.parent()?.to_owned()));
+    let mut found: Vec<_> = listing.folders.iter().filter_map(|path| path.canonicalize().ok()).chain(beside).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// What lies in folders and all below.
+#[derive(Default)]
+struct Listing {
+    files: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+    problems: Vec<String>,
+}
+
+impl Listing {
+    fn of(folders: &[PathBuf]) -> Listing {
+        let mut listing = Listing::default();
+        folders.iter().for_each(|folder| list(folder, MAX_DEPTH, &mut listing));
+        listing
+    }
+}
+
 /// The files of a folder and of all below. Names that begin with a dot are left out: editors, and the mounts of container platforms, put copies there.
-fn list(folder: &Path, depth: usize, found: &mut Vec<PathBuf>, problems: &mut Vec<String>) {
+fn list(folder: &Path, depth: usize, listing: &mut Listing) {
+    listing.folders.push(folder.to_owned());
+    let problems = &mut listing.problems;
     let mut unreadable = |path: &Path, error: std::io::Error| {
         problems.push(format!("{}: {error}; make it readable for the user that portunus runs as", path.display()));
     };
@@ -69,17 +93,17 @@ fn list(folder: &Path, depth: usize, found: &mut Vec<PathBuf>, problems: &mut Ve
         // Follows symbolic links: renewal tools point to the newest version with them.
         match std::fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => inner.push(path),
-            Ok(metadata) if metadata.is_file() && is_ours => found.push(path),
+            Ok(metadata) if metadata.is_file() && is_ours => listing.files.push(path),
             Err(error) if is_ours => unreadable(&path, error),
             _ => {}
         }
     }
-    if found.len() > MAX_FILES || depth == 0 {
-        problems.push(format!("{}: more than {MAX_FILES} files, or a loop of links", folder.display()));
+    if listing.files.len() > MAX_FILES || depth == 0 {
+        listing.problems.push(format!("{}: more than {MAX_FILES} files, or a loop of links", folder.display()));
         return;
     }
     for folder in inner {
-        list(&folder, depth - 1, found, problems);
+        list(&folder, depth - 1, listing);
     }
 }
 

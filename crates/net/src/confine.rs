@@ -1,4 +1,5 @@
-//! Shuts the process in: no new privileges, only named folders (Landlock), only the system calls that a server needs (seccomp).
+//! Shuts the process in: no new privileges, only named folders and no TCP connections of its own (Landlock), only the system calls that a server needs
+//! (seccomp).
 //!
 //! What is forbidden is forbidden to the calling thread and to all threads and children it makes afterwards, for good; so it is called before there
 //! are others. A kernel without Landlock gets the rest.
@@ -7,23 +8,35 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus,
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-/// Allows the process to read in `read`, to read, write and make files in `write`, and to make the system calls of a server; nothing else.
+/// What became of the files that were not named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// They are out of reach.
+    Closed,
+    /// The kernel has no Landlock, so that they are not.
+    Open,
+}
+
+/// Allows the process to read in `read`, to read, write and make files in `write`, and to make the system calls of a server; nothing else. Where the
+/// kernel can forbid it (from Linux 6.7), no TCP connection can be opened either.
 ///
 /// # Errors
 /// The kernel refused; a text for the operator.
-pub fn shut_in(read: &[PathBuf], write: &[PathBuf]) -> Result<(), String> {
+pub fn shut_in(read: &[PathBuf], write: &[PathBuf]) -> Result<Files, String> {
     let fix = "mend this, or switch it off with `sandbox: false`";
     rustix::thread::set_no_new_privs(true)
         .map_err(|error| format!("new privileges cannot be given up: {error}; {fix}"))?;
-    restrict_files(read, write).map_err(|error| format!("files cannot be closed off: {error}; {fix}"))?;
-    restrict_calls().map_err(|error| format!("system calls cannot be closed off: {error}; {fix}"))
+    let files = restrict_files(read, write).map_err(|error| format!("files cannot be closed off: {error}; {fix}"))?;
+    restrict_calls().map_err(|error| format!("system calls cannot be closed off: {error}; {fix}"))?;
+    Ok(files)
 }
 
-fn restrict_files(read: &[PathBuf], write: &[PathBuf]) -> Result<(), landlock::RulesetError> {
+fn restrict_files(read: &[PathBuf], write: &[PathBuf]) -> Result<Files, landlock::RulesetError> {
     let abi = ABI::V3;
     let may_read = AccessFs::ReadFile | AccessFs::ReadDir;
     let may_write = may_read
@@ -35,6 +48,7 @@ fn restrict_files(read: &[PathBuf], write: &[PathBuf]) -> Result<(), landlock::R
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(abi))?
+        .handle_access(AccessNet::ConnectTcp)?
         .create()?
         .set_compatibility(CompatLevel::BestEffort);
     let allowed = read.iter().map(|path| (path, may_read)).chain(write.iter().map(|path| (path, may_write)));
@@ -44,7 +58,8 @@ fn restrict_files(read: &[PathBuf], write: &[PathBuf]) -> Result<(), landlock::R
             rules = rules.add_rule(PathBeneath::new(folder, access))?;
         }
     }
-    rules.restrict_self().map(|_| ())
+    let is_in_force = rules.restrict_self()?.ruleset != RulesetStatus::NotEnforced;
+    Ok(if is_in_force { Files::Closed } else { Files::Open })
 }
 
 /// The calls of an event loop, of memory and threads, of reading and writing files. Not among them: running programs, tracing, mounting, loading,

@@ -15,6 +15,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use net::confine::Files;
 use net::{Bound, Listener};
 use tokio::sync::{mpsc, watch};
 
@@ -139,10 +140,13 @@ impl Server {
             net::process::lock_memory().map_err(|problem| vec![problem])?;
         }
         // Before any thread is made: what is forbidden here is forbidden to all of them.
-        if config.sandbox {
-            shut_in(&config)?;
-        }
+        let files = if config.sandbox { Some(shut_in(&config)?) } else { None };
         let diagnostics = Diagnostics::start(&config.log_level).map_err(|error| one("diagnostics", error))?;
+        if files == Some(Files::Open) {
+            tracing::warn!(
+                "this kernel has no Landlock: files beside those named in the configuration are not closed off"
+            );
+        }
         let reporter = KeyholderReporter::start(config.audit.as_ref()).map_err(|error| one("audit log", error))?;
         let holdings = Holdings::load(&config, None)?;
         reporter.loaded(holdings.keys().count(), holdings.load_time, holdings.expiries());
@@ -424,7 +428,7 @@ fn read_folders(config: &KeyholderConfig) -> BTreeSet<PathBuf> {
 }
 
 /// Allows this process, from now on, the files it is configured with and the system calls it needs.
-fn shut_in(config: &KeyholderConfig) -> Result<(), Vec<String>> {
+fn shut_in(config: &KeyholderConfig) -> Result<Files, Vec<String>> {
     let mut read: BTreeSet<PathBuf> = read_folders(config);
     // Links may lead elsewhere, as renewal tools lay them; passwords and the configuration itself are read again at a reload.
     let targets: Vec<PathBuf> = read.iter().filter_map(|path| std::fs::canonicalize(path).ok()).collect();
@@ -435,6 +439,7 @@ fn shut_in(config: &KeyholderConfig) -> Result<(), Vec<String>> {
         read.extend(links.filter_map(|entry| Some(std::fs::canonicalize(entry.path()).ok()?.parent()?.to_owned())));
     }
     for set in config.keys.values() {
+        read.extend(keystore::keys::real_folders(&set.folders));
         if let Some(config::Secret::File(path)) = &set.password {
             read.insert(parent(path));
         }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tls::crypto::Certificate;
+
 use crate::config::KeyServersConfig;
 use crate::upstream::Group;
 
@@ -27,12 +29,29 @@ impl KeyGroup {
             return Ok(Arc::clone(previous));
         }
         let servers = Arc::new(Group::of_key_servers(&config.upstream)?);
+        check_client_certificate(config)?;
         Ok(Arc::new(KeyGroup { config: Arc::clone(config), servers, files }))
     }
 }
 
 /// Largest file of certificates or a key, bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// Every key server demands a certificate whose usage lets it prove a client.
+fn check_client_certificate(config: &KeyServersConfig) -> Result<(), String> {
+    let path = config.upstream.tls.as_ref().and_then(|tls| tls.client_certificate.as_ref());
+    let Some(path) = path else { return Ok(()) };
+    let place = path.display();
+    let chain = keystore::trust::certificates(path)?;
+    let Some(leaf) = chain.first() else { return Ok(()) };
+    match Certificate::from_der(leaf) {
+        Ok(leaf) if leaf.is_for_clients() => Ok(()),
+        Ok(_) => {
+            Err(format!("{place}: is not for clients (extended key usage lacks clientAuth); key servers refuse it"))
+        }
+        Err(error) => Err(format!("{place}: {error}")),
+    }
+}
 
 fn digest_of_files(config: &KeyServersConfig) -> Result<[u8; 32], String> {
     let tls = config.upstream.tls.as_ref();

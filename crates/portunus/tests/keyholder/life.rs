@@ -22,6 +22,59 @@ fn the_process_is_shut_in_and_its_memory_locked() {
     assert!(cores.split_whitespace().nth(4) == Some("0"), "{cores}");
 }
 
+/// A link that appears among the keys and leads to a file in a folder that was not named. Without the sandbox it is followed.
+#[test]
+fn the_running_server_cannot_open_what_was_not_named() {
+    for sandbox in [true, false] {
+        let dir = site();
+        let keyholder = Keyholder::start(dir.path(), &format!("{CONFIG}sandbox: {sandbox}\n"));
+        if keyholder.diagnostics().iter().any(|line| line.contains("no Landlock")) {
+            eprintln!("skipped: this kernel has no Landlock");
+            return;
+        }
+        let link = dir.path().join("keyholder/keys/linked.key");
+        std::os::unix::fs::symlink(dir.path().join("plain.key"), &link).unwrap();
+        keyholder.signal("HUP");
+        let is_held = || keyholder.page("/keys").contains("linked.key");
+        if sandbox {
+            keyholder.wait_for("reload refused", 1);
+            let told = keyholder.diagnostics().join("\n");
+            assert!(told.contains("linked.key") && told.contains("Permission denied"), "{told}");
+            assert!(!is_held());
+            keyholder.exercise("selection");
+        } else {
+            wait_until("the key is held", is_held);
+        }
+    }
+}
+
+/// As renewal tools lay them: a folder for each site, in it a link to the newest of the site's keys, which lie elsewhere.
+#[test]
+fn links_below_the_folders_are_followed_at_the_start_and_at_a_reload() {
+    let dir = site();
+    let path = |name: &str| dir.path().join(name);
+    for folder in ["archive/a", "keyholder/more/live/a"] {
+        std::fs::create_dir_all(path(folder)).unwrap();
+    }
+    for key in ["archive/a/1.key", "archive/a/2.key"] {
+        run("openssl", &["genpkey", "-algorithm", "ED25519", "-out", path(key).to_str().unwrap()]);
+    }
+    let link = path("keyholder/more/live/a/a.key");
+    std::os::unix::fs::symlink(path("archive/a/1.key"), &link).unwrap();
+    let keyholder = Keyholder::start(dir.path(), CONFIG);
+    let held = || {
+        let page = keyholder.page("/keys");
+        let keys: serde_json::Value = serde_json::from_str(page.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+        let key = keys.as_array().unwrap().iter().find(|key| key["origin"].as_str().unwrap().contains("live/a/a.key"));
+        key.map(|key| key["ski"].clone())
+    };
+    let first = held().expect("the key is held");
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(path("archive/a/2.key"), &link).unwrap();
+    keyholder.signal("HUP");
+    wait_until("the next key is held", || held().is_some_and(|ski| ski != first));
+}
+
 /// Whether a process that is aborted with no limit on its core file leaves one.
 fn dumps_core(child: &mut std::process::Child) -> bool {
     use std::os::unix::process::ExitStatusExt as _;
@@ -146,6 +199,30 @@ fn a_storm_of_refused_requests_is_paid_for_by_the_work_that_is_done() {
     assert!(busy <= 40 * good, "{busy} refusals for {good} answers: {report}");
     let errors = report["errors"].as_object().unwrap();
     assert!(errors.keys().all(|name| name == "busy"), "{report}");
+}
+
+#[test]
+fn a_load_that_measures_nothing_is_refused() {
+    let dir = site();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let place = ["--ca", &path("ca.pem"), "--certificate", &path("edge/client.pem"), "--key", &path("edge/client.key")];
+    for (name, value) in [
+        ("--rate", "0"),
+        ("--rate", "NaN"),
+        ("--seconds", "0"),
+        ("--seconds", "NaN"),
+        ("--operation", "ping"),
+        ("--operation", "rsa_decrypt"),
+    ] {
+        let site = path("edge/chains/www.1.com.pem");
+        let arguments = [&["keyholder", "bench", "--for", &site, name, value][..], &place].concat();
+        let output = std::process::Command::new(PROGRAM).args(arguments).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && told.contains(value) && !told.contains("panicked"),
+            "{name} {value}: {told}"
+        );
+    }
 }
 
 #[test]

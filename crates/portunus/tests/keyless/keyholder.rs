@@ -1,16 +1,17 @@
 //! The edge with our own key server, laid out by `portunus keyholder init`: what a user has after two commands.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use crate::client::openssl_for;
-use crate::harness::{Gate, wait_until};
+use crate::harness::{Gate, Running, member, wait_until};
 use crate::metric;
 
 /// A running `portunus keyholder run`.
-pub struct Keyholder(Child);
+pub struct Keyholder {
+    _running: Running,
+}
 
 impl Keyholder {
     /// Starts one with this configuration, in a file of this name; gives where it listens.
@@ -23,31 +24,14 @@ impl Keyholder {
         // What a test machine allows of locked memory is another matter.
         std::fs::write(file, format!("{text}lock_memory: false\n")).unwrap();
         let words: Vec<&str> = before.iter().copied().chain([env!("CARGO_BIN_EXE_portunus")]).collect();
-        let mut child = Command::new(words[0])
-            .args(&words[1..])
-            .args(["keyholder", "run"])
-            .arg(file)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let address = loop {
-            let line = lines.next().expect("the key server starts").unwrap();
-            let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-            if let Some(address) = told["address"].as_str().filter(|_| told["message"] == "listening") {
-                break address.to_owned();
-            }
-        };
-        std::thread::spawn(move || lines.for_each(drop));
-        (Keyholder(child), address)
-    }
-}
-
-impl Drop for Keyholder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let mut address = None;
+        let mut command = Command::new(words[0]);
+        let running = Running::start(command.args(&words[1..]).args(["keyholder", "run"]).arg(file), |event| {
+            address =
+                member(event, "address").filter(|_| member(event, "message") == Some("listening")).map(str::to_owned);
+            address.is_some()
+        });
+        (Keyholder { _running: running }, address.unwrap())
     }
 }
 
@@ -113,6 +97,19 @@ fn the_examples_serve_with_the_files_that_init_makes() {
         let connections = format!("portunus_keyless_connections{{group=\"vault\",server=\"{address}\"}}");
         wait_until("both to be connected", || metric(&gate, &connections) >= Some(1.0));
     }
+}
+
+#[test]
+fn a_certificate_that_proves_no_client_is_refused_before_a_key_server_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let made = init(dir.path(), &[]);
+    for kind in ["pem", "key"] {
+        std::fs::copy(made.join(format!("keyholder/server.{kind}")), made.join(format!("edge/client.{kind}"))).unwrap();
+    }
+    let file = made.join("edge/portunus.yaml");
+    let output = Command::new(env!("CARGO_BIN_EXE_portunus")).arg("check").arg(file).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && told.contains("client.pem: is not for clients"), "{told}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod failures;
 mod harness;
 mod interop;
 mod key_server;
+mod key_types;
 mod keyholder;
 mod memory;
 mod namespaces;

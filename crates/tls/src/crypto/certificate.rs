@@ -25,6 +25,7 @@ pub struct Certificate {
     is_authority: bool,
     has_names: bool,
     is_for_servers: bool,
+    is_for_clients: bool,
 }
 
 impl Certificate {
@@ -88,6 +89,11 @@ impl Certificate {
         self.is_for_servers
     }
 
+    /// The same for a TLS client.
+    pub fn is_for_clients(&self) -> bool {
+        self.is_for_clients
+    }
+
     /// Its subject, the Name as DER: equal to [`issuer_der`](Certificate::issuer_der) of what it issued (RFC 5280 §7.1).
     pub fn subject_der(&self) -> &[u8] {
         &self.subject_der
@@ -131,6 +137,7 @@ fn read(x509: &X509) -> Result<Certificate, Error> {
             has_names: sys::X509_get_ext_by_NID(raw, sys::NID_subject_alt_name, -1) >= 0,
             // All bits are set where there is no such extension.
             is_for_servers: sys::X509_get_extended_key_usage(raw) & sys::XKU_SSL_SERVER as u32 != 0,
+            is_for_clients: sys::X509_get_extended_key_usage(raw) & sys::XKU_SSL_CLIENT as u32 != 0,
         })
     }
 }
