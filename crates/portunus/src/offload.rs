@@ -127,6 +127,7 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
         let came_to = life.client.stream().local();
         let address = passport::destination(&group.config.to_destinations, life.conn, source, came_to);
         let address = address.map_err(ConnectError::Client)?;
+        life.destination = Some(address);
         let transport = connect_to(address, source, &header, group.config.connect_timeout).await?;
         life.connected(&transport, Some(address.port()), source, started.elapsed())?;
         return Ok(transport);

@@ -3,6 +3,7 @@
 //! A tunnel that is cut short by the end of the process or by a panic tells of that when it is dropped.
 
 use std::cell::Cell;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub(super) struct Life<'a> {
     pub(super) connect_duration: Option<Duration>,
     /// The server tried last.
     pub(super) server: Option<Arc<Server>>,
+    /// Where it went instead, if its header decided that. Told in the log only: clients must not invent labels.
+    pub(super) destination: Option<SocketAddr>,
     /// Further tries on other servers.
     pub(super) retries: u32,
     /// Whether the client's own port was kept; none before it went onward under its address.
@@ -75,6 +78,7 @@ impl<'a> Life<'a> {
             ready_after: conn.accepted_at.1.elapsed(),
             connect_duration: None,
             server: None,
+            destination: None,
             retries: 0,
             port_kept: None,
             hop: None,
@@ -146,6 +150,7 @@ impl<'a> Life<'a> {
         }
         self.tell_moved();
         let conn = self.conn;
+        let destination = self.destination.map(|address| address.to_string());
         let record = TunnelRecord {
             started: conn.accepted_at.0,
             listener: &conn.listener.name,
@@ -156,7 +161,7 @@ impl<'a> Life<'a> {
             passthrough: self.way.passthrough,
             connection_id: self.id.as_bytes(),
             upstream: &self.way.group.config.name,
-            server: self.server.as_ref().map(|server| &*server.name),
+            server: self.server.as_ref().map(|server| &*server.name).or(destination.as_deref()),
             retries: self.retries,
             connect_duration: self.connect_duration,
             port_kept: self.port_kept,

@@ -322,6 +322,9 @@ fn told_json(json: &mut Json<'_>, told: Option<&Told>) {
         address(json.out, balancer.ip());
         json.out.push(b'"');
     }
+    if let Some(destination) = told.destination {
+        json.text("destination", destination.to_string().as_bytes());
+    }
     json.some("server_name", tlvs.get(kind::AUTHORITY).unwrap_or_default());
     json.some("alpn", tlvs.get(kind::ALPN).unwrap_or_default());
     json.some("unique_id", tlvs.get(kind::UNIQUE_ID).unwrap_or_default());

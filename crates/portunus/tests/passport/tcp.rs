@@ -289,6 +289,11 @@ for to in [("127.0.0.1", 2526), ("10.0.0.1", 2525), edge]:
 "#,
     );
     let log = running.log(4);
+    // What was reached, and what was refused, is told.
+    let served = log.iter().find(|line| line["reason"].is_null()).unwrap();
+    assert_eq!((&served["upstream"]["server"], &served["port_kept"]), (&"127.0.0.1:2525".into(), &true.into()));
+    let wanted: Vec<_> = log.iter().map(|line| line["proxy_protocol"]["destination"].as_str().unwrap()).collect();
+    assert!(["127.0.0.1:2526", "10.0.0.1:2525"].iter().all(|one| wanted.contains(one)), "{log:#?}");
     assert_eq!(log.iter().filter(|line| line["reason"] == "destination_not_allowed").count(), 2, "{log:#?}");
     assert_eq!(log.iter().filter(|line| line["reason"] == "loop").count(), 1, "{log:#?}");
 }
