@@ -70,6 +70,40 @@ async fn a_peer_that_asks_without_end_leaves_the_others_their_turn() {
     }
 }
 
+/// What needs no answer is stopped by nothing but the slice of time that a connection has.
+#[tokio::test]
+async fn a_peer_that_cancels_without_end_leaves_the_others_their_turn() {
+    let (shared, listener, _) = server(tls::KeyType::Ecdsa);
+    let report = Rc::new(shared.reporter.thread());
+    let (_drain, draining) = watch::channel(false);
+    let local = tokio::task::LocalSet::new();
+    let pair = || {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        (ours, theirs)
+    };
+    let (ours, mut loud) = pair();
+    loud.write_all(&[1, 0, 0, 4, 0, 0, 0, 1, 0x11, 0, 1, opcode::CANCEL].repeat(15_000)).unwrap();
+    let unread = Stream::new(ours.try_clone().unwrap().into()).unwrap();
+    let transport = Transport::plain(Stream::new(ours.into()).unwrap());
+    let link = Arc::new(Link::new(Peer::unix(), true));
+    let loud_one = Conn::new(transport, link, Arc::clone(&shared), Rc::clone(&report));
+    local.spawn_local(loud_one.serve(draining.clone()));
+    let (ours, mut quiet) = pair();
+    local.spawn_local(run(Stream::new(ours.into()).unwrap(), listener, Arc::clone(&shared), report, draining));
+    let mut ping = Vec::new();
+    Frame { id: 7, opcode: opcode::PING, ..Frame::default() }.write_to(&mut ping).unwrap();
+    quiet.write_all(&ping).unwrap();
+    quiet.set_nonblocking(true).unwrap();
+    let listen = async {
+        while quiet.read(&mut [0; 1_024]).is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    local.run_until(listen).await;
+    assert!(unread.has_unread(), "all was done before the other's one");
+}
+
 /// Requests for RSA signatures, unpadded, with ids from 0.
 fn rsa_requests(count: u32, ski: &[u8; 20]) -> Vec<u8> {
     let request = |id: u32| {
