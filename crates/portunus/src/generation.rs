@@ -107,13 +107,17 @@ impl Generation {
     }
 
     /// What is wrong with the routes, and with the keystores, trust lists and contracts that a configuration with mistakes names, as far as it could
-    /// be read. Files that are not there are not told again.
+    /// be read. Files that are not there, or are none, are not told again.
     pub fn look_into(config: &Config) -> Vec<String> {
         let mut problems = RouteTable::compile(config).err().unwrap_or_default();
-        for (name, keystore) in config.keystores.iter().filter(|(_, keystore)| keystore.location.path().exists()) {
-            note_keystore(name, load_store(keystore, None).err(), &mut problems);
+        for (name, keystore) in &config.keystores {
+            let location = keystore.location.path();
+            let has_password = !matches!(&keystore.password, Some(Secret::File(path)) if !path.is_file());
+            if has_password && (location.is_file() || location.is_dir()) {
+                note_keystore(name, load_store(keystore, None).err(), &mut problems);
+            }
         }
-        let is_there = |trust: &Trust| !matches!(trust, Trust::File(path) if !path.exists());
+        let is_there = |trust: &Trust| !matches!(trust, Trust::File(path) if !path.is_file());
         for listener in &config.listeners {
             let trust = listener.proxy_protocol.as_ref().map(|rule| &rule.trust).filter(|trust| is_there(trust));
             note_trust("listener", &listener.name, trust.and_then(|trust| TrustList::load(trust).err()), &mut problems);
@@ -121,7 +125,7 @@ impl Generation {
         for listener in config.udp_listeners.iter().filter(|listener| is_there(&listener.trust)) {
             note_trust("UDP listener", &listener.name, TrustList::load(&listener.trust).err(), &mut problems);
         }
-        let whole = config.contracts.values().filter(|contract| contract.files().iter().all(|file| file.exists()));
+        let whole = config.contracts.values().filter(|contract| contract.files().iter().all(|file| file.is_file()));
         problems.extend(whole.filter_map(|contract| InForce::load(contract, None).err()).flatten());
         problems
     }

@@ -103,9 +103,11 @@ fn pipes_and_devices_are_refused_and_not_waited_for() {
         assert_eq!(status, Some(1), "{err}");
         assert!(err.contains("not a regular file"), "{err}");
     }
+    fs::write(at("empty"), "").unwrap();
     for named in [
         "keystores: { main: { pkcs12: pipe } }",
         "keystores: { main: { jks: pipe } }",
+        "keystores: { main: { pkcs12: empty, password: { file: pipe } } }",
         "contracts: { api: { document: pipe } }",
         "listeners: [{ name: mail, bind: '127.0.0.1:0', proxy_protocol: { trust_file: pipe } }]",
         "upstreams: { app: { servers: ['a.test:1'], tls: { ca: pipe } } }",
@@ -113,6 +115,7 @@ fn pipes_and_devices_are_refused_and_not_waited_for() {
         fs::write(at("portunus.yaml"), named).unwrap();
         let (status, err) = check(&at("portunus.yaml"));
         assert_eq!(status, Some(1), "{named}: {err}");
+        assert_eq!(err.matches("not a regular file").count(), 1, "{named}: {err}");
         assert!(err.contains("pipe` is not a regular file"), "{named}: {err}");
     }
 }

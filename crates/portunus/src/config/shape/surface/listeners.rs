@@ -97,7 +97,7 @@ pub(in crate::config::shape) static TUNNEL_RULE: Object = object(
                 "server_name",
                 Shape::OneOrMany(&Shape::Text("a host name such as `mail.example.com` or `*.example.com`")),
                 "(any)",
-                "Names that clients ask for by SNI.",
+                "Names that clients ask for by SNI. `*.example.com` is one or more labels before the rest.",
             ),
             optional(
                 "alpn",
