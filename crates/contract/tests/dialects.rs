@@ -107,6 +107,30 @@ fn members_that_may_not_travel_are_refused_and_not_required() {
     check(composed, Dialect::OpenApi31, Direction::Request, Options::default(), &[("{}", None)]);
 }
 
+/// Wherever a member gets its schema from.
+#[test]
+fn members_that_may_not_travel_are_found_wherever_they_are_declared() {
+    let read_only = |pointer| Some((Reason::ReadOnly, pointer));
+    check_31(
+        r#"{"type":"object","patternProperties":{"^r":{"readOnly":true}},"additionalProperties":{"type":"integer"}}"#,
+        &[(r#"{"x":1}"#, None), (r#"{"r1":1}"#, read_only("/r1")), (r#"{"x":1,"\u0072":1}"#, read_only("/r"))],
+    );
+    let open = r#"{"type":"object","properties":{"a":{}},"additionalProperties":{"type":"integer","readOnly":true}}"#;
+    check_30(open, &[(r#"{"a":1}"#, None), (r#"{"b":1}"#, read_only("/b"))]);
+    let branches = r##"{"type":"object","properties":{"o":{"oneOf":[{"$ref":"#/$defs/made"},{"type":"string"}]},
+        "l":{"type":"array","items":{"type":"object","properties":{"m":{"allOf":[{"anyOf":[{"$ref":"#/$defs/made"},{"type":"string"}]}]}}}}},
+        "$defs":{"made":{"type":"integer","readOnly":true}}}"##;
+    check_31(
+        branches,
+        &[
+            (r#"{"o":"x","l":[{"m":"x"}]}"#, None),
+            (r#"{"o":1}"#, Some((Reason::OneOf, "/o"))),
+            (r#"{"l":[{"m":1}]}"#, Some((Reason::AnyOf, "/l/0/m"))),
+        ],
+    );
+    check(branches, Dialect::OpenApi31, Direction::Response, Options::default(), &[(r#"{"o":1,"l":[{"m":1}]}"#, None)]);
+}
+
 /// One part may be asked of two objects, and only one of them forbids the member that the part requires.
 #[test]
 fn what_is_exempt_in_one_object_is_required_in_another() {

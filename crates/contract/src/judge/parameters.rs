@@ -49,7 +49,9 @@ impl Declared<'_> {
     ) -> Result<(), Enough> {
         let name = parameter.name.as_bytes();
         let escapes = self.escapes;
-        if !(self.contract.options.allow_repeated_scalars && pairs.count(name) > 1 && self.holds_scalar(parameter)) {
+        // Cookies are set by a field each, which cannot be one list (RFC 6265 §3).
+        let may_repeat = self.contract.options.allow_repeated_scalars || name == b"set-cookie";
+        if !(may_repeat && pairs.count(name) > 1 && self.holds_scalar(parameter)) {
             return Present { parameter, pairs, escapes }.judge(self.contract, rooms, findings);
         }
         for value in pairs.values(name) {

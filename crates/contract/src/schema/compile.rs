@@ -272,19 +272,35 @@ impl<'n> Builder<'n> {
             return;
         }
         let mut never = HashMap::new();
+        let mut members = BTreeSet::new();
         for index in 0..self.schemas.len() {
             let Some(mut object) = self.schemas[index].object.take() else { continue };
-            for child in object.properties.values_mut() {
-                if let Some(reason) = forbidden[*child as usize] {
-                    *child = *never.entry(reason).or_insert_with(|| {
-                        self.schemas.push(Schema { never: Some(reason), forbidden: Some(reason), ..Schema::default() });
-                        (self.schemas.len() - 1) as Id
-                    });
-                }
+            let named = object.properties.values_mut().chain(object.patterns.iter_mut().map(|(_, child)| child));
+            for child in named.chain(object.additional.iter_mut()).chain(object.unevaluated.iter_mut()) {
+                members.insert(*child);
+                self.forbid(child, &forbidden, &mut never);
             }
             self.schemas[index].object = Some(object);
         }
+        // A member may be one of several things of which some may not travel.
+        let parts: BTreeSet<Id> = members.into_iter().flat_map(|member| self.made_of(member)).collect();
+        for part in parts {
+            let schema = &mut self.schemas[part as usize];
+            let (mut any_of, mut one_of) = (std::mem::take(&mut schema.any_of), std::mem::take(&mut schema.one_of));
+            any_of.iter_mut().chain(&mut one_of).for_each(|branch| self.forbid(branch, &forbidden, &mut never));
+            let schema = &mut self.schemas[part as usize];
+            (schema.any_of, schema.one_of) = (any_of, one_of);
+        }
         self.exempt_forbidden_members();
+    }
+
+    /// Puts a schema that says so in the place of one that may not travel.
+    fn forbid(&mut self, id: &mut Id, forbidden: &[Option<Reason>], never: &mut HashMap<Reason, Id>) {
+        let Some(reason) = forbidden.get(*id as usize).copied().flatten() else { return };
+        *id = *never.entry(reason).or_insert_with(|| {
+            self.schemas.push(Schema { never: Some(reason), forbidden: Some(reason), ..Schema::default() });
+            (self.schemas.len() - 1) as Id
+        });
     }
 
     /// Whether a schema, as a member's, forbids the member: by itself or by what it is made of.

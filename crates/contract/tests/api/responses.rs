@@ -16,6 +16,7 @@ paths:
           headers:
             X-Count: {required: true, schema: {type: integer}}
             X-Other: {schema: {type: string, enum: [a]}}
+            Set-Cookie: {schema: {type: string, maxLength: 5}}
           content:
             application/json:
               schema:
@@ -40,12 +41,21 @@ fn declared_answers_pass_and_no_others() {
     let contract = contract(DOCUMENT);
     let json = ("Content-Type", "application/json");
     let problem = ("content-type", "application/problem+json");
-    let rows: [Row<'_>; 15] = [
+    let rows: [Row<'_>; 17] = [
         ("GET", 200, &[json, ("X-Count", "1")], "{\"id\":1}", "ok"),
         ("GET", 200, &[json], "{\"id\":1}", "header_missing header x-count"),
         ("GET", 200, &[json, ("X-Count", "x")], "{\"id\":1}", "type header x-count"),
         ("GET", 200, &[json, ("X-Count", "1"), ("x-count", "2")], "{\"id\":1}", "parameter_repeated header x-count"),
         ("GET", 200, &[json, ("X-Count", "1"), ("X-Other", "b")], "{\"id\":1}", "enum header x-other"),
+        // Each cookie is set by a field of its own.
+        ("GET", 200, &[json, ("X-Count", "1"), ("Set-Cookie", "a=1"), ("set-cookie", "b=2")], "{\"id\":1}", "ok"),
+        (
+            "GET",
+            200,
+            &[json, ("X-Count", "1"), ("Set-Cookie", "a=1"), ("Set-Cookie", "b=2222")],
+            "{\"id\":1}",
+            "max_length header set-cookie",
+        ),
         ("GET", 200, &[json, ("X-Count", "1")], "{\"id\":\"1\"}", "type body /id"),
         ("GET", 200, &[json, ("X-Count", "1")], "{\"id\":1,\"secret\":\"s\"}", "write_only body /secret"),
         (

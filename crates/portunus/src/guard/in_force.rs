@@ -147,7 +147,9 @@ fn rules(config: &ContractConfig, contract: &Contract, problems: &mut Vec<String
         rules.push(rule);
     }
     for (own, _) in config.operations.iter().zip(used).filter(|(_, used)| !used) {
-        problems.push(format!("{}: `operations` names {}, which the document does not have", config.place, own.path));
+        let named: Vec<&str> = own.methods.iter().map(|method| method.as_str()).chain([own.path.as_str()]).collect();
+        let named = named.join(" ");
+        problems.push(format!("{}: `operations` names {named}, which the document does not have", config.place));
     }
     rules
 }

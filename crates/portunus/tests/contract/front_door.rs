@@ -82,6 +82,17 @@ fn it_blocks_as_the_original_does_and_says_what_in_its_header() {
     assert!(front.folder.path().exists());
 }
 
+/// The path of the backend is the base path; without one the paths of the document stand for themselves.
+#[test]
+fn a_backend_at_the_root_has_no_base_path() {
+    let upstream = Upstream::start(shop_answer);
+    for url in [format!("http://{}/", upstream.address), format!("http://{}", upstream.address)] {
+        let front = start(&upstream, &[("SERVER_URL", &url)], &[]);
+        assert_eq!(ask(front.api, "GET /products", "", "").0, 200, "{url}");
+        assert_eq!(ask(front.api, "GET /v1/products", "", "").0, 403, "{url}");
+    }
+}
+
 /// There, readiness says that the process runs.
 #[test]
 fn it_is_ready_while_its_backend_takes_connections() {

@@ -303,7 +303,8 @@ fn base_path(text: &str) -> Result<String, Fault> {
         && canonical_path(text.as_bytes(), &mut canonical) == Ok(false)
         && canonical == text.as_bytes();
     if fits {
-        return Ok(text.trim_end_matches('/').to_owned());
+        let trimmed = text.trim_end_matches('/');
+        return Ok(if trimmed.is_empty() { "/" } else { trimmed }.to_owned());
     }
     Err(Fault::new(format!("{} is not a path", shown(text)), "write a canonical path such as `/v1`, or `/` for none"))
 }
