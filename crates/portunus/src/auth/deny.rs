@@ -60,7 +60,7 @@ impl DeniedTokens {
             head.fields
                 .get_all("cookie")
                 .flat_map(|field| cookies(field, name.as_bytes()))
-                .any(|token| self.holds(token))
+                .any(|value| self.holds_cookie(value))
         });
         cookie
             || self.places.header.as_ref().is_some_and(|name| {
@@ -71,6 +71,13 @@ impl DeniedTokens {
             })
     }
 
+    /// Servers differ in what they make of a cookie: each reading of it counts, with and without its quotes and its escapes.
+    fn holds_cookie(&self, value: &[u8]) -> bool {
+        let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+        let holds = |value: &[u8]| self.holds(value) || (value.contains(&b'%') && self.holds(&unescaped(value)));
+        holds(value) || bare.is_some_and(holds)
+    }
+
     fn holds(&self, token: &[u8]) -> bool {
         !token.is_empty() && self.hashes.contains(&keyed_hash(&self.key, token))
     }
@@ -78,24 +85,30 @@ impl DeniedTokens {
 
 fn without_bearer(field: &[u8]) -> &[u8] {
     match field.split_at_checked(7) {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
+        Some((scheme, token)) if scheme.trim_ascii_end().eq_ignore_ascii_case(b"bearer") => token.trim_ascii(),
         _ => &[],
     }
 }
 
-/// The values of the cookies by this name; one in quotes is given with and without them.
+/// The text with its percent escapes resolved; what is no escape stays.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let digit = |at: usize| char::from(*text.get(at)?).to_digit(16);
+    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
+    while let Some(&byte) = text.get(at) {
+        let escaped = if byte == b'%' { digit(at + 1).zip(digit(at + 2)) } else { None };
+        out.push(escaped.map_or(byte, |(high, low)| (high << 4 | low) as u8));
+        at += if escaped.is_some() { 3 } else { 1 };
+    }
+    out
+}
+
+/// The values of the cookies by this name.
 fn cookies<'f>(field: &'f [u8], name: &[u8]) -> impl Iterator<Item = &'f [u8]> {
-    field
-        .split(|byte| *byte == b';')
-        .filter_map(move |pair| {
-            let at = memchr::memchr(b'=', pair)?;
-            let (found, value) = pair.split_at(at);
-            (found.trim_ascii() == name).then(|| value.get(1..).unwrap_or_default().trim_ascii())
-        })
-        .flat_map(|value| {
-            let bare = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
-            [Some(value), bare].into_iter().flatten()
-        })
+    field.split(|byte| *byte == b';').filter_map(move |pair| {
+        let at = memchr::memchr(b'=', pair)?;
+        let (found, value) = pair.split_at(at);
+        (found.trim_ascii() == name).then(|| value.get(1..).unwrap_or_default().trim_ascii())
+    })
 }
 
 /// The hashes are uniform already: their first bytes are hash enough.
@@ -140,6 +153,11 @@ mod tests {
         check(&denied, &[("Authorization", "Bearer x"), ("Authorization", "Bearer def")], true);
         check(&denied, &[("Cookie", "a=b; session=abc")], true);
         check(&denied, &[("Cookie", "session=\"abc\"")], true);
+        check(&denied, &[("Cookie", "session=%61b%63")], true);
+        check(&denied, &[("Cookie", "session=\"a%62c\"")], true);
+        check(&denied, &[("Cookie", "session=%2561bc")], false);
+        check(&denied, &[("Cookie", "session=abc%")], false);
+        check(&denied, &[("Authorization", "Bearer\tabc")], true);
         check(&denied, &[("Cookie", "session=x"), ("Cookie", "session=def; session=y")], true);
         check(&denied, &[("Authorization", "Bearer abcd")], false);
         check(&denied, &[("Cookie", "other=abc"), ("X-Token", "abc")], false);
