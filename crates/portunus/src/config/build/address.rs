@@ -55,34 +55,42 @@ fn bind_fix(text: &str) -> String {
     }
 }
 
-/// Reads the address of an upstream server.
-pub(super) fn server(text: &str, base: &Path) -> Result<ServerAddress, Fault> {
+/// What listens at an address, for what is said of one that is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Service {
+    /// HTTP, on 80 or, under TLS, on 443.
+    Web,
+    /// A key server, on 2407.
+    Keys,
+}
+
+/// Reads the address of a server.
+pub(super) fn server(text: &str, base: &Path, service: Service) -> Result<ServerAddress, Fault> {
     let fault = |fix: String| Fault::new(format!("{} is not the address of a server", shown(text)), fix);
     if let Some(path) = text.strip_prefix("unix:") {
         return Ok(ServerAddress::Unix(unix_path(path, base)?));
     }
     if let Some((scheme, rest)) = text.split_once("://") {
         let rest = rest.split('/').next().unwrap_or_default();
-        let tls = if scheme == "https" { ", and `tls: true` beside `servers`" } else { "" };
-        let port = if rest.contains(':') {
-            ""
-        } else if scheme == "https" {
-            ":443"
-        } else {
-            ":80"
+        let (port, tls) = match (service, scheme) {
+            (Service::Keys, _) => (":2407", ""),
+            (Service::Web, "https") => (":443", ", and `tls: true` beside `servers`"),
+            (Service::Web, _) => (":80", ""),
         };
+        let port = if rest.contains(':') { "" } else { port };
         return Err(fault(format!("write host and port only: {}{tls}", shown(&format!("{rest}{port}")))));
     }
+    let port = if service == Service::Web { 80 } else { 2407 };
     match text.parse::<SocketAddr>() {
         Ok(address) if address.port() != 0 => return Ok(ServerAddress::Ip(address)),
         Ok(_) => return Err(fault("use a port from 1 to 65535".to_owned())),
         Err(_) => {}
     }
     if let Ok(address) = text.parse::<IpAddr>() {
-        return Err(fault(format!("add a port: `{}`", SocketAddr::new(address, 80))));
+        return Err(fault(format!("add a port: `{}`", SocketAddr::new(address, port))));
     }
     let Some((name, port)) = text.rsplit_once(':') else {
-        return Err(fault(format!("add a port: {}", shown(&format!("{text}:80")))));
+        return Err(fault(format!("add a port: {}", shown(&format!("{text}:{port}")))));
     };
     let Some(port) = port_number(port).filter(|port| *port != 0) else {
         return Err(fault("use a port from 1 to 65535".to_owned()));
@@ -231,8 +239,9 @@ mod tests {
 
     #[test]
     fn servers() {
-        let check =
-            |text: &str, expected: ServerAddress| assert_eq!(server(text, Path::new("")).unwrap(), expected, "{text}");
+        let check = |text: &str, expected: ServerAddress| {
+            assert_eq!(server(text, Path::new(""), Service::Web).unwrap(), expected, "{text}")
+        };
         check("127.0.0.1:9000", ServerAddress::Ip("127.0.0.1:9000".parse().unwrap()));
         check("[::1]:9000", ServerAddress::Ip("[::1]:9000".parse().unwrap()));
         check("App.Internal:8080", ServerAddress::Name("app.internal".into(), 8080));
@@ -242,7 +251,8 @@ mod tests {
 
     #[test]
     fn servers_refused_with_the_fix() {
-        let check = |text: &str, fix: &str| assert_eq!(server(text, Path::new("")).unwrap_err().fix, fix, "{text}");
+        let refused = |text: &str, service| server(text, Path::new(""), service).unwrap_err().fix;
+        let check = |text: &str, fix: &str| assert_eq!(refused(text, Service::Web), fix, "{text}");
         check(
             "https://app.internal/x",
             "write host and port only: `app.internal:443`, and `tls: true` beside `servers`",
@@ -253,6 +263,14 @@ mod tests {
         check("app.internal:0", "use a port from 1 to 65535");
         check("127.0.0.1:0", "use a port from 1 to 65535");
         check("fd00::1:9000x", "use a port from 1 to 65535");
+        for (text, fix) in [
+            ("keys.internal", "add a port: `keys.internal:2407`"),
+            ("10.0.0.1", "add a port: `10.0.0.1:2407`"),
+            ("https://10.0.0.1:2500", "write host and port only: `10.0.0.1:2500`"),
+            ("tls://keys.internal", "write host and port only: `keys.internal:2407`"),
+        ] {
+            assert_eq!(refused(text, Service::Keys), fix, "{text}");
+        }
         check("user@app:80", "use labels of 1 to 63 letters, digits, `-` and `_`, with dots between");
     }
 

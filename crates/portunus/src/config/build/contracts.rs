@@ -213,7 +213,7 @@ impl Build<'_> {
             (_, true) => format!("{host}:443"),
             (_, false) => format!("{host}:80"),
         };
-        let server = self.take(at.span, address::server(&with_port, self.base))?;
+        let server = self.take(at.span, address::server(&with_port, self.base, address::Service::Web))?;
         upstream.servers = vec![ServerConfig { address: server, weight: 1 }];
         Some(KeySource::Url {
             upstream: Arc::new(upstream),

@@ -26,7 +26,7 @@ impl Build<'_> {
     fn key_server_group(&mut self, name: &str, node: &Node) -> KeyServersConfig {
         let default = KeyServersConfig::new(name);
         let upstream = UpstreamConfig {
-            servers: self.servers(node),
+            servers: self.servers(node, address::Service::Keys),
             tls: self.key_server_tls(node),
             connect_timeout: read::duration(node, "connect_timeout").unwrap_or(default.upstream.connect_timeout),
             ejection: ejection(node),

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::address::Service;
 use super::template::Target;
 use super::{Build, address, identifier, read};
 use crate::config::model::{
@@ -30,7 +31,7 @@ impl Build<'_> {
     fn upstream(&mut self, name: &str, node: &Node) -> UpstreamConfig {
         let default = UpstreamConfig::new(name);
         let upstream = UpstreamConfig {
-            servers: self.servers(node),
+            servers: self.servers(node, Service::Web),
             balance: match read::text(node, "balance") {
                 Some("least_loaded") => Balance::LeastLoaded,
                 _ => Balance::RoundRobin,
@@ -55,7 +56,7 @@ impl Build<'_> {
         upstream
     }
 
-    pub(super) fn servers(&mut self, node: &Node) -> Vec<ServerConfig> {
+    pub(super) fn servers(&mut self, node: &Node, service: Service) -> Vec<ServerConfig> {
         let base = self.base;
         let Some(list) = node.get("servers") else { return Vec::new() };
         if matches!(&list.value, Value::List(items) if items.is_empty()) {
@@ -69,7 +70,7 @@ impl Build<'_> {
         for item in list.one_or_many() {
             let at = item.get("address").unwrap_or(item);
             let Some(text) = at.text() else { continue };
-            let Some(address) = self.take(at.span, address::server(text, base)) else { continue };
+            let Some(address) = self.take(at.span, address::server(text, base, service)) else { continue };
             if out.iter().any(|server| server.address == address) {
                 self.problems.add(
                     at.span,
