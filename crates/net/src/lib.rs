@@ -4,6 +4,7 @@
 //! program. All socket I/O goes through here, so that another engine can replace the readiness engine behind the same calls. An
 //! idle stream holds no buffer.
 
+pub mod alarm;
 pub mod chunk;
 pub mod clock;
 pub mod confine;
@@ -22,6 +23,7 @@ pub mod stream;
 pub mod transparent;
 pub mod udp;
 
+pub use alarm::Alarm;
 pub use chunk::Chunk;
 pub use deadline::{Deadline, Elapsed};
 pub use listen::{Bound, Endpoint, Listener};

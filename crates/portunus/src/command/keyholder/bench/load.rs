@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use net::{Chunk, Stream};
+use net::{Alarm, Chunk, Stream};
 use tls::Session;
 use wire::keyless::{Dialect, EXTENSION_ALPN, Frame, opcode};
 
@@ -44,10 +44,18 @@ async fn connection(plan: Arc<Plan>, number: usize) -> Tally {
             return tally;
         }
     };
+    let alarm = match Alarm::new() {
+        Ok(alarm) => alarm,
+        Err(error) => {
+            tally.note_failure(format!("no timer: {error}"));
+            return tally;
+        }
+    };
     let extended = transport.tls_info().is_some_and(|info| info.alpn.as_deref() == Some(EXTENSION_ALPN));
     let mut load = Load {
         plan: &plan,
         transport,
+        alarm,
         extended,
         tally,
         // Its time begins when it is connected.
@@ -85,6 +93,7 @@ async fn connect(plan: &Plan) -> Result<Transport, String> {
 struct Load<'p> {
     plan: &'p Plan,
     transport: Transport,
+    alarm: Alarm,
     extended: bool,
     tally: Tally,
     started: Instant,
@@ -113,7 +122,9 @@ struct Asked {
 impl Load<'_> {
     async fn ask_and_listen(&mut self) -> Result<(), String> {
         let mut chunk = Chunk::empty();
-        let mut next_due = self.first_due();
+        let mut next_due = self.first_due(self.plan.interval.unwrap_or_default());
+        let first = self.first_due(self.plan.pause);
+        self.pause_until(first).await?;
         let end = self.started + self.plan.duration;
         loop {
             let now = Instant::now();
@@ -126,24 +137,25 @@ impl Load<'_> {
             }
             self.give_up(now);
             let wake = self.next_wake(next_due, if over { end + LAST_ANSWERS } else { end });
-            let received = tokio::time::timeout_at(wake.into(), self.send_and_receive(&mut chunk)).await;
-            match received {
-                Ok(Ok(0)) => return Err("the server closed the connection".to_owned()),
-                Ok(Ok(_)) => {
+            match self.send_and_receive(&mut chunk, wake).await? {
+                None => {}
+                Some(0) => return Err("the server closed the connection".to_owned()),
+                Some(_) => {
                     let answered = self.take_answers(&mut chunk)?;
                     if answered > 0 && !self.plan.pause.is_zero() {
-                        tokio::time::sleep(self.plan.pause).await;
+                        self.pause_until(Instant::now() + self.plan.pause).await?;
                     }
                 }
-                Ok(Err(reason)) => return Err(reason),
-                Err(_) => {}
             }
         }
     }
 
-    /// Connections of an open loop begin spread over one interval.
-    fn first_due(&self) -> Instant {
-        let interval = self.plan.interval.unwrap_or_default();
+    async fn pause_until(&mut self, at: Instant) -> Result<(), String> {
+        self.alarm.until(at).await.map_err(|error| format!("waiting: {error}"))
+    }
+
+    /// Connections that ask once in an interval begin spread over it.
+    fn first_due(&self, interval: Duration) -> Instant {
         self.started + interval.mul_f64(self.turn as f64 / self.plan.connections.max(1) as f64)
     }
 
@@ -151,8 +163,9 @@ impl Load<'_> {
         self.asked.values().filter(|asked| !asked.given_up).count()
     }
 
-    /// Waits for answers, and sends meanwhile as far as the server reads: one that is slow to read must not be kept from answering.
-    async fn send_and_receive(&mut self, chunk: &mut Chunk) -> Result<usize, String> {
+    /// Waits for answers, at most until `wake`, and sends meanwhile as far as the server reads: one that is slow to read must not be kept from
+    /// answering.
+    async fn send_and_receive(&mut self, chunk: &mut Chunk, wake: Instant) -> Result<Option<usize>, String> {
         poll_fn(|context| {
             while let Some(rest) = self.output.get(self.sent..).filter(|rest| !rest.is_empty()) {
                 match self.transport.poll_send(context, rest) {
@@ -166,8 +179,11 @@ impl Load<'_> {
             if let Poll::Ready(Err(error)) = self.transport.poll_flush(context) {
                 return Poll::Ready(Err(format!("sending: {error}")));
             }
-            let received = self.transport.poll_recv_more(context, chunk);
-            received.map_err(|broken| format!("receiving: {broken}"))
+            if let Poll::Ready(received) = self.transport.poll_recv_more(context, chunk) {
+                return Poll::Ready(received.map(Some).map_err(|broken| format!("receiving: {broken}")));
+            }
+            let woken = self.alarm.poll(context, wake);
+            woken.map(|woken| woken.map(|()| None).map_err(|error| format!("waiting: {error}")))
         })
         .await
     }
