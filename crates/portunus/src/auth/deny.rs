@@ -63,12 +63,20 @@ impl DeniedTokens {
                 .any(|value| self.holds_cookie(value))
         });
         cookie
-            || self.places.header.as_ref().is_some_and(|name| {
-                head.fields.get_all(name).any(|field| {
-                    let field = field.trim_ascii();
-                    self.holds(field) || (self.places.trim_bearer && self.holds(without_bearer(field)))
-                })
-            })
+            || self
+                .places
+                .header
+                .as_ref()
+                .is_some_and(|name| head.fields.get_all(name).any(|field| self.holds_field(field)))
+    }
+
+    /// Several fields and one with commas say the same (RFC 9110 §5.3), so each part counts, and the whole.
+    fn holds_field(&self, field: &[u8]) -> bool {
+        let holds = |part: &[u8]| {
+            let part = part.trim_ascii();
+            self.holds(part) || (self.places.trim_bearer && self.holds(without_bearer(part)))
+        };
+        holds(field) || (field.contains(&b',') && field.split(|byte| *byte == b',').any(holds))
     }
 
     /// Servers differ in what they make of a cookie: each reading of it counts, with and without its quotes and its escapes.
@@ -151,6 +159,9 @@ mod tests {
         check(&denied, &[("authorization", "bearer  def")], true);
         check(&denied, &[("Authorization", "abc")], true);
         check(&denied, &[("Authorization", "Bearer x"), ("Authorization", "Bearer def")], true);
+        check(&denied, &[("Authorization", "Bearer x, Bearer def")], true);
+        check(&denied, &[("Authorization", "Bearer abc,Bearer x")], true);
+        check(&denied, &[("Authorization", "Bearer x, y")], false);
         check(&denied, &[("Cookie", "a=b; session=abc")], true);
         check(&denied, &[("Cookie", "session=\"abc\"")], true);
         check(&denied, &[("Cookie", "session=%61b%63")], true);

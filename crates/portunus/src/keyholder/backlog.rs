@@ -84,6 +84,8 @@ pub(super) struct Terms {
     pub(super) extended: bool,
     /// Gives way first.
     pub(super) is_minor: bool,
+    /// Tells connections apart.
+    pub(super) connection: usize,
 }
 
 /// A thing that waits.
@@ -307,7 +309,7 @@ impl<J: Waits> Lanes<J> {
             batch.expired.extend(lane.jobs.pop_front());
         }
         while batch.jobs.len() < class.batch() && batch.expired.len() < MAX_EXPIRED {
-            let next = if lane.newest_first { lane.jobs.pop_back() } else { lane.jobs.pop_front() };
+            let next = if lane.newest_first { lane.take_newest() } else { lane.jobs.pop_front() };
             let Some(job) = next else { break };
             if is_over(&job) { batch.expired.push(job) } else { batch.jobs.push(job) }
         }
@@ -372,6 +374,8 @@ struct Lane<J> {
     jobs: VecDeque<J>,
     /// More comes in than is done, for longer than the target.
     newest_first: bool,
+    /// Whose job was the newest that was taken last.
+    served: usize,
     /// When it was last looked at how long the lane is, and what that was: after each target's time.
     seen: Option<(Instant, usize)>,
     /// Looks in a row at which it had grown.
@@ -432,7 +436,8 @@ impl Flow {
 impl<J> Default for Lane<J> {
     fn default() -> Lane<J> {
         let flow = Flow::default();
-        Lane { jobs: VecDeque::new(), newest_first: false, seen: None, grown: 0, flow, uneven: 0, is_purging: false }
+        let jobs = VecDeque::new();
+        Lane { jobs, newest_first: false, served: 0, seen: None, grown: 0, flow, uneven: 0, is_purging: false }
     }
 }
 
@@ -445,6 +450,17 @@ impl<J: Waits> Lane<J> {
     /// Whether a job has waited for so long that, where peers do not wait for answers, its own has given up.
     fn is_stale(job: &J, now: Instant, target: Duration) -> bool {
         now.saturating_duration_since(job.terms().received) > Flow::TARGETS * target
+    }
+
+    /// Takes the newest job, every other time that of another connection: one that asks for more than can be done is not all that is served.
+    fn take_newest(&mut self) -> Option<J> {
+        /// How far another connection's job is looked for.
+        const NEWEST: usize = 64;
+        let is_another = |job: &J| job.terms().connection != self.served;
+        let behind = self.jobs.iter().rev().take(NEWEST).position(is_another).unwrap_or(0);
+        let job = self.jobs.remove(self.jobs.len().checked_sub(behind + 1)?)?;
+        self.served = job.terms().connection;
+        Some(job)
     }
 
     /// Finds out whether the newest are to be served first. Where peers are told to stay away, the length is bounded, and only threads that have

@@ -34,6 +34,7 @@ impl Waits for Job {
             deadline: self.deadline,
             extended: self.link.extended,
             is_minor: self.is_minor,
+            connection: Arc::as_ptr(&self.link).addr(),
         }
     }
 
