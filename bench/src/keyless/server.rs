@@ -85,7 +85,8 @@ pub(super) fn run(options: &Options) -> io::Result<()> {
 fn plan(key: Key) -> Vec<Row> {
     let fast = [(1, 1), (1, 32), (4, 8), (32, 1), (32, 8)]
         .map(|(connections, in_flight)| (connections, in_flight, Pace::AtOnce));
-    let slow = [(32, 1, Pace::Pause(1_000)), (32, 1, Pace::Half)];
+    // Half of what as many connections could do at most.
+    let slow = [(32, 1, Pace::Pause(1_000)), (4, 8, Pace::Half)];
     let row = |(connections, in_flight, pace)| Row { key, connections, in_flight, pace };
     fast.into_iter().chain(slow).map(row).collect()
 }
