@@ -5,10 +5,12 @@
 //!    └────────┴─────────┴──→ refusal                             └→ upgraded → tunnel
 //! ```
 
+use wire::http::http1::reason_phrase;
 use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
 use super::date;
 use super::forwarding::{self, Facts};
+use super::grpc;
 use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
 use super::scratch::Timers;
@@ -341,8 +343,9 @@ pub async fn refuse(
     ledger: &mut Ledger,
 ) -> Result<(), Cut> {
     ledger.refused(refusal);
-    let (body, content_type) = refusal::body(refusal, head);
-    begin_own(answer, refusal.status);
+    let is_grpc = grpc::is_call(head);
+    // Clients of gRPC read their own status; the log has the one that this stands for.
+    begin_own(answer, if is_grpc { 200 } else { refusal.status });
     if let Some(told) = &refusal.told {
         if let Some((name, value)) = &told.header {
             answer.field(name.as_bytes(), value.as_bytes());
@@ -357,6 +360,14 @@ pub async fn refuse(
     if refusal.status == 503 {
         answer.field(b"Retry-After", b"1");
     }
+    if is_grpc {
+        answer.field(b"Content-Type", grpc::CONTENT_TYPE);
+        answer.field(b"Grpc-Status", grpc::status(refusal.status).as_bytes());
+        answer.field(b"Grpc-Message", format!("{} {}", refusal.status, reason_phrase(refusal.status)).as_bytes());
+        answer.finish_head(BodyFraming::None, None);
+        return answer.end(None).await.map_err(|broken| client_gone(&broken, ledger));
+    }
+    let (body, content_type) = refusal::body(refusal, head);
     send_whole(answer, content_type, &body, head, ledger).await
 }
 

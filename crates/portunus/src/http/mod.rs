@@ -8,6 +8,7 @@ pub mod body;
 mod date;
 pub(crate) mod exchange;
 mod forwarding;
+mod grpc;
 pub mod h1;
 pub mod h2;
 pub(crate) mod h2_frames;

@@ -1,6 +1,7 @@
 //! Answers in the upstream's place: each status where it belongs, with its reason in the log, and nothing told of what lies behind.
 
 use std::io::Write;
+use std::process::Command;
 
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_answer, statuses};
 use crate::secure::Secure;
@@ -152,4 +153,63 @@ fn a_host_under_another_tls_policy_is_421() {
     }
     assert_eq!(strict.log(3)[1]["reason"], "other_tls_policy");
     assert_eq!(upstream.seen().len(), 3);
+}
+
+/// A POST without a body over HTTP/2 by curl, with this content type; gives head and body of the response.
+fn post_http2(gate: &Gate, path: &str, content_type: &str) -> (String, String) {
+    let address = gate.address("web");
+    let ca = gate.dir.path().join("ca.pem");
+    let output = Command::new("curl")
+        .args(["--silent", "--show-error", "--http2", "--include", "--request", "POST"])
+        .args(["--header", &format!("Content-Type: {content_type}"), "--cacert", ca.to_str().unwrap()])
+        .args(["--resolve", &format!("a.test:{}:{}", address.port(), address.ip())])
+        .arg(format!("https://a.test:{}{path}", address.port()))
+        .output()
+        .expect("curl is installed (Debian package curl)");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{path} {content_type} {output:?} {text}"));
+    (head.to_owned(), body.to_owned())
+}
+
+#[test]
+fn grpc_calls_are_rejected_with_a_grpc_status() {
+    let upstream = upstream();
+    let routes = "  - { name: gone, path: \"/gone\", upstream: gone }
+  - { name: read, path: \"/read\", methods: [GET], upstream: app }
+  - { name: tenant, path: \"/t\", hosts: b.test, upstream: app }
+";
+    let gone = format!("  gone: {{ servers: [\"{}\"] }}\n", refusing());
+    let text = yaml(&[upstream.address], Parts { routes, ..Parts::default() });
+    let text = text
+        .replace("path: \"/{*rest}\"", "path: \"/served/{*rest}\"")
+        .replace("upstreams:\n", &format!("upstreams:\n{gone}"));
+    let text = text.replace("bind: \"127.0.0.1:0\"", "bind: \"127.0.0.1:0\", tls: { keystore: main }");
+    let text = format!("{text}keystores: {{ main: {{ folder: certs, default: a.test }} }}\n");
+    let gate = Gate::start_in(crate::harness::certificates(&[("a.test", false)]), &text);
+    let rows = [
+        ("/t", "application/grpc", 404, "12", "no_route"),
+        ("/read", "application/grpc+proto", 405, "2", "method_not_allowed"),
+        ("/served/a%2fb", "Application/gRPC;x=y", 400, "13", "encoded_slash"),
+        ("/gone", "application/grpc+json", 502, "14", "upstream_refused"),
+    ];
+    for (at, (path, content_type, status, grpc_status, reason)) in rows.into_iter().enumerate() {
+        let (head, body) = post_http2(&gate, path, content_type);
+        let fields: Vec<&str> = head.lines().map(str::trim_end).collect();
+        assert_eq!((fields[0], body.as_str()), ("HTTP/2 200", ""), "{head}");
+        assert!(fields.contains(&&*format!("grpc-status: {grpc_status}")), "{head}");
+        assert!(fields.contains(&"content-type: application/grpc"), "{head}");
+        assert!(head.contains(&format!("\ngrpc-message: {status} ")), "{head}");
+        let line = gate.log(at + 1).pop().unwrap();
+        assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(status), Some(reason)), "{line}");
+    }
+    for other in ["application/grpc-web+proto", "application/json", "text/plain; application/grpc"] {
+        let (head, body) = post_http2(&gate, "/t", other);
+        assert!(head.starts_with("HTTP/2 404") && !head.contains("grpc-status") && body.contains("404"), "{head}");
+    }
+    // HTTP/1.1 carries no gRPC.
+    let plain = "POST /t HTTP/1.1\r\nHost: a.test\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let mut client = Secure::connect(gate.address("web"), gate.dir.path(), "a.test", "http/1.1");
+    client.write_all(plain.as_bytes()).unwrap();
+    assert_eq!(statuses(&crate::harness::read_to_end(&mut client)), [404]);
+    assert!(upstream.seen().is_empty());
 }
