@@ -130,6 +130,13 @@ impl Generation {
         problems
     }
 
+    /// What is allowed and may still not be meant, for `check` and the log.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        self.contracts.all().flat_map(|contract| {
+            contract.warnings.iter().map(|warning| format!("contract {}: {warning}", contract.name))
+        })
+    }
+
     /// The listener whose socket this is.
     pub fn listener(&self, place: &Place<Endpoint>) -> Option<&Arc<ListenerConfig>> {
         self.listeners.get(place)

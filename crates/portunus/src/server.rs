@@ -359,6 +359,7 @@ fn explain_bind(listener: &str, endpoint: &impl Bindable, error: &io::Error) -> 
 }
 
 fn report_stores(generation: &Generation, reporter: &Reporter) {
+    generation.warnings().for_each(|warning| tracing::warn!("{warning}"));
     for (name, store) in &generation.stores {
         for warning in &store.warnings {
             tracing::warn!(keystore = name, "{warning}");

@@ -1,7 +1,10 @@
 //! Tokens that are refused wherever they turn up: an exact set, of which memory holds keyed hashes only.
 //!
-//! Every token of the file is in the set and nothing else is; a set is read whole or refused. Does not know what a token means.
+//! Every token of the file is in the set and nothing else is; a set is read whole or refused. A token is compared by what identifies it: of a
+//! signed one its header and its claims, since the spelling of the signature, and with ECDSA the signature itself, can be changed by whoever
+//! holds the token. Knows nothing else of what a token means.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::path::{Path, PathBuf};
@@ -11,6 +14,7 @@ use tls::crypto::verify::keyed_hash;
 use wire::http::RequestHead;
 
 use super::allow::read_list;
+use super::base64url;
 
 /// Where tokens are looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +54,7 @@ impl DeniedTokens {
     fn parse(places: &Places, text: &str) -> Result<DeniedTokens, String> {
         let key = digest::random::<32>().map_err(|error| error.to_string())?;
         let tokens = text.lines().map(str::trim).filter(|token| !token.is_empty());
-        let hashes = tokens.map(|token| keyed_hash(&key, token.as_bytes())).collect();
+        let hashes = tokens.map(|token| keyed_hash(&key, &identity(token.as_bytes()))).collect();
         Ok(DeniedTokens { places: places.clone(), key, hashes })
     }
 
@@ -87,8 +91,38 @@ impl DeniedTokens {
     }
 
     fn holds(&self, token: &[u8]) -> bool {
-        !token.is_empty() && self.hashes.contains(&keyed_hash(&self.key, token))
+        !token.is_empty() && self.hashes.contains(&keyed_hash(&self.key, &identity(token)))
     }
+}
+
+/// What identifies a token, whatever its spelling: of a JSON Web Signature (RFC 7515 §3.1) the header and the payload as bytes; of a JSON Web
+/// Encryption (RFC 7516 §3.1) all five parts as bytes; of anything else the text without the `=` that base64 may end with.
+fn identity(token: &[u8]) -> Cow<'_, [u8]> {
+    jose_identity(token).map_or_else(|| Cow::Borrowed(trim_padding(token)), Cow::Owned)
+}
+
+fn jose_identity(token: &[u8]) -> Option<Vec<u8>> {
+    let count = token.split(|byte| *byte == b'.').count();
+    // Whatever begins like a header is one, also if a reader stops where this one does not.
+    let parts = match count {
+        3 => 2,
+        5 => 5,
+        _ => return None,
+    };
+    let mut out = Vec::with_capacity(token.len());
+    for part in token.split(|byte| *byte == b'.').take(parts) {
+        let decoded = base64url::decode_leniently(part)?;
+        // No part can be taken for the end of another one.
+        out.extend_from_slice(&(decoded.len() as u64).to_be_bytes());
+        out.extend_from_slice(&decoded);
+    }
+    let header = out.get(8..)?.trim_ascii_start();
+    header.starts_with(b"{").then_some(out)
+}
+
+fn trim_padding(token: &[u8]) -> &[u8] {
+    let padding = token.iter().rev().take_while(|byte| **byte == b'=').count();
+    token.get(..token.len() - padding).unwrap_or_default()
 }
 
 fn without_bearer(field: &[u8]) -> &[u8] {
@@ -174,6 +208,40 @@ mod tests {
         check(&denied, &[("Cookie", "other=abc"), ("X-Token", "abc")], false);
         check(&denied, &[("Authorization", "Bearer ")], false);
         check(&denied, &[], false);
+    }
+
+    #[test]
+    fn a_token_is_found_however_it_is_spelled() {
+        let places = Places { file: PathBuf::new(), cookie: None, header: Some("x-token".into()), trim_bearer: false };
+        // `{"alg":"ES256"}` and `{"sub":"a"}`; an encrypted one; base64 of no structure.
+        let (header, payload) = ("eyJhbGciOiJFUzI1NiJ9", "eyJzdWIiOiJhIn0");
+        let denied =
+            DeniedTokens::parse(&places, &format!("{header}.{payload}.c2ln\n{header}.QQ.Qg.Qw.RA\nb3BhcXVl\na.b.c"))
+                .unwrap();
+        for found in [
+            format!("{header}.{payload}.c2ln"),
+            // Another signature of the same claims, padding, bits that are no byte's, the other alphabet.
+            format!("{header}.{payload}.b3RoZXI"),
+            format!("{header}.{payload}.c2lu"),
+            format!("{header}.{payload}."),
+            format!("{header}.{payload}=.c2ln=="),
+            format!("{header}.{}1.c2ln", &payload[..payload.len() - 1]),
+            format!("{header}.QR.Qg==.Qw.RA"),
+            "b3BhcXVl==".to_owned(),
+            "a.b.c=".to_owned(),
+        ] {
+            check(&denied, &[("X-Token", &found)], true);
+        }
+        for other in [
+            format!("{header}.eyJzdWIiOiJiIn0.c2ln"),
+            format!("eyJhbGciOiJFUzM4NCJ9.{payload}.c2ln"),
+            format!("{header}.{payload}"),
+            format!("{header}.QQ.Qg.Qw.RQ"),
+            "b3BhcXVm".to_owned(),
+            "a.b.d".to_owned(),
+        ] {
+            check(&denied, &[("X-Token", &other)], false);
+        }
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub fn run(file: &Path) -> ExitCode {
         Err(mistaken) => return refuse(&mistaken),
     };
     match Generation::build(Arc::clone(&config), None) {
-        Ok(_) => {
+        Ok(generation) => {
+            generation.warnings().for_each(|warning| eprintln!("warning: {warning}"));
             println!("{}", summary(file, &config));
             ExitCode::SUCCESS
         }

@@ -134,6 +134,8 @@ pub struct JwtConfig {
     pub leeway: Duration,
     /// A token without an end is refused.
     pub require_expiry: bool,
+    /// Names of the `http` `bearer` schemes whose credential is a token to verify; none for all of them.
+    pub bearer_schemes: Option<Vec<String>>,
 }
 
 /// Where keys come from.

@@ -96,5 +96,6 @@ fn jwt(jwt: &JwtConfig) -> Value {
         "audiences": jwt.audiences,
         "leeway": duration_text(jwt.leeway),
         "require_expiry": jwt.require_expiry,
+        "bearer_schemes": jwt.bearer_schemes,
     })
 }

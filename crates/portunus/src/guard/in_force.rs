@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use contract::Contract;
-use contract::openapi::SchemeKind;
+use contract::openapi::{Scheme, SchemeKind};
 use wire::http::RequestHead;
 
 use crate::auth::{AllowedAddresses, DeniedTokens, KeyRing, TokenRule};
@@ -30,6 +30,8 @@ pub struct InForce {
     pub denied: Option<DeniedTokens>,
     /// Clients that may speak.
     pub allowed: Option<AllowedAddresses>,
+    /// What is allowed and may still not be meant.
+    pub warnings: Vec<String>,
     /// The way to a key set at a URL.
     key_group: Option<Arc<Group>>,
 }
@@ -65,6 +67,7 @@ impl InForce {
         let contract = Contract::load(&config.document, &options(config));
         let contract = contract.map_err(|found| problems.extend(found.iter().map(ToString::to_string))).ok();
         let rules = contract.as_ref().map(|contract| rules(config, contract, &mut problems)).unwrap_or_default();
+        let warnings = contract.as_ref().map(|contract| check_schemes(config, contract, &mut problems));
         match contract {
             Some(contract) if problems.is_empty() => Ok(InForce {
                 name: config.name.as_str().into(),
@@ -75,6 +78,7 @@ impl InForce {
                 denied,
                 allowed,
                 key_group,
+                warnings: warnings.unwrap_or_default(),
             }),
             _ => Err(problems.into_iter().map(|problem| format!("contract {}: {problem}", config.name)).collect()),
         }
@@ -138,12 +142,6 @@ fn rules(config: &ContractConfig, contract: &Contract, problems: &mut Vec<String
                 rule.max_body_bytes = own.max_body_bytes.unwrap_or(rule.max_body_bytes);
             }
         }
-        let demands = operation.security().iter().flat_map(|requirement| &requirement.demands);
-        let token = demands.map(|demand| &demand.scheme).find(|scheme| needs_token(&scheme.kind));
-        if let (Some(scheme), None) = (token, &config.jwt) {
-            let text = "demands tokens, and nothing says how they are checked: add `jwt` to the contract";
-            problems.push(format!("{}: {}: the scheme {} {text}", config.document.display(), rule.label, scheme.name));
-        }
         rules.push(rule);
     }
     for (own, _) in config.operations.iter().zip(used).filter(|(_, used)| !used) {
@@ -169,9 +167,56 @@ fn is_path_of(own: &str, template: &str, config: &ContractConfig) -> bool {
     own == template || own.strip_prefix(base).is_some_and(|rest| rest == template)
 }
 
-/// Whether a scheme's credential must be a token that can be checked here.
-pub fn needs_token(kind: &SchemeKind) -> bool {
+/// Whether a scheme's credential is a token by its very type, so that a contract without `jwt` cannot be kept.
+fn needs_token(kind: &SchemeKind) -> bool {
     matches!(kind, SchemeKind::OAuth2 | SchemeKind::OpenIdConnect(_))
+}
+
+/// Whether the credential of a scheme is a token that this contract verifies.
+pub fn verifies_token(config: &ContractConfig, scheme: &Scheme) -> bool {
+    let Some(jwt) = &config.jwt else { return false };
+    let is_named = || jwt.bearer_schemes.as_ref().is_none_or(|names| names.contains(&scheme.name));
+    needs_token(&scheme.kind) || (scheme.kind == SchemeKind::Bearer && is_named())
+}
+
+/// What is wrong between the document's security schemes and `jwt`, and warnings of bearer credentials that nobody verifies here.
+fn check_schemes(config: &ContractConfig, contract: &Contract, problems: &mut Vec<String>) -> Vec<String> {
+    let document = config.document.display();
+    let mut first_uses = BTreeMap::new();
+    for operation in contract.operations() {
+        for demand in operation.security().iter().flat_map(|requirement| &requirement.demands) {
+            let label = || format!("{} {}", operation.method(), operation.template());
+            first_uses.entry(demand.scheme.name.as_str()).or_insert_with(|| (&*demand.scheme, label()));
+        }
+    }
+    let mut warnings = Vec::new();
+    for (name, (scheme, operation)) in &first_uses {
+        match &config.jwt {
+            None if needs_token(&scheme.kind) => problems.push(format!(
+                "{document}: {operation}: the scheme {name} demands tokens, and nothing says how to verify them: add `jwt` to the contract"
+            )),
+            _ if scheme.kind == SchemeKind::Bearer && !verifies_token(config, scheme) => {
+                let fix = if config.jwt.is_some() { "name the scheme in `jwt.bearer_schemes`" } else { "add `jwt`" };
+                warnings.push(format!(
+                    "{document}: {operation}: the bearer token of the scheme {name} must be present and is not verified here; {fix} to verify it"
+                ));
+            }
+            _ => {}
+        }
+    }
+    let Some(jwt) = &config.jwt else { return warnings };
+    for name in jwt.bearer_schemes.iter().flatten() {
+        if first_uses.get(name.as_str()).is_none_or(|(scheme, _)| scheme.kind != SchemeKind::Bearer) {
+            let what = "which is no scheme of type `http` and scheme `bearer` that an operation uses";
+            problems.push(format!("{}: `jwt.bearer_schemes` names {name}, {what}; remove it", config.place));
+        }
+    }
+    if !first_uses.values().any(|(scheme, _)| verifies_token(config, scheme)) {
+        let what = "no operation of the document demands a bearer token, so `jwt` verifies nothing";
+        let fix = "add `security` to the document's operations, or remove `jwt`";
+        problems.push(format!("{}: {what}; {fix}", config.place));
+    }
+    warnings
 }
 
 /// Which contract holds where.

@@ -13,7 +13,7 @@ use contract::{Found, Matched};
 use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
 
 use super::body::{GuardedBody, HoldError, Pace};
-use super::in_force::{InForce, Rule, needs_token};
+use super::in_force::{InForce, Rule, verifies_token};
 use super::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
 use super::note::ContractNote;
 use super::{Admitted, Reason, Under, fits};
@@ -225,13 +225,13 @@ impl<'a> Asked<'a> {
         for requirement in self.operation.operation.security() {
             let Some(credentials) = requirement.credentials(parts) else { continue };
             let demands = requirement.demands.iter().zip(credentials);
-            let refused = demands.filter(|(demand, _)| needs_token(&demand.scheme.kind)).find_map(|(demand, token)| {
-                match rule.judge(token, SystemTime::now()) {
+            let refused = demands
+                .filter(|(demand, _)| verifies_token(&self.candidate.in_force.config, &demand.scheme))
+                .find_map(|(demand, token)| match rule.judge(token, SystemTime::now()) {
                     Ok(claims) if claims.grants(&demand.scopes) => None,
                     Ok(_) => Some(token::Refused { code: "jwt_scope", insufficient: true }),
                     Err(refused) => Some(refused),
-                }
-            });
+                });
             refused?;
             last = refused;
         }

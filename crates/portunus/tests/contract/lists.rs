@@ -28,6 +28,23 @@ fn denied_tokens_are_refused_everywhere_and_in_every_mode() {
     }
 }
 
+/// Whoever holds an ES256 token can turn its signature (r, s) into (r, n - s), which is as good, and spell it with padding or unused bits.
+#[test]
+fn a_denied_token_with_another_signature_is_denied() {
+    const CLAIMS: &str = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhIn0";
+    let (signature, turned) = ("A".repeat(85) + "Q", "A".repeat(43) + &"_".repeat(42) + "w");
+    let denied = format!("{CLAIMS}.{signature}\n");
+    let shop = Site::with(SHOP, DENY, &[("denied.txt", &denied)], shop_answer);
+    for spelled in [&signature, &turned, &format!("{signature}=="), &format!("{}R", &signature[..85])] {
+        let answer = shop.get("GET /v1/products", &format!("Authorization: Bearer {CLAIMS}.{spelled}\r\n"));
+        assert_eq!((answer.status, shop.seen()), (403, 0), "{spelled}");
+        let answer = shop.get("GET /v1/products", &format!("Cookie: session={CLAIMS}.{spelled}\r\n"));
+        assert_eq!((answer.status, shop.seen()), (403, 0), "{spelled}");
+    }
+    let other = format!("Authorization: Bearer eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJiIn0.{signature}\r\n");
+    assert_eq!(shop.get("GET /v1/products", &other).status, 200);
+}
+
 #[test]
 fn every_token_of_a_large_list_is_denied() {
     let list: String = (0..200_000).map(|number| format!("t{number}\n")).collect();

@@ -326,7 +326,7 @@ fn keys_come_over_tls_from_whom_our_ca_knows_and_outlive_their_provider() {
 #[test]
 fn what_cannot_be_checked_stops_the_start() {
     for (contract, files, told) in [
-        ("", &[][..], "nothing says how they are checked"),
+        ("", &[][..], "nothing says how to verify them"),
         (", jwt: { algorithms: HS256, secret: { file: secret } }", &[("secret", "short")][..], "as long as its digest"),
         (
             ", jwt: { algorithms: RS256, public_key: k.pem }",
@@ -346,4 +346,91 @@ fn what_cannot_be_checked_stops_the_start() {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(1) && errors.contains(told), "{contract}: {errors}");
     }
+}
+
+/// What springdoc, FastAPI and NestJS emit.
+const BEARER: &str = r##"
+openapi: 3.0.3
+info: { title: Shop, version: "1" }
+components:
+  securitySchemes:
+    jwt: { type: http, scheme: Bearer, bearerFormat: JWT }
+    opaque: { type: http, scheme: bearer }
+paths:
+  /orders:
+    get:
+      security: [{ jwt: [] }]
+      responses: { default: { description: any } }
+  /legacy:
+    get:
+      security: [{ opaque: [] }]
+      responses: { default: { description: any } }
+"##;
+
+#[test]
+fn tokens_of_http_bearer_schemes_are_verified() {
+    let site = Site::with(BEARER, &format!(", jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
+    let exp = format!("\"exp\":{}", now() + 600);
+    let expired = hs256(HEAD, &claims().replace(&exp, &format!("\"exp\":{}", now() - 3600)));
+    let mut forged = hs256(HEAD, &claims());
+    forged.replace_range(forged.len() - 8.., "AAAAAAAA");
+    let none = format!("{}.", unsigned(r#"{"alg":"none"}"#, &claims()));
+    for path in ["/orders", "/legacy"] {
+        for (token, code) in [
+            (&expired, "jwt_expired"),
+            (&none, "jwt_algorithm"),
+            (&"opaque".to_owned(), "jwt_malformed"),
+            (&forged, ""),
+        ] {
+            let answer = ask(&site, &format!("GET {path}"), token);
+            assert_eq!(answer.status, 401, "{path} {token}: {answer:?}");
+            assert!(code.is_empty() || answer.json()["code"] == code, "{path} {token}: {answer:?}");
+        }
+    }
+    assert_eq!(site.seen(), 0);
+    assert_eq!(ask(&site, "GET /orders", &hs256(HEAD, &claims())).status, 200);
+}
+
+#[test]
+fn bearer_schemes_narrow_what_is_verified() {
+    let site = Site::with(BEARER, &format!(", jwt: {{ {HS}, bearer_schemes: jwt }}"), &[("secret", SECRET)], ok());
+    assert_eq!(ask(&site, "GET /orders", "opaque").status, 401);
+    assert_eq!(ask(&site, "GET /legacy", "opaque").status, 200);
+    assert_eq!(site.get("GET /legacy", "").status, 401, "it must be there all the same");
+}
+
+/// What `portunus check` says of a document: whether it is fine, and all it printed.
+fn checked(document: &str, jwt: &str) -> (bool, String) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("api.yaml"), document).unwrap();
+    std::fs::write(folder.path().join("secret"), SECRET).unwrap();
+    let text = format!(
+        "listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\ncontracts: {{ api: {{ document: api.yaml{jwt} }} }}\n\
+         routes: [{{ upstream: up, contract: api }}]\nupstreams: {{ up: {{ servers: [\"127.0.0.1:9\"] }} }}\n"
+    );
+    std::fs::write(folder.path().join("portunus.yaml"), text).unwrap();
+    let done = Command::new(env!("CARGO_BIN_EXE_portunus"))
+        .args(["check", "portunus.yaml"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+}
+
+#[test]
+fn a_check_of_tokens_that_checks_nothing_is_a_problem_and_an_unverified_one_a_warning() {
+    let open =
+        BEARER.replace("security: [{ jwt: [] }]", "security: []").replace("security: [{ opaque: [] }]", "security: []");
+    let (fine, said) = checked(&open, &format!(", jwt: {{ {HS} }}"));
+    assert!(!fine && said.contains("verifies nothing"), "{said}");
+    let (fine, said) = checked(BEARER, "");
+    assert!(fine && said.matches("is not verified here").count() == 2, "{said}");
+    let (fine, said) = checked(BEARER, &format!(", jwt: {{ {HS}, bearer_schemes: jwt }}"));
+    assert!(fine && said.contains("scheme opaque") && !said.contains("scheme jwt "), "{said}");
+    let (fine, said) = checked(BEARER, &format!(", jwt: {{ {HS}, bearer_schemes: [jwt, jvt] }}"));
+    assert!(!fine && said.contains("names jvt"), "{said}");
+    let (fine, said) = checked(BEARER, &format!(", jwt: {{ {HS}, bearer_schemes: [] }}"));
+    assert!(!fine && said.contains("verifies nothing"), "{said}");
+    let (fine, said) = checked(BEARER, &format!(", jwt: {{ {HS} }}"));
+    assert!(fine && said.is_empty(), "{said}");
 }

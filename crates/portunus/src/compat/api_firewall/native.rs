@@ -337,7 +337,8 @@ impl Writer<'_> {
             "SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM: {algorithm} alone is taken, not its family; a token without `exp` is refused; scopes are compared \
              exactly"
         ));
-        self.line(format!("    jwt: {{ algorithms: [{algorithm}], {keys} }}"));
+        // The original verifies tokens of `oauth2` and `openIdConnect`; of `http` `bearer` it asks that there is one.
+        self.line(format!("    jwt: {{ algorithms: [{algorithm}], {keys}, bearer_schemes: [] }}"));
     }
 
     fn process(&mut self) {

@@ -181,6 +181,9 @@ impl Build<'_> {
             audiences: self.parsed_list(node, "audiences", |text| Ok(text.to_owned())),
             leeway: read::duration(node, "leeway").unwrap_or(LEEWAY),
             require_expiry: read::boolean(node, "require_expiry").unwrap_or(true),
+            bearer_schemes: node
+                .get("bearer_schemes")
+                .map(|_| self.parsed_list(node, "bearer_schemes", |text| Ok(text.to_owned()))),
         })
     }
 

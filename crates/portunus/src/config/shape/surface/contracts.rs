@@ -177,6 +177,12 @@ pub(in crate::config::shape) static JWT: Object = Object {
         optional("audiences", Shape::OneOrMany(&Shape::Verbatim("text")), "(any)", "Accepted values of `aud`."),
         optional("leeway", Shape::Duration(0, 10 * MINUTE), "30s", "How far clocks may be apart."),
         optional("require_expiry", Shape::Bool, "true", "Refuse tokens without `exp`."),
+        optional(
+            "bearer_schemes",
+            Shape::OneOrMany(&Shape::Verbatim("the name of a security scheme")),
+            "(all)",
+            "Security schemes of type `http` and scheme `bearer` whose tokens are verified; `[]` for none. Tokens of `oauth2` and `openIdConnect` always are.",
+        ),
     ]],
     one_of: &["public_key", "key_set", "key_url", "secret"],
     secret: false,
