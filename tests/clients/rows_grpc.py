@@ -1,0 +1,117 @@
+"""gRPC of two independent makes: grpc-go and Python's grpcio (which is gRPC's C core), as clients and as servers."""
+
+import signal
+import time
+
+from proxies import start
+from rows import row
+from stage import HERE, PATIENCE, Failed, Process, Settings, ca, pair, python, run, tool
+
+# Words that start a client or a server. Both makes understand the same command line and the same scenarios.
+CLIENTS = {"go": lambda: [tool("bin/grpc-client")], "python": lambda: python(f"{HERE}/grpc_client.py")}
+SERVERS = {"go": lambda: [tool("bin/grpc-server")], "python": lambda: python(f"{HERE}/grpc_server.py")}
+
+
+class Server(Process):
+    """A server on a port of its own, or on the one it had before."""
+
+    def __init__(self, make, *options, port=0, tls=False):
+        more = ["-certificate", pair()] if tls else []
+        super().__init__(*SERVERS[make](), "-listen", f"127.0.0.1:{port}", *more, *options, ready="listening ")
+        self.http = self.https = int(self.ready_line.rsplit(":", 1)[1])
+
+
+def client(make, edge, scenario, *numbers, h2c=False, seconds=0):
+    """Through TLS, as clients on the internet come; the server that is reached directly speaks plain text."""
+    plain = h2c or edge.name == "direct"
+    where = ["-address", f"127.0.0.1:{edge.h2c if plain else edge.https}"] + ([] if plain else ["-ca", ca()])
+    run(*CLIENTS[make](), *where, scenario, *numbers, seconds=seconds)
+
+
+def scaled(short, full):
+    return full if Settings.full else short
+
+
+def simple(make, name, scenario, short, full, seconds=0, h2c=False):
+    """A row of one client, one server and one scenario."""
+
+    def scene(way):
+        with Server(make) as server, start(way, [server], protocol="http2") as edge:
+            client(make, edge, scenario, *scaled(short, full), h2c=h2c, seconds=600 if Settings.full else seconds)
+
+    scene.__name__ = f"grpc_{make}_{name}"
+    row(needs=(make,), seconds=seconds)(scene)
+
+
+for make in CLIENTS:
+    simple(make, "unary", "unary", (2000, 4), (20000, 8), seconds=5)
+    simple(make, "h2c", "unary", (200, 4), (2000, 8), seconds=3, h2c=True)
+    simple(make, "ping_pong", "ping-pong", (1, 3000, 0), (1, 20000, 0), seconds=10)
+    simple(make, "ping_pong_5_ms", "ping-pong", (1, 1500, 5), (1, 20000, 5), seconds=12)
+    simple(make, "ping_pong_5_streams", "ping-pong", (5, 600, 5), (5, 5000, 20), seconds=10)
+    simple(make, "quiet_stream", "quiet", (40,), (600,), seconds=41)
+    simple(make, "slow_upload", "upload", (9, 5000), (120, 5000), seconds=45)
+    simple(make, "slow_feed", "feed", (9, 5000), (120, 5000), seconds=45)
+    simple(make, "cancel", "cancel", (300,), (3000,), seconds=5)
+    simple(make, "deadlines", "deadlines", (300, 50), (12000, 50), seconds=16)
+
+
+@row(needs=("go",), seconds=10)
+def grpc_max_connection_age(way):
+    """A server that sends GOAWAY every second, with a stream that holds the old connection open."""
+    with Server("go", "-max-age", "1s") as server, start(way, [server], protocol="http2") as edge:
+        client("go", edge, "load", scaled(8000, 120_000), 4, 1, seconds=130)
+
+
+@row(ways=("portunus", "nginx", "haproxy"), needs=("go",), seconds=8)
+def grpc_graceful_stop(way):
+    """Two servers; one after the other is stopped gracefully and started again while calls come in."""
+    with Server("go") as first, Server("go") as second:
+        servers = [first, second]
+        with start(way, servers, protocol="http2") as edge, Client("go", edge, "load", scaled(6000, 60_000), 4, 0) as load:
+            for number in range(scaled(2, 8)):
+                time.sleep(1)
+                old = servers[number % 2]
+                old.signal(signal.SIGTERM)
+                old.wait()
+                time.sleep(0.5)
+                servers[number % 2] = Server("go", port=old.http)
+            try:
+                load.succeed()
+            finally:
+                for server in servers:
+                    server.end()
+
+
+@row(needs=("go",), seconds=5)
+def grpc_restart(way):
+    """A server that was killed and comes back is used again at once; a connection's end is told to nobody who did not use it."""
+    with Server("go") as first:
+        with start(way, [first], protocol="http2") as edge:
+            client("go", edge, "unary", 100, 2)
+            first.end()
+            with Server("go", port=first.http):
+                time.sleep(0.2)
+                client("go", edge, "unary", 100, 2)
+
+
+@row(needs=("go",), seconds=5)
+def grpc_tls_upstream(way):
+    with Server("go", tls=True) as server, start(way, [server], protocol="http2", tls=True) as edge:
+        if way == "direct":
+            run(*CLIENTS["go"](), "-address", f"127.0.0.1:{server.https}", "-ca", ca(), "unary", 500, 4)
+        else:
+            client("go", edge, "unary", 500, 4)
+
+
+class Client(Process):
+    """A client that runs beside what the row does meanwhile."""
+
+    def __init__(self, make, edge, scenario, *numbers):
+        plain = edge.name == "direct"
+        where = ["-address", f"127.0.0.1:{edge.h2c if plain else edge.https}"] + ([] if plain else ["-ca", ca()])
+        super().__init__(*CLIENTS[make](), *where, scenario, *numbers)
+
+    def succeed(self):
+        if self.wait(120 + PATIENCE) != 0:
+            raise Failed(self.said()[-2000:])

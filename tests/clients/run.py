@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Real clients and servers through Portunus, beside nginx and HAProxy doing the same. `./x clients` and `./x test` call this.
+
+Usage: tests/clients/run.py PORTUNUS TOOLS [--full|--peers] [NAME...]
+
+PORTUNUS is the program, TOOLS a folder where what is no Debian package is kept between runs. NAME is a row, or what rows begin
+with. For each row one line on stdout: `test clients NAME ... ok`, `FAILED` or `skipped, REASON`; at the end one in cargo's form,
+which `./x test` adds up. What went wrong goes to stderr.
+
+What they serve, we serve: a row fails when Portunus fails what nginx or HAProxy does. Where none of the three does it, the row is
+skipped and says so; where it fails without any proxy, the row itself is broken. The short form asks the others only when Portunus
+fails, since nothing else changes the verdict; `--full` always asks all of them, and takes real time (half an hour).
+"""
+
+import argparse
+import concurrent.futures
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+
+import install
+import stage
+from rows import ROWS
+from stage import Failed, Settings, Skip
+
+import rows_grpc  # noqa: F401  (each adds its rows)
+import rows_matrix  # noqa: F401
+
+# Rows that wait for most of their time cost no processor, so more of them run at once than there are processors.
+AT_ONCE = 10
+
+
+def main():
+    arguments = parse()
+    Settings.portunus = os.path.realpath(arguments.portunus)
+    Settings.tools = os.path.realpath(arguments.tools)
+    Settings.full = arguments.full
+    Settings.peers = arguments.full or arguments.peers
+    names = chosen(arguments.names)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    stage.make_folder()
+    try:
+        missing = install.everything(Settings.tools)
+        stage.make_certificates()
+        return verdicts(names, missing)
+    finally:
+        stage.remove_folder()
+
+
+def parse():
+    parser = argparse.ArgumentParser(description="real clients and servers through Portunus")
+    parser.add_argument("portunus")
+    parser.add_argument("tools")
+    parser.add_argument("--full", action="store_true", help="real time: streams that are quiet for ten minutes, and the like")
+    parser.add_argument("--peers", action="store_true", help="try nginx, HAProxy and no proxy even where Portunus passes")
+    parser.add_argument("names", nargs="*", help="rows, or what rows begin with; all by default")
+    return parser.parse_intermixed_args()
+
+
+def chosen(wanted):
+    for name in wanted:
+        if not any(row.startswith(name) for row in ROWS):
+            sys.exit(f"no row begins with {name}; there are: {' '.join(ROWS)}")
+    return [row for row in ROWS if not wanted or any(row.startswith(name) for name in wanted)]
+
+
+def verdicts(names, missing):
+    counts = {"ok": 0, "FAILED": 0, "skipped": 0}
+    printing = threading.Lock()
+
+    def one(name):
+        begin = time.monotonic()
+        word, detail = verdict(ROWS[name], missing)
+        with printing:
+            counts[word] += 1
+            print(f"test clients {name} ... {word}{f', {detail}' if word == 'skipped' else ''}", flush=True)
+            if word != "ok" or Settings.peers:
+                print(f"{name}, after {time.monotonic() - begin:.0f} s: {detail}", file=sys.stderr, flush=True)
+
+    # Long ones first, so that none of them runs alone at the end.
+    names = sorted(names, key=lambda name: -ROWS[name].seconds)
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        list(pool.map(one, names))
+    word = "FAILED" if counts["FAILED"] else "ok"
+    print(f"test result: {word}. {counts['ok']} passed; {counts['FAILED']} failed; {counts['skipped']} ignored", flush=True)
+    return 1 if counts["FAILED"] else 0
+
+
+def verdict(row, missing):
+    """The word and what is to be said with it."""
+    for tool in row.needs:
+        if tool in missing:
+            return "skipped", missing[tool]
+    if row.only_full and not Settings.full:
+        return "skipped", "only with --full"
+    seen = {"portunus": attempt(row, "portunus")}
+    if Settings.peers or seen["portunus"] != "":
+        for way in row.ways:
+            seen.setdefault(way, attempt(row, way))
+    said = "; ".join(f"{way}: {'ok' if seen[way] == '' else seen[way]}" for way in seen)
+    if isinstance(seen["portunus"], Skip):
+        return "skipped", str(seen["portunus"])
+    if seen["portunus"] == "":
+        return "ok", said
+    served = [way for way in ("nginx", "haproxy") if seen.get(way) == ""]
+    if seen.get("direct", "") != "" or served or not {"nginx", "haproxy"} & set(row.ways):
+        return "FAILED", said
+    return "skipped", f"neither nginx nor HAProxy serves it either ({said})".replace("\n", " ")
+
+
+def attempt(row, way):
+    """Nothing, or what went wrong."""
+    try:
+        row.function(way)
+        return ""
+    except Skip as reason:
+        return reason
+    except Failed as failure:
+        return str(failure)
+    except Exception:  # a row that is itself broken must not look like one that passed
+        return traceback.format_exc()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
