@@ -1,5 +1,7 @@
-//! Who the client really is: the socket's peer or whom a PROXY header names, and what the client's certificate says of it.
+//! Who the client really is: the socket's peer or whom a PROXY header names, whom trusted proxies name in a request (`forwarded`), and what the
+//! client's certificate says of it.
 
+mod forwarded;
 mod header;
 mod trust;
 
@@ -11,6 +13,7 @@ use wire::proxy_protocol::{Tlvs, Version};
 
 use crate::identity::TlsRule;
 
+pub use forwarded::{RequestClient, names_client};
 pub use header::{NotIdentified, read_header};
 pub use trust::{TrustList, parse_list};
 
@@ -75,73 +78,5 @@ fn holds(certificate: &PeerCertificate, san: &str) -> bool {
             address.parse::<IpAddr>().is_ok_and(|address| certificate.addresses.contains(&address))
         }
         _ => false,
-    }
-}
-
-/// The address that a request really comes from: the peer's, or what trusted proxies say in the field `header` (lower case).
-///
-/// `x-forwarded-for` is read from the right: each address was added by the one after it, and the first that is no trusted proxy is the client,
-/// whatever it has written before itself. Any other field must be there once and hold one address. None if there is no peer, or a trusted one says
-/// what is no address: nothing may be decided on that.
-pub fn true_client(
-    peer: Option<IpAddr>,
-    head: &wire::http::RequestHead,
-    header: &str,
-    trusts: impl Fn(IpAddr) -> bool,
-) -> Option<IpAddr> {
-    let peer = peer?.to_canonical();
-    if !trusts(peer) {
-        return Some(peer);
-    }
-    let address = |text: &[u8]| Some(std::str::from_utf8(text).ok()?.trim().parse::<IpAddr>().ok()?.to_canonical());
-    if header != "x-forwarded-for" {
-        let mut values = head.fields.get_all(header);
-        return match (values.next(), values.next()) {
-            (None, _) => Some(peer),
-            (Some(value), None) => address(value),
-            _ => None,
-        };
-    }
-    let chain: Vec<&[u8]> = head.fields.get_all(header).flat_map(|value| value.split(|byte| *byte == b',')).collect();
-    let mut client = peer;
-    for hop in chain.into_iter().rev() {
-        client = address(hop)?;
-        if !trusts(client) {
-            break;
-        }
-    }
-    Some(client)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
-    use super::*;
-
-    fn check(peer: &str, header: &str, fields: &[(&str, &str)], expected: Option<&str>) {
-        let mut head = wire::http::RequestHead::default();
-        fields.iter().for_each(|(name, value)| head.fields.push(name.as_bytes(), value.as_bytes()));
-        let trusts = |address: IpAddr| "10.0.0.0/8".parse::<ipnet::IpNet>().unwrap().contains(&address);
-        let found = true_client(Some(peer.parse().unwrap()), &head, header, trusts);
-        assert_eq!(found, expected.map(|address| address.parse().unwrap()), "{peer} {fields:?}");
-    }
-
-    #[test]
-    fn only_trusted_proxies_are_believed_and_only_about_who_spoke_to_them() {
-        let xff = "X-Forwarded-For";
-        let of = |value| vec![(xff, value)];
-        check("192.0.2.1", "x-forwarded-for", &of("203.0.113.9"), Some("192.0.2.1"));
-        check("10.0.0.1", "x-forwarded-for", &of("203.0.113.9"), Some("203.0.113.9"));
-        check("10.0.0.1", "x-forwarded-for", &of("198.51.100.7, 203.0.113.9"), Some("203.0.113.9"));
-        check("10.0.0.1", "x-forwarded-for", &of("203.0.113.9, 10.1.1.1,10.2.2.2"), Some("203.0.113.9"));
-        check("10.0.0.1", "x-forwarded-for", &[(xff, "198.51.100.7"), (xff, "203.0.113.9")], Some("203.0.113.9"));
-        check("10.0.0.1", "x-forwarded-for", &of("10.3.3.3"), Some("10.3.3.3"));
-        check("10.0.0.1", "x-forwarded-for", &of("203.0.113.9, x"), None);
-        check("10.0.0.1", "x-forwarded-for", &of("x, 203.0.113.9"), Some("203.0.113.9"));
-        check("10.0.0.1", "x-forwarded-for", &[], Some("10.0.0.1"));
-        check("10.0.0.1", "x-real-ip", &[("X-Real-IP", "2001:db8::1")], Some("2001:db8::1"));
-        check("10.0.0.1", "x-real-ip", &[("X-Real-IP", "203.0.113.9, 198.51.100.7")], None);
-        check("10.0.0.1", "x-real-ip", &[("X-Real-IP", "203.0.113.9"), ("X-Real-IP", "198.51.100.7")], None);
-        check("::ffff:10.0.0.1", "x-real-ip", &[("X-Real-IP", "::ffff:203.0.113.9")], Some("203.0.113.9"));
     }
 }

@@ -113,8 +113,10 @@ async fn identify(
             conn.local_port =
                 told.as_ref().and_then(|told| told.destination).map_or(bound_port, |address| address.port());
             conn.told = told;
-            let most = worker.pin().config.limits.max_connections_per_client;
-            if counted.identify(conn.client, !is_balancer, most) {
+            let generation = worker.pin();
+            let most = generation.config.limits.max_connections_per_client;
+            let is_proxy = conn.listener.reads_requests() && generation.trusts(conn.client.map(|client| client.ip()));
+            if counted.identify(conn.client.filter(|_| !is_proxy), !is_balancer, most) {
                 return Some((stream, first, conn, counted));
             }
             ("accept", "too_many_connections_from_client", String::new())

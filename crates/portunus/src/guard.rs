@@ -16,6 +16,7 @@ use std::sync::Arc;
 use contract::Matched;
 use wire::http::{BodyFraming, Method, RequestHead};
 
+use crate::client::RequestClient;
 use crate::config::Mode;
 use crate::generation::Generation;
 use crate::http::refusal::Refusal;
@@ -127,13 +128,13 @@ pub fn judge_around(
     generation: &Generation,
     listener: &str,
     head: &RequestHead,
-    peer: Option<std::net::IpAddr>,
+    client: &RequestClient,
 ) -> Result<(), Refusal> {
     if generation.contracts.is_empty() {
         return Ok(());
     }
     let around = generation.contracts.around(listener, head);
-    around.into_iter().flatten().try_for_each(|in_force| lists::judge(in_force, head, peer, generation))
+    around.into_iter().flatten().try_for_each(|in_force| lists::judge(in_force, head, client, generation))
 }
 
 /// The contract that a request on a route is under, whatever the route does; its lists have spoken.
@@ -145,7 +146,7 @@ pub fn contract_of<'g>(
     listener: &str,
     route: &CompiledRoute,
     head: &RequestHead,
-    peer: Option<std::net::IpAddr>,
+    client: &RequestClient,
 ) -> Result<Option<&'g Arc<InForce>>, Refusal> {
     let contracts = &generation.contracts;
     if contracts.is_empty() {
@@ -154,7 +155,7 @@ pub fn contract_of<'g>(
     let Some(in_force) = contracts.of(route.index, listener, head) else { return Ok(None) };
     let is_judged = contracts.around(listener, head).into_iter().flatten().any(|around| Arc::ptr_eq(around, in_force));
     if !is_judged {
-        lists::judge(in_force, head, peer, generation)?;
+        lists::judge(in_force, head, client, generation)?;
     }
     Ok(Some(in_force))
 }

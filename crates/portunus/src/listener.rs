@@ -230,7 +230,9 @@ fn admit(
     let at = SystemTime::now();
     worker.report.connection_opened(&listener.name);
     let is_balancer = generation.balancers(&listener.name).is_some_and(|list| list.holds(peer));
-    let counted = peer.filter(|_| !is_balancer);
+    // A trusted proxy carries many clients on its connections; each of their requests names its own.
+    let is_proxy = listener.reads_requests() && generation.trusts(peer.map(|peer| peer.ip()));
+    let counted = peer.filter(|_| !is_balancer && !is_proxy);
     match Admission::admit(&worker.shared, counted, generation.config.limits.max_connections_per_client) {
         Some(admitted) => {
             let (worker, listener) = (Rc::clone(worker), Arc::clone(listener));

@@ -143,6 +143,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
             forwarded: false,
             via: false,
             request_id: false,
+            ..Forwarding::default()
         },
         admin: None,
         log: LogConfig::default(),

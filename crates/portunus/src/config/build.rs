@@ -87,7 +87,7 @@ pub(super) fn build(
         contracts: build.contracts(root),
         host_rules: build.host_rules(root),
         trusted_proxies: build.trusted_proxies(root),
-        forwarding: process::forwarding(root),
+        forwarding: build.forwarding(root),
         admin,
         log: build.log(root),
         limits,

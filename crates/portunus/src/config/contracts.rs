@@ -165,8 +165,8 @@ pub enum KeySource {
 pub struct AllowConfig {
     /// The list.
     pub file: PathBuf,
-    /// The field in which a trusted proxy names the client; lower case. `x-forwarded-for` is read from the right, past trusted proxies.
-    pub header: String,
+    /// The field (lower case) in which trusted proxies name the client, for this list alone; none: the client of the request.
+    pub header: Option<String>,
 }
 
 /// Which contract a route is under.

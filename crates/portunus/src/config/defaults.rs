@@ -115,7 +115,15 @@ impl HealthCheck {
 
 impl Default for Forwarding {
     fn default() -> Forwarding {
-        Forwarding { x_forwarded: true, x_real_ip: true, forwarded: false, via: true, request_id: true }
+        Forwarding {
+            x_forwarded: true,
+            x_real_ip: true,
+            forwarded: false,
+            via: true,
+            request_id: true,
+            // What load balancers set whatever the client sent: those of the clouds, HAProxy, nginx as usually configured.
+            trusted_fields: ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-port"].map(str::to_owned).into(),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use wire::http::Method;
 
+use crate::client::names_client;
 use crate::limits::Limits;
 
 mod datagram;
@@ -77,6 +78,11 @@ impl ListenerConfig {
     /// Its sockets.
     pub fn places(&self) -> impl Iterator<Item = Place<Endpoint>> + '_ {
         places(&self.name, &self.bind)
+    }
+
+    /// Whether it reads requests, in which proxies in front of it name their clients.
+    pub fn reads_requests(&self) -> bool {
+        !matches!(self.service, Service::Tunnel(_))
     }
 }
 
@@ -441,8 +447,8 @@ impl HeaderEdits {
     }
 }
 
-/// Which forwarding fields are written upstream. Copies from untrusted peers are always removed first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which forwarding fields are written upstream, and which are believed. All others are removed first.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarding {
     /// `X-Forwarded-For`, `-Proto`, `-Host`, `-Port`.
     pub x_forwarded: bool,
@@ -452,8 +458,22 @@ pub struct Forwarding {
     pub forwarded: bool,
     /// `Via` both ways (RFC 9110 §7.6.3).
     pub via: bool,
-    /// `X-Request-Id`: kept from trusted peers, else made.
+    /// `X-Request-Id`.
     pub request_id: bool,
+    /// Fields (lower case) that every trusted proxy sets or appends to. The first that names an address names the client.
+    pub trusted_fields: Vec<String>,
+}
+
+impl Forwarding {
+    /// Whether trusted proxies are believed in this field (in any case).
+    pub fn trusts_field(&self, name: &[u8]) -> bool {
+        self.trusted_fields.iter().any(|trusted| trusted.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The field in which trusted proxies name the client.
+    pub fn client_field(&self) -> Option<&str> {
+        self.trusted_fields.iter().map(String::as_str).find(|field| names_client(field))
+    }
 }
 
 /// A group of servers.

@@ -31,6 +31,7 @@ pub fn redacted_json(config: &Config) -> Value {
             "forwarded": config.forwarding.forwarded,
             "via": config.forwarding.via,
             "request_id": config.forwarding.request_id,
+            "trusted_fields": config.forwarding.trusted_fields,
         },
         "admin": config.admin.as_ref().map(|admin| json!({ "bind": endpoint(&admin.bind), "hosts": admin.hosts })),
         "log": {

@@ -5,7 +5,7 @@
 use wire::http::RequestHead;
 
 use super::in_force::InForce;
-use crate::client::true_client;
+use crate::client::RequestClient;
 use crate::generation::Generation;
 use crate::http::refusal::Refusal;
 
@@ -16,13 +16,18 @@ use crate::http::refusal::Refusal;
 pub fn judge(
     in_force: &InForce,
     head: &RequestHead,
-    peer: Option<std::net::IpAddr>,
+    client: &RequestClient,
     generation: &Generation,
 ) -> Result<(), Refusal> {
     let refused = |code| Err(Refusal::client(in_force.config.block_status.unwrap_or(403), code));
     if let (Some(allowed), Some(config)) = (&in_force.allowed, &in_force.config.allow_addresses) {
-        let client = true_client(peer, head, &config.header, |address| generation.trusts(Some(address)));
-        if !client.is_some_and(|client| allowed.contains(client)) {
+        let client = match config.header.as_deref() {
+            None => *client,
+            named_by => {
+                RequestClient::of(client.peer, &head.fields, named_by, |address| generation.trusts(Some(address)))
+            }
+        };
+        if !client.certain().is_some_and(|client| allowed.contains(client)) {
             return refused("address_not_allowed");
         }
     }

@@ -17,6 +17,7 @@ use super::scratch::Timers;
 use super::sides::{Answer, MessageBody};
 use super::upstream_h1::{self, Attempt, Failed, Upgraded};
 use super::upstream_h2;
+use crate::client::RequestClient;
 use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
 use crate::conn::Conn;
 use crate::generation::Generation;
@@ -26,7 +27,6 @@ use crate::route::{CompiledRoute, Params, Routed, build_authority, build_locatio
 use crate::transport::{buffer, recycle};
 use crate::upstream::Group;
 use crate::worker::Worker;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,27 +41,23 @@ pub struct Context<'a> {
     pub conn: &'a Conn,
     /// The generation pinned by this request.
     pub generation: &'a Generation,
-    /// Whether who connected may speak for others.
-    pub trusted: bool,
+    /// Who sent the request.
+    pub client: RequestClient,
 }
 
 impl<'a> Context<'a> {
-    /// That of a request which pins this generation.
-    pub fn new(worker: &'a Worker, conn: &'a Conn, generation: &'a Generation) -> Context<'a> {
-        let trusted = generation.trusts(conn.client.map(|client| client.ip()));
-        Context { worker, conn, generation, trusted }
-    }
-
-    /// Who connected.
-    pub fn peer(&self) -> Option<IpAddr> {
-        self.conn.client.map(|client| client.ip())
+    /// That of the request with this head, which pins this generation.
+    pub fn new(worker: &'a Worker, conn: &'a Conn, generation: &'a Generation, head: &RequestHead) -> Context<'a> {
+        let named_by = generation.config.forwarding.client_field();
+        let peer = conn.client.map(|client| client.ip());
+        let client = RequestClient::of(peer, &head.fields, named_by, |address| generation.trusts(Some(address)));
+        Context { worker, conn, generation, client }
     }
 
     /// What the upstream is told about the client.
     pub fn facts(&self) -> Facts<'_> {
         Facts {
-            peer: self.conn.client,
-            trusted: self.trusted,
+            client: self.client,
             secure: self.conn.tls.is_some(),
             port: self.conn.local_port,
             judged: false,
@@ -113,8 +109,11 @@ pub struct Cut;
 /// # Errors
 /// [`Cut`], after which the client's side must be broken off.
 pub async fn run<B: MessageBody, A: Answer>(mut exchange: Exchange<'_, B, A>) -> Result<Option<Upgraded>, Cut> {
-    if exchange.context.trusted {
-        exchange.ledger.given_id = exchange.head.fields.get("x-request-id").map(Box::from);
+    let context = exchange.context;
+    if context.client.via_trusted {
+        exchange.ledger.client = context.client.address;
+        let forwarding = &context.generation.config.forwarding;
+        exchange.ledger.given_id = forwarding::given_id(exchange.head, &context.facts(), forwarding).map(Box::from);
     }
     let outcome = serve(&mut exchange).await;
     let Exchange { head, body, answer, ledger, .. } = exchange;
@@ -144,14 +143,14 @@ async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> 
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
         return redirect_to_https(head, port, exchange.answer, exchange.ledger).await.map(|()| None);
     }
-    guard::judge_around(context.generation, &context.conn.listener.name, head, context.peer())?;
+    guard::judge_around(context.generation, &context.conn.listener.name, head, &context.client)?;
     let (route, params) = match context.generation.routes.find(&context.conn.listener.name, head) {
         Routed::Found(route, params) => (route, params),
         other => return answer_unrouted(other, exchange).await.map(|()| None),
     };
     exchange.ledger.route = Some(Arc::clone(&route.config));
     let listener = &context.conn.listener.name;
-    let in_force = guard::contract_of(context.generation, listener, route, head, context.peer())?;
+    let in_force = guard::contract_of(context.generation, listener, route, head, &context.client)?;
     let (status, location) = match &route.config.action {
         Action::Forward(forward) => return forward_admitted(route, params, in_force, forward, exchange).await,
         Action::Respond { status, content_type, body, while_up } => {
@@ -225,7 +224,7 @@ async fn answer_unrouted<B: MessageBody, A: Answer>(
 
 /// A resource of https is asked for over TLS, or by a peer that may say so (RFC 9110 §7.4).
 fn judge_scheme(context: Context<'_>, head: &RequestHead) -> Result<(), Refusal> {
-    if head.says_https && context.conn.tls.is_none() && !context.trusted {
+    if head.says_https && context.conn.tls.is_none() && !context.client.via_trusted {
         return Err(Refusal::client(421, "https_without_tls"));
     }
     Ok(())

@@ -4,21 +4,20 @@
 //! written, unless the peer is a trusted proxy, and `Connection` cannot nominate ours away because ours are written last.
 
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use wire::http::hop::{is_nominated, nominates_any};
 use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
 use super::date;
+use crate::client::RequestClient;
 use crate::config::{Forwarding, HeaderEdits, RouteConfig};
 
 /// What an upstream is told about the client.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// The socket's peer; none on Unix sockets.
-    pub peer: Option<SocketAddr>,
-    /// The peer may speak for others.
-    pub trusted: bool,
+    /// Who sent the request.
+    pub client: RequestClient,
     /// The request came over TLS.
     pub secure: bool,
     /// Port the client connected to.
@@ -40,11 +39,11 @@ enum Kind {
     Hop,
     /// Written anew by us: Host, framing.
     Ours,
-    /// Believed from trusted peers only.
+    /// Believed from trusted peers, where they are said to set it.
     Forwarding,
     /// Never believed.
     ClientCertificate,
-    /// Kept from trusted peers, else made.
+    /// As `Forwarding`; else it is made.
     RequestId,
     /// Another method than the one that was judged; goes on only where the route says so.
     MethodOverride,
@@ -76,6 +75,12 @@ fn kind(name: &[u8]) -> Kind {
         | b"x-client-ip"
         | b"x-cluster-client-ip"
         | b"true-client-ip"
+        | b"cf-connecting-ip"
+        | b"cf-connecting-ipv6"
+        | b"fastly-client-ip"
+        | b"x-envoy-external-address"
+        | b"x-azure-clientip"
+        | b"x-azure-socketip"
         | b"x-original-forwarded-for"
         | b"x-original-host"
         | b"x-original-url"
@@ -120,7 +125,7 @@ pub fn request_fields(
             Kind::Plain => !is_nominated(name),
             Kind::MethodOverride => route.keep_method_override && !facts.judged && !is_nominated(name),
             Kind::Expect => !facts.continued && !is_nominated(name),
-            Kind::Forwarding => facts.trusted && !rewrites(forwarding, name),
+            Kind::Forwarding => believes(facts, forwarding, name) && !rewrites(forwarding, name),
             Kind::Hop | Kind::Ours | Kind::ClientCertificate | Kind::RequestId => false,
         };
         if keep && !is_edited(edits, name) {
@@ -188,14 +193,18 @@ impl Write for Text {
 
 fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, put: &mut impl FnMut(&[u8], &[u8])) {
     let mut address = Text::new();
-    if let Some(peer) = facts.peer {
-        let _ = write!(address, "{}", peer.ip().to_canonical());
+    if let Some(peer) = facts.client.peer {
+        let _ = write!(address, "{peer}");
+    }
+    let mut client = Text::new();
+    if let Some(address) = facts.client.address {
+        let _ = write!(client, "{address}");
     }
     let scheme: &[u8] = if facts.secure { b"https" } else { b"http" };
-    // What a trusted peer said of the client stands; of others only the socket is believed.
-    let told = |name: &str| head.fields.get(name).filter(|_| facts.trusted);
+    // What a trusted peer says of the client stands; of others only the socket is believed.
+    let told = |name: &str| told(head, facts, forwarding, name);
     if forwarding.x_forwarded {
-        put_chain(head, facts, address.as_bytes(), put);
+        put_chain(head, facts, forwarding, (client.as_bytes(), address.as_bytes()), put);
         put(b"X-Forwarded-Proto", told("x-forwarded-proto").unwrap_or(scheme));
         let host = told("x-forwarded-host").unwrap_or(&head.authority);
         if !host.is_empty() {
@@ -205,14 +214,11 @@ fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwardin
         let _ = write!(port, "{}", facts.port);
         put(b"X-Forwarded-Port", told("x-forwarded-port").unwrap_or(port.as_bytes()));
     }
-    if forwarding.x_real_ip {
-        let first = told("x-real-ip").unwrap_or(address.as_bytes());
-        if !first.is_empty() {
-            put(b"X-Real-IP", first);
-        }
+    if forwarding.x_real_ip && !client.as_bytes().is_empty() {
+        put(b"X-Real-IP", client.as_bytes());
     }
     if forwarding.forwarded {
-        put_forwarded(head, facts, scheme, put);
+        put_forwarded(head, facts, forwarding, scheme, put);
     }
     if forwarding.via {
         // A single field; earlier Via fields went on before it, which is the same list (RFC 9110 §7.6.3).
@@ -223,41 +229,104 @@ fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwardin
     }
 }
 
-/// `X-Forwarded-For`: what a trusted peer sent, then the peer.
-fn put_chain(head: &RequestHead, facts: &Facts<'_>, address: &[u8], put: &mut impl FnMut(&[u8], &[u8])) {
-    if facts.trusted && head.fields.contains("x-forwarded-for") {
-        let mut chain = Vec::new();
-        for value in head.fields.get_all("x-forwarded-for") {
-            chain.extend_from_slice(value);
-            chain.extend_from_slice(b", ");
-        }
-        chain.extend_from_slice(if address.is_empty() { b"unknown" } else { address });
-        put(b"X-Forwarded-For", &chain);
-    } else if !address.is_empty() {
-        put(b"X-Forwarded-For", address);
-    }
+/// Whether the peer is believed in this field (in any case).
+fn believes(facts: &Facts<'_>, forwarding: &Forwarding, name: &[u8]) -> bool {
+    facts.client.via_trusted && forwarding.trusts_field(name)
 }
 
-/// `Forwarded` (RFC 7239): what a trusted peer sent, then our element.
-fn put_forwarded(head: &RequestHead, facts: &Facts<'_>, scheme: &[u8], put: &mut impl FnMut(&[u8], &[u8])) {
+/// What a trusted peer says in a field (lower case) that has one value. What comes more than once, or is malformed, is not believed: part of it
+/// may be the client's.
+fn told<'h>(head: &'h RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, name: &str) -> Option<&'h [u8]> {
+    if !believes(facts, forwarding, name.as_bytes()) {
+        return None;
+    }
+    let mut values = head.fields.get_all(name);
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let is_sane = match name {
+        "x-forwarded-proto" => value.len() <= 16 && value.iter().all(u8::is_ascii_alphanumeric),
+        "x-forwarded-port" => value.len() <= 5 && value.iter().all(u8::is_ascii_digit),
+        "x-request-id" => value.len() <= MAX_REQUEST_ID_BYTES && value.iter().all(u8::is_ascii_graphic),
+        _ => true,
+    };
+    (is_sane && !value.is_empty()).then_some(value)
+}
+
+/// Longest request id that is taken from a trusted peer, bytes.
+const MAX_REQUEST_ID_BYTES: usize = 128;
+
+/// The request id that a trusted peer gave.
+pub fn given_id<'h>(head: &'h RequestHead, facts: &Facts<'_>, forwarding: &Forwarding) -> Option<&'h [u8]> {
+    told(head, facts, forwarding, "x-request-id")
+}
+
+/// Whether a field may be among those that trusted proxies are believed in: it says who the client is, and is not about its certificate.
+pub fn may_be_trusted(name: &[u8]) -> bool {
+    matches!(kind(name), Kind::Forwarding | Kind::RequestId)
+}
+
+/// `X-Forwarded-For`: what a trusted peer sent, else the client; then the peer, if it is another.
+fn put_chain(
+    head: &RequestHead,
+    facts: &Facts<'_>,
+    forwarding: &Forwarding,
+    (client, peer): (&[u8], &[u8]),
+    put: &mut impl FnMut(&[u8], &[u8]),
+) {
+    let is_sent = believes(facts, forwarding, b"x-forwarded-for") && head.fields.contains("x-forwarded-for");
+    if !is_sent && client == peer {
+        if !client.is_empty() {
+            put(b"X-Forwarded-For", client);
+        }
+        return;
+    }
     let mut chain = Vec::new();
-    if facts.trusted {
+    let mut push = |value: &[u8]| {
+        chain.extend_from_slice(value);
+        chain.extend_from_slice(b", ");
+    };
+    if is_sent {
+        head.fields.get_all("x-forwarded-for").for_each(push);
+    } else {
+        push(client);
+    }
+    chain.extend_from_slice(if peer.is_empty() { b"unknown" } else { peer });
+    put(b"X-Forwarded-For", &chain);
+}
+
+/// `Forwarded` (RFC 7239): what a trusted peer sent, else the client; then our element, about the peer.
+fn put_forwarded(
+    head: &RequestHead,
+    facts: &Facts<'_>,
+    forwarding: &Forwarding,
+    scheme: &[u8],
+    put: &mut impl FnMut(&[u8], &[u8]),
+) {
+    let mut chain = Vec::new();
+    if believes(facts, forwarding, b"forwarded") && head.fields.contains("forwarded") {
         for value in head.fields.get_all("forwarded") {
             chain.extend_from_slice(value);
             chain.extend_from_slice(b", ");
         }
+    } else if facts.client.address != facts.client.peer {
+        put_node(facts.client.address, &mut chain);
+        chain.extend_from_slice(b", ");
     }
-    chain.extend_from_slice(b"for=");
-    match facts.peer.map(|peer| peer.ip().to_canonical()) {
-        Some(IpAddr::V4(address)) => _ = write!(chain, "{address}"),
-        Some(IpAddr::V6(address)) => _ = write!(chain, "\"[{address}]\""),
-        None => chain.extend_from_slice(b"unknown"),
-    }
+    put_node(facts.client.peer, &mut chain);
     chain.extend_from_slice(b";host=\"");
     chain.extend_from_slice(&head.authority);
     chain.extend_from_slice(b"\";proto=");
     chain.extend_from_slice(scheme);
     put(b"Forwarded", &chain);
+}
+
+/// `for=` and an address.
+fn put_node(address: Option<IpAddr>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"for=");
+    match address {
+        Some(IpAddr::V4(address)) => _ = write!(out, "{address}"),
+        Some(IpAddr::V6(address)) => _ = write!(out, "\"[{address}]\""),
+        None => out.extend_from_slice(b"unknown"),
+    }
 }
 
 /// The client's certificate: the standard field (RFC 9440 §2.2) and readable parts of it.

@@ -146,7 +146,7 @@ async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: 
     let next = match read_head(transport, input, open.parts, limits).await {
         Ok(()) => {
             let last = served + 1 >= limits.max_requests_per_connection || worker.is_draining();
-            let context = Context::new(worker, conn, &generation);
+            let context = Context::new(worker, conn, &generation, &open.parts.request);
             serve_message(context, transport, input, open.parts, &mut open.ledger, last).await
         }
         Err(Some(refusal)) => {

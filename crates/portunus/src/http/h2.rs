@@ -239,7 +239,7 @@ async fn stream(
     let read = read_request(&message, received.is_end_stream(), limits, &mut open.parts.request);
     let mut body = H2Body::new(received, noticed, true);
     let mut answer = H2Answer::new(respond, &open.parts.request);
-    let context = Context::new(worker, conn, &generation);
+    let context = Context::new(worker, conn, &generation, &open.parts.request);
     let scratch::Parts { request, response, timers } = &mut *open.parts;
     let ledger = &mut open.ledger;
     let outcome = match read {

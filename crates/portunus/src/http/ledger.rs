@@ -1,6 +1,7 @@
 //! What becomes of one request, noted as it happens and reported at its end.
 
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,6 +23,8 @@ pub struct Ledger {
     started_at: Instant,
     /// The id sent upstream.
     pub request_id: [u8; 32],
+    /// The client that trusted proxies name; else it is the connection's.
+    pub client: Option<IpAddr>,
     /// An id that a trusted peer gave.
     pub given_id: Option<Box<[u8]>>,
     /// The route taken.
@@ -55,6 +58,7 @@ impl Ledger {
             started: SystemTime::now(),
             started_at: Instant::now(),
             request_id: random_id(),
+            client: None,
             given_id: None,
             route: None,
             group: None,
@@ -95,7 +99,8 @@ impl Ledger {
         worker.report.request(&RequestRecord {
             started: self.started,
             listener: &conn.listener.name,
-            client: conn.client,
+            client: self.client.or(conn.client.map(|client| client.ip().to_canonical())),
+            peer: conn.client,
             told: conn.told.as_deref(),
             tls: conn.tls.as_ref().map(|tls| &tls.info),
             method: head.method.as_str(),

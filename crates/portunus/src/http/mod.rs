@@ -21,3 +21,5 @@ pub(crate) mod scratch;
 pub(crate) mod sides;
 mod upstream_h1;
 pub(crate) mod upstream_h2;
+
+pub use forwarding::may_be_trusted;

@@ -126,7 +126,7 @@ fn flow_json(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>) {
 }
 
 fn flow_text(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>) {
-    let mut text = Text::begin(out, clock, record.started, Some(record.client));
+    let mut text = Text::begin(out, clock, record.started, Some(record.client.ip()));
     text.word(b"(flow)");
     text.milliseconds(record.duration);
     for (name, value) in [
@@ -190,7 +190,11 @@ pub(super) fn key_type_name(key_type: Option<tls::KeyType>) -> &'static str {
 }
 
 fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>) {
-    let mut json = Json::begin(out, clock, record.started, "request", record.client);
+    let mut json = Json::begin(out, clock, record.started, "request", record.peer.filter(|_| !record.is_forwarded()));
+    if record.is_forwarded() {
+        json.address("client_address", record.client);
+        json.address("peer_address", record.peer.map(|peer| peer.ip()));
+    }
     json.text("listener", record.listener.as_bytes());
     json.text("method", record.method.as_bytes());
     json.text("host", record.host);
@@ -291,7 +295,7 @@ fn tunnel_json(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) 
 }
 
 fn tunnel_text(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) {
-    let mut text = Text::begin(out, clock, record.started, record.client);
+    let mut text = Text::begin(out, clock, record.started, record.client.map(|client| client.ip()));
     text.word(b"(tunnel)");
     text.milliseconds(record.duration);
     text.traffic(record.bytes_received, record.bytes_sent);
@@ -316,12 +320,7 @@ fn told_json(json: &mut Json<'_>, told: Option<&Told>) {
     let tlvs = told.tlvs();
     json.open("proxy_protocol");
     json.number("version", if told.version == Version::V1 { 1 } else { 2 });
-    if let Some(balancer) = told.balancer {
-        json.key("balancer");
-        json.out.push(b'"');
-        address(json.out, balancer.ip());
-        json.out.push(b'"');
-    }
+    json.address("balancer", told.balancer.map(|balancer| balancer.ip()));
     if let Some(destination) = told.destination {
         json.text("destination", destination.to_string().as_bytes());
     }
@@ -377,10 +376,7 @@ impl<'a> Json<'a> {
         let mut json = Json::on(out);
         json.text("kind", kind.as_bytes());
         if let Some(client) = client {
-            json.key("client_address");
-            json.out.push(b'"');
-            address(json.out, client.ip());
-            json.out.push(b'"');
+            json.address("client_address", Some(client.ip()));
             json.number("client_port", u64::from(client.port()));
         }
         json
@@ -398,6 +394,15 @@ impl<'a> Json<'a> {
 
     fn text(&mut self, name: &'static str, value: &[u8]) {
         self.bounded(name, value, FIELD_BYTES);
+    }
+
+    /// An address, if there is one.
+    fn address(&mut self, name: &'static str, value: Option<IpAddr>) {
+        let Some(value) = value else { return };
+        self.key(name);
+        self.out.push(b'"');
+        address(self.out, value);
+        self.out.push(b'"');
     }
 
     /// A text that is left out where it is empty.
@@ -469,6 +474,9 @@ fn request_text(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     text.milliseconds(record.duration);
     text.traffic(record.bytes_received, record.bytes_sent);
     text.pair("listener", record.listener.as_bytes());
+    if let Some(peer) = record.peer.filter(|_| record.is_forwarded()) {
+        text.pair("peer", peer.ip().to_canonical().to_string().as_bytes());
+    }
     text.pair("route", record.route.unwrap_or("").as_bytes());
     text.pair("upstream", record.upstream.unwrap_or("").as_bytes());
     text.pair("server", record.server.unwrap_or("").as_bytes());
@@ -490,7 +498,7 @@ fn request_text(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
 }
 
 fn connection_text(out: &mut Vec<u8>, clock: &mut Clock, record: &ConnRecord<'_>) {
-    let mut text = Text::begin(out, clock, record.started, record.client);
+    let mut text = Text::begin(out, clock, record.started, record.client.map(|client| client.ip()));
     text.word(b"(connection)");
     text.milliseconds(record.duration);
     text.pair("listener", record.listener.as_bytes());
@@ -508,11 +516,11 @@ struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    fn begin(out: &'a mut Vec<u8>, clock: &mut Clock, started: SystemTime, client: Option<SocketAddr>) -> Text<'a> {
+    fn begin(out: &'a mut Vec<u8>, clock: &mut Clock, started: SystemTime, client: Option<IpAddr>) -> Text<'a> {
         clock.write(out, started);
         out.push(b' ');
         match client {
-            Some(client) => address(out, client.ip()),
+            Some(client) => address(out, client),
             None => out.push(b'-'),
         }
         Text { out }

@@ -25,7 +25,8 @@ fn record() -> RequestRecord<'static> {
     RequestRecord {
         started: UNIX_EPOCH + Duration::from_millis(1_795_252_444_007),
         listener: "edge",
-        client: Some("192.0.2.7:40123".parse().unwrap()),
+        client: Some("192.0.2.7".parse().unwrap()),
+        peer: Some("192.0.2.7:40123".parse().unwrap()),
         told: None,
         tls: None,
         method: "GET",
@@ -183,13 +184,24 @@ fn times_are_rfc_3339() {
 #[test]
 fn addresses_are_written_as_the_client_knows_them() {
     fn check(client: &str, expected: &str) {
-        let record = RequestRecord { client: Some(client.parse().unwrap()), ..record() };
+        let peer: SocketAddr = client.parse().unwrap();
+        let record = RequestRecord { client: Some(peer.ip().to_canonical()), peer: Some(peer), ..record() };
         let value: Value = serde_json::from_str(&line(Form::Json, &record)).unwrap();
         assert_eq!(value["client_address"], expected);
     }
     check("255.0.10.1:1", "255.0.10.1");
     check("[2001:db8::1]:1", "2001:db8::1");
     check("[::ffff:192.0.2.1]:1", "192.0.2.1");
+}
+
+#[test]
+fn a_client_that_a_proxy_names_stands_beside_its_peer() {
+    let record = RequestRecord { client: Some("2001:db8::9".parse().unwrap()), ..record() };
+    let value: Value = serde_json::from_str(&line(Form::Json, &record)).unwrap();
+    assert_eq!((&value["client_address"], &value["peer_address"]), (&"2001:db8::9".into(), &"192.0.2.7".into()));
+    assert!(value.get("client_port").is_none(), "the port is the peer's: {value}");
+    let text = line(Form::Text, &record);
+    assert!(text.contains(" 2001:db8::9 GET ") && text.contains(" peer=192.0.2.7 "), "{text}");
 }
 
 #[test]

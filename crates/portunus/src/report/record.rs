@@ -2,7 +2,7 @@
 //!
 //! Absent on purpose: header fields. Authorization and Cookie can not reach a log line, because no record has a place for them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use crate::client::Told;
@@ -85,8 +85,10 @@ pub struct RequestRecord<'a> {
     pub started: SystemTime,
     /// Listener name.
     pub listener: &'a str,
-    /// True client; none on Unix sockets.
-    pub client: Option<SocketAddr>,
+    /// Who sent it: the connection's peer, or whom the trusted proxies name; none on Unix sockets.
+    pub client: Option<IpAddr>,
+    /// The connection's peer; none on Unix sockets.
+    pub peer: Option<SocketAddr>,
     /// What a believed PROXY header said.
     pub told: Option<&'a Told>,
     /// What TLS agreed on, if there was TLS.
@@ -129,6 +131,13 @@ pub struct RequestRecord<'a> {
     pub reason: &'static str,
     /// What its contract said, if it is under one.
     pub contract: Option<ContractRecord<'a>>,
+}
+
+impl RequestRecord<'_> {
+    /// Whether trusted proxies named the client, so that it is not the connection's peer.
+    pub fn is_forwarded(&self) -> bool {
+        self.client != self.peer.map(|peer| peer.ip().to_canonical())
+    }
 }
 
 /// One UDP flow, ended.

@@ -358,7 +358,12 @@ impl WorkerReport {
             shared.verdicts.at(labels).add(1);
         }
         if let Some(client) = record.client {
-            self.clients.borrow_mut().request(client.ip());
+            let mut clients = self.clients.borrow_mut();
+            clients.request(client);
+            // Bytes of a connection count for its peer when it closes, but a trusted proxy's for the clients it names.
+            if record.is_forwarded() {
+                clients.bytes(client, record.bytes_received, record.bytes_sent);
+            }
         }
         self.line(|out, clock, form| line::request(out, clock, form, record));
     }

@@ -52,7 +52,8 @@ fn identity_is_ours_whatever_the_client_says() {
 
 #[test]
 fn a_trusted_peer_is_believed_but_for_certificates() {
-    let file = "trusted_proxies: 127.0.0.0/8\nforwarding: { forwarded: true }\n";
+    let file = "trusted_proxies: 127.0.0.0/8\nforwarding: { forwarded: true, trusted_fields: [X-Real-IP, X-Forwarded-For, X-Forwarded-Proto, \
+                X-Forwarded-Host, X-Forwarded-Port, X-Forwarded-Prefix, X-Request-Id, Forwarded] }\n";
     let mut trial = Trial::start(Parts { file, ..Parts::default() });
     let told = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: told.example\r\n\
                 X-Forwarded-Port: 443\r\nX-Forwarded-Prefix: /told\r\nX-Real-IP: 192.0.2.1\r\nX-Request-Id: told-id\r\nForwarded: for=192.0.2.1\r\nClient-Cert: :AAAA:\r\n";
@@ -69,6 +70,102 @@ fn a_trusted_peer_is_believed_but_for_certificates() {
         ("client-cert", &[]),
     ] {
         assert_eq!(seen.fields(name), expected, "{name} in {}", seen.head);
+    }
+    trial.finish();
+}
+
+/// A load balancer as most are: it appends the client to X-Forwarded-For, sets -Proto and -Port, and lets everything else of the client through.
+#[test]
+fn behind_a_balancer_the_client_is_the_client_and_nothing_forged_passes() {
+    let mut trial = Trial::start(Parts {
+        file: "trusted_proxies: [127.0.0.0/8, 10.0.0.0/8]\nforwarding: { forwarded: true }\n",
+        ..Parts::default()
+    });
+    let forged = FORGED.replace("X-Forwarded-Proto: https\r\n", "").replace("X-Forwarded-Port: 1\r\n", "");
+    let forged = format!(
+        "{forged}CF-Connecting-IP: 1.1.1.1\r\nX-Envoy-External-Address: 1.1.1.1\r\nFastly-Client-IP: 1.1.1.1\r\n"
+    );
+    let told = "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 443\r\n";
+    for sent in [
+        format!("{forged}{told}"),
+        format!("{told}{}", forged.replace("X-Forwarded-For", "X-Nothing").replace("x-forwarded-for", "x-none")),
+    ] {
+        let seen = trial.pass(get(&format!("Connection: close\r\n{sent}")));
+        for (name, expected) in [
+            ("x-real-ip", &["203.0.113.9"][..]),
+            ("x-forwarded-proto", &["https"]),
+            ("x-forwarded-port", &["443"]),
+            ("x-forwarded-host", &["x.example:81"]),
+            ("forwarded", &["for=203.0.113.9, for=127.0.0.1;host=\"x.example:81\";proto=http"]),
+            ("x-forwarded-prefix", &[]),
+            ("cf-connecting-ip", &[]),
+            ("true-client-ip", &[]),
+            ("x-envoy-external-address", &[]),
+            ("fastly-client-ip", &[]),
+        ] {
+            assert_eq!(seen.fields(name), expected, "{name} in {}", seen.head);
+        }
+        let chain = seen.fields("x-forwarded-for");
+        assert!(chain.len() == 1 && chain[0].ends_with("203.0.113.9, 127.0.0.1"), "{}", seen.head);
+        assert_eq!(seen.fields("x-request-id")[0].len(), 32, "{}", seen.head);
+        assert!(!seen.head.to_ascii_lowercase().contains("evil"), "{}", seen.head);
+    }
+    let lines = trial.gate.log(2);
+    for line in lines {
+        assert_eq!(
+            (&line["client_address"], &line["peer_address"]),
+            (&"203.0.113.9".into(), &"127.0.0.1".into()),
+            "{line}"
+        );
+        assert_ne!(line["request_id"], "evil");
+    }
+    trial.finish();
+}
+
+#[test]
+fn what_a_proxy_says_of_the_client_is_read_strictly() {
+    let mut trial = Trial::start(Parts { file: "trusted_proxies: [127.0.0.0/8, 10.0.0.0/8]\n", ..Parts::default() });
+    for (sent, client) in [
+        ("X-Forwarded-For: 203.0.113.9, 10.1.1.1\r\n", "203.0.113.9"),
+        ("X-Forwarded-For: 1.1.1.1, 203.0.113.9:4711\r\n", "203.0.113.9"),
+        ("X-Forwarded-For: [2001:db8::9]:4711\r\n", "2001:db8::9"),
+        ("X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-For: 203.0.113.9\r\n", "203.0.113.9"),
+        // Who sent what is no address is as far as anybody can tell.
+        ("X-Forwarded-For: 1.1.1.1, unknown, 10.1.1.1\r\n", "10.1.1.1"),
+        ("X-Forwarded-For: 1.1.1.1,\r\n", "127.0.0.1"),
+        ("X-Real-IP: 1.1.1.1\r\n", "127.0.0.1"),
+        ("", "127.0.0.1"),
+    ] {
+        let seen = trial.pass(get(&format!("Connection: close\r\n{sent}")));
+        assert_eq!(seen.fields("x-real-ip"), [client], "{sent}");
+    }
+    // What came twice, or is none, may be the client's: then ours is written.
+    let port = trial.gate.address("web").port().to_string();
+    for sent in [
+        "X-Forwarded-Proto: https\r\nX-Forwarded-Proto: https\r\n",
+        "X-Forwarded-Proto: https, x\r\nX-Forwarded-Port: 44a\r\n",
+    ] {
+        let seen = trial.pass(get(&format!("Connection: close\r\n{sent}")));
+        assert_eq!(seen.fields("x-forwarded-proto"), ["http"], "{sent}");
+        assert_eq!(seen.fields("x-forwarded-port"), [port.as_str()], "{sent}");
+    }
+    trial.finish();
+}
+
+/// The same over HTTP/2, with another field that names the client.
+#[test]
+fn a_key_says_which_fields_the_proxies_set() {
+    let file = "trusted_proxies: 127.0.0.0/8\nforwarding: { trusted_fields: [CF-Connecting-IP] }\n";
+    let mut trial = Trial::start(Parts { file, ..Parts::default() });
+    let sent = "CF-Connecting-IP: 203.0.113.9\r\nX-Forwarded-For: 1.1.1.1\r\nX-Forwarded-Proto: https\r\nX-Real-IP: 1.1.1.1\r\n";
+    let seen = trial.pass(get(&format!("Connection: close\r\n{sent}")));
+    for (name, expected) in [
+        ("cf-connecting-ip", "203.0.113.9"),
+        ("x-real-ip", "203.0.113.9"),
+        ("x-forwarded-for", "203.0.113.9, 127.0.0.1"),
+        ("x-forwarded-proto", "http"),
+    ] {
+        assert_eq!(seen.fields(name), [expected], "{name} in {}", seen.head);
     }
     trial.finish();
 }

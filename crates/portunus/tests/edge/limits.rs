@@ -31,6 +31,34 @@ fn one_client_may_have_so_many_connections_and_no_more() {
     assert!(metric(&gate, refusals).unwrap() >= 1.0, "{}", gate.metrics());
 }
 
+/// A load balancer brings everybody's requests over its connections. Each request counts for the client it names.
+#[test]
+fn a_trusted_proxy_may_have_any_number_of_connections() {
+    let upstream = Upstream::ok();
+    let text = "trusted_proxies: 127.0.0.0/8\nlimits: { max_connections_per_client: 3 }";
+    let gate = Gate::start(&yaml(&upstream, "", text));
+    let mut held: Vec<_> = (0..8).map(|_| connect(gate.address("web"))).collect();
+    for (number, client) in held.iter_mut().enumerate() {
+        let request = format!("GET / HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 203.0.113.{}\r\n\r\n", number % 2);
+        client.write_all(request.as_bytes()).unwrap();
+        assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "), "{number}");
+    }
+    drop(held);
+    let served = |address: &str| {
+        let page =
+            exchange(gate.address("admin"), b"GET /clients HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let body = &page[memchr::memmem::find(&page, b"\r\n\r\n").unwrap()..];
+        let page: serde_json::Value = serde_json::from_slice(body).unwrap();
+        let clients = page["clients"].as_array().unwrap();
+        let of = clients.iter().find(|client| client["address"] == address).cloned();
+        of.map(|client| (client["requests"].as_u64().unwrap(), client["bytes_sent"].as_u64().unwrap()))
+    };
+    wait_until("both clients in the table", || {
+        ["203.0.113.0", "203.0.113.1"].iter().all(|client| served(client) == Some((4, 8)))
+    });
+    assert_eq!(served("127.0.0.1"), None, "what the proxy carried is its clients'");
+}
+
 fn last_request() -> Vec<u8> {
     b"GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n".to_vec()
 }

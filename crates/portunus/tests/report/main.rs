@@ -16,7 +16,8 @@ fn record() -> RequestRecord<'static> {
     RequestRecord {
         started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000),
         listener: "edge",
-        client: Some("192.0.2.7:40123".parse().unwrap()),
+        client: Some("192.0.2.7".parse().unwrap()),
+        peer: Some("192.0.2.7:40123".parse().unwrap()),
         told: None,
         tls: None,
         method: "GET",

@@ -82,7 +82,7 @@ impl Fields {
     }
 
     /// All values of `name` (given in lower case), in order.
-    pub fn get_all<'a, 'n>(&'a self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+    pub fn get_all<'a, 'n>(&'a self, name: &'n str) -> impl DoubleEndedIterator<Item = &'a [u8]> + use<'a, 'n> {
         let bytes = &self.bytes[..];
         self.index
             .iter()

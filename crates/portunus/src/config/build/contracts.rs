@@ -244,10 +244,7 @@ impl Build<'_> {
     }
 
     fn allow_addresses(&mut self, node: &Node) -> Option<AllowConfig> {
-        Some(AllowConfig {
-            file: self.file(node, "file")?,
-            header: self.parsed(node, "header", headers::field_name).unwrap_or_else(|| "x-forwarded-for".to_owned()),
-        })
+        Some(AllowConfig { file: self.file(node, "file")?, header: self.parsed(node, "header", headers::field_name) })
     }
 
     pub(super) fn host_rules(&mut self, root: &Node) -> Vec<HostRule> {

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use super::{Build, address, read};
+use super::{Build, Fault, address, headers, read};
 use crate::config::model::{AccessLog, Forwarding, LogConfig};
 use crate::config::problem::shown;
 use crate::config::yaml::Node;
+use crate::http::may_be_trusted;
 use crate::limits::Limits;
 
 /// Worker threads: as given, or one per processor that the process may use.
@@ -17,20 +18,24 @@ pub(super) fn workers(root: &Node) -> usize {
     read::int(root, "workers").unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Which forwarding fields are written.
-pub(super) fn forwarding(root: &Node) -> Forwarding {
-    let default = Forwarding::default();
-    let Some(node) = root.get("forwarding") else { return default };
-    Forwarding {
-        x_forwarded: read::boolean(node, "x_forwarded").unwrap_or(default.x_forwarded),
-        x_real_ip: read::boolean(node, "x_real_ip").unwrap_or(default.x_real_ip),
-        forwarded: read::boolean(node, "forwarded").unwrap_or(default.forwarded),
-        via: read::boolean(node, "via").unwrap_or(default.via),
-        request_id: read::boolean(node, "request_id").unwrap_or(default.request_id),
-    }
-}
-
 impl Build<'_> {
+    /// Which forwarding fields are written, and which are believed.
+    pub(super) fn forwarding(&mut self, root: &Node) -> Forwarding {
+        let default = Forwarding::default();
+        let Some(node) = root.get("forwarding") else { return default };
+        Forwarding {
+            x_forwarded: read::boolean(node, "x_forwarded").unwrap_or(default.x_forwarded),
+            x_real_ip: read::boolean(node, "x_real_ip").unwrap_or(default.x_real_ip),
+            forwarded: read::boolean(node, "forwarded").unwrap_or(default.forwarded),
+            via: read::boolean(node, "via").unwrap_or(default.via),
+            request_id: read::boolean(node, "request_id").unwrap_or(default.request_id),
+            trusted_fields: match node.get("trusted_fields") {
+                None => default.trusted_fields,
+                Some(_) => self.parsed_list(node, "trusted_fields", identity_field),
+            },
+        }
+    }
+
     pub(super) fn trusted_proxies(&mut self, root: &Node) -> Vec<IpNet> {
         self.parsed_list(root, "trusted_proxies", address::network)
     }
@@ -131,4 +136,14 @@ impl Build<'_> {
             limits.max_connections,
         );
     }
+}
+
+/// Reads the name of a field that says who the client is.
+fn identity_field(text: &str) -> Result<String, Fault> {
+    let name = headers::field_name(text)?;
+    if may_be_trusted(name.as_bytes()) {
+        return Ok(name);
+    }
+    let fix = "name one of `X-Forwarded-*`, `Forwarded`, `X-Real-IP`, `X-Request-Id`, `CF-Connecting-IP`, `True-Client-IP` and their like";
+    Err(Fault::new(format!("{} does not say who the client is", shown(text)), fix))
 }

@@ -146,9 +146,15 @@ pub(crate) static ROOT: Object = object(
             "trusted_proxies",
             Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
             "(none)",
-            "Peers whose forwarding fields (`X-Forwarded-*`, `Forwarded`, `X-Real-IP`, `X-Request-Id`) are believed. Those of all others are removed.",
+            "Proxies in front whose word on the client is believed, as far as `forwarding.trusted_fields` go. Fields of all others are removed. Their connections are not \
+             bounded per client.",
         ),
-        optional("forwarding", Shape::Object(&FORWARDING), "(see there)", "Which forwarding fields are written."),
+        optional(
+            "forwarding",
+            Shape::Object(&FORWARDING),
+            "(see there)",
+            "Which forwarding fields are written and believed.",
+        ),
         optional(
             "admin",
             Shape::Object(&ADMIN),

@@ -236,8 +236,8 @@ pub(in crate::config::shape) static ALLOW_ADDRESSES: Object = object(
         optional(
             "header",
             Shape::Text("a field name such as `X-Real-IP`"),
-            "X-Forwarded-For",
-            "Where a proxy among `trusted_proxies` names the client. `X-Forwarded-For` is read from the right, past trusted proxies.",
+            "(the first of `forwarding.trusted_fields` that names it)",
+            "Another field in which the proxies among `trusted_proxies` name the client, for this list alone. Name only one that each of them sets.",
         ),
     ]],
 );

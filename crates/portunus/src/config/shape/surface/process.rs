@@ -5,13 +5,21 @@ use crate::config::shape::{Object, Shape};
 
 pub(in crate::config::shape) static FORWARDING: Object = object(
     "forwarding",
-    "which forwarding fields are written",
+    "which forwarding fields are written and believed",
     &[&[
         optional("x_forwarded", Shape::Bool, "true", "`X-Forwarded-For`, `-Proto`, `-Host` and `-Port`."),
         optional("x_real_ip", Shape::Bool, "true", "`X-Real-IP`."),
         optional("forwarded", Shape::Bool, "false", "`Forwarded` (RFC 7239)."),
         optional("via", Shape::Bool, "true", "`Via`, both ways."),
-        optional("request_id", Shape::Bool, "true", "`X-Request-Id`: kept from trusted peers, else made."),
+        optional("request_id", Shape::Bool, "true", "`X-Request-Id`, made for each request."),
+        optional(
+            "trusted_fields",
+            Shape::OneOrMany(&Shape::Text("a field name such as `X-Forwarded-For`")),
+            "[X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Port]",
+            "Fields that every proxy among `trusted_proxies` sets or appends to, whatever its client sent. Only these are believed; the first of them that names \
+             an address names the client (`X-Forwarded-For` and `Forwarded` are read from the right, past trusted proxies). All other fields that say who the \
+             client is are removed.",
+        ),
     ]],
 );
 
