@@ -22,7 +22,7 @@ use crate::generation::Generation;
 use crate::http::refusal::Refusal;
 use crate::route::{CompiledRoute, Params};
 
-pub use body::{GuardedBody, HoldError, Pace};
+pub use body::{GuardedBody, HoldError};
 pub use in_force::{Contracts, InForce};
 pub use judging::{ScratchRoom, trim};
 pub use note::ContractNote;

@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod config;
 pub mod limits;
+pub mod pace;
 pub mod generation;
 pub mod worker;
 pub mod reload;

@@ -15,9 +15,9 @@ pub struct Limits {
     pub head_timeout: Duration,
     /// Between two requests of a connection.
     pub keep_alive_timeout: Duration,
-    /// Between two reads of a request body, or two writes the client accepts.
+    /// Between two reads of a request body before there is a response, or two writes the client accepts.
     pub client_idle_timeout: Duration,
-    /// Slowest body a client may send or accept, bytes per second, judged after `client_idle_timeout`.
+    /// Slowest body a client may send or accept, bytes per second of waiting for it, over any `client_idle_timeout`.
     pub min_body_rate: u64,
     /// A tunnel (WebSocket and the like) in which nothing moves either way.
     pub tunnel_idle_timeout: Duration,
@@ -51,7 +51,7 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(10),
             head_timeout: Duration::from_secs(10),
             keep_alive_timeout: Duration::from_secs(75),
-            client_idle_timeout: Duration::from_secs(30),
+            client_idle_timeout: Duration::from_secs(60),
             min_body_rate: 256,
             tunnel_idle_timeout: Duration::from_secs(3600),
             max_head_bytes: 32 * 1024,

@@ -11,6 +11,7 @@ use wire::http::Method;
 
 use crate::client::names_client;
 use crate::limits::Limits;
+use crate::pace::Pace;
 
 mod datagram;
 mod place;
@@ -267,12 +268,28 @@ pub struct RouteConfig {
     pub keep_method_override: bool,
     /// Largest request body, bytes.
     pub max_body_bytes: u64,
+    /// Longest wait for a client that sends or takes a body; none for the process's own limit.
+    pub client_idle_timeout: Option<Duration>,
+    /// Slowest body of a client, bytes per second; none for the process's own limit.
+    pub min_body_rate: Option<u64>,
+    /// Longest time in which nothing moves either way once there is a response; none for the upstream's `idle_timeout`.
+    pub stream_idle_timeout: Option<Duration>,
     /// Upgrade tokens that may pass (lower case); `websocket` by default.
     pub upgrades: Vec<String>,
     /// The contract it is under.
     pub contract: ContractChoice,
     /// What a set of compatible routes does beyond native matching.
     pub lenient: Leniency,
+}
+
+impl RouteConfig {
+    /// How slow a client may be.
+    pub fn pace(&self, limits: &Limits) -> Pace {
+        Pace {
+            idle: self.client_idle_timeout.unwrap_or(limits.client_idle_timeout),
+            min_rate: self.min_body_rate.unwrap_or(limits.min_body_rate),
+        }
+    }
 }
 
 /// Matching conveniences that native routes do not have; front doors switch them on.

@@ -5,7 +5,6 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use net::chunk::CHUNK_BYTES;
 use net::clock::coarse;
@@ -16,6 +15,7 @@ use super::judging::{Judging, Stop};
 use crate::http::body::BodyError;
 use crate::http::refusal::Refusal;
 use crate::http::sides::MessageBody;
+use crate::pace::{Allowance, Pace};
 
 /// A body, as the guard lets it go on.
 pub struct GuardedBody<'b, B> {
@@ -48,15 +48,6 @@ pub enum HoldError {
     Judged(Stop),
 }
 
-/// How long a body may take to arrive.
-#[derive(Debug, Clone, Copy)]
-pub struct Pace {
-    /// Between two pieces.
-    pub idle: Duration,
-    /// Slowest rate, bytes per second, judged after `idle`; 0 for any.
-    pub min_rate: u64,
-}
-
 impl<'b, B: MessageBody> GuardedBody<'b, B> {
     /// A body that nobody judges.
     pub fn through(inner: &'b mut B) -> GuardedBody<'b, B> {
@@ -86,19 +77,17 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
         deadline: &mut Deadline,
     ) -> Result<(), HoldError> {
         self.drops_trailers = true;
-        let since = coarse();
+        let mut allowance = Allowance::new(pace);
         let mut total = 0_u64;
         loop {
-            let next = deadline.within(pace.idle, self.inner.next()).await;
+            let waited_since = coarse();
+            let next = deadline.within(allowance.left(), self.inner.next()).await;
             let Some(piece) = next.map_err(|_| HoldError::Slow)?.map_err(HoldError::Body)? else { break };
+            allowance.moved(coarse().saturating_sub(waited_since), piece.len() as u64);
             total += piece.len() as u64;
             received.set(total);
             judging.feed(piece).map_err(HoldError::Judged)?;
             self.keep_last();
-            let elapsed = coarse().saturating_sub(since);
-            if elapsed > pace.idle && (total as f64) < pace.min_rate as f64 * elapsed.as_secs_f64() {
-                return Err(HoldError::Slow);
-            }
         }
         judging.finish().map_err(HoldError::Judged)
     }

@@ -12,7 +12,7 @@ use contract::openapi::PathValues;
 use contract::{Found, Matched};
 use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
 
-use super::body::{GuardedBody, HoldError, Pace};
+use super::body::{GuardedBody, HoldError};
 use super::in_force::{InForce, Rule, verifies_token};
 use super::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
 use super::note::ContractNote;
@@ -170,8 +170,7 @@ impl<'a> Asked<'a> {
             room.interim.status = 100;
             room.answer.interim(room.interim).await.map_err(|_| Failure::Cut)?;
         }
-        let limits = &context.generation.config.limits;
-        let pace = Pace { idle: limits.client_idle_timeout, min_rate: limits.min_body_rate };
+        let pace = self.candidate.route.config.pace(&context.generation.config.limits);
         let received = Cell::new(0);
         let held = body.hold(&mut judging, pace, &received, &mut room.timers.upload).await;
         room.ledger.received.set(received.get());

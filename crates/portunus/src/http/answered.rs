@@ -11,11 +11,12 @@ use super::body::BodyError;
 use super::exchange::Failure;
 use super::ledger::Ledger;
 use super::refusal::Refusal;
-use super::relay::{self, Upload, UploadError};
+use super::relay::{self, Flow, Upload, UploadError};
 use super::sides::{Answer, MessageBody};
 use super::upstream_h1::{Attempt, OnConnection, begin_answer, download_failure, stopped_failure};
 use crate::guard::response::Plan;
-use crate::guard::{GuardedBody, HoldError, Pace, ScratchRoom, response as guarded};
+use crate::guard::{GuardedBody, HoldError, ScratchRoom, response as guarded};
+use crate::pace::Pace;
 
 /// Relays an answer whose head is read, while the rest of the request goes on.
 ///
@@ -30,8 +31,9 @@ pub(super) async fn relay_answer<F: Future<Output = Result<(), UploadError>>>(
     ledger: &mut Ledger,
     deadline: &mut Deadline,
     upload: &mut Upload<'_, F>,
-    received: &Cell<u64>,
+    flow: &Flow,
 ) -> Result<(), OnConnection> {
+    flow.response_began();
     let (context, admitted) = (attempt.context, attempt.admitted);
     let mut scratch = ScratchRoom::empty();
     let plan = guarded::judge_head(admitted, context, response, &mut scratch, ledger).map_err(OnConnection::clients)?;
@@ -39,7 +41,7 @@ pub(super) async fn relay_answer<F: Future<Output = Result<(), UploadError>>>(
         begin_answer(attempt, response, answer);
         return answer.flush().await.map_err(|_| OnConnection::clients(Failure::Cut));
     }
-    let idle = attempt.group.config.idle_timeout;
+    let idle = attempt.idle();
     let mut body = GuardedBody::through(body);
     match plan {
         Plan::Free => {}
@@ -48,7 +50,7 @@ pub(super) async fn relay_answer<F: Future<Output = Result<(), UploadError>>>(
             let (pace, held_bytes) = (Pace { idle, min_rate: 0 }, Cell::new(0));
             let holding = body.hold(&mut judging, pace, &held_bytes, deadline);
             let held = upload.beside(holding, None, |context| answer.poll_gone(context)).await;
-            ledger.received.set(received.get());
+            ledger.received.set(flow.received.get());
             let held = held.map_err(|stopped| stopped_failure(stopped, ledger))?;
             guarded::finished(admitted, context, &judging, ledger);
             held.map_err(not_held)?;
@@ -56,9 +58,9 @@ pub(super) async fn relay_answer<F: Future<Output = Result<(), UploadError>>>(
     }
     begin_answer(attempt, response, answer);
     let limits = &context.generation.config.limits;
-    let relaying = relay::download(&mut body, answer, limits, idle, &ledger.sent, deadline);
+    let relaying = relay::download(&mut body, answer, limits, idle, flow, &ledger.sent, deadline);
     let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
-    ledger.received.set(received.get());
+    ledger.received.set(flow.received.get());
     if let Some(judging) = body.watched() {
         guarded::finished(admitted, context, &judging, ledger);
     }

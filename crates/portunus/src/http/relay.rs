@@ -14,7 +14,46 @@ use pin_project_lite::pin_project;
 use super::body::BodyError;
 use super::sides::{Answer, BodySink, MessageBody};
 use crate::limits::Limits;
+use crate::pace::{Allowance, Pace};
 use crate::transport::Broken;
+
+/// What each direction of an exchange has to know of the other.
+#[derive(Debug, Default)]
+pub struct Flow {
+    /// Body bytes from the client.
+    pub received: Cell<u64>,
+    /// The request's body is still on its way.
+    uploading: Cell<bool>,
+    /// The final head of the response is there.
+    has_response: Cell<bool>,
+    /// When something moved last, on the coarse clock; told only once there is a response.
+    moved_at: Cell<Duration>,
+}
+
+impl Flow {
+    /// The final head of the response is there: from now on both directions are bounded together, by [`download`].
+    pub fn response_began(&self) {
+        self.has_response.set(true);
+        self.moved();
+    }
+
+    fn moved(&self) {
+        if self.has_response.get() {
+            self.moved_at.set(coarse());
+        }
+    }
+}
+
+/// What a request body is held to.
+#[derive(Debug, Clone, Copy)]
+pub struct UploadTerms {
+    /// How slow the client may be.
+    pub pace: Pace,
+    /// Largest body.
+    pub max_body_bytes: u64,
+    /// How long the upstream may take to accept a piece.
+    pub stall: Duration,
+}
 
 /// Why moving the request body ended early.
 #[derive(Debug)]
@@ -135,10 +174,82 @@ where
     }
 }
 
-/// A body that has been going on for a while and is slower than allowed.
-fn is_too_slow(since: Duration, bytes: u64, limits: &Limits) -> bool {
-    let elapsed = coarse().saturating_sub(since);
-    elapsed > limits.client_idle_timeout && (bytes as f64) < limits.min_body_rate as f64 * elapsed.as_secs_f64()
+pin_project! {
+    /// A wait of the upload, which has a limit of its own only while there is no response: afterwards a client that is quiet may be listening, and a server
+    /// that takes nothing may be talking.
+    struct BeforeResponse<'d, F> {
+        deadline: &'d mut Deadline,
+        flow: &'d Flow,
+        limit: Duration,
+        // When the limit is over, once the wait blocks.
+        at: Option<Duration>,
+        last_look: LastLook,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for BeforeResponse<'_, F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        if let Poll::Ready(output) = this.future.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        if this.flow.has_response.get() {
+            return Poll::Pending;
+        }
+        if !this.last_look.has_begun() {
+            let at = *this.at.get_or_insert_with(|| coarse() + *this.limit);
+            ready!(this.deadline.poll_elapsed(at, context));
+        }
+        ready!(this.last_look.poll(context));
+        match this.future.poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => Poll::Ready(Err(Elapsed)),
+        }
+    }
+}
+
+fn before_response<'d, F: Future>(
+    flow: &'d Flow,
+    deadline: &'d mut Deadline,
+    limit: Duration,
+    future: F,
+) -> BeforeResponse<'d, F> {
+    BeforeResponse { deadline, flow, limit, at: None, last_look: LastLook::default(), future }
+}
+
+pin_project! {
+    /// A wait that may last for as long as something moves in either direction.
+    struct WhileMoving<'d, F> {
+        deadline: &'d mut Deadline,
+        flow: &'d Flow,
+        idle: Duration,
+        last_look: LastLook,
+        #[pin]
+        future: F,
+    }
+}
+
+impl<F: Future> Future for WhileMoving<'_, F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        if let Poll::Ready(output) = this.future.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        if !this.last_look.has_begun() {
+            ready!(this.deadline.poll_elapsed(this.flow.moved_at.get() + *this.idle, context));
+        }
+        ready!(this.last_look.poll(context));
+        match this.future.poll(context) {
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => Poll::Ready(Err(Elapsed)),
+        }
+    }
 }
 
 /// How long a peer may take to accept `bytes`.
@@ -146,52 +257,56 @@ fn patience(bytes: usize, limits: &Limits) -> Duration {
     limits.client_idle_timeout + Duration::from_secs(bytes as u64 / limits.min_body_rate.max(1))
 }
 
-/// Sends a request: its head, then its body as it arrives. The upstream may take `idle` to accept a piece.
+/// Sends a request: its head, then its body as it arrives.
 ///
 /// # Errors
 /// See [`UploadError`].
-#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
 pub async fn upload(
     head: &[u8],
     body: &mut impl MessageBody,
     mut writer: impl BodySink,
-    limits: &Limits,
-    max_body_bytes: u64,
-    idle: Duration,
-    received: &Cell<u64>,
+    terms: UploadTerms,
+    flow: &Flow,
     deadline: &mut Deadline,
 ) -> Result<(), UploadError> {
+    let UploadTerms { pace, max_body_bytes, stall } = terms;
     let mut before = head;
     if body.is_done() || !body.has_input() {
-        accepted(deadline.within(idle, writer.write(before, &[])).await)?;
+        accepted(before_response(flow, deadline, stall, writer.write(before, &[])).await)?;
         before = &[];
     }
     if body.is_done() {
         // A body that was read beforehand and turned out to be empty still has an end, which its framing may have to tell.
-        return accepted(deadline.within(idle, writer.end(None)).await);
+        return accepted(before_response(flow, deadline, stall, writer.end(None)).await);
     }
-    let since = coarse();
+    flow.uploading.set(true);
+    let mut allowance = Allowance::new(pace);
     loop {
-        let next = deadline.within(limits.client_idle_timeout, body.next()).await;
+        let waited_since = coarse();
+        let next = before_response(flow, deadline, allowance.left(), body.next()).await;
         let piece = match next.map_err(|_| UploadError::ClientSlow)?.map_err(UploadError::Client)? {
             Some(piece) => piece,
             None => break,
         };
-        received.set(received.get() + piece.len() as u64);
-        if received.get() > max_body_bytes {
+        let count = piece.len() as u64;
+        allowance.moved(coarse().saturating_sub(waited_since), count);
+        flow.received.set(flow.received.get() + count);
+        flow.moved();
+        if flow.received.get() > max_body_bytes {
             return Err(UploadError::TooLarge);
         }
-        accepted(deadline.within(idle, writer.write(before, piece)).await)?;
+        accepted(before_response(flow, deadline, stall, writer.write(before, piece)).await)?;
+        flow.moved();
         before = &[];
-        if is_too_slow(since, received.get(), limits) {
-            return Err(UploadError::ClientSlow);
-        }
     }
     if !before.is_empty() {
-        accepted(deadline.within(idle, writer.write(before, &[])).await)?;
+        accepted(before_response(flow, deadline, stall, writer.write(before, &[])).await)?;
     }
     let trailers = body.trailers();
-    accepted(deadline.within(idle, writer.end(trailers.as_ref())).await)
+    let ended = before_response(flow, deadline, stall, writer.end(trailers.as_ref())).await;
+    flow.uploading.set(false);
+    flow.moved();
+    accepted(ended)
 }
 
 /// Whether the upstream accepted what was written. One that takes no more in time is waited for no longer: it may still answer.
@@ -209,6 +324,8 @@ pub enum DownloadError {
     Upstream(BodyError),
     /// The upstream was silent for too long.
     UpstreamSlow,
+    /// Nothing moved either way for too long, and either side could have gone on.
+    Idle,
     /// The client is gone.
     Client,
     /// The client took too long to accept bytes.
@@ -238,7 +355,7 @@ impl<A: Answer, F: Future> Future for UnlessGone<'_, A, F> {
     }
 }
 
-/// Relays the body of an answer whose head is finished, and its end.
+/// Relays the body of an answer whose head is finished, and its end. `idle`: longest time in which nothing moves in either direction.
 ///
 /// # Errors
 /// See [`DownloadError`]. The client must not be able to take what it got for the whole.
@@ -247,6 +364,7 @@ pub async fn download(
     answer: &mut impl Answer,
     limits: &Limits,
     idle: Duration,
+    flow: &Flow,
     sent: &Cell<u64>,
     deadline: &mut Deadline,
 ) -> Result<(), DownloadError> {
@@ -256,13 +374,19 @@ pub async fn download(
             let flushed = deadline.within(patience(0, limits), answer.flush()).await;
             flushed.map_err(|_| DownloadError::ClientSlow)?.map_err(|_| DownloadError::Client)?;
         }
-        let next = deadline.within(idle, UnlessGone { answer, future: body.next() }).await;
-        let next = next.map_err(|_| DownloadError::UpstreamSlow)?.ok_or(DownloadError::Gone)?;
+        let future = UnlessGone { answer, future: body.next() };
+        let next = WhileMoving { deadline, flow, idle, last_look: LastLook::default(), future }.await;
+        let next = match next {
+            Ok(next) => next.ok_or(DownloadError::Gone)?,
+            Err(Elapsed) if flow.uploading.get() => return Err(DownloadError::Idle),
+            Err(Elapsed) => return Err(DownloadError::UpstreamSlow),
+        };
         let Some(piece) = next.map_err(DownloadError::Upstream)? else { break };
         let count = piece.len();
         let written = deadline.within(patience(count, limits), answer.piece(piece)).await;
         written.map_err(|_| DownloadError::ClientSlow)?.map_err(|_| DownloadError::Client)?;
         sent.set(sent.get() + count as u64);
+        flow.moved();
     }
     let trailers = body.trailers();
     let ended = deadline.within(patience(0, limits), answer.end(trailers.as_ref())).await;

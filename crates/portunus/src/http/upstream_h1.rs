@@ -1,14 +1,13 @@
 //! One try of a request at one server over HTTP/1.1: send it, read the answer's head, relay the rest.
 
-use std::cell::Cell;
 use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use net::Chunk;
 use wire::http::http1::{Parsed, parse_response, write_field};
-use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead};
+use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use super::answered::relay_answer;
 use super::body::{BodyError, BodyReader, BodyWriter};
@@ -16,9 +15,9 @@ use super::exchange::{Context, Exchange, Failure};
 use super::forwarding::{self, Facts};
 use super::ledger::Ledger;
 use super::refusal::Refusal;
-use super::relay::{self, DownloadError, Stopped, Upload, UploadError};
+use super::relay::{self, DownloadError, Flow, Stopped, Upload, UploadError, UploadTerms};
 use super::sides::{Answer, MessageBody};
-use crate::config::{Forward, HostRewrite};
+use crate::config::{Forward, HostRewrite, UpstreamProtocol};
 use crate::guard::Admitted;
 use crate::report::Fault;
 use crate::route;
@@ -50,6 +49,29 @@ impl Attempt<'_> {
             continued: self.admitted.has_continued(),
             ..self.context.facts()
         }
+    }
+
+    /// What the request's body is held to.
+    pub(super) fn upload_terms(&self) -> UploadTerms {
+        let route = &self.admitted.route().config;
+        let mut pace = route.pace(&self.context.generation.config.limits);
+        if self.is_grpc() && route.min_body_rate.is_none() {
+            // Messages that come as they happen: how often is nobody's business but theirs.
+            pace.min_rate = 0;
+        }
+        UploadTerms { pace, max_body_bytes: route.max_body_bytes, stall: self.group.config.idle_timeout }
+    }
+
+    /// A call of gRPC, to a server that may understand it: what a client says of its body alone loosens nothing.
+    fn is_grpc(&self) -> bool {
+        let head = self.admitted.head();
+        let is_http2 = head.version == Version::H2 && self.group.config.protocol == UpstreamProtocol::Http2;
+        is_http2 && head.fields.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"))
+    }
+
+    /// How long nothing may move either way once there is a response.
+    pub(super) fn idle(&self) -> Duration {
+        self.admitted.route().config.stream_idle_timeout.unwrap_or(self.group.config.idle_timeout)
     }
 }
 
@@ -208,10 +230,8 @@ async fn message<B: MessageBody, A: Answer>(
     let request = attempt.admitted.head();
     let started = Instant::now();
     let writer = BodyWriter::new(transport, request.framing);
-    let max_body = attempt.admitted.route().config.max_body_bytes;
-    let received = Cell::new(0);
-    let stall = attempt.group.config.idle_timeout;
-    let upload = relay::upload(head, *body, writer, limits, max_body, stall, &received, &mut timers.upload);
+    let flow = Flow::default();
+    let upload = relay::upload(head, *body, writer, attempt.upload_terms(), &flow, &mut timers.upload);
     let mut upload = pin!(upload);
     let mut upload = Upload::new(upload.as_mut());
 
@@ -220,7 +240,7 @@ async fn message<B: MessageBody, A: Answer>(
         let reading = read_head(transport, input, &request.method, &head_limits, response);
         let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
         let read = upload.beside(reading, patience, |context| answer.poll_gone(context)).await;
-        ledger.received.set(received.get());
+        ledger.received.set(flow.received.get());
         read.map_err(|stopped| stopped_failure(stopped, ledger))??;
         if response.status == 101 {
             check_upgrade(request, response, attempt)?;
@@ -234,7 +254,7 @@ async fn message<B: MessageBody, A: Answer>(
     let is_tunnel = response.status == 101;
     let mut reader = BodyReader::for_response(transport, input, response.framing);
     let deadline = &mut timers.download;
-    relay_answer(attempt, response, &mut reader, *answer, ledger, deadline, &mut upload, &received).await?;
+    relay_answer(attempt, response, &mut reader, *answer, ledger, deadline, &mut upload, &flow).await?;
     Ok(match upload.is_complete() && response.keep_alive {
         _ if is_tunnel => After::Tunnel,
         true => After::Reuse,
@@ -314,6 +334,7 @@ pub(super) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> On
         }
         DownloadError::Upstream(BodyError::Judged(refusal)) => (refusal.fault, refusal.code),
         DownloadError::UpstreamSlow => (Fault::Upstream, "response_stalled"),
+        DownloadError::Idle => (Fault::Client, "stream_idle_timeout"),
         DownloadError::Client => (Fault::Client, "client_gone"),
         DownloadError::ClientSlow => (Fault::Client, "client_slow"),
         DownloadError::Gone => (Fault::Client, "request_cancelled"),

@@ -2,7 +2,6 @@
 //!
 //! Connections belong to a worker and carry many requests at once; a stream that is dropped is reset.
 
-use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -22,7 +21,7 @@ use super::h2_frames::{Noticed, Sender};
 use super::h2_io::H2Io;
 use super::h2_message::{H2Body, broken, fields_to_trailers, send_data};
 use super::refusal::Refusal;
-use super::relay::{self, Upload, UploadError};
+use super::relay::{self, Flow, Upload, UploadError};
 use super::sides::{Answer, BodySink, MessageBody};
 use super::upstream_h1::{Attempt, Failed, Interim, OnConnection, cannot_connect, head_arrived, stopped_failure};
 use crate::config::HostRewrite;
@@ -151,19 +150,16 @@ async fn stream<B: MessageBody, A: Answer>(
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), OnConnection> {
     let Exchange { response, body, answer, ledger, timers, .. } = exchange;
-    let limits = &attempt.context.generation.config.limits;
     let started = Instant::now();
     let is_bodiless = body.is_done();
     let mut sender = shared.sender().ready().await.map_err(|error| stream_failure(&error))?;
     let (mut answered, sink) = sender.send_request(request, is_bodiless).map_err(|error| stream_failure(&error))?;
-    let received = Cell::new(0);
-    let max_body = attempt.admitted.route().config.max_body_bytes;
-    let idle = attempt.group.config.idle_timeout;
+    let flow = Flow::default();
     let sending = async {
         if is_bodiless {
             return Ok::<(), UploadError>(());
         }
-        relay::upload(&[], *body, H2Sink(sink), limits, max_body, idle, &received, &mut timers.upload).await
+        relay::upload(&[], *body, H2Sink(sink), attempt.upload_terms(), &flow, &mut timers.upload).await
     };
     let sending = pin!(sending);
     let mut upload = Upload::new(sending);
@@ -172,7 +168,7 @@ async fn stream<B: MessageBody, A: Answer>(
     let stream = loop {
         let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
         let read = upload.beside(next_head(&mut answered), patience, |context| answer.poll_gone(context)).await;
-        ledger.received.set(received.get());
+        ledger.received.set(flow.received.get());
         let (parts, stream) = read.map_err(|stopped| stopped_failure(stopped, ledger))??.into_parts();
         read_response(&parts, stream.as_ref().is_none_or(RecvStream::is_end_stream), method, response);
         match stream {
@@ -187,7 +183,7 @@ async fn stream<B: MessageBody, A: Answer>(
     head_arrived(response, ledger, started);
     let mut incoming = H2Body::new(stream, shared.noticed(), false);
     let deadline = &mut timers.download;
-    relay_answer(attempt, response, &mut incoming, *answer, ledger, deadline, &mut upload, &received).await
+    relay_answer(attempt, response, &mut incoming, *answer, ledger, deadline, &mut upload, &flow).await
 }
 
 /// The next head of an answer: an interim one, which comes without a body, or the final one.

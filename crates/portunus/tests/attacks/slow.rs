@@ -79,6 +79,25 @@ fn a_slow_body_is_408_and_never_whole_upstream() {
 }
 
 #[test]
+fn what_was_sent_quickly_buys_no_slow_rest() {
+    let upstream = Upstream::ok();
+    let gate = short(&upstream);
+    let mut client = connect(gate.address("web"));
+    // At the least rate this would be enough for forty seconds.
+    client.write_all(b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n").unwrap();
+    client.write_all(&vec![b'x'; 40_000_000]).unwrap();
+    let started = std::time::Instant::now();
+    client.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    let mut byte = [0];
+    while client.read(&mut byte).is_err() {
+        assert!(started.elapsed() < Duration::from_secs(30), "a byte now and then keeps the request");
+        let _ = client.write_all(b"x");
+    }
+    assert_eq!(gate.log(1)[0]["reason"], "request_body_slow");
+    assert!(upstream.seen().iter().all(|seen| !seen.whole));
+}
+
+#[test]
 fn a_client_that_does_not_read_is_let_go() {
     let upstream = Upstream::start(|request| {
         let length = if request.head.starts_with("GET /big") { 64 << 20 } else { 2 };

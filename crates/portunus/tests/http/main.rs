@@ -20,4 +20,5 @@ mod fields;
 mod interim;
 mod listeners;
 mod refusals;
+mod streams;
 mod upstreams;

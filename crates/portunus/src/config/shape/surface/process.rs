@@ -79,14 +79,14 @@ pub(in crate::config::shape) static LIMITS: Object = object(
         optional(
             "client_idle_timeout",
             TIMEOUT,
-            "30s",
-            "Between two reads of a request body, or two writes the client accepts.",
+            "60s",
+            "Between two reads of a request body before there is a response, or two writes the client accepts.",
         ),
         optional(
             "min_body_rate",
             Shape::Size(0, TIB),
             "256",
-            "Slowest body a client may send or accept, per second, judged after `client_idle_timeout`; 0 for any.",
+            "Slowest body a client may send or accept, per second of waiting for it, over any `client_idle_timeout`; 0 for any. gRPC calls to an `http2` upstream are held to it only by their route.",
         ),
         optional(
             "tunnel_idle_timeout",

@@ -1,7 +1,7 @@
 //! Keys of `routes`. Declares them, nothing else; `surface.rs` says how.
 
 use super::upstreams::CONNECTION_SETTINGS;
-use super::{TIB, object, optional, required};
+use super::{TIB, TIMEOUT, object, optional, required};
 use crate::config::shape::{Object, Shape};
 
 pub(in crate::config::shape) static ROUTE: Object = Object {
@@ -74,6 +74,24 @@ pub(in crate::config::shape) static ROUTE: Object = Object {
             "Strict-Transport-Security on answers over TLS. `true`: `max-age=31536000`.",
         ),
         optional("max_body", Shape::Size(0, TIB), "(`limits.max_body`)", "Largest request body; then 413."),
+        optional(
+            "client_idle_timeout",
+            TIMEOUT,
+            "(`limits.client_idle_timeout`)",
+            "Between two reads of the request body before there is a response, or two writes the client accepts.",
+        ),
+        optional(
+            "min_body_rate",
+            Shape::Size(0, TIB),
+            "(`limits.min_body_rate`)",
+            "Slowest body a client may send or accept, per second of waiting for it; 0 for any.",
+        ),
+        optional(
+            "stream_idle_timeout",
+            TIMEOUT,
+            "(`idle_timeout` of the upstream)",
+            "Once the response has begun: longest time in which no byte of a body moves in either direction.",
+        ),
         optional(
             "allow_encoded_slash",
             Shape::Bool,

@@ -24,7 +24,12 @@ pub(in crate::config::shape) static CONNECTION_SETTINGS: [Field; 9] = [
         "60s",
         "From the last byte of the request to the head of the answer; then 504.",
     ),
-    optional("idle_timeout", TIMEOUT, "60s", "Between two bytes of a body."),
+    optional(
+        "idle_timeout",
+        TIMEOUT,
+        "60s",
+        "Between two bytes of a response body; where the request body is still on its way, a byte of that counts too.",
+    ),
     optional("total_timeout", Shape::Either(&[Shape::Choice(&["none"]), TIMEOUT]), "none", "For the whole exchange."),
     optional("keep_idle", TIMEOUT, "30s", "How long an unused connection is kept."),
     optional("max_idle", Shape::Int(0, 1_000_000), "256", "Unused connections kept in the process."),
