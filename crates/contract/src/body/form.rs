@@ -123,7 +123,7 @@ impl<'a> Assembly<'a> {
             let is_exploded = |field: &FormField| field.spread.is_some() && field.name.as_bytes() == name;
             return match self.fields.other {
                 _ if self.fields.fields.iter().any(is_exploded) => Err(EXPLODED),
-                Some(shape) if self.is_json(shape) => {
+                Some(shape) if is_json(self.contract, shape) => {
                     self.each(decoder, pairs, shape, name, |decoder, value| self.json(decoder, value, run))
                 }
                 Some(shape) => decoder.named(pairs, name, shape, Style::Form, true),
@@ -162,11 +162,10 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Whether values of a field that is not listed are JSON: objects are (OpenAPI 3.1.1 §4.8.15.1.1).
-    fn is_json(&self, shape: ShapeId) -> bool {
-        let Shape { types, items, .. } = self.contract.shapes.get(shape);
-        let of_items = |items: &ShapeId| self.contract.shapes.get(*items).types.is_object();
-        types.is_object() || (types.has(Types::ARRAY) && !types.has_scalar() && items.as_ref().is_some_and(of_items))
+    /// Whether some field of a form may be JSON.
+    pub(crate) fn has_json(contract: &Contract, fields: &FormFields) -> bool {
+        fields.fields.iter().any(|field| matches!(field.kind, FieldKind::Json))
+            || fields.other.is_some_and(|shape| is_json(contract, shape))
     }
 
     /// Writes each value of a field: one, or the elements of an array.
@@ -206,6 +205,13 @@ impl<'a> Assembly<'a> {
         let mut check = self.contract.program.check(self.contract.anything, run);
         check.feed(text).and_then(|()| check.finish()).map_err(|_| Refused::Malformed("is not JSON"))
     }
+}
+
+/// Whether values of a field that is not listed are JSON: objects are (OpenAPI 3.1.1 §4.8.15.1.1).
+fn is_json(contract: &Contract, shape: ShapeId) -> bool {
+    let Shape { types, items, .. } = contract.shapes.get(shape);
+    let of_items = |items: &ShapeId| contract.shapes.get(*items).types.is_object();
+    types.is_object() || (types.has(Types::ARRAY) && !types.has_scalar() && items.as_ref().is_some_and(of_items))
 }
 
 #[cfg(test)]

@@ -44,6 +44,11 @@ impl<'a> Number<'a> {
         (length == text.len()).then_some(Self { text, small })
     }
 
+    /// Whether it is written without fraction and exponent: `-?(0|[1-9][0-9]*)`.
+    pub fn is_plain_integer(&self) -> bool {
+        self.small.is_some() || memchr::memchr3(b'.', b'e', b'E', self.text).is_none()
+    }
+
     /// Refuses what is too long, or too far from 1.
     #[inline(always)]
     pub fn check_limits(&self, limits: &Limits) -> Result<(), Reason> {

@@ -149,7 +149,7 @@ impl JsonReader<'_> {
         if let Some(Err(violation)) = self.shadows.map(Check::finish) {
             self.shadow = Some(violation);
         }
-        let kept = self.kept.as_deref().map(Vec::as_slice);
+        let kept = self.kept.as_deref().map(|kept| (kept.as_slice(), false));
         if let (Some(first), Some(closed)) = (self.shadow, &self.contract.closed_program) {
             let found = everything(closed, self.schema, kept, first, MAX_SHADOWS);
             found.iter().for_each(|violation| note_shadow(violation, findings));
@@ -224,6 +224,8 @@ impl Form<'_> {
         self.report_shadows(pairs, findings);
         let Rooms { text, json, run, .. } = &mut *self.rooms;
         let mut found = Vec::new();
+        // Parts that are JSON stand in the same value, with the integers of JSON.
+        let from_text = !Assembly::has_json(self.contract, self.fields);
         for attempt in Attempt::ALL {
             let assembly = Assembly { contract: self.contract, fields: self.fields, escapes, attempt };
             let mut unread = Vec::new();
@@ -232,12 +234,12 @@ impl Form<'_> {
             refused.extend(unread.into_iter().map(|(name, _)| String::from_utf8_lossy(&name).into_owned()));
             // What is told of the rest must not come of what was left out.
             if wrong.is_empty() || findings.collects() {
-                match judge_json(self.contract, self.schema, json, run) {
+                match judge_json(self.contract, self.schema, json, from_text, run) {
                     Ok(()) if wrong.is_empty() => return Ok(()),
                     Ok(()) => {}
                     Err(violation) if findings.collects() && found.is_empty() => {
                         let program = &self.contract.program;
-                        let all = everything(program, self.schema, Some(json), violation, MAX_VIOLATIONS);
+                        let all = everything(program, self.schema, Some((json, from_text)), violation, MAX_VIOLATIONS);
                         wrong.extend(all.into_iter().filter(|other| is_of_its_own(other, &refused)).map(of_body));
                     }
                     Err(violation) => wrong.push(of_body(violation)),

@@ -16,27 +16,33 @@ pub(super) enum Fault {
     Schema(reason::Violation),
 }
 
-/// Judges JSON text.
+/// Judges JSON text. `from_text`: it was made from text by a style, so integers are what parsers of integers read.
 pub(super) fn judge_json(
     contract: &Contract,
     schema: SchemaId,
     json: &[u8],
+    from_text: bool,
     run: &mut crate::schema::Run,
 ) -> Result<(), reason::Violation> {
     let mut check = contract.program.check(schema, run);
+    if from_text {
+        check = check.with_plain_integers();
+    }
     check.feed(json)?;
     check.finish()
 }
 
-/// Everything that is wrong with a text, first what the judge has found: a log then says what a refusal would. Only that if the text was not kept.
+/// Everything that is wrong with a text, first what the judge has found: a log then says what a refusal would. Only that if the text was not kept. Of
+/// the text: whether a style made it.
 pub(super) fn everything(
     program: &crate::schema::Program,
     schema: SchemaId,
-    text: Option<&[u8]>,
+    text: Option<(&[u8], bool)>,
     first: reason::Violation,
     wanted: usize,
 ) -> Vec<reason::Violation> {
-    let found = text.map_or_else(Vec::new, |text| program.everything_wrong(schema, text, wanted));
+    let found =
+        text.map_or_else(Vec::new, |(text, from_text)| program.everything_wrong_with(schema, text, wanted, from_text));
     // A text that is no JSON has no places.
     let is_other = |found: &reason::Violation| {
         *found != first && !(found.reason == first.reason && found.reason.code().starts_with("json_"))
@@ -56,6 +62,7 @@ impl Present<'_> {
     /// Judges the value: the first reading that satisfies the schema counts, and if none does, the first one's fault.
     pub(super) fn judge(&self, contract: &Contract, rooms: &mut Rooms, findings: &mut Findings) -> Result<(), Enough> {
         let mut first: Vec<Fault> = Vec::new();
+        let from_text = matches!(self.parameter.coding, Coding::Style { .. });
         for attempt in Attempt::ALL {
             rooms.json.clear();
             let mut decoder = Decoder {
@@ -70,7 +77,7 @@ impl Present<'_> {
             let decoded = self.decode(contract, &mut decoder);
             let has_choice = decoder.has_choice;
             let fault = match decoded {
-                Ok(()) => match judge_json(contract, self.parameter.schema, &rooms.json, &mut rooms.run) {
+                Ok(()) => match judge_json(contract, self.parameter.schema, &rooms.json, from_text, &mut rooms.run) {
                     Ok(()) => return Ok(()),
                     Err(violation) => Fault::Schema(violation),
                 },
@@ -80,7 +87,8 @@ impl Present<'_> {
                 first = match fault {
                     Fault::Schema(violation) if findings.collects() => {
                         let (program, schema) = (&contract.program, self.parameter.schema);
-                        let found = everything(program, schema, Some(&rooms.json), violation, MAX_VIOLATIONS);
+                        let found =
+                            everything(program, schema, Some((&rooms.json, from_text)), violation, MAX_VIOLATIONS);
                         found.into_iter().map(Fault::Schema).collect()
                     }
                     fault => vec![fault],

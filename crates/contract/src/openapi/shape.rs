@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::document::{Node, References};
+use crate::document::{Kind, Node, References};
 use crate::schema::{Base, Dialect, Types};
 
 /// A shape by its number.
@@ -203,13 +203,24 @@ impl<'d> ShapeBuilder<'d> {
     }
 }
 
-/// What a schema calls a type. Text is read as a number or not; whether as an integer, the schema decides.
+/// What a schema calls a type.
 fn named(name: &str) -> Types {
-    if name == "integer" { Types::NUMBER } else { Types::from_name(name).unwrap_or(Types::NONE) }
+    Types::from_name(name).unwrap_or(Types::NONE)
+}
+
+/// The kind of a value in `enum` or `const`. Where no `type` allows fractions, integers stand for integers.
+fn of_value(value: &Node, has_type: bool) -> Types {
+    match &value.kind {
+        Kind::Number(text) if !has_type && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') => {
+            Types::INTEGER
+        }
+        _ => Types::of_node(value),
+    }
 }
 
 /// What `type`, `nullable`, `enum` and `const` of a schema say by themselves.
 fn own_types(node: &Node, dialect: Dialect) -> Types {
+    let has_type = node.get("type").is_some();
     let mut types = match node.get("type") {
         Some(node) if node.as_str().is_some() => named(node.as_str().unwrap_or_default()),
         Some(node) => {
@@ -222,10 +233,11 @@ fn own_types(node: &Node, dialect: Dialect) -> Types {
         types = types.with(Types::NULL);
     }
     if let Some(values) = node.get("enum") {
-        types = types.within(values.elements().iter().fold(Types::NONE, |all, value| all.with(Types::of_node(value))));
+        types =
+            types.within(values.elements().iter().fold(Types::NONE, |all, value| all.with(of_value(value, has_type))));
     }
     if let Some(value) = node.get("const") {
-        types = types.within(Types::of_node(value));
+        types = types.within(of_value(value, has_type));
     }
     types
 }

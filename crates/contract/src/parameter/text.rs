@@ -43,6 +43,13 @@ pub(crate) fn is_number(text: &[u8]) -> bool {
     Number::parse(text).is_some()
 }
 
+/// Whether the text is a number that these types allow. Where only integers are allowed, fraction and exponent are not: `1e3` is an integer of
+/// JSON Schema, but 1 to parsers of integers.
+fn is_number_of(text: &[u8], types: Types) -> bool {
+    Number::parse(text)
+        .is_some_and(|number| types.has(Types::FRACTION) || (types.has(Types::INTEGER) && number.is_plain_integer()))
+}
+
 /// How text is taken where several types are allowed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Reading {
@@ -54,7 +61,7 @@ pub(crate) enum Reading {
 
 /// Appends the decoded text of a scalar as JSON; says whether another reading would give something else. The text is UTF-8.
 pub(crate) fn push_scalar(text: &[u8], types: Types, reading: Reading, out: &mut Vec<u8>) -> bool {
-    let is_other = (types.has(Types::NUMBER) && is_number(text))
+    let is_other = is_number_of(text, types)
         || (types.has(Types::BOOLEAN) && matches!(text, b"true" | b"false"))
         || (types.has(Types::NULL) && text == b"null");
     let has_choice = is_other && types.has(Types::STRING);
@@ -97,6 +104,11 @@ mod tests {
             "1.0.1",
         ] {
             assert!(!is_number(bad.as_bytes()), "{bad}");
+        }
+        for (text, expected) in
+            [("0", true), ("-0", true), ("-12", true), ("1.0", false), ("1e3", false), ("10E-1", false)]
+        {
+            assert_eq!(is_number_of(text.as_bytes(), Types::INTEGER), expected, "{text}");
         }
     }
 

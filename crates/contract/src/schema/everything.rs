@@ -14,7 +14,19 @@ impl Program {
     /// What is wrong with JSON text, in the order of the text, at most `wanted` violations. If it is not JSON within the limits, only that. Nothing
     /// may be found in a text that was refused for the steps it took.
     pub fn everything_wrong(&self, id: SchemaId, text: &[u8], wanted: usize) -> Vec<Violation> {
+        self.everything_wrong_with(id, text, wanted, false)
+    }
+
+    /// As [`Program::everything_wrong`], for a value that may have been made from text: see [`super::Check::with_plain_integers`].
+    pub(crate) fn everything_wrong_with(
+        &self,
+        id: SchemaId,
+        text: &[u8],
+        wanted: usize,
+        plain_integers: bool,
+    ) -> Vec<Violation> {
         let mut space = Workspace::default();
+        space.tape.plain_integers = plain_integers;
         let mut recorder = Recorder { tape: &mut space.tape, names: Vec::new() };
         let mut scanner = Scanner::new(&self.limits);
         if let Err(reason) = scanner.feed(text, &mut recorder).and_then(|()| scanner.finish(&mut recorder)) {

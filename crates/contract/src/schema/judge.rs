@@ -107,6 +107,7 @@ impl Judge {
         self.serials = 0;
         self.recording = None;
         self.space.tape.clear();
+        self.space.tape.plain_integers = false;
         self.steps_left = program.limits.steps;
         self.stop = None;
         self.missing = None;
@@ -129,6 +130,11 @@ impl Judge {
         self.space.shrink(keep_bytes);
         self.more_seen.clear();
         self.more_seen.shrink_to(keep_bytes / 8);
+    }
+
+    /// Only numbers without fraction and exponent are integers.
+    pub fn set_plain_integers(&mut self) {
+        self.space.tape.plain_integers = true;
     }
 
     /// How many containers are open.
@@ -210,6 +216,14 @@ impl Judging<'_> {
     #[cold]
     fn refuse(&self, plan: u32, index: usize) -> Result<(), Reason> {
         Err(self.program.plans[plan as usize].reasons[index])
+    }
+
+    #[inline(never)]
+    fn is_integer(&self, number: Number<'_>) -> bool {
+        match self.judge.space.tape.plain_integers {
+            true => number.is_plain_integer(),
+            false => Decimal::new(number.text).is_integer(),
+        }
     }
 
     /// A scalar that must be evaluated: a tape of one cell.
@@ -432,7 +446,7 @@ impl Sink for Judging<'_> {
             self.judge.space.tape.number(number);
             return Ok(());
         }
-        let is_integer = number.small.is_some() || Decimal::new(number.text).is_integer();
+        let is_integer = number.small.is_some() || self.is_integer(number);
         let index = if is_integer { kind::INTEGER } else { kind::FRACTION };
         match self.block(plan, index) {
             ACCEPT => Ok(()),

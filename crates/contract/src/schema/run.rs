@@ -66,6 +66,12 @@ impl Program {
 }
 
 impl Check<'_> {
+    /// The value was made from text: only numbers without fraction and exponent are integers, since what reads integers from text stops at either.
+    pub fn with_plain_integers(self) -> Self {
+        self.judge.set_plain_integers();
+        self
+    }
+
     /// Judges a chunk of JSON text. After an error there is nothing more to learn.
     ///
     /// # Errors

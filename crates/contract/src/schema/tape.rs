@@ -40,6 +40,8 @@ pub(super) struct Tape {
     text: Vec<u8>,
     /// Containers that have not ended.
     open: Vec<u32>,
+    /// See [`super::run::Check::with_plain_integers`].
+    pub plain_integers: bool,
 }
 
 impl Tape {
@@ -132,6 +134,14 @@ impl Tape {
         Decimal::new(self.bytes(at))
     }
 
+    fn is_integer(&self, at: usize) -> bool {
+        let text = self.bytes(at);
+        match self.plain_integers {
+            true => Number { text, small: None }.is_plain_integer(),
+            false => Decimal::new(text).is_integer(),
+        }
+    }
+
     /// How many children a container has.
     pub fn child_count(&self, at: usize) -> usize {
         self.cells[at].first as usize
@@ -171,7 +181,7 @@ impl Tape {
         match self.cells[at].tag {
             Tag::Null => Types::NULL,
             Tag::False | Tag::True => Types::BOOLEAN,
-            Tag::Number if self.decimal(at).is_integer() => Types::INTEGER,
+            Tag::Number if self.is_integer(at) => Types::INTEGER,
             Tag::Number => Types::FRACTION,
             Tag::String | Tag::Key => Types::STRING,
             Tag::Array => Types::ARRAY,

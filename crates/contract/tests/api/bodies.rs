@@ -80,6 +80,24 @@ fn a_type_that_no_schema_fits_is_refused_and_warned_of() {
     assert_eq!(verdict, "content_type_unreadable header content-type");
 }
 
+/// A form's integers are text that the upstream reads with a parser of integers; those of a part that is JSON are JSON's.
+#[test]
+fn integers_of_forms_are_digits() {
+    let form = "application/x-www-form-urlencoded";
+    let contract =
+        contract(&posting(&format!("{{{form}: {{schema: {SIGN_UP}}}, application/json: {{schema: {SIGN_UP}}}}}")));
+    for (sent, expected) in [
+        ("name=a&age=10", "ok"),
+        ("name=a&age=1000e-2", "type body /age"),
+        ("name=a&age=10.0", "type body /age"),
+        ("name=a&tags=1&tags=1e1", "type body /tags/1"),
+    ] {
+        assert_eq!(verdict(&contract, &Request::post("/a", form, sent)), expected, "{sent}");
+    }
+    let verdict = |body| verdict(&contract, &Request::post("/a", "application/json", body));
+    assert_eq!(verdict(r#"{"name":"a","age":10.0,"tags":[1e1,1000e-2]}"#), "ok");
+}
+
 #[test]
 fn required_and_undeclared_bodies() {
     let contract = contract(&posting("{application/json: {}}"));
