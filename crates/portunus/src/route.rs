@@ -93,7 +93,7 @@ pub enum Routed<'a> {
     NotFound,
     /// The path is known under other methods: 405 with this Allow value.
     MethodNotAllowed(String),
-    /// A front door's automatic OPTIONS: 200 with this Allow value.
+    /// `OPTIONS *`, or a front door's automatic OPTIONS: 200 with this Allow value.
     Options(String),
     /// A front door's redirect to the matching path: status and Location, a path on the same host with the query.
     RedirectTo(u16, Vec<u8>),

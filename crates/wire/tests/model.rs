@@ -137,8 +137,8 @@ fn model_target(method: &str, target: &str, hosts: &[&str], old: bool) -> Option
 fn model_path(path_and_query: &str) -> Option<String> {
     let (path, query) = path_and_query.find('?').map_or((path_and_query, ""), |at| path_and_query.split_at(at));
     let canonical = PATHS.iter().find(|(sent, _)| *sent == path)?.1?;
-    let query_is_good = query.chars().all(|c| ('!'..='~').contains(&c) && c != '#' && c != '\\');
-    query_is_good.then(|| format!("{canonical}{query}"))
+    let query = QUERIES.iter().find(|(sent, _)| *sent == query)?.1?;
+    Some(format!("{canonical}{query}"))
 }
 
 fn model_authority(authority: &str) -> Option<String> {
@@ -148,7 +148,7 @@ fn model_authority(authority: &str) -> Option<String> {
 const METHODS: [&str; 10] = ["GET", "GET", "POST", "HEAD", "OPTIONS", "CONNECT", "get", "G@T", "", "\u{16}\u{3}"];
 const VERSIONS: [&str; 8] =
     ["HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0", "HTTP/1.0", "HTTP/2.0", "http/1.1", "HTTP/1.1 "];
-const PATHS: [(&str, Option<&str>); 12] = [
+const PATHS: [(&str, Option<&str>); 14] = [
     ("/", Some("/")),
     ("/a/b", Some("/a/b")),
     ("//a;b/", Some("//a;b/")),
@@ -158,11 +158,21 @@ const PATHS: [(&str, Option<&str>); 12] = [
     ("/%2e", None),
     ("/%00", None),
     ("/\u{e9}", None),
+    ("/a|b[0]^{x}", Some("/a%7Cb%5B0%5D%5E%7Bx%7D")),
+    ("/a\\b", None),
     ("/a#b", None),
     ("a", None),
     ("", None),
 ];
-const QUERIES: [&str; 6] = ["", "", "?", "?a=%&b=[]", "?a?b#", "?\\"];
+const QUERIES: [(&str, Option<&str>); 7] = [
+    ("", Some("")),
+    ("", Some("")),
+    ("?", Some("?")),
+    ("?a=%&b=[]", Some("?a=%&b=%5B%5D")),
+    ("?\\|\u{e9}", Some("?%5C%7C%E9")),
+    ("?a?b#", None),
+    ("?\u{7f}", None),
+];
 const AUTHORITIES: [(&str, Option<&str>); 10] = [
     ("a.example", Some("a.example")),
     ("A.Example:80", Some("a.example:80")),
@@ -223,7 +233,7 @@ fn request(random: &mut fastrand::Rng) -> String {
     let good_half = |random: &mut fastrand::Rng, len: usize| {
         if random.u8(0..8) == 0 { random.usize(0..len) } else { random.usize(0..len.div_ceil(2)) }
     };
-    let path = PATHS[good_half(random, PATHS.len())].0.to_string() + QUERIES[good_half(random, QUERIES.len())];
+    let path = PATHS[good_half(random, PATHS.len())].0.to_string() + QUERIES[good_half(random, QUERIES.len())].0;
     let authority = AUTHORITIES[good_half(random, AUTHORITIES.len())].0;
     let target = match random.u8(0..8) {
         0 => authority.to_string(),

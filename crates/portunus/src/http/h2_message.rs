@@ -10,7 +10,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use net::Chunk;
 use wire::http::hop::is_forbidden_in_trailers;
-use wire::http::target::{canonical_authority, canonical_path, check_query};
+use wire::http::target::{canonical_authority, canonical_path, canonical_query};
 use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHead, Version};
 
 use super::body::BodyError;
@@ -125,9 +125,8 @@ fn read_target(message: &http::request::Parts, head: &mut RequestHead) -> Result
     head.has_encoded_slash = canonical_path(path.as_bytes(), &mut head.target)?;
     head.path_len = head.target.len();
     if let Some(query) = message.uri.query() {
-        check_query(query.as_bytes())?;
         head.target.push(b'?');
-        head.target.extend_from_slice(query.as_bytes());
+        canonical_query(query.as_bytes(), &mut head.target)?;
     }
     Ok(())
 }

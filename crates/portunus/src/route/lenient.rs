@@ -1,5 +1,5 @@
-//! What is answered where no route is found: 404, 405 with Allow, and, only for routes that ask for it (`Leniency`), automatic OPTIONS and
-//! redirects to a path that would match. Off the fast path, so it may allocate.
+//! What is answered where no route is found: 404, 405 with Allow, `OPTIONS *`, and, only for routes that ask for it (`Leniency`), automatic
+//! OPTIONS and redirects to a path that would match. Off the fast path, so it may allocate.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,16 @@ impl RouteTable {
         let mut allow = BTreeSet::new();
         let mut answers_options = false;
         if head.path() == b"*" {
-            // `OPTIONS *` asks for the server as a whole (RFC 9110 §9.3.7).
+            // `OPTIONS *` asks about the server as a whole, which is us (RFC 9110 §9.3.7): no route takes it, and it goes to no upstream.
+            answers_options = true;
             let routes = tree.routes().filter_map(|number| self.routes.get(number as usize));
-            for route in routes.filter(|route| route.config.lenient.answer_options) {
-                answers_options = true;
+            for route in routes {
                 route.methods.list(&mut allow);
+                if route.methods.is_any() {
+                    allow.extend(["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"]);
+                }
             }
+            allow.retain(|method| !matches!(*method, "CONNECT" | "TRACE"));
         } else {
             tree.search(head.path(), |candidates| {
                 for route in self.numbered(candidates.routes).filter(|route| route.takes(head, &candidates)) {

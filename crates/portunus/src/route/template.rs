@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::Ipv4Addr;
 
 use wire::http::RequestHead;
-use wire::http::target::{canonical_authority, canonical_path, check_query};
+use wire::http::target::{canonical_authority, canonical_path, canonical_query};
 
 use crate::config::{Escape, Forward, Template, TemplatePart};
 
@@ -240,8 +240,12 @@ pub(super) fn check_rewrite(template: &Template, params: usize) -> Option<String
     check_parts(template, params).or_else(|| {
         let sample = render_sample(template);
         let (path, query) = split_query(&sample);
-        let refused = canonical_path(path, &mut Vec::new()).err().or_else(|| check_query(query).err());
-        refused.map(|error| format!("the rewrite is not a path with a query ({})", error.code.replace('_', " ")))
+        let (mut canonical, mut canonical_rest) = (Vec::new(), Vec::new());
+        match canonical_path(path, &mut canonical).and_then(|_| canonical_query(query, &mut canonical_rest)) {
+            Ok(()) if canonical == path && canonical_rest == query => None,
+            Ok(()) => Some("the rewrite is not a path with a query in canonical form".into()),
+            Err(error) => Some(format!("the rewrite is not a path with a query ({})", error.code.replace('_', " "))),
+        }
     })
 }
 

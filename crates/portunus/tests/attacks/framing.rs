@@ -257,6 +257,10 @@ fn chunks_in_any_odd_form_close() {
     for size in ["0x5", "+5", "-5", " 5", "5 ", "5\t", "5_0", "g", "", "5 ;a", "\u{ff15}"] {
         trial.refuse(post(&format!("{size}\r\nhello\r\n0\r\n\r\n")), 400, "bad_chunk_size");
     }
+    for extension in [";", "; ", ";;a", ";a;", ";=b", ";a=\"b", ";a=\"b\\\""] {
+        trial.refuse(post(&format!("5{extension}\r\nhello\r\n0\r\n\r\n")), 400, "bad_chunk_extension");
+        trial.refuse(post(&format!("5\r\nhello\r\n0{extension}\r\n\r\n")), 400, "bad_chunk_extension");
+    }
     let long = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(5000));
     let many_trailers = format!("0\r\n{}\r\n", "A: b\r\n".repeat(33));
     let huge_trailer = format!("0\r\nA: {}\r\n\r\n", "x".repeat(9000));

@@ -38,7 +38,8 @@ fn odd_bytes_in_heads_close() {
         ("\r\n\r\nGET /h HTTP/1.1\r\n", 400, "bad_method"),
         ("GET /h http/1.1\r\n", 400, "bad_version"),
         ("GET /h HTTP/1.1 \r\n", 400, "bad_line_end"),
-        ("GET /\u{e9} HTTP/1.1\r\n", 400, "bad_target_byte"),
+        ("GET /\x7f HTTP/1.1\r\n", 400, "bad_target_byte"),
+        ("GET http://\u{e9}/ HTTP/1.1\r\n", 400, "bad_host"),
         ("GET /\0 HTTP/1.1\r\n", 400, "bad_target_byte"),
         ("GET h HTTP/1.1\r\n", 400, "bad_target"),
         ("GET * HTTP/1.1\r\n", 400, "asterisk_target"),
@@ -147,8 +148,8 @@ fn sizes_and_counts_have_bounds() {
     trial.refuse(get("/", &format!("Cookie: {}\r\n", "b=c; ".repeat(3000))), 431, "head_too_large");
     trial.refuse(get("/", &"A: b\r\n".repeat(20)), 431, "too_many_fields");
     trial.refuse(get("/", &"A: b\r\n".repeat(10_000)), 431, "too_many_fields");
-    trial.refuse(format!("{} / HTTP/1.1\r\nHost: x\r\n\r\n", "M".repeat(40)), 501, "method_too_long");
-    trial.refuse("M".repeat(100_000), 501, "method_too_long");
+    trial.refuse(format!("{} / HTTP/1.1\r\nHost: x\r\n\r\n", "M".repeat(40)), 400, "method_too_long");
+    trial.refuse("M".repeat(100_000), 400, "method_too_long");
     let seen = trial.pass(get("/", &format!("{}Connection: close\r\n", "A: b\r\n".repeat(18))));
     assert_eq!(seen.fields("a").len(), 18);
     trial.finish();
@@ -190,6 +191,27 @@ fn methods_are_what_they_are() {
                 X-Method-Override: PUT\r\nContent-Length: 0\r\n\r\n";
     assert_eq!(statuses(&exchange(trial.gate.address("web"), kept.as_bytes())), [200]);
     assert_eq!(overrides(trial.whole().last().unwrap()), 2, "unless the route says so");
+}
+
+#[test]
+fn options_for_the_server_as_a_whole_is_answered_here() {
+    let routes = "  - { name: some, path: /some, methods: [GET, PURGE], upstream: app }\n";
+    let mut trial = Trial::start(Parts { route: ", methods: [POST]", routes, ..Parts::default() });
+    for target in ["*", "http://x"] {
+        let sent = format!("OPTIONS {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let answer = exchange(trial.gate.address("web"), sent.as_bytes());
+        assert_eq!(statuses(&answer), [200], "{target}");
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.contains("\r\nAllow: GET, HEAD, OPTIONS, POST, PURGE\r\n"), "{answer}");
+        assert_eq!(trial.next_line()["status"], 200);
+    }
+    trial.refuse("GET * HTTP/1.1\r\nHost: x\r\n\r\n", 400, "asterisk_target");
+    assert_eq!(trial.upstream.raw(), b"");
+    // A route for any method.
+    let trial = Trial::start(Parts::default());
+    let answer = exchange(trial.gate.address("web"), b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.contains("\r\nAllow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"), "{answer}");
 }
 
 #[test]

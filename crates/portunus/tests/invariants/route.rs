@@ -7,7 +7,7 @@ use portunus::config::{self, Action, Config, Forward, Leniency, PathPattern, Rou
 use portunus::route::{RouteTable, Routed, build_target};
 use wire::http::head::HeadLimits;
 use wire::http::http1::{Parsed, parse_request};
-use wire::http::target::{canonical_path, check_query};
+use wire::http::target::{canonical_path, canonical_query};
 use wire::http::{Method, RequestHead};
 
 /// Checks one input.
@@ -171,5 +171,5 @@ pub fn assert_is_target(target: &[u8]) {
     let (path, query) = target.split_at(end);
     let shown = String::from_utf8_lossy(target);
     assert!(canonical_path(path, &mut Vec::new()).is_ok(), "{shown}: not a path");
-    assert!(query.is_empty() || check_query(&query[1..]).is_ok(), "{shown}: not a query");
+    assert!(query.is_empty() || canonical_query(&query[1..], &mut Vec::new()).is_ok(), "{shown}: not a query");
 }

@@ -51,8 +51,8 @@ pub enum ChunkEvent {
 
 /// Decodes one chunked body. Any split of the input gives the same result.
 ///
-/// Refuses bare LF, chunk sizes over 16 hexadecimal digits or with signs, spaces or underscores, control bytes in extensions, more than
-/// 4 KiB of extensions in one body and trailers over 32 fields or 8 KiB. Extensions are dropped.
+/// Refuses bare LF, chunk sizes over 16 hexadecimal digits or with signs, spaces or underscores, extensions without a name, control bytes in
+/// extensions, more than 4 KiB of extensions in one body and trailers over 32 fields or 8 KiB. Extensions are dropped.
 #[derive(Debug, Default)]
 pub struct ChunkedDecoder {
     state: State,
@@ -72,7 +72,12 @@ pub struct ChunkedDecoder {
 enum State {
     #[default]
     Size,
+    /// Behind a semicolon, where a name must come.
+    ExtensionStart,
     Extension,
+    /// In the quoted string of an extension.
+    Quoted,
+    QuotedPair,
     SizeLf,
     Data,
     DataCr,
@@ -142,7 +147,8 @@ impl ChunkedDecoder {
     /// Takes one octet of framing; gives the state after it.
     fn take(&mut self, octet: u8) -> Result<State, HeadError> {
         match self.state {
-            State::Size | State::Extension | State::SizeLf => self.take_size_line(octet),
+            State::Size | State::SizeLf => self.take_size_line(octet),
+            State::ExtensionStart | State::Extension | State::Quoted | State::QuotedPair => self.take_extension(octet),
             State::DataCr => after(octet, b'\r', State::DataLf, "chunk_longer_than_its_size"),
             State::DataLf => {
                 self.remaining = 0;
@@ -159,8 +165,6 @@ impl ChunkedDecoder {
             (State::SizeLf, b'\n') => Ok(State::Data),
             (State::SizeLf, _) => Err(HeadError::bad("bare_cr")),
             (_, b'\n') => Err(HeadError::bad("bare_lf")),
-            (State::Extension, b'\r') => Ok(State::SizeLf),
-            (State::Extension, _) => self.take_extension(octet),
             (_, b'\r') if self.size_digits > 0 => Ok(State::SizeLf),
             (_, b';') if self.size_digits > 0 => self.take_extension(octet),
             _ => {
@@ -175,15 +179,29 @@ impl ChunkedDecoder {
         }
     }
 
+    /// Takes one octet of `*( BWS ";" BWS name [ BWS "=" BWS value ] )`, of which only names and quotes are looked at (RFC 9112 §7.1.1).
     fn take_extension(&mut self, octet: u8) -> Result<State, HeadError> {
-        if !octets::is(octet, VALUE) {
-            return Err(HeadError::bad("control_in_chunk_extension"));
+        if octet == b'\r' && self.state == State::Extension {
+            return Ok(State::SizeLf);
         }
-        if self.extension_bytes == MAX_EXTENSION_BYTES {
-            return Err(HeadError::bad("chunk_extensions_too_long"));
+        match octet {
+            b'\n' => return Err(HeadError::bad("bare_lf")),
+            b'\r' => return Err(HeadError::bad("bad_chunk_extension")),
+            _ if !octets::is(octet, VALUE) => return Err(HeadError::bad("control_in_chunk_extension")),
+            _ if self.extension_bytes == MAX_EXTENSION_BYTES => {
+                return Err(HeadError::bad("chunk_extensions_too_long"));
+            }
+            _ => self.extension_bytes += 1,
         }
-        self.extension_bytes += 1;
-        Ok(State::Extension)
+        match (self.state, octet) {
+            (State::ExtensionStart, b' ' | b'\t') => Ok(State::ExtensionStart),
+            (State::ExtensionStart, _) if !octets::is(octet, TOKEN) => Err(HeadError::bad("bad_chunk_extension")),
+            (State::Size | State::Extension, b';') => Ok(State::ExtensionStart),
+            (State::Extension, b'"') | (State::QuotedPair, _) => Ok(State::Quoted),
+            (State::Quoted, b'\\') => Ok(State::QuotedPair),
+            (State::Quoted, _) if octet != b'"' => Ok(State::Quoted),
+            _ => Ok(State::Extension),
+        }
     }
 
     fn take_trailer(&mut self, octet: u8) -> Result<State, HeadError> {
@@ -324,6 +342,7 @@ mod tests {
         check("1\r\na\r\n00A\r\n0123456789\r\n000\r\n\r\n", Ok(Some(("a0123456789", "", ""))));
         check("a\r\n0123456789\r\nB\r\n01234567890\r\n0\r\n\r\n", Ok(Some(("012345678901234567890", "", ""))));
         check("2;a=b;c=\"d\t\u{e9}\"\r\nhi\r\n0;x\r\n\r\n", Ok(Some(("hi", "", ""))));
+        check("2; a = b ;c=\"d;\\\";\" ; e\r\nhi\r\n0;x\r\n\r\n", Ok(Some(("hi", "", ""))));
         check("0000000000000000\r\n\r\n", Ok(Some(("", "", ""))));
         for partial in
             ["", "5", "5\r", "5\r\n", "5\r\nhe", "5\r\nhello", "5\r\nhello\r\n", "0\r\n", "0\r\n\r", "0\r\na: b\r\n"]
@@ -351,6 +370,11 @@ mod tests {
         }
         for bad in ["2\r\nabc\r\n", "2\r\nab\n", "2\r\nab\rx", "2\r\nab0\r\n\r\n", "2\r\nab\r\r\n"] {
             check(bad, Err("chunk_longer_than_its_size"));
+        }
+        for bad in
+            ["5;\r\n", "5; \r\n", "5;;a\r\n", "5;a;\r\n", "5;=b\r\n", "5;\"a\"\r\n", "5;a=\"b\r\n", "5;a=\"b\\\"\r\n"]
+        {
+            check(bad, Err("bad_chunk_extension"));
         }
         for bad in ["5;\0\r\n", "5;a=\x7f\r\n", "5;\x0b"] {
             check(bad, Err("control_in_chunk_extension"));

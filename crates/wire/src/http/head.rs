@@ -111,7 +111,7 @@ pub struct RequestHead {
     pub method: Method,
     /// The version the client spoke.
     pub version: Version,
-    /// Origin-form target: canonical path, then `?query` as sent. `*` for `OPTIONS *`; empty for CONNECT.
+    /// Origin-form target: canonical path, then `?` and the canonical query. `*` for `OPTIONS *`; empty for CONNECT.
     pub target: Vec<u8>,
     /// Length of the path within `target` (the query, if any, starts with `?` there).
     pub path_len: usize,

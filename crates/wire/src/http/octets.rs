@@ -10,14 +10,14 @@ pub(super) const NAME: u8 = 1 << 1;
 pub(super) const VALUE: u8 = 1 << 2;
 /// `pchar` without `%`, and `/`: what stands for itself in a path (RFC 3986 §3.3).
 pub(super) const PATH: u8 = 1 << 3;
-/// What a query may hold: `pchar`, `%`, `/`, `?` and the marks that browsers send raw.
+/// `pchar`, `/` and `?`: what stands for itself in a query (RFC 3986 §3.4), and `%`.
 pub(super) const QUERY: u8 = 1 << 4;
 /// Letters, digits, `-`, `.` and `_`: a registered name as far as we accept one.
 pub(super) const HOST: u8 = 1 << 5;
 /// `unreserved` (RFC 3986 §2.3): an escape of one of these is decoded.
 pub(super) const UNRESERVED: u8 = 1 << 6;
-/// Visible ASCII: what a request target may hold before its form is known.
-pub(super) const VISIBLE: u8 = 1 << 7;
+/// Visible ASCII and octets beyond ASCII: what a request target may hold before its form is known.
+pub(super) const TARGET: u8 = 1 << 7;
 
 static CLASSES: [u8; 256] = classes();
 
@@ -48,7 +48,6 @@ const fn class_of(octet: u8) -> u8 {
     let unreserved = alphanumeric || matches!(octet, b'-' | b'.' | b'_' | b'~');
     let sub_delimiter = matches!(octet, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=');
     let path = unreserved || sub_delimiter || matches!(octet, b':' | b'@' | b'/');
-    let raw_in_queries = matches!(octet, b'[' | b']' | b'{' | b'}' | b'|' | b'^' | b'"' | b'<' | b'>' | b'`');
     let token = alphanumeric
         || matches!(octet, b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.' | b'^' | b'_')
         || matches!(octet, b'`' | b'|' | b'~');
@@ -66,7 +65,7 @@ const fn class_of(octet: u8) -> u8 {
     if path {
         class |= PATH;
     }
-    if path || raw_in_queries || octet == b'%' || octet == b'?' {
+    if path || octet == b'%' || octet == b'?' {
         class |= QUERY;
     }
     if alphanumeric || matches!(octet, b'-' | b'.' | b'_') {
@@ -75,8 +74,8 @@ const fn class_of(octet: u8) -> u8 {
     if unreserved {
         class |= UNRESERVED;
     }
-    if octet > b' ' && octet < 0x7f {
-        class |= VISIBLE;
+    if octet > b' ' && octet != 0x7f {
+        class |= TARGET;
     }
     class
 }
@@ -111,10 +110,10 @@ mod tests {
     fn uri_parts() {
         let path = [ALPHANUMERIC, b"-._~!$&'()*+,;=:@/"].concat();
         check(PATH, &path);
-        check(QUERY, &[&path[..], b"%?[]{}|^\"<>`"].concat());
+        check(QUERY, &[&path[..], b"%?"].concat());
         check(HOST, &[ALPHANUMERIC, b"-._"].concat());
         check(UNRESERVED, &[ALPHANUMERIC, b"-._~"].concat());
-        let visible: Vec<u8> = (0x21..=0x7e).collect();
-        check(VISIBLE, &visible);
+        let target: Vec<u8> = (0x21..=0x7e).chain(0x80..=0xff).collect();
+        check(TARGET, &target);
     }
 }

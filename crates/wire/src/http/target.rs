@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::Ipv6Addr;
 
 use super::head::HeadError;
-use super::octets::{self, HOST, PATH, QUERY, UNRESERVED};
+use super::octets::{self, HOST, PATH, QUERY, TARGET, UNRESERVED};
 
 /// The longest host, bytes (RFC 1035 §2.3.4 allows 255 on the wire, 253 as text with its final dot left out).
 const MAX_HOST_BYTES: usize = 253;
@@ -16,9 +16,13 @@ const UPPER_HEX: &[u8; 16] = b"0123456789ABCDEF";
 
 /// Appends the canonical form of an absolute path to `out`; says whether it holds an encoded slash.
 ///
-/// Percent-encoded unreserved characters are decoded, other escapes get upper-case digits. Refused: anything not starting with `/`, bytes
-/// outside RFC 3986 `pchar` and `/`, malformed escapes, `%00` and other encoded controls, backslash in any form, dot segments in any form (`.`,
-/// `..`, `%2e`, `..;x`), escapes that do not decode to UTF-8, and `#`.
+/// Percent-encoded unreserved characters are decoded, other escapes get upper-case digits. What clients send raw although RFC 3986 has it
+/// encoded (`"<>[]^{|}`, backquote, UTF-8 beyond ASCII; see the path percent-encode set of the WHATWG URL Standard for what browsers leave raw)
+/// is encoded. Rejected: anything not starting with `/`, space, controls, `#` and `?`, malformed escapes, `%00` and other encoded controls,
+/// dot segments in any form (`.`, `..`, `%2e`, `..;x`), and what is not UTF-8, raw or escaped.
+///
+/// Backslash is rejected in any form rather than encoded: browsers write `/` for it before they send, so none sends it, and servers that
+/// take it for a separator would read another path than the one that was matched.
 ///
 /// Empty segments (`//`) stay as they are. An encoded slash counts as a slash where dot segments are looked for. An escape
 /// that is itself escaped (`%252e`) is refused where a second decoding would give an unreserved character, a backslash or a
@@ -50,7 +54,13 @@ fn canonical_escapes(mut path: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError
         if octet != b'%' {
             match octet {
                 _ if octets::is(octet, PATH) => out.push(octet),
+                0x80.. => {
+                    path = multibyte(path, out)?;
+                    continue;
+                }
                 b'\\' => return Err(HeadError::bad("backslash_in_path")),
+                b'#' | b'?' => return Err(HeadError::bad("bad_path_byte")),
+                _ if octets::is(octet, TARGET) => push_escape(octet, out),
                 _ => return Err(HeadError::bad("bad_path_byte")),
             }
             path = rest;
@@ -72,11 +82,11 @@ fn canonical_escapes(mut path: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError
     Ok(())
 }
 
-/// Appends the escapes of one character beyond ASCII from the start of `path`; gives what follows them.
+/// Appends the escapes of the character beyond ASCII at the start of `path`, whose octets are raw or escaped; gives what follows it.
 fn multibyte<'a>(mut path: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], HeadError> {
     const BAD: HeadError = HeadError::bad("path_not_utf8");
     let mut character = [0u8; 4];
-    let len = match escape(path)? {
+    let len = match octet_beyond_ascii(path)?.0 {
         0xc2..=0xdf => 2,
         0xe0..=0xef => 3,
         0xf0..=0xf4 => 4,
@@ -84,15 +94,20 @@ fn multibyte<'a>(mut path: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], Head
     };
     let Some(character) = character.get_mut(..len) else { return Err(BAD) };
     for octet in character.iter_mut() {
-        if path.first() != Some(&b'%') {
-            return Err(BAD);
-        }
-        *octet = escape(path)?;
+        (*octet, path) = octet_beyond_ascii(path)?;
         push_escape(*octet, out);
-        path = path.get(3..).unwrap_or_default();
     }
     // Finds what the first octet does not tell: overlong forms, surrogates, and values past U+10FFFF.
     std::str::from_utf8(character).map(|_| path).map_err(|_| BAD)
+}
+
+/// The first octet of `path`, raw or escaped, where one beyond ASCII must stand; and what follows it.
+fn octet_beyond_ascii(path: &[u8]) -> Result<(u8, &[u8]), HeadError> {
+    match path {
+        [octet @ 0x80..=0xff, rest @ ..] => Ok((*octet, rest)),
+        [b'%', ..] => Ok((escape(path)?, path.get(3..).unwrap_or_default())),
+        _ => Err(HeadError::bad("path_not_utf8")),
+    }
 }
 
 /// The octet that the escape at the start of `path` stands for.
@@ -173,14 +188,26 @@ fn ends_with_encoded_slash(before: &[u8]) -> bool {
     before.ends_with(b"%")
 }
 
-/// Checks a query (without `?`) and nothing else: RFC 3986 §3.4 bytes plus `[]{}|^"<>` and backquote, which browsers and tools send raw; never controls, space, `#` or non-ASCII.
+/// Appends the canonical form of a query (without `?`) to `out`: what RFC 3986 §3.4 allows stays as it is, escapes included, and other octets
+/// are percent-encoded, whatever their charset. Rejected: space, controls and `#`.
 ///
-/// `%` may stand before anything: what a parameter means is decided by who reads it.
+/// `%` may stand before anything: what a parameter means is decided by who reads it. The result is a fixed point.
 ///
 /// # Errors
-/// 400 with a code.
-pub fn check_query(query: &[u8]) -> Result<(), HeadError> {
-    if octets::span(query, QUERY) == query.len() { Ok(()) } else { Err(HeadError::bad("bad_query_byte")) }
+/// 400 with a code; what was appended to `out` is then of no use.
+pub fn canonical_query(mut query: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError> {
+    loop {
+        let (plain, rest) = query.split_at(octets::span(query, QUERY));
+        out.extend_from_slice(plain);
+        match rest.split_first() {
+            None => return Ok(()),
+            Some((&octet, rest)) if octet != b'#' && octets::is(octet, TARGET) => {
+                push_escape(octet, out);
+                query = rest;
+            }
+            Some(_) => return Err(HeadError::bad("bad_query_byte")),
+        }
+    }
 }
 
 /// Appends `host[:port]` to `out` in lower case: a registered name of letter, digit, hyphen, dot and underscore, an IPv4 address or a bracketed IPv6
@@ -285,6 +312,12 @@ mod tests {
         check("/100%25", Ok("/100%25"));
         check("/%2520%253a%25C3%25A9%25zz%25", Ok("/%2520%253a%25C3%25A9%25zz%25"));
         check("/a;x=1/b;y", Ok("/a;x=1/b;y"));
+        // What clients send raw is encoded once.
+        check("/a|b[0]^`", Ok("/a%7Cb%5B0%5D%5E%60"));
+        check("/{x}\"<>", Ok("/%7Bx%7D%22%3C%3E"));
+        check("/\u{e9}/\u{20ac}\u{1f600}", Ok("/%C3%A9/%E2%82%AC%F0%9F%98%80"));
+        check("/%e2\u{20ac}", Err("path_not_utf8"));
+        check("/|%7c%7C", Ok("/%7C%7C%7C"));
         check("/.well-known/...", Ok("/.well-known/..."));
         check("/a./b../c.;x", Ok("/a./b../c.;x"));
         check("/..a/.b/;..", Ok("/..a/.b/;.."));
@@ -295,9 +328,7 @@ mod tests {
         check("", Err("path_not_absolute"));
         check("a", Err("path_not_absolute"));
         check("*", Err("path_not_absolute"));
-        for path in
-            ["/a b", "/a#b", "/a?b", "/\"", "/<", "/{x}", "/a|b", "/^", "/`", "/\u{e9}", "/a\tb", "/a\0", "/\x7f"]
-        {
+        for path in ["/a b", "/a#b", "/a?b", "/a\tb", "/a\0", "/\x7f", "/|#"] {
             check(path, Err("bad_path_byte"));
         }
         for path in ["/\\", "/a/..\\b", "/%5c", "/%5C"] {
@@ -353,22 +384,39 @@ mod tests {
     }
 
     #[test]
+    fn octets_beyond_ascii_are_utf8_raw_or_escaped() {
+        let canonical = |path: &[u8]| {
+            let mut out = Vec::new();
+            canonical_path(path, &mut out).map(|_| out).map_err(|error| error.code)
+        };
+        assert_eq!(canonical(b"/\xc3\xa9"), Ok(b"/%C3%A9".to_vec()));
+        assert_eq!(canonical(b"/%c3\xa9"), Ok(b"/%C3%A9".to_vec()));
+        assert_eq!(canonical(b"/\xe2%82\xac"), Ok(b"/%E2%82%AC".to_vec()));
+        for path in
+            [&b"/\xe9"[..], b"/\xc3", b"/\xc3a", b"/\xc3/", b"/\xc0\xaf", b"/\xc0%af", b"/\xed\xa0\x80", b"/\xff"]
+        {
+            assert_eq!(canonical(path), Err("path_not_utf8"), "{}", path.escape_ascii());
+        }
+    }
+
+    #[test]
     fn queries() {
-        for (query, good) in [
-            ("", true),
-            ("a=1&b=%20&c=[1]{2}|^\"<>`", true),
-            ("a=/?:@!$'()*+,;", true),
-            ("100%", true),
-            ("a b", false),
-            ("a#b", false),
-            ("a\\b", false),
-            ("a\tb", false),
-            ("a\0", false),
-            ("\u{e9}", false),
-            ("\x7f", false),
+        let canonical = |query: &[u8]| {
+            let mut out = Vec::new();
+            canonical_query(query, &mut out).map(|()| out).map_err(|error| error.code)
+        };
+        for (query, expected) in [
+            (&b""[..], &b""[..]),
+            (b"a=/?:@!$'()*+,;&b=%20", b"a=/?:@!$'()*+,;&b=%20"),
+            (b"100%&%zz%e9%c0%af", b"100%&%zz%e9%c0%af"),
+            (b"c=[1]{2}|^\"<>`\\", b"c=%5B1%5D%7B2%7D%7C%5E%22%3C%3E%60%5C"),
+            (b"\xc3\xa9\xe9", b"%C3%A9%E9"),
         ] {
-            let expected = if good { Ok(()) } else { Err(HeadError::bad("bad_query_byte")) };
-            assert_eq!(check_query(query.as_bytes()), expected, "{query:?}");
+            assert_eq!(canonical(query), Ok(expected.to_vec()), "{}", query.escape_ascii());
+            assert_eq!(canonical(expected), Ok(expected.to_vec()), "{}", query.escape_ascii());
+        }
+        for query in [&b"a b"[..], b"a#b", b"a\tb", b"a\0", b"|\x7f", b"|#"] {
+            assert_eq!(canonical(query), Err("bad_query_byte"), "{}", query.escape_ascii());
         }
     }
 

@@ -2,7 +2,7 @@
 
 use wire::http::fields::{is_field_value, is_request_field_name, is_token};
 use wire::http::http1::{Parsed, parse_request, parse_response, write_fields, write_request_line, write_status_line};
-use wire::http::target::{canonical_authority, canonical_path, check_query};
+use wire::http::target::{canonical_authority, canonical_path, canonical_query};
 use wire::http::{Fields, HeadError, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 const LIMITS: [HeadLimits; 2] = [
@@ -85,7 +85,9 @@ fn check_request_target(head: &RequestHead) {
         }
     }
     if let Some(query) = head.query().strip_prefix(b"?") {
-        assert_eq!(check_query(query), Ok(()));
+        out.clear();
+        assert_eq!(canonical_query(query, &mut out), Ok(()));
+        assert_eq!(out, query);
     } else {
         assert_eq!(head.query(), b"");
     }
@@ -102,6 +104,11 @@ fn check_request_target(head: &RequestHead) {
 
 /// A parser that is more lenient than ours must accept what ours accepts, and find the same in it.
 fn check_against_httparse(bytes: &[u8], head: &RequestHead) {
+    // It takes text only, and a query may be in any charset.
+    let line = bytes.split(|octet| *octet == b'\n').find(|line| line.len() > 1).unwrap_or_default();
+    if std::str::from_utf8(line).is_err() {
+        return;
+    }
     let mut storage = [httparse::EMPTY_HEADER; 256];
     let mut request = httparse::Request::new(&mut storage);
     assert_eq!(request.parse(bytes), Ok(httparse::Status::Complete(bytes.len())), "{}", bytes.escape_ascii());

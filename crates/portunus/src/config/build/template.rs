@@ -3,7 +3,7 @@
 //! `/api/{version}/{*rest}` to a [`PathPattern`]; `/v2/{rest}?v={version}` and `https://{tenant}.example.com/{rest}` to a [`Template`] whose
 //! parameters are escaped by where they stand. Literal text is brought to the canonical form of RFC 3986 §6.2 that requests are matched in.
 
-use wire::http::target::{canonical_authority, canonical_path, check_query};
+use wire::http::target::{canonical_authority, canonical_path, canonical_query};
 
 use super::Fault;
 use crate::config::model::{Escape, PathPattern, Segment, Template, TemplatePart};
@@ -127,6 +127,10 @@ fn parameter_name(name: &str) -> Result<String, Fault> {
 
 /// The canonical form of a piece of a path without its first slash; `owner` is what it belongs to.
 fn canonical(piece: &str, owner: &str) -> Result<String, Fault> {
+    // A pattern of another kind is more likely to be meant than a path with such characters in it.
+    if piece.contains(|c: char| c > ' ' && c != '\\' && encode_in_path(c).starts_with('%') && c != '%') {
+        return Err(Fault::new(format!("{owner} cannot hold {} (bad path byte)", shown(piece)), path_fix(piece)));
+    }
     let mut out = Vec::new();
     match canonical_path(format!("/{piece}").as_bytes(), &mut out) {
         Ok(false) => {
@@ -338,15 +342,22 @@ fn query_parts(text: &str, parameters: &[&str]) -> Result<Vec<TemplatePart>, Fau
         .into_iter()
         .map(|piece| match piece {
             Piece::Param(index) => Ok(TemplatePart::Param { index, escape: Escape::Query }),
-            Piece::Text(text) => match check_query(text.as_bytes()) {
-                Ok(()) => Ok(TemplatePart::Text(text.to_owned())),
-                Err(_) => Err(Fault::new(
+            Piece::Text(text) => match query_text(text) {
+                Some(text) => Ok(TemplatePart::Text(text)),
+                None => Err(Fault::new(
                     format!("the query cannot hold {}", shown(text)),
                     "percent-encode what is not a letter, digit or query punctuation",
                 )),
             },
         })
         .collect()
+}
+
+/// The canonical form of a piece of a query, if it is one.
+fn query_text(text: &str) -> Option<String> {
+    let mut out = Vec::new();
+    canonical_query(text.as_bytes(), &mut out).ok()?;
+    String::from_utf8(out).ok()
 }
 
 fn authority_parts(text: &str, parameters: &[&str]) -> Result<Vec<TemplatePart>, Fault> {

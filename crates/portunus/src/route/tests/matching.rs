@@ -185,7 +185,7 @@ fn native_routes_have_no_conveniences() {
             ("GET h //Users/7", "404"),
             ("GET h /s", "404"),
             ("OPTIONS h /Users/7", "405 GET, HEAD"),
-            ("OPTIONS h *", "404"),
+            ("OPTIONS h *", "200 GET, HEAD, OPTIONS"),
         ],
     );
 }
@@ -222,8 +222,8 @@ fn lenient_routes_redirect_to_what_would_match() {
             ("OPTIONS h /dir/", "200 GET, OPTIONS"),
             ("OPTIONS h /Users/:all/7", "200 GET, OPTIONS, POST"),
             ("OPTIONS h /none", "404"),
-            ("OPTIONS h *", "200 GET, OPTIONS, POST"),
-            ("GET h *", "405 GET, OPTIONS, POST"),
+            ("OPTIONS h *", "200 GET, HEAD, OPTIONS, POST"),
+            ("GET h *", "405 GET, HEAD, OPTIONS, POST"),
         ],
     );
     check(&["GET * /a/ +redirect"], &[("GET h /", "404"), ("GET h /b", "404")]);

@@ -4,8 +4,8 @@
 
 use super::super::fields::Fields;
 use super::super::head::{BodyFraming, HeadError, HeadLimits, MAX_METHOD_BYTES, Method, RequestHead, Version};
-use super::super::octets::{self, TOKEN, VISIBLE};
-use super::super::target::{canonical_authority, canonical_path, check_query};
+use super::super::octets::{self, TARGET, TOKEN};
+use super::super::target::{canonical_authority, canonical_path, canonical_query};
 use super::Parsed;
 use super::framing::{ConnectionOptions, content_length, request_coding, upgrade_offer};
 use super::scan::{self, Names, Notes, Scanned, Seen, TooLong};
@@ -41,6 +41,10 @@ pub(super) fn parse(bytes: &[u8], limits: &HeadLimits, head: &mut RequestHead) -
     let scanned = scan::head(bytes, start, limits, Names::WithoutUnderscore, TOO_LONG, &mut head.fields, request_line)?;
     let Some((line, notes, head_len)) = scanned else { return Ok(Parsed::Partial) };
     interpret(line, &notes, head)?;
+    // Percent-encoding may have made it longer than it came.
+    if head.target.len() > limits.request_line_bytes {
+        return Err(TOO_LONG.line);
+    }
     Ok(Parsed::Complete { head_len })
 }
 
@@ -48,7 +52,7 @@ fn request_line(window: &[u8], start: usize) -> Scanned<(RequestLine<'_>, usize)
     let Some(method) = method_token(window.get(start..).unwrap_or_default())? else { return Ok(None) };
     let target_start = start + method.len() + 1;
     let rest = window.get(target_start..).unwrap_or_default();
-    let (target, after) = rest.split_at(octets::span(rest, VISIBLE));
+    let (target, after) = rest.split_at(octets::span(rest, TARGET));
     match after.first() {
         None => return Ok(None),
         Some(b' ') if !target.is_empty() => {}
@@ -67,7 +71,7 @@ fn request_line(window: &[u8], start: usize) -> Scanned<(RequestLine<'_>, usize)
 fn method_token(rest: &[u8]) -> Scanned<&[u8]> {
     let (method, after) = rest.split_at(octets::span(rest, TOKEN));
     if method.len() > MAX_METHOD_BYTES {
-        return Err(HeadError::new(501, "method_too_long"));
+        return Err(HeadError::bad("method_too_long"));
     }
     match after.first() {
         None => Ok(None),
@@ -153,11 +157,9 @@ fn read_origin_form(target: &[u8], head: &mut RequestHead) -> Result<(), HeadErr
 
 /// Appends a query with its `?`, if there is one.
 fn append_query(query: &[u8], head: &mut RequestHead) -> Result<(), HeadError> {
-    if let Some(query) = query.strip_prefix(b"?") {
-        check_query(query)?;
-    }
-    head.target.extend_from_slice(query);
-    Ok(())
+    let Some(query) = query.strip_prefix(b"?") else { return Ok(()) };
+    head.target.push(b'?');
+    canonical_query(query, &mut head.target)
 }
 
 /// Exactly one Host field, and a valid one, also where the target names the authority (RFC 9112 §3.2).
@@ -306,7 +308,7 @@ mod tests {
             ("\rGET / HTTP/1.1", 400, "bare_cr"),
             ("GET / HTTP/1.1\n", 400, "bare_lf"),
             ("GET / HTTP/1.1\rx", 400, "bare_cr"),
-            ("GET /\u{e9} HTTP/1.1", 400, "bad_target_byte"),
+            ("GET /\u{7f} HTTP/1.1", 400, "bad_target_byte"),
             ("GET /\0 HTTP/1.1", 400, "bad_target_byte"),
             ("GET /\nHTTP/1.1", 400, "bare_lf"),
             ("\u{16}\u{3}\u{1} /", 400, "bad_method"),
@@ -314,7 +316,7 @@ mod tests {
             check(&line(bad), Err((status, code)));
         }
         check(&line(&format!("{} / HTTP/1.1", "M".repeat(32))), Ok(()));
-        check(&line(&format!("{} / HTTP/1.1", "M".repeat(33))), Err((501, "method_too_long")));
+        check(&line(&format!("{} / HTTP/1.1", "M".repeat(33))), Err((400, "method_too_long")));
     }
 
     /// The target, its path length, the authority and the Host field that result from a method, a target and `Host: h`.
