@@ -270,10 +270,15 @@ impl Stream {
 
     /// Whether the peer (over TCP) or its program (on Unix sockets) has not received all that was sent.
     pub fn has_unsent(&self) -> bool {
+        self.unsent_bytes() > 0
+    }
+
+    /// How much of what was sent the peer (over TCP) or its program (on Unix sockets) has not received. Still known when the connection has ended.
+    pub fn unsent_bytes(&self) -> u64 {
         let mut bytes: libc::c_int = 0;
         // SAFETY: the descriptor is open, and TIOCOUTQ writes one int to the place that is given.
         let asked = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-        asked == 0 && bytes > 0
+        if asked == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
     }
 
     /// Ends our direction; the peer reads an end after what was sent.

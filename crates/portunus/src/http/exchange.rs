@@ -13,9 +13,10 @@ use super::forwarding::{self, Facts};
 use super::grpc;
 use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
+use super::replay::Replay;
 use super::scratch::Timers;
 use super::sides::{Answer, MessageBody};
-use super::upstream_h1::{self, Attempt, Failed, Upgraded};
+use super::upstream_h1::{self, Attempt, Failed, Next, Upgraded};
 use super::upstream_h2;
 use crate::client::RequestClient;
 use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
@@ -254,14 +255,15 @@ async fn forward_request<B: MessageBody, A: Answer>(
     let group = destination(context, admitted, forward)?;
     exchange.ledger.group = Some(Arc::clone(&group));
     let Some(_in_flight) = group.admit() else { return Err(Refusal::ours(503, "upstream_full").into()) };
-    let mut tried = Vec::new();
+    let (mut tried, mut fresh, replay) = (Vec::new(), false, Replay::default());
     loop {
         let Some((index, server)) = group.choose(&tried) else {
             return Err(Refusal::upstream(503, "no_server").into());
         };
         exchange.ledger.server = Some(Arc::clone(server));
         let _busy = server.busy();
-        let attempt = Attempt { context, admitted, forward, group: &group, server, pool: server.pool() };
+        let pool = server.pool();
+        let attempt = Attempt { context, admitted, forward, group: &group, server, pool, fresh, replay: &replay };
         let outcome = match group.config.total_timeout {
             None => try_once(attempt, exchange).await,
             Some(limit) => bounded(limit, attempt, exchange).await,
@@ -275,10 +277,16 @@ async fn forward_request<B: MessageBody, A: Answer>(
                 if failed.servers_fault && server.failed(group.config.ejection) {
                     tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
                 }
-                if !failed.may_try_again || tried.len() + 1 >= group.servers().len() || !group.may_retry() {
-                    return Err(failed.failure);
+                let is_alone = group.servers().len() == 1;
+                match failed.next {
+                    // Each server gets it once at most; only one that has no other beside it may have lost it and be none the wiser.
+                    Next::AsIfNew if is_alone && !fresh => fresh = true,
+                    Next::AsIfNew if tried.len() + 1 < group.servers().len() => tried.push(index),
+                    Next::OtherServer if tried.len() + 1 < group.servers().len() && group.may_retry() => {
+                        tried.push(index)
+                    }
+                    _ => return Err(failed.failure),
                 }
-                tried.push(index);
                 exchange.ledger.retries += 1;
             }
         }
@@ -306,7 +314,7 @@ async fn bounded<B: MessageBody, A: Answer>(
     outcome.unwrap_or_else(|_| {
         exchange.ledger.blame(Fault::Upstream, "upstream_total_timeout");
         let failure = Refusal::upstream(504, "upstream_total_timeout").into();
-        Err(Failed { failure, servers_fault: true, may_try_again: false })
+        Err(Failed { failure, servers_fault: true, next: Next::Nowhere })
     })
 }
 

@@ -35,6 +35,7 @@ const MAX_MALFORMED: usize = 1024;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -57,13 +58,41 @@ pub struct Noticed {
     credit: Cell<i64>,
     refilled: Cell<Instant>,
     sent: Cell<u64>,
+    /// Bytes that were received.
+    heard: Cell<u64>,
+    /// The last stream that the peer will look at, once it has said so (RFC 9113 §6.8).
+    last_stream: Cell<Option<u32>>,
     malformed: RefCell<BTreeSet<u32>>,
 }
 
 impl Noticed {
     fn new() -> Noticed {
         let (credit, refilled, sent) = (Cell::new(CREDIT), Cell::new(Instant::now()), Cell::new(0));
-        Noticed { credit, refilled, sent, malformed: RefCell::default() }
+        let (heard, last_stream) = (Cell::new(0), Cell::new(None));
+        Noticed { credit, refilled, sent, heard, last_stream, malformed: RefCell::default() }
+    }
+
+    /// Whether the peer has said that it takes no further streams.
+    pub fn is_going_away(&self) -> bool {
+        self.last_stream.get().is_some()
+    }
+
+    /// Whether the peer has said that it has not looked at this stream, and will not.
+    pub fn is_ignored(&self, stream: u32) -> bool {
+        self.last_stream.get().is_some_and(|last| stream > last)
+    }
+
+    /// Bytes that went out and came in so far.
+    pub fn traffic(&self) -> (u64, u64) {
+        (self.sent.get(), self.heard.get())
+    }
+
+    /// Notes a GOAWAY. A later one may name a lower stream, never a higher one.
+    fn note_last_stream(&self, payload: &[u8]) {
+        if let Some((last, _)) = payload.split_first_chunk() {
+            let last = u32::from_be_bytes(*last) & 0x7fff_ffff;
+            self.last_stream.set(Some(self.last_stream.get().unwrap_or(last).min(last)));
+        }
     }
 
     /// Whether the peer has used up its credit.
@@ -236,13 +265,14 @@ impl Frames {
 
     /// Looks at the next bytes.
     pub fn see(&mut self, mut bytes: &[u8], noticed: &Noticed) {
+        noticed.heard.set(noticed.heard.get() + bytes.len() as u64);
         while !bytes.is_empty() {
             if let Some((head, mut payload)) = self.open.take() {
                 let (more, rest) = bytes.split_at((head.length - payload.len()).min(bytes.len()));
                 payload.extend_from_slice(more);
                 bytes = rest;
                 if payload.len() == head.length {
-                    self.blocks.frame(head, &payload, noticed);
+                    self.whole(head, &payload, noticed);
                 } else {
                     self.open = Some((head, payload));
                 }
@@ -266,20 +296,34 @@ impl Frames {
         }
     }
 
+    /// Takes a frame that is looked into.
+    fn whole(&mut self, head: FrameHead, payload: &[u8], noticed: &Noticed) {
+        if head.kind == GOAWAY {
+            noticed.note_last_stream(payload);
+        } else {
+            self.blocks.frame(head, payload, noticed);
+        }
+    }
+
     /// Begins with the frame whose head was just read. Gives the bytes behind what it took of them.
     fn begin<'b>(&mut self, bytes: &'b [u8], noticed: &Noticed) -> &'b [u8] {
         let [high, middle, low, kind, flags, stream @ ..] = self.head;
         let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         let head = FrameHead { length, kind, flags, stream: u32::from_be_bytes(stream) & 0x7fff_ffff };
         noticed.count(head);
+        let is_looked_into = match kind {
+            HEADERS | CONTINUATION => !self.blocks.is_broken,
+            GOAWAY => self.blocks.sender == Sender::Upstream,
+            _ => false,
+        };
         // A frame that is too long, and a block that is broken, end the connection.
-        if !matches!(kind, HEADERS | CONTINUATION) || length > MAX_FRAME || self.blocks.is_broken {
+        if !is_looked_into || length > MAX_FRAME {
             self.skip = length;
             return bytes;
         }
         match bytes.split_at_checked(length) {
             Some((payload, rest)) => {
-                self.blocks.frame(head, payload, noticed);
+                self.whole(head, payload, noticed);
                 rest
             }
             None => {
@@ -370,6 +414,28 @@ mod tests {
         // What is broken says nothing more, and breaks nothing here.
         check(Sender::Client, &[on_stream(1, HEADERS, END, &[0xbe]), on_stream(3, HEADERS, END, path)], &[]);
         check(Sender::Client, &[on_stream(1, HEADERS, END | PADDED, &[9, 0]), on_stream(3, HEADERS, END, path)], &[]);
+    }
+
+    #[test]
+    fn the_last_stream_of_a_server_that_goes_away_only_sinks() {
+        let go_away = |last: u32| on_stream(0, GOAWAY, 0, &[last.to_be_bytes(), [0; 4], *b"more"].concat());
+        let check = |sender, frames: &[Vec<u8>], expected: Option<u32>| {
+            for piece in [1, 7, 4096] {
+                let noticed = seen(sender, frames, piece);
+                assert_eq!(noticed.last_stream.get(), expected, "{frames:?} in pieces of {piece}");
+                assert_eq!(noticed.is_going_away(), expected.is_some());
+            }
+        };
+        let ping = frame(6, 0, 8);
+        check(Sender::Upstream, std::slice::from_ref(&ping), None);
+        check(Sender::Upstream, &[ping.clone(), go_away(7), ping.clone()], Some(7));
+        // First to say that no more will be taken, then what was the last (RFC 9113 §6.8). The first bit means nothing.
+        check(Sender::Upstream, &[go_away(0xffff_ffff), ping.clone(), go_away(5)], Some(5));
+        check(Sender::Upstream, &[go_away(5), go_away(9)], Some(5));
+        check(Sender::Upstream, &[on_stream(0, GOAWAY, 0, &[0; 3])], None);
+        check(Sender::Client, &[go_away(5)], None);
+        let noticed = seen(Sender::Upstream, &[go_away(5)], 4096);
+        assert!(!noticed.is_ignored(5) && noticed.is_ignored(7));
     }
 
     #[test]

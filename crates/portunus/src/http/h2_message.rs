@@ -329,8 +329,7 @@ impl H2Answer {
 }
 
 /// Sends one piece as the peer's window allows; with `is_last`, its end ends the stream.
-pub async fn send_data(stream: &mut SendStream<Bytes>, piece: &[u8], is_last: bool) -> Result<(), Broken> {
-    let mut piece = Bytes::copy_from_slice(piece);
+pub async fn send_data(stream: &mut SendStream<Bytes>, mut piece: Bytes, is_last: bool) -> Result<(), Broken> {
     while !piece.is_empty() {
         stream.reserve_capacity(piece.len());
         let room = match poll_fn(|context| stream.poll_capacity(context)).await {
@@ -404,7 +403,7 @@ impl Answer for H2Answer {
         let Sending::Body(stream) = &mut self.sending else { return Ok(()) };
         self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
         let is_last = self.rest == Some(0);
-        send_data(stream, piece, is_last).await?;
+        send_data(stream, Bytes::copy_from_slice(piece), is_last).await?;
         if is_last {
             self.sending = Sending::Ended;
         }

@@ -17,6 +17,7 @@ mod h2_message;
 pub(crate) mod ledger;
 pub mod refusal;
 mod relay;
+mod replay;
 pub(crate) mod scratch;
 pub(crate) mod sides;
 mod upstream_h1;

@@ -16,6 +16,7 @@ use super::forwarding::{self, Facts};
 use super::ledger::Ledger;
 use super::refusal::Refusal;
 use super::relay::{self, DownloadError, Flow, Stopped, Upload, UploadError, UploadTerms};
+use super::replay::Replay;
 use super::sides::{Answer, MessageBody};
 use crate::config::{Forward, HostRewrite, UpstreamProtocol};
 use crate::guard::Admitted;
@@ -39,6 +40,10 @@ pub struct Attempt<'a> {
     pub server: &'a Arc<Server>,
     /// Where its connections are kept.
     pub pool: PoolId,
+    /// No connection at hand will do.
+    pub fresh: bool,
+    /// What was sent of the body before.
+    pub replay: &'a Replay,
 }
 
 impl Attempt<'_> {
@@ -91,17 +96,44 @@ pub struct Failed {
     pub failure: Failure,
     /// It counts against the server.
     pub servers_fault: bool,
-    /// Another server may be tried: the request did not run there, or may run twice.
-    pub may_try_again: bool,
+    /// Where it may be sent after that.
+    pub next: Next,
+}
+
+/// Where a request may be sent after a try that failed. None of it lets a server have the same request twice but [`Next::AsIfNew`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Nowhere: it may have been executed, or a response has begun.
+    Nowhere,
+    /// To another server: this one did not execute it, or it is idempotent.
+    OtherServer,
+    /// As [`Next::OtherServer`], and it is no failure of this one: a connection that was used before was reset before a word of response, as one is that the
+    /// server gave up while it was idle. Where there is no other server, to this one on a fresh connection.
+    AsIfNew,
+}
+
+/// What is known of a request whose try failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It may have been executed.
+    Unknown,
+    /// The server did not get it, or says that it has not looked at it.
+    Unsent,
+    /// As [`Fate::Unsent`], because of the connection: it had ended, or takes no more requests. That is no failure of the server.
+    ConnectionOver,
+    /// As [`Fate::Unsent`], because the server takes no more requests at the moment.
+    TurnedAway,
+    /// A connection that was used before was reset before a word of response.
+    Reset,
 }
 
 impl Failed {
     pub(super) fn finally(failure: impl Into<Failure>) -> Failed {
-        Failed { failure: failure.into(), servers_fault: false, may_try_again: false }
+        Failed { failure: failure.into(), servers_fault: false, next: Next::Nowhere }
     }
 }
 
-/// Tries a request at one server. A pooled connection that turns out to be dead is replaced once by a fresh one.
+/// Tries a request at one server. A pooled connection that had ended before the request reached the server is replaced once by a fresh one.
 ///
 /// # Errors
 /// See [`Failed`].
@@ -111,22 +143,20 @@ pub async fn attempt<B: MessageBody, A: Answer>(
 ) -> Result<Option<Upgraded>, Failed> {
     let mut head = buffer();
     write_head(&attempt, exchange.ledger.id(), &mut head).map_err(Failed::finally)?;
-    let mut result = None;
-    if let Some(transport) = attempt.context.worker.pools.take(attempt.pool) {
-        let tried = on_connection(transport, &head, attempt, exchange).await;
-        let is_stale = matches!(&tried, Err(OnConnection { stale: true, .. }));
-        if !is_stale || !may_repeat(attempt.admitted.head()) {
-            result = Some(tried);
-        }
-    }
-    let result = match result {
-        Some(result) => result,
-        None => match fresh_connection(attempt).await {
-            Ok(transport) => on_connection(transport, &head, attempt, exchange).await,
-            Err(failed) => Err(failed),
-        },
+    let pooled = if attempt.fresh { None } else { attempt.context.worker.pools.take(attempt.pool) };
+    let mut result = match pooled {
+        Some(transport) => Some(on_connection((transport, true), &head, attempt, exchange).await),
+        None => None,
     };
+    if result.as_ref().is_none_or(|tried| matches!(tried, Err(OnConnection { fate: Fate::ConnectionOver, .. }))) {
+        result = Some(match fresh_connection(attempt).await {
+            Ok(transport) => on_connection((transport, false), &head, attempt, exchange).await,
+            Err(failed) => Err(failed),
+        });
+    }
     recycle(head);
+    // There is always a result here.
+    let result = result.unwrap_or_else(|| Err(OnConnection::servers(Refusal::upstream(502, "upstream_closed"))));
     result.map_err(|failed| failed.judge(attempt.admitted.head(), exchange.answer))
 }
 
@@ -141,12 +171,12 @@ pub(super) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnect
     if error.is_our_shortage() {
         // No descriptors or no memory: nothing that the server could help.
         let failure = Refusal::ours(503, "no_descriptors").into();
-        return OnConnection { failure, servers_fault: false, stale: false, unsent: true };
+        return OnConnection { failure, servers_fault: false, fate: Fate::Unsent };
     }
     let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
     tracing::debug!(server = %server.name, ?error, "cannot connect");
     let failure = Refusal::upstream(status, error.code()).into();
-    OnConnection { failure, servers_fault: true, stale: false, unsent: true }
+    OnConnection { failure, servers_fault: true, fate: Fate::Unsent }
 }
 
 /// Whether a request may be sent once more although it may have run: it is idempotent and has no body that might be used up.
@@ -158,29 +188,35 @@ pub(super) fn may_repeat(head: &RequestHead) -> bool {
 pub(super) struct OnConnection {
     pub(super) failure: Failure,
     pub(super) servers_fault: bool,
-    /// The connection broke before the server said a word, as an idle connection does that the server has closed.
-    pub(super) stale: bool,
-    /// Nothing of the request was sent, or nothing of it was looked at.
-    pub(super) unsent: bool,
+    /// What is known of the request. What is unsent can be sent again: nothing was taken of its body that is not kept.
+    pub(super) fate: Fate,
 }
 
 impl OnConnection {
-    /// Whether another server may be tried.
+    /// Whether the client can still be given another response.
+    pub(super) fn is_open(&self, answer: &impl Answer) -> bool {
+        !answer.has_begun() && matches!(self.failure, Failure::Refused(_))
+    }
+
+    /// Where the request may be sent after this.
     pub(super) fn judge(self, request: &RequestHead, answer: &impl Answer) -> Failed {
-        let is_open = !answer.has_begun() && matches!(self.failure, Failure::Refused(_));
-        Failed {
-            may_try_again: self.servers_fault && is_open && (self.unsent || may_repeat(request)),
-            failure: self.failure,
-            servers_fault: self.servers_fault,
-        }
+        let may_repeat = may_repeat(request);
+        let next = match self.fate {
+            _ if !self.is_open(answer) => Next::Nowhere,
+            Fate::Reset if may_repeat => Next::AsIfNew,
+            Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway if self.servers_fault => Next::OtherServer,
+            Fate::Unknown if self.servers_fault && may_repeat => Next::OtherServer,
+            _ => Next::Nowhere,
+        };
+        Failed { failure: self.failure, servers_fault: self.servers_fault && self.fate != Fate::Reset, next }
     }
 
     pub(super) fn servers(refusal: Refusal) -> OnConnection {
-        OnConnection { failure: refusal.into(), servers_fault: true, stale: false, unsent: false }
+        OnConnection { failure: refusal.into(), servers_fault: true, fate: Fate::Unknown }
     }
 
     pub(super) fn clients(failure: impl Into<Failure>) -> OnConnection {
-        OnConnection { failure: failure.into(), servers_fault: false, stale: false, unsent: false }
+        OnConnection { failure: failure.into(), servers_fault: false, fate: Fate::Unknown }
     }
 }
 
@@ -195,13 +231,22 @@ enum After {
 }
 
 async fn on_connection<B: MessageBody, A: Answer>(
-    transport: Transport,
+    (transport, was_used): (Transport, bool),
     head: &[u8],
     attempt: Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, OnConnection> {
     let mut input = Chunk::empty();
-    let after = message((&transport, &mut input), head, attempt, exchange).await?;
+    let body_was_done = exchange.body.is_done();
+    let after = message((&transport, &mut input), head, attempt, exchange).await.map_err(|failed| {
+        let is_untouched = exchange.ledger.received.get() == 0 && exchange.body.is_done() == body_was_done;
+        let fate = match failed.fate {
+            Fate::Reset if !was_used => Fate::Unknown,
+            Fate::ConnectionOver if !is_untouched => Fate::Unknown,
+            fate => fate,
+        };
+        OnConnection { fate, ..failed }
+    })?;
     match after {
         After::Tunnel => return Ok(Some(Upgraded { transport, first: input })),
         // Bytes behind the answer belong to no request: such a connection is not used again.
@@ -241,7 +286,15 @@ async fn message<B: MessageBody, A: Answer>(
         let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
         let read = upload.beside(reading, patience, |context| answer.poll_gone(context)).await;
         ledger.received.set(flow.received.get());
-        read.map_err(|stopped| stopped_failure(stopped, ledger))??;
+        let read = read.map_err(|stopped| stopped_failure(stopped, ledger))?;
+        read.map_err(|failed| match failed.fate {
+            // Not even the head was taken off our hands.
+            Fate::Unknown if !interim.has_passed() && upload.refused && request.framing != BodyFraming::Chunked => {
+                OnConnection { fate: Fate::ConnectionOver, ..failed }
+            }
+            _ if interim.has_passed() => OnConnection { fate: Fate::Unknown, ..failed },
+            _ => failed,
+        })?;
         if response.status == 101 {
             check_upgrade(request, response, attempt)?;
         }
@@ -267,6 +320,11 @@ async fn message<B: MessageBody, A: Answer>(
 pub(super) struct Interim(u32);
 
 impl Interim {
+    /// Whether there was one.
+    fn has_passed(&self) -> bool {
+        self.0 > 0
+    }
+
     /// Passes one on to a client that can take it. A 100 that nobody waits for ends here (RFC 9110 §10.1.1).
     pub(super) async fn pass(
         &mut self,
@@ -340,7 +398,7 @@ pub(super) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> On
         DownloadError::Gone => (Fault::Client, "request_cancelled"),
     };
     ledger.blame(fault, code);
-    OnConnection { failure: Failure::Cut, servers_fault: fault == Fault::Upstream, stale: false, unsent: false }
+    OnConnection { failure: Failure::Cut, servers_fault: fault == Fault::Upstream, fate: Fate::Unknown }
 }
 
 /// A 101 is good only for what was asked for (RFC 9110 §7.8).
@@ -383,18 +441,23 @@ async fn read_head(
                 Err(error) => return Err(OnConnection::servers(Refusal::upstream(502, error.code))),
             }
         }
-        let silent = input.is_empty();
+        let is_silent = input.is_empty();
         match transport.recv_more(input).await {
-            Ok(0) | Err(Broken::Socket(_)) => {
-                let failed = OnConnection::servers(Refusal::upstream(502, "upstream_closed"));
-                return Err(OnConnection { stale: silent, ..failed });
-            }
+            Ok(0) => return Err(ended(is_silent && transport.stream().has_unsent(), Fate::ConnectionOver)),
+            Err(Broken::Socket(_)) => return Err(ended(is_silent, Fate::Reset)),
             Ok(_) => {}
             Err(Broken::Tls(_) | Broken::Key(_)) => {
                 return Err(OnConnection::servers(Refusal::upstream(502, "upstream_tls_broke")));
             }
         }
     }
+}
+
+/// The connection ended instead of a head. A server whose end arrives while it has not acknowledged all of the request had ended before it could read it. One
+/// that had read it and then ended has acknowledged it. After a reset nothing is certain: a server that closes with bytes unread resets, too.
+fn ended(is_known: bool, fate: Fate) -> OnConnection {
+    let failed = OnConnection::servers(Refusal::upstream(502, "upstream_closed"));
+    OnConnection { fate: if is_known { fate } else { Fate::Unknown }, ..failed }
 }
 
 /// Writes the head of the answer from the upstream's.

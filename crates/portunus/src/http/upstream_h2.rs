@@ -3,6 +3,7 @@
 //! Connections belong to a worker and carry many requests at once; a stream that is dropped is reset.
 
 use std::future::{Future, poll_fn};
+use std::io::ErrorKind;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
@@ -22,18 +23,23 @@ use super::h2_io::H2Io;
 use super::h2_message::{H2Body, broken, fields_to_trailers, send_data};
 use super::refusal::Refusal;
 use super::relay::{self, Flow, Upload, UploadError};
+use super::replay::Replay;
 use super::sides::{Answer, BodySink, MessageBody};
-use super::upstream_h1::{Attempt, Failed, Interim, OnConnection, cannot_connect, head_arrived, stopped_failure};
+use super::upstream_h1::{Attempt, Failed, Fate, Interim, OnConnection, cannot_connect, head_arrived, stopped_failure};
 use crate::config::HostRewrite;
 use crate::route;
 use crate::transport::{Broken, Transport, buffer, recycle};
-use crate::upstream::{SharedConnection, Target, connect};
+use crate::upstream::{SharedConnection, Target, Traffic, connect};
 
 /// Bytes an upstream may send on one stream, and on one connection, ahead of the client.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// Tries a request at one server.
+/// Connections of one server that may turn out to be over, one behind the other, before that counts as a failure of the server.
+const CONNECTIONS_OVER: u32 = 2;
+
+/// Tries a request at one server. Where it was not looked at because its connection ends (RFC 9113 §6.8), it goes to another connection, which is no
+/// retry; where the stream was refused (§8.7), it goes once more to the same server, which is one.
 ///
 /// # Errors
 /// See [`Failed`].
@@ -41,37 +47,56 @@ pub async fn attempt<B: MessageBody, A: Answer>(
     attempt: Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), Failed> {
-    let request = request(&attempt, exchange.ledger.id()).map_err(Failed::finally)?;
-    let tried = match connection(attempt).await {
-        Ok(shared) => {
-            let _stream = shared.enter();
-            stream(&shared, request, attempt, exchange).await
+    let (mut over, mut turned_away) = (0, false);
+    loop {
+        let request = request(&attempt, exchange.ledger.id()).map_err(Failed::finally)?;
+        // The last try is not spent on a connection that may be about to end.
+        let fresh = attempt.fresh || over == CONNECTIONS_OVER;
+        let tried = match connection(Attempt { fresh, ..attempt }).await {
+            Ok((shared, was_used)) => {
+                let _stream = shared.enter();
+                stream((&shared, was_used), request, attempt, exchange).await
+            }
+            Err(failed) => Err(failed),
+        };
+        let Err(failed) = tried else { return Ok(()) };
+        let is_again = failed.is_open(exchange.answer)
+            && match failed.fate {
+                Fate::ConnectionOver => over < CONNECTIONS_OVER,
+                Fate::TurnedAway => !turned_away && attempt.group.may_retry(),
+                Fate::Unknown | Fate::Unsent | Fate::Reset => false,
+            };
+        if !is_again {
+            return Err(failed.judge(attempt.admitted.head(), exchange.answer));
         }
-        Err(failed) => Err(failed),
-    };
-    tried.map_err(|failed| failed.judge(attempt.admitted.head(), exchange.answer))
+        over += u32::from(failed.fate == Fate::ConnectionOver);
+        turned_away |= failed.fate == Fate::TurnedAway;
+        exchange.ledger.retries += u32::from(failed.fate == Fate::TurnedAway);
+    }
 }
 
-/// A connection with room for one more stream: one at hand, or a new one.
-async fn connection(attempt: Attempt<'_>) -> Result<Rc<SharedConnection>, OnConnection> {
+/// A connection with room for one more stream: one at hand, which was used before, or a new one.
+async fn connection(attempt: Attempt<'_>) -> Result<(Rc<SharedConnection>, bool), OnConnection> {
     let pools = &attempt.context.worker.pools;
-    if let Some(shared) = pools.share(attempt.pool) {
-        return Ok(shared);
+    if let Some(shared) = pools.share(attempt.pool).filter(|_| !attempt.fresh) {
+        return Ok((shared, true));
     }
     let target = Target::own(attempt.group, attempt.server);
     let transport = Box::pin(connect(target)).await.map_err(|error| cannot_connect(attempt.server, &error))?;
-    let opened = open(transport).await;
+    let transport = Rc::new(transport);
+    let opened = open(Rc::clone(&transport)).await;
     let (sender, connection, noticed) =
         opened.map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
-    let shared = Rc::new(SharedConnection::new(sender, noticed, attempt.group.config.keep_idle));
-    let watched = Rc::clone(&shared);
+    let shared = Rc::new(SharedConnection::new(sender, noticed, transport, attempt.group.config.keep_idle));
+    // Whoever holds a handle keeps the connection open, so that this task must not.
+    let watched = Rc::downgrade(&shared);
     tokio::task::spawn_local(async move {
-        // The library's end of the connection; it is over when all its streams are.
+        // The library's end of the connection; it is over when all its streams are and nobody can open another.
         let _ = connection.await;
-        watched.close();
+        watched.upgrade().iter().for_each(|shared| shared.close());
     });
     pools.add_shared(attempt.pool, &shared);
-    Ok(shared)
+    Ok((shared, false))
 }
 
 /// A connection just opened. The second part moves the frames, and must be driven beside whatever the first is used for.
@@ -81,8 +106,8 @@ type Opened = (SendRequest<Bytes>, Connection<H2Io, Bytes>, Rc<Noticed>);
 ///
 /// # Errors
 /// The transport broke.
-pub async fn open(transport: Transport) -> Result<Opened, h2::Error> {
-    let (io, noticed) = H2Io::new(Rc::new(transport), Sender::Upstream);
+pub async fn open(transport: Rc<Transport>) -> Result<Opened, h2::Error> {
+    let (io, noticed) = H2Io::new(transport, Sender::Upstream);
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW).enable_push(false);
     let (sender, connection) = builder.handshake(io).await?;
@@ -127,39 +152,55 @@ fn put(headers: &mut HeaderMap, name: &[u8], value: &[u8]) {
 }
 
 /// The sending side of a stream as a place for a body.
-struct H2Sink(SendStream<Bytes>);
+struct H2Sink<'r> {
+    stream: SendStream<Bytes>,
+    replay: &'r Replay,
+    /// Bytes so far.
+    at: usize,
+}
 
-impl BodySink for H2Sink {
+impl BodySink for H2Sink<'_> {
     async fn write(&mut self, _: &[u8], piece: &[u8]) -> Result<(), Broken> {
-        if piece.is_empty() { Ok(()) } else { send_data(&mut self.0, piece, false).await }
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let piece = Bytes::copy_from_slice(piece);
+        self.replay.keep(self.at, &piece);
+        self.at += piece.len();
+        send_data(&mut self.stream, piece, false).await
     }
 
     async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
         match trailers {
-            Some(trailers) => self.0.send_trailers(fields_to_trailers(trailers)),
-            None => self.0.send_data(Bytes::new(), true),
+            Some(trailers) => {
+                self.replay.keep_trailers(trailers);
+                self.stream.send_trailers(fields_to_trailers(trailers))
+            }
+            None => self.stream.send_data(Bytes::new(), true),
         }
         .map_err(broken)
     }
 }
 
 async fn stream<B: MessageBody, A: Answer>(
-    shared: &SharedConnection,
+    (shared, was_used): (&SharedConnection, bool),
     request: Request<()>,
     attempt: Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), OnConnection> {
     let Exchange { response, body, answer, ledger, timers, .. } = exchange;
     let started = Instant::now();
+    let mut body = attempt.replay.whole(*body);
     let is_bodiless = body.is_done();
-    let mut sender = shared.sender().ready().await.map_err(|error| stream_failure(&error))?;
-    let (mut answered, sink) = sender.send_request(request, is_bodiless).map_err(|error| stream_failure(&error))?;
+    let (mut answered, sink) = begin(shared, request, is_bodiless).await?;
+    let sent = Sent { shared, was_used, stream: answered.stream_id().as_u32(), before: shared.traffic() };
     let flow = Flow::default();
     let sending = async {
         if is_bodiless {
             return Ok::<(), UploadError>(());
         }
-        relay::upload(&[], *body, H2Sink(sink), attempt.upload_terms(), &flow, &mut timers.upload).await
+        let sink = H2Sink { stream: sink, replay: attempt.replay, at: 0 };
+        relay::upload(&[], &mut body, sink, attempt.upload_terms(), &flow, &mut timers.upload).await
     };
     let sending = pin!(sending);
     let mut upload = Upload::new(sending);
@@ -167,7 +208,8 @@ async fn stream<B: MessageBody, A: Answer>(
     let mut interim = Interim::default();
     let stream = loop {
         let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
-        let read = upload.beside(next_head(&mut answered), patience, |context| answer.poll_gone(context)).await;
+        let next = next_head(&mut answered, sent, attempt.replay);
+        let read = upload.beside(next, patience, |context| answer.poll_gone(context)).await;
         ledger.received.set(flow.received.get());
         let (parts, stream) = read.map_err(|stopped| stopped_failure(stopped, ledger))??.into_parts();
         read_response(&parts, stream.as_ref().is_none_or(RecvStream::is_end_stream), method, response);
@@ -181,26 +223,79 @@ async fn stream<B: MessageBody, A: Answer>(
         }
     };
     head_arrived(response, ledger, started);
+    attempt.replay.give_up();
     let mut incoming = H2Body::new(stream, shared.noticed(), false);
     let deadline = &mut timers.download;
     relay_answer(attempt, response, &mut incoming, *answer, ledger, deadline, &mut upload, &flow).await
 }
 
 /// The next head of an answer: an interim one, which comes without a body, or the final one.
-async fn next_head(answered: &mut ResponseFuture) -> Result<Response<Option<RecvStream>>, OnConnection> {
+async fn next_head(
+    answered: &mut ResponseFuture,
+    sent: Sent<'_>,
+    replay: &Replay,
+) -> Result<Response<Option<RecvStream>>, OnConnection> {
     let head = poll_fn(|context| match answered.poll_informational(context) {
         Poll::Ready(Some(interim)) => Poll::Ready(interim.map(|head| head.map(|()| None))),
         Poll::Ready(None) => Pin::new(&mut *answered).poll(context).map_ok(|head| head.map(Some)),
         Poll::Pending => Poll::Pending,
     });
-    head.await.map_err(|error| stream_failure(&error))
+    head.await.map_err(|error| match sent.fate(&error) {
+        // It would be unsent, but its body is not here any more.
+        Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway if !replay.is_whole() => failure(Fate::Unknown),
+        fate => failure(fate),
+    })
 }
 
-/// A stream that the server refused unseen may go elsewhere (RFC 9113 §8.7).
-fn stream_failure(error: &h2::Error) -> OnConnection {
-    let unsent = error.reason() == Some(Reason::REFUSED_STREAM);
-    let failed = OnConnection::servers(Refusal::upstream(502, "upstream_http2"));
-    OnConnection { unsent, ..failed }
+/// Opens a stream. Where that cannot be done nothing was sent, and the connection is of no more use: it has ended, or its stream ids are used up.
+async fn begin(
+    shared: &SharedConnection,
+    request: Request<()>,
+    is_bodiless: bool,
+) -> Result<(ResponseFuture, SendStream<Bytes>), OnConnection> {
+    let over = |_| {
+        shared.close();
+        failure(Fate::ConnectionOver)
+    };
+    let mut sender = shared.sender().ready().await.map_err(over)?;
+    sender.send_request(request, is_bodiless).map_err(over)
+}
+
+/// A request that was handed to a connection.
+#[derive(Clone, Copy)]
+struct Sent<'a> {
+    shared: &'a SharedConnection,
+    /// The connection had carried others before.
+    was_used: bool,
+    stream: u32,
+    before: Traffic,
+}
+
+impl Sent<'_> {
+    /// What is known of it when its stream has failed.
+    fn fate(&self, error: &h2::Error) -> Fate {
+        let noticed = self.shared.noticed();
+        if noticed.is_ignored(self.stream) {
+            return Fate::ConnectionOver;
+        }
+        if error.is_remote() && error.reason() == Some(Reason::REFUSED_STREAM) {
+            return Fate::TurnedAway;
+        }
+        let now = self.shared.traffic();
+        let sent = now.sent - self.before.sent;
+        // Nothing went out, or the connection ended before any of it was received.
+        if now.written == self.before.written
+            || (error.is_io() && sent <= self.shared.transport().stream().unsent_bytes())
+        {
+            return Fate::ConnectionOver;
+        }
+        let is_reset = error.get_io().is_some_and(|error| error.kind() == ErrorKind::ConnectionReset);
+        if is_reset && self.was_used && now.heard == self.before.heard { Fate::Reset } else { Fate::Unknown }
+    }
+}
+
+fn failure(fate: Fate) -> OnConnection {
+    OnConnection { fate, ..OnConnection::servers(Refusal::upstream(502, "upstream_http2")) }
 }
 
 fn read_response(parts: &http::response::Parts, is_end: bool, method: &Method, head: &mut ResponseHead) {

@@ -2,6 +2,7 @@
 //! group's own protocol and TLS.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -136,7 +137,7 @@ async fn http1_status(transport: &Transport, host: &str, path: &str) -> Option<u
 }
 
 async fn http2_status(transport: Transport, uri: http::Uri) -> Option<u16> {
-    let (sender, connection, _) = upstream_h2::open(transport).await.ok()?;
+    let (sender, connection, _) = upstream_h2::open(Rc::new(transport)).await.ok()?;
     let asking = async {
         let request = http::Request::get(uri).header(http::header::USER_AGENT, AGENT).body(()).ok()?;
         let (answer, _) = sender.ready().await.ok()?.send_request(request, true).ok()?;

@@ -12,7 +12,7 @@ mod server;
 pub mod upkeep;
 
 pub use connect::{ConnectError, Target, connect, connect_to};
-pub use pool::{Pools, SharedConnection};
+pub use pool::{Pools, SharedConnection, Traffic};
 pub use server::{PoolId, Server};
 
 use std::sync::Arc;

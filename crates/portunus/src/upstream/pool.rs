@@ -32,13 +32,14 @@ impl Idle {
 }
 
 /// Streams we put on one HTTP/2 connection before opening another.
-const STREAMS_PER_CONNECTION: u32 = 100;
+const STREAMS_PER_CONNECTION: usize = 100;
 
 /// An HTTP/2 connection that many requests share.
 #[derive(Debug)]
 pub struct SharedConnection {
     sender: SendRequest<Bytes>,
     noticed: Rc<Noticed>,
+    transport: Rc<Transport>,
     streams: Cell<u32>,
     closed: Cell<bool>,
     /// When it was last used, on the coarse clock, and how long it is kept without.
@@ -48,15 +49,31 @@ pub struct SharedConnection {
 
 impl SharedConnection {
     /// A connection just opened, kept for `keep` without streams.
-    pub fn new(sender: SendRequest<Bytes>, noticed: Rc<Noticed>, keep: Duration) -> SharedConnection {
+    pub fn new(
+        sender: SendRequest<Bytes>,
+        noticed: Rc<Noticed>,
+        transport: Rc<Transport>,
+        keep: Duration,
+    ) -> SharedConnection {
         let (streams, closed) = (Cell::new(0), Cell::new(false));
-        SharedConnection { sender, noticed, streams, closed, used: Cell::new(coarse()), keep }
+        SharedConnection { sender, noticed, transport, streams, closed, used: Cell::new(coarse()), keep }
+    }
+
+    /// Whether it may be given new streams at all: it has not ended, and the server has not said that it takes no more.
+    fn is_open(&self) -> bool {
+        !self.closed.get() && !self.noticed.is_going_away()
+    }
+
+    /// Whether one more stream fits, by our bound and by the server's (RFC 9113 §5.1.2).
+    fn has_room(&self) -> bool {
+        let most = self.sender.current_max_send_streams().min(STREAMS_PER_CONNECTION);
+        (self.streams.get() as usize) < most
     }
 
     /// Whether it is worth keeping.
     fn is_fresh(&self) -> bool {
         let is_used = self.streams.get() > 0 || coarse().saturating_sub(self.used.get()) < self.keep;
-        is_used && !self.closed.get()
+        is_used && self.is_open()
     }
 
     /// A handle to open a stream with.
@@ -69,6 +86,17 @@ impl SharedConnection {
         Rc::clone(&self.noticed)
     }
 
+    /// What carries it.
+    pub fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// What has gone over it so far.
+    pub fn traffic(&self) -> Traffic {
+        let (written, heard) = self.noticed.traffic();
+        Traffic { written, heard, sent: self.transport.traffic().1 }
+    }
+
     /// Notes that the connection has ended.
     pub fn close(&self) {
         self.closed.set(true);
@@ -79,6 +107,17 @@ impl SharedConnection {
         self.streams.set(self.streams.get() + 1);
         StreamSlot(Rc::clone(self))
     }
+}
+
+/// Bytes that have gone over a shared connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Traffic {
+    /// Of frames, towards the server.
+    pub written: u64,
+    /// Of frames, from it.
+    pub heard: u64,
+    /// On the socket, towards the server.
+    pub sent: u64,
 }
 
 /// One stream on a shared connection.
@@ -120,8 +159,8 @@ impl Pools {
     pub fn share(&self, pool: PoolId) -> Option<Rc<SharedConnection>> {
         let mut shared = self.shared.borrow_mut();
         let connections = shared.get_mut(&pool)?;
-        connections.retain(|connection| !connection.closed.get());
-        connections.iter().find(|connection| connection.streams.get() < STREAMS_PER_CONNECTION).cloned()
+        connections.retain(|connection| connection.is_open());
+        connections.iter().find(|connection| connection.has_room()).cloned()
     }
 
     /// Lets later requests share a connection.

@@ -17,6 +17,7 @@ mod trial;
 mod bodies;
 mod connections;
 mod fields;
+mod goaway;
 mod interim;
 mod listeners;
 mod refusals;
