@@ -232,6 +232,10 @@ impl Chooser for TlsFront {
             context: context(found.and(name.as_deref()), rule),
         })
     }
+
+    fn asks_for_certificates(&self) -> bool {
+        self.default_rule.client_auth.is_some() || self.rules.values().any(|rule| rule.client_auth.is_some())
+    }
 }
 
 /// What a ticket may not cross: the name served and the rule it is served under.

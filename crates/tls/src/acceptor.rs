@@ -17,6 +17,10 @@ use wire::client_hello::{ClientHello, HelloError};
 /// A client's certificate message may be this long: a chain of four RSA-4096 certificates fits several times.
 const MAX_CLIENT_CHAIN_BYTES: usize = 32 * 1024;
 
+/// Where clients may prove themselves, a ClientHello may be this long, since it may bring a ticket that holds such a chain. Elsewhere it has the
+/// library's 16 KiB.
+const MAX_HELLO_WITH_CHAIN_BYTES: usize = MAX_CLIENT_CHAIN_BYTES + 8 * 1024;
+
 /// Decides, once per handshake and before anything is negotiated, what this client gets.
 pub trait Chooser {
     /// The choice for this ClientHello, or the alert to refuse it with.
@@ -24,6 +28,9 @@ pub trait Chooser {
     /// # Errors
     /// The fatal alert to send.
     fn choose(&self, hello: &ClientHello<'_>) -> Result<Choice, Alert>;
+
+    /// Whether some choice has a rule for client certificates, so that tickets may be long.
+    fn asks_for_certificates(&self) -> bool;
 }
 
 /// Everything one handshake is done under.
@@ -70,10 +77,10 @@ impl Acceptor {
             sys::SSL_CTX_set_options(pointer, sys::SSL_OP_CIPHER_SERVER_PREFERENCE as u32);
             // Against BEAST, where a legacy client leaves no better suite.
             sys::SSL_CTX_set_mode(pointer, sys::SSL_MODE_CBC_RECORD_SPLITTING as u32);
-            sys::SSL_CTX_set_max_cert_list(pointer, MAX_CLIENT_CHAIN_BYTES);
+            sys::SSL_CTX_set_max_cert_list(pointer, MAX_HELLO_WITH_CHAIN_BYTES);
             sys::SSL_CTX_set_select_certificate_cb(pointer, Some(select_certificate));
             sys::SSL_CTX_set_alpn_select_cb(pointer, Some(select_alpn), std::ptr::null_mut());
-            sys::SSL_CTX_set_msg_callback(pointer, Some(link::count_message));
+            sys::SSL_CTX_set_msg_callback(pointer, Some(link::see_message));
         }
         Ok(Acceptor { context, tickets })
     }
@@ -82,10 +89,15 @@ impl Acceptor {
     pub(crate) fn session(&self, chooser: Arc<dyn Chooser + Send + Sync>) -> Result<Owned<sys::SSL>, Error> {
         // SAFETY: the session keeps a reference to the context; a fresh session is ours.
         let ssl = unsafe { Owned::from_raw(sys::SSL_new(self.context.as_ptr()), "making a TLS session")? };
+        let may_hold_chain = chooser.asks_for_certificates();
         let opening = Opening { chooser, tickets: Arc::clone(&self.tickets), chosen: None };
         link::attach(&ssl, Link::server(opening))?;
-        // SAFETY: the session is live. Its handshake configuration goes once the handshake is over: 1.5 KiB less while idle.
+        // SAFETY: the session is live. Its handshake configuration goes once the handshake is over: 1.5 KiB less while idle. With the mode that
+        // asks for certificates the library takes a ClientHello as long as it takes a chain; `settle` sets the mode that counts.
         unsafe {
+            if may_hold_chain {
+                sys::SSL_set_verify(ssl.as_ptr(), sys::SSL_VERIFY_PEER, None);
+            }
             sys::SSL_set_shed_handshake_config(ssl.as_ptr(), 1);
             sys::SSL_set_accept_state(ssl.as_ptr());
         }
@@ -126,6 +138,14 @@ impl Opening {
     /// `ssl` is live and in its early callback; `link` is its link.
     unsafe fn choose(&mut self, ssl: *mut sys::SSL, link: &Link, body: &[u8]) -> Result<(), (Alert, Error)> {
         let hello = ClientHello::parse(body).map_err(refuse_hello)?;
+        // SSL 3.0 and earlier must not be spoken, also not by who says so and offers TLS 1.3 beside it (RFC 8446 §D.5).
+        if hello.legacy_version < ProtocolVersion::Tls10.number() {
+            return Err((Alert::PROTOCOL_VERSION, Error::Peer("UNSUPPORTED_PROTOCOL".into())));
+        }
+        // The library would say that the fault is its own.
+        if hello.has_malformed_hybrid_share() {
+            return Err((Alert::ILLEGAL_PARAMETER, Error::Peer("BAD_HYBRID_KEYSHARE".into())));
+        }
         let choice = self.chooser.choose(&hello).map_err(|alert| (alert, Error::Refused(alert)))?;
         // SAFETY: passed on to the caller.
         unsafe { self.settle(ssl, link, choice, &hello) }.map_err(|error| (Alert::INTERNAL_ERROR, error))
@@ -148,9 +168,11 @@ impl Opening {
         unsafe {
             policy::narrow(ssl, choice.policy, choice.min_version, hello)?;
             choice.identity.apply(ssl)?;
-            if let Some(rule) = &choice.client_auth {
-                rule.apply(ssl)?;
+            match &choice.client_auth {
+                Some(rule) => rule.apply(ssl, choice.policy)?,
+                None => sys::SSL_set_verify(ssl, sys::SSL_VERIFY_NONE, None),
             }
+            sys::SSL_set_max_cert_list(ssl, MAX_CLIENT_CHAIN_BYTES);
             let set = sys::SSL_set_session_id_context(ssl, ticket_context.as_ptr(), ticket_context.len());
             ffi::check(set, "setting the session id context")?;
         }

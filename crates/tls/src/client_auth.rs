@@ -4,7 +4,7 @@
 
 use crate::Error;
 use crate::ffi::{self, Owned};
-use crate::trust;
+use crate::{Policy, chain, trust};
 use aws_lc_sys as sys;
 
 /// Certificates deeper than this below a root are refused.
@@ -44,21 +44,21 @@ impl ClientAuth {
         &self.digest
     }
 
-    /// Puts the rule into a session.
+    /// Puts the rule into a session. How strong chains must be is for `policy` to say.
     ///
     /// # Errors
     /// Out of memory.
     ///
     /// # Safety
     /// `ssl` is live and its handshake's choices are still open.
-    pub(crate) unsafe fn apply(&self, ssl: *mut sys::SSL) -> Result<(), Error> {
+    pub(crate) unsafe fn apply(&self, ssl: *mut sys::SSL, policy: Policy) -> Result<(), Error> {
         let mut mode = sys::SSL_VERIFY_PEER;
         if self.required {
             mode |= sys::SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
         }
         // SAFETY: `ssl` is live; the store gets a reference of its own.
         unsafe {
-            sys::SSL_set_verify(ssl, mode, None);
+            sys::SSL_set_verify(ssl, mode, chain::callback(policy));
             sys::SSL_set_verify_depth(ssl, MAX_CHAIN_DEPTH);
             ffi::check(sys::SSL_set1_verify_cert_store(ssl, self.store.as_ptr()), "using a certificate store")?;
         }

@@ -4,7 +4,7 @@
 
 use crate::ffi::{self, Owned};
 use crate::link::{self, Link};
-use crate::{Error, Identity, ProtocolVersion, policy, trust};
+use crate::{Error, Identity, Policy, ProtocolVersion, chain, policy, trust};
 use aws_lc_sys as sys;
 use std::ffi::CString;
 use std::net::IpAddr;
@@ -38,7 +38,8 @@ pub(crate) struct Origin {
 }
 
 impl Connector {
-    /// Trusts `roots` (DER) only. `verify: false` is the explicit opt-out. `alpn` in our order, may be empty.
+    /// Trusts `roots` (DER) only. `verify: false` is the explicit opt-out. `alpn` in our order, may be empty. With a `min_version` below TLS 1.2,
+    /// ciphers and certificate chains may be those of the policy `legacy`.
     ///
     /// # Errors
     /// A root or the identity does not parse.
@@ -53,6 +54,7 @@ impl Connector {
         // SAFETY: a fresh context is ours.
         let context = unsafe { Owned::from_raw(sys::SSL_CTX_new(sys::TLS_client_method()), "making a TLS context")? };
         policy::set_up_client(&context, min_version)?;
+        let policy = if min_version < ProtocolVersion::Tls12 { Policy::Legacy } else { Policy::Intermediate };
         let pointer = context.as_ptr();
         let protocols = alpn_list(alpn)?;
         let cache = sys::SSL_SESS_CACHE_CLIENT | sys::SSL_SESS_CACHE_NO_INTERNAL;
@@ -62,14 +64,14 @@ impl Connector {
             // its empty store, so that no certificate counts as verified by chance, its name unchecked.
             unsafe {
                 sys::SSL_CTX_set_cert_store(pointer, store.into_raw());
-                sys::SSL_CTX_set_verify(pointer, sys::SSL_VERIFY_PEER, None);
+                sys::SSL_CTX_set_verify(pointer, sys::SSL_VERIFY_PEER, chain::callback(policy));
             }
         }
         // SAFETY: set-up calls on a live context that is not shared yet; it copies the list.
         unsafe {
             sys::SSL_CTX_set_session_cache_mode(pointer, cache);
             sys::SSL_CTX_sess_set_new_cb(pointer, Some(keep_session));
-            sys::SSL_CTX_set_msg_callback(pointer, Some(link::count_message));
+            sys::SSL_CTX_set_msg_callback(pointer, Some(link::see_message));
             // This one call answers 0 for success.
             if sys::SSL_CTX_set_alpn_protos(pointer, protocols.as_ptr(), protocols.len()) != 0 {
                 return Err(Error::ours("setting ALPN"));

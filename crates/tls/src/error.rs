@@ -2,7 +2,7 @@
 //!
 //! Turns the library's error queue into an [`Error`]. Decides nothing about logging or closing. Ruled by RFC 8446 §6.
 
-use crate::ffi;
+use crate::{chain, ffi};
 use aws_lc_sys as sys;
 use std::fmt;
 
@@ -84,8 +84,8 @@ impl Error {
         }
     }
 
-    /// What a failed call on a session left in the error queue, which is emptied. `verify_result` is that session's.
-    pub(crate) fn of_session(verify_result: std::os::raw::c_long) -> Error {
+    /// What a failed call on a session left in the error queue, which is emptied. `verify_result` is that session's, `alert` the one that it sent.
+    pub(crate) fn of_session(verify_result: std::os::raw::c_long, alert: Option<Alert>) -> Error {
         let faults = ffi::take_faults();
         // A fatal alert or a verdict on the certificate says more than whatever the library noted before it.
         if let Some(alert) = faults.iter().find_map(ffi::Fault::alert) {
@@ -93,7 +93,8 @@ impl Error {
         }
         if faults.iter().any(|fault| fault.is_ssl(sys::SSL_R_CERTIFICATE_VERIFY_FAILED)) {
             // SAFETY: the function maps any number to a string with static lifetime.
-            let why = unsafe { ffi::static_text(sys::X509_verify_cert_error_string(verify_result)) };
+            let theirs = || unsafe { ffi::static_text(sys::X509_verify_cert_error_string(verify_result)) };
+            let why = chain::text(verify_result).or_else(theirs);
             return Error::PeerCertificate(why.unwrap_or("verification failed").into());
         }
         // libssl's own reason is behind that of the part that failed under it, e.g. a cipher.
@@ -103,6 +104,12 @@ impl Error {
         if first.is_ssl(sys::SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
             return Error::PeerCertificate("none was sent".into());
         }
-        if faults.iter().any(ffi::Fault::is_ours) { Error::Ours(first.text()) } else { Error::Peer(first.text()) }
+        match alert {
+            // The library calls some faults of the peer internal errors, such as a malformed ML-KEM share, and sends the right alert.
+            _ if !faults.iter().any(ffi::Fault::is_ours) => Error::Peer(first.text()),
+            Some(Alert::ILLEGAL_PARAMETER) => Error::Peer("ILLEGAL_PARAMETER".into()),
+            Some(Alert::DECODE_ERROR) => Error::Peer("DECODE_ERROR".into()),
+            _ => Error::Ours(first.text()),
+        }
     }
 }

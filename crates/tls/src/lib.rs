@@ -4,6 +4,7 @@
 //! `unsafe` stands next to the reason why it is sound, and no pointer leaves the crate. Ruled by RFC 8446, RFC 5246, RFC 5077, RFC 7301.
 
 pub mod acceptor;
+mod chain;
 pub mod client_auth;
 pub mod connector;
 pub mod crypto;

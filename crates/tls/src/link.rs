@@ -7,7 +7,7 @@ use crate::acceptor::Opening;
 use crate::connector::Origin;
 use crate::ffi::Owned;
 use crate::remote::Remote;
-use crate::{Error, KeyType};
+use crate::{Alert, Error, KeyType};
 use aws_lc_sys as sys;
 use std::cell::Cell;
 use std::os::raw::{c_char, c_int, c_long, c_void};
@@ -39,6 +39,8 @@ pub(crate) struct Link {
     pub(crate) origin: Option<Box<Origin>>,
     /// Server side, until the handshake is over: the identity's key, if it is elsewhere.
     pub(crate) remote: Cell<Option<Box<Remote>>>,
+    /// The alert that was written last.
+    pub(crate) alert: Cell<Option<Alert>>,
     /// Why a callback ended the handshake.
     pub(crate) refusal: Cell<Option<Error>>,
 }
@@ -145,23 +147,22 @@ pub(crate) fn attach(ssl: &Owned<sys::SSL>, link: Link) -> Result<(), Error> {
     Ok(())
 }
 
-/// Counts the peer's messages after the handshake. `SSL_CTX_set_msg_callback`.
-pub(crate) unsafe extern "C" fn count_message(
+/// Counts the peer's messages after the handshake, and keeps the alert that was written. `SSL_CTX_set_msg_callback`.
+pub(crate) unsafe extern "C" fn see_message(
     is_write: c_int,
     _version: c_int,
     content_type: c_int,
-    _message: *const c_void,
-    _len: usize,
+    message: *const c_void,
+    len: usize,
     ssl: *mut sys::SSL,
     _argument: *mut c_void,
 ) {
-    if is_write != 0 || content_type != sys::SSL3_RT_HANDSHAKE {
-        return;
-    }
     // SAFETY: the library calls with a live session of ours.
-    if let Some(link) = unsafe { Link::of(ssl) }
-        && link.established.get()
-    {
+    let Some(link) = (unsafe { Link::of(ssl) }) else { return };
+    if is_write != 0 && content_type == sys::SSL3_RT_ALERT && len == 2 {
+        // SAFETY: the message is `len` readable bytes: level and description (RFC 8446 §6).
+        link.alert.set(Some(Alert(unsafe { *message.cast::<u8>().add(1) })));
+    } else if is_write == 0 && content_type == sys::SSL3_RT_HANDSHAKE && link.established.get() {
         link.control_messages.set(link.control_messages.get().saturating_add(1));
     }
 }

@@ -67,14 +67,19 @@ impl Policy {
     }
 }
 
-/// The six ECDHE AEAD suites of TLS 1.2. Within brackets the client's order decides: who lacks AES hardware asks for ChaCha20 first.
-const INTERMEDIATE_CIPHERS: &CStr = c"[ECDHE-ECDSA-AES128-GCM-SHA256|ECDHE-ECDSA-CHACHA20-POLY1305]:\
-    [ECDHE-RSA-AES128-GCM-SHA256|ECDHE-RSA-CHACHA20-POLY1305]:\
+/// The six ECDHE AEAD suites of TLS 1.2, for clients that have hardware for AES.
+const INTERMEDIATE_CIPHERS: &CStr = c"ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:\
+    ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305:\
     ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384";
 
-/// The same, then what clients of the TLS 1.0 years can do.
-const LEGACY_CIPHERS: &CStr = c"[ECDHE-ECDSA-AES128-GCM-SHA256|ECDHE-ECDSA-CHACHA20-POLY1305]:\
-    [ECDHE-RSA-AES128-GCM-SHA256|ECDHE-RSA-CHACHA20-POLY1305]:\
+/// The same for clients that lack it, and say so by naming ChaCha20 first.
+const INTERMEDIATE_CHACHA_CIPHERS: &CStr = c"ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305:\
+    ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:\
+    ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384";
+
+/// As [`INTERMEDIATE_CIPHERS`], then what clients of the TLS 1.0 years can do. None of those names ChaCha20 first.
+const LEGACY_CIPHERS: &CStr = c"ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:\
+    ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305:\
     ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:\
     ECDHE-RSA-AES128-SHA256:ECDHE-RSA-AES256-SHA384:\
     ECDHE-ECDSA-AES128-SHA:ECDHE-RSA-AES128-SHA:ECDHE-ECDSA-AES256-SHA:ECDHE-RSA-AES256-SHA:\
@@ -194,10 +199,21 @@ pub(crate) unsafe fn narrow(
             let set = unsafe { sys::SSL_set_ciphersuites(ssl, FAST_CIPHERSUITES.as_ptr()) };
             ffi::check(set, "setting TLS 1.3 cipher suites")?;
         }
-    } else if policy == Policy::Legacy {
+        return Ok(());
+    }
+    let ciphers = match policy {
+        _ if names_chacha20_first(hello) => Some(INTERMEDIATE_CHACHA_CIPHERS),
+        Policy::Legacy => Some(LEGACY_CIPHERS),
+        Policy::Modern | Policy::Intermediate => None,
+    };
+    if let Some(ciphers) = ciphers {
+        // SAFETY: as above.
+        let set = unsafe { sys::SSL_set_strict_cipher_list(ssl, ciphers.as_ptr()) };
+        ffi::check(set, "setting cipher suites")?;
+    }
+    if policy == Policy::Legacy {
         // SAFETY: as above; lists have the given lengths and are copied.
         unsafe {
-            ffi::check(sys::SSL_set_strict_cipher_list(ssl, LEGACY_CIPHERS.as_ptr()), "setting cipher suites")?;
             let set = sys::SSL_set_signing_algorithm_prefs(ssl, LEGACY_SIGNING.as_ptr(), LEGACY_SIGNING.len());
             ffi::check(set, "setting signature schemes")?;
             let set = sys::SSL_set_verify_algorithm_prefs(ssl, LEGACY_VERIFYING.as_ptr(), LEGACY_VERIFYING.len());
@@ -211,4 +227,12 @@ pub(crate) unsafe fn narrow(
 fn names_aes256_first(hello: &ClientHello<'_>) -> bool {
     let first = hello.cipher_suites.iter().find(|suite| matches!(suite, 0x1301..=0x1303));
     first == Some(&0x1302) && hello.cipher_suites.contains(&0x1301)
+}
+
+/// Whether the client would rather have ChaCha20 than AES in TLS 1.2: of the ECDHE AEAD suites (RFC 5289, RFC 7905) it names one of those first.
+fn names_chacha20_first(hello: &ClientHello<'_>) -> bool {
+    const CHACHA20: [u16; 2] = [0xcca8, 0xcca9];
+    const AES_GCM: [u16; 4] = [0xc02b, 0xc02c, 0xc02f, 0xc030];
+    let first = hello.cipher_suites.iter().find(|suite| CHACHA20.contains(suite) || AES_GCM.contains(suite));
+    first.is_some_and(|suite| CHACHA20.contains(suite))
 }

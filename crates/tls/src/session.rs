@@ -272,7 +272,8 @@ impl Session {
     fn broken(&mut self, output: &mut Vec<u8>) -> Error {
         let refusal = self.link().ok().and_then(|link| link.refusal.take());
         // SAFETY: the session is live.
-        let from_queue = Error::of_session(unsafe { sys::SSL_get_verify_result(self.ssl.as_ptr()) });
+        let verified = unsafe { sys::SSL_get_verify_result(self.ssl.as_ptr()) };
+        let from_queue = Error::of_session(verified, self.link().ok().and_then(|link| link.alert.get()));
         let error = match refusal {
             Some(refusal) => refusal,
             None if self.link().is_ok_and(Link::is_flooded) => {

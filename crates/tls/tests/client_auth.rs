@@ -105,6 +105,91 @@ fn a_long_chain_is_turned_away_early() {
     assert_eq!(alert, Some(47));
 }
 
+/// A chain by `openssl`: a root, an intermediate CA and a leaf, each with this key and signed with this digest.
+struct Made {
+    root: Vec<u8>,
+    identity: Arc<Identity>,
+}
+
+fn made(root: &str, ca: &str, leaf: &str, ca_digest: &str, leaf_digest: &str) -> Made {
+    let folder = tempfile::tempdir().unwrap();
+    let openssl = |arguments: &str| {
+        let mut command = std::process::Command::new("openssl");
+        let done = command.args(arguments.split(' ')).current_dir(folder.path()).output().unwrap();
+        assert!(done.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    for (name, key) in [("root", root), ("ca", ca), ("leaf", leaf)] {
+        openssl(&format!("genpkey {key} -out {name}.key"));
+        openssl(&format!("req -new -key {name}.key -subj /CN={name} -out {name}.csr"));
+    }
+    let extensions = "[ca]\nbasicConstraints=critical,CA:TRUE\n[leaf]\nsubjectAltName=DNS:site.example\n";
+    std::fs::write(folder.path().join("extensions"), extensions).unwrap();
+    let sign = "x509 -req -days 30 -extfile extensions";
+    // What a root is signed with counts for nothing.
+    openssl(&format!("{sign} -in root.csr -signkey root.key -extensions ca -sha1 -out root.pem"));
+    openssl(&format!(
+        "{sign} -in ca.csr -CA root.pem -CAkey root.key -CAcreateserial -extensions ca -{ca_digest} -out ca.pem"
+    ));
+    openssl(&format!(
+        "{sign} -in leaf.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extensions leaf -{leaf_digest} -out leaf.pem"
+    ));
+    openssl("pkcs8 -topk8 -nocrypt -in leaf.key -outform DER -out key.der");
+    let der = |name: &str| {
+        openssl(&format!("x509 -in {name}.pem -outform DER -out {name}.der"));
+        std::fs::read(folder.path().join(format!("{name}.der"))).unwrap()
+    };
+    let key = std::fs::read(folder.path().join("key.der")).unwrap();
+    let kind = if leaf.contains("EC") { tls::KeyType::Ecdsa } else { tls::KeyType::Rsa };
+    let chain = vec![der("leaf"), der("ca")];
+    Made { root: der("root"), identity: Identity::new(chain, zeroize::Zeroizing::new(key), kind) }
+}
+
+/// What server and client say of the other's chain under a policy, with the chain on both sides.
+fn proves(made: &Made, policy: Policy) -> [Result<(), Error>; 2] {
+    let authority = Authority::new("another root");
+    let roots = [made.root.clone(), authority.der.clone()];
+    let min = if policy == Policy::Legacy { Tls10 } else { Tls12 };
+    let meets = |ours: &Arc<Identity>, theirs: Option<Arc<Identity>>| {
+        let connector = Connector::new(&roots, true, theirs, &[], min).unwrap();
+        let rule = Arc::new(ClientAuth::new(&roots, &[], false).unwrap());
+        let choice = Choice { policy, min_version: min, client_auth: Some(rule), ..choice(ours) };
+        Pair::new(&connector, &acceptor(), fixed(choice)).handshake()
+    };
+    let good = authority.issue(ECDSA).identity;
+    [meets(&good, Some(Arc::clone(&made.identity))).server, meets(&made.identity, None).client]
+}
+
+#[test]
+fn weak_keys_and_digests_in_chains_are_rejected_by_policy() {
+    let rsa = |bits: u32| format!("-algorithm RSA -pkeyopt rsa_keygen_bits:{bits}");
+    let (p256, p224) =
+        ("-algorithm EC -pkeyopt ec_paramgen_curve:P-256", "-algorithm EC -pkeyopt ec_paramgen_curve:P-224");
+    let (small_leaf, small_ca) = ("its key is too small", "the key of a CA in its chain is too small");
+    let weak_digest = "its chain holds a signature with a digest that is too weak";
+    let good = rsa(2048);
+    // Root, CA and leaf; digests; why not under `intermediate`, and whether `legacy` takes it.
+    let cases = [
+        (made(&good, &good, &good, "sha256", "sha256"), None, true),
+        (made(&good, p256, p256, "sha384", "sha512"), None, true),
+        (made(&good, &good, &rsa(1024), "sha256", "sha256"), Some(small_leaf), true),
+        (made(&good, &rsa(1024), &good, "sha256", "sha256"), Some(small_ca), true),
+        (made(&rsa(1024), &good, &good, "sha256", "sha256"), Some(small_ca), true),
+        (made(&good, &good, &good, "sha1", "sha256"), Some(weak_digest), true),
+        (made(&good, &good, p256, "sha256", "sha1"), Some(weak_digest), true),
+        (made(&good, &rsa(768), &good, "sha256", "sha256"), Some(small_ca), false),
+        (made(&good, p224, p256, "sha256", "sha256"), Some(small_ca), false),
+    ];
+    for (index, (made, why, legacy)) in cases.iter().enumerate() {
+        for (side, said) in proves(made, Policy::Intermediate).into_iter().enumerate() {
+            let expected = why.map_or(Ok(()), |why| Err(Error::PeerCertificate(why.into())));
+            assert_eq!(said, expected, "case {index}, side {side}");
+        }
+        for (side, said) in proves(made, Policy::Legacy).into_iter().enumerate() {
+            assert_eq!(said.is_ok(), *legacy, "case {index}, side {side}: {said:?}");
+        }
+    }
+}
+
 #[test]
 fn what_does_not_parse_is_named() {
     let authority = Authority::new("root");

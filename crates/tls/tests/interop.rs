@@ -173,6 +173,12 @@ fn the_suite_is_aes_128_whatever_the_client_names_first() {
     assert_eq!(suite(&chacha), "TLS_CHACHA20_POLY1305_SHA256", "who wants ChaCha20 lacks the hardware for AES");
     let chacha = ["-tls1_2", "-cipher", "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES128-GCM-SHA256"];
     assert_eq!(suite(&chacha), "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256");
+    let aes = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
+    assert_eq!(suite(&["-tls1_2"]), aes, "its default order has ChaCha20 between AES-256 and AES-128");
+    let legacy = Choice { policy: Policy::Legacy, min_version: Tls10, ..choice.clone() };
+    assert_eq!(s_client(&acceptor(), &legacy, &["-tls1_2"], "hello\n").info().cipher, aes);
+    let met = s_client(&acceptor(), &legacy, &chacha, "hello\n");
+    assert_eq!(met.info().cipher, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256");
 }
 
 #[test]

@@ -125,6 +125,20 @@ fn hostile_hellos_get_the_right_alert() {
             Some(70),
         ),
     ];
+    let share = |change: fn(&mut [u8])| {
+        changed_hello(|hello| {
+            // The first key share that is offered: the group's number, the length, the ML-KEM-768 key of 1184 bytes, the X25519 one of 32.
+            let at = hello.windows(4).position(|bytes| bytes == [0x11, 0xec, 0x04, 0xc0]).unwrap() + 4;
+            change(&mut hello[at..at + 1216]);
+        })
+    };
+    let cases = cases.into_iter().chain([
+        // Coefficients are below 3329 (FIPS 203 §7.2).
+        ("a malformed ML-KEM share", share(|key| key[..1184].fill(0xff)), Some(47)),
+        ("an X25519 share of order 1", share(|key| key[1184..].fill(0)), Some(47)),
+        ("SSL 3.0 with TLS 1.3 beside it", changed_hello(|hello| hello[10] = 0), Some(70)),
+        ("a version before SSL 3.0 with TLS 1.3 beside it", changed_hello(|hello| hello[9] = 2), Some(70)),
+    ]);
     for (what, hello, alert) in cases {
         let mut server = Session::server(&acceptor(), fixed(choice(&identity))).unwrap();
         let (mut input, mut output) = (hello.as_slice(), Vec::new());
@@ -202,6 +216,10 @@ struct Panicking;
 impl Chooser for Panicking {
     fn choose(&self, _: &ClientHello<'_>) -> Result<Choice, Alert> {
         panic!("on purpose")
+    }
+
+    fn asks_for_certificates(&self) -> bool {
+        false
     }
 }
 

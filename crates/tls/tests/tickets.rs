@@ -163,3 +163,49 @@ fn no_ticket_crosses_into_a_client_certificate_rule() {
         assert!(resumes(&with, &acceptor, &guarded(true, &list)), "the same rule, built anew: {version:?}");
     }
 }
+
+/// A client certificate of about this many bytes.
+fn large_certificate(authority: &Authority, bytes: usize) -> Arc<tls::Identity> {
+    let issued = authority.issue_with(ECDSA, |params| {
+        for number in 0..bytes / 34 {
+            let name = format!("client-{number:05}.a-long-name.example");
+            params.subject_alt_names.push(rcgen::SanType::DnsName(name.as_str().try_into().unwrap()));
+        }
+    });
+    assert!(issued.certificate.len() >= bytes, "{} bytes", issued.certificate.len());
+    issued.identity
+}
+
+#[test]
+fn clients_with_large_certificates_resume() {
+    let authority = Authority::new("root");
+    let roots = std::slice::from_ref(&authority.der);
+    let rule = Arc::new(ClientAuth::new(roots, &[], true).unwrap());
+    let acceptor = acceptor();
+    for version in [Tls12, Tls13] {
+        for bytes in [8_000, 17_000, 31_000] {
+            let identity = large_certificate(&authority, bytes);
+            let mut connector = Connector::new(roots, true, Some(identity), &[], Tls12).unwrap();
+            connector.limit_version(version).unwrap();
+            let choice = Choice { client_auth: Some(Arc::clone(&rule)), ..open_choice(&authority) };
+            for resumed in [false, true, true] {
+                assert_eq!(resumes(&connector, &acceptor, &choice), resumed, "{version:?}, {bytes} bytes");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_hello_is_long_only_where_clients_prove_themselves() {
+    let authority = Authority::new("root");
+    let roots = std::slice::from_ref(&authority.der);
+    let rule = Arc::new(ClientAuth::new(roots, &[], true).unwrap());
+    let open = open_choice(&authority);
+    let guarded = Choice { client_auth: Some(rule), ..open.clone() };
+    let acceptor = acceptor();
+    let connector = Connector::new(roots, true, Some(large_certificate(&authority, 17_000)), &[], Tls12).unwrap();
+    assert!(!resumes(&connector, &acceptor, &guarded));
+    let mut pair = Pair::new(&connector, &acceptor, fixed(open));
+    let ends = pair.handshake();
+    assert_eq!(ends.server, Err(Error::Peer("EXCESSIVE_MESSAGE_SIZE".into())));
+}

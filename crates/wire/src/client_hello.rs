@@ -20,6 +20,8 @@ pub struct ClientHello<'a> {
     pub groups: Vec<u16>,
     /// `supported_versions`; empty where the extension is absent (then `legacy_version` rules).
     pub versions: Vec<u16>,
+    /// The key share for X25519MLKEM768, if there is one.
+    pub hybrid_share: Option<&'a [u8]>,
 }
 
 /// Why a ClientHello was refused.
@@ -39,6 +41,16 @@ const SUPPORTED_GROUPS: u16 = 10;
 const SIGNATURE_ALGORITHMS: u16 = 13;
 const ALPN: u16 = 16;
 const SUPPORTED_VERSIONS: u16 = 43;
+const KEY_SHARE: u16 = 51;
+
+/// The group X25519MLKEM768 (draft-ietf-tls-ecdhe-mlkem §5): an ML-KEM-768 encapsulation key, then an X25519 share.
+const X25519_MLKEM768: u16 = 0x11ec;
+
+/// Bytes of an ML-KEM-768 encapsulation key that are coefficients, twelve bits each (FIPS 203 §5.1); a seed follows.
+const MLKEM768_COEFFICIENT_BYTES: usize = 1152;
+
+/// Every coefficient is below this (FIPS 203 §7.2).
+const MLKEM_MODULUS: u16 = 3329;
 
 /// The only name type that was ever defined (RFC 6066 §3).
 const HOST_NAME: u8 = 0;
@@ -92,6 +104,18 @@ impl<'a> ClientHello<'a> {
         self.versions.contains(&0x0304)
     }
 
+    /// Whether the ML-KEM key of the hybrid share has a coefficient out of range, which a server must reject (FIPS 203 §7.2). Its length is for
+    /// the TLS library to check.
+    pub fn has_malformed_hybrid_share(&self) -> bool {
+        let Some(coefficients) = self.hybrid_share.and_then(|share| share.get(..MLKEM768_COEFFICIENT_BYTES)) else {
+            return false;
+        };
+        coefficients.as_chunks::<3>().0.iter().any(|[low, middle, high]| {
+            let (low, middle, high) = (u16::from(*low), u16::from(*middle), u16::from(*high));
+            low | (middle & 0xf) << 8 >= MLKEM_MODULUS || middle >> 4 | high << 4 >= MLKEM_MODULUS
+        })
+    }
+
     fn read_extension(&mut self, kind: u16, mut content: Reader<'a>) -> Result<(), HelloError> {
         match kind {
             SERVER_NAME => self.server_name = server_name(content.vector16()?)?,
@@ -99,6 +123,7 @@ impl<'a> ClientHello<'a> {
             SIGNATURE_ALGORITHMS => self.signature_schemes = content.vector16()?.list_of_u16()?,
             ALPN => self.alpn = protocols(content.vector16()?)?,
             SUPPORTED_VERSIONS => self.versions = content.vector8()?.list_of_u16()?,
+            KEY_SHARE => self.hybrid_share = hybrid_share(content.vector16()?)?,
             _ => return Ok(()),
         }
         content.finish()
@@ -126,6 +151,19 @@ fn server_name(mut names: Reader<'_>) -> Result<Option<&[u8]>, HelloError> {
         }
     }
     Ok(host_name)
+}
+
+/// The share for X25519MLKEM768 in a `KeyShareClientHello` (RFC 8446 §4.2.8), which may be empty.
+fn hybrid_share(mut shares: Reader<'_>) -> Result<Option<&[u8]>, HelloError> {
+    let mut found = None;
+    while !shares.0.is_empty() {
+        let group = shares.u16()?;
+        let share = shares.vector16()?.0;
+        if group == X25519_MLKEM768 {
+            found = found.or(Some(share));
+        }
+    }
+    Ok(found)
 }
 
 /// The names of a `ProtocolNameList`: at least one, none of them empty (RFC 7301 §3.1).
@@ -246,7 +284,8 @@ mod tests {
             extension(SIGNATURE_ALGORITHMS, &vector16(&[4, 3, 8, 4])),
             extension(ALPN, &vector16(b"\x02h2\x08http/1.1")),
             extension(SUPPORTED_VERSIONS, &vector8(&[3, 4, 3, 3])),
-            extension(51, b"not looked at"),
+            extension(KEY_SHARE, &vector16(b"\0\x1d\0\x01x\x11\xec\0\x02yz")),
+            extension(52, b"not looked at"),
         ];
         let expected = ClientHello {
             server_name: Some(b"a.example"),
@@ -254,6 +293,7 @@ mod tests {
             signature_schemes: vec![0x0403, 0x0804],
             groups: vec![0x11ec, 29],
             versions: vec![0x0304, 0x0303],
+            hybrid_share: Some(b"yz"),
             ..ClientHello::default()
         };
         assert!(expected.offers_tls13());
@@ -286,6 +326,37 @@ mod tests {
     }
 
     #[test]
+    fn key_shares_are_whole_and_may_be_none() {
+        check(&[extension(KEY_SHARE, b"\0\0")], Ok(ClientHello::default()));
+        for bad in
+            [&b""[..], b"\0", b"\0\x01a", b"\0\x04\x11\xec\0\x01", b"\0\x05\x11\xec\0\x02a", b"\0\x05\x11\xec\0\x01ab"]
+        {
+            check(&[extension(KEY_SHARE, bad)], Err(HelloError::Malformed));
+        }
+    }
+
+    #[test]
+    fn coefficients_of_a_hybrid_share_are_in_range() {
+        let malformed = |share: &[u8]| {
+            ClientHello { hybrid_share: Some(share), ..ClientHello::default() }.has_malformed_hybrid_share()
+        };
+        assert!(!ClientHello::default().has_malformed_hybrid_share());
+        assert!(!malformed(&[0xff; 1151]), "too short, which is for the library to say");
+        for (at, bytes, expected) in [
+            // 3328 and 3329 = 0xd01, in the first and in the second place of a pair; behind the coefficients anything is good.
+            (0, [0x00, 0x0d, 0x00], false),
+            (0, [0x01, 0x0d, 0x00], true),
+            (1149, [0x00, 0x00, 0xd0], false),
+            (1149, [0x00, 0x10, 0xd0], true),
+            (1152, [0xff, 0xff, 0xff], false),
+        ] {
+            let mut share = [0; 1216];
+            share[at..at + 3].copy_from_slice(&bytes);
+            assert_eq!(malformed(&share), expected, "{bytes:02x?} at {at}");
+        }
+    }
+
+    #[test]
     fn lists_are_whole_and_not_empty() {
         for kind in [SUPPORTED_GROUPS, SIGNATURE_ALGORITHMS] {
             for bad in [&b""[..], b"\0", b"\0\0", b"\0\x01a", b"\0\x03abc", b"\0\x02a", b"\0\x02abc"] {
@@ -304,7 +375,7 @@ mod tests {
     fn duplicates() {
         let versions = extension(SUPPORTED_VERSIONS, &vector8(&[3, 4]));
         check(&[versions.clone(), sni(&[(0, b"a")]), versions], Err(HelloError::Duplicate));
-        check(&[extension(0xfafa, &[]), extension(51, &[]), extension(0xfafa, &[])], Err(HelloError::Duplicate));
+        check(&[extension(0xfafa, &[]), extension(52, &[]), extension(0xfafa, &[])], Err(HelloError::Duplicate));
         let many: Vec<_> = (100..16_000).map(|kind| extension(kind, &[])).collect();
         assert!(ClientHello::parse(&with_extensions(&many)).is_ok());
     }

@@ -90,7 +90,14 @@ impl Default for Ejection {
 impl Default for UpstreamTls {
     /// Verified by the system's roots.
     fn default() -> UpstreamTls {
-        UpstreamTls { ca: None, name: None, client_certificate: None, client_key: None, verify: true }
+        UpstreamTls {
+            ca: None,
+            name: None,
+            client_certificate: None,
+            client_key: None,
+            verify: true,
+            policy: tls::Policy::Intermediate,
+        }
     }
 }
 

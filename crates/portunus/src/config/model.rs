@@ -604,6 +604,8 @@ pub struct UpstreamTls {
     pub client_key: Option<PathBuf>,
     /// False only by explicit opt-out.
     pub verify: bool,
+    /// Versions, suites, and how strong the servers' certificate chains must be.
+    pub policy: tls::Policy,
 }
 
 /// How a server is chosen.

@@ -224,6 +224,7 @@ pub(super) fn upstream_json(upstream: &UpstreamConfig) -> Value {
             "client_certificate": tls.client_certificate,
             "client_key": tls.client_key,
             "insecure_skip_verify": !tls.verify,
+            "policy": policy_text(tls.policy),
         })),
         "balance": match upstream.balance { Balance::RoundRobin => "round_robin", Balance::LeastLoaded => "least_loaded" },
         "source": source_json(&upstream.source),

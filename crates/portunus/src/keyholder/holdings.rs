@@ -175,4 +175,8 @@ impl Chooser for Front {
     fn choose(&self, _hello: &ClientHello<'_>) -> Result<Choice, Alert> {
         Ok(self.choice.clone())
     }
+
+    fn asks_for_certificates(&self) -> bool {
+        self.choice.client_auth.is_some()
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Chunk, Deadline, Source, Stream};
-use tls::{Connector, ProtocolVersion, ServerName, Session};
+use tls::{Connector, ServerName, Session};
 
 use super::Group;
 use super::server::Server;
@@ -197,5 +197,6 @@ pub fn connector(settings: &UpstreamTls, alpn: Option<&[u8]>) -> Result<Connecto
         _ => None,
     };
     let alpn: Vec<Vec<u8>> = alpn.into_iter().map(Vec::from).collect();
-    Connector::new(&roots, settings.verify, identity, &alpn, ProtocolVersion::Tls12).map_err(|error| error.to_string())
+    Connector::new(&roots, settings.verify, identity, &alpn, settings.policy.min_version())
+        .map_err(|error| error.to_string())
 }

@@ -120,6 +120,10 @@ impl Chooser for Fixed {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.clone()
     }
+
+    fn asks_for_certificates(&self) -> bool {
+        self.0.as_ref().is_ok_and(|choice| choice.client_auth.is_some())
+    }
 }
 
 pub fn fixed(choice: Choice) -> Arc<Fixed> {

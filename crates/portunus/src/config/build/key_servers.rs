@@ -60,6 +60,7 @@ impl Build<'_> {
             client_certificate: self.file(node, "client_certificate"),
             client_key: self.file(node, "client_key"),
             verify: true,
+            policy: tls::Policy::Intermediate,
         };
         (tls.ca.is_some() && tls.client_certificate.is_some() && tls.client_key.is_some()).then_some(tls)
     }

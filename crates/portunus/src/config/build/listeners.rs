@@ -271,7 +271,7 @@ fn pattern_text(pattern: &HostPattern) -> String {
     }
 }
 
-fn policy(text: &str) -> Option<Policy> {
+pub(super) fn policy(text: &str) -> Option<Policy> {
     [Policy::Modern, Policy::Intermediate, Policy::Legacy].into_iter().find(|policy| policy_text(*policy) == text)
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::address::Service;
+use super::listeners::policy;
 use super::template::Target;
 use super::{Build, address, identifier, read};
 use crate::config::model::{
@@ -122,6 +123,7 @@ impl Build<'_> {
             client_certificate: self.file(node, "client_certificate"),
             client_key: self.file(node, "client_key"),
             verify: read::boolean(node, "insecure_skip_verify") != Some(true),
+            policy: read::text(node, "policy").and_then(policy).unwrap_or_default(),
         };
         let pair = [("client_certificate", "client_key"), ("client_key", "client_certificate")];
         for (here, missing) in pair {

@@ -151,7 +151,7 @@ pub(in crate::config::shape) static TLS_SETTINGS: [Field; 4] = [
         "policy",
         Shape::Choice(&["modern", "intermediate", "legacy"]),
         "intermediate",
-        "Versions, cipher suites and groups. `modern`: TLS 1.3. `intermediate`: TLS 1.2 with forward secrecy and AEAD, and 1.3. `legacy`: TLS 1.0 and later, for old clients only.",
+        "Versions, cipher suites and groups. `modern`: TLS 1.3. `intermediate`: TLS 1.2 with forward secrecy and AEAD, and 1.3. `legacy`: TLS 1.0 and later, for old clients only. Chains of client certificates need RSA keys from 2048 bits and no SHA-1; with `legacy` RSA keys from 1024 bits and SHA-1 do.",
     ),
     optional(
         "min_version",

@@ -118,6 +118,12 @@ pub(in crate::config::shape) static UPSTREAM_TLS: Object = object(
             "false",
             "Do not verify the servers' certificates: whoever sits between can read and change everything.",
         ),
+        optional(
+            "policy",
+            Shape::Choice(&["modern", "intermediate", "legacy"]),
+            "intermediate",
+            "Versions, cipher suites and certificate chains to accept. `legacy`: TLS 1.0 and later, RSA keys from 1024 bits, SHA-1 signatures.",
+        ),
     ]],
 );
 
