@@ -6,7 +6,7 @@ import subprocess
 
 from stage import HERE, Failed, run
 
-PYTHON_PACKAGES = ["grpcio==1.85.1"]
+PYTHON_PACKAGES = ["grpcio==1.85.1", "requests==2.34.2", "httpx[http2]==0.28.1", "aiohttp==3.14.5"]
 
 
 def everything(tools):
@@ -25,7 +25,13 @@ def everything(tools):
 
 
 # Name in `needs`, program, Debian package.
-PROGRAMS = []
+PROGRAMS = [
+    ("curl", "curl", "curl"),
+    ("wget", "wget", "wget"),
+    ("node", "node", "nodejs"),
+    # Compiles the one file that it runs, so the runtime alone does not do.
+    ("java", "javac", "default-jdk-headless"),
+]
 
 
 def go(tools):

@@ -98,6 +98,7 @@ daemon off; worker_processes 2; pid {place}/pid; error_log stderr notice; {nginx
 events {{ worker_connections 1024; }}
 http {{
   {nginx_folders(place)} access_log {place}/access.log; client_max_body_size 0; client_body_timeout 1h; send_timeout 1h;
+  proxy_buffer_size 32k; proxy_buffers 8 32k; large_client_header_buffers 4 32k;
   map $http_upgrade $connection_out {{ default upgrade; '' ''; }}
   upstream app {{ {group} keepalive 32; }}
   server {{
