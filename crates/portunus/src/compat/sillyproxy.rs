@@ -190,7 +190,7 @@ fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {
         3 => (Policy::Intermediate, ProtocolVersion::Tls12),
         _ => (Policy::Legacy, ProtocolVersion::Tls10),
     };
-    let alpn = vec!["h2".to_string(), "http/1.1".to_string()];
+    let alpn = ["h2", "http/1.1", "http/1.0"].map(str::to_owned).into();
     let settings = TlsSettings { policy, min_version, alpn, client_certificate: None };
     ListenerConfig {
         name: NAME.to_string(),

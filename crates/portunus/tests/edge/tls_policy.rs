@@ -75,7 +75,11 @@ fn a_client_without_a_common_protocol_is_refused() {
         }
     }
     let upstream = Upstream::ok();
-    let listeners = [tls_listener("tls", "127.0.0.3", ""), tls_listener("h1", "127.0.0.4", ", alpn: [http/1.1]")];
+    let listeners = [
+        tls_listener("tls", "127.0.0.3", ""),
+        tls_listener("h1", "127.0.0.4", ", alpn: [http/1.1]"),
+        tls_listener("h2", "127.0.0.5", ", alpn: h2"),
+    ];
     let gate = gate(&upstream, &listeners);
     for version in ["-tls1_2", "-tls1_3"] {
         check(&gate, "tls", &format!("{version} -alpn h2,http/1.1"), Ok("ALPN protocol: h2\n"));
@@ -83,7 +87,11 @@ fn a_client_without_a_common_protocol_is_refused() {
         check(&gate, "tls", &format!("{version} -alpn http/1.1"), Ok("ALPN protocol: http/1.1\n"));
         check(&gate, "tls", version, Ok("No ALPN negotiated\n"));
         check(&gate, "h1", &format!("{version} -alpn h2,http/1.1"), Ok("ALPN protocol: http/1.1\n"));
-        for (listener, foreign) in [("tls", "ftp"), ("tls", "http/1.0,smtp"), ("h1", "h2")] {
+        for listener in ["tls", "h1"] {
+            check(&gate, listener, &format!("{version} -alpn http/1.0,smtp"), Ok("ALPN protocol: http/1.0\n"));
+            check(&gate, listener, &format!("{version} -alpn http/1.0,http/1.1"), Ok("ALPN protocol: http/1.1\n"));
+        }
+        for (listener, foreign) in [("tls", "ftp"), ("tls", "smtp,imap"), ("h1", "h2"), ("h2", "http/1.0")] {
             check(&gate, listener, &format!("{version} -alpn {foreign}"), Err(NO_APPLICATION_PROTOCOL));
         }
     }

@@ -184,11 +184,12 @@ impl Build<'_> {
             policy,
             min_version: own_version.or(inherited_version).unwrap_or(policy.min_version()),
             alpn: match (node.get("alpn"), inherited) {
-                (Some(_), _) => self.parsed_list(node, "alpn", |text| alpn(text, is_tunnel)),
+                (Some(_), _) if is_tunnel => self.parsed_list(node, "alpn", |text| alpn(text, true)),
+                (Some(_), _) => with_http_1_0(self.parsed_list(node, "alpn", |text| alpn(text, false))),
                 (None, Some(settings)) => settings.alpn.clone(),
                 // What a tunnel carries is not known, so nothing is promised in its name.
                 (None, None) if is_tunnel => Vec::new(),
-                (None, None) => HTTP_ALPN.map(str::to_owned).into(),
+                (None, None) => with_http_1_0(HTTP_ALPN.map(str::to_owned).into()),
             },
             client_certificate: match node.get("client_certificate") {
                 None => inherited.and_then(|settings| settings.client_certificate.clone()),
@@ -235,6 +236,14 @@ impl Build<'_> {
 
 /// The protocols of HTTP listeners, in our order.
 const HTTP_ALPN: [&str; 2] = ["h2", "http/1.1"];
+
+/// Where HTTP/1.1 is spoken, so is HTTP/1.0; `curl --http1.0` offers nothing else.
+fn with_http_1_0(mut protocols: Vec<String>) -> Vec<String> {
+    if protocols.iter().any(|protocol| protocol == "http/1.1") {
+        protocols.push("http/1.0".to_owned());
+    }
+    protocols
+}
 
 /// Reads an ALPN protocol: any for tunnels, else those that are spoken here.
 pub(super) fn alpn(text: &str, is_tunnel: bool) -> Result<String, Fault> {

@@ -163,7 +163,7 @@ pub(in crate::config::shape) static TLS_SETTINGS: [Field; 4] = [
         "alpn",
         Shape::OneOrMany(&Shape::Text("a protocol such as `h2` or `http/1.1`")),
         "(h2 and http/1.1; none for tunnels)",
-        "Protocols offered, in our order of preference. Tunnels may offer any, such as `imap`.",
+        "Protocols offered, in our order of preference; with http/1.1 goes http/1.0. Tunnels may offer any, such as `imap`.",
     ),
     optional(
         "client_certificate",
