@@ -39,6 +39,16 @@ pub struct Limits {
     pub max_drain_bytes: u64,
     /// HTTP/2 streams open at once on one connection.
     pub h2_max_streams: u32,
+    /// HTTP/2 frames that carry nothing (PING, SETTINGS, WINDOW_UPDATE, PRIORITY, RST_STREAM, empty DATA), or begin a request, beyond ten for each
+    /// DATA or HEADERS frame the client gets; then it is a flood.
+    pub h2_control_frame_burst: u32,
+    /// As many of these frames are allowed again each second.
+    pub h2_control_frame_rate: u32,
+    /// HTTP/2 requests on one connection that come to nothing (cancelled within a second and before their response begins, rejected for their
+    /// head, reset for an error, beyond `h2_max_streams`), less those that got a response; then it is a flood.
+    pub h2_failed_request_burst: u32,
+    /// As many of these requests are allowed again each second.
+    pub h2_failed_request_rate: u32,
     /// After SIGTERM, how long open requests and tunnels may go on.
     pub drain_timeout: Duration,
 }
@@ -63,6 +73,10 @@ impl Default for Limits {
             max_requests_per_connection: 1_000_000,
             max_drain_bytes: 64 * 1024,
             h2_max_streams: 128,
+            h2_control_frame_burst: 1_000,
+            h2_control_frame_rate: 100,
+            h2_failed_request_burst: 500,
+            h2_failed_request_rate: 100,
             drain_timeout: Duration::from_secs(30),
         }
     }

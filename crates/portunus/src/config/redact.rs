@@ -359,6 +359,10 @@ fn limits_json(limits: &crate::limits::Limits) -> Value {
         "max_requests_per_connection": limits.max_requests_per_connection,
         "max_drain": limits.max_drain_bytes,
         "h2_max_streams": limits.h2_max_streams,
+        "h2_control_frame_burst": limits.h2_control_frame_burst,
+        "h2_control_frame_rate": limits.h2_control_frame_rate,
+        "h2_failed_request_burst": limits.h2_failed_request_burst,
+        "h2_failed_request_rate": limits.h2_failed_request_rate,
         "drain_timeout": duration_text(limits.drain_timeout),
     })
 }

@@ -1,7 +1,7 @@
 //! HTTP/2 on a client's connection (RFC 9113): one task per stream, all on the connection's core.
 //!
-//! Framing, flow control and HPACK are the `h2` crate's. Ours are the floods it does not bound (`flood`), streams whose client has
-//! lost interest, and the translation between its messages and the ones that `exchange` works on.
+//! Framing, flow control and HPACK are the `h2` crate's. Ours are the floods it does not bound (`h2_floods`), how many requests a connection has
+//! at once and in all, streams whose client has lost interest, and the translation between its messages and the ones that `exchange` works on.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -15,16 +15,19 @@ use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
 use net::Deadline;
+use net::clock::coarse;
 use net::engine::in_place;
 
 use super::exchange::{self, Context, Cut, Exchange};
 use super::h1;
+use super::h2_floods::Floods;
 use super::h2_frames::{Noticed, Sender};
 use super::h2_io::H2Io;
 use super::h2_message::{H2Answer, H2Body, is_malformed, read_request};
 use super::ledger::OpenRequest;
 use super::refusal::Refusal;
 use super::scratch;
+use super::sides::Answer;
 use crate::conn::Conn;
 use crate::limits::Limits;
 use crate::report::Fault;
@@ -40,12 +43,6 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// Bytes of answers the library may hold for one stream.
 const SEND_BUFFER: usize = 128 * 1024;
 
-/// Streams that errors of the client reset before we call it an attack.
-const ERROR_RESETS: usize = 100;
-
-/// Streams the client opened and reset before we took them up, until we call it an attack.
-const PENDING_RESETS: usize = 50;
-
 /// Without streams, how long a client may take to acknowledge the farewell before it is closed under it.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -55,7 +52,7 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
     let limits = generation.config.limits.clone();
     drop(generation);
     let mut deadline = Deadline::new();
-    let (io, noticed) = H2Io::new(Rc::clone(&transport), Sender::Client);
+    let (io, noticed) = H2Io::new(Rc::clone(&transport), Sender::Client, Floods::of_client(&limits));
     let handshake = builder(&limits).handshake::<_, Bytes>(io);
     let Ok(Ok(mut connection)) = deadline.within(limits.handshake_timeout, handshake).await else {
         h1::record_silence(&conn, &worker, "http2_preface_broken");
@@ -64,27 +61,28 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
     };
     let mut drain = pin!(worker.drain.notified());
     let mut leaving = None;
-    let mut served = false;
-    let running = Rc::new(Running::default());
+    let mut accepted = 0;
+    let mut turns = Turns::default();
+    let running = Rc::new(Running::new(limits.h2_max_streams));
     let end = loop {
         let is_idle = running.count.get() == 0;
         let limit = if leaving.is_some() && is_idle { FAREWELL } else { limits.keep_alive_timeout };
-        let next = deadline.within(
-            limit,
-            poll_fn(|context| {
-                if let Poll::Ready(turn) = poll_streams(&mut connection, &noticed, context) {
-                    return Poll::Ready(turn);
-                }
-                if leaving.is_none() {
-                    return drain.as_mut().poll(context).map(|()| Turn::Leave("drained"));
-                }
-                running.poll_idle(context, is_idle).map(|()| Turn::Idle)
-            }),
-        );
-        match next.await {
+        let next = poll_fn(|context| {
+            turns.poll(&noticed, || match poll_streams(&mut connection, &noticed, &running, context) {
+                Poll::Pending if leaving.is_none() => drain.as_mut().poll(context).map(|()| Turn::Leave("drained")),
+                Poll::Pending => running.poll_idle(context, is_idle).map(|()| Turn::Idle),
+                next => next,
+            })
+        });
+        match deadline.within(limit, next).await {
             Ok(Turn::Accepted(Some(Ok(opened)))) => {
-                served = true;
-                spawn(*opened, &noticed, (&conn, &worker), &running, &limits);
+                accepted += 1;
+                if leaving.is_none() && accepted >= limits.max_requests_per_connection {
+                    leaving = Some("max_requests");
+                    connection.graceful_shutdown();
+                }
+                let is_late = accepted > limits.max_requests_per_connection + u64::from(limits.h2_max_streams);
+                spawn(*opened, is_late, &noticed, (&conn, &worker), &running);
             }
             Ok(Turn::Accepted(None)) => break leaving.unwrap_or("closed_without_request"),
             Ok(Turn::Accepted(Some(Err(_)))) => break "http2_broken",
@@ -97,28 +95,43 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
                 give_up(&mut connection, Reason::ENHANCE_YOUR_CALM, &mut deadline, &limits).await;
                 break "http2_flood";
             }
-            Ok(Turn::Idle) => {}
             // Quiet connections with streams on them are waiting for an upstream.
+            Ok(Turn::Idle) => {}
             Err(_) if running.count.get() > 0 => {}
-            // A client that does not answer the farewell either is gone, or wants its place held for nothing.
-            Err(_) => match leaving {
-                Some(why) => {
+            Err(_) => {
+                // A client that does not answer the farewell either is gone, or wants its place held for nothing.
+                if let Some(why) = leaving {
                     give_up(&mut connection, Reason::NO_ERROR, &mut deadline, &limits).await;
                     break why;
                 }
-                None => {
-                    leaving = Some("silent");
-                    connection.graceful_shutdown();
-                }
-            },
+                leaving = Some("silent");
+                connection.graceful_shutdown();
+            }
         }
     };
-    if !served || end == "http2_flood" {
+    if accepted == 0 || end == "http2_flood" {
         h1::record_silence(&conn, &worker, end);
     }
     drop(connection);
     // What the client has sent meanwhile would reset the connection and take the farewell with it.
     Box::pin(h1::linger(&transport)).await;
+}
+
+/// Tells one turn of a connection from the next: it ends where the connection has nothing more to do, or leaves it to later.
+#[derive(Default)]
+struct Turns {
+    goes_on: bool,
+}
+
+impl Turns {
+    fn poll(&mut self, noticed: &Noticed, poll: impl FnOnce() -> Poll<Turn>) -> Poll<Turn> {
+        if !self.goes_on {
+            noticed.floods.begin_turn();
+        }
+        let next = poll();
+        self.goes_on = next.is_ready();
+        next
+    }
 }
 
 /// A stream just opened.
@@ -132,15 +145,29 @@ enum Turn {
     Idle,
 }
 
-/// Streams of one connection that are being worked on.
-#[derive(Default)]
+/// Streams of one connection that are being worked on. A stream that was reset frees its place in the library at once, but here only when its
+/// task has ended; until then the next one waits to be accepted.
 struct Running {
     count: Cell<u32>,
-    /// Who is to learn that the last one has ended.
+    most: u32,
+    /// Who is to learn that a place is free again, or that the last one has ended.
     watcher: Cell<Option<Waker>>,
 }
 
 impl Running {
+    fn new(most: u32) -> Running {
+        Running { count: Cell::new(0), most, watcher: Cell::new(None) }
+    }
+
+    /// Whether all places are taken; whoever asks is woken when one is free.
+    fn is_full(&self, context: &mut std::task::Context<'_>) -> bool {
+        let is_full = self.count.get() >= self.most;
+        if is_full {
+            self.watcher.set(Some(context.waker().clone()));
+        }
+        is_full
+    }
+
     /// Ready when the last stream has ended; never if there was none to begin with.
     fn poll_idle(&self, context: &mut std::task::Context<'_>, was_idle: bool) -> Poll<()> {
         if was_idle {
@@ -158,7 +185,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let rest = self.0.count.get() - 1;
         self.0.count.set(rest);
-        if rest == 0
+        if (rest == 0 || rest + 1 == self.0.most)
             && let Some(watcher) = self.0.watcher.take()
         {
             watcher.wake();
@@ -166,20 +193,32 @@ impl Drop for Slot {
     }
 }
 
-/// The next stream, unless the client has sent too much that brings nothing.
+/// The next stream once there is a place for it, unless the client has sent too much that brings nothing.
 fn poll_streams(
     connection: &mut Connection<H2Io, Bytes>,
     noticed: &Noticed,
+    running: &Running,
     context: &mut std::task::Context<'_>,
 ) -> Poll<Turn> {
-    if noticed.is_flooded() {
+    if noticed.floods.is_flooded() {
         return Poll::Ready(Turn::Flooded);
     }
-    if let Poll::Ready(accepted) = connection.poll_accept(context) {
+    let accepted = if running.is_full(context) {
+        // Frames of the streams that have a place are moved all the same.
+        connection.poll_closed(context).map(|closed| closed.err().map(Err))
+    } else {
+        let accepted = connection.poll_accept(context);
+        match accepted {
+            Poll::Ready(_) => noticed.floods.accepted(),
+            Poll::Pending => noticed.floods.accepted_all(),
+        }
+        accepted
+    };
+    if let Poll::Ready(accepted) = accepted {
         return Poll::Ready(Turn::Accepted(accepted.map(|opened| opened.map(Box::new))));
     }
-    // Reading may have counted the frame that was too much.
-    if noticed.is_flooded() { Poll::Ready(Turn::Flooded) } else { Poll::Pending }
+    // What was just read may have been too much.
+    if noticed.floods.is_flooded() { Poll::Ready(Turn::Flooded) } else { Poll::Pending }
 }
 
 fn builder(limits: &Limits) -> h2::server::Builder {
@@ -190,8 +229,11 @@ fn builder(limits: &Limits) -> h2::server::Builder {
         .max_concurrent_streams(limits.h2_max_streams)
         .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER)
-        .max_local_error_reset_streams(Some(ERROR_RESETS))
-        .max_pending_accept_reset_streams(PENDING_RESETS);
+        // All that may be open at once may be reset at once, and more may come for them.
+        .max_concurrent_reset_streams(limits.h2_max_streams as usize)
+        // Errors are held against what goes well (`h2_floods`).
+        .max_local_error_reset_streams(None)
+        .max_pending_accept_reset_streams(limits.h2_failed_request_burst as usize);
     builder
 }
 
@@ -204,13 +246,13 @@ async fn give_up(connection: &mut Connection<H2Io, Bytes>, reason: Reason, deadl
 
 fn spawn(
     (request, mut respond): Opened,
+    is_late: bool,
     noticed: &Rc<Noticed>,
     (conn, worker): (&Rc<Conn>, &Rc<Worker>),
     running: &Rc<Running>,
-    limits: &Limits,
 ) {
-    // A stream that was reset frees its place in the library at once, but here only when its task has ended.
-    if running.count.get() >= limits.h2_max_streams {
+    // The client goes on although it was told to go, and may try again elsewhere (RFC 9113 §8.7).
+    if is_late {
         respond.send_reset(Reason::REFUSED_STREAM);
         return;
     }
@@ -223,6 +265,11 @@ fn spawn(
     }));
 }
 
+/// Whether the client has reset the stream.
+async fn is_gone(answer: &mut H2Answer) -> bool {
+    poll_fn(|context| Poll::Ready(answer.poll_gone(context).is_ready())).await
+}
+
 /// Serves one stream.
 async fn stream(
     request: Request<RecvStream>,
@@ -231,18 +278,25 @@ async fn stream(
     conn: &Conn,
     worker: &Worker,
 ) {
+    let opened_at = coarse();
     let mut parts = scratch::take();
     let generation = worker.pin();
     let mut open = OpenRequest::new(&mut parts, conn, worker);
     let (message, received) = request.into_parts();
     let limits = &generation.config.limits;
     let read = read_request(&message, received.is_end_stream(), limits, &mut open.parts.request);
-    let mut body = H2Body::new(received, noticed, true);
+    let mut body = H2Body::new(received, Rc::clone(&noticed), true);
     let mut answer = H2Answer::new(respond, &open.parts.request);
     let context = Context::new(worker, conn, &generation, &open.parts.request);
     let scratch::Parts { request, response, timers } = &mut *open.parts;
     let ledger = &mut open.ledger;
+    let (is_gone, mut is_rejected) = (is_gone(&mut answer).await, false);
     let outcome = match read {
+        // Nothing is begun for a client that has already gone on.
+        _ if is_gone => {
+            ledger.blame(Fault::Client, "request_cancelled");
+            Err(Reason::CANCEL)
+        }
         // The library dropped the fragment, or the pseudo-field of trailers that came along with the head.
         _ if body.is_malformed() => {
             ledger.blame(Fault::Client, "malformed_message");
@@ -258,10 +312,17 @@ async fn stream(
             Err(Reason::PROTOCOL_ERROR)
         }
         Err(error) => {
+            is_rejected = true;
             let refused = exchange::refuse(&Refusal::from(error), request, &mut answer, ledger).await;
             refused.map_err(|Cut| Reason::INTERNAL_ERROR)
         }
     };
+    match outcome {
+        Err(Reason::PROTOCOL_ERROR) => noticed.floods.rejected(),
+        _ if is_rejected => noticed.floods.rejected(),
+        Err(_) if !answer.has_begun() => noticed.floods.cancelled(coarse().saturating_sub(opened_at)),
+        _ => noticed.floods.answered(),
+    }
     match outcome {
         Err(_) if body.is_malformed() => answer.reset(Reason::PROTOCOL_ERROR),
         Err(reason) => answer.reset(reason),

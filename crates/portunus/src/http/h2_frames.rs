@@ -1,26 +1,15 @@
 //! The frames of an HTTP/2 connection, seen from beside as their bytes pass (RFC 9113 §4).
 //!
 //! The `h2` crate answers PING and SETTINGS, and bookkeeps PRIORITY and WINDOW_UPDATE, without asking whether it is being made to work for
-//! nothing; and of a message it drops what it does not understand, where the message is to be refused. Owns the count of such frames and the
-//! streams of such messages. Judges nothing that the crate judges.
+//! nothing: each frame is handed to `h2_floods`, which counts. And of a message it drops what it does not understand, where the message is to be
+//! refused: owns the streams of such messages. Judges nothing that the crate judges.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use wire::http::hpack::{Found, HeaderTable};
 
-/// Frames that bring nothing a client may send at once.
-const CREDIT: i64 = 1000;
-
-/// Credit that comes back per second.
-const REFILL_PER_SECOND: i64 = 100;
-
-/// Bytes we send that give one credit back: a client must acknowledge what it receives with WINDOW_UPDATE.
-const BYTES_PER_CREDIT: u64 = 2048;
-
-/// Length of a frame head.
-const FRAME_HEAD: usize = 9;
+use super::h2_floods::{FRAME_HEAD, Floods, FrameHead};
 
 /// The connection preface of the client (RFC 9113 §3.4).
 const PREFACE: usize = 24;
@@ -32,9 +21,7 @@ const MAX_FRAME: usize = 16_384;
 const MAX_MALFORMED: usize = 1024;
 
 /// Frame types and flags (RFC 9113 §6).
-const DATA: u8 = 0;
 const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
@@ -54,11 +41,10 @@ pub enum Sender {
 /// What was noticed, for those who work on the messages.
 #[derive(Debug)]
 pub struct Noticed {
-    /// How much work for nothing the peer may still make.
-    credit: Cell<i64>,
-    refilled: Cell<Instant>,
+    /// What the peer may still have us do for nothing.
+    pub floods: Floods,
+    /// Bytes that went out and came in.
     sent: Cell<u64>,
-    /// Bytes that were received.
     heard: Cell<u64>,
     /// The last stream that the peer will look at, once it has said so (RFC 9113 §6.8).
     last_stream: Cell<Option<u32>>,
@@ -66,10 +52,10 @@ pub struct Noticed {
 }
 
 impl Noticed {
-    fn new() -> Noticed {
-        let (credit, refilled, sent) = (Cell::new(CREDIT), Cell::new(Instant::now()), Cell::new(0));
-        let (heard, last_stream) = (Cell::new(0), Cell::new(None));
-        Noticed { credit, refilled, sent, heard, last_stream, malformed: RefCell::default() }
+    /// Nothing yet.
+    pub fn new(floods: Floods) -> Noticed {
+        let (sent, heard, last_stream) = (Cell::new(0), Cell::new(0), Cell::new(None));
+        Noticed { floods, sent, heard, last_stream, malformed: RefCell::default() }
     }
 
     /// Whether the peer has said that it takes no further streams.
@@ -87,17 +73,17 @@ impl Noticed {
         (self.sent.get(), self.heard.get())
     }
 
+    /// Notes bytes that went out.
+    pub fn count_sent(&self, bytes: usize) {
+        self.sent.set(self.sent.get() + bytes as u64);
+    }
+
     /// Notes a GOAWAY. A later one may name a lower stream, never a higher one.
     fn note_last_stream(&self, payload: &[u8]) {
         if let Some((last, _)) = payload.split_first_chunk() {
             let last = u32::from_be_bytes(*last) & 0x7fff_ffff;
             self.last_stream.set(Some(self.last_stream.get().unwrap_or(last).min(last)));
         }
-    }
-
-    /// Whether the peer has used up its credit.
-    pub fn is_flooded(&self) -> bool {
-        self.credit.get() < 0
     }
 
     /// Whether a message of this stream had something that the crate dropped: a request's `:path` a fragment (RFC 9113 §8.3.1), trailers a
@@ -111,17 +97,6 @@ impl Noticed {
         self.malformed.borrow_mut().remove(&stream);
     }
 
-    /// Notes bytes that went out.
-    pub fn count_sent(&self, bytes: usize) {
-        let before = self.sent.get();
-        let after = before + bytes as u64;
-        self.sent.set(after);
-        let credits = after / BYTES_PER_CREDIT - before / BYTES_PER_CREDIT;
-        if credits > 0 {
-            self.give(i64::try_from(credits).unwrap_or(CREDIT));
-        }
-    }
-
     fn remember(&self, stream: u32) {
         let mut malformed = self.malformed.borrow_mut();
         malformed.insert(stream);
@@ -129,37 +104,6 @@ impl Noticed {
             malformed.pop_first();
         }
     }
-
-    fn give(&self, credit: i64) {
-        self.credit.set((self.credit.get() + credit).min(CREDIT));
-    }
-
-    /// Counts one frame by its type, flags and length.
-    fn count(&self, head: FrameHead) {
-        let cost = match head.kind {
-            // Only empty frames that end nothing are free work.
-            DATA if head.length > 0 || head.flags & END_STREAM != 0 => return,
-            // Pays for a few control frames of its own stream.
-            HEADERS => return self.give(2),
-            // A request begun and thrown away.
-            RST_STREAM => 10,
-            // PRIORITY, SETTINGS, PING, WINDOW_UPDATE, CONTINUATION, empty DATA, unknown ones.
-            _ => 1,
-        };
-        if self.credit.get() < cost {
-            let seconds = i64::try_from(self.refilled.replace(Instant::now()).elapsed().as_secs()).unwrap_or(0);
-            self.give(seconds.saturating_mul(REFILL_PER_SECOND).min(CREDIT));
-        }
-        self.credit.set(self.credit.get() - cost);
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct FrameHead {
-    length: usize,
-    kind: u8,
-    flags: u8,
-    stream: u32,
 }
 
 /// Header blocks put together from their frames.
@@ -203,6 +147,9 @@ impl Blocks {
         }
         if self.is_broken || self.held.is_empty() {
             self.held = Vec::new();
+        }
+        if is_end && self.begins {
+            noticed.floods.opened();
         }
         if is_end && !self.is_broken && self.is_malformed() {
             noticed.remember(head.stream);
@@ -248,7 +195,7 @@ pub struct Frames {
 
 impl Frames {
     /// At the beginning of a connection.
-    pub fn new(sender: Sender) -> (Frames, Noticed) {
+    pub fn new(sender: Sender) -> Frames {
         let blocks = Blocks {
             sender,
             table: HeaderTable::default(),
@@ -260,13 +207,13 @@ impl Frames {
             is_broken: false,
         };
         let skip = if sender == Sender::Client { PREFACE } else { 0 };
-        (Frames { skip, head: [0; FRAME_HEAD], held: 0, open: None, blocks }, Noticed::new())
+        Frames { skip, head: [0; FRAME_HEAD], held: 0, open: None, blocks }
     }
 
-    /// Looks at the next bytes.
-    pub fn see(&mut self, mut bytes: &[u8], noticed: &Noticed) {
-        noticed.heard.set(noticed.heard.get() + bytes.len() as u64);
-        while !bytes.is_empty() {
+    /// Looks at the next bytes, up to the frame with which the connection's turn is over. Gives how many these were.
+    pub fn see(&mut self, all: &[u8], noticed: &Noticed) -> usize {
+        let mut bytes = all;
+        while !bytes.is_empty() && !noticed.floods.is_turn_over() {
             if let Some((head, mut payload)) = self.open.take() {
                 let (more, rest) = bytes.split_at((head.length - payload.len()).min(bytes.len()));
                 payload.extend_from_slice(more);
@@ -294,6 +241,9 @@ impl Frames {
                 bytes = self.begin(bytes, noticed);
             }
         }
+        let seen = all.len() - bytes.len();
+        noticed.heard.set(noticed.heard.get() + seen as u64);
+        seen
     }
 
     /// Takes a frame that is looked into.
@@ -307,10 +257,9 @@ impl Frames {
 
     /// Begins with the frame whose head was just read. Gives the bytes behind what it took of them.
     fn begin<'b>(&mut self, bytes: &'b [u8], noticed: &Noticed) -> &'b [u8] {
-        let [high, middle, low, kind, flags, stream @ ..] = self.head;
-        let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
-        let head = FrameHead { length, kind, flags, stream: u32::from_be_bytes(stream) & 0x7fff_ffff };
-        noticed.count(head);
+        let head = FrameHead::read(self.head);
+        let FrameHead { length, kind, .. } = head;
+        noticed.floods.received(head);
         let is_looked_into = match kind {
             HEADERS | CONTINUATION => !self.blocks.is_broken,
             GOAWAY => self.blocks.sender == Sender::Upstream,
@@ -338,44 +287,53 @@ impl Frames {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
-
-    fn frame(kind: u8, flags: u8, payload: usize) -> Vec<u8> {
-        on_stream(1, kind, flags, &vec![0xaa; payload])
-    }
+    use crate::limits::Limits;
 
     fn on_stream(stream: u8, kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
         let length = payload.len();
         [&[0, (length >> 8) as u8, length as u8, kind, flags, 0, 0, 0, stream], payload].concat()
     }
 
-    /// Sees the frames in pieces of a length.
+    /// Sees the frames in pieces of a length, in as many turns as it takes.
     fn seen(sender: Sender, frames: &[Vec<u8>], piece: usize) -> Noticed {
-        let (mut reader, noticed) = Frames::new(sender);
+        let (mut reader, noticed) = (Frames::new(sender), Noticed::new(Floods::of_client(&Limits::default())));
         let preface = vec![b'P'; if sender == Sender::Client { PREFACE } else { 0 }];
         let bytes = [preface, frames.concat()].concat();
-        bytes.chunks(piece).for_each(|piece| reader.see(piece, &noticed));
+        for mut piece in bytes.chunks(piece) {
+            while !piece.is_empty() {
+                noticed.floods.begin_turn();
+                piece = &piece[reader.see(piece, &noticed)..];
+            }
+        }
         noticed
-    }
-
-    fn cost(frames: &[Vec<u8>], piece: usize) -> i64 {
-        CREDIT - seen(Sender::Client, frames, piece).credit.get()
     }
 
     #[test]
     fn frames_are_found_however_they_are_split() {
-        let frames =
-            [frame(4, 0, 18), frame(1, 5, 300), frame(6, 0, 8), frame(0, 0, 0), frame(0, 0, 1000), frame(8, 0, 4)];
-        for piece in [1, 7, 9, 10, 4096] {
-            // SETTINGS and HEADERS cancel out up to the cap; PING, empty DATA and WINDOW_UPDATE remain.
-            assert_eq!(cost(&frames, piece), 3, "pieces of {piece}");
+        // SETTINGS, HEADERS, PING, empty DATA, DATA, which is free, and WINDOW_UPDATE.
+        let frames = [(4, 0, 18), (1, 4, 300), (6, 0, 8), (0, 0, 0), (0, 0, 1000), (8, 0, 4)];
+        let bytes = frames.map(|(kind, flags, length)| on_stream(1, kind, flags, &vec![0xaa; length])).concat();
+        for (burst, piece) in [1, 7, 9, 10, 4096].into_iter().flat_map(|piece| [(4, piece), (5, piece)]) {
+            let limits = Limits { h2_control_frame_burst: burst, h2_control_frame_rate: 0, ..Limits::default() };
+            let (mut reader, noticed) = (Frames::new(Sender::Upstream), Noticed::new(Floods::of_client(&limits)));
+            bytes.chunks(piece).for_each(|piece| assert_eq!(reader.see(piece, &noticed), piece.len()));
+            assert_eq!(noticed.floods.is_flooded(), burst == 4, "pieces of {piece}");
         }
     }
 
     #[test]
-    fn resets_weigh_more_than_pings() {
-        assert_eq!(cost(&vec![frame(6, 0, 8); 50], 4096), 50);
-        assert_eq!(cost(&vec![frame(3, 0, 4); 50], 4096), 500);
-        assert_eq!(cost(&vec![frame(0, 1, 0); 50], 4096), 0);
+    fn a_turn_ends_between_two_frames() {
+        let (mut reader, noticed) =
+            (Frames::new(Sender::Upstream), Noticed::new(Floods::of_client(&Limits::default())));
+        let frame = on_stream(1, 6, 0, &[0; 8]);
+        let frames = frame.repeat(1000);
+        let first = reader.see(&frames, &noticed);
+        assert!(first > 0 && first < frames.len(), "{first} bytes");
+        // The last frame's payload belongs to the next turn.
+        assert_eq!(first % frame.len(), 9);
+        assert_eq!(reader.see(&frames[first..], &noticed), 0);
+        noticed.floods.begin_turn();
+        assert_eq!(reader.see(&frames[first..], &noticed), frames.len() - first);
     }
 
     /// The streams that are malformed, however the bytes are split.
@@ -426,7 +384,7 @@ mod tests {
                 assert_eq!(noticed.is_going_away(), expected.is_some());
             }
         };
-        let ping = frame(6, 0, 8);
+        let ping = on_stream(1, 6, 0, &[0; 8]);
         check(Sender::Upstream, std::slice::from_ref(&ping), None);
         check(Sender::Upstream, &[ping.clone(), go_away(7), ping.clone()], Some(7));
         // First to say that no more will be taken, then what was the last (RFC 9113 §6.8). The first bit means nothing.
@@ -440,7 +398,7 @@ mod tests {
 
     #[test]
     fn what_nobody_asks_for_is_forgotten() {
-        let (_, noticed) = Frames::new(Sender::Client);
+        let noticed = Noticed::new(Floods::unbounded());
         (0..3000).for_each(|stream| noticed.remember(stream));
         assert_eq!(noticed.malformed.borrow().len(), MAX_MALFORMED);
         assert!(noticed.is_malformed(2999) && !noticed.is_malformed(0));

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use net::Chunk;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::h2_floods::{Floods, Written};
 use super::h2_frames::{Frames, Noticed, Sender};
 use crate::transport::Transport;
 
@@ -17,30 +18,41 @@ pub struct H2Io {
     transport: Rc<Transport>,
     input: Chunk,
     frames: Frames,
+    written: Written,
     noticed: Rc<Noticed>,
 }
 
 impl H2Io {
     /// Wraps a transport whose peer is `sender`. What is noticed of its frames is shared with those who work on the messages.
-    pub fn new(transport: Rc<Transport>, sender: Sender) -> (H2Io, Rc<Noticed>) {
-        let (frames, noticed) = Frames::new(sender);
-        let noticed = Rc::new(noticed);
-        (H2Io { transport, input: Chunk::empty(), frames, noticed: Rc::clone(&noticed) }, noticed)
+    pub fn new(transport: Rc<Transport>, sender: Sender, floods: Floods) -> (H2Io, Rc<Noticed>) {
+        let noticed = Rc::new(Noticed::new(floods));
+        let (frames, written) = (Frames::new(sender), Written::default());
+        (H2Io { transport, input: Chunk::empty(), frames, written, noticed: Rc::clone(&noticed) }, noticed)
     }
 }
 
 impl AsyncRead for H2Io {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let io = &mut *self;
+        io.noticed.floods.set_drained(true);
+        if io.noticed.floods.is_flooded() {
+            // Whoever drives the connection looks for this, and ends it.
+            return Poll::Pending;
+        }
+        if io.noticed.floods.is_turn_over() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         if io.input.is_empty() {
             let count = ready!(io.transport.poll_recv_more(context, &mut io.input))?;
             if count == 0 {
                 return Poll::Ready(Ok(()));
             }
-            io.frames.see(&io.input, &io.noticed);
         }
-        let count = io.input.len().min(out.remaining());
-        out.put_slice(io.input.get(..count).unwrap_or_default());
+        let next = io.input.get(..out.remaining()).unwrap_or(&io.input);
+        io.noticed.floods.set_drained(false);
+        let count = io.frames.see(next, &io.noticed);
+        out.put_slice(next.get(..count).unwrap_or_default());
         io.input.advance(count);
         if io.input.is_empty() {
             io.input = Chunk::empty();
@@ -50,14 +62,20 @@ impl AsyncRead for H2Io {
 }
 
 impl AsyncWrite for H2Io {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let count = ready!(self.transport.poll_send(context, bytes))?;
-        self.noticed.count_sent(count);
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let io = &mut *self;
+        let sent = io.transport.poll_send(context, bytes);
+        io.noticed.floods.set_blocked(sent.is_pending());
+        let count = ready!(sent)?;
+        io.noticed.count_sent(count);
+        io.written.see(bytes.get(..count).unwrap_or_default(), &io.noticed.floods);
         Poll::Ready(Ok(count))
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.transport.poll_flush(context)
+        let flushed = self.transport.poll_flush(context);
+        self.noticed.floods.set_blocked(flushed.is_pending());
+        flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

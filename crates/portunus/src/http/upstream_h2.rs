@@ -18,6 +18,7 @@ use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
 use super::answered::relay_answer;
 use super::exchange::Exchange;
 use super::forwarding;
+use super::h2_floods::Floods;
 use super::h2_frames::{Noticed, Sender};
 use super::h2_io::H2Io;
 use super::h2_message::{H2Body, broken, fields_to_trailers, send_data};
@@ -107,7 +108,7 @@ type Opened = (SendRequest<Bytes>, Connection<H2Io, Bytes>, Rc<Noticed>);
 /// # Errors
 /// The transport broke.
 pub async fn open(transport: Rc<Transport>) -> Result<Opened, h2::Error> {
-    let (io, noticed) = H2Io::new(transport, Sender::Upstream);
+    let (io, noticed) = H2Io::new(transport, Sender::Upstream, Floods::unbounded());
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW).enable_push(false);
     let (sender, connection) = builder.handshake(io).await?;

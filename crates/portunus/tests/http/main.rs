@@ -18,6 +18,7 @@ mod bodies;
 mod connections;
 mod fields;
 mod goaway;
+mod http2_ordinary;
 mod interim;
 mod listeners;
 mod refusals;

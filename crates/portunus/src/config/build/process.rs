@@ -109,7 +109,15 @@ impl Build<'_> {
         limits.max_interim_responses = read::int(node, "max_interim_responses").unwrap_or(limits.max_interim_responses);
         limits.max_requests_per_connection =
             read::int(node, "max_requests_per_connection").unwrap_or(limits.max_requests_per_connection);
-        limits.h2_max_streams = read::int(node, "h2_max_streams").unwrap_or(limits.h2_max_streams);
+        for (key, target) in [
+            ("h2_max_streams", &mut limits.h2_max_streams),
+            ("h2_control_frame_burst", &mut limits.h2_control_frame_burst),
+            ("h2_control_frame_rate", &mut limits.h2_control_frame_rate),
+            ("h2_failed_request_burst", &mut limits.h2_failed_request_burst),
+            ("h2_failed_request_rate", &mut limits.h2_failed_request_rate),
+        ] {
+            *target = read::int(node, key).unwrap_or(*target);
+        }
         self.limits_agree(node, &mut limits);
         limits
     }

@@ -124,6 +124,30 @@ pub(in crate::config::shape) static LIMITS: Object = object(
         ),
         optional("h2_max_streams", Shape::Int(1, 10_000), "128", "HTTP/2 streams open at once on one connection."),
         optional(
+            "h2_control_frame_burst",
+            Shape::Int(1, 1_000_000),
+            "1000",
+            "HTTP/2 frames that carry nothing (PING, SETTINGS, WINDOW_UPDATE and the like) or begin a request, beyond ten for each frame of a response; then GOAWAY.",
+        ),
+        optional(
+            "h2_control_frame_rate",
+            Shape::Int(0, 1_000_000),
+            "100",
+            "As many of these frames are allowed again each second.",
+        ),
+        optional(
+            "h2_failed_request_burst",
+            Shape::Int(1, 1_000_000),
+            "500",
+            "HTTP/2 requests cancelled within a second and before their response, rejected for their head, reset for an error or over `h2_max_streams`, less those answered; then GOAWAY.",
+        ),
+        optional(
+            "h2_failed_request_rate",
+            Shape::Int(0, 1_000_000),
+            "100",
+            "As many of these requests are allowed again each second.",
+        ),
+        optional(
             "drain_timeout",
             Shape::Duration(0, DAY),
             "30s",
