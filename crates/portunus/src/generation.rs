@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::auth::refresh::Fetched;
 use crate::client::TrustList;
 use crate::config::{
-    Action, Config, Endpoint, Forward, ForwardTo, KeystoreConfig, ListenerConfig, Place, Secret, ServerAddress,
-    Service, TlsConfig, TlsSettings, Trust, UdpListenerConfig,
+    Action, Config, Endpoint, Forward, ForwardTo, HostPattern, KeystoreConfig, ListenerConfig, Place, Secret,
+    ServerAddress, Service, TlsConfig, TlsSettings, Trust, UdpListenerConfig,
 };
 use crate::guard::{Contracts, InForce};
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
@@ -132,9 +132,10 @@ impl Generation {
 
     /// What is allowed and may still not be meant, for `check` and the log.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        self.contracts.all().flat_map(|contract| {
+        let contracts = self.contracts.all().flat_map(|contract| {
             contract.warnings.iter().map(|warning| format!("contract {}: {warning}", contract.name))
-        })
+        });
+        contracts.chain(crate::reach::warnings(&self.config))
     }
 
     /// The listener whose socket this is.
@@ -402,8 +403,11 @@ fn build_front(
     key_group: Option<Arc<KeyGroup>>,
 ) -> Result<TlsFront, String> {
     let rule = |settings: &Arc<TlsSettings>| TlsRule::new(settings).map(Arc::new);
-    let rules =
-        tls.names.iter().map(|(host, settings)| Ok((host.clone(), rule(settings)?))).collect::<Result<_, String>>()?;
+    let rules = tls
+        .names
+        .iter()
+        .map(|(host, settings)| Ok((HostPattern::of_text(host), rule(settings)?)))
+        .collect::<Result<_, String>>()?;
     Ok(TlsFront::new(Arc::clone(table), rule(&tls.settings)?, rules, tls.strict_sni, key_group))
 }
 

@@ -10,6 +10,7 @@ use tls::{Alert, Choice, Chooser, ClientAuth, Identity, KeyType, ProtocolVersion
 use wire::client_hello::ClientHello;
 
 use crate::config::TlsSettings;
+use crate::host::HostMap;
 use crate::keyless::KeyGroup;
 
 /// The name under which a keystore holds what clients without a known name get.
@@ -111,7 +112,7 @@ impl IdentityTable {
         Ok(table)
     }
 
-    /// The identities of `name` (lower case, A-labels): exact, then wildcard.
+    /// The identities of `name` (lower case, A-labels): exact, then wildcard, which stands for one label in a certificate (RFC 9525 §6.3).
     fn find(&self, name: &str) -> Option<&Pairs> {
         self.exact.get(name).or_else(|| {
             let (_, base) = name.split_once('.')?;
@@ -167,17 +168,17 @@ impl TlsRule {
 pub struct TlsFront {
     identities: Arc<IdentityTable>,
     default_rule: Arc<TlsRule>,
-    rules: HashMap<String, Arc<TlsRule>>,
+    rules: HostMap<Arc<TlsRule>>,
     strict_sni: bool,
     key_group: Option<Arc<KeyGroup>>,
 }
 
 impl TlsFront {
-    /// Puts a listener's view together; `rules` is keyed by host pattern, `key_group` has the keys of identities without one.
+    /// Puts a listener's view together; `rules` go by host pattern, `key_group` has the keys of identities without one.
     pub fn new(
         identities: Arc<IdentityTable>,
         default_rule: Arc<TlsRule>,
-        rules: HashMap<String, Arc<TlsRule>>,
+        rules: HostMap<Arc<TlsRule>>,
         strict_sni: bool,
         key_group: Option<Arc<KeyGroup>>,
     ) -> TlsFront {
@@ -198,15 +199,9 @@ impl TlsFront {
         self.identities.wildcard.contains_key(base).then(|| format!("*.{base}").into())
     }
 
-    /// The rule a host is served under: its own, its wildcard's, the listener's.
+    /// The rule a host is served under: its own, its longest wildcard's, the listener's. Hosts are matched as those of routes.
     pub fn rule(&self, host: Option<&str>) -> &Arc<TlsRule> {
-        let own = host.filter(|_| !self.rules.is_empty()).and_then(|host| {
-            self.rules.get(host).or_else(|| {
-                let (_, base) = host.split_once('.')?;
-                self.rules.get(&format!("*.{base}"))
-            })
-        });
-        own.unwrap_or(&self.default_rule)
+        host.and_then(|host| self.rules.find(host.as_bytes())).unwrap_or(&self.default_rule)
     }
 }
 

@@ -14,6 +14,8 @@ pub mod conn;
 pub mod client;
 pub mod transport;
 pub mod identity;
+pub mod host;
+pub mod reach;
 pub mod route;
 pub mod http;
 pub mod auth;

@@ -2,7 +2,7 @@
 //!
 //! The rules, in the order they are applied:
 //! 1. A listener sees the routes that name it and those that name none.
-//! 2. The host chooses one set of routes: its exact name, else the longest wildcard suffix, else the routes for any host. There is no
+//! 2. The host chooses one set of routes: its exact name, else the longest wildcard (`crate::host`), else the routes for any host. There is no
 //!    falling back from a named host to a less specific one: who names a host says all there is on it. One final dot is ignored, so
 //!    `example.com.` cannot slip past the routes of `example.com`.
 //! 3. Among the patterns that match the path and hold a route for the request's method and fields, the most specific wins, segment by
@@ -30,16 +30,14 @@ use wire::http::RequestHead;
 
 use crate::config::{Config, RouteConfig, Service};
 
-use hash::ConfiguredMap;
+use crate::host::HostMap;
 use methods::MethodSet;
 use tree::{Candidates, Tree};
 
+pub(crate) use hash::ConfiguredMap;
 pub use params::{MAX_PARAMS, Params};
 pub use template::{BadParameter, build_authority, build_location, build_target};
 pub(crate) use template::{decode_escape, is_unreserved, write_escape};
-
-/// Longest name a host can have (RFC 1035 §2.3.4), bytes. Longer ones are no host of ours, and not worth a walk over their labels.
-const MAX_HOST_BYTES: usize = 253;
 
 /// The routes of a generation, compiled. A parameter is a range of the canonical path.
 #[derive(Debug)]
@@ -55,30 +53,14 @@ pub struct RouteTable {
 /// What one listener sees.
 #[derive(Debug, Default)]
 struct View {
-    exact: ConfiguredMap<Box<[u8]>, Tree>,
-    /// By suffix without `*.`.
-    wildcard: ConfiguredMap<Box<[u8]>, Tree>,
+    hosts: HostMap<Tree>,
     any: Option<Tree>,
 }
 
 impl View {
     /// The routes of `host` (lower case, without port).
     fn tree(&self, host: &[u8]) -> Option<&Tree> {
-        let host = host.strip_suffix(b".").unwrap_or(host);
-        if host.len() > MAX_HOST_BYTES {
-            return self.any.as_ref();
-        }
-        if let Some(tree) = self.exact.get(host) {
-            return Some(tree);
-        }
-        if !self.wildcard.is_empty() {
-            for dot in memchr::memchr_iter(b'.', host).filter(|dot| *dot > 0) {
-                if let Some(tree) = host.get(dot + 1..).and_then(|suffix| self.wildcard.get(suffix)) {
-                    return Some(tree);
-                }
-            }
-        }
-        self.any.as_ref()
+        self.hosts.find(host).or(self.any.as_ref())
     }
 }
 

@@ -316,6 +316,25 @@ pub enum HostPattern {
     Wildcard(String),
 }
 
+impl HostPattern {
+    /// The pattern of a text that was checked: `*.` and a name, or a name.
+    pub fn of_text(text: &str) -> HostPattern {
+        match text.strip_prefix("*.") {
+            Some(parent) => HostPattern::Wildcard(parent.to_owned()),
+            None => HostPattern::Exact(text.to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HostPattern::Exact(name) => f.write_str(name),
+            HostPattern::Wildcard(parent) => write!(f, "*.{parent}"),
+        }
+    }
+}
+
 /// A path pattern: `/users/{id}/files/{*rest}`. Static parts are canonical paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPattern {

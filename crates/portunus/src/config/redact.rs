@@ -23,7 +23,7 @@ pub fn redacted_json(config: &Config) -> Value {
         "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.clone(), upstream_json(upstream))).collect::<Map<_, _>>(),
         "routes": config.routes.iter().map(route_json).collect::<Vec<_>>(),
         "contracts": config.contracts.iter().map(|(name, contract)| (name.clone(), contract_json(contract))).collect::<Map<_, _>>(),
-        "hosts": config.host_rules.iter().map(|rule| (host_text(&rule.host), json!({ "contract": rule.contract }))).collect::<Map<_, _>>(),
+        "hosts": config.host_rules.iter().map(|rule| (rule.host.to_string(), json!({ "contract": rule.contract }))).collect::<Map<_, _>>(),
         "trusted_proxies": config.trusted_proxies.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "forwarding": {
             "x_forwarded": config.forwarding.x_forwarded,
@@ -127,13 +127,9 @@ fn source_json(source: &SourceConfig) -> Value {
 }
 
 fn tunnel_json(tunnel: &TunnelConfig) -> Value {
-    let name = |pattern: &HostPattern| match pattern {
-        HostPattern::Exact(name) => name.clone(),
-        HostPattern::Wildcard(parent) => format!("*.{parent}"),
-    };
     let rule = |rule: &TunnelRule| {
         json!({
-            "server_name": rule.names.iter().map(name).collect::<Vec<_>>(),
+            "server_name": rule.names.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "alpn": rule.alpn,
             "upstream": rule.upstream,
             "passthrough": rule.passthrough,
@@ -254,7 +250,7 @@ fn route_json(route: &RouteConfig) -> Value {
         "name": route.name,
         "place": route.place,
         "listeners": route.listeners,
-        "hosts": route.hosts.iter().map(host_text).collect::<Vec<_>>(),
+        "hosts": route.hosts.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "methods": route.methods.iter().map(wire::http::Method::as_str).collect::<Vec<_>>(),
         "path": route.path.text,
         "headers": fields(&route.headers),
@@ -275,13 +271,6 @@ fn route_json(route: &RouteConfig) -> Value {
             ContractChoice::Named(name) => json!(name),
         },
     })
-}
-
-fn host_text(host: &HostPattern) -> String {
-    match host {
-        HostPattern::Exact(name) => name.clone(),
-        HostPattern::Wildcard(parent) => format!("*.{parent}"),
-    }
 }
 
 fn action_json(action: &Action, parameters: &[&str]) -> Value {

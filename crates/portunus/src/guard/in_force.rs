@@ -10,7 +10,8 @@ use contract::openapi::{Scheme, SchemeKind};
 use wire::http::RequestHead;
 
 use crate::auth::{AllowedAddresses, DeniedTokens, KeyRing, TokenRule};
-use crate::config::{Config, ContractChoice, ContractConfig, HostPattern, JwtConfig, KeySource, Mode, RouteConfig};
+use crate::config::{Config, ContractChoice, ContractConfig, JwtConfig, KeySource, Mode, RouteConfig};
+use crate::host::HostMap;
 use crate::upstream::Group;
 
 /// A contract in force.
@@ -226,7 +227,7 @@ pub struct Contracts {
     /// By route number.
     routes: Vec<OfRoute>,
     listeners: HashMap<String, Arc<InForce>>,
-    hosts: Vec<(HostPattern, Arc<InForce>)>,
+    hosts: HostMap<Arc<InForce>>,
 }
 
 /// Which contract a route is under.
@@ -300,23 +301,8 @@ impl Contracts {
         }
     }
 
-    /// The exact host first, then the longest wildcard, as routes are chosen.
+    /// As routes are chosen.
     fn of_host(&self, host: &[u8]) -> Option<&Arc<InForce>> {
-        let host = host.strip_suffix(b".").unwrap_or(host);
-        let mut best: Option<(usize, &Arc<InForce>)> = None;
-        for (pattern, contract) in &self.hosts {
-            match pattern {
-                HostPattern::Exact(name) if name.as_bytes() == host => return Some(contract),
-                HostPattern::Wildcard(parent) => {
-                    let under =
-                        host.strip_suffix(parent.as_bytes()).is_some_and(|rest| rest.len() > 1 && rest.ends_with(b"."));
-                    if under && best.is_none_or(|(length, _)| parent.len() > length) {
-                        best = Some((parent.len(), contract));
-                    }
-                }
-                HostPattern::Exact(_) => {}
-            }
-        }
-        best.map(|(_, contract)| contract)
+        self.hosts.find(host)
     }
 }

@@ -3,10 +3,11 @@
 //! The most specific rule wins, whatever the order in the file: exact name before wildcard before any name, and among those a rule that names the
 //! protocol before one that does not.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::config::{HostPattern, TunnelConfig, TunnelRule};
+use crate::config::{TunnelConfig, TunnelRule};
+use crate::host::HostMap;
 use crate::upstream::Group;
 
 /// Where a connection goes.
@@ -31,9 +32,7 @@ impl Way {
 /// The rules of one listener, by name. In each list those with ALPN come first.
 #[derive(Debug, Default)]
 pub struct Ways {
-    exact: HashMap<Box<str>, Vec<Arc<Way>>>,
-    /// Keyed by what follows `*.`.
-    wildcard: HashMap<Box<str>, Vec<Arc<Way>>>,
+    named: HostMap<Vec<Arc<Way>>>,
     any: Vec<Arc<Way>>,
     has_passthrough: bool,
 }
@@ -50,7 +49,7 @@ impl Ways {
                 groups.get(&rule.upstream).ok_or_else(|| format!("there is no upstream {:?}", rule.upstream))?;
             ways.add(rule, group);
         }
-        let lists = ways.exact.values_mut().chain(ways.wildcard.values_mut()).chain([&mut ways.any]);
+        let lists = ways.named.iter_mut().map(|(_, list)| list).chain([&mut ways.any]);
         lists.for_each(|list| list.sort_by_key(|way| way.alpn.is_empty()));
         Ok(ways)
     }
@@ -69,13 +68,7 @@ impl Ways {
             self.any.push(way(""));
         }
         for pattern in &rule.names {
-            match pattern {
-                HostPattern::Exact(name) => self.exact.entry(name.as_str().into()).or_default().push(way(name)),
-                HostPattern::Wildcard(parent) => {
-                    let list = self.wildcard.entry(parent.as_str().into()).or_default();
-                    list.push(way(&format!("*.{parent}")));
-                }
-            }
+            self.named.entry(pattern, Vec::new).push(way(&pattern.to_string()));
         }
     }
 
@@ -87,11 +80,7 @@ impl Ways {
     /// Whether nothing of the connection matters: there is one way for all, and it is not TLS that is passed by.
     pub fn only(&self) -> Option<&Arc<Way>> {
         match &self.any[..] {
-            [only]
-                if self.exact.is_empty() && self.wildcard.is_empty() && only.alpn.is_empty() && !only.passthrough =>
-            {
-                Some(only)
-            }
+            [only] if self.named.is_empty() && only.alpn.is_empty() && !only.passthrough => Some(only),
             _ => None,
         }
     }
@@ -100,12 +89,8 @@ impl Ways {
     /// already, so that passing by is no choice any more.
     pub fn find(&self, name: Option<&str>, protocols: &[&[u8]], opened: bool) -> Option<&Arc<Way>> {
         let fits = |way: &&Arc<Way>| way.fits(protocols) && !(opened && way.passthrough);
-        let exact = name.and_then(|name| self.exact.get(name));
-        // A wildcard stands for one or more labels, and the longest parent wins.
-        let parents = name
-            .into_iter()
-            .flat_map(|name| name.match_indices('.').filter_map(move |(at, _)| self.wildcard.get(name.get(at + 1..)?)));
-        exact.into_iter().chain(parents).chain([&self.any]).find_map(|list| list.iter().find(fits))
+        let named = name.into_iter().flat_map(|name| self.named.matches(name.as_bytes()));
+        named.chain([&self.any]).find_map(|list| list.iter().find(fits))
     }
 }
 
@@ -113,13 +98,10 @@ impl Ways {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
-    use crate::config::UpstreamConfig;
+    use crate::config::{HostPattern, UpstreamConfig};
 
     fn ways(rules: &[(&[&str], &[&str], &str)]) -> Ways {
-        let pattern = |name: &&str| match name.strip_prefix("*.") {
-            Some(parent) => HostPattern::Wildcard(parent.into()),
-            None => HostPattern::Exact((*name).into()),
-        };
+        let pattern = |name: &&str| HostPattern::of_text(name);
         let rules = rules.iter().map(|(names, alpn, upstream)| TunnelRule {
             names: names.iter().map(pattern).collect(),
             alpn: alpn.iter().map(|protocol| (*protocol).to_owned()).collect(),

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::config::{Action, ForwardTo, HostPattern, RouteConfig, Segment};
+use crate::config::{Action, ForwardTo, RouteConfig, Segment};
 
 use super::methods::MethodSet;
 use super::params::MAX_PARAMS;
@@ -66,18 +66,11 @@ fn build_view(routes: &[CompiledRoute], visible: &[usize], conflicts: &mut Confl
             insert(view.any.get_or_insert_with(Tree::new), route);
         }
         for host in &route.config.hosts {
-            let tree = match host {
-                HostPattern::Exact(name) => view.exact.entry(name.as_bytes().into()),
-                HostPattern::Wildcard(suffix) => view.wildcard.entry(suffix.as_bytes().into()),
-            };
-            insert(tree.or_insert_with(Tree::new), route);
+            insert(view.hosts.entry(host, Tree::new), route);
         }
     }
-    for (host, tree) in &mut view.exact {
-        conflicts.arrange(routes, &String::from_utf8_lossy(host), tree);
-    }
-    for (suffix, tree) in &mut view.wildcard {
-        conflicts.arrange(routes, &format!("*.{}", String::from_utf8_lossy(suffix)), tree);
+    for (host, tree) in view.hosts.iter_mut() {
+        conflicts.arrange(routes, &host, tree);
     }
     if let Some(tree) = &mut view.any {
         conflicts.arrange(routes, "any host", tree);

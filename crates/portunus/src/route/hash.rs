@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map whose keys come from the configuration.
-pub(super) type ConfiguredMap<K, V> = HashMap<K, V, BuildHasherDefault<ConfiguredHasher>>;
+pub(crate) type ConfiguredMap<K, V> = HashMap<K, V, BuildHasherDefault<ConfiguredHasher>>;
 
 /// An odd constant with well-mixed bits (the golden ratio's fraction).
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// See the file's head.
 #[derive(Debug, Default)]
-pub(super) struct ConfiguredHasher {
+pub(crate) struct ConfiguredHasher {
     state: u64,
 }
 

@@ -185,3 +185,92 @@ fn a_reload_that_changes_the_policy_reaches_connections_that_were_there() {
     let mut fresh = TlsClient::connect(gate.address("tls"), "a.example", "http/1.1");
     assert_eq!(ask(&mut fresh, "a.example"), 200);
 }
+
+/// `*.w.example` is the same names for routes, contracts and TLS settings: however many labels a name has, and whatever name TLS was opened under.
+#[test]
+fn a_wildcard_covers_the_same_names_everywhere() {
+    const CERTIFICATE_REQUIRED: u8 = 116;
+    const UNRECOGNIZED_NAME: u8 = 112;
+    let upstream = Upstream::ok();
+    let names = ", names: [{ host: '*.w.example', client_certificate: { mode: required, ca: ca.pem } }]";
+    let listeners = [
+        tls_listener("tls", "127.0.0.3", names),
+        tls_listener("strict", "127.0.0.4", &format!(", strict_sni: true{names}")),
+    ];
+    let dir = certificates(&[("w.example", false), ("*.w.example", false), ("*.b.w.example", false)]);
+    let text = yaml(&upstream, &listeners.join("\n"), &keystore("w.example"));
+    let text = text.replace("{ path:", "{ hosts: ['w.example', '*.w.example'], path:");
+    let gate = Gate::start_in(dir, &text);
+    let check = |listener: &str, sni: &str, host: &str, expected: Result<u16, u8>| {
+        let told = openssl(gate.address(listener), &format!("-tls1_3 {sni}"), &request(host));
+        let found = told.alert().map_or(Ok(told.status()), Err);
+        assert_eq!(found, expected.map(Some), "{listener} {sni} {host}: {}", told.0);
+    };
+    for listener in ["tls", "strict"] {
+        for sni in ["", "-noservername", "-servername w.example"] {
+            let sni = if sni.is_empty() { "-servername w.example." } else { sni };
+            check(listener, sni, "w.example", Ok(200));
+            for host in [
+                "a.w.example",
+                "a.b.w.example",
+                "x.y.z.w.example",
+                "A.B.W.Example",
+                "a.b.w.example.",
+                "a.b.w.example:443",
+            ] {
+                check(listener, sni, host, Ok(421));
+            }
+        }
+        for name in ["a.w.example", "a.b.w.example"] {
+            check(listener, &format!("-servername {name}"), name, Err(CERTIFICATE_REQUIRED));
+        }
+    }
+    check("tls", "-servername x.y.z.w.example", "x.y.z.w.example", Err(CERTIFICATE_REQUIRED));
+    check("strict", "-servername x.y.z.w.example", "x.y.z.w.example", Err(UNRECOGNIZED_NAME));
+    let mut client = TlsClient::connect(gate.address("tls"), "w.example", "http/1.1");
+    client.write_all(request("a.b.w.example").as_bytes()).unwrap();
+    assert!(read_answer(&mut client).0.starts_with("HTTP/1.1 421 "));
+    assert!(upstream.seen().iter().all(|seen| seen.fields("host") == ["w.example"]), "{:?}", upstream.seen());
+}
+
+#[test]
+fn check_warns_of_routes_that_reach_past_what_seems_to_cover_them() {
+    let upstream = Upstream::ok();
+    let names = ", names: [{ host: '*.w.example', client_certificate: { mode: required, ca: ca.pem } }]";
+    let listeners = tls_listener("tls", "127.0.0.3", names);
+    let check = |route: &str| {
+        let dir = certificates(&[("w.example", false)]);
+        let text = yaml(&upstream, &listeners, &keystore("w.example"))
+            .replace("{ path:", &format!("{{ name: r, {route} path:"));
+        std::fs::write(dir.path().join("portunus.yaml"), text).unwrap();
+        let output = Command::new(crate::harness::PORTUNUS)
+            .args(["check", "portunus.yaml"])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{route} {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (route, told) in [
+        ("listeners: tls, hosts: '*.w.example',", ""),
+        ("listeners: tls, hosts: other.example,", ""),
+        ("listeners: tls,", ""),
+        ("listeners: web, hosts: '*.w.example',", ""),
+        (
+            "listeners: tls, hosts: [w.example, a.w.example],",
+            "`w.example` is not covered by `*.w.example` in `tls.names` of listener `tls`",
+        ),
+        (
+            "hosts: a.b.w.example,",
+            "listener `tls` demands a client certificate for `a.b.w.example`, and listener `web` serves",
+        ),
+        ("", "listener `tls` demands a client certificate for `*.w.example`, and listener `web` serves"),
+    ] {
+        let warnings = check(route);
+        assert_eq!(warnings.lines().count(), usize::from(!told.is_empty()), "{route}: {warnings}");
+        assert!(
+            warnings.contains(told) && (told.is_empty() || warnings.starts_with("warning: portunus.yaml:")),
+            "{route}: {warnings}"
+        );
+    }
+}

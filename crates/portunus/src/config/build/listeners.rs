@@ -12,8 +12,8 @@ use tls::{Policy, ProtocolVersion};
 use super::{Build, Fault, address, identifier, names_in, read};
 use crate::config::defaults::PROXY_HEADER_TIMEOUT;
 use crate::config::model::{
-    AdminConfig, Bindable, ClientCertificateConfig, Endpoint, HostPattern, ListenerConfig, ProxyHeaderRule, Service,
-    TlsConfig, TlsSettings, Trust,
+    AdminConfig, Bindable, ClientCertificateConfig, Endpoint, ListenerConfig, ProxyHeaderRule, Service, TlsConfig,
+    TlsSettings, Trust,
 };
 use crate::config::problem::{Span, shown};
 use crate::config::yaml::{Node, Value};
@@ -141,7 +141,7 @@ impl Build<'_> {
             for host in item.get("host").map(Node::one_or_many).unwrap_or_default() {
                 let Some(text) = host.text() else { continue };
                 let Some(pattern) = self.take(host.span, address::host_pattern(text)) else { continue };
-                if names.insert(pattern_text(&pattern), Arc::clone(&own)).is_some() {
+                if names.insert(pattern.to_string(), Arc::clone(&own)).is_some() {
                     self.problems.add(
                         host.span,
                         format!("{} has settings already", shown(text)),
@@ -273,13 +273,6 @@ fn admin_bind(text: &str, base: &Path) -> Result<Endpoint, Fault> {
     }
 }
 
-fn pattern_text(pattern: &HostPattern) -> String {
-    match pattern {
-        HostPattern::Exact(name) => name.clone(),
-        HostPattern::Wildcard(parent) => format!("*.{parent}"),
-    }
-}
-
 pub(super) fn policy(text: &str) -> Option<Policy> {
     [Policy::Modern, Policy::Intermediate, Policy::Legacy].into_iter().find(|policy| policy_text(*policy) == text)
 }
@@ -313,7 +306,7 @@ fn subject_alternative_name(text: &str) -> Result<String, Fault> {
     let fault = |fix: &str| Fault::new(format!("{} is not a subject alternative name", shown(text)), fix);
     let (kind, name) = text.split_once(':').unwrap_or(("", text));
     match kind {
-        "DNS" => address::host_pattern(name).map(|pattern| format!("DNS:{}", pattern_text(&pattern))),
+        "DNS" => address::host_pattern(name).map(|pattern| format!("DNS:{pattern}")),
         "IP" => match name.parse::<std::net::IpAddr>() {
             Ok(address) => Ok(format!("IP:{address}")),
             Err(_) => Err(fault("write an address after `IP:`, such as `IP:192.0.2.1`")),

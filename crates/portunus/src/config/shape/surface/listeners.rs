@@ -203,7 +203,7 @@ pub(in crate::config::shape) static TLS_NAME: Object = object(
         &[required(
             "host",
             Shape::OneOrMany(&Shape::Text("a host name such as `admin.example.com` or `*.example.com`")),
-            "The name or names this is for.",
+            "The name or names this is for. `*.example.com` is one or more labels before the rest, as in routes.",
         )],
         &TLS_SETTINGS,
     ],
