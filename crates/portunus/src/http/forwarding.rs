@@ -1,13 +1,13 @@
 //! Which fields cross the gate, in both directions, and the fields that tell the upstream who the client is.
 //!
 //! Hop-by-hop fields end here (RFC 9110 §7.6.1). Identity fields are ours: copies from a client are dropped before ours are
-//! written, unless the peer is a trusted proxy, and `Connection` cannot nominate ours away because ours are written last.
+//! written, unless the peer is a trusted proxy that sets them, and `Connection` cannot nominate ours away because ours are written last.
 
 use std::io::Write;
 use std::net::IpAddr;
 
 use wire::http::hop::{is_nominated, nominates_any};
-use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
+use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
 
 use super::date;
 use crate::client::RequestClient;
@@ -107,6 +107,18 @@ fn kind_by_start(name: &[u8]) -> Kind {
     }
 }
 
+/// Removes the fields that `Connection` nominates as ending here (RFC 9110 §7.6.1), as soon as a head of HTTP/1 is read and before anything looks
+/// at it: what routes, contracts and tokens were satisfied by is what goes on. Fields of the connection itself stay for those who serve them and
+/// end later; what says where a message goes, what it is, or who the client is cannot be nominated.
+pub fn remove_nominated(fields: &mut Fields) {
+    if !nominates_any(fields) {
+        return;
+    }
+    let all = fields.clone();
+    let may_be = |name: &[u8]| !matches!(kind(name), Kind::Hop | Kind::Ours | Kind::Expect | Kind::Forwarding);
+    fields.retain(|name, _| !(may_be(name) && is_nominated(&all, name)));
+}
+
 /// Gives the fields of a request as the upstream shall see them, but for Host and framing, to `put`, in order.
 pub fn request_fields(
     head: &RequestHead,
@@ -117,14 +129,12 @@ pub fn request_fields(
     mut put: impl FnMut(&[u8], &[u8]),
 ) {
     let edits = &route.request_headers;
-    let nominating = nominates_any(&head.fields);
-    let is_nominated = |name: &[u8]| nominating && is_nominated(&head.fields, name);
     let accepts_trailers = head.fields.get_all("te").any(|value| value.eq_ignore_ascii_case(b"trailers"));
     for (name, value) in head.fields.iter() {
         let keep = match kind(name) {
-            Kind::Plain => !is_nominated(name),
-            Kind::MethodOverride => route.keep_method_override && !facts.judged && !is_nominated(name),
-            Kind::Expect => !facts.continued && !is_nominated(name),
+            Kind::Plain => true,
+            Kind::MethodOverride => route.keep_method_override && !facts.judged,
+            Kind::Expect => !facts.continued,
             Kind::Forwarding => believes(facts, forwarding, name) && !rewrites(forwarding, name),
             Kind::Hop | Kind::Ours | Kind::ClientCertificate | Kind::RequestId => false,
         };
@@ -375,14 +385,13 @@ pub fn response_fields(
     via: bool,
     mut put: impl FnMut(&[u8], &[u8]),
 ) {
-    let nominating = nominates_any(&head.fields);
     let mut is_dated = head.status < 200 || is_edited(edits, b"date");
     for (name, value) in head.fields.iter() {
         is_dated |= name.eq_ignore_ascii_case(b"date");
         let keep = match kind(name) {
             Kind::Hop => name.eq_ignore_ascii_case(b"proxy-authenticate"),
             Kind::Ours => name.eq_ignore_ascii_case(b"host"),
-            _ => !nominating || !is_nominated(&head.fields, name),
+            _ => true,
         };
         let replaced = hsts.is_some() && name.eq_ignore_ascii_case(b"strict-transport-security");
         if keep && !replaced && !is_edited(edits, name) {

@@ -18,7 +18,7 @@ use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseH
 use super::body::{BodyReader, BodyWriter};
 use super::date;
 use super::exchange::{self, Context, Cut, Exchange};
-use super::forwarding::{interim_fields, write_framing};
+use super::forwarding::{interim_fields, remove_nominated, write_framing};
 use super::ledger::{Ledger, OpenRequest};
 use super::refusal::{self, Refusal};
 use super::scratch::{self, Parts};
@@ -181,6 +181,7 @@ async fn read_head(
         match parse_request(input, &head_limits, &mut parts.request) {
             Ok(Parsed::Complete { head_len }) => {
                 input.advance(head_len);
+                remove_nominated(&mut parts.request.fields);
                 return Ok(());
             }
             Ok(Parsed::Partial) => {}

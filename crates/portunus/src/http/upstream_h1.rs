@@ -432,6 +432,7 @@ async fn read_head(
             match parse_response(input, limits, method, response) {
                 Ok(Parsed::Complete { head_len }) => {
                     input.advance(head_len);
+                    forwarding::remove_nominated(&mut response.fields);
                     return Ok(());
                 }
                 Ok(Parsed::Partial) if input.is_full() => {

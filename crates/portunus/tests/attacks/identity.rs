@@ -180,6 +180,18 @@ fn only_the_listed_networks_are_trusted() {
 }
 
 #[test]
+fn a_field_that_ends_here_chooses_no_route() {
+    let routes = "  - { name: beta, path: \"/{*rest}\", headers: { x-beta: \"1\" }, upstream: app, request_headers: { set: { x-route: beta } } }\n";
+    let mut trial = Trial::start(Parts { routes, ..Parts::default() });
+    for (connection, route) in [("close", &["beta"][..]), ("close, X-Beta", &[]), ("X-BETA, close", &[])] {
+        let seen = trial.pass(get(&format!("Connection: {connection}\r\nX-Beta: 1\r\n")));
+        assert_eq!(seen.fields("x-route"), route, "{connection}");
+        assert_eq!(seen.fields("x-beta").len(), route.len(), "{connection}");
+    }
+    trial.finish();
+}
+
+#[test]
 fn hop_by_hop_fields_end_here_and_the_message_cannot_be_nominated_away() {
     let mut trial = Trial::start(Parts::default());
     let seen = trial.pass(

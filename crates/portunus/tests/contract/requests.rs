@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::harness::{connect, exchange, read_answer, statuses};
+use crate::harness::{Reply, connect, exchange, read_answer, statuses};
 use crate::site::{ORDER, SHOP, Site, shop_answer};
 
 #[test]
@@ -298,4 +298,54 @@ fn a_client_that_waits_for_100_gets_it_and_the_upstream_is_not_asked() {
         .unwrap();
     let (head, _) = read_answer(&mut client);
     assert!(head.starts_with("HTTP/1.1 415 "), "{head}");
+}
+
+const TENANTS: &str = r#"
+openapi: 3.1.0
+info: { title: t, version: "1" }
+components:
+  securitySchemes:
+    key: { type: apiKey, in: header, name: X-API-Key }
+paths:
+  /tenants:
+    get:
+      parameters: [{ name: X-Tenant, in: header, required: true, schema: { type: string } }]
+      responses: { "200": { description: ok, headers: { X-Quota: { required: true, schema: { type: string } } } } }
+  /keys:
+    get:
+      security: [{ key: [] }]
+      responses: { "200": { description: ok } }
+"#;
+
+/// What `Connection` names ends at the gate before anything looks at it: what satisfied the contract is what the upstream gets, and the client.
+#[test]
+fn a_field_that_ends_here_satisfies_no_contract() {
+    let quota =
+        |fields: &str| format!("HTTP/1.1 200 OK\r\n{fields}X-Quota: 1\r\nContent-Length: 0\r\n\r\n").into_bytes();
+    let site = Site::with(TENANTS, "", &[], move |_| Reply::Keep(quota("")));
+    for options in ["X-Tenant, X-API-Key", "close, x-tenant\r\nConnection: X-API-KEY", "keep-alive,X-Tenant,,X-Api-Key"]
+    {
+        for (path, field, code) in
+            [("/tenants", "X-Tenant: a", "parameter_missing"), ("/keys", "X-API-Key: k", "security_missing")]
+        {
+            let answer = site.get(&format!("GET {path}"), &format!("{field}\r\nConnection: {options}\r\n"));
+            assert_eq!((&answer.json()["code"], site.seen()), (&code.into(), 0), "{path} {options}: {answer:?}");
+        }
+    }
+    for (path, field) in [("/tenants", "X-Tenant: a"), ("/keys", "X-API-Key: k")] {
+        let answer = site.get(
+            &format!("GET {path}"),
+            &format!("{field}\r\nConnection: keep-alive, te, upgrade, X-Else\r\nTE: trailers\r\nX-Else: 1\r\n"),
+        );
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let seen = site.upstream.seen().pop().unwrap();
+        let (name, value) = field.split_once(": ").unwrap();
+        assert_eq!(
+            (seen.fields(name), seen.fields("te"), seen.fields("x-else")),
+            (vec![value], vec!["trailers"], vec![])
+        );
+    }
+    let taken = Site::with(TENANTS, "", &[], move |_| Reply::Keep(quota("Connection: x-quota\r\n")));
+    let answer = taken.get("GET /tenants", "X-Tenant: a\r\n");
+    assert_eq!(answer.status, 502, "a field that the client does not get: {answer:?}");
 }
