@@ -26,7 +26,7 @@ pub mod udp;
 pub use alarm::Alarm;
 pub use chunk::Chunk;
 pub use deadline::{Deadline, Elapsed};
-pub use listen::{Bound, Endpoint, Listener};
+pub use listen::{Bound, Endpoint, Listener, SocketFile, is_about_one_connection};
 pub use own_addresses::OwnAddresses;
 pub use poller::Poller;
 pub use pool::Pool;

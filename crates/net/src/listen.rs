@@ -7,15 +7,23 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::net::SocketFlags;
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, SockAddr, SockFilter, SockRef, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
+use crate::clock::coarse;
 use crate::stream::Stream;
 
 /// Connections the kernel may queue for us before it drops new ones (bounded by net.core.somaxconn).
 const BACKLOG: i32 = 65_535;
+
+/// When a listener closes, how long handshakes (TCP) that have begun may take: a round trip of most clients.
+const LAST_HANDSHAKES: Duration = Duration::from_millis(200);
+
+/// Between two looks at the queue of a listener that closes.
+const CLOSING_PAUSE: Duration = Duration::from_millis(10);
 
 /// An address to listen on or connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,8 +48,25 @@ impl fmt::Display for Endpoint {
 pub struct Bound {
     sockets: Vec<Arc<OwnedFd>>,
     endpoint: Endpoint,
-    /// Device and number of the file of a Unix socket. As long as the socket is open no other file can have them.
-    file: Option<(u64, u64)>,
+    file: Option<SocketFile>,
+}
+
+/// The file of a Unix socket that we bound.
+#[derive(Debug, Clone)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// Device and number. As long as the socket is open no other file can have them.
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    /// Removes it, unless somebody else has put another in its place.
+    pub fn unlink(&self) {
+        if identify(&self.path) == Some(self.identity) {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Bound {
@@ -54,7 +79,7 @@ impl Bound {
             Endpoint::Tcp(address) => Bound::bind_tcp(*address, workers),
             Endpoint::Unix(path) => {
                 let socket = Arc::new(bind_unix(path)?);
-                let file = identify(path);
+                let file = identify(path).map(|identity| SocketFile { path: path.clone(), identity });
                 Ok(Bound { sockets: vec![socket; workers.max(1)], endpoint: endpoint.clone(), file })
             }
         }
@@ -86,13 +111,12 @@ impl Bound {
 
     /// Removes the file of a Unix socket, unless somebody else has put another in its place. TCP has none.
     pub fn unlink(&self) {
-        if let Endpoint::Unix(path) = &self.endpoint
-            && self.file.is_some()
-            && identify(path) == self.file
-        {
-            // Gone already is as good.
-            let _ = std::fs::remove_file(path);
-        }
+        self.file.iter().for_each(SocketFile::unlink);
+    }
+
+    /// The file of a Unix socket.
+    pub fn file(&self) -> Option<&SocketFile> {
+        self.file.as_ref()
     }
 
     /// Where it listens, with the port the kernel chose.
@@ -173,6 +197,19 @@ impl Listener {
     pub async fn accept(&self) -> io::Result<(Stream, Option<SocketAddr>)> {
         loop {
             let mut ready = self.socket.readable().await?;
+            match self.try_accept()? {
+                Some(accepted) => return Ok(accepted),
+                None => ready.clear_ready(),
+            }
+        }
+    }
+
+    /// Accepts a connection that is there already; none if none waits.
+    ///
+    /// # Errors
+    /// As [`Listener::accept`].
+    pub fn try_accept(&self) -> io::Result<Option<(Stream, Option<SocketAddr>)>> {
+        loop {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let accepted = if self.local.is_some() {
                 rustix::net::acceptfrom_with(self.socket.get_ref(), flags)
@@ -181,12 +218,40 @@ impl Listener {
                 rustix::net::accept_with(self.socket.get_ref(), flags).map(|socket| (socket, None))
             };
             match accepted {
-                Ok((socket, peer)) => return Ok((Stream::new(socket)?, peer)),
-                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+                Ok((socket, peer)) => return Ok(Some((Stream::new(socket)?, peer))),
+                Err(rustix::io::Errno::AGAIN) => return Ok(None),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Closes it without losing a connection, see [`Closing`].
+    pub fn close(self) -> Closing {
+        // Where the kernel takes no filter, what begins in the last moment may be lost.
+        let _ = self.refuse_new();
+        Closing { listener: self, until: coarse() + LAST_HANDSHAKES }
+    }
+
+    /// From now on the kernel drops requests for new connections (SYN), which clients send again after a second; handshakes that have begun
+    /// go on. No effect on Unix sockets, which nobody reaches once their file is gone.
+    fn refuse_new(&self) -> io::Result<()> {
+        if self.local.is_none() {
+            return Ok(());
+        }
+        // The 14th octet of a TCP header holds its flags; the filter sees packets from there on (socket(7), SO_ATTACH_FILTER).
+        const FLAGS: u32 = 13;
+        const SYN: u32 = 0x02;
+        const SYN_AND_ACK: u32 = 0x12;
+        let code = |code: u32| u16::try_from(code).unwrap_or(0);
+        let program = [
+            SockFilter::new(code(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS), 0, 0, FLAGS),
+            SockFilter::new(code(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K), 0, 0, SYN_AND_ACK),
+            SockFilter::new(code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K), 0, 1, SYN),
+            SockFilter::new(code(libc::BPF_RET | libc::BPF_K), 0, 0, 0),
+            SockFilter::new(code(libc::BPF_RET | libc::BPF_K), 0, 0, u32::MAX),
+        ];
+        SockRef::from(self.socket.get_ref()).attach_filter(&program)
     }
 
     /// Where it listens; none for Unix sockets.
@@ -198,4 +263,40 @@ impl Listener {
     pub fn port(&self) -> u16 {
         self.local.map_or(0, |address| address.port())
     }
+}
+
+/// A listener that closes: the kernel takes no new connection for it, handshakes that have begun may end, and what is queued is accepted.
+/// Closed at once, it would have all of these reset. A client that comes meanwhile tries again within a second, and finds the next process or a
+/// closed port. Closed when dropped.
+#[derive(Debug)]
+pub struct Closing {
+    listener: Listener,
+    until: Duration,
+}
+
+impl Closing {
+    /// The next connection that the kernel had taken; none when there will be no more.
+    pub async fn next(&self) -> Option<(Stream, Option<SocketAddr>)> {
+        loop {
+            // Looked at first: what comes after the last look at the queue would be lost.
+            let is_over = coarse() >= self.until;
+            match self.listener.try_accept() {
+                Ok(Some(accepted)) => return Some(accepted),
+                Err(error) if is_about_one_connection(&error) => {}
+                Ok(None) | Err(_) if is_over => return None,
+                Ok(None) | Err(_) => tokio::time::sleep(CLOSING_PAUSE).await,
+            }
+        }
+    }
+
+    /// The listener's port; 0 for Unix sockets.
+    pub fn port(&self) -> u16 {
+        self.listener.port()
+    }
+}
+
+/// Errors of accept(2) that concern the connection that was to be accepted, not the listener.
+pub fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, NetworkDown, NetworkUnreachable, TimedOut};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | NetworkDown | NetworkUnreachable | TimedOut)
 }

@@ -33,12 +33,13 @@ use self::table::FlowId;
 use crate::config::{DatagramHeader, Place, UdpListenerConfig};
 use crate::generation::UdpRule;
 use crate::report::OncePerSecond;
-use crate::worker::Worker;
+use crate::worker::{Listening, Worker};
 
 /// Pieces taken from one flow before the others get their turn.
 const PIECES_PER_TURN: usize = 16;
 
-/// When the listener closes, flows that have been quiet for this long end; those still answered go on within the grace time.
+/// When the listener closes, flows that have been quiet for this long end. Those that are busy go on, but not while the process drains: then all
+/// end after this time.
 const QUIET_AT_CLOSE: Duration = Duration::from_secs(1);
 
 /// Pause after the kernel refused to hand over datagrams for want of memory.
@@ -59,6 +60,7 @@ pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<W
         Ok(relay) => relay,
         Err(error) => return tracing::error!(%bind, %error, "cannot serve UDP"),
     };
+    let _counted = Listening::new(&relay.worker.shared);
     loop {
         let closing = if relay.is_closing { None } else { Some(&*closing) };
         match relay.news(closing).await {
@@ -105,6 +107,8 @@ struct Relay {
     deadline: Deadline,
     rule: Option<Arc<UdpRule>>,
     is_closing: bool,
+    /// When the last flow ends, on the coarse clock: set when the process drains.
+    ends_at: Option<Duration>,
     complaint: OncePerSecond,
 }
 
@@ -124,13 +128,14 @@ impl Relay {
             deadline: Deadline::new(),
             rule: None,
             is_closing: false,
+            ends_at: None,
             complaint: OncePerSecond::new(),
         })
     }
 
     /// Waits for datagrams of either side, for a flow that has been idle long enough, or for the end.
     async fn news(&mut self, closing: Option<&Notify>) -> News {
-        let next_end = self.flows.next_end(self.idle());
+        let next_end = self.flows.next_end(self.idle()).map(|end| self.ends_at.map_or(end, |last| last.min(end)));
         let Relay { listener, flows, batch, ready, deadline, worker, .. } = self;
         let idle = std::future::poll_fn(|context| match next_end {
             Some(at) => deadline.poll_elapsed(at, context).map(drop),
@@ -138,11 +143,10 @@ impl Relay {
         });
         let told = async {
             match closing {
-                Some(closing) if !worker.is_draining() => tokio::select! {
+                Some(closing) => tokio::select! {
                     () = closing.notified() => {}
-                    () = worker.drain.notified() => {}
+                    () = worker.drained() => {}
                 },
-                Some(_) => {}
                 None => std::future::pending().await,
             }
         };
@@ -155,12 +159,17 @@ impl Relay {
     }
 
     fn idle(&self) -> Duration {
+        if self.ends_at.is_some_and(|last| coarse() >= last) {
+            return Duration::ZERO;
+        }
         let configured = self.rule.as_ref().map_or(Duration::MAX, |rule| rule.config.idle_timeout);
         if self.is_closing { configured.min(QUIET_AT_CLOSE) } else { configured }
     }
 
     fn close(&mut self) {
         self.is_closing = true;
+        // The port must be free for the next process, which serves these clients as new flows.
+        self.ends_at = self.worker.is_draining().then(|| coarse() + QUIET_AT_CLOSE);
         self.flows.close();
     }
 

@@ -49,7 +49,9 @@ pub struct Limits {
     pub h2_failed_request_burst: u32,
     /// As many of these requests are allowed again each second.
     pub h2_failed_request_rate: u32,
-    /// After SIGTERM, how long open requests and tunnels may go on.
+    /// From SIGTERM to the end of accepting: time for load balancers to see that `/readyz` says 503.
+    pub drain_delay: Duration,
+    /// After that, how long open requests and tunnels may go on.
     pub drain_timeout: Duration,
 }
 
@@ -77,6 +79,7 @@ impl Default for Limits {
             h2_control_frame_rate: 100,
             h2_failed_request_burst: 500,
             h2_failed_request_rate: 100,
+            drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
         }
     }

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use net::engine::in_place;
-use net::{Endpoint, Listener, Stream};
+use net::{Endpoint, Listener, Stream, is_about_one_connection};
 
 use crate::config::{ListenerConfig, Place};
 use crate::conn;
 use crate::report::{ConnRecord, Fault, OncePerSecond};
 use crate::transport::Transport;
-use crate::worker::{Shared, Worker};
+use crate::worker::{Listening, Shared, Worker};
 
 /// Pause after the kernel refused to accept for want of descriptors or memory, and while the process is full.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -165,25 +165,18 @@ pub struct Accepted {
     pub opened: Opened,
 }
 
-/// Accepts on one socket until the task is dropped or the worker drains; then takes in what the kernel has queued already, which
-/// would be reset otherwise.
+/// Accepts on one socket until the task is dropped or the worker drains; then closes it without losing a connection.
 pub async fn serve(listener: Listener, place: Rc<Place<Endpoint>>, worker: Rc<Worker>) {
     worker.shared.hops.listens(listener.port());
-    let drain = worker.drain.notified();
+    let _counted = Listening::new(&worker.shared);
     tokio::select! {
         biased;
-        () = drain => {}
+        () = worker.drained() => {}
         () = accept_on(&listener, &place, &worker) => {}
     }
-    let queued = async {
-        while let Ok((stream, peer)) = listener.accept().await {
-            admit((stream, peer, listener.port()), &place, &worker);
-        }
-    };
-    tokio::select! {
-        biased;
-        () = queued => {}
-        () = std::future::ready(()) => {}
+    let closing = listener.close();
+    while let Some((stream, peer)) = closing.next().await {
+        admit((stream, peer, closing.port()), &place, &worker);
     }
 }
 
@@ -211,12 +204,6 @@ async fn accept_on(listener: &Listener, place: &Rc<Place<Endpoint>>, worker: &Rc
             }
         }
     }
-}
-
-/// Errors of accept(2) that concern the connection that was to be accepted, not the listener.
-fn is_about_one_connection(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, NetworkDown, NetworkUnreachable, TimedOut};
-    matches!(error.kind(), ConnectionAborted | ConnectionReset | NetworkDown | NetworkUnreachable | TimedOut)
 }
 
 /// Takes in a connection, with its peer and the port it came to.

@@ -1,7 +1,7 @@
 //! Owns the workers and the bound sockets; swaps generations; drains.
 //!
 //! ```text
-//! start ──→ running ──SIGTERM──→ draining ──all done or time over──→ stopped
+//! start ──→ running ──SIGTERM──→ leaving ──drain_delay──→ draining ──all done, time over, or a second signal──→ stopped
 //!             ↺ reload: build everything, bind what is new, swap one pointer, close what is gone
 //! ```
 
@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use net::{Bound, Endpoint, UdpBound};
@@ -37,9 +37,6 @@ use crate::worker::{Shared, Worker};
 /// How often a worker hands its log lines over and tidies its pools.
 const TICK: Duration = Duration::from_millis(200);
 
-/// How often draining looks whether it is done.
-const DRAIN_POLL: Duration = Duration::from_millis(20);
-
 /// A ticket master rotates this often; a ticket opens for up to twice as long.
 const TICKET_ROTATION: Duration = Duration::from_secs(12 * 3600);
 
@@ -54,6 +51,10 @@ enum Command {
     ListenUdp(UdpBound, Place<SocketAddr>),
     /// Take in no new flows there.
     CloseUdp(Place<SocketAddr>),
+    /// What it was started with is done: count it among those that serve.
+    Up,
+    /// Tell clients to go elsewhere for their next request.
+    Leave,
     /// Take in what has connected already, then nothing new; end connections after what they are doing.
     Drain,
     /// End now.
@@ -72,6 +73,7 @@ pub struct Server {
     source: Source,
     /// As the process was started: what is only read then.
     started: Arc<Config>,
+    is_leaving: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -85,7 +87,17 @@ struct Inner {
     workers: Vec<WorkerThread>,
     bound: Sockets<Endpoint, Bound>,
     udp_bound: Sockets<SocketAddr, UdpBound>,
-    draining: bool,
+    stage: Stage,
+}
+
+/// How far the life of the server has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Running,
+    /// New connections are still served, and told to go elsewhere afterwards.
+    Leaving,
+    /// No new connections.
+    Draining,
 }
 
 struct WorkerThread {
@@ -98,7 +110,7 @@ struct WorkerThread {
 pub enum Drained {
     /// Every connection came to its end.
     Whole,
-    /// The time was over with this many connections left.
+    /// This many connections were left and closed.
     Forced(usize),
 }
 
@@ -129,14 +141,16 @@ impl Server {
             admission: Admission::new(descriptors),
             hops: Arc::default(),
             flows: AtomicUsize::new(0),
+            listening: AtomicUsize::new(0),
+            workers_up: AtomicUsize::new(0),
             reporter,
         });
         let workers = (0..config.workers)
             .map(|index| start_worker(&shared, index, &bound, &udp_bound))
             .collect::<io::Result<_>>()
             .map_err(|error| vec![format!("cannot start a worker: {error}")])?;
-        let inner = Mutex::new(Inner { workers, bound, udp_bound, draining: false });
-        Ok(Server { shared, source, started: config, inner })
+        let inner = Mutex::new(Inner { workers, bound, udp_bound, stage: Stage::Running });
+        Ok(Server { shared, source, started: config, is_leaving: AtomicBool::new(false), inner })
     }
 
     /// Where it listens: listener name, and address as bound.
@@ -179,6 +193,9 @@ impl Server {
     fn put_in_force(&self, config: Arc<Config>) -> Result<Reloaded, Vec<String>> {
         // One reload at a time: the next one builds on what this one made.
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.stage != Stage::Running {
+            return Err(vec!["the server is shutting down; nothing is loaded any more".to_owned()]);
+        }
         let previous = self.shared.generation.load_full();
         let built = Generation::build(Arc::clone(&config), Some(&previous)).and_then(|generation| {
             let log = self.shared.reporter.open_log(&previous.config.log, &config.log);
@@ -230,7 +247,7 @@ impl Server {
     /// Replaces workers whose thread has died. Their connections are lost, the others' are not.
     pub fn replace_dead_workers(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.draining {
+        if inner.stage != Stage::Running {
             return;
         }
         for index in 0..inner.workers.len() {
@@ -249,28 +266,61 @@ impl Server {
         }
     }
 
-    /// Stops accepting, lets connections come to their end for at most `grace`, and stops the workers.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "called once, from the main thread, which has nothing else to do by then"
-    )]
-    pub fn drain(&self, grace: Duration) -> Drained {
+    /// Whether it can serve requests, for load balancers; else why not.
+    ///
+    /// # Errors
+    /// It is starting or shutting down, or there are upstreams and none has a server that is up.
+    pub fn ready(&self) -> Result<(), String> {
+        // Nothing is locked here: a reload under way holds the lock for as long as it takes.
+        if self.is_leaving.load(Ordering::Relaxed) {
+            return Err("draining".to_owned());
+        }
+        if self.shared.workers_up.load(Ordering::Relaxed) < self.started.workers {
+            return Err("starting".to_owned());
+        }
+        let generation = self.shared.generation.load();
+        let names = generation.config.upstreams.keys();
+        let mut groups = names.filter_map(|name| generation.group(name)).peekable();
+        if groups.peek().is_some() && !groups.any(|group| group.is_up()) {
+            return Err("no healthy upstream".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Begins to shut down: not ready any more, and each response says that its connection closes. New connections are still served.
+    pub fn leave(&self) {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.draining = true;
+        inner.stage = Stage::Leaving;
+        self.is_leaving.store(true, Ordering::Relaxed);
+        inner.tell(|| Command::Leave);
+    }
+
+    /// Stops accepting: what is queued is taken in, then the addresses are free for another process. Open connections end after what they are
+    /// doing.
+    pub fn stop_accepting(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.stage = Stage::Draining;
+        // Files go first: who comes next may bind the same path at once, and nobody connects to ours any more.
+        let bound = std::mem::take(&mut inner.bound);
+        bound.values().for_each(Bound::unlink);
         inner.tell(|| Command::Drain);
         // Workers close their sockets when they have taken in what is queued; ours must not keep them open, or the kernel would go on
         // completing handshakes that nobody serves.
-        // Files go now: who comes next may bind the same path before we are done.
-        std::mem::take(&mut inner.bound).values().for_each(Bound::unlink);
+        drop(bound);
         inner.udp_bound.clear();
-        let until = Instant::now() + grace;
-        // A moment for what the kernel has queued to be taken in and counted.
-        std::thread::sleep(DRAIN_POLL);
-        let open = || self.shared.admission.total() + self.shared.flows.load(Ordering::Relaxed);
-        while open() > 0 && Instant::now() < until {
-            std::thread::sleep(DRAIN_POLL);
-        }
-        let left = open();
+    }
+
+    /// Connections, flows and listening sockets that are still open.
+    pub fn open(&self) -> usize {
+        let Shared { admission, flows, listening, .. } = &*self.shared;
+        // In this order: an accepted connection is counted before its listener is gone.
+        listening.load(Ordering::Acquire) + admission.total() + flows.load(Ordering::Relaxed)
+    }
+
+    /// Ends the workers, and with them whatever is still open.
+    pub fn stop(&self) -> Drained {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = self.shared.admission.total() + self.shared.flows.load(Ordering::Relaxed);
         inner.tell(|| Command::Stop);
         for worker in inner.workers.drain(..) {
             let _ = worker.thread.join();
@@ -388,6 +438,7 @@ fn start_worker(
     for (place, bound) in udp_bound {
         let _ = commands.send(Command::ListenUdp(bound.clone(), place.clone()));
     }
+    let _ = commands.send(Command::Up);
     let shared = Arc::clone(shared);
     let cores = net::process::allowed_cores();
     // Pinning helps only where there is a core for each.
@@ -421,6 +472,8 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
                         closing.notify_one();
                     }
                 }
+                Some(Command::Up) => _ = shared.workers_up.fetch_add(1, Ordering::Relaxed),
+                Some(Command::Leave) => worker.begin_leave(),
                 Some(Command::Drain) => worker.begin_drain(),
                 Some(Command::Stop) | None => break,
                 #[cfg(test)]

@@ -27,6 +27,9 @@ const QUIET: Duration = Duration::from_millis(500);
 /// How often dead workers are looked for.
 const SUPERVISION: Duration = Duration::from_millis(200);
 
+/// How often draining looks whether it is done.
+const DRAIN_POLL: Duration = Duration::from_millis(20);
+
 /// How long the last log lines may take.
 const LOG_DEADLINE: Duration = Duration::from_secs(2);
 
@@ -62,7 +65,7 @@ pub fn serve(config: Config, source: Source) -> ExitCode {
 /// As [`serve`]; `observe` is called once when it serves, and what it gives is kept until the end.
 pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&Arc<Reporter>) -> T) -> ExitCode {
     // First of all, or a signal that comes while we start would end us instead of being obeyed.
-    let (runtime, signals) = match catch_signals() {
+    let (runtime, mut signals) = match catch_signals() {
         Ok(caught) => caught,
         Err(error) => {
             eprintln!("error: cannot wait for signals: {error}");
@@ -92,20 +95,52 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
         tokio::task::spawn_local(self_test::tell(self_test::targets(&server.shared().generation.load().config)));
         tokio::task::spawn_local(upkeep::run(Arc::clone(server.shared())));
         tokio::task::spawn_local(refresh::run(Arc::clone(server.shared())));
-        obey(signals, changes, &mut admin, &server, &reporter).await;
+        obey(&mut signals, changes, &mut admin, &server, &reporter).await;
+        drain(&mut signals, admin, &server, &reporter).await;
     });
-    let grace = server.shared().generation.load().config.limits.drain_timeout;
-    tracing::info!(grace_seconds = grace.as_secs(), "draining");
-    let drained = server.drain(grace);
-    drop(admin);
+    let drained = server.stop();
     tell_lost_lines(&reporter);
     match drained {
         Drained::Whole => ExitCode::SUCCESS,
         Drained::Forced(left) => {
-            tracing::warn!(connections = left, "the grace time is over; connections were cut");
+            tracing::warn!(connections = left, "connections were closed before they had ended");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Shuts down in order: not ready, no longer accepting, until nothing is open, `drain_timeout` is over, or another signal says to end now.
+async fn drain(signals: &mut Signals, admin: AdminSide, server: &Server, reporter: &Reporter) {
+    let limits = server.shared().generation.load().config.limits.clone();
+    server.leave();
+    let seconds = |duration: Duration| duration.as_secs_f64();
+    tracing::info!(
+        delay_seconds = seconds(limits.drain_delay),
+        timeout_seconds = seconds(limits.drain_timeout),
+        "draining; another SIGTERM or SIGINT ends at once"
+    );
+    let stages = async {
+        tokio::time::sleep(limits.drain_delay).await;
+        server.stop_accepting();
+        // Its address, too: the next process has the same configuration.
+        drop(admin);
+        let until = Instant::now() + limits.drain_timeout;
+        while server.open() > 0 && Instant::now() < until {
+            tokio::time::sleep(DRAIN_POLL).await;
+        }
+    };
+    let mut stages = std::pin::pin!(stages);
+    loop {
+        tokio::select! {
+            () = &mut stages => return,
+            Some(()) = signals.terminate.recv() => break,
+            Some(()) = signals.interrupt.recv() => break,
+            Some(()) = signals.hangup.recv() => tracing::warn!("SIGHUP: nothing is loaded while the server shuts down"),
+            Some(()) = signals.reopen.recv() => reporter.reopen(),
+        }
+    }
+    tracing::warn!("a second signal: ending now");
+    server.stop_accepting();
 }
 
 /// Ends the log; says how many lines it never took, those given up in the last moments included.
@@ -190,13 +225,13 @@ fn start_admin(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<Option<
     let Some(config) = &generation.config.admin else { return Ok(None) };
     let (for_config, for_reload) = (Arc::clone(server), Arc::clone(server));
     let (for_metrics, for_clients) = (Arc::clone(reporter), Arc::clone(reporter));
-    let for_shadows = Arc::clone(reporter);
+    let (for_shadows, for_ready) = (Arc::clone(reporter), Arc::clone(server));
     let state = AdminState {
         metrics: Box::new(move |exposition| for_metrics.metrics(exposition)),
         clients: Some(Box::new(move |by_rate| for_clients.clients_json(by_rate))),
         config_json: Box::new(move || config::redacted_json(&for_config.shared().generation.load().config).to_string()),
         reload: Box::new(move || for_reload.reload()),
-        ready: Box::new(|| Ok(())),
+        ready: Box::new(move || for_ready.ready()),
         extra: vec![("/shadow", Box::new(move || for_shadows.shadows_json()))],
     };
     let handle = admin::start(config, state).map_err(|error| format!("admin listener {}: {error}", config.bind))?;
@@ -228,7 +263,7 @@ pub(crate) fn catch_signals() -> std::io::Result<(LocalRuntime, Signals)> {
 
 /// Serves signals, file changes and periods until SIGTERM or SIGINT.
 async fn obey(
-    mut signals: Signals,
+    signals: &mut Signals,
     mut changes: Changes,
     admin: &mut AdminSide,
     server: &Arc<Server>,

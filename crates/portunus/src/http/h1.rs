@@ -3,7 +3,7 @@
 //! While a connection rests, its task holds no buffer and only a small future; the future of an exchange is boxed and freed at
 //! its end.
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
@@ -34,6 +34,9 @@ use crate::worker::Worker;
 /// After a last answer, how long the client may take to read it before the connection is closed under it.
 const LINGER: Duration = Duration::from_secs(2);
 
+/// When draining begins, how long a connection without a request so far is waited for: its client may be about to send one.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
+
 /// Bytes read and dropped while lingering.
 const LINGER_BYTES: usize = 1024 * 1024;
 
@@ -55,14 +58,14 @@ enum Next {
 /// `input`: bytes of the client that were received already.
 pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker: &Worker) {
     let mut deadline = Deadline::new();
-    let mut drain = pin!(worker.drain.notified());
+    let mut stage = pin!(worker.shutdown.notified());
     let mut served = 0;
     let next = loop {
         if input.is_empty() {
             // Nothing is held while at rest.
             input = Chunk::empty();
         }
-        if input.is_empty() && !rest(transport, &mut input, &mut deadline, drain.as_mut(), conn, worker, served).await {
+        if input.is_empty() && !rest(transport, &mut input, &mut deadline, stage.as_mut(), conn, worker, served).await {
             break Next::Close;
         }
         match in_place(|| message(transport, &mut input, conn, worker, served)).await {
@@ -78,44 +81,45 @@ pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker:
 }
 
 /// Waits at rest for the first bytes of a message. False when the connection is to end: the client has finished, the time is over, or we are
-/// draining.
-async fn rest(
+/// draining and what it sent has been served. One that has sent nothing yet may have been accepted this very moment: it gets a moment for its request.
+async fn rest<'w>(
     transport: &Transport,
     input: &mut Chunk,
     deadline: &mut Deadline,
-    mut drain: Pin<&mut Notified<'_>>,
+    mut stage: Pin<&mut Notified<'w>>,
     conn: &Conn,
-    worker: &Worker,
+    worker: &'w Worker,
     served: u64,
 ) -> bool {
-    if worker.is_draining() {
-        if served == 0 {
-            record_silence(conn, worker, "drained");
+    let reason = loop {
+        let drains = worker.is_draining();
+        let limit = {
+            let limits = &worker.pin().config.limits;
+            let usual = if served == 0 { limits.head_timeout } else { limits.keep_alive_timeout };
+            if drains { usual.min(FIRST_REQUEST).min(limits.drain_timeout / 2) } else { usual }
+        };
+        let came = deadline
+            .within(
+                limit,
+                poll_fn(|context| {
+                    if let Poll::Ready(received) = transport.poll_recv_more(context, input) {
+                        return Poll::Ready(Some(received));
+                    }
+                    worker.watch_shutdown(stage.as_mut(), context);
+                    let ends = worker.is_draining() && (served > 0 || !drains);
+                    if ends { Poll::Ready(None) } else { Poll::Pending }
+                }),
+            )
+            .await;
+        match &came {
+            Ok(Some(Ok(count))) if *count > 0 => return true,
+            _ if served > 0 => return false,
+            Ok(None) => {}
+            Ok(Some(Ok(_))) => break "closed_without_request",
+            Ok(Some(Err(_))) => break "broken_without_request",
+            Err(_) if drains => break "drained",
+            Err(_) => break "silent",
         }
-        return false;
-    }
-    let limit = {
-        let limits = &worker.pin().config.limits;
-        if served == 0 { limits.head_timeout } else { limits.keep_alive_timeout }
-    };
-    let came = deadline
-        .within(
-            limit,
-            poll_fn(|context| {
-                if let Poll::Ready(received) = transport.poll_recv_more(context, input) {
-                    return Poll::Ready(Some(received));
-                }
-                drain.as_mut().poll(context).map(|()| None)
-            }),
-        )
-        .await;
-    let reason = match &came {
-        Ok(Some(Ok(count))) if *count > 0 => return true,
-        _ if served > 0 => return false,
-        Ok(None) => "drained",
-        Ok(Some(Ok(_))) => "closed_without_request",
-        Ok(Some(Err(_))) => "broken_without_request",
-        Err(_) => "silent",
     };
     record_silence(conn, worker, reason);
     false
@@ -145,7 +149,7 @@ async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: 
     let mut open = OpenRequest::new(&mut parts, conn, worker);
     let next = match read_head(transport, input, open.parts, limits).await {
         Ok(()) => {
-            let last = served + 1 >= limits.max_requests_per_connection || worker.is_draining();
+            let last = served + 1 >= limits.max_requests_per_connection || worker.is_leaving();
             let context = Context::new(worker, conn, &generation, &open.parts.request);
             serve_message(context, transport, input, open.parts, &mut open.ledger, last).await
         }
@@ -407,8 +411,8 @@ impl Answer for H1Answer<'_> {
     fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
         let framing = self.framing(framing);
         // A client that was never told to continue may send its body or leave it (RFC 9110 §10.1.1): what comes next is anybody's guess.
-        // Draining may have begun after the request came.
-        if framing == BodyFraming::UntilClose || self.awaits_continue || self.worker.is_draining() {
+        // The shutdown may have begun after the request came.
+        if framing == BodyFraming::UntilClose || self.awaits_continue || self.worker.is_leaving() {
             self.keep = false;
         }
         match declared_length {

@@ -4,8 +4,8 @@
 //! at once and in all, streams whose client has lost interest, and the translation between its messages and the ones that `exchange` works on.
 
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -17,6 +17,7 @@ use http::Request;
 use net::Deadline;
 use net::clock::coarse;
 use net::engine::in_place;
+use tokio::sync::futures::Notified;
 
 use super::exchange::{self, Context, Cut, Exchange};
 use super::h1;
@@ -59,7 +60,7 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
         Box::pin(h1::linger(&transport)).await;
         return;
     };
-    let mut drain = pin!(worker.drain.notified());
+    let mut stage = pin!(worker.shutdown.notified());
     let mut leaving = None;
     let mut accepted = 0;
     let mut turns = Turns::default();
@@ -69,7 +70,7 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
         let limit = if leaving.is_some() && is_idle { FAREWELL } else { limits.keep_alive_timeout };
         let next = poll_fn(|context| {
             turns.poll(&noticed, || match poll_streams(&mut connection, &noticed, &running, context) {
-                Poll::Pending if leaving.is_none() => drain.as_mut().poll(context).map(|()| Turn::Leave("drained")),
+                Poll::Pending if leaving.is_none() => poll_shutdown(&worker, stage.as_mut(), accepted > 0, context),
                 Poll::Pending => running.poll_idle(context, is_idle).map(|()| Turn::Idle),
                 next => next,
             })
@@ -132,6 +133,19 @@ impl Turns {
         self.goes_on = next.is_ready();
         next
     }
+}
+
+/// Ready when the connection is to leave. While new ones are accepted, each gets its first request served: told to leave before it, its client
+/// would only open the next one.
+fn poll_shutdown<'w>(
+    worker: &'w Worker,
+    stage: Pin<&mut Notified<'w>>,
+    served: bool,
+    context: &mut std::task::Context<'_>,
+) -> Poll<Turn> {
+    worker.watch_shutdown(stage, context);
+    let leaves = worker.is_draining() || (served && worker.is_leaving());
+    if leaves { Poll::Ready(Turn::Leave("drained")) } else { Poll::Pending }
 }
 
 /// A stream just opened.

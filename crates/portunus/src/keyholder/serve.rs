@@ -9,15 +9,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use net::confine::Files;
-use net::{Bound, Listener};
-use tokio::sync::{mpsc, watch};
+use net::{Bound, Listener, SocketFile};
+use tokio::runtime::LocalRuntime;
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::backlog::Class;
 use super::busy::Refusals;
@@ -55,6 +56,8 @@ pub(super) struct Shared {
     /// Whether ECDSA opcodes are answered for RSA keys.
     pub(super) mixed: bool,
     connections: AtomicUsize,
+    /// Whether it serves; else why not.
+    ready: Mutex<Result<(), &'static str>>,
 }
 
 impl Shared {
@@ -78,7 +81,12 @@ impl Shared {
             limits: config.limits.clone(),
             mixed: config.ecdsa_opcodes_on_rsa_keys,
             connections: AtomicUsize::new(0),
+            ready: Mutex::new(Err("starting")),
         })
+    }
+
+    fn set_ready(&self, ready: Result<(), &'static str>) {
+        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = ready;
     }
 }
 
@@ -101,7 +109,7 @@ pub fn run(file: &Path) -> ExitCode {
 /// Runs a key server until it is told to end: 0 if everything asked was answered, 1 if it could not start or had to cut.
 pub fn serve(config: KeyholderConfig, source: Source) -> ExitCode {
     // First of all, or a signal that comes while we start would end us instead of being obeyed.
-    let (runtime, signals) = match catch_signals() {
+    let (runtime, mut signals) = match catch_signals() {
         Ok(caught) => caught,
         Err(error) => {
             eprintln!("error: cannot wait for signals: {error}");
@@ -115,9 +123,12 @@ pub fn serve(config: KeyholderConfig, source: Source) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    runtime.block_on(obey(signals, &server));
-    server.end()
+    runtime.block_on(obey(&mut signals, &server));
+    server.end(&runtime, signals)
 }
+
+/// Threads that talk to peers.
+type Workers = Vec<JoinHandle<std::io::Result<()>>>;
 
 /// A running key server.
 struct Server {
@@ -125,7 +136,8 @@ struct Server {
     config: KeyholderConfig,
     reload: Arc<Reload>,
     drain: watch::Sender<bool>,
-    workers: Vec<JoinHandle<std::io::Result<()>>>,
+    workers: Workers,
+    files: Vec<SocketFile>,
     crypto: Vec<JoinHandle<()>>,
     admin: Option<AdminHandle>,
     _diagnostics: Diagnostics,
@@ -156,22 +168,28 @@ impl Server {
         let reload = Arc::new(Reload { shared: Arc::clone(&shared), source, kept: config.clone() });
         let admin = start_admin(&config, &reload).map_err(|problem| vec![problem])?;
         let (drain, draining) = watch::channel(false);
-        let workers = listen(&config, &shared, &draining)?;
+        let (workers, files) = listen(&config, &shared, &draining)?;
         if let Some(path) = &config.pid_file {
             let written = std::fs::write(path, format!("{}\n", std::process::id()));
             written.map_err(|error| one(&path.display().to_string(), error))?;
         }
-        Ok(Server { shared, config, reload, drain, workers, crypto, admin, _diagnostics: diagnostics })
+        shared.set_ready(Ok(()));
+        Ok(Server { shared, config, reload, drain, workers, files, crypto, admin, _diagnostics: diagnostics })
     }
 
-    /// Answers what was asked, then ends.
-    fn end(self) -> ExitCode {
-        let grace = self.config.limits.drain_timeout;
-        tracing::info!(grace_seconds = grace.as_secs(), "draining");
+    /// Answers what was asked, then ends: when all is answered, when the time is over, or at a second signal.
+    fn end(self, runtime: &LocalRuntime, mut signals: Signals) -> ExitCode {
+        let timeout = self.config.limits.drain_timeout;
+        self.shared.set_ready(Err("draining"));
+        tracing::info!(timeout_seconds = timeout.as_secs_f64(), "draining; another SIGTERM or SIGINT ends at once");
+        // Whoever comes next may bind the same addresses at once.
+        self.files.iter().for_each(SocketFile::unlink);
+        if let Some(admin) = self.admin {
+            admin.stop();
+        }
         // Nobody listens only if all workers are gone.
         let _ = self.drain.send(true);
-        let until = Instant::now() + grace;
-        let (done, ended) = std::sync::mpsc::channel();
+        let (done, ended) = oneshot::channel();
         let workers = self.workers;
         let waiter = std::thread::spawn(move || {
             for worker in workers {
@@ -179,24 +197,22 @@ impl Server {
             }
             let _ = done.send(());
         });
-        let whole = ended.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok();
+        let whole = runtime.block_on(async {
+            tokio::select! {
+                _ = ended => true,
+                () = tokio::time::sleep(timeout) => false,
+                Some(()) = signals.terminate.recv() => false,
+                Some(()) = signals.interrupt.recv() => false,
+            }
+        });
         if whole {
             let _ = waiter.join();
         } else {
             let connections = self.shared.connections.load(Ordering::Relaxed);
-            tracing::warn!(connections, "the grace time is over; connections were cut");
+            tracing::warn!(connections, "connections were closed before all was answered");
         }
         crypto_thread::stop(&self.shared.scheduler, self.crypto);
-        if let Some(admin) = self.admin {
-            admin.stop();
-        }
         self.shared.reporter.shutdown(AUDIT_DEADLINE);
-        for endpoint in self.config.listeners.iter().flat_map(|listener| &listener.bind) {
-            if let Endpoint::Unix(path) = endpoint {
-                // Gone already is as good.
-                let _ = std::fs::remove_file(path);
-            }
-        }
         if let Some(path) = &self.config.pid_file {
             let _ = std::fs::remove_file(path);
         }
@@ -209,13 +225,14 @@ fn listen(
     config: &KeyholderConfig,
     shared: &Arc<Shared>,
     draining: &watch::Receiver<bool>,
-) -> Result<Vec<JoinHandle<std::io::Result<()>>>, Vec<String>> {
-    let mut bound = Vec::new();
+) -> Result<(Workers, Vec<SocketFile>), Vec<String>> {
+    let (mut bound, mut files) = (Vec::new(), Vec::new());
     for listener in &config.listeners {
         for endpoint in &listener.bind {
             let sockets = Bound::bind(endpoint, config.workers)
                 .map_err(|error| vec![format!("listener {}: cannot bind {endpoint}: {error}", listener.name)])?;
             tracing::info!(listener = listener.name, address = %sockets.endpoint(), "listening");
+            files.extend(sockets.file().cloned());
             bound.push((Arc::clone(listener), sockets));
         }
     }
@@ -223,8 +240,9 @@ fn listen(
         let (bound, shared, draining) = (bound.clone(), Arc::clone(shared), draining.clone());
         net::engine::spawn(format!("worker-{index}"), None, move || work(index, bound, shared, draining))
     };
-    let workers: std::io::Result<Vec<_>> = (0..config.workers.max(1)).map(start).collect();
-    workers.map_err(|error| vec![format!("cannot start a worker: {error}")])
+    let workers: std::io::Result<Workers> = (0..config.workers.max(1)).map(start).collect();
+    let workers = workers.map_err(|error| vec![format!("cannot start a worker: {error}")])?;
+    Ok((workers, files))
 }
 
 /// A worker's life: accepts until the server drains, then waits for its connections.
@@ -264,6 +282,14 @@ async fn accept(
 ) -> Vec<tokio::task::JoinHandle<()>> {
     let mut open = Vec::new();
     let mut drain = draining.clone();
+    let begin = |stream, open: &mut Vec<tokio::task::JoinHandle<()>>| {
+        let Some(place) = Place::take(&shared) else { return };
+        let life = conn::run(stream, Arc::clone(&listener), Arc::clone(&shared), Rc::clone(&report), draining.clone());
+        open.push(tokio::task::spawn_local(async move {
+            life.await;
+            drop(place);
+        }));
+    };
     while !*drain.borrow_and_update() {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
@@ -271,13 +297,7 @@ async fn accept(
         };
         match accepted {
             Ok((stream, _)) => {
-                let Some(place) = Place::take(&shared) else { continue };
-                let life =
-                    conn::run(stream, Arc::clone(&listener), Arc::clone(&shared), Rc::clone(&report), draining.clone());
-                open.push(tokio::task::spawn_local(async move {
-                    life.await;
-                    drop(place);
-                }));
+                begin(stream, &mut open);
                 if open.len() >= 64 && open.len().is_power_of_two() {
                     open.retain(|connection| !connection.is_finished());
                 }
@@ -287,6 +307,10 @@ async fn accept(
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+    let closing = socket.close();
+    while let Some((stream, _)) = closing.next().await {
+        begin(stream, &mut open);
     }
     open
 }
@@ -352,7 +376,7 @@ async fn reload(reload: Arc<Reload>, reason: &'static str) {
 }
 
 /// Serves signals, file changes and the period until SIGTERM or SIGINT.
-async fn obey(mut signals: Signals, server: &Server) {
+async fn obey(signals: &mut Signals, server: &Server) {
     let (sender, mut changes) = mpsc::channel(1);
     let _watcher = watch_files(&server.config, sender);
     let mut period = tokio::time::interval(server.config.reload_every);
@@ -467,7 +491,7 @@ fn shut_in(config: &KeyholderConfig) -> Result<Files, Vec<String>> {
 fn start_admin(config: &KeyholderConfig, reload: &Arc<Reload>) -> Result<Option<AdminHandle>, String> {
     let Some(admin_config) = &config.admin else { return Ok(None) };
     let (for_metrics, for_reload, shown) = (Arc::clone(&reload.shared), Arc::clone(reload), config.clone());
-    let for_keys = Arc::clone(&reload.shared);
+    let (for_keys, for_ready) = (Arc::clone(&reload.shared), Arc::clone(&reload.shared));
     let state = AdminState {
         metrics: Box::new(move |exposition| {
             let waiting = for_metrics.scheduler.waiting();
@@ -477,7 +501,7 @@ fn start_admin(config: &KeyholderConfig, reload: &Arc<Reload>) -> Result<Option<
         clients: None,
         config_json: Box::new(move || config::redacted_keyholder_json(&shown).to_string()),
         reload: Box::new(move || for_reload.load().map(|generation| Reloaded { generation, waiting: Vec::new() })),
-        ready: Box::new(|| Ok(())),
+        ready: Box::new(move || for_ready.ready.lock().unwrap_or_else(PoisonError::into_inner).map_err(str::to_owned)),
         extra: vec![("/keys", Box::new(move || keys_json(&for_keys.holdings.load())))],
     };
     let handle = admin::start(admin_config, state).map_err(|error| format!("admin listener: {error}"))?;

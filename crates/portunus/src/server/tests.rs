@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Instant;
 
 use super::*;
 use crate::config;
@@ -70,7 +71,12 @@ fn open_connections(site: &Site) -> usize {
 }
 
 fn end(site: Site) -> Vec<serde_json::Value> {
-    assert_eq!(site.server.drain(PATIENCE), Drained::Whole, "every connection was counted out");
+    site.server.stop_accepting();
+    let until = Instant::now() + PATIENCE;
+    while site.server.open() > 0 && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(site.server.stop(), Drained::Whole, "every connection was counted out");
     assert_eq!(site.reporter.shutdown(PATIENCE), 0);
     let text = std::fs::read_to_string(site.folder.path().join("access.log")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

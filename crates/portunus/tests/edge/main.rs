@@ -16,6 +16,7 @@ mod limits;
 mod material;
 mod names;
 mod reload;
+mod shutdown;
 mod sockets;
 mod tls_clients;
 mod tls_names;

@@ -120,14 +120,16 @@ impl Gate {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// Ends it with SIGTERM; gives its exit code.
+    /// Ends it with SIGTERM, unless it was told to end already (a second signal would cut its drain short); gives its exit code.
     pub fn stop(self) -> Option<i32> {
         self.stop_and_keep().0
     }
 
     /// As [`Gate::stop`]; gives its folder too.
     pub fn stop_and_keep(mut self) -> (Option<i32>, TempDir) {
-        self.signal("TERM");
+        if !self.running.was_told_to_end() {
+            self.signal("TERM");
+        }
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.running.child.try_wait().unwrap() {

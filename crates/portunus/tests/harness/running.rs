@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -12,6 +13,7 @@ use super::wait_until;
 pub struct Running {
     pub child: Child,
     diagnostics: Arc<Mutex<Vec<String>>>,
+    told_to_end: AtomicBool,
 }
 
 impl Running {
@@ -32,7 +34,7 @@ impl Running {
         let diagnostics = Arc::new(Mutex::new(told));
         let kept = Arc::clone(&diagnostics);
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line)));
-        Running { child, diagnostics }
+        Running { child, diagnostics, told_to_end: AtomicBool::new(false) }
     }
 
     /// Its process id.
@@ -44,6 +46,14 @@ impl Running {
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
         assert!(status.success());
+        if matches!(name, "TERM" | "INT") {
+            self.told_to_end.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was sent a signal that ends it.
+    pub fn was_told_to_end(&self) -> bool {
+        self.told_to_end.load(Ordering::Relaxed)
     }
 
     /// Diagnostic lines so far.

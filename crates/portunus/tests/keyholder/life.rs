@@ -171,6 +171,28 @@ fn sigterm_ends_it_in_order_under_load() {
     assert!(!dir.path().join("keyholder/keys.sock").exists(), "the socket is removed");
 }
 
+/// A peer that is within its handshake holds the drain up.
+#[test]
+fn while_it_drains_its_addresses_are_free() {
+    let dir = site();
+    let mut keyholder = Keyholder::start(dir.path(), CONFIG);
+    let ready = |keyholder: &Keyholder| keyholder.page("/readyz");
+    wait_until("readiness", || ready(&keyholder).starts_with("HTTP/1.1 200 "));
+    let mut stalled = crate::harness::connect(keyholder.edges);
+    std::io::Write::write_all(&mut stalled, &[22, 3, 1]).unwrap();
+    wait_until("the connection", || keyholder.page("/metrics").contains("_connections 1\n"));
+    keyholder.signal("TERM");
+    keyholder.wait_for("draining", 1);
+    wait_until("the socket's file to go", || !dir.path().join("keyholder/keys.sock").exists());
+    for address in [keyholder.edges, keyholder.admin] {
+        let bind = || net::Bound::bind(&net::Endpoint::Tcp(address), 1);
+        wait_until("the port to be free", || bind().is_ok());
+    }
+    assert!(keyholder.child.try_wait().unwrap().is_none(), "it still waits for its peer");
+    keyholder.signal("TERM");
+    assert_eq!(keyholder.child.wait().unwrap().code(), Some(1), "the second signal ends it at once");
+}
+
 #[test]
 fn what_was_sent_before_the_drain_is_answered_also_what_was_not_read_yet() {
     let dir = site();

@@ -86,6 +86,7 @@ impl Build<'_> {
         duration("keep_alive_timeout", &mut limits.keep_alive_timeout);
         duration("client_idle_timeout", &mut limits.client_idle_timeout);
         duration("tunnel_idle_timeout", &mut limits.tunnel_idle_timeout);
+        duration("drain_delay", &mut limits.drain_delay);
         duration("drain_timeout", &mut limits.drain_timeout);
         let count = |key: &str, target: &mut usize| {
             if let Some(value) = read::int(node, key) {

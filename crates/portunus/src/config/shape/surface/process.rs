@@ -148,10 +148,16 @@ pub(in crate::config::shape) static LIMITS: Object = object(
             "As many of these requests are allowed again each second.",
         ),
         optional(
+            "drain_delay",
+            Shape::Duration(0, DAY),
+            "0s",
+            "After SIGTERM, how long connections are still accepted while `/readyz` says 503: time for load balancers to notice. Behind one, the interval of its checks times the failures it needs.",
+        ),
+        optional(
             "drain_timeout",
             Shape::Duration(0, DAY),
             "30s",
-            "After SIGTERM, how long open requests and tunnels may go on.",
+            "After SIGTERM and `drain_delay`, how long open requests and tunnels may go on.",
         ),
     ]],
 );
