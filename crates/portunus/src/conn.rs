@@ -58,7 +58,8 @@ pub async fn run(accepted: Accepted) {
     let generation = worker.pin();
     let Some(listener) = generation.listener(&accepted.place).cloned() else { return };
     let front = generation.front(&listener.name).cloned();
-    let handshake_timeout = generation.config.limits.handshake_timeout;
+    let limits = &generation.config.limits;
+    let (handshake_timeout, pace) = (limits.handshake_timeout, limits.pace());
     let terms = Terms::of(&generation, &listener);
     drop(generation);
 
@@ -78,6 +79,7 @@ pub async fn run(accepted: Accepted) {
     };
     match opened {
         Ok(transport) => {
+            transport.pace_writes(Some(pace));
             let transport = Rc::new(transport);
             counted.carried_by(&transport);
             let is_http2 = conn.tls.as_ref().is_some_and(|tls| tls.info.alpn.as_deref() == Some(b"h2"));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::pace::Pace;
+
 /// Bounds of the edge. Per-upstream bounds stand in `config::UpstreamConfig`, per-route ones in `config::RouteConfig`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -53,6 +55,13 @@ pub struct Limits {
     pub drain_delay: Duration,
     /// After that, how long open requests and tunnels may go on.
     pub drain_timeout: Duration,
+}
+
+impl Limits {
+    /// How slow a client may be, where its route does not say otherwise.
+    pub fn pace(&self) -> Pace {
+        Pace { idle: self.client_idle_timeout, min_rate: self.min_body_rate }
+    }
 }
 
 impl Default for Limits {

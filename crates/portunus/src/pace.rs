@@ -1,10 +1,15 @@
 //! How slow a peer may be while it is waited for: the longest pause, and the least rate.
 //!
-//! Pure arithmetic over durations; whoever waits owns the clock and the timer. The rate is a bucket of time: a wait empties it, bytes fill it at the
+//! The rate is a bucket of time: a wait empties it, bytes fill it at the
 //! least rate allowed, and it holds no more than the longest pause. So the rate holds over every window of that length, what was sent quickly
 //! earlier buys no slow rest, and time in which the peer is not waited for costs it nothing.
 
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+
+use net::Deadline;
+use net::clock::coarse;
+use net::deadline::LastLook;
 
 /// How slow a peer may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +50,50 @@ impl Allowance {
             let earned = u64::try_from(earned).map_or(idle, Duration::from_nanos);
             self.left = idle.min(self.left.saturating_add(earned));
         }
+    }
+}
+
+/// A peer that has to take what is sent to it, watched over many writes. Only those that block cost anything.
+#[derive(Debug)]
+pub struct Watch {
+    allowance: Allowance,
+    /// Since when it is waited for.
+    since: Option<Duration>,
+    deadline: Deadline,
+    last_look: LastLook,
+}
+
+impl Watch {
+    /// Over a peer that has not been waited for yet.
+    pub fn new(pace: Pace) -> Watch {
+        Watch {
+            allowance: Allowance::new(pace),
+            since: None,
+            deadline: Deadline::new(),
+            last_look: LastLook::default(),
+        }
+    }
+
+    /// The peer takes nothing now: ready once it has done so for too long. To be called only after another try has blocked.
+    pub fn poll_too_slow(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let since = *self.since.get_or_insert_with(coarse);
+        if !self.last_look.has_begun() {
+            ready!(self.deadline.poll_elapsed(since + self.allowance.left(), context));
+        }
+        self.last_look.poll(context)
+    }
+
+    /// The peer has taken so many bytes.
+    pub fn moved(&mut self, bytes: usize) {
+        let waited = self.since.take().map_or(Duration::ZERO, |since| coarse().saturating_sub(since));
+        self.allowance.moved(waited, bytes as u64);
+        self.last_look = LastLook::default();
+    }
+
+    /// It is not this peer that was waited for.
+    pub fn excuse(&mut self) {
+        self.since = None;
+        self.last_look = LastLook::default();
     }
 }
 

@@ -1,7 +1,8 @@
 //! A connection's bytes, in the clear or under TLS, behind the same calls.
 //!
 //! Receiving and sending may go on at the same time from one task: everything is `&self`, and no borrow of the TLS session
-//! outlives a call into it. An idle transport holds no buffer. Owns no policy: deadlines and limits are the caller's.
+//! outlives a call into it. An idle transport holds no buffer. Owns no policy: deadlines and limits are the caller's, but for one: how slowly a peer may take
+//! what is sent ([`Transport::pace_writes`]) holds for every write here, so that none can do without.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -14,6 +15,7 @@ use net::{Chunk, Pool, Stream, pool};
 use tls::{Handshake, KeyAnswer, KeyRequest, Read, Session};
 
 use crate::keyless::KeyFailure;
+use crate::pace::{Pace, Watch};
 
 /// Plaintext is encrypted in pieces of this size, so that a slow reader costs bounded memory. Four full records.
 const SEAL_BYTES: usize = 64 * 1024;
@@ -62,6 +64,10 @@ pub struct Transport {
     sealed: Option<Box<Sealed>>,
     received: Cell<u64>,
     sent: Cell<u64>,
+    /// How slowly the peer may take what is sent; none for any way.
+    pace: Cell<Option<Pace>>,
+    /// Watches a peer that did not take something at once.
+    watch: RefCell<Option<Box<Watch>>>,
 }
 
 /// The TLS side of a transport.
@@ -112,6 +118,13 @@ impl Keys for NoKeys {
     }
 }
 
+impl Broken {
+    /// Whether the peer took too long to accept bytes.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Broken::Socket(error) if error.kind() == io::ErrorKind::TimedOut)
+    }
+}
+
 impl From<io::Error> for Broken {
     fn from(error: io::Error) -> Broken {
         Broken::Socket(error)
@@ -141,7 +154,43 @@ impl From<Broken> for io::Error {
 impl Transport {
     /// In the clear.
     pub fn plain(stream: Stream) -> Transport {
-        Transport { stream, sealed: None, received: Cell::new(0), sent: Cell::new(0) }
+        Transport {
+            stream,
+            sealed: None,
+            received: Cell::new(0),
+            sent: Cell::new(0),
+            pace: Cell::new(None),
+            watch: RefCell::new(None),
+        }
+    }
+
+    /// Bounds how slowly the peer may take what is sent from now on. A write that takes too long fails with `TimedOut`.
+    pub fn pace_writes(&self, pace: Option<Pace>) {
+        if self.pace.replace(pace) != pace {
+            *self.watch.borrow_mut() = None;
+        }
+    }
+
+    /// As [`Transport::pace_writes`], where it must not become stricter for others who write.
+    pub fn loosen_writes(&self, pace: Pace) {
+        let looser = self
+            .pace
+            .get()
+            .map(|old| Pace { idle: old.idle.max(pace.idle), min_rate: old.min_rate.min(pace.min_rate) });
+        self.pace_writes(looser);
+    }
+
+    /// Passes on how a write went, `sent` bytes of it by now. One that blocks is watched.
+    fn paced<T>(&self, context: &mut Context<'_>, sent: u64, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let mut watch = self.watch.borrow_mut();
+        if sent > 0
+            && let Some(watch) = &mut *watch
+        {
+            watch.moved(usize::try_from(sent).unwrap_or(usize::MAX));
+        }
+        let (Poll::Pending, Some(pace)) = (&polled, self.pace.get()) else { return polled };
+        ready!(watch.get_or_insert_with(|| Box::new(Watch::new(pace))).poll_too_slow(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// In the clear, after `received` bytes were taken from the socket already.
@@ -327,7 +376,7 @@ impl Transport {
                 chunk.make_room();
                 let step = sealed.with_input(|session, input, output| session.read(input, chunk.room(), output));
                 // Answers to post-handshake messages, alerts: sent as far as the socket takes them now, the rest with the next bytes.
-                let _ = self.poll_flush(context)?;
+                let _ = self.poll_flush_once(context)?;
                 match step.map_err(Broken::Tls)? {
                     Read::Plain(count) => {
                         chunk.filled(count);
@@ -380,8 +429,9 @@ impl Transport {
         let before = bytes_in(slices);
         let Some(sealed) = &self.sealed else {
             let polled = self.stream.poll_send_slices(context, slices);
-            self.sent.set(self.sent.get() + (before - bytes_in(slices)) as u64);
-            return polled.map_err(Broken::Socket);
+            let sent = (before - bytes_in(slices)) as u64;
+            self.sent.set(self.sent.get() + sent);
+            return self.paced(context, sent, polled).map_err(Broken::Socket);
         };
         if (1..=RECORD_BYTES).contains(&before) {
             sealed.seal_joined(std::mem::take(slices)).map_err(Broken::Tls)?;
@@ -408,6 +458,13 @@ impl Transport {
 
     /// Polling form of [`Transport::flush`].
     pub fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let before = self.sent.get();
+        let polled = self.poll_flush_once(context);
+        self.paced(context, self.sent.get() - before, polled)
+    }
+
+    /// Flushes as far as the socket goes along; whether that is too slow is not asked.
+    fn poll_flush_once(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(sealed) = &self.sealed else { return Poll::Ready(Ok(())) };
         let mut output = sealed.output.borrow_mut();
         loop {
@@ -427,9 +484,10 @@ impl Transport {
     /// Polling form of sending, for codecs that bring their own buffers: takes at most one sealing piece.
     pub fn poll_send(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, Broken>> {
         let Some(sealed) = &self.sealed else {
-            let count = ready!(self.stream.poll_send(context, bytes))?;
-            self.sent.set(self.sent.get() + count as u64);
-            return Poll::Ready(Ok(count));
+            let polled = self.stream.poll_send(context, bytes);
+            let sent = if let Poll::Ready(Ok(count)) = &polled { *count as u64 } else { 0 };
+            self.sent.set(self.sent.get() + sent);
+            return self.paced(context, sent, polled).map_err(Broken::Socket);
         };
         ready!(self.poll_flush(context))?;
         let piece = bytes.get(..bytes.len().min(SEAL_BYTES)).unwrap_or_default();

@@ -20,7 +20,7 @@ use super::{Admitted, Reason, Under, fits};
 use crate::auth::token;
 use crate::config::{ContractConfig, Mode};
 use crate::http::body::BodyError;
-use crate::http::exchange::{Context, Failure};
+use crate::http::exchange::{Context, Failure, client_failed};
 use crate::http::ledger::Ledger;
 use crate::http::refusal::{Refusal, Told};
 use crate::http::scratch::Timers;
@@ -168,7 +168,8 @@ impl<'a> Asked<'a> {
         if has_continued {
             room.interim.clear();
             room.interim.status = 100;
-            room.answer.interim(room.interim).await.map_err(|_| Failure::Cut)?;
+            let sent = room.answer.interim(room.interim).await;
+            sent.map_err(|broken| client_failed(&broken, room.ledger))?;
         }
         let pace = self.candidate.route.config.pace(&context.generation.config.limits);
         let received = Cell::new(0);

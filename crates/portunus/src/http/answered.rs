@@ -8,7 +8,7 @@ use net::Deadline;
 use wire::http::ResponseHead;
 
 use super::body::BodyError;
-use super::exchange::Failure;
+use super::exchange::{Failure, client_failed};
 use super::ledger::Ledger;
 use super::refusal::Refusal;
 use super::relay::{self, Flow, Upload, UploadError};
@@ -39,7 +39,8 @@ pub(super) async fn relay_answer<F: Future<Output = Result<(), UploadError>>>(
     let plan = guarded::judge_head(admitted, context, response, &mut scratch, ledger).map_err(OnConnection::clients)?;
     if response.status == 101 {
         begin_answer(attempt, response, answer);
-        return answer.flush().await.map_err(|_| OnConnection::clients(Failure::Cut));
+        let flushed = answer.flush().await;
+        return flushed.map_err(|broken| OnConnection::clients(Failure::from(client_failed(&broken, ledger))));
     }
     let idle = attempt.idle();
     let mut body = GuardedBody::through(body);
@@ -57,8 +58,7 @@ pub(super) async fn relay_answer<F: Future<Output = Result<(), UploadError>>>(
         }
     }
     begin_answer(attempt, response, answer);
-    let limits = &context.generation.config.limits;
-    let relaying = relay::download(&mut body, answer, limits, idle, flow, &ledger.sent, deadline);
+    let relaying = relay::download(&mut body, answer, idle, flow, &ledger.sent, deadline);
     let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
     ledger.received.set(flow.received.get());
     if let Some(judging) = body.watched() {

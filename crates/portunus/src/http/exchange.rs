@@ -25,7 +25,7 @@ use crate::generation::Generation;
 use crate::guard::{self, Admitted, Candidate, GuardedBody, InForce, Room, ScratchRoom};
 use crate::report::Fault;
 use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
-use crate::transport::{buffer, recycle};
+use crate::transport::{Broken, buffer, recycle};
 use crate::upstream::Group;
 use crate::worker::Worker;
 use std::sync::Arc;
@@ -95,6 +95,12 @@ pub enum Failure {
     Cut,
 }
 
+impl From<Cut> for Failure {
+    fn from(_: Cut) -> Failure {
+        Failure::Cut
+    }
+}
+
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
         Failure::Refused(refusal)
@@ -150,6 +156,7 @@ async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> 
         other => return answer_unrouted(other, exchange).await.map(|()| None),
     };
     exchange.ledger.route = Some(Arc::clone(&route.config));
+    exchange.answer.pace(route.config.pace(&context.generation.config.limits));
     let listener = &context.conn.listener.name;
     let in_force = guard::contract_of(context.generation, listener, route, head, &context.client)?;
     let (status, location) = match &route.config.action {
@@ -372,7 +379,7 @@ pub async fn refuse(
         answer.field(b"Grpc-Status", grpc::status(refusal.status).as_bytes());
         answer.field(b"Grpc-Message", format!("{} {}", refusal.status, reason_phrase(refusal.status)).as_bytes());
         answer.finish_head(BodyFraming::None, None);
-        return answer.end(None).await.map_err(|broken| client_gone(&broken, ledger));
+        return answer.end(None).await.map_err(|broken| client_failed(&broken, ledger));
     }
     let (body, content_type) = refusal::body(refusal, head);
     send_whole(answer, content_type, &body, head, ledger).await
@@ -422,15 +429,16 @@ async fn send_whole(
     } else {
         answer.finish_head(BodyFraming::Length(body.len() as u64), None);
         if !body.is_empty() {
-            answer.piece(body).await.map_err(|broken| client_gone(&broken, ledger))?;
+            answer.piece(body).await.map_err(|broken| client_failed(&broken, ledger))?;
             ledger.sent.set(body.len() as u64);
         }
     }
-    answer.end(None).await.map_err(|broken| client_gone(&broken, ledger))
+    answer.end(None).await.map_err(|broken| client_failed(&broken, ledger))
 }
 
-fn client_gone(_: &crate::transport::Broken, ledger: &mut Ledger) -> Cut {
-    ledger.blame(Fault::Client, "client_gone");
+/// Notes why something could not be sent to the client.
+pub fn client_failed(broken: &Broken, ledger: &mut Ledger) -> Cut {
+    ledger.blame(Fault::Client, if broken.is_timeout() { "client_slow" } else { "client_gone" });
     Cut
 }
 
@@ -439,7 +447,7 @@ async fn options(allow: &str, answer: &mut impl Answer, ledger: &mut Ledger) -> 
     begin_own(answer, 200);
     answer.field(b"Allow", allow.as_bytes());
     answer.finish_head(BodyFraming::Length(0), None);
-    answer.end(None).await.map_err(|broken| client_gone(&broken, ledger)).map_err(|Cut| Failure::Cut)
+    answer.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Cut| Failure::Cut)
 }
 
 async fn redirect(status: u16, location: &[u8], answer: &mut impl Answer, ledger: &mut Ledger) -> Result<(), Failure> {
@@ -447,7 +455,7 @@ async fn redirect(status: u16, location: &[u8], answer: &mut impl Answer, ledger
     begin_own(answer, status);
     answer.field(b"Location", location);
     answer.finish_head(BodyFraming::Length(0), None);
-    answer.end(None).await.map_err(|broken| client_gone(&broken, ledger)).map_err(|Cut| Failure::Cut)
+    answer.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Cut| Failure::Cut)
 }
 
 /// The same URL under https. A request without Host has no such URL.

@@ -26,6 +26,7 @@ use super::sides::Answer;
 use super::upstream_h1::Upgraded;
 use crate::conn::Conn;
 use crate::limits::Limits;
+use crate::pace::Pace;
 use crate::report::{ConnRecord, Fault};
 use crate::transport::{Broken, Transport, buffer, recycle};
 use crate::tunnel;
@@ -226,6 +227,7 @@ async fn serve_message(
         *input = Chunk::empty();
     }
     let mut body = BodyReader::new(transport, input, request.framing);
+    transport.pace_writes(Some(limits.pace()));
     let mut answer = H1Answer::new(transport, context.worker, request, !last && request.keep_alive);
     let outcome = exchange::run(Exchange {
         context,
@@ -259,8 +261,10 @@ async fn drain_body(body: &mut BodyReader<'_>, limits: &Limits, deadline: &mut D
     if body.remaining().is_some_and(|rest| rest > limits.max_drain_bytes) {
         return false;
     }
+    // For all of it, or a few bytes now and then would hold the connection for days.
+    let until = coarse() + limits.head_timeout;
     while !body.is_done() {
-        match deadline.within(limits.head_timeout, body.next()).await {
+        match deadline.until(until, body.next()).await {
             Ok(Ok(Some(piece))) => dropped += piece.len() as u64,
             Ok(Ok(None)) => return true,
             Ok(Err(_)) | Err(_) => return false,
@@ -280,6 +284,8 @@ async fn tunnel_through(
     ledger: &mut Ledger,
 ) -> Next {
     let carried = tunnel::Carried::default();
+    // Either side of a tunnel may rest for as long as the tunnel may.
+    transport.pace_writes(None);
     let upstream = (&upgraded.transport, upgraded.first);
     let bounds = tunnel::Bounds { idle: limits.tunnel_idle_timeout, until: None };
     let end = tunnel::run((transport, input), upstream, bounds, &carried).await;
@@ -379,6 +385,10 @@ impl<'c> H1Answer<'c> {
 }
 
 impl Answer for H1Answer<'_> {
+    fn pace(&mut self, pace: Pace) {
+        self.transport.pace_writes(Some(pace));
+    }
+
     fn takes_interim(&self) -> bool {
         exchange::is_modern(self.version)
     }
@@ -462,7 +472,7 @@ impl Answer for H1Answer<'_> {
         self.begun
     }
 
-    fn poll_gone(&mut self, _: &mut std::task::Context<'_>) -> Poll<()> {
+    fn poll_gone(&mut self, _: &mut std::task::Context<'_>) -> Poll<&'static str> {
         // A client that has only finished sending may still be reading.
         Poll::Pending
     }

@@ -24,7 +24,8 @@ use super::h1;
 use super::h2_floods::Floods;
 use super::h2_frames::{Noticed, Sender};
 use super::h2_io::H2Io;
-use super::h2_message::{H2Answer, H2Body, is_malformed, read_request};
+use super::h2_message::{H2Answer, H2Body, Sending, is_malformed, read_request};
+use super::h2_outbox::Outbox;
 use super::ledger::OpenRequest;
 use super::refusal::Refusal;
 use super::scratch;
@@ -53,12 +54,13 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
     let limits = generation.config.limits.clone();
     drop(generation);
     let mut deadline = Deadline::new();
-    let (io, noticed) = H2Io::new(Rc::clone(&transport), Sender::Client, Floods::of_client(&limits));
+    let sending = Sending { outbox: Rc::default(), transport };
+    let (io, noticed) = H2Io::new(Rc::clone(&sending.transport), Sender::Client, Floods::of_client(&limits));
+    let io = io.with_outbox(&sending.outbox);
     let handshake = builder(&limits).handshake::<_, Bytes>(io);
     let Ok(Ok(mut connection)) = deadline.within(limits.handshake_timeout, handshake).await else {
         h1::record_silence(&conn, &worker, "http2_preface_broken");
-        Box::pin(h1::linger(&transport)).await;
-        return;
+        return close(&sending).await;
     };
     let mut stage = pin!(worker.shutdown.notified());
     let mut leaving = None;
@@ -69,7 +71,8 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
         let is_idle = running.count.get() == 0;
         let limit = if leaving.is_some() && is_idle { FAREWELL } else { limits.keep_alive_timeout };
         let next = poll_fn(|context| {
-            turns.poll(&noticed, || match poll_streams(&mut connection, &noticed, &running, context) {
+            let parts = (&*noticed, &*sending.outbox);
+            turns.poll(&noticed, || match poll_streams(&mut connection, parts, &running, context) {
                 Poll::Pending if leaving.is_none() => poll_shutdown(&worker, stage.as_mut(), accepted > 0, context),
                 Poll::Pending => running.poll_idle(context, is_idle).map(|()| Turn::Idle),
                 next => next,
@@ -83,7 +86,7 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
                     connection.graceful_shutdown();
                 }
                 let is_late = accepted > limits.max_requests_per_connection + u64::from(limits.h2_max_streams);
-                spawn(*opened, is_late, &noticed, (&conn, &worker), &running);
+                spawn(*opened, is_late, (&noticed, &sending), (&conn, &worker), &running);
             }
             Ok(Turn::Accepted(None)) => break leaving.unwrap_or("closed_without_request"),
             Ok(Turn::Accepted(Some(Err(_)))) => break "http2_broken",
@@ -92,7 +95,6 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
                 connection.graceful_shutdown();
             }
             Ok(Turn::Flooded) => {
-                tracing::debug!(client = ?conn.client, "HTTP/2 flood");
                 give_up(&mut connection, Reason::ENHANCE_YOUR_CALM, &mut deadline, &limits).await;
                 break "http2_flood";
             }
@@ -114,8 +116,17 @@ pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>)
         h1::record_silence(&conn, &worker, end);
     }
     drop(connection);
+    close(&sending).await;
+}
+
+/// Closes the connection under the streams.
+async fn close(sending: &Sending) {
+    if sending.outbox.has_timed_out() {
+        // What the kernel still holds for the client would be held on.
+        return sending.transport.reset_on_close();
+    }
     // What the client has sent meanwhile would reset the connection and take the farewell with it.
-    Box::pin(h1::linger(&transport)).await;
+    Box::pin(h1::linger(&sending.transport)).await;
 }
 
 /// Tells one turn of a connection from the next: it ends where the connection has nothing more to do, or leaves it to later.
@@ -210,7 +221,7 @@ impl Drop for Slot {
 /// The next stream once there is a place for it, unless the client has sent too much that brings nothing.
 fn poll_streams(
     connection: &mut Connection<H2Io, Bytes>,
-    noticed: &Noticed,
+    (noticed, outbox): (&Noticed, &Outbox),
     running: &Running,
     context: &mut std::task::Context<'_>,
 ) -> Poll<Turn> {
@@ -230,6 +241,9 @@ fn poll_streams(
     };
     if let Poll::Ready(accepted) = accepted {
         return Poll::Ready(Turn::Accepted(accepted.map(|opened| opened.map(Box::new))));
+    }
+    if !outbox.is_blocked() {
+        outbox.drained();
     }
     // What was just read may have been too much.
     if noticed.floods.is_flooded() { Poll::Ready(Turn::Flooded) } else { Poll::Pending }
@@ -261,7 +275,7 @@ async fn give_up(connection: &mut Connection<H2Io, Bytes>, reason: Reason, deadl
 fn spawn(
     (request, mut respond): Opened,
     is_late: bool,
-    noticed: &Rc<Noticed>,
+    (noticed, sending): (&Rc<Noticed>, &Sending),
     (conn, worker): (&Rc<Conn>, &Rc<Worker>),
     running: &Rc<Running>,
 ) {
@@ -272,9 +286,10 @@ fn spawn(
     }
     running.count.set(running.count.get() + 1);
     let slot = Slot(Rc::clone(running));
-    let (noticed, conn, worker) = (Rc::clone(noticed), Rc::clone(conn), Rc::clone(worker));
+    let (noticed, sending) = (Rc::clone(noticed), sending.clone());
+    let (conn, worker) = (Rc::clone(conn), Rc::clone(worker));
     tokio::task::spawn_local(in_place(|| async move {
-        stream(request, respond, noticed, &conn, &worker).await;
+        stream(request, respond, (noticed, sending), &conn, &worker).await;
         drop(slot);
     }));
 }
@@ -288,7 +303,7 @@ async fn is_gone(answer: &mut H2Answer) -> bool {
 async fn stream(
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
-    noticed: Rc<Noticed>,
+    (noticed, sending): (Rc<Noticed>, Sending),
     conn: &Conn,
     worker: &Worker,
 ) {
@@ -300,7 +315,7 @@ async fn stream(
     let limits = &generation.config.limits;
     let read = read_request(&message, received.is_end_stream(), limits, &mut open.parts.request);
     let mut body = H2Body::new(received, Rc::clone(&noticed), true);
-    let mut answer = H2Answer::new(respond, &open.parts.request);
+    let mut answer = H2Answer::new(respond, &open.parts.request, sending, limits.pace());
     let context = Context::new(worker, conn, &generation, &open.parts.request);
     let scratch::Parts { request, response, timers } = &mut *open.parts;
     let ledger = &mut open.ledger;

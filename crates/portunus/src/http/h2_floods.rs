@@ -281,15 +281,19 @@ pub struct Written {
     /// As much of a head as came so far.
     head: [u8; FRAME_HEAD],
     held: usize,
+    /// What is skipped is a body's.
+    is_data: bool,
 }
 
 impl Written {
-    /// Looks at the next bytes.
-    pub fn see(&mut self, mut bytes: &[u8], floods: &Floods) {
+    /// Looks at the next bytes; tells how many of them are a body's.
+    pub fn see(&mut self, mut bytes: &[u8], floods: &Floods) -> usize {
+        let mut data = 0;
         while !bytes.is_empty() {
             if self.skip > 0 {
                 let skipped = self.skip.min(bytes.len());
                 self.skip -= skipped;
+                data += if self.is_data { skipped } else { 0 };
                 bytes = bytes.get(skipped..).unwrap_or_default();
                 continue;
             }
@@ -301,9 +305,11 @@ impl Written {
                 self.held = 0;
                 let head = FrameHead::read(self.head);
                 self.skip = head.length;
+                self.is_data = head.kind == DATA;
                 floods.sent(head);
             }
         }
+        data
     }
 }
 
@@ -439,7 +445,8 @@ mod tests {
             let floods = floods(1000, 5);
             (0..100).for_each(|_| floods.received(head(6, 0, 8)));
             let mut written = Written::default();
-            frames.concat().chunks(piece).for_each(|piece| written.see(piece, &floods));
+            let data: usize = frames.concat().chunks(piece).map(|piece| written.see(piece, &floods)).sum();
+            assert_eq!(data, 100, "pieces of {piece}");
             assert_eq!(floods.0.unwrap().frames.left.get(), 928 * CREDIT, "pieces of {piece}");
         }
     }

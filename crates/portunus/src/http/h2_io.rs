@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::h2_floods::{Floods, Written};
 use super::h2_frames::{Frames, Noticed, Sender};
+use super::h2_outbox::Outbox;
 use crate::transport::Transport;
 
 /// A transport for the `h2` crate.
@@ -20,6 +21,8 @@ pub struct H2Io {
     frames: Frames,
     written: Written,
     noticed: Rc<Noticed>,
+    /// What waits to be sent to a client; upstreams are bounded per stream.
+    outbox: Option<Rc<Outbox>>,
 }
 
 impl H2Io {
@@ -27,7 +30,34 @@ impl H2Io {
     pub fn new(transport: Rc<Transport>, sender: Sender, floods: Floods) -> (H2Io, Rc<Noticed>) {
         let noticed = Rc::new(Noticed::new(floods));
         let (frames, written) = (Frames::new(sender), Written::default());
-        (H2Io { transport, input: Chunk::empty(), frames, written, noticed: Rc::clone(&noticed) }, noticed)
+        (
+            H2Io { transport, input: Chunk::empty(), frames, written, noticed: Rc::clone(&noticed), outbox: None },
+            noticed,
+        )
+    }
+
+    /// Bounds what waits to be sent. Shared with those who send.
+    pub fn with_outbox(mut self, outbox: &Rc<Outbox>) -> H2Io {
+        self.outbox = Some(Rc::clone(outbox));
+        self
+    }
+
+    /// Notes how a write went.
+    fn note<T>(&self, polled: &Poll<io::Result<T>>) {
+        self.noticed.floods.set_blocked(polled.is_pending());
+        let Some(outbox) = &self.outbox else { return };
+        outbox.set_blocked(polled.is_pending());
+        if matches!(polled, Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::TimedOut) {
+            outbox.time_out();
+        }
+    }
+}
+
+impl Drop for H2Io {
+    fn drop(&mut self) {
+        if let Some(outbox) = &self.outbox {
+            outbox.close();
+        }
     }
 }
 
@@ -64,17 +94,20 @@ impl AsyncRead for H2Io {
 impl AsyncWrite for H2Io {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let io = &mut *self;
-        let sent = io.transport.poll_send(context, bytes);
-        io.noticed.floods.set_blocked(sent.is_pending());
+        let sent = io.transport.poll_send(context, bytes).map_err(io::Error::from);
+        io.note(&sent);
         let count = ready!(sent)?;
         io.noticed.count_sent(count);
-        io.written.see(bytes.get(..count).unwrap_or_default(), &io.noticed.floods);
+        let data = io.written.see(bytes.get(..count).unwrap_or_default(), &io.noticed.floods);
+        if let Some(outbox) = &io.outbox {
+            outbox.wrote(data);
+        }
         Poll::Ready(Ok(count))
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = self.transport.poll_flush(context);
-        self.noticed.floods.set_blocked(flushed.is_pending());
+        self.note(&flushed);
         flushed
     }
 

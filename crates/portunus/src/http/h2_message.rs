@@ -1,8 +1,9 @@
 //! HTTP/2 messages to ours and back (RFC 9113 §8).
 
 use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -16,9 +17,11 @@ use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHe
 use super::body::BodyError;
 use super::forwarding::interim_fields;
 use super::h2_frames::Noticed;
+use super::h2_outbox::Outbox;
 use super::sides::{Answer, MessageBody};
 use crate::limits::Limits;
-use crate::transport::Broken;
+use crate::pace::{Pace, Watch};
+use crate::transport::{Broken, Transport};
 
 /// Translates a request's head, with the same strictness as for HTTP/1.
 ///
@@ -280,8 +283,17 @@ impl MessageBody for H2Body {
     }
 }
 
+/// What all answers of a connection send by.
+#[derive(Debug, Clone)]
+pub struct Sending {
+    /// What waits to be sent.
+    pub outbox: Rc<Outbox>,
+    /// The connection under all streams.
+    pub transport: Rc<Transport>,
+}
+
 /// Where an answer stands.
-enum Sending {
+enum Stage {
     /// The head is not out.
     Head(SendResponse<Bytes>),
     /// Body bytes may go out.
@@ -292,7 +304,11 @@ enum Sending {
 
 /// Writes an answer on one stream.
 pub struct H2Answer {
+    stage: Stage,
     sending: Sending,
+    pace: Pace,
+    /// Watches the client while it gives this stream no window.
+    watch: Watch,
     response: Response<()>,
     is_head_request: bool,
     /// Body bytes still to come where that is known.
@@ -301,9 +317,12 @@ pub struct H2Answer {
 
 impl H2Answer {
     /// The answer of a stream just opened.
-    pub fn new(respond: SendResponse<Bytes>, head: &RequestHead) -> H2Answer {
+    pub fn new(respond: SendResponse<Bytes>, head: &RequestHead, sending: Sending, pace: Pace) -> H2Answer {
         H2Answer {
-            sending: Sending::Head(respond),
+            stage: Stage::Head(respond),
+            sending,
+            pace,
+            watch: Watch::new(pace),
             response: Response::new(()),
             is_head_request: head.method == Method::Head,
             rest: None,
@@ -312,19 +331,76 @@ impl H2Answer {
 
     /// Ends the stream early.
     pub fn reset(&mut self, reason: Reason) {
-        match &mut self.sending {
-            Sending::Head(respond) => respond.send_reset(reason),
-            Sending::Body(stream) => stream.send_reset(reason),
-            Sending::Ended => {}
+        match &mut self.stage {
+            Stage::Head(respond) => respond.send_reset(reason),
+            Stage::Body(stream) => stream.send_reset(reason),
+            Stage::Ended => {}
         }
     }
 
+    /// Sends one piece as the client's window and the connection's queue allow; with `is_last`, its end ends the stream.
+    async fn send_body(&mut self, mut piece: &[u8], is_last: bool) -> Result<(), Broken> {
+        let H2Answer { stage: Stage::Body(stream), sending, watch, .. } = self else { return Ok(()) };
+        let ended = |error| sending.ended(error);
+        while !piece.is_empty() {
+            stream.reserve_capacity(piece.len());
+            let window =
+                poll_fn(|context| poll_window(stream, watch, &sending.outbox, context)).await.map_err(ended)?;
+            let (now, later) = piece.split_at(window.min(piece.len()));
+            // Copied only now, so that a stream without a window has nothing in hand but what was received for it.
+            sending.outbox.hand_over(now.len()).await.map_err(|_| ended(io::ErrorKind::BrokenPipe.into()))?;
+            let sent = stream.send_data(Bytes::copy_from_slice(now), is_last && later.is_empty());
+            sent.map_err(|error| ended(io::Error::new(io::ErrorKind::BrokenPipe, error)))?;
+            watch.moved(now.len());
+            piece = later;
+        }
+        Ok(())
+    }
+
     fn send_head(&mut self, end: bool) -> Result<(), Broken> {
-        let Sending::Head(respond) = &mut self.sending else { return Ok(()) };
+        let Stage::Head(respond) = &mut self.stage else { return Ok(()) };
         let response = std::mem::replace(&mut self.response, Response::new(()));
         let stream = respond.send_response(response, end).map_err(broken)?;
-        self.sending = if end { Sending::Ended } else { Sending::Body(stream) };
+        self.stage = if end { Stage::Ended } else { Stage::Body(stream) };
         Ok(())
+    }
+}
+
+/// Bytes that the client lets this stream send now. A wait that is due to other streams of the connection, whose socket is full, is not this one's fault:
+/// the socket has a watch of its own.
+fn poll_window(
+    stream: &mut SendStream<Bytes>,
+    watch: &mut Watch,
+    outbox: &Outbox,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        let window = stream.capacity();
+        if window > 0 {
+            return Poll::Ready(Ok(window));
+        }
+        match stream.poll_capacity(context) {
+            Poll::Ready(Some(Ok(_))) => {}
+            Poll::Ready(Some(Err(error))) => {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, error)));
+            }
+            Poll::Ready(None) => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            Poll::Pending => break,
+        }
+    }
+    loop {
+        ready!(watch.poll_too_slow(context));
+        if !outbox.is_blocked() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        watch.excuse();
+    }
+}
+
+impl Sending {
+    /// Why nothing can be sent any more: because of this error, or because the whole connection took nothing for too long.
+    fn ended(&self, error: io::Error) -> Broken {
+        Broken::Socket(if self.outbox.has_timed_out() { io::ErrorKind::TimedOut.into() } else { error })
     }
 }
 
@@ -349,6 +425,14 @@ pub fn broken(error: h2::Error) -> Broken {
 }
 
 impl Answer for H2Answer {
+    fn pace(&mut self, pace: Pace) {
+        if self.pace != pace {
+            self.pace = pace;
+            self.watch = Watch::new(pace);
+            self.sending.transport.loosen_writes(pace);
+        }
+    }
+
     fn takes_interim(&self) -> bool {
         true
     }
@@ -356,7 +440,7 @@ impl Answer for H2Answer {
     fn be_last(&mut self) {}
 
     async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken> {
-        let Sending::Head(respond) = &mut self.sending else { return Ok(()) };
+        let Stage::Head(respond) = &mut self.stage else { return Ok(()) };
         let mut response = Response::new(());
         *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::CONTINUE);
         interim_fields(head, |name, value| {
@@ -400,40 +484,43 @@ impl Answer for H2Answer {
 
     async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
         self.send_head(false)?;
-        let Sending::Body(stream) = &mut self.sending else { return Ok(()) };
         self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
         let is_last = self.rest == Some(0);
-        send_data(stream, Bytes::copy_from_slice(piece), is_last).await?;
+        self.send_body(piece, is_last).await?;
         if is_last {
-            self.sending = Sending::Ended;
+            self.stage = Stage::Ended;
         }
         Ok(())
     }
 
     async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
-        if matches!(self.sending, Sending::Head(_)) {
+        if matches!(self.stage, Stage::Head(_)) {
             return self.send_head(true);
         }
-        let Sending::Body(stream) = &mut self.sending else { return Ok(()) };
+        let Stage::Body(stream) = &mut self.stage else { return Ok(()) };
         let ended = match trailers {
             Some(trailers) => stream.send_trailers(fields_to_trailers(trailers)),
             None => stream.send_data(Bytes::new(), true),
         };
         ended.map_err(broken)?;
-        self.sending = Sending::Ended;
+        self.stage = Stage::Ended;
         Ok(())
     }
 
     fn has_begun(&self) -> bool {
-        !matches!(self.sending, Sending::Head(_))
+        !matches!(self.stage, Stage::Head(_))
     }
 
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let gone = match &mut self.sending {
-            Sending::Head(respond) => respond.poll_reset(context),
-            Sending::Body(stream) => stream.poll_reset(context),
-            Sending::Ended => return Poll::Pending,
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
+        let gone = match &mut self.stage {
+            Stage::Head(respond) => respond.poll_reset(context),
+            Stage::Body(stream) => stream.poll_reset(context),
+            Stage::Ended => return Poll::Pending,
         };
-        gone.map(|_| ())
+        gone.map(|gone| match gone {
+            Ok(_) => "request_cancelled",
+            Err(_) if self.sending.outbox.has_timed_out() => "client_slow",
+            Err(_) => "client_gone",
+        })
     }
 }

@@ -15,6 +15,7 @@ mod h2_floods;
 pub(crate) mod h2_frames;
 mod h2_io;
 mod h2_message;
+mod h2_outbox;
 pub(crate) mod ledger;
 pub mod refusal;
 mod relay;

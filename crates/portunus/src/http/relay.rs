@@ -13,7 +13,6 @@ use pin_project_lite::pin_project;
 
 use super::body::BodyError;
 use super::sides::{Answer, BodySink, MessageBody};
-use crate::limits::Limits;
 use crate::pace::{Allowance, Pace};
 use crate::transport::Broken;
 
@@ -84,8 +83,8 @@ pub enum Stopped {
     Upload(UploadError),
     /// The time since the end of the upload is over.
     Elapsed,
-    /// The client has thrown the request away.
-    Gone,
+    /// The client does not wait for the answer any more: why.
+    Gone(&'static str),
 }
 
 impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
@@ -104,7 +103,7 @@ impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
     ///
     /// # Errors
     /// See [`Stopped`].
-    pub fn beside<'u, M: Future, G: FnMut(&mut Context<'_>) -> Poll<()>>(
+    pub fn beside<'u, M: Future, G: FnMut(&mut Context<'_>) -> Poll<&'static str>>(
         &'u mut self,
         main: M,
         patience: Option<(&'u mut Deadline, Duration)>,
@@ -147,7 +146,7 @@ impl<F, M, G> Future for Beside<'_, '_, F, M, G>
 where
     F: Future<Output = Result<(), UploadError>>,
     M: Future,
-    G: FnMut(&mut Context<'_>) -> Poll<()>,
+    G: FnMut(&mut Context<'_>) -> Poll<&'static str>,
 {
     type Output = Result<M::Output, Stopped>;
 
@@ -158,8 +157,8 @@ where
             if let Poll::Ready(output) = this.main.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));
             }
-            if (this.gone)(context).is_ready() {
-                return Poll::Ready(Err(Stopped::Gone));
+            if let Poll::Ready(why) = (this.gone)(context) {
+                return Poll::Ready(Err(Stopped::Gone(why)));
             }
             let (Some((deadline, limit)), Some(at)) = (this.patience, this.upload.finished_at) else {
                 return Poll::Pending;
@@ -252,11 +251,6 @@ impl<F: Future> Future for WhileMoving<'_, F> {
     }
 }
 
-/// How long a peer may take to accept `bytes`.
-fn patience(bytes: usize, limits: &Limits) -> Duration {
-    limits.client_idle_timeout + Duration::from_secs(bytes as u64 / limits.min_body_rate.max(1))
-}
-
 /// Sends a request: its head, then its body as it arrives.
 ///
 /// # Errors
@@ -330,12 +324,18 @@ pub enum DownloadError {
     Client,
     /// The client took too long to accept bytes.
     ClientSlow,
-    /// The client has thrown the request away.
-    Gone,
+    /// The client does not wait for the answer any more: why.
+    Gone(&'static str),
+}
+
+impl From<Broken> for DownloadError {
+    fn from(broken: Broken) -> DownloadError {
+        if broken.is_timeout() { DownloadError::ClientSlow } else { DownloadError::Client }
+    }
 }
 
 pin_project! {
-    /// Waits for a future; gives none if the client loses interest first.
+    /// Waits for a future, unless the client stops waiting for the answer first.
     struct UnlessGone<'a, A, F> {
         answer: &'a mut A,
         #[pin]
@@ -344,13 +344,13 @@ pin_project! {
 }
 
 impl<A: Answer, F: Future> Future for UnlessGone<'_, A, F> {
-    type Output = Option<F::Output>;
+    type Output = Result<F::Output, &'static str>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         match this.future.poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => this.answer.poll_gone(context).map(|()| None),
+            Poll::Ready(output) => Poll::Ready(Ok(output)),
+            Poll::Pending => this.answer.poll_gone(context).map(Err),
         }
     }
 }
@@ -362,7 +362,6 @@ impl<A: Answer, F: Future> Future for UnlessGone<'_, A, F> {
 pub async fn download(
     body: &mut impl MessageBody,
     answer: &mut impl Answer,
-    limits: &Limits,
     idle: Duration,
     flow: &Flow,
     sent: &Cell<u64>,
@@ -371,24 +370,21 @@ pub async fn download(
     loop {
         if !body.has_input() && !body.is_done() {
             // Nothing more is at hand: what there is goes out before we wait.
-            let flushed = deadline.within(patience(0, limits), answer.flush()).await;
-            flushed.map_err(|_| DownloadError::ClientSlow)?.map_err(|_| DownloadError::Client)?;
+            answer.flush().await?;
         }
         let future = UnlessGone { answer, future: body.next() };
         let next = WhileMoving { deadline, flow, idle, last_look: LastLook::default(), future }.await;
         let next = match next {
-            Ok(next) => next.ok_or(DownloadError::Gone)?,
+            Ok(next) => next.map_err(DownloadError::Gone)?,
             Err(Elapsed) if flow.uploading.get() => return Err(DownloadError::Idle),
             Err(Elapsed) => return Err(DownloadError::UpstreamSlow),
         };
         let Some(piece) = next.map_err(DownloadError::Upstream)? else { break };
         let count = piece.len();
-        let written = deadline.within(patience(count, limits), answer.piece(piece)).await;
-        written.map_err(|_| DownloadError::ClientSlow)?.map_err(|_| DownloadError::Client)?;
+        answer.piece(piece).await?;
         sent.set(sent.get() + count as u64);
         flow.moved();
     }
     let trailers = body.trailers();
-    let ended = deadline.within(patience(0, limits), answer.end(trailers.as_ref())).await;
-    ended.map_err(|_| DownloadError::ClientSlow)?.map_err(|_| DownloadError::Client)
+    Ok(answer.end(trailers.as_ref()).await?)
 }

@@ -6,6 +6,7 @@ use net::Chunk;
 use wire::http::{BodyFraming, Fields, ResponseHead};
 
 use super::body::{BodyError, BodyReader, BodyWriter};
+use crate::pace::Pace;
 use crate::transport::Broken;
 
 /// A body as it arrives: a request's from the client, an answer's from the upstream.
@@ -39,7 +40,12 @@ pub trait BodySink {
 }
 
 /// The answer to a request as it is written: begin, fields, finish the head, pieces, end.
+///
+/// Whatever is sent is bounded by how slowly the client may take it: that fails with `TimedOut`.
 pub trait Answer {
+    /// Sets how slowly the client may take what is sent from now on.
+    fn pace(&mut self, pace: Pace);
+
     /// Whether the client understands interim answers.
     fn takes_interim(&self) -> bool;
 
@@ -71,8 +77,8 @@ pub trait Answer {
     /// Whether the head is out, so that nothing else can be answered.
     fn has_begun(&self) -> bool;
 
-    /// Ready when the client has thrown this request away, where its protocol can say so.
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<()>;
+    /// Ready when the client does not wait for the answer any more, with the word for it.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<&'static str>;
 }
 
 impl MessageBody for BodyReader<'_> {

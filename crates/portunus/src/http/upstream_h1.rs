@@ -11,7 +11,7 @@ use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead, Ver
 
 use super::answered::relay_answer;
 use super::body::{BodyError, BodyReader, BodyWriter};
-use super::exchange::{Context, Exchange, Failure};
+use super::exchange::{Context, Exchange, Failure, client_failed};
 use super::forwarding::{self, Facts};
 use super::ledger::Ledger;
 use super::refusal::Refusal;
@@ -301,7 +301,7 @@ async fn message<B: MessageBody, A: Answer>(
         if response.status >= 200 || response.status == 101 {
             break;
         }
-        interim.pass(attempt, response, *answer).await?;
+        interim.pass(attempt, response, *answer, ledger).await?;
     }
     head_arrived(response, ledger, started);
     let is_tunnel = response.status == 101;
@@ -331,6 +331,7 @@ impl Interim {
         attempt: Attempt<'_>,
         response: &ResponseHead,
         answer: &mut impl Answer,
+        ledger: &mut Ledger,
     ) -> Result<(), OnConnection> {
         self.0 += 1;
         if self.0 > attempt.context.generation.config.limits.max_interim_responses {
@@ -339,7 +340,8 @@ impl Interim {
         let awaited = attempt.admitted.head().expects_continue && !attempt.admitted.has_continued();
         let wanted = response.status != 100 || awaited;
         if wanted && answer.takes_interim() {
-            answer.interim(response).await.map_err(|_| OnConnection::clients(Failure::Cut))?;
+            let sent = answer.interim(response).await;
+            sent.map_err(|broken| OnConnection::clients(client_failed(&broken, ledger)))?;
         }
         Ok(())
     }
@@ -356,8 +358,8 @@ pub(super) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnec
     match stopped {
         Stopped::Elapsed => OnConnection::servers(Refusal::upstream(504, "upstream_header_timeout")),
         Stopped::Upload(error) => OnConnection::clients(upload_failure(&error, ledger)),
-        Stopped::Gone => {
-            ledger.blame(Fault::Client, "request_cancelled");
+        Stopped::Gone(why) => {
+            ledger.blame(Fault::Client, why);
             OnConnection::clients(Failure::Cut)
         }
     }
@@ -395,7 +397,7 @@ pub(super) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> On
         DownloadError::Idle => (Fault::Client, "stream_idle_timeout"),
         DownloadError::Client => (Fault::Client, "client_gone"),
         DownloadError::ClientSlow => (Fault::Client, "client_slow"),
-        DownloadError::Gone => (Fault::Client, "request_cancelled"),
+        DownloadError::Gone(why) => (Fault::Client, *why),
     };
     ledger.blame(fault, code);
     OnConnection { failure: Failure::Cut, servers_fault: fault == Fault::Upstream, fate: Fate::Unknown }

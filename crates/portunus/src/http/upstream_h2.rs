@@ -220,7 +220,7 @@ async fn stream<B: MessageBody, A: Answer>(
             None if response.status == 101 => {
                 return Err(OnConnection::servers(Refusal::upstream(502, "unasked_upgrade")));
             }
-            None => interim.pass(attempt, response, *answer).await?,
+            None => interim.pass(attempt, response, *answer, ledger).await?,
         }
     };
     head_arrived(response, ledger, started);

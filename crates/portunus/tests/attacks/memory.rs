@@ -5,8 +5,8 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use crate::frames::{CONTINUATION, Frames, HEADERS, block, frame, get};
-use crate::harness::{Gate, Upstream, connect, wait_until};
+use crate::frames::{CONTINUATION, Frames, HEADERS, SETTINGS, WINDOW_UPDATE, block, frame, get};
+use crate::harness::{Gate, Reply, Upstream, connect, wait_until};
 use crate::trial::{Parts, gate, secure_gate};
 
 const CONNECTIONS: usize = 200;
@@ -20,7 +20,12 @@ fn resident(gate: &Gate) -> usize {
 
 /// Holds many connections of this kind, twice, and expects each of the second round to cost no more than `bound` KiB.
 fn check<C>(gate: &Gate, what: &str, bound: usize, open: impl Fn() -> C) {
-    let held = || (0..CONNECTIONS).map(|_| open()).collect::<Vec<C>>();
+    check_for(gate, what, CONNECTIONS, bound, open);
+}
+
+/// As [`check`], with so many connections.
+fn check_for<C>(gate: &Gate, what: &str, connections: usize, bound: usize, open: impl Fn() -> C) {
+    let held = || (0..connections).map(|_| open()).collect::<Vec<C>>();
     // What the program has read is gone from the queues of the kernel; a pause in which nothing changes is all that can be seen of it.
     let settled = || {
         let mut last = (0, 0);
@@ -39,8 +44,8 @@ fn check<C>(gate: &Gate, what: &str, bound: usize, open: impl Fn() -> C) {
     let second = held();
     let again = settled();
     drop(second);
-    let each = peak.saturating_sub(empty).max(again.saturating_sub(rest)) / CONNECTIONS;
-    eprintln!("{what}: {each} KiB each of {CONNECTIONS} connections; {empty}, {peak}, {rest}, {again} KiB resident");
+    let each = peak.saturating_sub(empty).max(again.saturating_sub(rest)) / connections;
+    eprintln!("{what}: {each} KiB each of {connections} connections; {empty}, {peak}, {rest}, {again} KiB resident");
     assert!(each <= bound, "{what}: {each} KiB each, {bound} allowed");
     assert!(again < peak + peak / 4, "{what}: a second round takes more: {empty}, {peak}, {rest}, {again} KiB");
 }
@@ -75,4 +80,33 @@ fn heads_without_end_take_bounded_memory() {
     };
     check(&secure, "HTTP/2, a compressed bomb without end", 128, bomb);
     assert!(upstream.seen().is_empty());
+}
+
+/// Requests on one connection, each for more than anything here holds.
+const STREAMS: u32 = 128;
+
+#[test]
+fn responses_that_nobody_reads_take_bounded_memory() {
+    // Endless enough, and written only as fast as it is taken.
+    let upstream = Upstream::start(|_| {
+        Reply::Take(Box::new(|mut stream| {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            while stream.write_all(&[b'x'; 4096]).is_ok() {}
+        }))
+    });
+    let parts = Parts { file: "limits: { client_idle_timeout: 5m }", ..Parts::default() };
+    let secure = secure_gate(upstream.address, parts);
+    // With windows wide open the library's buffers fill; without a window each stream has a piece in hand; in between it has both.
+    for (what, window) in [("the socket is not read", 0x7fff_ffff_u32), ("no window", 0), ("a window each", 65535)] {
+        let open = || {
+            let mut client = Frames::open(secure.address("web"), secure.dir.path());
+            client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat()));
+            client.send(&frame(WINDOW_UPDATE, 0, 0, &(0x7fff_ffff_u32 - 65535).to_be_bytes()));
+            for stream in 0..STREAMS {
+                client.headers(2 * stream + 1, &get("/endless"), true);
+            }
+            client
+        };
+        check_for(&secure, what, 3, 9 * 1024, open);
+    }
 }

@@ -1,11 +1,15 @@
 //! Clients that are slow on purpose, with short limits so that nothing waits long (row 13). Asserts what happens, never when.
 
+#![allow(clippy::disallowed_methods, reason = "a test may block its thread")]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
 use crate::frames::{Frames, HEADERS, SETTINGS, WINDOW_UPDATE, frame, get};
-use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_answer, read_to_end, statuses, wait_until};
+use crate::harness::{
+    Gate, Reply, Upstream, certificates, connect, exchange, read_answer, read_to_end, statuses, wait_until,
+};
 use crate::trial::{Parts, gate, secure_gate};
 
 const SHORT: &str = "limits: { head_timeout: 300ms, keep_alive_timeout: 300ms, client_idle_timeout: 300ms, handshake_timeout: 300ms, min_body_rate: 1MB }";
@@ -189,4 +193,121 @@ fn a_window_that_never_opens_ends_its_stream() {
     }
     let log = gate.log(2);
     assert!(log.iter().all(|line| line["reason"] == "client_slow" && line["fault"] == "client"), "{log:?}");
+}
+
+/// One that accepts nothing has a second, and may otherwise be as slow as it likes: patience must not grow with what is to be sent.
+const PATIENT: &str = "limits: { client_idle_timeout: 1s, min_body_rate: 1 }";
+
+const OWN: &str = "workers: 1
+listeners:
+  - { name: web, bind: \"127.0.0.1:0\" }
+  - { name: secure, bind: \"127.0.0.1:0\", tls: { keystore: main } }
+keystores: { main: { folder: certs, default: a.test } }
+routes:
+  - { name: fixed, path: \"/fixed/{n}\", respond: { status: 200, body: \"BODY\" } }
+  - { name: moved, path: \"/moved\", redirect: { to: \"https://x.test/LONG\" } }
+LIMITS
+";
+
+fn big() -> Upstream {
+    Upstream::start(|_| {
+        let length = 64 << 20;
+        Reply::Close(
+            [format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes(), vec![b'x'; length]].concat(),
+        )
+    })
+}
+
+/// Whether there is a line of a client that was too slow.
+fn was_slow(gate: &Gate, target: &str) -> bool {
+    let log = std::fs::read_to_string(gate.dir.path().join("access.log")).unwrap_or_default();
+    let mut lines = log.lines().filter(|line| line.contains("client_slow") && line.contains(target));
+    lines.any(|line| line.contains(r#""fault":"client""#))
+}
+
+fn expect_slow(gate: &Gate, target: &str) {
+    wait_until(&format!("a client that was too slow for {target}"), || was_slow(gate, target));
+}
+
+#[test]
+fn a_client_that_accepts_nothing_has_its_idle_timeout_and_no_more() {
+    let upstream = big();
+    let plain = gate(upstream.address, Parts { file: PATIENT, ..Parts::default() });
+    let mut client = connect(plain.address("web"));
+    client.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    expect_slow(&plain, "/big");
+    assert!(read_to_end(&mut client).len() < 64 << 20);
+    let secure = secure_gate(upstream.address, Parts { file: PATIENT, ..Parts::default() });
+    // Over HTTP/2 with windows wide open, so that it is the socket that takes no more.
+    let mut client = Frames::open(secure.address("web"), secure.dir.path());
+    let most = 0x7fff_ffff_u32.to_be_bytes();
+    client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &most].concat()));
+    client.send(&frame(WINDOW_UPDATE, 0, 0, &(0x7fff_ffff_u32 - 65535).to_be_bytes()));
+    client.headers(1, &get("/big"), true);
+    expect_slow(&secure, "/big");
+    // And with no window for the stream.
+    let mut client = Frames::open(secure.address("web"), secure.dir.path());
+    client.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    client.headers(1, &get("/none"), true);
+    assert!(matches!(client.outcome(1), crate::frames::Outcome::Reset(_)));
+    expect_slow(&secure, "/none");
+}
+
+#[test]
+fn responses_of_our_own_wait_no_longer_than_others() {
+    let text = OWN.replace("BODY", &"x".repeat(60_000)).replace("LIMITS", PATIENT).replace("LONG", &"y".repeat(6000));
+    let gate = Gate::start_in(certificates(&[("a.test", false)]), &text);
+    // A pipeline that nobody reads.
+    for target in ["/fixed/1", "/moved"] {
+        let mut client = connect(gate.address("web"));
+        client.set_write_timeout(Some(Duration::from_millis(50))).unwrap();
+        let many = format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").repeat(1000);
+        let mut at = 0;
+        wait_until(&format!("a slow client of {target}"), || {
+            at = (at + client.write(&many.as_bytes()[at..]).unwrap_or(0)) % many.len();
+            was_slow(&gate, target)
+        });
+    }
+    // No window for the body of one stream, while others are served.
+    let mut client = Frames::open(gate.address("secure"), gate.dir.path());
+    client.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    for (stream, target) in [(1, "/fixed/2"), (5, "/none/2")] {
+        client.headers(stream, &get(target), true);
+        client.headers(stream + 2, &get("/moved"), true);
+    }
+    let mut reset = Vec::new();
+    while reset.len() < 2 {
+        let frame = client.next().expect("the connection stays");
+        if frame.kind == crate::frames::RST_STREAM {
+            reset.push(frame.stream);
+        }
+    }
+    reset.sort_unstable();
+    assert_eq!(reset, [1, 5]);
+    expect_slow(&gate, "/fixed/2");
+}
+
+#[test]
+fn windows_of_one_byte_do_not_hold_a_stream() {
+    let upstream = Upstream::start(|_| {
+        Reply::Keep(format!("HTTP/1.1 200 OK\r\nContent-Length: 50000\r\n\r\n{}", "x".repeat(50_000)).into_bytes())
+    });
+    let gate = secure_gate(upstream.address, Parts { file: SHORT, ..Parts::default() });
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 1]));
+    client.headers(1, &get("/window"), true);
+    let mut opened = 0;
+    while let Some(frame) = client.next() {
+        match frame.kind {
+            crate::frames::DATA => {
+                opened += 1;
+                std::thread::sleep(Duration::from_millis(10));
+                client.send(&crate::frames::frame(WINDOW_UPDATE, 0, 1, &1_u32.to_be_bytes()));
+            }
+            crate::frames::RST_STREAM => break,
+            _ => {}
+        }
+    }
+    assert!((1..10_000).contains(&opened), "{opened} windows");
+    expect_slow(&gate, "/window");
 }
