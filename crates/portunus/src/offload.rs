@@ -31,7 +31,7 @@ use crate::passport::{self, Refused};
 use crate::report::Fault;
 use crate::transport::Transport;
 use crate::tunnel::{self, End, Party};
-use crate::upstream::{ConnectError, Group, Server, Target, connect, connect_to};
+use crate::upstream::{ConnectError, Group, Server, ServerId, Target, connect, connect_to};
 use crate::worker::Worker;
 
 use life::Life;
@@ -132,20 +132,26 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
         life.connected(&transport, Some(address.port()), source, started.elapsed())?;
         return Ok(transport);
     }
+    group.resolved(group.config.connect_timeout).await;
     let unfit = unfit_servers(&group, source, life.conn.client);
     let mut tried = unfit.clone();
-    let mut last = if unfit.is_empty() { ConnectError::Unresolved } else { ConnectError::Client(Refused::NoTarget) };
-    while let Some((index, server)) = group.choose(&tried) {
-        if is_where_it_came(&server.config.address, life) {
+    let mut last = match unfit.is_empty() {
+        false => ConnectError::Client(Refused::NoTarget),
+        true if group.is_unresolved() => ConnectError::Unresolved,
+        true => ConnectError::NoServer,
+    };
+    while let Some(server) = group.choose(&tried) {
+        let _busy = server.busy();
+        if is_where_it_came(&server.address, life) {
             return Err(ConnectError::Client(Refused::Loop));
         }
         life.retries = u32::try_from(tried.len() - unfit.len()).unwrap_or(u32::MAX);
-        life.server = Some(Arc::clone(server));
-        tried.push(index);
-        match connect(Target { group: &group, server, source, ahead: &header }).await {
+        life.server = Some(Arc::clone(&server));
+        tried.push(server.id);
+        match connect(Target { group: &group, server: &server, source, ahead: &header }).await {
             Ok(transport) => {
                 server.succeeded();
-                life.connected(&transport, server.config.address.port(), source, started.elapsed())?;
+                life.connected(&transport, server.address.port(), source, started.elapsed())?;
                 return Ok(transport);
             }
             Err(error) => {
@@ -169,12 +175,12 @@ fn is_where_it_came(server: &ServerAddress, life: &Life<'_>) -> bool {
 
 /// Servers that a connection under `source` cannot reach. A balancer's own connections go under our address, but to the same servers while there
 /// are any of its family.
-fn unfit_servers(group: &Group, source: Source, client: Option<SocketAddr>) -> Vec<usize> {
+fn unfit_servers(group: &Group, source: Source, client: Option<SocketAddr>) -> Vec<ServerId> {
     match (source.address, client) {
         (Some(source), _) => group.of_other_family(source.is_ipv4()),
         (None, Some(client)) if group.config.source.client => {
             let unfit = group.of_other_family(client.is_ipv4());
-            if unfit.len() == group.servers().len() { Vec::new() } else { unfit }
+            if group.has_other(&unfit) { unfit } else { Vec::new() }
         }
         (None, _) => Vec::new(),
     }

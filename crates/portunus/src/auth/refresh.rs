@@ -111,8 +111,10 @@ async fn refresh(ring: &KeyRing, group: &Group) -> bool {
 /// Asks for the set; its bytes.
 async fn fetch(ring: &KeyRing, group: &Group) -> Result<Vec<u8>, String> {
     let KeySource::Url { host, target, .. } = &ring.source else { return Err("no URL".to_owned()) };
-    let Some((_, server)) = group.choose(&[]) else { return Err("no server".to_owned()) };
-    let transport = connect(Target::own(group, server)).await.map_err(|error| error.code().to_owned())?;
+    group.resolved(group.config.connect_timeout).await;
+    let Some(server) = group.choose(&[]) else { return Err("no server".to_owned()) };
+    let _busy = server.busy();
+    let transport = connect(Target::own(group, &server)).await.map_err(|error| error.code().to_owned())?;
     let request = format!(
         "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: portunus\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
     );

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::model::{
-    AccessLog, Balance, DatagramHeader, Ejection, Forwarding, HealthCheck, KeyServersConfig, LogConfig, PathPattern,
-    Segment, SendProxy, SourceConfig, TargetsConfig, Trust, UdpListenerConfig, UpstreamConfig, UpstreamProtocol,
-    UpstreamTls,
+    AccessLog, Balance, DatagramHeader, Ejection, FailureStatuses, Forwarding, HealthCheck, KeyServersConfig,
+    LogConfig, PathPattern, Segment, SendProxy, SourceConfig, TargetsConfig, Trust, UdpListenerConfig, UpstreamConfig,
+    UpstreamProtocol, UpstreamTls,
 };
 
 /// From accept to the last byte of a PROXY header, where a listener takes them.
@@ -83,7 +83,12 @@ impl UdpListenerConfig {
 
 impl Default for Ejection {
     fn default() -> Ejection {
-        Ejection { failures: 5, period: Duration::from_secs(10) }
+        Ejection {
+            failures: 5,
+            period: Duration::from_secs(10),
+            statuses: FailureStatuses::new([502, 503, 504]),
+            most_percent: 50,
+        }
     }
 }
 

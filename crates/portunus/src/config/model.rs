@@ -644,6 +644,32 @@ pub struct Ejection {
     pub failures: u32,
     /// For how long, at first; doubles up to ten times this.
     pub period: Duration,
+    /// Statuses of responses that count as failures.
+    pub statuses: FailureStatuses,
+    /// Of the servers of a group, so many percent at most are ejected for their statuses.
+    pub most_percent: u32,
+}
+
+/// Statuses from 500 to 599 that count as failures of a server: bit 0 stands for 500.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailureStatuses(u128);
+
+impl FailureStatuses {
+    /// These; others than 500 to 599 are left out.
+    pub fn new(statuses: impl IntoIterator<Item = u16>) -> FailureStatuses {
+        let bits = statuses.into_iter().filter(|status| (500..600).contains(status)).map(|status| 1 << (status - 500));
+        FailureStatuses(bits.fold(0, |all, bit: u128| all | bit))
+    }
+
+    /// Whether a status counts as a failure.
+    pub fn contains(self, status: u16) -> bool {
+        (500..600).contains(&status) && self.0 >> (status - 500) & 1 == 1
+    }
+
+    /// Them, in order.
+    pub fn iter(self) -> impl Iterator<Item = u16> {
+        (500..600).filter(move |status| self.contains(*status))
+    }
 }
 
 /// Active health checks.

@@ -233,7 +233,12 @@ pub(super) fn upstream_json(upstream: &UpstreamConfig) -> Value {
         "keep_idle": duration_text(upstream.keep_idle),
         "max_in_flight": upstream.max_in_flight,
         "retries": { "budget": upstream.retry_budget_percent },
-        "ejection": { "failures": upstream.ejection.failures, "period": duration_text(upstream.ejection.period) },
+        "ejection": {
+            "failures": upstream.ejection.failures,
+            "period": duration_text(upstream.ejection.period),
+            "statuses": upstream.ejection.statuses.iter().collect::<Vec<_>>(),
+            "most": upstream.ejection.most_percent,
+        },
         "health": upstream.health.as_ref().map(|health| json!({
             "path": health.path,
             "host": health.host,

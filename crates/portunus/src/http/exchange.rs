@@ -26,7 +26,7 @@ use crate::guard::{self, Admitted, Candidate, GuardedBody, InForce, Room, Scratc
 use crate::report::Fault;
 use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
 use crate::transport::{Broken, buffer, recycle};
-use crate::upstream::Group;
+use crate::upstream::{Group, Server, ServerId};
 use crate::worker::Worker;
 use std::sync::Arc;
 use std::time::Duration;
@@ -262,42 +262,62 @@ async fn forward_request<B: MessageBody, A: Answer>(
     let group = destination(context, admitted, forward)?;
     exchange.ledger.group = Some(Arc::clone(&group));
     let Some(_in_flight) = group.admit() else { return Err(Refusal::ours(503, "upstream_full").into()) };
-    let (mut tried, mut fresh, replay) = (Vec::new(), false, Replay::default());
+    if group.is_resolving() {
+        // The first answer of a name server, and then never again.
+        Box::pin(group.resolved(group.config.connect_timeout)).await;
+    }
+    let (mut tried, mut fresh, mut last, replay) = (Vec::new(), false, None, Replay::default());
     loop {
-        let Some((index, server)) = group.choose(&tried) else {
-            return Err(Refusal::upstream(503, "no_server").into());
+        let Some(server) = group.choose(&tried) else {
+            return Err(last.unwrap_or_else(|| no_server(&group).into()));
         };
-        exchange.ledger.server = Some(Arc::clone(server));
+        exchange.ledger.server = Some(Arc::clone(&server));
         let _busy = server.busy();
         let pool = server.pool();
-        let attempt = Attempt { context, admitted, forward, group: &group, server, pool, fresh, replay: &replay };
+        let attempt =
+            Attempt { context, admitted, forward, group: &group, server: &server, pool, fresh, replay: &replay };
         let outcome = match group.config.total_timeout {
             None => try_once(attempt, exchange).await,
             Some(limit) => bounded(limit, attempt, exchange).await,
         };
-        match outcome {
+        let failed = match outcome {
             Ok(upgraded) => {
-                server.succeeded();
+                let status = exchange.ledger.upstream_status;
+                if group.note_response(&server, status) {
+                    tracing::warn!(upstream = group.config.name, server = %server.name, status, "server ejected");
+                }
                 return Ok(upgraded);
             }
-            Err(failed) => {
-                if failed.servers_fault && server.failed(group.config.ejection) {
-                    tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
-                }
-                let is_alone = group.servers().len() == 1;
-                match failed.next {
-                    // Each server gets it once at most; only one that has no other beside it may have lost it and be none the wiser.
-                    Next::AsIfNew if is_alone && !fresh => fresh = true,
-                    Next::AsIfNew if tried.len() + 1 < group.servers().len() => tried.push(index),
-                    Next::OtherServer if tried.len() + 1 < group.servers().len() && group.may_retry() => {
-                        tried.push(index)
-                    }
-                    _ => return Err(failed.failure),
-                }
-                exchange.ledger.retries += 1;
-            }
+            Err(failed) => failed,
+        };
+        if failed.servers_fault && server.failed(group.config.ejection) {
+            tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
         }
+        let may_go_on = match failed.next {
+            Next::Nowhere => false,
+            // Each server gets it once at most. Only where there is no other may it get it again: it may never have seen it.
+            Next::AsIfNew if tried.is_empty() && !group.is_up_without(&server) => !std::mem::replace(&mut fresh, true),
+            Next::AsIfNew | Next::OtherAddress => note_tried(&mut tried, &server, &group),
+            Next::OtherServer => note_tried(&mut tried, &server, &group) && group.may_retry(),
+        };
+        if !may_go_on {
+            return Err(failed.failure);
+        }
+        last = Some(failed.failure);
+        exchange.ledger.retries += 1;
     }
+}
+
+/// Leaves a server out of what follows. Whether there is another.
+fn note_tried(tried: &mut Vec<ServerId>, server: &Server, group: &Group) -> bool {
+    tried.push(server.id);
+    group.has_other(tried)
+}
+
+/// A group has no server that could be asked, and that is known without asking.
+fn no_server(group: &Group) -> Refusal {
+    let code = if group.is_unresolved() { "upstream_unresolved" } else { "no_healthy_upstream" };
+    Refusal::upstream(503, code)
 }
 
 async fn try_once<B: MessageBody, A: Answer>(

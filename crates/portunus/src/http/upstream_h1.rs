@@ -107,8 +107,10 @@ pub enum Next {
     Nowhere,
     /// To another server: this one did not execute it, or it is idempotent.
     OtherServer,
-    /// As [`Next::OtherServer`], and it is no failure of this one: a connection that was used before was reset before a word of response, as one is that the
-    /// server gave up while it was idle. Where there is no other server, to this one on a fresh connection.
+    /// As [`Next::OtherServer`], and no retry: one of the addresses of a name could not be connected to.
+    OtherAddress,
+    /// As [`Next::OtherServer`], and it is no failure of this one: a connection that was used before ended before a word of response, as one does that the
+    /// server closes at rest in that very moment. Where no other server can be asked, to this one on a fresh connection.
     AsIfNew,
 }
 
@@ -119,12 +121,14 @@ pub(super) enum Fate {
     Unknown,
     /// The server did not get it, or says that it has not looked at it.
     Unsent,
+    /// As [`Fate::Unsent`], since one of the addresses of a name could not be connected to.
+    NoConnection,
     /// As [`Fate::Unsent`], because of the connection: it had ended, or takes no more requests. That is no failure of the server.
     ConnectionOver,
     /// As [`Fate::Unsent`], because the server takes no more requests at the moment.
     TurnedAway,
-    /// A connection that was used before was reset before a word of response.
-    Reset,
+    /// A connection that was used before ended before a word of response.
+    Stale,
 }
 
 impl Failed {
@@ -176,7 +180,9 @@ pub(super) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnect
     let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
     tracing::debug!(server = %server.name, ?error, "cannot connect");
     let failure = Refusal::upstream(status, error.code()).into();
-    OnConnection { failure, servers_fault: true, fate: Fate::Unsent }
+    let is_quick = !matches!(error, ConnectError::Timeout);
+    let fate = if server.is_of_name() && is_quick { Fate::NoConnection } else { Fate::Unsent };
+    OnConnection { failure, servers_fault: true, fate }
 }
 
 /// Whether a request may be sent once more although it may have run: it is idempotent and has no body that might be used up.
@@ -203,12 +209,13 @@ impl OnConnection {
         let may_repeat = may_repeat(request);
         let next = match self.fate {
             _ if !self.is_open(answer) => Next::Nowhere,
-            Fate::Reset if may_repeat => Next::AsIfNew,
+            Fate::Stale if may_repeat => Next::AsIfNew,
+            Fate::NoConnection if self.servers_fault => Next::OtherAddress,
             Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway if self.servers_fault => Next::OtherServer,
             Fate::Unknown if self.servers_fault && may_repeat => Next::OtherServer,
             _ => Next::Nowhere,
         };
-        Failed { failure: self.failure, servers_fault: self.servers_fault && self.fate != Fate::Reset, next }
+        Failed { failure: self.failure, servers_fault: self.servers_fault && self.fate != Fate::Stale, next }
     }
 
     pub(super) fn servers(refusal: Refusal) -> OnConnection {
@@ -241,7 +248,7 @@ async fn on_connection<B: MessageBody, A: Answer>(
     let after = message((&transport, &mut input), head, attempt, exchange).await.map_err(|failed| {
         let is_untouched = exchange.ledger.received.get() == 0 && exchange.body.is_done() == body_was_done;
         let fate = match failed.fate {
-            Fate::Reset if !was_used => Fate::Unknown,
+            Fate::Stale if !was_used => Fate::Unknown,
             Fate::ConnectionOver if !is_untouched => Fate::Unknown,
             fate => fate,
         };
@@ -446,8 +453,8 @@ async fn read_head(
         }
         let is_silent = input.is_empty();
         match transport.recv_more(input).await {
-            Ok(0) => return Err(ended(is_silent && transport.stream().has_unsent(), Fate::ConnectionOver)),
-            Err(Broken::Socket(_)) => return Err(ended(is_silent, Fate::Reset)),
+            Ok(0) if transport.stream().has_unsent() => return Err(ended(is_silent, Fate::ConnectionOver)),
+            Ok(0) | Err(Broken::Socket(_)) => return Err(ended(is_silent, Fate::Stale)),
             Ok(_) => {}
             Err(Broken::Tls(_) | Broken::Key(_)) => {
                 return Err(OnConnection::servers(Refusal::upstream(502, "upstream_tls_broke")));
@@ -456,8 +463,8 @@ async fn read_head(
     }
 }
 
-/// The connection ended instead of a head. A server whose end arrives while it has not acknowledged all of the request had ended before it could read it. One
-/// that had read it and then ended has acknowledged it. After a reset nothing is certain: a server that closes with bytes unread resets, too.
+/// The connection ended instead of a head. If the server's end arrives while it has not acknowledged all of the request, it had ended before it could read
+/// it. Else, and after a reset, nothing is certain: it may have died of the request, or have closed a connection at rest with the request unread.
 fn ended(is_known: bool, fate: Fate) -> OnConnection {
     let failed = OnConnection::servers(Refusal::upstream(502, "upstream_closed"));
     OnConnection { fate: if is_known { fate } else { Fate::Unknown }, ..failed }
@@ -495,7 +502,7 @@ fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Re
         HostRewrite::Keep if !request.authority.is_empty() => write_field(b"Host", &request.authority, out),
         HostRewrite::Fixed(host) => write_field(b"Host", host.as_bytes(), out),
         HostRewrite::Keep | HostRewrite::Upstream => {
-            write_field(b"Host", attempt.server.name.as_bytes(), out);
+            write_field(b"Host", attempt.server.authority.as_bytes(), out);
         }
     }
     let forwarding = &attempt.context.generation.config.forwarding;

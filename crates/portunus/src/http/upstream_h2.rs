@@ -3,7 +3,6 @@
 //! Connections belong to a worker and carry many requests at once; a stream that is dropped is reset.
 
 use std::future::{Future, poll_fn};
-use std::io::ErrorKind;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
@@ -65,7 +64,7 @@ pub async fn attempt<B: MessageBody, A: Answer>(
             && match failed.fate {
                 Fate::ConnectionOver => over < CONNECTIONS_OVER,
                 Fate::TurnedAway => !turned_away && attempt.group.may_retry(),
-                Fate::Unknown | Fate::Unsent | Fate::Reset => false,
+                Fate::Unknown | Fate::Unsent | Fate::NoConnection | Fate::Stale => false,
             };
         if !is_again {
             return Err(failed.judge(attempt.admitted.head(), exchange.answer));
@@ -125,7 +124,7 @@ fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Refu
     let authority: &[u8] = match &attempt.forward.host {
         HostRewrite::Keep if !head.authority.is_empty() => &head.authority,
         HostRewrite::Fixed(host) => host.as_bytes(),
-        HostRewrite::Keep | HostRewrite::Upstream => attempt.server.name.as_bytes(),
+        HostRewrite::Keep | HostRewrite::Upstream => attempt.server.authority.as_bytes(),
     };
     let scheme = if attempt.group.connector().is_some() { "https" } else { "http" };
     let uri = http::Uri::builder().scheme(scheme).authority(authority).path_and_query(target.as_slice()).build();
@@ -290,8 +289,7 @@ impl Sent<'_> {
         {
             return Fate::ConnectionOver;
         }
-        let is_reset = error.get_io().is_some_and(|error| error.kind() == ErrorKind::ConnectionReset);
-        if is_reset && self.was_used && now.heard == self.before.heard { Fate::Reset } else { Fate::Unknown }
+        if error.is_io() && self.was_used && now.heard == self.before.heard { Fate::Stale } else { Fate::Unknown }
     }
 }
 

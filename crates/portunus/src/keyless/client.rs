@@ -3,7 +3,7 @@
 //! Owns no socket: connections belong to peers. A try that fails costs only its own operation; the next goes to another server, if the budget for
 //! such tries allows it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ use super::KeyGroup;
 use super::failure::{self, KeyFailure};
 use super::peer::{Peer, keep};
 use crate::report::KeyCounts;
+use crate::upstream::ServerId;
 
 /// Servers asked for one operation, at most.
 const MOST_TRIES: usize = 3;
@@ -32,7 +33,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Client {
     group: Arc<KeyGroup>,
-    peers: Vec<Rc<Peer>>,
+    peers: RefCell<Vec<Rc<Peer>>>,
     /// A server is connected, or it is clear that none can be.
     news: Notify,
     in_flight: Cell<usize>,
@@ -54,21 +55,37 @@ pub struct Ask<'a> {
 impl Client {
     /// A client that begins to connect at once. Needs the worker's runtime.
     pub fn start(group: &Arc<KeyGroup>, counts: KeyCounts) -> Rc<Client> {
-        let servers = group.servers.servers().iter().enumerate();
-        let peers = servers.map(|(index, server)| Peer::new(server, index, counts.clone())).collect();
         let client = Rc::new(Client {
             group: Arc::clone(group),
-            peers,
+            peers: RefCell::default(),
             news: Notify::new(),
             in_flight: Cell::new(0),
             budget: Budget::new(group.config.upstream.retry_budget_percent),
             down_since: Cell::new(None),
             counts,
         });
-        for peer in &client.peers {
-            tokio::task::spawn_local(keep(Rc::downgrade(&client), Rc::clone(peer)));
-        }
+        client.follow();
         client
+    }
+
+    /// Has a peer for each server of the group: names may lead elsewhere than before. Who is gone ends with its last operation.
+    fn follow(self: &Rc<Client>) {
+        let members = self.group.servers.members();
+        let mut peers = self.peers.borrow_mut();
+        peers.retain(|peer| {
+            let is_there = members.servers.iter().any(|server| Arc::ptr_eq(server, &peer.server));
+            if !is_there {
+                peer.leave();
+            }
+            is_there
+        });
+        for server in &members.servers {
+            if !peers.iter().any(|peer| Arc::ptr_eq(&peer.server, server)) {
+                let peer = Peer::new(server, self.counts.clone());
+                tokio::task::spawn_local(keep(Rc::downgrade(self), Rc::clone(&peer)));
+                peers.push(peer);
+            }
+        }
     }
 
     /// The group it is for.
@@ -77,8 +94,9 @@ impl Client {
     }
 
     /// Looks after what changes without an event: names that moved, ejections that are over.
-    pub(super) fn tend(&self) {
-        self.peers.iter().for_each(|peer| peer.tend());
+    pub(super) fn tend(self: &Rc<Client>) {
+        self.follow();
+        self.peers.borrow().iter().for_each(|peer| peer.tend());
     }
 
     /// A server is connected now.
@@ -89,7 +107,7 @@ impl Client {
 
     /// A server could not be reached.
     pub(super) fn note_unreachable(&self) {
-        let is_down = self.peers.iter().all(|peer| peer.is_unreachable() && !peer.is_connected());
+        let is_down = self.peers.borrow().iter().all(|peer| peer.is_unreachable() && !peer.is_connected());
         if is_down && self.down_since.get().is_none() {
             self.down_since.set(Some(coarse()));
         }
@@ -99,14 +117,16 @@ impl Client {
     }
 
     fn is_hopeless(&self) -> bool {
-        self.down_since.get().is_some_and(|since| coarse() >= since + PATIENCE)
+        let servers = &self.group.servers;
+        servers.is_unresolved() && !servers.is_resolving()
+            || self.down_since.get().is_some_and(|since| coarse() >= since + PATIENCE)
     }
 
     /// Has the request answered by one server or another.
     ///
     /// # Errors
     /// Why the last one that was asked did not answer, or why none was asked.
-    pub async fn answer(&self, request: &KeyRequest, ask: Ask<'_>) -> Result<KeyAnswer, KeyFailure> {
+    pub async fn answer(self: &Rc<Client>, request: &KeyRequest, ask: Ask<'_>) -> Result<KeyAnswer, KeyFailure> {
         let _place = self.admit()?;
         let until = ask.until.min(coarse() + self.group.config.total_timeout);
         let mut tried = Vec::new();
@@ -115,14 +135,14 @@ impl Client {
                 Some(peer) => peer,
                 None => self.wait_for_server(until).await?,
             };
-            let failure = match self.try_at(peer, request, Ask { until, ..ask }).await {
+            let failure = match self.try_at(&peer, request, Ask { until, ..ask }).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
             if failure.is_about_ciphertext(request.operation()) {
                 return request.substitute().ok_or(failure);
             }
-            tried.push(peer.index);
+            tried.push(peer.server.id);
             let is_last = tried.len() >= MOST_TRIES || self.choose(&tried).is_none() || coarse() >= until;
             if !is_last && failure.may_go_elsewhere() && self.budget.spend() {
                 self.counts.retried();
@@ -151,9 +171,10 @@ impl Client {
     }
 
     /// The cheaper of two random servers among those to be preferred, else among those that are connected; none of those `tried`.
-    fn choose(&self, tried: &[usize]) -> Option<&Rc<Peer>> {
+    fn choose(&self, tried: &[ServerId]) -> Option<Rc<Peer>> {
+        let peers = self.peers.borrow();
         let pick = |fits: &dyn Fn(&Peer) -> bool| {
-            let candidates = || self.peers.iter().filter(|peer| !tried.contains(&peer.index) && fits(peer));
+            let candidates = || peers.iter().filter(|peer| !tried.contains(&peer.server.id) && fits(peer));
             let count = candidates().count();
             let first = candidates().nth(fastrand::usize(..count.max(1)))?;
             // Of two, both are looked at.
@@ -162,11 +183,11 @@ impl Client {
             let second = candidates().nth((place + offset) % count)?;
             Some(if second.cost() < first.cost() { second } else { first })
         };
-        pick(&Peer::is_preferred).or_else(|| pick(&Peer::is_connected))
+        pick(&Peer::is_preferred).or_else(|| pick(&Peer::is_connected)).cloned()
     }
 
     /// Waits for a server to be connected, unless there is no hope.
-    async fn wait_for_server(&self, until: Duration) -> Result<&Rc<Peer>, KeyFailure> {
+    async fn wait_for_server(self: &Rc<Client>, until: Duration) -> Result<Rc<Peer>, KeyFailure> {
         let until = until.min(coarse() + self.group.config.upstream.connect_timeout);
         let mut timer = Deadline::new();
         loop {
@@ -176,7 +197,17 @@ impl Client {
             if self.is_hopeless() {
                 return Err(KeyFailure::Unavailable);
             }
-            timer.until(until, self.news.notified()).await.map_err(|_| KeyFailure::Unavailable)?;
+            let servers = &self.group.servers;
+            if !servers.is_resolving() {
+                timer.until(until, self.news.notified()).await.map_err(|_| KeyFailure::Unavailable)?;
+                continue;
+            }
+            let left = until.saturating_sub(coarse());
+            servers.resolved(left).await;
+            if left.is_zero() {
+                return Err(KeyFailure::Unavailable);
+            }
+            self.follow();
         }
     }
 
@@ -248,7 +279,7 @@ pub(super) fn spread(pause: Duration) -> Duration {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.peers.iter().for_each(|peer| peer.leave());
+        self.peers.borrow().iter().for_each(|peer| peer.leave());
     }
 }
 

@@ -13,7 +13,7 @@ use super::connection::{Connection, Ended, Watch};
 use super::failure::KeyFailure;
 use crate::config::Ejection;
 use crate::report::{KeyCounts, OncePerSecond};
-use crate::upstream::{self, PoolId, Server, Target};
+use crate::upstream::{self, Server, Target};
 
 /// Between two tries to connect, at first and at most; halved to doubled at random.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
@@ -35,16 +35,14 @@ const HALF_LIFE: Duration = Duration::from_secs(2);
 pub struct Peer {
     /// Address, name, ejection; shared by all workers.
     pub server: Arc<Server>,
-    /// Its place in the group.
-    pub index: usize,
     connections: RefCell<Vec<Rc<Connection>>>,
     latency_us: Cell<f32>,
     /// When that was measured (coarse clock).
     measured_at: Cell<Duration>,
     /// It asked to be left alone until then (coarse clock).
     busy_until: Cell<Duration>,
-    /// What its name led to when its connections were made.
-    pool: Cell<PoolId>,
+    /// It is no server of the group any more.
+    has_left: Cell<bool>,
     /// It was ejected for silence, so that an answered ping brings it back.
     is_silent: Cell<bool>,
     /// The last try to connect failed.
@@ -56,15 +54,14 @@ pub struct Peer {
 
 impl Peer {
     /// A server that is not yet connected.
-    pub fn new(server: &Arc<Server>, index: usize, counts: KeyCounts) -> Rc<Peer> {
+    pub fn new(server: &Arc<Server>, counts: KeyCounts) -> Rc<Peer> {
         let peer = Peer {
             server: Arc::clone(server),
-            index,
             connections: RefCell::default(),
             latency_us: Cell::new(UNMEASURED_US),
             measured_at: Cell::new(coarse()),
             busy_until: Cell::new(Duration::ZERO),
-            pool: Cell::new(server.pool()),
+            has_left: Cell::new(false),
             is_silent: Cell::new(false),
             is_unreachable: Cell::new(false),
             changed: Notify::new(),
@@ -136,17 +133,14 @@ impl Peer {
         }
     }
 
-    /// Gives connections up that lead to where the server's name no longer does, and says how it stands.
+    /// Says how it stands.
     pub fn tend(&self) {
-        if self.pool.replace(self.server.pool()) != self.server.pool() {
-            self.connections.borrow().iter().for_each(|connection| connection.leave());
-            self.changed.notify_one();
-        }
         self.tell();
     }
 
-    /// Ends all connections once nothing is under way on them.
+    /// Ends all connections once nothing is under way on them, and makes no new ones.
     pub fn leave(&self) {
+        self.has_left.set(true);
         self.connections.borrow().iter().for_each(|connection| connection.leave());
         self.changed.notify_one();
         self.counts.server(&self.server.name, 0, false, false);
@@ -169,7 +163,8 @@ impl Peer {
 
     fn tell(&self) {
         let open = self.connections.borrow().iter().filter(|connection| connection.is_open()).count();
-        self.counts.server(&self.server.name, open, open > 0 && self.server.is_available(), true);
+        let is_current = !self.has_left.get();
+        self.counts.server(&self.server.name, open, open > 0 && self.server.is_available(), is_current);
     }
 }
 
@@ -183,7 +178,7 @@ impl Watch for Peer {
 pub async fn keep(client: Weak<Client>, peer: Rc<Peer>) {
     let mut failures = 0;
     loop {
-        let Some(owner) = client.upgrade() else { return };
+        let Some(owner) = client.upgrade().filter(|_| !peer.has_left.get()) else { return };
         let config = Rc::clone(&owner).group().config.clone();
         let open = peer.connections.borrow().iter().filter(|connection| connection.is_open()).count();
         if open >= config.connections {
@@ -198,7 +193,7 @@ pub async fn keep(client: Weak<Client>, peer: Rc<Peer>) {
             Ok(transport) => {
                 failures = 0;
                 peer.is_unreachable.set(false);
-                let Some(owner) = client.upgrade() else { return };
+                let Some(owner) = client.upgrade().filter(|_| !peer.has_left.get()) else { return };
                 begin(&peer, Connection::new(transport), config.ping_every);
                 owner.note_connected();
             }

@@ -256,6 +256,9 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     page.counters("portunus_upstream_requests", "Requests forwarded, by the server tried last", labels, requests)?;
     let failures = by_server(|cells| cells.failures.get());
     page.counters("portunus_upstream_failures", "Requests that ended badly by the server's fault", labels, failures)?;
+    let responses = sums(workers, |worker| &worker.responses, |slot| Some((slot.texts(), slot.cells.get())));
+    let names = ["upstream", "server", "code"];
+    page.counters("portunus_upstream_responses", "Responses of a server, by status", names, responses)?;
     let retries =
         sums(workers, |worker| &worker.upstreams, |slot| Some(([&*slot.labels[0]], slot.cells.retries.get())));
     page.counters("portunus_upstream_retries", "Further tries on other servers", ["upstream"], retries)?;
@@ -292,7 +295,18 @@ fn tunnels(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
 fn servers(page: &mut Page<'_>, shared: &Shared) -> fmt::Result {
     let slow = shared.slow();
     let up = slow.servers.iter().map(|((upstream, server), up)| ([upstream.as_str(), server.as_str()], u64::from(*up)));
-    page.gauges("portunus_upstream_server_up", "Whether a server is given requests", ["upstream", "server"], up)
+    page.gauges("portunus_upstream_server_up", "Whether a server is given requests", ["upstream", "server"], up)?;
+    let failures = slow
+        .resolutions
+        .iter()
+        .map(|((upstream, name, reason), count)| ([upstream.as_str(), name.as_str(), *reason], *count));
+    let labels = ["upstream", "name", "reason"];
+    page.counters(
+        "portunus_upstream_resolution_failures",
+        "Questions for a server's name that failed",
+        labels,
+        failures,
+    )
 }
 
 fn top_clients(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {

@@ -103,6 +103,11 @@ impl Reporter {
         self.shared.slow().server(upstream, server, up);
     }
 
+    /// The name of an upstream's servers could not be resolved.
+    pub fn resolution_failed(&self, upstream: &str, name: &str, reason: &'static str) {
+        self.shared.slow().resolution_failed(upstream, name, reason);
+    }
+
     /// The session ticket keys were rotated.
     pub fn ticket_keys_rotated(&self) {
         self.shared.slow().ticket_rotations += 1;

@@ -42,6 +42,8 @@ pub(super) struct SlowEvents {
     pub(super) ticket_rotations: u64,
     pub(super) keystores: BTreeMap<String, Keystore>,
     pub(super) servers: BTreeMap<(String, String), bool>,
+    /// By upstream, name, reason.
+    pub(super) resolutions: BTreeMap<(String, String, &'static str), u64>,
 }
 
 impl SlowEvents {
@@ -81,6 +83,13 @@ impl SlowEvents {
         let key = (upstream.to_owned(), server.to_owned());
         if self.servers.len() < SHOWN_SERVERS || self.servers.contains_key(&key) {
             self.servers.insert(key, up);
+        }
+    }
+
+    pub(super) fn resolution_failed(&mut self, upstream: &str, name: &str, reason: &'static str) {
+        let key = (upstream.to_owned(), name.to_owned(), reason);
+        if self.resolutions.len() < SHOWN_SERVERS || self.resolutions.contains_key(&key) {
+            *self.resolutions.entry(key).or_default() += 1;
         }
     }
 

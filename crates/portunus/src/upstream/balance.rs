@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::server::Server;
-use crate::config::{Balance, ServerConfig};
+use super::server::{Server, ServerId, Standing};
+use crate::config::Balance;
 
 /// Longest precomputed turn; weights are scaled down to fit.
 const LONGEST_TURN: u64 = 4096;
@@ -17,14 +17,12 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Spreads the servers by weight (smooth weighted round robin over one whole turn).
-    pub fn new(servers: &[ServerConfig]) -> Schedule {
-        let total: u64 = servers.iter().map(|server| u64::from(server.weight)).sum();
+    /// Spreads servers by weight (smooth weighted round robin over one whole turn), and goes on after so many choices.
+    pub fn new(weights: &[u32], next: usize) -> Schedule {
+        let total: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
         let divisor = total.div_ceil(LONGEST_TURN).max(1);
-        let weights: Vec<i64> = servers
-            .iter()
-            .map(|server| i64::try_from((u64::from(server.weight) / divisor).max(1)).unwrap_or(1))
-            .collect();
+        let weights: Vec<i64> =
+            weights.iter().map(|weight| i64::try_from((u64::from(*weight) / divisor).max(1)).unwrap_or(1)).collect();
         let total: i64 = weights.iter().sum();
         let mut current = vec![0; weights.len()];
         let mut turn = Vec::new();
@@ -35,25 +33,42 @@ impl Schedule {
             *value -= total;
             turn.push(u16::try_from(best).unwrap_or(u16::MAX));
         }
-        Schedule { turn, next: AtomicUsize::new(0) }
+        Schedule { turn, next: AtomicUsize::new(next) }
     }
 
-    /// The next server's index. Servers that are not available are taken only when no other is left; those in `tried` never.
-    pub fn choose(&self, servers: &[Arc<Server>], balance: Balance, tried: &[usize]) -> Option<usize> {
-        match (servers, tried) {
-            ([_], []) => Some(0),
-            ([], _) | ([_], _) => None,
-            _ => {
-                let usable = |index: usize| {
-                    !tried.contains(&index) && servers.get(index).is_some_and(|server| server.is_available())
-                };
-                let chosen = match balance {
-                    Balance::RoundRobin => self.in_turn(usable),
-                    Balance::LeastLoaded => self.less_loaded(servers, usable),
-                };
-                chosen.or_else(|| self.in_turn(|index| !tried.contains(&index)))
-            }
+    /// Choices made so far.
+    pub fn turn(&self) -> usize {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// The next server's index; those in `tried` never. Servers that fail their checks are not chosen, and those that are ejected only when no other is left.
+    /// Of an ejected server that could not be connected to, one connection at a time finds out whether it is back: it is chosen for whoever gets to try,
+    /// and nobody else waits for it.
+    pub fn choose(&self, servers: &[Arc<Server>], balance: Balance, tried: &[ServerId]) -> Option<usize> {
+        let at = |index: usize| servers.get(index).filter(|server| !tried.contains(&server.id));
+        if let ([only], []) = (servers, tried)
+            && only.standing() == Standing::Up
+        {
+            return Some(0);
         }
+        let is_back = |index: usize| {
+            at(index).is_some_and(|server| server.standing() == Standing::OnTrial && server.begin_trial())
+        };
+        let is_up = |index: usize| at(index).is_some_and(|server| server.standing() == Standing::Up);
+        let chosen = match balance {
+            Balance::RoundRobin => self.in_turn(|index| is_up(index) || is_back(index)),
+            Balance::LeastLoaded => self.in_turn(is_back).or_else(|| self.less_loaded(servers, is_up)),
+        };
+        chosen.or_else(|| {
+            self.in_turn(|index| {
+                at(index).is_some_and(|server| match server.standing() {
+                    Standing::Up => true,
+                    Standing::Ejected => !server.is_unreachable() || server.begin_trial(),
+                    Standing::OnTrial => server.begin_trial(),
+                    Standing::Unhealthy => false,
+                })
+            })
+        })
     }
 
     fn in_turn(&self, usable: impl Fn(usize) -> bool) -> Option<usize> {
@@ -84,21 +99,21 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Ejection, ServerAddress};
+    use crate::config::{Ejection, ServerAddress, ServerConfig};
     use std::time::Duration;
 
-    fn servers(weights: &[u32]) -> (Vec<ServerConfig>, Vec<Arc<Server>>) {
+    fn servers(weights: &[u32]) -> (Schedule, Vec<Arc<Server>>) {
         let configs: Vec<_> =
             weights.iter().map(|&weight| ServerConfig { address: ServerAddress::Unix("/x".into()), weight }).collect();
-        let servers = configs.iter().map(|config| Arc::new(Server::new(config))).collect();
-        (configs, servers)
+        let servers = configs.iter().map(|config| Arc::new(Server::new(config, 0))).collect();
+        (Schedule::new(weights, 0), servers)
     }
 
     fn check(weights: &[u32], balance: Balance, tried: &[usize], rounds: usize) -> Vec<usize> {
-        let (configs, servers) = servers(weights);
-        let schedule = Schedule::new(&configs);
+        let (schedule, servers) = servers(weights);
+        let tried: Vec<_> = tried.iter().map(|index| servers[*index].id).collect();
         let mut counts = vec![0; weights.len()];
-        (0..rounds).filter_map(|_| schedule.choose(&servers, balance, tried)).for_each(|index| counts[index] += 1);
+        (0..rounds).filter_map(|_| schedule.choose(&servers, balance, &tried)).for_each(|index| counts[index] += 1);
         counts
     }
 
@@ -119,15 +134,13 @@ mod tests {
 
     #[test]
     fn a_heavy_server_does_not_get_its_share_in_one_burst() {
-        let (configs, _) = servers(&[3, 3, 3]);
-        assert_eq!(Schedule::new(&configs).turn, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
+        assert_eq!(Schedule::new(&[3, 3, 3], 0).turn, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
     }
 
     #[test]
     fn an_ejected_server_is_used_only_when_all_are() {
-        let (configs, servers) = servers(&[1, 1]);
-        let schedule = Schedule::new(&configs);
-        let rule = Ejection { failures: 1, period: Duration::from_secs(3600) };
+        let (schedule, servers) = servers(&[1, 1]);
+        let rule = Ejection { failures: 1, period: Duration::from_secs(3600), ..Ejection::default() };
         servers[0].failed(rule);
         for _ in 0..10 {
             assert_eq!(schedule.choose(&servers, Balance::RoundRobin, &[]), Some(1));
@@ -137,17 +150,52 @@ mod tests {
     }
 
     #[test]
+    fn whoever_cannot_be_connected_to_is_tried_by_one_at_a_time() {
+        for balance in [Balance::RoundRobin, Balance::LeastLoaded] {
+            let (schedule, servers) = servers(&[1, 1]);
+            let rule = |period| Ejection { failures: 1, period, ..Ejection::default() };
+            let choose = || schedule.choose(&servers, balance, &[]);
+            for server in &servers {
+                server.note_connect(false);
+                server.failed(rule(Duration::from_secs(3600)));
+            }
+            let mut first = [choose(), choose()];
+            first.sort();
+            assert_eq!((first, choose()), ([Some(0), Some(1)], None), "one try at each");
+            servers[1].end_trial();
+            assert_eq!((choose(), choose()), (Some(1), None), "the try is over");
+            // It has been connected to: ejected, but better than none.
+            servers[1].note_connect(true);
+            servers[1].end_trial();
+            assert_eq!((choose(), choose()), (Some(1), Some(1)));
+            servers[1].restore();
+            assert_eq!((choose(), choose()), (Some(1), Some(1)));
+            // Its time is over, but not the trial.
+            servers[1].note_connect(false);
+            servers[1].failed(rule(Duration::ZERO));
+            assert_eq!((choose(), choose()), (Some(1), None));
+        }
+    }
+
+    #[test]
+    fn servers_that_fail_their_checks_are_not_chosen() {
+        let (schedule, servers) = servers(&[1, 1]);
+        servers.iter().for_each(|server| _ = server.set_healthy(false));
+        assert_eq!(schedule.choose(&servers, Balance::RoundRobin, &[]), None);
+        servers[1].set_healthy(true);
+        assert_eq!(schedule.choose(&servers, Balance::LeastLoaded, &[]), Some(1));
+    }
+
+    #[test]
     fn the_less_loaded_is_preferred() {
-        let (configs, servers) = servers(&[1, 1]);
-        let schedule = Schedule::new(&configs);
+        let (schedule, servers) = servers(&[1, 1]);
         let _busy: Vec<_> = (0..100).map(|_| servers[0].busy()).collect();
         assert!((0..100).all(|_| schedule.choose(&servers, Balance::LeastLoaded, &[]) == Some(1)));
     }
 
     #[test]
     fn load_is_seen_in_proportion_to_weight() {
-        let (configs, servers) = servers(&[3, 1]);
-        let schedule = Schedule::new(&configs);
+        let (schedule, servers) = servers(&[3, 1]);
         let _busy: Vec<_> = [0, 0, 1].into_iter().map(|index| servers[index].busy()).collect();
         assert!((0..100).all(|_| schedule.choose(&servers, Balance::LeastLoaded, &[]) == Some(0)));
         let _more: Vec<_> = (0..2).map(|_| servers[0].busy()).collect();

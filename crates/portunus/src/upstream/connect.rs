@@ -3,7 +3,6 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Chunk, Deadline, Source, Stream};
@@ -24,6 +23,8 @@ const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 pub enum ConnectError {
     /// A name has no address (yet).
     Unresolved,
+    /// All servers fail their checks, or are left out since they cannot be connected to.
+    NoServer,
     /// The deadline passed.
     Timeout,
     /// Refused, unreachable, no descriptors.
@@ -54,6 +55,7 @@ impl ConnectError {
     pub fn code(&self) -> &'static str {
         match self {
             ConnectError::Unresolved => "upstream_unresolved",
+            ConnectError::NoServer => "no_healthy_upstream",
             ConnectError::Timeout => "upstream_connect_timeout",
             ConnectError::Client(refused) => refused.code(),
             ConnectError::Socket(error) if error.kind() == io::ErrorKind::PermissionDenied => "upstream_not_permitted",
@@ -91,18 +93,21 @@ impl<'a> Target<'a> {
 /// See [`ConnectError`].
 pub async fn connect(target: Target<'_>) -> Result<Transport, ConnectError> {
     let limit = target.group.config.connect_timeout;
-    match Deadline::new().within(limit, connect_unbounded(target, limit)).await {
-        Ok(result) => result,
-        Err(_) if target.server.is_unresolved() => Err(ConnectError::Unresolved),
-        Err(_) => Err(ConnectError::Timeout),
+    let connected = Deadline::new().within(limit, connect_unbounded(target)).await;
+    let connected = connected.unwrap_or(Err(ConnectError::Timeout));
+    match &connected {
+        Err(error) if error.is_our_shortage() || error.fault() != Fault::Upstream => {}
+        connected => target.server.note_connect(connected.is_ok()),
     }
+    connected
 }
 
-async fn connect_unbounded(target: Target<'_>, limit: Duration) -> Result<Transport, ConnectError> {
-    let stream = match &target.server.config.address {
+async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError> {
+    let stream = match &target.server.address {
         ServerAddress::Ip(address) => connect_tcp(*address, target.source).await?,
         ServerAddress::Unix(path) => connect_unix(path).await?,
-        ServerAddress::Name(..) => connect_any(&resolved(target.server).await, limit, target.source).await?,
+        // Each address of a name is a server of its own.
+        ServerAddress::Name(..) => return Err(ConnectError::Unresolved),
     };
     stream.send(target.ahead).await.map_err(ConnectError::Socket)?;
     let Some(connector) = target.group.connector_to(target.server) else { return Ok(Transport::plain(stream)) };
@@ -113,18 +118,6 @@ async fn connect_unbounded(target: Target<'_>, limit: Duration) -> Result<Transp
         Broken::Tls(error) => ConnectError::Tls(error),
         Broken::Key(failure) => ConnectError::Tls(tls::Error::Ours(failure.to_string().into())),
     })
-}
-
-/// The addresses of a name; waits for the first answer (within the connect deadline).
-async fn resolved(server: &Server) -> Arc<Vec<SocketAddr>> {
-    const POLL: Duration = Duration::from_millis(20);
-    loop {
-        let addresses = server.resolved();
-        if !addresses.is_empty() {
-            return addresses;
-        }
-        tokio::time::sleep(POLL).await;
-    }
 }
 
 async fn connect_tcp(address: SocketAddr, source: Source) -> Result<Stream, ConnectError> {
@@ -151,21 +144,6 @@ pub async fn connect_to(
 
 async fn connect_unix(path: &Path) -> Result<Stream, ConnectError> {
     Stream::connect_unix(path).await.map_err(ConnectError::Socket)
-}
-
-/// Tries the addresses in order, each for its share of the time, so that one black hole does not use it all up.
-async fn connect_any(addresses: &[SocketAddr], limit: Duration, source: Source) -> Result<Stream, ConnectError> {
-    let share = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
-    let mut last = ConnectError::Unresolved;
-    let fits = |address: &&SocketAddr| source.address.is_none_or(|source| source.is_ipv4() == address.is_ipv4());
-    for address in addresses.iter().filter(fits) {
-        match Deadline::new().within(share, connect_tcp(*address, source)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => last = error,
-            Err(_) => last = ConnectError::Timeout,
-        }
-    }
-    Err(last)
 }
 
 /// The name to verify: the configured one, else the server's own. A Unix socket has none, so there it must be configured.

@@ -52,7 +52,7 @@ impl Checks {
         let mut live = HashMap::new();
         for group in groups {
             let Some(check) = &group.config.health else { continue };
-            for server in group.servers() {
+            for server in &group.members().servers {
                 let due = self.due.get(&server.id).copied().unwrap_or(now);
                 if due > now {
                     live.insert(server.id, due);
@@ -103,10 +103,10 @@ async fn status(group: &Group, server: &Server, check: &HealthCheck) -> Option<u
     }
     let transport = connect(Target { ahead: &header, ..Target::own(group, server) }).await.ok()?;
     let Some(path) = &check.path else { return Some(200) };
-    let own = match server.config.address {
+    let own = match server.address {
         // A socket's path is no authority (RFC 3986 §3.2), and strict servers refuse it.
         ServerAddress::Unix(_) => "localhost",
-        ServerAddress::Ip(_) | ServerAddress::Name(..) => &server.name,
+        ServerAddress::Ip(_) | ServerAddress::Name(..) => &server.authority,
     };
     let host = check.host.as_deref().unwrap_or(own);
     match group.config.protocol {

@@ -6,17 +6,25 @@
 mod balance;
 mod connect;
 mod health;
+mod members;
 mod pool;
 mod resolve;
 mod server;
 pub mod upkeep;
 
 pub use connect::{ConnectError, Target, connect, connect_to};
+pub use members::{Members, Name};
 pub use pool::{Pools, SharedConnection, Traffic};
-pub use server::{PoolId, Server};
+pub use server::{PoolId, Server, ServerId};
 
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, Guard};
+use net::Deadline;
+use tokio::sync::Notify;
 
 use crate::config::{ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol};
 
@@ -28,8 +36,13 @@ const RETRY_RESERVE: i64 = 10;
 pub struct Group {
     /// As configured.
     pub config: Arc<UpstreamConfig>,
-    servers: Vec<Arc<Server>>,
-    schedule: balance::Schedule,
+    /// Its servers at the moment; replaced when a name leads elsewhere.
+    members: ArcSwap<Members>,
+    names: Vec<Arc<Name>>,
+    /// The members have changed, or a name was asked for the first time.
+    changed: Notify,
+    /// Held while a server is ejected for its statuses, so that not all are at once.
+    ejecting: Mutex<()>,
     connector: Option<Arc<tls::Connector>>,
     /// Its address was put together from a request, so that names must not lead to ourselves.
     is_dynamic: bool,
@@ -85,11 +98,12 @@ impl Group {
     }
 
     fn with(config: &Arc<UpstreamConfig>, connector: Option<Arc<tls::Connector>>, is_dynamic: bool) -> Group {
-        let servers: Vec<_> = config.servers.iter().map(|server| Arc::new(Server::new(server))).collect();
         Group {
             config: Arc::clone(config),
-            schedule: balance::Schedule::new(&config.servers),
-            servers,
+            members: ArcSwap::from_pointee(Members::new(&config.servers)),
+            names: members::names(&config.servers),
+            changed: Notify::new(),
+            ejecting: Mutex::new(()),
             connector,
             in_flight: AtomicUsize::new(0),
             retry_credit: AtomicI64::new(RETRY_RESERVE * 100),
@@ -103,14 +117,67 @@ impl Group {
         self.is_dynamic
     }
 
-    /// Its servers.
-    pub fn servers(&self) -> &[Arc<Server>] {
-        &self.servers
+    /// Its servers at the moment.
+    pub fn members(&self) -> Guard<Arc<Members>> {
+        self.members.load()
+    }
+
+    /// Names among its servers.
+    pub fn names(&self) -> &[Arc<Name>] {
+        &self.names
     }
 
     /// Whether a server is neither ejected nor fails its checks.
     pub fn is_up(&self) -> bool {
-        self.servers.iter().any(|server| server.is_available())
+        self.members().servers.iter().any(|server| server.is_available())
+    }
+
+    /// Whether there is no server because no name leads to one.
+    pub fn is_unresolved(&self) -> bool {
+        !self.names.is_empty() && self.members().servers.is_empty()
+    }
+
+    /// Whether it has no server yet, and a name server has still to say that there is none.
+    pub fn is_resolving(&self) -> bool {
+        self.names.iter().any(|name| !name.is_asked()) && self.members().servers.is_empty()
+    }
+
+    /// Waits, at most for `limit`, until there is a server or each name was asked. Does not wait where that is so.
+    pub async fn resolved(&self, limit: Duration) {
+        let waiting = async {
+            loop {
+                // What changes from here on is not missed.
+                let changed = self.changed.notified();
+                if !self.is_resolving() {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        if self.is_resolving() {
+            let _ = Deadline::new().within(limit, waiting).await;
+        }
+    }
+
+    /// Waits for the next change of the members, or for the first word of a name server.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The addresses that a name leads to at the moment.
+    pub fn addresses_of(&self, name: &Name) -> Vec<SocketAddr> {
+        self.members().addresses_of(name.origin)
+    }
+
+    /// Notes that a name server was asked; with the addresses that it named, they are the servers of that name from now on. Requests under way are not
+    /// touched. To be called by one task only.
+    pub fn note_resolved(&self, name: &Name, addresses: Option<&[SocketAddr]>) {
+        if let Some(addresses) = addresses {
+            let members = self.members.load().with_addresses(&self.config.servers, name.origin, addresses);
+            self.members.store(Arc::new(members));
+        }
+        name.set_asked();
+        self.changed.notify_waiters();
     }
 
     /// TLS towards its servers, if any.
@@ -120,7 +187,7 @@ impl Group {
 
     /// TLS towards one server, if any.
     pub fn connector_to(&self, server: &Server) -> Option<&tls::Connector> {
-        let is_plain = self.is_plain_on_unix && matches!(server.config.address, ServerAddress::Unix(_));
+        let is_plain = self.is_plain_on_unix && matches!(server.address, ServerAddress::Unix(_));
         self.connector().filter(|_| !is_plain)
     }
 
@@ -150,17 +217,43 @@ impl Group {
         taken >= 100
     }
 
-    /// Servers (by index) that a client of the other family cannot be passed on to under its own address.
-    pub fn of_other_family(&self, is_v4: bool) -> Vec<usize> {
-        let other = |server: &Arc<Server>| matches!(server.config.address, ServerAddress::Ip(address) if address.is_ipv4() != is_v4);
-        (0..self.servers.len()).filter(|index| self.servers.get(*index).is_some_and(other)).collect()
+    /// Servers that a client of the other family cannot be passed on to under its own address.
+    pub fn of_other_family(&self, is_v4: bool) -> Vec<ServerId> {
+        let other = |server: &&Arc<Server>| server.socket_address().is_some_and(|address| address.is_ipv4() != is_v4);
+        self.members().servers.iter().filter(other).map(|server| server.id).collect()
     }
 
-    /// The server for the next request, leaving out those that `tried` holds (by index) and, while there are others, those that are
-    /// ejected or unhealthy.
-    pub fn choose(&self, tried: &[usize]) -> Option<(usize, &Arc<Server>)> {
-        let index = self.schedule.choose(&self.servers, self.config.balance, tried)?;
-        Some((index, self.servers.get(index)?))
+    /// The server for the next request, leaving out those `tried`; none if no other is to be had at the moment.
+    pub fn choose(&self, tried: &[ServerId]) -> Option<Arc<Server>> {
+        let members = self.members();
+        let index = members.schedule.choose(&members.servers, self.config.balance, tried)?;
+        members.servers.get(index).cloned()
+    }
+
+    /// Whether it has a server that was not tried.
+    pub fn has_other(&self, tried: &[ServerId]) -> bool {
+        self.members().has_other(tried)
+    }
+
+    /// Whether a server other than this one should be given requests.
+    pub fn is_up_without(&self, server: &Server) -> bool {
+        self.members().servers.iter().any(|other| other.id != server.id && other.is_available())
+    }
+
+    /// A server has responded with this status. True if that ejects it now.
+    pub fn note_response(&self, server: &Server, status: Option<u16>) -> bool {
+        let rule = self.config.ejection;
+        if !status.is_some_and(|status| rule.statuses.contains(status)) {
+            server.succeeded();
+            return false;
+        }
+        // Rare, and never waited for by a request that goes well.
+        let _one_at_a_time = self.ejecting.lock().unwrap_or_else(PoisonError::into_inner);
+        server.failed_if(rule, || {
+            let members = self.members();
+            let ejected = members.servers.iter().filter(|server| server.is_ejected()).count();
+            (ejected + 1) * 100 <= members.servers.len() * rule.most_percent as usize
+        })
     }
 }
 

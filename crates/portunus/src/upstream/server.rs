@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
-
 use crate::config::{Ejection, ServerAddress, ServerConfig};
 
 /// Identifies a server for the life of the process.
@@ -17,6 +15,24 @@ pub type PoolId = u64;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
+/// A number that no other server, name or pool of the process has.
+pub(super) fn next_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Whether a server should be given requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Yes.
+    Up,
+    /// Its ejection is over, but it could not be connected to when that was last tried: one try at a time.
+    OnTrial,
+    /// Left out for a while, since requests to it failed.
+    Ejected,
+    /// It fails its active checks.
+    Unhealthy,
+}
+
 /// A server, shared by all workers.
 #[derive(Debug)]
 pub struct Server {
@@ -24,11 +40,18 @@ pub struct Server {
     pub id: ServerId,
     /// As configured.
     pub config: ServerConfig,
-    /// Address for logs and for Host, as configured.
+    /// Its place among the configured servers of its group.
+    pub origin: usize,
+    /// Where it is: never a name.
+    pub address: ServerAddress,
+    /// Its address, for logs and metrics.
     pub name: Box<str>,
-    /// What a name last resolved to; empty before the first answer.
-    resolved: ArcSwap<Vec<SocketAddr>>,
-    pool: AtomicU64,
+    /// What it is called in Host, as configured.
+    pub authority: Box<str>,
+    /// The last try to connect failed.
+    is_unreachable: AtomicBool,
+    /// Somebody tries whether it can be connected to again.
+    is_on_trial: AtomicBool,
     load: AtomicUsize,
     healthy: AtomicBool,
     failures: AtomicU32,
@@ -44,18 +67,30 @@ fn now_ms() -> u64 {
 
 impl Server {
     /// A server that nothing is known of yet: taken as healthy.
-    pub fn new(config: &ServerConfig) -> Server {
-        let name = match &config.address {
+    pub fn new(config: &ServerConfig, origin: usize) -> Server {
+        Server::with(config, origin, config.address.clone())
+    }
+
+    /// One of the servers that a name leads to.
+    pub fn at(config: &ServerConfig, origin: usize, address: SocketAddr) -> Server {
+        Server::with(config, origin, ServerAddress::Ip(address))
+    }
+
+    fn with(config: &ServerConfig, origin: usize, address: ServerAddress) -> Server {
+        let text = |address: &ServerAddress| match address {
             ServerAddress::Ip(address) => address.to_string(),
             ServerAddress::Name(name, port) => format!("{name}:{port}"),
             ServerAddress::Unix(path) => format!("unix:{}", path.display()),
         };
         Server {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            pool: AtomicU64::new(NEXT_ID.fetch_add(1, Ordering::Relaxed)),
+            id: next_id(),
             config: config.clone(),
-            name: name.into(),
-            resolved: ArcSwap::default(),
+            origin,
+            name: text(&address).into(),
+            authority: text(&config.address).into(),
+            address,
+            is_unreachable: AtomicBool::new(false),
+            is_on_trial: AtomicBool::new(false),
             load: AtomicUsize::new(0),
             healthy: AtomicBool::new(true),
             failures: AtomicU32::new(0),
@@ -64,13 +99,70 @@ impl Server {
         }
     }
 
-    /// Whether requests should go there.
-    pub fn is_available(&self) -> bool {
-        self.is_available_at(now_ms())
+    /// The address it is connected to over TCP.
+    pub fn socket_address(&self) -> Option<SocketAddr> {
+        match self.address {
+            ServerAddress::Ip(address) => Some(address),
+            ServerAddress::Name(..) | ServerAddress::Unix(_) => None,
+        }
     }
 
-    fn is_available_at(&self, now_ms: u64) -> bool {
-        self.is_healthy() && now_ms >= self.ejected_until_ms.load(Ordering::Relaxed)
+    /// Whether it is one of the servers that a name leads to.
+    pub fn is_of_name(&self) -> bool {
+        matches!(self.config.address, ServerAddress::Name(..))
+    }
+
+    /// Whether requests should go there.
+    pub fn is_available(&self) -> bool {
+        self.standing() == Standing::Up
+    }
+
+    /// Whether it is left out for a while.
+    pub fn is_ejected(&self) -> bool {
+        now_ms() < self.ejected_until_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether it should be given requests.
+    pub fn standing(&self) -> Standing {
+        // The clock is read only for servers that have failed.
+        let until = self.ejected_until_ms.load(Ordering::Relaxed);
+        self.standing_at(if until == 0 { 0 } else { now_ms() })
+    }
+
+    fn standing_at(&self, now_ms: u64) -> Standing {
+        if !self.is_healthy() {
+            Standing::Unhealthy
+        } else if now_ms < self.ejected_until_ms.load(Ordering::Relaxed) {
+            Standing::Ejected
+        } else if self.is_unreachable() && self.ejections.load(Ordering::Relaxed) > 0 {
+            Standing::OnTrial
+        } else {
+            Standing::Up
+        }
+    }
+
+    /// Whether the last try to connect failed.
+    pub fn is_unreachable(&self) -> bool {
+        self.is_unreachable.load(Ordering::Relaxed)
+    }
+
+    /// Notes how a try to connect went.
+    pub fn note_connect(&self, has_worked: bool) {
+        if self.is_unreachable() == has_worked {
+            self.is_unreachable.store(!has_worked, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the one place of who tries whether it is back; false if it is taken.
+    pub(super) fn begin_trial(&self) -> bool {
+        !self.is_on_trial.swap(true, Ordering::Relaxed)
+    }
+
+    /// Gives that place back. Harmless for those who never had it: then two may try at a time.
+    pub fn end_trial(&self) {
+        if self.is_on_trial.load(Ordering::Relaxed) {
+            self.is_on_trial.store(false, Ordering::Relaxed);
+        }
     }
 
     /// What the active checks say.
@@ -114,15 +206,20 @@ impl Server {
 
     /// It did not answer. True if that ejects it now.
     pub fn failed(&self, rule: Ejection) -> bool {
-        self.failed_at(rule, now_ms())
+        self.failed_at(rule, now_ms(), || true)
     }
 
-    fn failed_at(&self, rule: Ejection, now_ms: u64) -> bool {
+    /// As [`Server::failed`], but it is ejected only if `may` says so; if not, the next failure asks again.
+    pub fn failed_if(&self, rule: Ejection, may: impl FnOnce() -> bool) -> bool {
+        self.failed_at(rule, now_ms(), may)
+    }
+
+    fn failed_at(&self, rule: Ejection, now_ms: u64, may: impl FnOnce() -> bool) -> bool {
         if now_ms < self.ejected_until_ms.load(Ordering::Relaxed) {
             return false;
         }
-        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        if rule.failures == 0 || failures < rule.failures {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if rule.failures == 0 || failures < rule.failures || !may() {
             return false;
         }
         self.failures.store(0, Ordering::Relaxed);
@@ -133,34 +230,15 @@ impl Server {
         true
     }
 
-    /// Under what its connections are kept for further requests. Unique for the life of the process, and another one after an address of
-    /// its name has gone, so that connections to where it no longer is are not used again.
+    /// Under what its connections are kept for further requests.
     pub fn pool(&self) -> PoolId {
-        self.pool.load(Ordering::Relaxed)
+        self.id
     }
 
     /// Ends an ejection: it was seen to work.
     pub fn restore(&self) {
         self.ejected_until_ms.store(0, Ordering::Relaxed);
         self.succeeded();
-    }
-
-    /// Puts new addresses of a name in force.
-    pub fn set_resolved(&self, addresses: Vec<SocketAddr>) {
-        if self.resolved.load().iter().any(|old| !addresses.contains(old)) {
-            self.pool.store(NEXT_ID.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        }
-        self.resolved.store(Arc::new(addresses));
-    }
-
-    /// What the name last resolved to.
-    pub fn resolved(&self) -> Arc<Vec<SocketAddr>> {
-        self.resolved.load_full()
-    }
-
-    /// Whether it is a name that has no address yet.
-    pub fn is_unresolved(&self) -> bool {
-        matches!(self.config.address, ServerAddress::Name(..)) && self.resolved.load().is_empty()
     }
 }
 
@@ -171,6 +249,7 @@ pub struct Busy(Arc<Server>);
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.load.fetch_sub(1, Ordering::Relaxed);
+        self.0.end_trial();
     }
 }
 
@@ -181,12 +260,12 @@ mod tests {
     use super::*;
 
     fn server() -> Server {
-        Server::new(&ServerConfig { address: ServerAddress::Unix("/x".into()), weight: 1 })
+        Server::new(&ServerConfig { address: ServerAddress::Unix("/x".into()), weight: 1 }, 0)
     }
 
     #[test]
     fn failures_in_a_row_eject_and_a_success_forgives() {
-        let rule = Ejection { failures: 2, period: Duration::from_secs(3600) };
+        let rule = Ejection { failures: 2, period: Duration::from_secs(3600), ..Ejection::default() };
         let server = server();
         assert!(!server.failed(rule));
         server.succeeded();
@@ -198,38 +277,41 @@ mod tests {
 
     /// How long it is left out now, found by looking at each tenth of the period.
     fn left_out(server: &Server, period_ms: u64, now_ms: u64) -> u64 {
-        (0..).map(|tenths| tenths * period_ms / 10).find(|after| server.is_available_at(now_ms + after)).unwrap()
+        (0..)
+            .map(|tenths| tenths * period_ms / 10)
+            .find(|after| server.standing_at(now_ms + after) == Standing::Up)
+            .unwrap()
     }
 
     #[test]
     fn each_ejection_in_a_row_is_twice_as_long_up_to_ten_times() {
-        let rule = Ejection { failures: 3, period: Duration::from_millis(1_000) };
+        let rule = Ejection { failures: 3, period: Duration::from_millis(1_000), ..Ejection::default() };
         let (server, mut now_ms) = (server(), 1_000_000);
         for expected in [1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
-            assert!((0..3).map(|_| server.failed_at(rule, now_ms)).eq([false, false, true]));
-            assert!(!server.failed_at(rule, now_ms), "what was under way says nothing new");
+            assert!((0..3).map(|_| server.failed_at(rule, now_ms, || true)).eq([false, false, true]));
+            assert!(!server.failed_at(rule, now_ms, || true), "what was under way says nothing new");
             server.forgive_at(now_ms);
             assert_eq!(left_out(&server, 1_000, now_ms), expected);
             now_ms += expected;
         }
         // It works again, for long; only then does it fail once more.
         server.forgive_at(now_ms);
-        assert!((0..3).map(|_| server.failed_at(rule, now_ms)).eq([false, false, true]));
+        assert!((0..3).map(|_| server.failed_at(rule, now_ms, || true)).eq([false, false, true]));
         assert_eq!(left_out(&server, 1_000, now_ms), 1_000, "a first one again");
         server.restore();
         assert_eq!(left_out(&server, 1_000, now_ms), 0);
-        assert!((0..3).map(|_| server.failed_at(rule, now_ms)).eq([false, false, true]));
+        assert!((0..3).map(|_| server.failed_at(rule, now_ms, || true)).eq([false, false, true]));
         assert_eq!(left_out(&server, 1_000, now_ms), 1_000, "it was seen to work, which forgives, too");
     }
 
     #[test]
     fn a_success_forgives_earlier_ejections_also_when_no_failure_came_before_it() {
-        let rule = Ejection { failures: 1, period: Duration::ZERO };
+        let rule = Ejection { failures: 1, period: Duration::ZERO, ..Ejection::default() };
         let server = server();
         (0..5).for_each(|_| assert!(server.failed(rule)));
         server.succeeded();
-        let rule = Ejection { failures: 1, period: Duration::from_secs(1) };
-        assert!(server.failed_at(rule, 1_000_000));
+        let rule = Ejection { failures: 1, period: Duration::from_secs(1), ..Ejection::default() };
+        assert!(server.failed_at(rule, 1_000_000, || true));
         assert_eq!(left_out(&server, 1_000, 1_000_000), 1_000);
     }
 
@@ -237,7 +319,7 @@ mod tests {
     fn ejection_can_be_switched_off() {
         let server = server();
         for _ in 0..100 {
-            assert!(!server.failed(Ejection { failures: 0, period: Duration::from_secs(1) }));
+            assert!(!server.failed(Ejection { failures: 0, period: Duration::from_secs(1), ..Ejection::default() }));
         }
         assert!(server.is_available());
     }

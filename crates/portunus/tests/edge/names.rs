@@ -3,23 +3,24 @@
 //! The program runs in a mount namespace of its own, in which `/etc/resolv.conf` names that server. This needs root; without it the tests say so
 //! and end.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use portunus::command::dev_ca::{DevCa, Purpose};
 
 use crate::client::openssl;
-use crate::harness::{Gate, PORTUNUS, Upstream, wait_until};
+use crate::harness::{Gate, PORTUNUS, Reply, Upstream, connect, exchange, read_answer, statuses, wait_until};
 use crate::{get, yaml};
 
-/// What the server says to a question for an IPv4 address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What the server says to a question for addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Says {
-    /// This address, for one second.
-    Address(Ipv4Addr),
+    /// These addresses, for one second.
+    Addresses(Vec<IpAddr>),
     /// No such name.
     Denies,
     /// Bytes that are no answer.
@@ -52,8 +53,8 @@ impl NameServer {
         std::thread::spawn(move || {
             let mut bytes = [0; 1500];
             while let Ok((count, from)) = socket.recv_from(&mut bytes) {
-                let says = *says.lock().unwrap();
-                if let Some(answer) = answer(&bytes[..count], says, &asked) {
+                let says = says.lock().unwrap().clone();
+                if let Some(answer) = answer(&bytes[..count], &says, &asked) {
                     let _ = socket.send_to(&answer, from);
                 }
             }
@@ -82,23 +83,33 @@ impl NameServer {
     }
 }
 
+fn at(addresses: &[Ipv4Addr]) -> Says {
+    Says::Addresses(addresses.iter().map(|address| IpAddr::from(*address)).collect())
+}
+
 /// The answer to a question (RFC 1035 §4).
-fn answer(question: &[u8], says: Says, asked: &AtomicUsize) -> Option<Vec<u8>> {
+fn answer(question: &[u8], says: &Says, asked: &AtomicUsize) -> Option<Vec<u8>> {
     let name_end = 12 + question.get(12..)?.iter().position(|octet| *octet == 0)? + 1;
-    let is_ipv4 = question.get(name_end..name_end + 2)? == [0, 1];
+    let kind = question.get(name_end..name_end + 2)?;
+    let is_ipv4 = kind == [0, 1];
     asked.fetch_add(usize::from(is_ipv4), Ordering::Relaxed);
-    let (code, answers) = match says {
+    let is_asked_for = |address: &&IpAddr| (is_ipv4 && address.is_ipv4()) || (kind == [0, 28] && address.is_ipv6());
+    let (code, records) = match says {
         Says::Nothing => return None,
         Says::Nonsense => return Some(b"\xff\xffthis is no answer".to_vec()),
-        Says::Denies => (3, 0),
-        Says::Address(_) => (0, u8::from(is_ipv4)),
+        Says::Denies => (3, Vec::new()),
+        Says::Addresses(addresses) => (0, addresses.iter().filter(is_asked_for).collect()),
     };
     let mut bytes = question[..2].to_vec();
-    bytes.extend([0x81, 0x80 | code, 0, 1, 0, answers, 0, 0, 0, 0]);
+    bytes.extend([0x81, 0x80 | code, 0, 1, 0, records.len() as u8, 0, 0, 0, 0]);
     bytes.extend(&question[12..name_end + 4]);
-    if let (Says::Address(address), 1) = (says, answers) {
-        bytes.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
-        bytes.extend(address.octets());
+    for address in records {
+        let octets = match address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        bytes.extend([&[0xc0, 12], kind, &[0, 1, 0, 0, 0, 1, 0, octets.len() as u8]].concat());
+        bytes.extend(octets);
     }
     Some(bytes)
 }
@@ -113,21 +124,184 @@ fn the_last_good_addresses_are_used_whatever_the_name_server_says() {
     let dir = tempfile::tempdir().unwrap();
     let command = server.command(dir.path());
     let gate = Gate::start_by(dir, &config, command);
-    assert!(get(gate.address("web")).starts_with("HTTP/1.1 502 "), "nobody has said where it is");
+    assert!(get(gate.address("web")).starts_with("HTTP/1.1 503 "), "nobody has said where it is");
     assert_eq!(gate.log(1)[0]["reason"], "upstream_unresolved");
-    server.say(Says::Address(upstream.address.ip().to_string().parse().unwrap()));
+    server.say(at(&[Ipv4Addr::LOCALHOST]));
     wait_until("the address", || get(gate.address("web")).starts_with("HTTP/1.1 200 "));
     for says in [Says::Nothing, Says::Denies, Says::Nonsense, Says::Denies] {
-        server.say(says);
-        server.wait_for_questions(2);
+        server.say(says.clone());
+        server.wait_for_questions(1);
         assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "), "{says:?}");
     }
     // One that moves is followed. Nobody listens there.
-    server.say(Says::Address(Ipv4Addr::new(127, 0, 0, 99)));
+    server.say(at(&[Ipv4Addr::new(127, 0, 0, 99)]));
     wait_until("the new address", || get(gate.address("web")).starts_with("HTTP/1.1 502 "));
-    server.say(Says::Address(Ipv4Addr::LOCALHOST));
+    server.say(at(&[Ipv4Addr::LOCALHOST]));
     wait_until("the old one", || get(gate.address("web")).starts_with("HTTP/1.1 200 "));
     assert_eq!(gate.stop(), Some(0));
+}
+
+/// Servers on one port of several addresses.
+fn on_one_port<const N: usize>(addresses: [&str; N], reply: fn(&crate::harness::Seen) -> Reply) -> [Upstream; N] {
+    loop {
+        let first = TcpListener::bind((addresses[0], 0)).unwrap();
+        let port = first.local_addr().unwrap().port();
+        let rest = addresses[1..].iter().map(|address| TcpListener::bind((*address, port)));
+        // Another test may have taken the port on one of them.
+        let Ok(rest) = rest.collect::<Result<Vec<_>, _>>() else { continue };
+        let mut listeners = std::iter::once(first).chain(rest);
+        return std::array::from_fn(|_| Upstream::on(listeners.next().unwrap(), reply));
+    }
+}
+
+/// A gate whose one group is the name `app.test`.
+fn gate_before(server: &NameServer, port: u16, group: &str) -> Gate {
+    let dir = tempfile::tempdir().unwrap();
+    let command = server.command(dir.path());
+    let text = format!(
+        "workers: 1
+listeners:
+  - {{ name: web, bind: \"127.0.0.1:0\" }}
+upstreams:
+  app: {{ servers: [\"app.test:{port}\"]{group} }}
+routes:
+  - {{ upstream: app }}
+admin: {{ bind: \"127.0.0.2:0\" }}
+"
+    );
+    Gate::start_by(dir, &text, command)
+}
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+fn ok(_: &crate::harness::Seen) -> Reply {
+    Reply::Keep(OK.to_vec())
+}
+
+fn ask(gate: &Gate, method: &str) -> u16 {
+    let request = format!("{method} /r HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    statuses(&exchange(gate.address("web"), request.as_bytes()))[0]
+}
+
+fn counts<const N: usize>(servers: &[Upstream; N]) -> [usize; N] {
+    std::array::from_fn(|index| servers[index].seen().iter().filter(|seen| seen.line().contains("/r ")).count())
+}
+
+#[test]
+fn every_address_of_a_name_is_a_server_and_may_come_and_go() {
+    static GO_ON: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+    let addresses = [1, 2, 3].map(|last| Ipv4Addr::new(127, 0, 0, last));
+    let Some(server) = NameServer::start(at(&addresses[..2])) else { return };
+    let servers = on_one_port(["127.0.0.1", "127.0.0.2", "127.0.0.3"], |seen| {
+        // A response that goes on once the test says so.
+        let take = |mut stream: std::net::TcpStream| {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nbegin").unwrap();
+            drop(GO_ON.1.wait_while(GO_ON.0.lock().unwrap(), |go_on| !*go_on));
+            stream.write_all(b"..end").unwrap();
+        };
+        if seen.line().contains("/hold") { Reply::Take(Box::new(take)) } else { Reply::Keep(OK.to_vec()) }
+    });
+    let gate = gate_before(&server, servers[0].address.port(), ", idle_timeout: 60s");
+    for _ in 0..20 {
+        assert_eq!(ask(&gate, "GET"), 200);
+    }
+    assert_eq!(counts(&servers), [10, 10, 0]);
+    let labels: std::collections::BTreeSet<String> =
+        gate.log(20).iter().map(|line| line["upstream"]["server"].as_str().unwrap().to_owned()).collect();
+    let expected: std::collections::BTreeSet<String> =
+        servers[..2].iter().map(|server| server.address.to_string()).collect();
+    assert_eq!(labels, expected);
+    let metric = format!(
+        "portunus_upstream_responses_total{{upstream=\"app\",server=\"{}\",code=\"200\"}} 10",
+        servers[1].address
+    );
+    assert!(gate.metrics().contains(&metric), "{}", gate.metrics());
+    // Hosts are asked by their name, not by the address that it led to.
+    assert_eq!(servers[0].seen()[0].fields("host"), ["x"]);
+
+    // One of the two leaves while it has a request under way, and another one comes.
+    let mut held: Vec<_> = (0..2).map(|_| connect(gate.address("web"))).collect();
+    for client in &mut held {
+        client.write_all(b"GET /hold HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    }
+    wait_until("requests at both", || {
+        servers[..2].iter().all(|server| server.raw().windows(5).any(|raw| raw == b"/hold"))
+    });
+    server.say(at(&addresses[1..]));
+    wait_until("the third server", || {
+        assert_eq!(ask(&gate, "POST"), 200);
+        counts(&servers)[2] > 0
+    });
+    let before = counts(&servers);
+    for _ in 0..20 {
+        assert_eq!(ask(&gate, "POST"), 200);
+    }
+    let after = counts(&servers);
+    assert_eq!([0, 1, 2].map(|index| after[index] - before[index]), [0, 10, 10]);
+    *GO_ON.0.lock().unwrap() = true;
+    GO_ON.1.notify_all();
+    for client in &mut held {
+        assert_eq!(read_answer(client).1, b"begin..end");
+    }
+    assert!(!gate.diagnostics().iter().any(|line| line.contains("reload")), "{:#?}", gate.diagnostics());
+    assert_eq!(gate.stop(), Some(0));
+}
+
+#[test]
+fn an_address_that_refuses_fails_no_request_and_is_ejected() {
+    let Some(server) = NameServer::start(at(&[1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last)))) else { return };
+    // Nobody listens on the lower address, the one that alone was used before.
+    let [up] = on_one_port(["127.0.0.2"], ok);
+    let group = ", retries: { budget: 0 }, ejection: { failures: 3, period: 1h }";
+    let gate = gate_before(&server, up.address.port(), group);
+    for _ in 0..20 {
+        assert_eq!(ask(&gate, "POST"), 200);
+    }
+    assert_eq!(up.seen().len(), 20);
+    let retries: u64 = gate.log(20).iter().map(|line| line["upstream"]["retries"].as_u64().unwrap()).sum();
+    assert_eq!(retries, 3, "ejected after three");
+}
+
+#[test]
+fn addresses_of_both_families_are_servers() {
+    let addresses = vec![IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(std::net::Ipv6Addr::LOCALHOST)];
+    let Some(server) = NameServer::start(Says::Addresses(addresses)) else { return };
+    let servers = on_one_port(["127.0.0.1", "::1"], ok);
+    let gate = gate_before(&server, servers[0].address.port(), "");
+    for _ in 0..10 {
+        assert_eq!(ask(&gate, "GET"), 200);
+    }
+    assert_eq!(counts(&servers), [5, 5]);
+}
+
+#[test]
+fn a_name_that_is_denied_is_503_at_once_and_logged_once() {
+    let Some(server) = NameServer::start(Says::Denies) else { return };
+    // Longer than the patience of the test.
+    let gate = gate_before(&server, 1, ", connect_timeout: 10m");
+    let response =
+        String::from_utf8(exchange(gate.address("web"), b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+            .unwrap();
+    assert!(
+        response.starts_with("HTTP/1.1 503 ") && response.to_lowercase().contains("\r\nretry-after:"),
+        "{response}"
+    );
+    let line = &gate.log(1)[0];
+    assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some("upstream_unresolved"), Some("upstream")));
+    server.wait_for_questions(2);
+    let told = |text: &str| gate.diagnostics().iter().filter(|line| line.contains(text)).count();
+    assert_eq!(told("cannot resolve a name; no address known yet"), 1, "{:#?}", gate.diagnostics());
+    let metric = "portunus_upstream_resolution_failures_total{upstream=\"app\",name=\"app.test\",reason=\"nxdomain\"}";
+    let count = || {
+        let metrics = gate.metrics();
+        metrics.lines().find_map(|line| line.strip_prefix(metric)?.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    wait_until("the counter", || count() >= 2);
+    // Another reason is news.
+    server.say(Says::Addresses(Vec::new()));
+    wait_until("the other reason", || told("no_address") == 1);
+    server.say(at(&[Ipv4Addr::LOCALHOST]));
+    wait_until("the address", || told("addresses of a name have changed") == 1);
 }
 
 /// A folder with a keystore and routes as SillyProxy has them, made with its own arguments.
@@ -149,7 +323,7 @@ const SILLYPROXY: &str =
 
 #[test]
 fn a_name_made_by_a_request_cannot_be_turned_inwards() {
-    let Some(server) = NameServer::start(Says::Address(Ipv4Addr::new(192, 0, 2, 1))) else { return };
+    let Some(server) = NameServer::start(at(&[Ipv4Addr::new(192, 0, 2, 1)])) else { return };
     let inner = Upstream::ok();
     let port = inner.address.port();
     let routes = format!(
@@ -171,7 +345,7 @@ fn a_name_made_by_a_request_cannot_be_turned_inwards() {
     let first = get("/to/a");
     assert!(matches!(first, Some(502..=504)), "{first:?}");
     for inwards in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(169, 254, 169, 254), Ipv4Addr::UNSPECIFIED] {
-        server.say(Says::Address(inwards));
+        server.say(at(&[inwards]));
         server.wait_for_questions(1);
         for tenant in ["a", "b"] {
             let answer = get(&format!("/to/{tenant}"));

@@ -5,6 +5,8 @@
 mod http2_server;
 #[path = "../harness/mod.rs"]
 mod harness;
+
+mod ejection;
 mod health;
 mod servers;
 mod upstreams;

@@ -129,9 +129,9 @@ fn names_are_resolved() {
 }
 
 #[test]
-fn a_name_without_address_is_502_and_says_why_in_the_log() {
+fn a_name_without_address_is_503_and_says_why_in_the_log() {
     let gate = gate("servers: [\"no-such-host.invalid:80\"], connect_timeout: 300ms");
-    assert_eq!(get(&gate, "/"), 502);
+    assert_eq!(get(&gate, "/"), 503);
     assert_eq!(gate.log(1)[0]["reason"], "upstream_unresolved");
 }
 

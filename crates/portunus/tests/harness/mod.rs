@@ -212,7 +212,11 @@ pub struct Upstream {
 impl Upstream {
     /// An upstream that answers each request as `reply` says.
     pub fn start(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Upstream {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Upstream::on(TcpListener::bind("127.0.0.1:0").unwrap(), reply)
+    }
+
+    /// As [`Upstream::start`], on this socket.
+    pub fn on(listener: TcpListener, reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Upstream {
         let address = listener.local_addr().unwrap();
         let (seen, raw) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
         let (kept_seen, kept_raw, reply) = (Arc::clone(&seen), Arc::clone(&raw), Arc::new(reply));

@@ -10,8 +10,8 @@ use super::listeners::policy;
 use super::template::Target;
 use super::{Build, address, identifier, read};
 use crate::config::model::{
-    Balance, Ejection, HealthCheck, SendProxy, ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol,
-    UpstreamTls,
+    Balance, Ejection, FailureStatuses, HealthCheck, SendProxy, ServerAddress, ServerConfig, UpstreamConfig,
+    UpstreamProtocol, UpstreamTls,
 };
 use crate::config::problem::{Span, shown};
 use crate::config::yaml::{Node, Value};
@@ -185,5 +185,9 @@ pub(super) fn ejection(upstream: &Node) -> Ejection {
     Ejection {
         failures: read::int(node, "failures").unwrap_or(default.failures),
         period: read::duration(node, "period").unwrap_or(default.period),
+        statuses: node.get("statuses").map_or(default.statuses, |statuses| {
+            FailureStatuses::new(statuses.one_or_many().iter().filter_map(|status| status.text()?.parse().ok()))
+        }),
+        most_percent: read::int(node, "most").unwrap_or(default.most_percent),
     }
 }

@@ -64,6 +64,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &UPSTREAM_TLS,
     &HEALTH,
     &EJECTION,
+    &UPSTREAM_EJECTION,
     &RETRIES,
     &ROUTE,
     &UPSTREAM_URL,

@@ -53,7 +53,7 @@ pub(in crate::config::shape) static UPSTREAM: Object = Object {
                     Shape::Object(&SERVER),
                 ])),
                 "",
-                "The servers. Names are resolved again by the TTL of their DNS records.",
+                "The servers. Each address of a name, A and AAAA, is a server of its own; names are resolved again by the TTL of their DNS records.",
             ),
             optional(
                 "balance",
@@ -78,7 +78,12 @@ pub(in crate::config::shape) static UPSTREAM: Object = Object {
                 "(see there)",
                 "Retries of idempotent requests on another server.",
             ),
-            optional("ejection", Shape::Object(&EJECTION), "(see there)", "When a failing server is left out."),
+            optional(
+                "ejection",
+                Shape::Object(&UPSTREAM_EJECTION),
+                "(see there)",
+                "When a failing server is left out.",
+            ),
             optional("health", Shape::Object(&HEALTH), "(none)", "Active checks."),
         ],
     ],
@@ -133,23 +138,39 @@ pub(in crate::config::shape) static RETRIES: Object = object(
     &[&[optional("budget", Shape::Int(0, 100), "20", "Retries, as a percentage of requests; 0 switches them off.")]],
 );
 
-pub(in crate::config::shape) static EJECTION: Object = object(
-    "ejection",
-    "when a failing server is left out",
-    &[&[
-        optional(
-            "failures",
-            Shape::Int(0, 1_000),
-            "5",
-            "Failures in a row after which a server is left out; 0 switches this off.",
-        ),
-        optional(
-            "period",
-            Shape::Duration(100, HOUR),
-            "10s",
-            "For how long at first; it doubles up to ten times this.",
-        ),
-    ]],
+static EJECTION_FIELDS: [Field; 2] = [
+    optional(
+        "failures",
+        Shape::Int(0, 1_000),
+        "5",
+        "Failures in a row after which a server is left out; 0 switches this off.",
+    ),
+    optional("period", Shape::Duration(100, HOUR), "10s", "For how long at first; it doubles up to ten times this."),
+];
+
+pub(in crate::config::shape) static EJECTION: Object =
+    object("ejection", "when a failing server is left out", &[&EJECTION_FIELDS]);
+
+pub(in crate::config::shape) static UPSTREAM_EJECTION: Object = object(
+    "upstream.ejection",
+    "when a failing server of an upstream is left out",
+    &[
+        &EJECTION_FIELDS,
+        &[
+            optional(
+                "statuses",
+                Shape::OneOrMany(&Shape::Int(500, 599)),
+                "[502, 503, 504]",
+                "Responses with these statuses are failures of their server, like timeouts and broken connections. They are forwarded all the same. `[]` for none.",
+            ),
+            optional(
+                "most",
+                Shape::Int(0, 100),
+                "50",
+                "Percentage of the servers that may be left out for their statuses at the same time: never the only one, and of two one.",
+            ),
+        ],
+    ],
 );
 
 pub(in crate::config::shape) static HEALTH: Object = object(
