@@ -84,10 +84,12 @@ pub async fn run(accepted: Accepted) {
             counted.carried_by(&transport);
             let is_http2 = conn.tls.as_ref().is_some_and(|tls| tls.info.alpn.as_deref() == Some(b"h2"));
             let conn = Rc::new(conn);
-            if is_http2 {
-                Box::pin(http::h2::serve(Rc::clone(&transport), Rc::clone(&conn), Rc::clone(&worker))).await;
-            } else {
-                http::h1::serve(&transport, first, &conn, &worker).await;
+            let input = match is_http2 {
+                true => Some(first),
+                false => http::h1::serve(&transport, first, &conn, &worker).await,
+            };
+            if let Some(input) = input {
+                Box::pin(http::h2::serve(Rc::clone(&transport), input, Rc::clone(&conn), Rc::clone(&worker))).await;
             }
         }
         Err(traffic) => counted.close(traffic),

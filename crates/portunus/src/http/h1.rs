@@ -19,6 +19,7 @@ use super::body::{BodyReader, BodyWriter};
 use super::date;
 use super::exchange::{self, Context, Cut, Exchange};
 use super::forwarding::{interim_fields, remove_nominated, write_framing};
+use super::h2;
 use super::ledger::{Ledger, OpenRequest};
 use super::refusal::{self, Refusal};
 use super::scratch::{self, Parts};
@@ -54,10 +55,11 @@ enum Next {
     Abandon,
 }
 
-/// Serves requests until the connection ends.
+/// Serves requests until the connection ends. What came is given back if the client speaks HTTP/2 with prior knowledge (RFC 9113 §3.3), for which
+/// there is ALPN under TLS.
 ///
 /// `input`: bytes of the client that were received already.
-pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker: &Worker) {
+pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker: &Worker) -> Option<Chunk> {
     let mut deadline = Deadline::new();
     let mut stage = pin!(worker.shutdown.notified());
     let mut served = 0;
@@ -69,6 +71,16 @@ pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker:
         if input.is_empty() && !rest(transport, &mut input, &mut deadline, stage.as_mut(), conn, worker, served).await {
             break Next::Close;
         }
+        if served == 0 && conn.tls.is_none() && h2::is_preface(&input) != Some(false) {
+            match Box::pin(preface(transport, &mut input, &mut deadline, worker)).await {
+                Some(true) => return Some(input),
+                Some(false) => {}
+                None => {
+                    record_silence(conn, worker, "http2_preface_broken");
+                    break Next::Close;
+                }
+            }
+        }
         match in_place(|| message(transport, &mut input, conn, worker, served)).await {
             Next::Rest => served += 1,
             end => break end,
@@ -78,6 +90,21 @@ pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker:
         Next::Abandon => transport.reset_on_close(),
         Next::Done if transport.has_said_all() && !transport.has_unread() => {}
         Next::Done | Next::Rest | Next::Close => Box::pin(linger(transport)).await,
+    }
+    None
+}
+
+/// Whether the client speaks HTTP/2; none if it says too little to tell.
+async fn preface(transport: &Transport, input: &mut Chunk, deadline: &mut Deadline, worker: &Worker) -> Option<bool> {
+    let until = coarse() + worker.pin().config.limits.head_timeout;
+    loop {
+        if let Some(is_http2) = h2::is_preface(input) {
+            return Some(is_http2);
+        }
+        match deadline.until(until, transport.recv_more(input)).await {
+            Ok(Ok(count)) if count > 0 => {}
+            _ => return None,
+        }
     }
 }
 

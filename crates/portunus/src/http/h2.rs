@@ -14,10 +14,11 @@ use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
-use net::Deadline;
 use net::clock::coarse;
 use net::engine::in_place;
+use net::{Chunk, Deadline};
 use tokio::sync::futures::Notified;
+use wire::http::{BodyFraming, RequestHead};
 
 use super::exchange::{self, Context, Cut, Exchange};
 use super::h1;
@@ -28,13 +29,16 @@ use super::h2_message::{H2Answer, H2Body, Sending, is_malformed, read_request};
 use super::h2_outbox::Outbox;
 use super::ledger::OpenRequest;
 use super::refusal::Refusal;
-use super::scratch;
-use super::sides::Answer;
+use super::scratch::{self, Timers};
+use super::sides::{Answer, MessageBody};
 use crate::conn::Conn;
 use crate::limits::Limits;
 use crate::report::Fault;
 use crate::transport::Transport;
 use crate::worker::Worker;
+
+/// What a client of HTTP/2 says first (RFC 9113 §3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Bytes a client may send on one stream ahead of us.
 const STREAM_WINDOW: u32 = 256 * 1024;
@@ -48,14 +52,20 @@ const SEND_BUFFER: usize = 128 * 1024;
 /// Without streams, how long a client may take to acknowledge the farewell before it is closed under it.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Serves streams until the connection ends.
-pub async fn serve(transport: Rc<Transport>, conn: Rc<Conn>, worker: Rc<Worker>) {
+/// Whether the first bytes of a connection are the preface of HTTP/2; none if there are too few to tell.
+pub fn is_preface(first: &[u8]) -> Option<bool> {
+    let (begun, _) = PREFACE.split_at(first.len().min(PREFACE.len()));
+    if first.starts_with(PREFACE) { Some(true) } else { Some(false).filter(|_| first != begun) }
+}
+
+/// Serves streams until the connection ends. `input`: bytes of the client that were received already.
+pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worker: Rc<Worker>) {
     let generation = worker.pin();
     let limits = generation.config.limits.clone();
     drop(generation);
     let mut deadline = Deadline::new();
     let sending = Sending { outbox: Rc::default(), transport };
-    let (io, noticed) = H2Io::new(Rc::clone(&sending.transport), Sender::Client, Floods::of_client(&limits));
+    let (io, noticed) = H2Io::new(Rc::clone(&sending.transport), input, Sender::Client, Floods::of_client(&limits));
     let io = io.with_outbox(&sending.outbox);
     let handshake = builder(&limits).handshake::<_, Bytes>(io);
     let Ok(Ok(mut connection)) = deadline.within(limits.handshake_timeout, handshake).await else {
@@ -282,6 +292,7 @@ fn spawn(
     // The client goes on although it was told to go, and may try again elsewhere (RFC 9113 §8.7).
     if is_late {
         respond.send_reset(Reason::REFUSED_STREAM);
+        noticed.forget(request.body().stream_id().as_u32());
         return;
     }
     running.count.set(running.count.get() + 1);
@@ -313,36 +324,39 @@ async fn stream(
     let mut open = OpenRequest::new(&mut parts, conn, worker);
     let (message, received) = request.into_parts();
     let limits = &generation.config.limits;
-    let read = read_request(&message, received.is_end_stream(), limits, &mut open.parts.request);
-    let mut body = H2Body::new(received, Rc::clone(&noticed), true);
+    let path = noticed.take_path(received.stream_id().as_u32());
+    let read = read_request(&message, path.as_deref(), received.is_end_stream(), limits, &mut open.parts.request);
+    let mut body = H2Body::new(received, Rc::clone(&noticed), open.parts.request.framing, true);
     let mut answer = H2Answer::new(respond, &open.parts.request, sending, limits.pace());
     let context = Context::new(worker, conn, &generation, &open.parts.request);
     let scratch::Parts { request, response, timers } = &mut *open.parts;
     let ledger = &mut open.ledger;
-    let (is_gone, mut is_rejected) = (is_gone(&mut answer).await, false);
-    let outcome = match read {
+    let read = match (body.malformed(), read) {
         // Nothing is begun for a client that has already gone on.
-        _ if is_gone => {
-            ledger.blame(Fault::Client, "request_cancelled");
-            Err(Reason::CANCEL)
-        }
-        // The library dropped the fragment, or the pseudo-field of trailers that came along with the head.
-        _ if body.is_malformed() => {
-            ledger.blame(Fault::Client, "malformed_message");
-            Err(Reason::PROTOCOL_ERROR)
-        }
+        _ if is_gone(&mut answer).await => Err(Rejected::Cancelled),
+        // Found beside the library, perhaps in trailers that came along with the head.
+        (Some(code), _) => Err(Rejected::Stream(code)),
+        (None, Err(error)) if is_malformed(&error) => Err(Rejected::Stream(error.code)),
+        (None, Err(error)) => Err(Rejected::Request(error.into())),
+        (None, Ok(())) => end_of_nothing(&mut body, request, timers, limits).await,
+    };
+    let is_rejected = matches!(read, Err(Rejected::Request(_)));
+    let outcome = match read {
         Ok(()) => {
             let (body, answer) = (&mut body, &mut answer);
             let exchange = exchange::run(Exchange { context, head: request, response, body, answer, ledger, timers });
             exchange.await.map(|_| ()).map_err(|Cut| Reason::INTERNAL_ERROR)
         }
-        Err(error) if is_malformed(&error) => {
-            ledger.blame(Fault::Client, error.code);
+        Err(Rejected::Stream(code)) => {
+            ledger.blame(Fault::Client, code);
             Err(Reason::PROTOCOL_ERROR)
         }
-        Err(error) => {
-            is_rejected = true;
-            let refused = exchange::refuse(&Refusal::from(error), request, &mut answer, ledger).await;
+        Err(Rejected::Cancelled) => {
+            ledger.blame(Fault::Client, "request_cancelled");
+            Err(Reason::CANCEL)
+        }
+        Err(Rejected::Request(refusal)) => {
+            let refused = exchange::refuse(&refusal, request, &mut answer, ledger).await;
             refused.map_err(|Cut| Reason::INTERNAL_ERROR)
         }
     };
@@ -353,7 +367,7 @@ async fn stream(
         _ => noticed.floods.answered(),
     }
     match outcome {
-        Err(_) if body.is_malformed() => answer.reset(Reason::PROTOCOL_ERROR),
+        Err(_) if body.malformed().is_some() => answer.reset(Reason::PROTOCOL_ERROR),
         Err(reason) => answer.reset(reason),
         // The answer is whole and the rest of the request unwanted (RFC 9113 §8.1).
         Ok(()) if !body.is_finished() => answer.reset(Reason::NO_ERROR),
@@ -361,4 +375,32 @@ async fn stream(
     }
     open.end();
     scratch::give(parts);
+}
+
+/// Why a request is not served.
+enum Rejected {
+    /// Its client has reset the stream.
+    Cancelled,
+    /// It is malformed, and its stream ends.
+    Stream(&'static str),
+    /// It gets this response.
+    Request(Refusal),
+}
+
+/// Waits for the end of a request that says its body is empty: data that comes all the same makes it malformed (RFC 9113 §8.1.1), and an upstream
+/// would have done by then what it asks for.
+async fn end_of_nothing(
+    body: &mut H2Body,
+    head: &RequestHead,
+    timers: &mut Timers,
+    limits: &Limits,
+) -> Result<(), Rejected> {
+    if head.framing != BodyFraming::Length(0) || body.is_done() {
+        return Ok(());
+    }
+    match timers.upload.within(limits.client_idle_timeout, body.next()).await {
+        Ok(Ok(None)) => Ok(()),
+        Ok(Ok(Some(_)) | Err(_)) => Err(Rejected::Stream("request_cut")),
+        Err(_) => Err(Rejected::Request(Refusal::client(408, "request_body_slow"))),
+    }
 }

@@ -64,6 +64,14 @@ impl FrameHead {
         let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         FrameHead { length, kind, flags, stream: u32::from_be_bytes(stream) & 0x7fff_ffff }
     }
+
+    /// Writes it.
+    pub fn write(self, out: &mut Vec<u8>) {
+        let [_, length @ ..] = (self.length as u32).to_be_bytes();
+        out.extend_from_slice(&length);
+        out.extend_from_slice(&[self.kind, self.flags]);
+        out.extend_from_slice(&self.stream.to_be_bytes());
+    }
 }
 
 /// So much at once, and so much more per second.
@@ -170,6 +178,11 @@ impl Floods {
         if !bounds.is_body(head) {
             bounds.spend(&bounds.frames);
         }
+    }
+
+    /// The peer has gone too far at once.
+    pub fn exhaust(&self) {
+        self.0.iter().for_each(|bounds| bounds.frames.left.set(i64::MIN / 2));
     }
 
     /// Counts a frame that goes out.

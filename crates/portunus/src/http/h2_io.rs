@@ -1,4 +1,4 @@
-//! A transport as the `h2` crate wants it, with a look at the frames that come in (`h2_frames`).
+//! A transport as the `h2` crate wants it, with a look at the frames that come in (`h2_frames`, `h2_blocks`).
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use net::Chunk;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::h2_floods::{Floods, Written};
-use super::h2_frames::{Frames, Noticed, Sender};
+use super::h2_frames::{Frames, Noticed, Seen, Sender};
 use super::h2_outbox::Outbox;
 use crate::transport::Transport;
 
@@ -18,6 +18,10 @@ use crate::transport::Transport;
 pub struct H2Io {
     transport: Rc<Transport>,
     input: Chunk,
+    /// How much of the input goes on, and how much behind it was taken.
+    seen: Seen,
+    /// What goes on in the place of what was taken, and how much of it has gone.
+    instead: (Vec<u8>, usize),
     frames: Frames,
     written: Written,
     noticed: Rc<Noticed>,
@@ -26,14 +30,14 @@ pub struct H2Io {
 }
 
 impl H2Io {
-    /// Wraps a transport whose peer is `sender`. What is noticed of its frames is shared with those who work on the messages.
-    pub fn new(transport: Rc<Transport>, sender: Sender, floods: Floods) -> (H2Io, Rc<Noticed>) {
+    /// Wraps a transport whose peer is `sender` and has sent `input` already. What is noticed of its frames is shared with those who work on the
+    /// messages.
+    pub fn new(transport: Rc<Transport>, input: Chunk, sender: Sender, floods: Floods) -> (H2Io, Rc<Noticed>) {
         let noticed = Rc::new(Noticed::new(floods));
-        let (frames, written) = (Frames::new(sender), Written::default());
-        (
-            H2Io { transport, input: Chunk::empty(), frames, written, noticed: Rc::clone(&noticed), outbox: None },
-            noticed,
-        )
+        noticed.count_heard(input.len());
+        let (seen, instead, written) = (Seen { passed: 0, taken: 0 }, (Vec::new(), 0), Written::default());
+        let frames = Frames::new(sender);
+        (H2Io { transport, input, seen, instead, frames, written, noticed: Rc::clone(&noticed), outbox: None }, noticed)
     }
 
     /// Bounds what waits to be sent. Shared with those who send.
@@ -51,6 +55,31 @@ impl H2Io {
             outbox.time_out();
         }
     }
+
+    /// Gives what goes on of the bytes that were looked at, in their order. False if there is none.
+    fn give(&mut self, out: &mut ReadBuf<'_>) -> bool {
+        if self.seen.passed > 0 {
+            let count = self.seen.passed.min(out.remaining());
+            out.put_slice(self.input.get(..count).unwrap_or_default());
+            self.input.advance(count);
+            self.seen.passed -= count;
+        } else {
+            self.input.advance(std::mem::take(&mut self.seen.taken));
+            let (bytes, gone) = &mut self.instead;
+            let rest = bytes.get(*gone..).unwrap_or_default();
+            if rest.is_empty() {
+                self.instead = (Vec::new(), 0);
+                return false;
+            }
+            let (now, _) = rest.split_at(rest.len().min(out.remaining()));
+            out.put_slice(now);
+            *gone += now.len();
+        }
+        if self.seen == (Seen { passed: 0, taken: 0 }) && self.input.is_empty() {
+            self.input = Chunk::empty();
+        }
+        true
+    }
 }
 
 impl Drop for H2Io {
@@ -65,28 +94,26 @@ impl AsyncRead for H2Io {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let io = &mut *self;
         io.noticed.floods.set_drained(true);
-        if io.noticed.floods.is_flooded() {
-            // Whoever drives the connection looks for this, and ends it.
-            return Poll::Pending;
-        }
-        if io.noticed.floods.is_turn_over() {
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        if io.input.is_empty() {
-            let count = ready!(io.transport.poll_recv_more(context, &mut io.input))?;
-            if count == 0 {
-                return Poll::Ready(Ok(()));
+        while !io.give(out) {
+            if io.noticed.floods.is_flooded() {
+                // Whoever drives the connection looks for this, and ends it.
+                return Poll::Pending;
             }
+            if io.noticed.floods.is_turn_over() {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if io.input.is_empty() {
+                io.input = Chunk::empty();
+                let count = ready!(io.transport.poll_recv_more(context, &mut io.input))?;
+                if count == 0 {
+                    return Poll::Ready(Ok(()));
+                }
+                io.noticed.count_heard(count);
+            }
+            io.seen = io.frames.see(&io.input, &io.noticed, &mut io.instead.0);
         }
-        let next = io.input.get(..out.remaining()).unwrap_or(&io.input);
         io.noticed.floods.set_drained(false);
-        let count = io.frames.see(next, &io.noticed);
-        out.put_slice(next.get(..count).unwrap_or_default());
-        io.input.advance(count);
-        if io.input.is_empty() {
-            io.input = Chunk::empty();
-        }
         Poll::Ready(Ok(()))
     }
 }

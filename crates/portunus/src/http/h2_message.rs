@@ -8,9 +8,11 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use net::Chunk;
 use wire::http::hop::is_forbidden_in_trailers;
+use wire::http::hpack::PATH_FILLER;
 use wire::http::target::{canonical_authority, canonical_path, canonical_query};
 use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHead, Version};
 
@@ -23,12 +25,14 @@ use crate::limits::Limits;
 use crate::pace::{Pace, Watch};
 use crate::transport::{Broken, Transport};
 
-/// Translates a request's head, with the same strictness as for HTTP/1.
+/// Translates a request's head, with the same strictness as for HTTP/1. `path`: the path and query as they came, where the library could not take
+/// them.
 ///
 /// # Errors
 /// 400 with a code; 414 or 431 for what is over the limits; 417 for an expectation that is not `100-continue`.
 pub fn read_request(
     message: &http::request::Parts,
+    path: Option<&[u8]>,
     is_bodiless: bool,
     limits: &Limits,
     head: &mut RequestHead,
@@ -38,7 +42,7 @@ pub fn read_request(
     head.version = Version::H2;
     head.method = Method::from_bytes(message.method.as_str().as_bytes()).ok_or(bad("bad_method"))?;
     head.keep_alive = true;
-    read_target(message, head)?;
+    read_target(message, path, head)?;
     // The size as a whole is bounded by the library.
     if head.target.len() > limits.max_request_line_bytes {
         return Err(HeadError { status: 414, code: "request_line_too_long" });
@@ -111,25 +115,35 @@ fn only<'m>(
     }
 }
 
-fn read_target(message: &http::request::Parts, head: &mut RequestHead) -> Result<(), HeadError> {
+fn read_target(message: &http::request::Parts, path: Option<&[u8]>, head: &mut RequestHead) -> Result<(), HeadError> {
     if head.method == Method::Connect {
         return Ok(());
     }
-    // Of another scheme nothing is here, and no field tells the upstream of it.
-    if message.uri.scheme_str().is_none_or(|scheme| !matches!(scheme, "http" | "https")) {
+    // Of another scheme nothing is here, and no field tells the upstream of it. Without `:authority` the library drops the scheme; another one
+    // was found before (`h2_blocks`).
+    let is_served = |scheme: &http::uri::Scheme| matches!(scheme.as_str(), "http" | "https");
+    if message.uri.scheme().map_or(message.uri.authority().is_some(), |scheme| !is_served(scheme)) {
         return Err(HeadError { status: 400, code: "bad_scheme" });
     }
-    let path = message.uri.path();
-    if path == "*" && head.method == Method::Options {
+    let target = match path {
+        Some(path) => path,
+        None => message.uri.path_and_query().map_or("", PathAndQuery::as_str).as_bytes(),
+    };
+    // A path that was replaced and is not remembered.
+    if path.is_none() && target.get(1) == Some(&PATH_FILLER) {
+        return Err(HeadError { status: 400, code: "bad_path_byte" });
+    }
+    if target == b"*" && head.method == Method::Options {
         head.target.push(b'*');
         head.path_len = 1;
         return Ok(());
     }
-    head.has_encoded_slash = canonical_path(path.as_bytes(), &mut head.target)?;
+    let (path, query) = target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()));
+    head.has_encoded_slash = canonical_path(path, &mut head.target)?;
     head.path_len = head.target.len();
-    if let Some(query) = message.uri.query() {
+    if let Some(query) = query.strip_prefix(b"?") {
         head.target.push(b'?');
-        canonical_query(query.as_bytes(), &mut head.target)?;
+        canonical_query(query, &mut head.target)?;
     }
     Ok(())
 }
@@ -203,6 +217,10 @@ pub struct H2Body {
     noticed: Rc<Noticed>,
     /// Lent to the caller; its room in the window is given back with the next call.
     lent: Bytes,
+    /// What is left of the declared length.
+    rest: Option<u64>,
+    /// What came last of the declared length, while the end of the stream has not: more may come, and then no message was whole.
+    held: Bytes,
     /// Received ahead, to know whether there is input.
     done: bool,
     trailers: Option<Fields>,
@@ -211,15 +229,18 @@ pub struct H2Body {
 }
 
 impl H2Body {
-    /// The body of a stream just opened: of a request, or of an answer.
-    pub fn new(stream: RecvStream, noticed: Rc<Noticed>, is_request: bool) -> H2Body {
+    /// The body of a stream just opened, of a request or of an answer, framed like this.
+    pub fn new(stream: RecvStream, noticed: Rc<Noticed>, framing: BodyFraming, is_request: bool) -> H2Body {
         let done = stream.is_end_stream();
-        H2Body { stream, noticed, lent: Bytes::new(), done, trailers: None, is_request }
+        let rest = if let BodyFraming::Length(length) = framing { Some(length) } else { None };
+        let (lent, held) = (Bytes::new(), Bytes::new());
+        H2Body { stream, noticed, lent, rest, held, done, trailers: None, is_request }
     }
 
-    /// Whether the message had something that must not be, and that the library dropped. Of an answer only with its trailers.
-    pub fn is_malformed(&self) -> bool {
-        self.noticed.is_malformed(self.stream.stream_id().as_u32())
+    /// Why the message is malformed, if it is: what the library does not see, or dropped.
+    pub fn malformed(&self) -> Option<&'static str> {
+        let stream = self.stream.stream_id().as_u32();
+        if self.is_request { self.noticed.malformed_trailers(stream) } else { self.noticed.malformed(stream) }
     }
 
     /// Whether the client has sent all of it and we have taken it.
@@ -236,7 +257,7 @@ impl Drop for H2Body {
 
 impl MessageBody for H2Body {
     fn is_done(&self) -> bool {
-        self.done
+        self.done && self.held.is_empty()
     }
 
     fn has_input(&self) -> bool {
@@ -244,15 +265,17 @@ impl MessageBody for H2Body {
     }
 
     async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
-        loop {
-            let used = std::mem::take(&mut self.lent).len();
-            let _ = self.stream.flow_control().release_capacity(used);
-            if self.done {
-                return Ok(None);
-            }
+        let used = std::mem::take(&mut self.lent).len();
+        let _ = self.stream.flow_control().release_capacity(used);
+        while !self.done {
             match self.stream.data().await {
                 Some(Ok(piece)) if piece.is_empty() => {}
                 Some(Ok(piece)) => {
+                    self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
+                    if self.rest == Some(0) && !self.stream.is_end_stream() {
+                        self.held = piece;
+                        continue;
+                    }
                     self.lent = piece;
                     return Ok(Some(&self.lent));
                 }
@@ -260,14 +283,17 @@ impl MessageBody for H2Body {
                 None => {
                     // What breaks off before its trailers is not whole.
                     let trailers = self.stream.trailers().await.map_err(|_| BodyError::Cut)?;
-                    if trailers.is_some() && self.is_malformed() {
-                        return Err(BodyError::Void("pseudo_field_in_trailers"));
+                    let malformed = self.noticed.malformed_trailers(self.stream.stream_id().as_u32());
+                    if let (Some(_), Some(code)) = (&trailers, malformed) {
+                        return Err(BodyError::Void(code));
                     }
                     self.done = true;
                     self.trailers = trailers.map(|trailers| trailers_to_fields(&trailers, self.is_request));
                 }
             }
         }
+        self.lent = std::mem::take(&mut self.held);
+        Ok(Some(&*self.lent).filter(|piece| !piece.is_empty()))
     }
 
     fn trailers(&mut self) -> Option<Fields> {

@@ -11,6 +11,7 @@ mod forwarding;
 mod grpc;
 pub mod h1;
 pub mod h2;
+mod h2_blocks;
 mod h2_floods;
 pub(crate) mod h2_frames;
 mod h2_io;

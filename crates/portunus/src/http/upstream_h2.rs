@@ -12,6 +12,7 @@ use bytes::Bytes;
 use h2::client::{Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use net::Chunk;
 use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
 
 use super::answered::relay_answer;
@@ -107,7 +108,7 @@ type Opened = (SendRequest<Bytes>, Connection<H2Io, Bytes>, Rc<Noticed>);
 /// # Errors
 /// The transport broke.
 pub async fn open(transport: Rc<Transport>) -> Result<Opened, h2::Error> {
-    let (io, noticed) = H2Io::new(transport, Sender::Upstream, Floods::unbounded());
+    let (io, noticed) = H2Io::new(transport, Chunk::empty(), Sender::Upstream, Floods::unbounded());
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW).enable_push(false);
     let (sender, connection) = builder.handshake(io).await?;
@@ -224,7 +225,10 @@ async fn stream<B: MessageBody, A: Answer>(
     };
     head_arrived(response, ledger, started);
     attempt.replay.give_up();
-    let mut incoming = H2Body::new(stream, shared.noticed(), false);
+    let mut incoming = H2Body::new(stream, shared.noticed(), response.framing, false);
+    if incoming.malformed().is_some() {
+        return Err(OnConnection::servers(Refusal::upstream(502, "response_malformed")));
+    }
     let deadline = &mut timers.download;
     relay_answer(attempt, response, &mut incoming, *answer, ledger, deadline, &mut upload, &flow).await
 }

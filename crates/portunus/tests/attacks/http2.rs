@@ -2,9 +2,10 @@
 
 use crate::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, Frames, HEADERS, Outcome, PROTOCOL_ERROR, block,
-    frame, get,
+    frame, get, kept_block,
 };
-use crate::harness::{Gate, Upstream};
+use crate::harness::{Gate, Upstream, wait_until};
+use crate::paths::RAW;
 use crate::trial::{Parts, secure_gate};
 
 type Field = (&'static str, &'static [u8]);
@@ -32,18 +33,30 @@ fn and(name: &'static str, value: &'static [u8]) -> Vec<Field> {
     [get("/p"), vec![(name, value)]].concat()
 }
 
-/// Expects a stream or connection error, or a refusal, and nothing upstream.
+/// Expects a stream error or a refusal in every form that HPACK has, nothing upstream, and that the connection goes on for others (RFC 9113
+/// §8.1.1).
 fn check_refused(gate: &Gate, upstream: &Upstream, fields: &[Field]) {
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
-    client.headers(1, fields, true);
-    let outcome = client.outcome(1);
-    let refused = matches!(
-        outcome,
-        Outcome::Reset(PROTOCOL_ERROR) | Outcome::GoAway(PROTOCOL_ERROR) | Outcome::Answer(400..=417, _)
-    );
-    assert!(refused, "{outcome:?} for {fields:?}");
+    // As it is; kept in the table; and from the table once more.
+    let again: Vec<u8> = (0..fields.len()).rev().map(|entry| 0xbe + entry as u8).collect();
+    let (head, cut) = (block(fields), block(fields).len() / 2);
+    for (stream, block) in [(1, head.clone()), (3, kept_block(fields)), (5, again)] {
+        client.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &block));
+        check_outcome(&mut client, stream, fields);
+    }
+    client.send(&frame(HEADERS, END_STREAM, 7, &head[..cut]));
+    client.send(&frame(CONTINUATION, END_HEADERS, 7, &head[cut..]));
+    check_outcome(&mut client, 7, fields);
+    client.headers(9, &get("/probe"), true);
+    assert_eq!(client.outcome(9), Outcome::Answer(200, b"ok".to_vec()), "beside {fields:?}");
     let seen = whole(upstream);
     assert!(seen.is_empty(), "{fields:?} became {seen:?}");
+}
+
+fn check_outcome(client: &mut Frames, stream: u32, fields: &[Field]) {
+    let outcome = client.outcome(stream);
+    let refused = matches!(outcome, Outcome::Reset(PROTOCOL_ERROR) | Outcome::Answer(400..=417, _));
+    assert!(refused, "{outcome:?} on stream {stream} for {fields:?}");
 }
 
 #[test]
@@ -107,13 +120,29 @@ fn a_pseudo_field_that_is_odd_or_out_of_place_is_refused() {
     let upstream = Upstream::ok();
     let gate = secure_gate(upstream.address, Parts::default());
     let mut cases: Vec<Vec<Field>> = Vec::new();
-    for value in
-        [&b"/a b"[..], b"/a\tb", b"a", b"", b"*", b"/\xff", b"/a\\b", b"/../x", b"/%2e%2e/x", b"/%00", b"http://evil/"]
-    {
+    for value in [
+        &b"/a b"[..],
+        b"/a\tb",
+        b"a",
+        b"",
+        b"*",
+        b"/\xff",
+        b"/a\\b",
+        b"/../x",
+        b"/%2e%2e/x",
+        b"/%00",
+        b"http://evil/",
+        b"?q",
+        b"|",
+        b"|/a",
+    ] {
         cases.push(with(":path", value));
     }
     for value in [&b"G ET"[..], b"", b"GET /x HTTP/1.1\r\n", b"G(T", b"\xff"] {
         cases.push(with(":method", value));
+    }
+    for value in [&b"ftp"[..], b"", b"\xff", b"https:", b"ht\0tp"] {
+        cases.push(with(":scheme", value));
     }
     for value in
         [&b"user@a.test"[..], b"a.test:0", b"a.test:99999", b"a b", b"", b"a.test/x", b"a.test,b.test", b"[::1"]
@@ -123,6 +152,13 @@ fn a_pseudo_field_that_is_odd_or_out_of_place_is_refused() {
     for missing in [":method", ":scheme", ":path", ":authority"] {
         cases.push(get("/p").into_iter().filter(|field| field.0 != missing).collect());
     }
+    // Without an authority a field names the host, and all else is as strict.
+    let hosted = |name, value| {
+        let fields = with(name, value).into_iter().filter(|field| field.0 != ":authority");
+        fields.chain([("host", &b"a.test"[..])]).collect::<Vec<_>>()
+    };
+    cases.extend([hosted(":scheme", b"ftp"), hosted(":path", b"a"), hosted(":path", b"/a b"), hosted(":method", b"")]);
+    cases.push([hosted("", b""), vec![("host", b"a.test")]].concat());
     let mut late = get("/p");
     late.insert(2, ("x-early", b"1"));
     cases.push(late);
@@ -206,13 +242,39 @@ fn a_length_that_is_not_the_datas_is_a_stream_error() {
         assert!(refused, "{outcome:?} for {lengths:?} {data:?}");
         assert_eq!(whole(&upstream).len(), 0, "{lengths:?} {data:?}");
     }
-    // A request that says it has no body is whole with its head; what comes all the same reaches nobody.
+    // Nothing goes upstream before the end, when the length is known to be the data's: of a body that says it is empty not even the head, of others
+    // not their last byte.
+    for (length, data, is_seen) in [(&b"0"[..], &b""[..], false), (b"5", b"hello", true)] {
+        let mut client = Frames::open(gate.address("web"), gate.dir.path());
+        let late = |field: Field| if field.0 == ":path" { (field.0, &b"/late"[..]) } else { field };
+        client.headers(1, &post(&[length]).into_iter().map(late).collect::<Vec<_>>(), false);
+        client.send(&frame(DATA, 0, 1, data));
+        if is_seen {
+            wait_until("the head upstream", || memchr::memmem::find(&upstream.raw(), b"POST /late ").is_some());
+        }
+        client.headers(3, &get("/probe"), true);
+        assert_eq!(client.outcome(3), Outcome::Answer(200, b"ok".to_vec()));
+        client.send(&frame(DATA, END_STREAM, 1, b"poison"));
+        assert_eq!(client.outcome(1), Outcome::Reset(PROTOCOL_ERROR));
+        client.headers(5, &get("/probe"), true);
+        assert_eq!(client.outcome(5), Outcome::Answer(200, b"ok".to_vec()));
+        let raw = upstream.raw();
+        assert!(is_seen || memchr::memmem::find(&raw, b"POST /late ").is_none(), "{}", raw.escape_ascii());
+        assert!(memchr::memmem::find(&raw, b"poison").is_none());
+        assert_eq!(whole(&upstream).len(), 0);
+    }
+    // What ends as it says is served.
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &post(&[b"0"]), false);
-    client.send(&frame(DATA, END_STREAM, 1, b"poison"));
-    client.outcome(1);
-    probe(&gate);
-    assert!(memchr::memmem::find(&upstream.raw(), b"poison").is_none());
+    client.send(&frame(DATA, END_STREAM, 1, b""));
+    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(upstream.seen().last().unwrap().fields("content-length"), ["0"]);
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.headers(1, &post(&[b"5"]), false);
+    client.send(&frame(DATA, 0, 1, b"hello"));
+    client.send(&frame(DATA, END_STREAM, 1, b""));
+    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(upstream.seen().last().unwrap().body, b"hello");
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &post(&[b"5"]), false);
     client.send(&frame(DATA, END_STREAM, 1, b"hello"));
@@ -260,6 +322,31 @@ fn a_good_request_keeps_its_meaning() {
     let raw = upstream.raw();
     assert!(memchr::memmem::find(&raw, b"1.1.1.1").is_none(), "{}", raw.escape_ascii());
     assert!(memchr::memmem::find(&raw, b"x-sum: 1").is_some(), "{}", raw.escape_ascii());
+}
+
+#[test]
+fn what_clients_send_raw_is_encoded_once_over_http_2_too() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    let mut stream = 1;
+    for (path, expected) in RAW {
+        let fields = with(":path", path);
+        let rest = block(&fields[..3]);
+        // As it is; kept in the table; and from there.
+        for path in [block(&fields[3..]), kept_block(&fields[3..]), vec![0xbe]] {
+            client.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &[&rest[..], &path].concat()));
+            let outcome = client.outcome(stream);
+            match expected {
+                Some(forwarded) => {
+                    assert_eq!(outcome, Outcome::Answer(200, b"ok".to_vec()), "{forwarded}");
+                    assert_eq!(upstream.seen().pop().unwrap().line(), format!("GET {forwarded} HTTP/1.1"));
+                }
+                None => assert!(matches!(outcome, Outcome::Answer(400, _)), "{outcome:?} for {}", path.escape_ascii()),
+            }
+            stream += 2;
+        }
+    }
 }
 
 #[test]

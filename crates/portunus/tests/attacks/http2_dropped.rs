@@ -7,7 +7,7 @@ use crate::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, Outcome, PADDED, PROTOCOL_ERROR, SETTINGS, block,
     frame, get,
 };
-use crate::harness::{Gate, Upstream, exchange, wait_until};
+use crate::harness::{Gate, Upstream, exchange, statuses, wait_until};
 use crate::trial::{Parts, gate, secure_gate, server};
 
 type Field = (&'static str, &'static [u8]);
@@ -111,6 +111,44 @@ fn answering(frames: Vec<u8>) -> SocketAddr {
         let _ = stream.write_all(&[frame(SETTINGS, 0, 0, &[]), frames.clone()].concat());
         while stream.read(&mut piece).is_ok_and(|count| count > 0) {}
     })
+}
+
+#[test]
+fn a_malformed_answer_ends_its_stream_and_no_other() {
+    // A status that is none, a control in a value, a name with a capital; and good ones behind them, the last from the table.
+    let heads =
+        [&b"\x08\x032x0"[..], b"\x88\x00\x01x\x01\0", b"\x88\x40\x01X\x01y", b"\x88\x40\x01y\x01z", b"\x88\xbe"];
+    let address = server(move |connection, mut stream: TcpStream| {
+        assert_eq!(connection, 0, "the connection was given up");
+        let _ = stream.write_all(&frame(SETTINGS, 0, 0, &[]));
+        let (mut seen, mut piece, mut answered) = (Vec::new(), [0; 4096], 0);
+        while let Ok(count @ 1..) = stream.read(&mut piece) {
+            seen.extend_from_slice(&piece[..count]);
+            while answered < heads.len() {
+                let id = answered as u8 * 2 + 1;
+                if !seen.windows(7).any(|window| matches!(window, [HEADERS, _, 0, 0, 0, stream, _] if *stream == id)) {
+                    break;
+                }
+                let _ = stream.write_all(&frame(HEADERS, END_HEADERS | END_STREAM, id.into(), heads[answered]));
+                answered += 1;
+            }
+        }
+    });
+    let gate = gate(address, Parts { upstream: ", protocol: http2, ejection: { failures: 0 }", ..Parts::default() });
+    for (number, status) in [502, 502, 502, 200, 200].into_iter().enumerate() {
+        let answer = exchange(
+            gate.address("web"),
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        );
+        assert_eq!(statuses(&answer), [status], "{}", answer.escape_ascii());
+        if status == 502 {
+            let line = gate.log(number + 1).pop().unwrap();
+            assert_eq!(
+                (line["reason"].as_str(), line["fault"].as_str()),
+                (Some("response_malformed"), Some("upstream"))
+            );
+        }
+    }
 }
 
 #[test]

@@ -8,7 +8,15 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 
+use crate::harness::connect;
 use crate::secure::Secure;
+
+/// A connection under TLS or in the clear.
+pub trait Duplex: Read + Write {}
+impl<T: Read + Write> Duplex for T {}
+
+/// What a client says first (RFC 9113 §3.4).
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Frame types (RFC 9113 §6).
 pub const DATA: u8 = 0;
@@ -55,9 +63,11 @@ pub enum Outcome {
 /// A client.
 pub struct Frames {
     /// The connection.
-    pub io: Secure,
+    pub io: Box<dyn Duplex>,
     /// Statuses of interim answers.
     pub interim: Vec<u16>,
+    /// The status that was spelt out last: what a reference to the table is taken for.
+    spelt: u16,
 }
 
 /// A frame as bytes.
@@ -71,9 +81,18 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// Fields as literals that nothing is indexed of and nothing compressed (RFC 7541 §6.2.2).
 pub fn block(fields: &[(&str, &[u8])]) -> Vec<u8> {
+    literals(0, fields)
+}
+
+/// The same, each kept in the table (RFC 7541 §6.2.1).
+pub fn kept_block(fields: &[(&str, &[u8])]) -> Vec<u8> {
+    literals(0x40, fields)
+}
+
+fn literals(first: u8, fields: &[(&str, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
-        out.push(0);
+        out.push(first);
         for text in [name.as_bytes(), value] {
             integer(text.len(), &mut out);
             out.extend_from_slice(text);
@@ -104,11 +123,25 @@ pub fn get(path: &'static str) -> Vec<(&'static str, &'static [u8])> {
 impl Frames {
     /// Connects and says the preface.
     pub fn open(address: SocketAddr, dir: &Path) -> Frames {
-        let mut io = Secure::connect(address, dir, "a.test", "h2");
-        io.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
-        let mut frames = Frames { io, interim: Vec::new() };
+        Frames::over(Secure::connect(address, dir, "a.test", "h2"))
+    }
+
+    /// The same in the clear, with prior knowledge.
+    pub fn open_plain(address: SocketAddr) -> Frames {
+        Frames::over(connect(address))
+    }
+
+    /// Says the preface on a connection.
+    pub fn over(mut io: impl Duplex + 'static) -> Frames {
+        io.write_all(PREFACE).unwrap();
+        let mut frames = Frames::behind_preface(io);
         frames.send(&frame(SETTINGS, 0, 0, &[]));
         frames
+    }
+
+    /// Goes on with a connection on which the preface was said.
+    pub fn behind_preface(io: impl Duplex + 'static) -> Frames {
+        Frames { io: Box::new(io), interim: Vec::new(), spelt: 0 }
     }
 
     /// Sends bytes; a connection that is gone already shows when reading.
@@ -153,7 +186,8 @@ impl Frames {
                 GOAWAY if code(4) != 0 => return Outcome::GoAway(code(4)),
                 RST_STREAM if frame.stream == stream => return Outcome::Reset(code(0)),
                 HEADERS if frame.stream == stream && status < 200 => {
-                    status = read_status(&frame.payload);
+                    status = read_status(&frame.payload).unwrap_or(self.spelt);
+                    self.spelt = status;
                     if status < 200 {
                         self.interim.push(status);
                     }
@@ -180,11 +214,11 @@ impl Frames {
     }
 }
 
-/// The status that a block begins with: an entry of the static table, or a literal (RFC 7541 Appendices A, B).
-fn read_status(block: &[u8]) -> u16 {
+/// The status that a block begins with: an entry of the static table, or a literal (RFC 7541 Appendices A, B). None for one that was kept.
+fn read_status(block: &[u8]) -> Option<u16> {
     // A change of the table's size may stand before it.
     let block = &block[block.iter().take_while(|octet| **octet & 0xe0 == 0x20).count()..];
-    match block[0] {
+    Some(match block[0] {
         indexed @ 0x88..=0x8e => [200, 204, 206, 304, 400, 404, 500][usize::from(indexed - 0x88)],
         0x48 | 0x08 if block[1] & 0x80 == 0 => std::str::from_utf8(&block[2..5]).unwrap().parse().unwrap(),
         0x48 | 0x08 => {
@@ -198,6 +232,7 @@ fn read_status(block: &[u8]) -> u16 {
             }
             status
         }
+        0xbe.. => return None,
         other => panic!("a status in a form not known here: {other:#x}"),
-    }
+    })
 }

@@ -14,12 +14,14 @@ mod secure;
 #[path = "../harness/trial.rs"]
 mod trial;
 
+mod authority;
 mod bodies;
 mod connections;
 mod fields;
 mod goaway;
 mod http2_ordinary;
 mod interim;
+mod prior_knowledge;
 mod listeners;
 mod refusals;
 mod streams;

@@ -1,9 +1,15 @@
-//! What a header block of HTTP/2 holds, without unpacking it (RFC 7541): whether pseudo-fields stand in it, and whether a `:path` has a `#`.
+//! What a header block of HTTP/2 holds, without unpacking it (RFC 7541): what makes its message malformed, and paths that are no URIs.
 //!
-//! For connections whose blocks are unpacked by somebody who drops both without a word. Owns a shadow of the peer's dynamic table: of each entry
-//! only its size and what these two questions need. Of Huffman codes it counts the symbols; no text is made.
+//! For connections whose blocks are unpacked by somebody who drops some of that without a word and takes the rest for an error of the whole
+//! connection (RFC 9113 §8.1.1 asks for one of the stream). What that reader cannot take is replaced by something it can, of the same length once
+//! decoded, so that its table and ours stay in step. Owns a shadow of the peer's dynamic table: of each entry only its size and what these
+//! questions need. Text is decoded only where it must be looked at.
+
+mod huffman;
 
 use std::collections::VecDeque;
+
+use super::octets::{self, QUERY, TOKEN, VALUE};
 
 /// Bytes of the dynamic table that we let peers fill: the protocol's default, which is never changed (RFC 9113 §6.5.2).
 const CAPACITY: usize = 4096;
@@ -11,16 +17,16 @@ const CAPACITY: usize = 4096;
 /// What an entry counts beside its text (RFC 7541 §4.1).
 const ENTRY_OVERHEAD: usize = 32;
 
-/// The most bytes of one representation that may be held back while its end is missing.
-pub const MAX_REPRESENTATION: usize = 64 * 1024;
+/// What the rest of a replaced `:path` consists of, behind its slash. No path that was left as it came holds this octet.
+pub const PATH_FILLER: u8 = b'|';
 
 /// Names of the static table (RFC 7541 Appendix A), from index 1 on.
 const STATIC: [&str; 61] = [
     ":authority",
     ":method",
     ":method",
-    PATH,
-    PATH,
+    ":path",
+    ":path",
     ":scheme",
     ":scheme",
     ":status",
@@ -79,36 +85,74 @@ const STATIC: [&str; 61] = [
     "www-authenticate",
 ];
 
-const PATH: &str = ":path";
-
-/// [`PATH`] in Huffman code, padding included.
-const PATH_CODED: [u8; 4] = [0xb9, 0x58, 0xd3, 0x3f];
-
 /// The block is no HPACK, so that the connection cannot go on (RFC 9113 §4.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokenBlock;
 
 /// What was found in a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
     /// A name that begins with a colon.
     pub pseudo: bool,
     /// A `:path` with a `#` in it, which no request has (RFC 9113 §8.3.1: path and query, and nothing behind them).
     pub fragment: bool,
+    /// A name or value that no message has: the code of the first.
+    pub malformed: Option<&'static str>,
+    /// The `:path` as it came, if it has octets that RFC 3986 does not allow there. In the block it is replaced.
+    pub path: Option<Vec<u8>>,
+}
+
+impl Found {
+    /// Notes a field with this name and what is odd about it.
+    fn note(&mut self, name: Name, odd: Option<&Odd>) {
+        self.pseudo |= name.is_pseudo;
+        if name.kind == Kind::Unknown {
+            self.malformed.get_or_insert("bad_field_name");
+        }
+        if let Some(odd) = odd {
+            self.fragment |= odd.fragment;
+            self.malformed = self.malformed.or(odd.malformed);
+            if odd.path.is_some() {
+                self.path.clone_from(&odd.path);
+            }
+        }
+    }
+}
+
+/// What the value of a field must look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Field,
+    Path,
+    Method,
+    Scheme,
+    Status,
+    /// Another pseudo-field of requests.
+    Text,
+    /// No name, so that any value is wrong.
+    Unknown,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Name {
-    len: usize,
+    len: u32,
     is_pseudo: bool,
-    is_path: bool,
+    kind: Kind,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// What is out of the ordinary with a value. Good ones have none of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Odd {
+    fragment: bool,
+    malformed: Option<&'static str>,
+    path: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
 struct Entry {
     name: Name,
-    size: usize,
-    has_fragment: bool,
+    size: u32,
+    odd: Option<Box<Odd>>,
 }
 
 /// The shadow of one direction's dynamic table.
@@ -127,34 +171,51 @@ impl Default for HeaderTable {
 }
 
 impl HeaderTable {
-    /// Reads the representations that are whole, and says how many bytes these were; what is left must come again with more behind it.
+    /// Reads a whole block. If something in it had to be replaced, appends the block as it is to be read instead to `out`, and says so.
     ///
     /// # Errors
     /// The block is broken.
-    pub fn read(&mut self, block: &[u8], found: &mut Found) -> Result<usize, BrokenBlock> {
-        let mut rest = block;
-        while let Some(next) = self.representation(rest, found)? {
-            rest = next;
+    pub fn read(&mut self, block: &[u8], found: &mut Found, out: &mut Vec<u8>) -> Result<bool, BrokenBlock> {
+        let (mut rest, mut copied) = (block, 0);
+        while !rest.is_empty() {
+            let start = block.len() - rest.len();
+            let (behind, replacement) = self.representation(rest, found)?;
+            rest = behind;
+            if let Some(replacement) = replacement {
+                out.extend_from_slice(block.get(copied..start).unwrap_or_default());
+                replacement.write(out);
+                copied = block.len() - rest.len();
+            }
         }
-        if rest.len() > MAX_REPRESENTATION { Err(BrokenBlock) } else { Ok(block.len() - rest.len()) }
+        if copied > 0 {
+            out.extend_from_slice(block.get(copied..).unwrap_or_default());
+        }
+        Ok(copied > 0)
     }
 
-    /// Reads one representation (RFC 7541 §6) and gives what is behind it; none where its end is missing.
-    fn representation<'b>(&mut self, block: &'b [u8], found: &mut Found) -> Result<Option<&'b [u8]>, BrokenBlock> {
-        let Some(&first) = block.first() else { return Ok(None) };
-        let prefix = match first {
+    /// How many entries the table has, and how many bytes they count for.
+    pub fn extent(&self) -> (usize, usize) {
+        (self.entries.len(), self.size)
+    }
+
+    /// Reads one representation (RFC 7541 §6). Gives what is behind it, and what is to stand in its place.
+    fn representation<'b>(
+        &mut self,
+        block: &'b [u8],
+        found: &mut Found,
+    ) -> Result<(&'b [u8], Option<Replacement<'b>>), BrokenBlock> {
+        let prefix = match block.first().ok_or(BrokenBlock)? {
             0x80.. => 7,
             0x40.. => 6,
             0x20.. => 5,
             _ => 4,
         };
-        let Some((number, rest)) = integer(block, prefix)? else { return Ok(None) };
-        let (name, rest) = match (prefix, number) {
+        let (number, rest) = integer(block, prefix)?;
+        let (mut name, text, rest) = match (prefix, number) {
             (7, _) => {
-                let (name, has_fragment) = self.field(number)?;
-                found.pseudo |= name.is_pseudo;
-                found.fragment |= has_fragment;
-                return Ok(Some(rest));
+                let (name, odd) = self.field(number)?;
+                found.note(name, odd);
+                return Ok((rest, None));
             }
             (5, _) => {
                 if number > CAPACITY {
@@ -162,45 +223,54 @@ impl HeaderTable {
                 }
                 self.capacity = number;
                 self.evict(0);
-                return Ok(Some(rest));
+                return Ok((rest, None));
             }
-            (_, 0) => match Text::read(rest)? {
-                Some((text, rest)) => (Err(text), rest),
-                None => return Ok(None),
-            },
-            _ => (Ok(self.field(number)?.0), rest),
+            (_, 0) => {
+                let (text, rest) = Text::read(rest)?;
+                (text.as_name()?, Some(text), rest)
+            }
+            _ => (self.field(number)?.0, None, rest),
         };
-        let Some((value, rest)) = Text::read(rest)? else { return Ok(None) };
-        let name = name.or_else(|text| text.as_name())?;
+        let (value, rest) = Text::read(rest)?;
+        let (len, odd) = name.kind.judge(value)?;
+        found.note(name, odd.as_ref());
         let is_kept = prefix == 6;
-        found.pseudo |= name.is_pseudo;
-        if is_kept || name.is_path {
-            let (len, has_hash) = value.measure()?;
-            let has_fragment = name.is_path && has_hash;
-            found.fragment |= has_fragment;
-            if is_kept {
-                self.insert(Entry { name, size: name.len + len + ENTRY_OVERHEAD, has_fragment });
+        let mut replacement = None;
+        if name.kind == Kind::Unknown || odd.as_ref().is_some_and(Odd::is_replaced) {
+            // Nothing has the length of an entry without name and value.
+            if is_kept && name.len == 0 && len == 0 {
+                return Err(BrokenBlock);
             }
+            let first = block.first().copied().unwrap_or_default() & if is_kept { 0xc0 } else { 0xf0 };
+            let written = Replacement::of(first, prefix, (name, number, text), len);
+            if matches!(written.name, NewName::Made(_)) {
+                name.kind = Kind::Unknown;
+            }
+            replacement = Some(written);
         }
-        Ok(Some(rest))
+        if is_kept {
+            self.insert(name, len, odd);
+        }
+        Ok((rest, replacement))
     }
 
-    /// An entry of either table, and whether it is a path with a fragment.
-    fn field(&self, index: usize) -> Result<(Name, bool), BrokenBlock> {
+    /// The name of an entry of either table, and what is odd about its value.
+    fn field(&self, index: usize) -> Result<(Name, Option<&Odd>), BrokenBlock> {
         let index = index.checked_sub(1).ok_or(BrokenBlock)?;
-        if let Some(name) = STATIC.get(index) {
-            return Ok((Name::of(name.as_bytes()), false));
+        if let Some(text) = STATIC.get(index) {
+            return Ok((Name::fixed(index, text), None));
         }
         let entry = self.entries.get(index - STATIC.len()).ok_or(BrokenBlock)?;
-        Ok((entry.name, entry.has_fragment))
+        Ok((entry.name, entry.odd.as_deref()))
     }
 
     /// Puts an entry in front; one that is larger than the table only empties it (RFC 7541 §4.4).
-    fn insert(&mut self, entry: Entry) {
-        self.evict(entry.size);
-        if entry.size <= self.capacity {
-            self.size += entry.size;
-            self.entries.push_front(entry);
+    fn insert(&mut self, name: Name, value_len: usize, odd: Option<Odd>) {
+        let size = name.len as usize + value_len + ENTRY_OVERHEAD;
+        self.evict(size);
+        if size <= self.capacity {
+            self.size += size;
+            self.entries.push_front(Entry { name, size: size as u32, odd: odd.map(Box::new) });
         }
     }
 
@@ -208,15 +278,188 @@ impl HeaderTable {
     fn evict(&mut self, room: usize) {
         while self.size + room > self.capacity {
             let Some(oldest) = self.entries.pop_back() else { return };
-            self.size -= oldest.size;
+            self.size -= oldest.size as usize;
         }
     }
 }
 
 impl Name {
-    fn of(text: &[u8]) -> Name {
-        Name { len: text.len(), is_pseudo: text.first() == Some(&b':'), is_path: text == PATH.as_bytes() }
+    /// That of an entry of the static table.
+    fn fixed(index: usize, text: &str) -> Name {
+        let kind = match index {
+            0 => Kind::Text,
+            1 | 2 => Kind::Method,
+            3 | 4 => Kind::Path,
+            5 | 6 => Kind::Scheme,
+            7..=13 => Kind::Status,
+            _ => Kind::Field,
+        };
+        Name { len: text.len() as u32, is_pseudo: kind != Kind::Field, kind }
     }
+
+    /// Names are tokens without capitals (RFC 9113 §8.2.1), and no pseudo-field is unknown (§8.3).
+    fn of(text: &[u8]) -> Name {
+        let kind = match text {
+            [b':', rest @ ..] => match rest {
+                b"path" => Kind::Path,
+                b"method" => Kind::Method,
+                b"scheme" => Kind::Scheme,
+                b"status" => Kind::Status,
+                b"authority" | b"protocol" => Kind::Text,
+                _ => Kind::Unknown,
+            },
+            [] => Kind::Unknown,
+            _ if text.iter().all(|octet| octets::is(*octet, TOKEN) && !octet.is_ascii_uppercase()) => Kind::Field,
+            _ => Kind::Unknown,
+        };
+        Name { len: text.len() as u32, is_pseudo: text.first() == Some(&b':'), kind }
+    }
+}
+
+impl Kind {
+    /// The length of a value once decoded, and what is odd about it.
+    fn judge(self, value: Text<'_>) -> Result<(usize, Option<Odd>), BrokenBlock> {
+        let decoded;
+        let text = match (value.is_coded, self) {
+            (false, _) => value.bytes,
+            (true, Kind::Field | Kind::Text | Kind::Unknown) => {
+                let (len, may_be_odd) = huffman::measure(value.bytes)?;
+                if !may_be_odd || self == Kind::Unknown {
+                    return Ok((len, None));
+                }
+                decoded = huffman::decode(value.bytes)?;
+                &decoded
+            }
+            (true, _) => {
+                decoded = huffman::decode(value.bytes)?;
+                &decoded
+            }
+        };
+        let malformed = |is_good: bool, code| if is_good { None } else { Some(code) };
+        let malformed = match self {
+            Kind::Field => malformed(octets::span(text, VALUE) == text.len(), "control_in_field_value"),
+            Kind::Path => return Ok((text.len(), Odd::of_path(text))),
+            Kind::Method => malformed(!text.is_empty() && octets::span(text, TOKEN) == text.len(), "bad_method"),
+            Kind::Scheme => {
+                malformed(text.eq_ignore_ascii_case(b"https") || text.eq_ignore_ascii_case(b"http"), "bad_scheme")
+            }
+            Kind::Status => malformed(matches!(text, [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9']), "bad_status"),
+            Kind::Text => malformed(text.is_ascii(), "bad_host"),
+            Kind::Unknown => None,
+        };
+        Ok((text.len(), malformed.map(|code| Odd { malformed: Some(code), ..Odd::default() })))
+    }
+}
+
+impl Odd {
+    /// What is odd about a `:path`, if anything is.
+    fn of_path(text: &[u8]) -> Option<Odd> {
+        let plain = octets::span(text, QUERY);
+        let rest = text.get(plain..).unwrap_or_default();
+        if rest.is_empty() {
+            return None;
+        }
+        // The one thing that its reader takes, and drops.
+        let fragment = rest.contains(&b'#');
+        let is_replaced = rest.iter().any(|octet| *octet != b'#' && !octets::is(*octet, QUERY));
+        // One octet is no path with a slash in front.
+        let malformed = if is_replaced && text.len() < 2 { Some("bad_path_byte") } else { None };
+        let path = if is_replaced && malformed.is_none() { Some(text.to_vec()) } else { None };
+        Some(Odd { fragment, malformed, path })
+    }
+
+    /// Whether the value must not go on.
+    fn is_replaced(&self) -> bool {
+        self.malformed.is_some() || self.path.is_some()
+    }
+}
+
+/// A literal that stands in for another.
+#[derive(Debug)]
+struct Replacement<'b> {
+    /// The first octet without its integer.
+    first: u8,
+    prefix: u32,
+    name: NewName<'b>,
+    value: NewValue,
+}
+
+#[derive(Debug)]
+enum NewName<'b> {
+    Index(usize),
+    AsItCame(Text<'b>),
+    /// So many letters.
+    Made(usize),
+}
+
+#[derive(Debug)]
+enum NewValue {
+    Letters(usize),
+    Path(usize),
+    Status,
+}
+
+impl<'b> Replacement<'b> {
+    /// In place of a field with this name (its place in the tables, or its text) and a value of this length.
+    fn of(first: u8, prefix: u32, (name, index, text): (Name, usize, Option<Text<'b>>), len: usize) -> Self {
+        let as_it_came = text.map_or(NewName::Index(index), NewName::AsItCame);
+        let made = NewName::Made(name.len as usize);
+        let (name, value) = match name.kind {
+            // No name is empty.
+            Kind::Unknown if name.len == 0 => (NewName::Made(1), NewValue::Letters(len.saturating_sub(1))),
+            Kind::Unknown => (made, NewValue::Letters(len)),
+            Kind::Path => (as_it_came, NewValue::Path(len)),
+            Kind::Status if len == 3 => (as_it_came, NewValue::Status),
+            Kind::Status => (made, NewValue::Letters(len)),
+            Kind::Method | Kind::Scheme if len == 0 => (made, NewValue::Letters(len)),
+            _ => (as_it_came, NewValue::Letters(len)),
+        };
+        Replacement { first, prefix, name, value }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match &self.name {
+            NewName::Index(index) => write_integer(self.first, self.prefix, *index, out),
+            NewName::AsItCame(text) => {
+                out.push(self.first);
+                write_integer(if text.is_coded { 0x80 } else { 0 }, 7, text.bytes.len(), out);
+                out.extend_from_slice(text.bytes);
+            }
+            NewName::Made(len) => {
+                out.push(self.first);
+                write_letters(*len, out);
+            }
+        }
+        match self.value {
+            NewValue::Letters(len) => write_letters(len, out),
+            NewValue::Path(len) => {
+                write_integer(0, 7, len, out);
+                out.extend(std::iter::once(b'/').chain(std::iter::repeat(PATH_FILLER)).take(len));
+            }
+            NewValue::Status => out.extend_from_slice(b"\x03500"),
+        }
+    }
+}
+
+/// A text of so many letters.
+fn write_letters(len: usize, out: &mut Vec<u8>) {
+    write_integer(0, 7, len, out);
+    out.extend(std::iter::repeat_n(b'x', len));
+}
+
+/// An integer whose first octet has a prefix of so many bits, and what stands before that.
+fn write_integer(first: u8, prefix: u32, value: usize, out: &mut Vec<u8>) {
+    let most = (1_usize << prefix) - 1;
+    if value < most {
+        return out.push(first | value as u8);
+    }
+    out.push(first | most as u8);
+    let mut rest = value - most;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
 }
 
 /// A string literal as it came (RFC 7541 §5.2).
@@ -227,120 +470,36 @@ struct Text<'b> {
 }
 
 impl<'b> Text<'b> {
-    /// The literal in front and what is behind it; none where its end is missing.
-    fn read(block: &'b [u8]) -> Result<Option<(Text<'b>, &'b [u8])>, BrokenBlock> {
+    /// The literal in front and what is behind it.
+    fn read(block: &'b [u8]) -> Result<(Text<'b>, &'b [u8]), BrokenBlock> {
         let is_coded = block.first().is_some_and(|first| first & 0x80 != 0);
-        let Some((len, rest)) = integer(block, 7)? else { return Ok(None) };
-        Ok(rest.split_at_checked(len).map(|(bytes, rest)| (Text { bytes, is_coded }, rest)))
+        let (len, rest) = integer(block, 7)?;
+        let (bytes, rest) = rest.split_at_checked(len).ok_or(BrokenBlock)?;
+        Ok((Text { bytes, is_coded }, rest))
     }
 
     fn as_name(self) -> Result<Name, BrokenBlock> {
-        if !self.is_coded {
-            return Ok(Name::of(self.bytes));
-        }
-        let (len, _) = self.measure()?;
-        // A colon is seven bits of the first octet.
-        let is_pseudo = len > 0 && self.bytes.first().is_some_and(|first| first >> 1 == 0x5c);
-        Ok(Name { len, is_pseudo, is_path: len == PATH.len() && self.bytes.starts_with(&PATH_CODED) })
-    }
-
-    /// Its length once decoded, and whether there is a `#` in it.
-    fn measure(self) -> Result<(usize, bool), BrokenBlock> {
-        if self.is_coded { measure_coded(self.bytes) } else { Ok((self.bytes.len(), self.bytes.contains(&b'#'))) }
+        if self.is_coded { Ok(Name::of(&huffman::decode(self.bytes)?)) } else { Ok(Name::of(self.bytes)) }
     }
 }
 
-/// An integer whose first octet has a prefix of so many bits (RFC 7541 §5.1), and what is behind it; none where its end is missing.
-fn integer(block: &[u8], prefix: u32) -> Result<Option<(usize, &[u8])>, BrokenBlock> {
-    let Some((&first, mut rest)) = block.split_first() else { return Ok(None) };
+/// An integer whose first octet has a prefix of so many bits (RFC 7541 §5.1), and what is behind it.
+fn integer(block: &[u8], prefix: u32) -> Result<(usize, &[u8]), BrokenBlock> {
+    let (&first, mut rest) = block.split_first().ok_or(BrokenBlock)?;
     let most = (1_usize << prefix) - 1;
     let mut value = usize::from(first) & most;
     if value < most {
-        return Ok(Some((value, rest)));
+        return Ok((value, rest));
     }
     for shift in [0, 7, 14, 21] {
-        let Some((&octet, behind)) = rest.split_first() else { return Ok(None) };
+        let (&octet, behind) = rest.split_first().ok_or(BrokenBlock)?;
         rest = behind;
         value += usize::from(octet & 0x7f) << shift;
         if octet & 0x80 == 0 {
-            return Ok(Some((value, rest)));
+            return Ok((value, rest));
         }
     }
     Err(BrokenBlock)
-}
-
-/// How many symbols have codes of a length, in bits (RFC 7541 Appendix B). The code is canonical: codes of a length follow on one another.
-const SYMBOLS: [(u32, u64); 21] = [
-    (5, 10),
-    (6, 26),
-    (7, 32),
-    (8, 6),
-    (10, 5),
-    (11, 3),
-    (12, 2),
-    (13, 6),
-    (14, 2),
-    (15, 3),
-    (19, 3),
-    (20, 8),
-    (21, 13),
-    (22, 26),
-    (23, 29),
-    (24, 12),
-    (25, 4),
-    (26, 15),
-    (27, 19),
-    (28, 29),
-    (30, 4),
-];
-
-/// For each length, the first 32 bits that stand behind its codes.
-const BOUNDS: [(u32, u64); 21] = bounds();
-
-const fn bounds() -> [(u32, u64); 21] {
-    let mut bounds = SYMBOLS;
-    let (mut at, mut bound) = (0, 0);
-    while at < bounds.len() {
-        bound += bounds[at].1 << (32 - bounds[at].0);
-        bounds[at].1 = bound;
-        at += 1;
-    }
-    bounds
-}
-
-/// The code of `#`, in twelve bits.
-const HASH: u64 = 0xffa;
-
-/// The code of the symbol that no text has, in thirty bits.
-const END_OF_TEXT: u64 = 0x3fff_ffff;
-
-/// How many symbols a text in Huffman code has, and whether there is a `#` among them.
-fn measure_coded(bytes: &[u8]) -> Result<(usize, bool), BrokenBlock> {
-    let mut bytes = bytes.iter();
-    // Bits not yet used, the next one on top.
-    let (mut window, mut bits) = (0_u64, 0_u32);
-    let (mut count, mut has_hash) = (0, false);
-    loop {
-        while bits <= 56
-            && let Some(byte) = bytes.next()
-        {
-            window |= u64::from(*byte) << (56 - bits);
-            bits += 8;
-        }
-        let top = window >> 32;
-        let length = BOUNDS.iter().find(|(_, bound)| top < *bound).map_or(30, |(length, _)| *length);
-        if length > bits {
-            // Padding is shorter than an octet.
-            return if bits < 8 { Ok((count, has_hash)) } else { Err(BrokenBlock) };
-        }
-        if length == 30 && top >> 2 == END_OF_TEXT {
-            return Err(BrokenBlock);
-        }
-        has_hash |= length == 12 && top >> 20 == HASH;
-        window <<= length;
-        bits -= length;
-        count += 1;
-    }
 }
 
 #[cfg(test)]
@@ -353,19 +512,19 @@ mod tests {
         digits.chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
     }
 
-    /// Reads blocks one after the other; after each, the table has so many entries and bytes, and what is expected was found.
+    /// Reads blocks one after the other; after each, the table has so many entries and bytes, and what is expected was found, with nothing replaced.
     fn check(capacity: usize, blocks: &[(&str, usize, usize, Found)]) {
         let mut table = HeaderTable { capacity, ..HeaderTable::default() };
         for (hex, entries, size, expected) in blocks {
-            let (block, mut found) = (bytes(hex), Found::default());
-            assert_eq!(table.read(&block, &mut found), Ok(block.len()), "{hex}");
-            assert_eq!((table.entries.len(), table.size, found), (*entries, *size, *expected), "{hex}");
+            let (mut found, mut out) = (Found::default(), Vec::new());
+            assert_eq!(table.read(&bytes(hex), &mut found, &mut out), Ok(false), "{hex}");
+            assert_eq!((table.extent(), &found, &out[..]), ((*entries, *size), expected, &b""[..]), "{hex}");
         }
     }
 
-    const PLAIN: Found = Found { pseudo: false, fragment: false };
-    const PSEUDO: Found = Found { pseudo: true, fragment: false };
-    const BOTH: Found = Found { pseudo: true, fragment: true };
+    const PLAIN: Found = Found { pseudo: false, fragment: false, malformed: None, path: None };
+    const PSEUDO: Found = Found { pseudo: true, ..PLAIN };
+    const BOTH: Found = Found { fragment: true, ..PSEUDO };
 
     #[test]
     fn the_tables_of_rfc_7541_appendix_c_have_the_sizes_told_there() {
@@ -407,12 +566,11 @@ mod tests {
             // A field with a `#` that is no path.
             ("0001 7801 23", 0, 0, PLAIN),
             ("7301 23", 1, 40, PLAIN),
-            // Pseudo-fields: of the static table, whole and by name; by a name of their own, also in Huffman code (`:x`).
+            // Pseudo-fields: of the static table, whole and by name; by a name spelt out.
             ("88", 0, 0, PSEUDO),
             ("0001 7801 7982", 0, 0, PSEUDO),
             ("0103 612e 62", 0, 0, PSEUDO),
-            ("0002 3a78 0179", 0, 0, PSEUDO),
-            ("0082 b9e7 0179", 0, 0, PSEUDO),
+            ("000a 3a61 7574 686f 7269 7479 0179", 0, 0, PSEUDO),
             // Paths: whole, kept or not, never kept, with the name spelt out, each with and without `#` (Huffman: ffaf).
             ("0402 2f61", 0, 0, PSEUDO),
             ("0402 2f23", 0, 0, BOTH),
@@ -437,44 +595,146 @@ mod tests {
 
     #[test]
     fn what_is_no_hpack_is_broken() {
-        for hex in
-            ["80", "be", "ffff ffff ff7f", "3fe2 1f", "0f30 01 23", "0081 ff01 79 81", "0401 23 be", "0484 ffff ffff"]
-        {
+        for hex in [
+            "80",
+            "be",
+            "ffff ffff ff7f",
+            "3fe2 1f",
+            "0f30 01 23",
+            "0081 ff01 79 81",
+            "0401 23 be",
+            "0484 ffff ffff",
+            // Cut.
+            "04",
+            "0402 2f",
+            "0f",
+            "ff",
+            "00",
+            "0001 78",
+            "0001 7801",
+            "3f",
+            // Nothing has the length of an entry without name and value.
+            "4000 00",
+        ] {
             let (mut table, mut found) = (HeaderTable::default(), Found::default());
-            assert_eq!(table.read(&bytes(hex), &mut found), Err(BrokenBlock), "{hex}");
+            assert_eq!(table.read(&bytes(hex), &mut found, &mut Vec::new()), Err(BrokenBlock), "{hex}");
         }
     }
 
-    #[test]
-    fn every_code_of_appendix_b_has_its_length() {
-        // The first code of each length, filled up with ones.
-        for (code, length) in [
-            (0x0_u64, 5),
-            (0x14, 6),
-            (0x5c, 7),
-            (0xf8, 8),
-            (0x3f8, 10),
-            (0x7fa, 11),
-            (0xffa, 12),
-            (0x1ff8, 13),
-            (0x3ffc, 14),
-            (0x7ffc, 15),
-            (0x7fff0, 19),
-            (0xfffe6, 20),
-            (0x1f_ffdc, 21),
-            (0x3f_ffd2, 22),
-            (0x7f_ffd8, 23),
-            (0xff_ffea, 24),
-            (0x1ff_ffec, 25),
-            (0x3ff_ffe0, 26),
-            (0x7ff_ffde, 27),
-            (0xfff_ffe2, 28),
-            (0x3fff_fffc, 30),
-        ] {
-            let word = (code << (64 - length)) | (u64::MAX >> length);
-            let octets = usize::try_from(length).unwrap().div_ceil(8);
-            let expected = Ok((1, code == HASH));
-            assert_eq!(measure_coded(&word.to_be_bytes()[..octets]), expected, "{code:x}");
+    /// A block of literals with these names and values, raw, the first octet of each given.
+    fn literals(fields: &[(u8, &[u8], &[u8])]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (first, name, value) in fields {
+            out.push(*first);
+            for text in [name, value] {
+                write_integer(0, 7, text.len(), &mut out);
+                out.extend_from_slice(text);
+            }
         }
+        out
+    }
+
+    /// Reads a block whose literals are replaced: gives what it became, and checks that both tables stay in step.
+    fn replaced(table: &mut HeaderTable, block: &[u8]) -> (Vec<u8>, Found) {
+        let mut clean = HeaderTable::default();
+        let (mut found, mut out) = (Found::default(), Vec::new());
+        let before = table.extent();
+        assert_eq!(table.read(block, &mut found, &mut out), Ok(true), "{}", block.escape_ascii());
+        if before == (0, 0) {
+            let (mut again, mut none) = (Found::default(), Vec::new());
+            clean.read(&out, &mut again, &mut none).unwrap();
+            assert!(matches!(again.malformed, None | Some("bad_scheme")), "{}", out.escape_ascii());
+            assert_eq!(clean.extent(), table.extent(), "{}", out.escape_ascii());
+        }
+        (out, found)
+    }
+
+    #[test]
+    fn what_no_message_has_is_replaced_by_what_has_its_length() {
+        for (name, value, expected, code) in [
+            (&b"x"[..], &b"a\0b"[..], (&b"x"[..], &b"xxx"[..]), "control_in_field_value"),
+            (b"x", b"\x7f", (b"x", b"x"), "control_in_field_value"),
+            (b"cookie", b"a\r\nb", (b"cookie", b"xxxx"), "control_in_field_value"),
+            (b"X-Upper", b"v", (b"xxxxxxx", b"x"), "bad_field_name"),
+            (b"a b", b"v", (b"xxx", b"x"), "bad_field_name"),
+            (b"a\xe9", b"", (b"xx", b""), "bad_field_name"),
+            (b":unknown", b"v", (b"xxxxxxxx", b"x"), "bad_field_name"),
+            (b"", b"v", (b"x", b""), "bad_field_name"),
+            (b":method", b"G T", (b":method", b"xxx"), "bad_method"),
+            (b":method", b"", (b"xxxxxxx", b""), "bad_method"),
+            (b":scheme", b"ftp", (b":scheme", b"xxx"), "bad_scheme"),
+            (b":authority", b"a\xff", (b":authority", b"xx"), "bad_host"),
+            (b":status", b"abc", (b":status", b"500"), "bad_status"),
+            (b":status", b"2000", (b"xxxxxxx", b"xxxx"), "bad_status"),
+            (b":path", b"\xff", (b":path", b"/"), "bad_path_byte"),
+        ] {
+            for first in [0x40, 0, 0x10] {
+                let before = literals(&[(0, b"before", b"1")]);
+                let block = [&before, &literals(&[(first, name, value)])[..], &before].concat();
+                let written = [&before, &literals(&[(first, expected.0, expected.1)])[..], &before].concat();
+                let mut table = HeaderTable::default();
+                let (out, found) = replaced(&mut table, &block);
+                assert_eq!(out.escape_ascii().to_string(), written.escape_ascii().to_string());
+                assert_eq!((found.malformed, found.path), (Some(code), None), "{}", block.escape_ascii());
+                if first != 0x40 {
+                    continue;
+                }
+                // The entry is as bad when it is referred to; its name only if that is what is bad.
+                let mut found = Found::default();
+                assert_eq!(table.read(&[0xbe], &mut found, &mut Vec::new()), Ok(false));
+                let is_name_made = expected.0 != name;
+                assert_eq!(found.malformed, Some(if is_name_made { "bad_field_name" } else { code }));
+                let (mut found, mut out) = (Found::default(), Vec::new());
+                table.read(&[0x0f, 0x2f, 3, b'2', b'0', b'4'], &mut found, &mut out).unwrap();
+                let is_name = code == "bad_field_name";
+                assert_eq!(
+                    found.malformed.is_some(),
+                    is_name || matches!(code, "bad_scheme"),
+                    "{}",
+                    name.escape_ascii()
+                );
+            }
+        }
+        // In Huffman code: a value with NUL (ffc7), one with LF (fffffff3), a name with a capital (`A`, 87), by an index of the static table.
+        for (hex, code) in [
+            ("0001 7882 ffc7", "control_in_field_value"),
+            ("0001 7884 ffff fff3", "control_in_field_value"),
+            ("6084 ffff fff3", "control_in_field_value"),
+            ("0081 8701 79", "bad_field_name"),
+            ("4082 b9e7 0179", "bad_field_name"),
+        ] {
+            let (_, found) = replaced(&mut HeaderTable::default(), &bytes(hex));
+            assert_eq!(found.malformed, Some(code), "{hex}");
+        }
+        // Good ones stay as they are, also those that are long or beyond ASCII.
+        let good = literals(&[
+            (0, b"x", "\t \u{e9}~\u{80}".as_bytes()),
+            (0x40, b"a!#$%&'*+-.^_`|~0", b""),
+            (0, b":method", b"M-SEARCH"),
+        ]);
+        assert_eq!(HeaderTable::default().read(&good, &mut Found::default(), &mut Vec::new()), Ok(false));
+    }
+
+    #[test]
+    fn paths_that_are_no_uris_are_handed_over_beside() {
+        for path in [&b"/a|b"[..], b"/\xff\x00", b"/a b", b"|/", b"/s?a[]=\\"] {
+            let mut table = HeaderTable::default();
+            let (out, found) = replaced(&mut table, &literals(&[(0x40, b":path", path)]));
+            let filler = [b"/", &vec![PATH_FILLER; path.len() - 1][..]].concat();
+            assert_eq!(out, literals(&[(0x40, b":path", &filler)]));
+            assert_eq!((found.path.as_deref(), found.malformed), (Some(path), None));
+            let mut found = Found::default();
+            assert_eq!(table.read(&[0xbe], &mut found, &mut Vec::new()), Ok(false));
+            assert_eq!(found.path.as_deref(), Some(path));
+            // Another path under its name is another path.
+            let mut found = Found::default();
+            assert_eq!(table.read(&[0x0f, 0x2f, 1, b'/'], &mut found, &mut Vec::new()), Ok(false));
+            assert_eq!((found.path, found.pseudo), (None, true));
+        }
+        // Huffman code of `/|`, by name of the static table.
+        let (out, found) = replaced(&mut HeaderTable::default(), &bytes("0483 63fe 7f"));
+        assert_eq!((&out[..], found.path.as_deref()), (&b"\x04\x02/|"[..], Some(&b"/|"[..])));
+        let good = literals(&[(0x40, b":path", b"/a-._~!$&'()*+,;=:@%zz?/?"), (0, b":path", b"*")]);
+        assert_eq!(HeaderTable::default().read(&good, &mut Found::default(), &mut Vec::new()), Ok(false));
     }
 }

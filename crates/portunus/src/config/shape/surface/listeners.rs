@@ -25,7 +25,12 @@ pub(in crate::config::shape) static LISTENER: Object = object(
             "(no headers)",
             "Connections begin with a PROXY header, version 1 or 2, in front of TLS if there is TLS. The client is whom the header names.",
         ),
-        optional("tls", Shape::Object(&TLS), "(plain)", "TLS. Without it the listener is plain."),
+        optional(
+            "tls",
+            Shape::Object(&TLS),
+            "(plain)",
+            "TLS. Without it the listener is plain: HTTP/1, and HTTP/2 with clients that begin with its preface (h2c with prior knowledge, as gRPC has it).",
+        ),
         optional(
             "tunnel",
             Shape::Object(&TUNNEL),
