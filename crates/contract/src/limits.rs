@@ -17,8 +17,20 @@ pub struct Limits {
     pub number_chars: u32,
     /// The largest exponent of a number, either sign.
     pub exponent: u32,
-    /// How many steps the part of a schema that cannot be judged in passing may take per body.
+    /// Steps that a value may take in the part of a schema that cannot be validated in passing, and in patterns whose automaton is built meanwhile, whatever
+    /// its size: room for schemas with hundreds of branches.
+    pub steps_free: u64,
+    /// Further steps for each byte of the value, so that work is linear in what was sent.
+    pub steps_per_byte: u64,
+    /// The most steps of one value, however long; about a second of one processor.
     pub steps: u64,
+}
+
+impl Limits {
+    /// The steps that a value of so many bytes may take.
+    pub(crate) fn steps_of(&self, bytes: u64) -> u64 {
+        self.steps_free.saturating_add(self.steps_per_byte.saturating_mul(bytes)).min(self.steps)
+    }
 }
 
 impl Default for Limits {
@@ -31,7 +43,9 @@ impl Default for Limits {
             string_bytes: 1 << 20,
             number_chars: 64,
             exponent: 400,
-            steps: 10_000_000,
+            steps_free: 50_000,
+            steps_per_byte: 128,
+            steps: 50_000_000,
         }
     }
 }

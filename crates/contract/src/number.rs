@@ -84,13 +84,9 @@ impl<'a> Decimal<'a> {
             // Then d × 10^-zeros would have to divide n, which 10 does not.
             return false;
         }
-        let remainder =
-            self.digits().fold(0u128, |rest, digit| (rest * 10 + u128::from(digit - b'0')) % divisor.digits);
-        // Appending zeros: once nothing is left, nothing comes back.
-        (0..zeros)
-            .try_fold(remainder, |rest, _| if rest == 0 { None } else { Some(rest * 10 % divisor.digits) })
-            .unwrap_or(0)
-            == 0
+        // n × 10^zeros is a multiple of d if n is one of what is left of d without as many twos and fives.
+        let rest = divisor.without(zeros);
+        self.digits().fold(0u128, |sum, digit| (sum * 10 + u128::from(digit - b'0')) % rest) == 0
     }
 
     fn digits(&self) -> impl Iterator<Item = u8> + 'a {
@@ -153,6 +149,19 @@ pub struct Divisor {
 }
 
 impl Divisor {
+    /// Its digits without that many factors of two and of five, or all there are.
+    fn without(&self, count: i64) -> u128 {
+        let twos = count.min(i64::from(self.digits.trailing_zeros()));
+        let mut rest = self.digits >> twos;
+        for _ in 0..count {
+            if !rest.is_multiple_of(5) {
+                break;
+            }
+            rest /= 5;
+        }
+        rest
+    }
+
     /// `None` unless the number is greater than 0 and has at most 36 digits.
     pub fn new(text: &str) -> Option<Self> {
         let decimal = Decimal::new(text.as_bytes());

@@ -90,6 +90,9 @@ pub enum Reason {
     Not,
     /// The schema is `false`.
     False,
+    /// Nothing: validation goes on when others have had their turn. Never leaves this crate.
+    #[doc(hidden)]
+    Paused,
 }
 
 impl Reason {
@@ -138,6 +141,7 @@ impl Reason {
             Self::OneOf => "one_of",
             Self::Not => "not",
             Self::False => "false_schema",
+            Self::Paused => "paused",
         }
     }
 }

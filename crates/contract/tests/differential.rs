@@ -117,6 +117,8 @@ fn what_is_wrong_in_passing_is_wrong_as_a_whole() {
         for _ in 0..VALUES_PER_SCHEMA {
             let text = maker.value(3).to_string();
             let found = support::judge(&program, id, &mut run, text.as_bytes(), usize::MAX);
+            let turns = support::judge_in_turns(&program, id, &mut run, text.as_bytes(), 10);
+            assert_eq!(found, turns, "schema {schema}\nvalue {text}");
             let all = program.everything_wrong(id, text.as_bytes(), 100);
             assert_eq!(found.is_ok(), all.is_empty(), "schema {schema}\nvalue {text}\n{found:?}\n{all:?}");
             valid += usize::from(found.is_ok());
@@ -144,6 +146,14 @@ fn verdicts_agree_with_jsonschema() {
             for piece in [usize::MAX, 1] {
                 let found = support::judge(&program, id, &mut run, text.as_bytes(), piece);
                 assert_eq!(found.is_ok(), expected, "schema {schema}\nvalue {text}\nwe say {found:?}");
+            }
+            for steps in [1, 20] {
+                let found = support::judge_in_turns(&program, id, &mut run, text.as_bytes(), steps);
+                assert_eq!(
+                    found.is_ok(),
+                    expected,
+                    "schema {schema}\nvalue {text}\nin turns of {steps} we say {found:?}"
+                );
             }
             assert_eq!(
                 program.everything_wrong(id, text.as_bytes(), 100).is_empty(),

@@ -4,6 +4,7 @@
 //! accepted → identified (PROXY header or socket) → opened (TLS or plain) → HTTP/1.1 or HTTP/2 → closed, counted, logged
 //! ```
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub struct Conn {
     pub tls: Option<ConnTls>,
     /// When it was accepted, on the wall clock and for measuring.
     pub accepted_at: (SystemTime, Instant),
+    /// Bytes that bodies of its requests and responses take while contracts validate them.
+    pub validation_memory: Cell<usize>,
 }
 
 /// What a connection's handshake agreed on, and under which rule.
@@ -104,8 +107,16 @@ async fn identify(
 ) -> Option<(net::Stream, Chunk, Conn, Opened)> {
     let Accepted { stream, peer, bound_port, is_balancer, at, opened: mut counted, .. } = accepted;
     let accepted_at = (at, Instant::now());
-    let mut conn =
-        Conn { listener, client: peer, told: None, bound_port, local_port: bound_port, tls: None, accepted_at };
+    let mut conn = Conn {
+        listener,
+        client: peer,
+        told: None,
+        bound_port,
+        local_port: bound_port,
+        tls: None,
+        accepted_at,
+        validation_memory: Cell::new(0),
+    };
     let identified = match &conn.listener.proxy_protocol {
         None => Ok(client::itself(stream, peer)),
         Some(rule) => Box::pin(client::read_header(stream, peer, rule, is_balancer)).await,

@@ -7,6 +7,7 @@ mod body;
 mod in_force;
 mod judging;
 mod lists;
+mod memory;
 mod note;
 mod request;
 pub mod response;
@@ -25,6 +26,7 @@ use crate::route::{CompiledRoute, Params};
 pub use body::{GuardedBody, HoldError};
 pub use in_force::{Contracts, InForce};
 pub use judging::{ScratchRoom, trim};
+pub use memory::Lease;
 pub use note::ContractNote;
 pub use request::{Candidate, Room, admit_under, note_watched};
 

@@ -39,6 +39,10 @@ pub struct Limits {
     pub max_requests_per_connection: u64,
     /// An unread request body is read up to this many bytes to keep the connection, else the connection closes.
     pub max_drain_bytes: u64,
+    /// Memory of all bodies that contracts are validating: what is held of them, decoded and recorded, bytes.
+    pub max_validation_memory_bytes: usize,
+    /// The share of one client connection in that, bytes.
+    pub max_validation_memory_per_connection_bytes: usize,
     /// HTTP/2 streams open at once on one connection.
     pub h2_max_streams: u32,
     /// HTTP/2 frames that carry nothing (PING, SETTINGS, WINDOW_UPDATE, PRIORITY, RST_STREAM, empty DATA), or begin a request, beyond ten for each
@@ -83,6 +87,8 @@ impl Default for Limits {
             max_interim_responses: 8,
             max_requests_per_connection: 1_000_000,
             max_drain_bytes: 64 * 1024,
+            max_validation_memory_bytes: 512 * 1024 * 1024,
+            max_validation_memory_per_connection_bytes: 64 * 1024 * 1024,
             h2_max_streams: 128,
             h2_control_frame_burst: 1_000,
             h2_control_frame_rate: 100,

@@ -143,6 +143,7 @@ impl Server {
             flows: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
             workers_up: AtomicUsize::new(0),
+            validation_memory: AtomicUsize::new(0),
             reporter,
         });
         let workers = (0..config.workers)

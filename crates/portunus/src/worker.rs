@@ -37,6 +37,8 @@ pub struct Shared {
     pub workers_up: AtomicUsize,
     /// How many listening sockets are open.
     pub listening: AtomicUsize,
+    /// Bytes that bodies take while contracts validate them.
+    pub validation_memory: AtomicUsize,
     /// Logs and metrics.
     pub reporter: Arc<Reporter>,
 }

@@ -5,6 +5,6 @@ mod form;
 pub(crate) mod media_type;
 mod multipart;
 
-pub(crate) use coding::{Bounds, Coding, Stopped, decode};
+pub(crate) use coding::{Bounds, Coding, Decoding, Stopped};
 pub(crate) use form::{Assembly, split};
 pub(crate) use multipart::{Failed, PartHead, Parts, Splitter};

@@ -90,6 +90,10 @@ pub struct Scanner {
     /// Strings with escapes are resolved here.
     scratch: Vec<u8>,
     limits: Limits,
+    /// Where a container ended whose end the sink has refused.
+    refused_at: usize,
+    /// How long the last window was.
+    window_len: usize,
 }
 
 /// What one step over a window comes to.
@@ -110,6 +114,8 @@ impl Scanner {
             cut: CutToken::new(),
             scratch: Vec::new(),
             limits: limits.clone(),
+            refused_at: 0,
+            window_len: 0,
         }
     }
 
@@ -141,12 +147,28 @@ impl Scanner {
             rest = &rest[taken..];
             self.whole_token(sink)?;
         }
+        self.window_len = rest.len();
         let used = self.window(rest, false, sink)?;
         if used < rest.len() {
             let (bound, excess) = self.bound(rest[used]);
             self.cut.begin(&rest[used..], bound, excess)?;
         }
         Ok(())
+    }
+
+    /// As [`Scanner::feed`], for a sink that may pause at the end of a container ([`Reason::Paused`]): says how much of the chunk was read.
+    pub(crate) fn feed_some(&mut self, chunk: &[u8], sink: &mut impl Sink) -> Result<usize, Reason> {
+        match self.feed(chunk, sink) {
+            Ok(()) => Ok(chunk.len()),
+            // Containers end in the chunk itself, never in a token that was cut before it.
+            Err(Reason::Paused) => Ok(chunk.len() - (self.window_len - self.refused_at)),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    /// How much memory it holds.
+    pub fn bytes_held(&self) -> usize {
+        self.cut.bytes.capacity() + self.scratch.capacity()
     }
 
     /// There is no more: the value must be whole.
@@ -230,12 +252,12 @@ impl Scanner {
     /// The innermost container ends at `at`.
     #[inline(always)]
     fn after_value_end<S: Sink>(&mut self, at: usize, sink: &mut S) -> Result<usize, Reason> {
-        if self.open.pop() == Some(true) {
-            sink.end_object()?
-        } else {
-            sink.end_array()?
-        }
+        let ended = if self.open.pop() == Some(true) { sink.end_object() } else { sink.end_array() };
         self.phase = self.phase_behind_value();
+        if let Err(reason) = ended {
+            self.refused_at = at + 1;
+            return Err(reason);
+        }
         Ok(at + 1)
     }
 

@@ -5,7 +5,7 @@ use super::content_type::{Chosen, Reading};
 use super::findings::{Enough, Findings, Part, Violation, Where};
 use super::message::Framing;
 use super::scratch::Scratch;
-use crate::body::{Bounds, Coding, Stopped, decode};
+use crate::body::{Bounds, Coding, Decoding, Stopped};
 use crate::contract::Contract;
 use crate::judge::readers::Reader;
 use crate::options::Undeclared;
@@ -38,6 +38,8 @@ pub struct BodyJudge<'s> {
     /// What the head says of the length; 0 where it says nothing.
     declared: u64,
     limit: u64,
+    /// The bytes that are given now were given before: the turn ended within them.
+    goes_on: bool,
 }
 
 enum State<'s> {
@@ -56,7 +58,23 @@ enum State<'s> {
         encoded: &'s mut Vec<u8>,
         reader: Reader<'s>,
     },
+    /// Complete, and decoded piece by piece.
+    Decoding(Box<Undoing<'s>>),
+    /// Complete and decoded.
+    Read(Reader<'s>),
 }
+
+/// A complete body that is decoded.
+struct Undoing<'s> {
+    decoding: Decoding<'s>,
+    /// A copy of the last piece, while the reader is not done with it.
+    piece: Vec<u8>,
+    has_piece: bool,
+    reader: Reader<'s>,
+}
+
+/// Decoded bytes after which others have their turn.
+const BYTES_PER_TURN: usize = 128 * 1024;
 
 impl<'s> BodyJudge<'s> {
     /// No body is there.
@@ -128,7 +146,7 @@ impl<'s> BodyJudge<'s> {
     fn plan(contract: &'s Contract, state: State<'s>, required: bool, hold: Hold) -> BodyPlan<'s> {
         let limit = contract.options.limits.body_bytes;
         BodyPlan {
-            judge: BodyJudge { contract, state, required, received: 0, declared: 0, limit },
+            judge: BodyJudge { contract, state, required, received: 0, declared: 0, limit, goes_on: false },
             hold,
             limit_bytes: limit,
         }
@@ -144,32 +162,103 @@ impl<'s> BodyJudge<'s> {
     /// # Errors
     /// [`Enough`] once as many violations are found as are wanted.
     pub fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Enough> {
+        while !self.feed_some(bytes, findings)? {}
+        Ok(())
+    }
+
+    /// As [`BodyJudge::feed`], for some milliseconds at most. Says whether it is done with these bytes: if not, call it again with the same ones
+    /// when others have had their turn.
+    ///
+    /// # Errors
+    /// As [`BodyJudge::feed`].
+    pub fn feed_some(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<bool, Enough> {
         if bytes.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
         let before = self.received;
-        self.received = self.received.saturating_add(bytes.len() as u64);
+        if !self.goes_on {
+            self.received = self.received.saturating_add(bytes.len() as u64);
+        }
         // What is announced too large is not read that far.
         let is_too_large = self.received > self.limit || (before == 0 && self.declared > self.limit);
         if is_too_large && before <= self.limit {
             self.state = State::Done;
-            return findings.add(too_large(self.limit));
+            return findings.add(too_large(self.limit)).map(|()| true);
         }
         let judged = match &mut self.state {
-            State::Pass | State::Done => return Ok(()),
+            State::Pass | State::Done | State::Decoding(_) | State::Read(_) => return Ok(true),
             State::Nothing => Err(undeclared()),
             State::Refuse(violation) => Err((**violation).clone()),
-            State::Plain(reader) => reader.feed(bytes, findings),
+            State::Plain(reader) => reader.feed_some(bytes, findings),
             State::Encoded { encoded, .. } => {
                 encoded.extend_from_slice(bytes);
-                return Ok(());
+                return Ok(true);
             }
         };
         match judged {
-            Ok(()) => Ok(()),
+            Ok(is_done) => {
+                self.goes_on = !is_done;
+                Ok(is_done)
+            }
             Err(violation) => {
                 self.state = State::Done;
-                findings.add(violation)
+                findings.add(violation).map(|()| true)
+            }
+        }
+    }
+
+    /// How much memory the body takes here; what the caller holds of it is the caller's to count.
+    pub fn bytes_held(&self) -> usize {
+        match &self.state {
+            State::Pass | State::Nothing | State::Refuse(_) | State::Done => 0,
+            State::Plain(reader) | State::Read(reader) => reader.bytes_held(),
+            State::Encoded { encoded, .. } => encoded.capacity(),
+            State::Decoding(undoing) => {
+                // What was encoded lies behind the decoder.
+                let encoded = usize::try_from(self.received).unwrap_or(usize::MAX);
+                encoded.saturating_add(undoing.decoding.bytes_held()).saturating_add(undoing.reader.bytes_held())
+            }
+        }
+    }
+
+    /// Decodes what is complete, for some milliseconds at most, and says whether [`BodyJudge::finish`] has nothing left to do that takes long: if not,
+    /// call it again when others have had their turn. Call it when the body is over.
+    ///
+    /// # Errors
+    /// As [`BodyJudge::feed`].
+    pub fn finish_some(&mut self, findings: &mut Findings) -> Result<bool, Enough> {
+        let judged = match &mut self.state {
+            State::Encoded { .. } if self.received > 0 => {
+                let State::Encoded { coding, encoded, reader } = std::mem::replace(&mut self.state, State::Done) else {
+                    return Ok(true);
+                };
+                let limits = &self.contract.options.limits;
+                let bounds = Bounds { bytes: limits.decoded_body_bytes, ratio: limits.decoded_ratio };
+                let begun = Decoding::new(coding, encoded, bounds).map_err(|stopped| undecoded(&stopped, bounds));
+                begun.map(|decoding| {
+                    let undoing = Undoing { decoding, piece: Vec::new(), has_piece: false, reader };
+                    self.state = State::Decoding(Box::new(undoing));
+                    false
+                })
+            }
+            State::Decoding(undoing) => {
+                let limits = &self.contract.options.limits;
+                let bounds = Bounds { bytes: limits.decoded_body_bytes, ratio: limits.decoded_ratio };
+                undoing.turn(bounds, findings)
+            }
+            _ => return Ok(true),
+        };
+        match judged {
+            Ok(true) => {
+                if let State::Decoding(undoing) = std::mem::replace(&mut self.state, State::Done) {
+                    self.state = State::Read(undoing.reader);
+                }
+                Ok(true)
+            }
+            Ok(false) => Ok(false),
+            Err(violation) => {
+                self.state = State::Done;
+                findings.add(violation).map(|()| true)
             }
         }
     }
@@ -178,7 +267,8 @@ impl<'s> BodyJudge<'s> {
     ///
     /// # Errors
     /// [`Enough`] once as many violations are found as are wanted.
-    pub fn finish(self, findings: &mut Findings) -> Result<(), Enough> {
+    pub fn finish(mut self, findings: &mut Findings) -> Result<(), Enough> {
+        while !self.finish_some(findings)? {}
         if self.received == 0 {
             return match self.required {
                 true if !matches!(self.state, State::Done) => {
@@ -189,34 +279,49 @@ impl<'s> BodyJudge<'s> {
         }
         let judged = match self.state {
             State::Pass | State::Nothing | State::Done | State::Refuse(_) => Ok(()),
-            State::Plain(reader) => reader.finish(findings),
-            State::Encoded { coding, encoded, reader } => {
-                judge_encoded(self.contract, coding, encoded, reader, findings)
-            }
+            State::Plain(reader) | State::Read(reader) => reader.finish(findings),
+            State::Encoded { .. } | State::Decoding(_) => Ok(()),
         };
         judged.or_else(|violation| findings.add(violation))
     }
 }
 
-fn judge_encoded(
-    contract: &Contract,
-    coding: Coding,
-    encoded: &[u8],
-    mut reader: Reader<'_>,
-    findings: &mut Findings,
-) -> Result<(), Violation> {
-    let limits = &contract.options.limits;
-    let bounds = Bounds { bytes: limits.decoded_body_bytes, ratio: limits.decoded_ratio };
+impl Undoing<'_> {
+    /// Decodes and reads for a turn; says whether that was all.
+    fn turn(&mut self, bounds: Bounds, findings: &mut Findings) -> Result<bool, Violation> {
+        let mut bytes = 0;
+        while bytes < BYTES_PER_TURN {
+            if !self.has_piece {
+                let Some(piece) = self.decoding.next().map_err(|stopped| undecoded(&stopped, bounds))? else {
+                    return Ok(true);
+                };
+                if self.reader.feed_some(piece, findings)? {
+                    bytes += piece.len();
+                    continue;
+                }
+                self.piece.clear();
+                self.piece.extend_from_slice(piece);
+                self.has_piece = true;
+                return Ok(false);
+            }
+            if !self.reader.feed_some(&self.piece, findings)? {
+                return Ok(false);
+            }
+            self.has_piece = false;
+        }
+        Ok(false)
+    }
+}
+
+fn undecoded(stopped: &Stopped, bounds: Bounds) -> Violation {
     let refuse = |code, what: String| Violation::new(code, Where::of(Part::Body), what);
-    decode(coding, encoded, bounds, &mut |piece| reader.feed(piece, findings)).map_err(|stopped| match stopped {
-        Stopped::Malformed(what) => refuse(code::CONTENT_ENCODING_MALFORMED, what.to_owned()),
+    match stopped {
+        Stopped::Malformed(what) => refuse(code::CONTENT_ENCODING_MALFORMED, (*what).to_owned()),
         Stopped::TooLarge => {
             refuse(code::BODY_DECODED_TOO_LARGE, format!("decodes to more than {} bytes", bounds.bytes))
         }
         Stopped::Ratio => refuse(code::BODY_RATIO, format!("expands more than {} times", bounds.ratio)),
-        Stopped::Receiver(violation) => violation,
-    })?;
-    reader.finish(findings)
+    }
 }
 
 fn undeclared() -> Violation {

@@ -43,6 +43,11 @@ impl<'s> MultipartReader<'s> {
         self.form.fields.fields.iter().any(|field| matches!(field.kind, FieldKind::File { .. }))
     }
 
+    /// How much memory it takes.
+    pub(super) fn bytes_held(&self) -> usize {
+        self.fields.bytes_held() + self.part.as_ref().map_or(0, |part| part.content.capacity())
+    }
+
     pub(super) fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
         let MultipartReader { splitter, form, fields, refused, part } = self;
         splitter.feed(bytes, &mut Receiver { form, fields, refused, part, findings }).map_err(violation)

@@ -42,6 +42,8 @@ impl<'s> Reader<'s> {
                     first: None,
                     shadows,
                     shadow: None,
+                    at: 0,
+                    shadow_at: 0,
                     kept: (collects || contract.closed_program.is_some()).then_some(body),
                 })
             }
@@ -71,9 +73,31 @@ impl<'s> Reader<'s> {
         }
     }
 
-    pub(super) fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
+    /// Reads for a turn; says whether it is done with these bytes. If not, it is to be called with them again.
+    pub(super) fn feed_some(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<bool, Violation> {
         match self {
-            Reader::Json(json) => json.feed(bytes, findings),
+            Reader::Json(json) => json.feed_some(bytes, findings),
+            other => other.feed(bytes, findings).map(|()| true),
+        }
+    }
+
+    /// How much memory it takes.
+    pub(super) fn bytes_held(&self) -> usize {
+        match self {
+            Reader::Json(json) => {
+                let kept = json.kept.as_ref().map_or(0, |kept| kept.capacity());
+                kept + json.check.bytes_held() + json.shadows.as_ref().map_or(0, Check::bytes_held)
+            }
+            Reader::Text(text) => text.check.bytes_held(),
+            Reader::Form(form) => form.body.capacity(),
+            Reader::Multipart(reader) => reader.bytes_held(),
+            Reader::Opaque { .. } => 0,
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
+        match self {
+            Reader::Json(_) => Ok(()),
             Reader::Text(text) => text.feed(bytes),
             Reader::Form(form) => {
                 form.body.extend_from_slice(bytes);
@@ -122,27 +146,39 @@ pub(super) struct JsonReader<'s> {
     shadows: Option<Check<'s>>,
     shadow: Option<crate::reason::Violation>,
     kept: Option<&'s mut Vec<u8>>,
+    /// How far each judge has come in the bytes that were given last.
+    at: usize,
+    shadow_at: usize,
 }
 
 impl JsonReader<'_> {
-    fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
-        if let Some(Err(violation)) = self.shadows.as_mut().map(|shadows| shadows.feed(bytes)) {
-            (self.shadow, self.shadows) = (Some(violation), None);
+    fn feed_some(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<bool, Violation> {
+        if let Some(shadows) = &mut self.shadows
+            && (self.shadow_at < bytes.len() || shadows.is_pending())
+        {
+            match turn(shadows, bytes, &mut self.shadow_at) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(violation) => (self.shadow, self.shadows) = (Some(violation), None),
+            }
         }
+        if self.first.is_none() {
+            match turn(&mut self.check, bytes, &mut self.at) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(violation) if findings.collects() => self.first = Some(violation),
+                Err(violation) => {
+                    self.shadow.iter().for_each(|shadow| note_shadow(shadow, findings));
+                    return Err(of_body(violation));
+                }
+            }
+        }
+        (self.at, self.shadow_at) = (0, 0);
         match &mut self.kept {
             Some(kept) if kept.len() + bytes.len() <= MAX_KEPT_BYTES => kept.extend_from_slice(bytes),
             kept => *kept = None,
         }
-        if self.first.is_some() {
-            return Ok(());
-        }
-        let Err(violation) = self.check.feed(bytes) else { return Ok(()) };
-        if findings.collects() {
-            self.first = Some(violation);
-            return Ok(());
-        }
-        self.shadow.iter().for_each(|shadow| note_shadow(shadow, findings));
-        Err(of_body(violation))
+        Ok(true)
     }
 
     fn finish(mut self, findings: &mut Findings) -> Result<(), Violation> {
@@ -166,6 +202,12 @@ impl JsonReader<'_> {
         let _ = found.into_iter().try_for_each(|violation| findings.add(of_body(violation)));
         Ok(())
     }
+}
+
+/// Gives a judge the rest of some bytes for a turn; says whether it is done with them.
+fn turn(check: &mut Check<'_>, bytes: &[u8], at: &mut usize) -> Result<bool, crate::reason::Violation> {
+    *at += check.feed_some(bytes.get(*at..).unwrap_or_default())?;
+    Ok(*at == bytes.len() && !check.is_pending())
 }
 
 /// Reports an undeclared field; other violations are the first judge's.

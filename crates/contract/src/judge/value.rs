@@ -24,7 +24,7 @@ pub(super) fn judge_json(
     from_text: bool,
     run: &mut crate::schema::Run,
 ) -> Result<(), reason::Violation> {
-    let mut check = contract.program.check(schema, run);
+    let mut check = contract.program.check(schema, run).at_once();
     if from_text {
         check = check.with_plain_integers();
     }
@@ -209,6 +209,6 @@ fn describe(reason: reason::Reason) -> &'static str {
         R::AnyOf => "follows none of the allowed schemas",
         R::OneOf => "does not follow exactly one of the allowed schemas",
         R::Not => "follows a schema that it must not",
-        R::False => "is not allowed",
+        R::False | R::Paused => "is not allowed",
     }
 }

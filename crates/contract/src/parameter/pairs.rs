@@ -36,6 +36,11 @@ impl Pairs {
         self.list.clear();
     }
 
+    /// How much memory they take.
+    pub(crate) fn bytes_held(&self) -> usize {
+        self.bytes.capacity() + self.list.capacity() * size_of::<Pair>()
+    }
+
     /// Appends a pair.
     pub(crate) fn add(&mut self, name: &[u8], value: &[u8]) {
         let name = self.push(name);

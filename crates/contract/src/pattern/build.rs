@@ -1,16 +1,12 @@
 //! From a parsed alternative to something that runs: lookaround at the edges split off, the rest to the automata library. Refuses what cannot be
 //! run in linear time.
 
-use regex_automata::meta::{Config, Regex};
-use regex_automata::nfa::thompson::WhichCaptures;
 use regex_syntax::hir::{Class, Hir, Look, Repetition};
 
 use super::Branch;
+use super::automaton::Automaton;
 use super::parse::Part;
 use super::sequence::Sequence;
-
-/// The largest automaton of one pattern, in bytes: room for `.{0,4096}` in Unicode.
-const MAX_AUTOMATON_BYTES: usize = 16 << 20;
 
 /// The most copies of a part that nested repetitions may ask for.
 const MAX_COPIES: u64 = 100_000;
@@ -30,8 +26,8 @@ pub(super) fn branch(part: Part) -> Result<Branch, String> {
     {
         return Ok(Branch::Sequence(sequence));
     }
-    let regexes = |parts: Vec<Part>| parts.iter().map(regex).collect::<Result<Vec<_>, _>>();
-    Ok(Branch::Automaton { main: regex(&main)?, also: regexes(also)?, never: regexes(never)? })
+    let automata = |parts: Vec<Part>| parts.iter().map(automaton).collect::<Result<Vec<_>, _>>();
+    Ok(Branch::Automaton { main: automaton(&main)?, also: automata(also)?, never: automata(never)? })
 }
 
 fn flatten(part: Part, out: &mut Vec<Part>) {
@@ -73,13 +69,8 @@ fn take_tail(parts: &mut [Part]) {
     }
 }
 
-fn regex(part: &Part) -> Result<Regex, String> {
-    let config =
-        Config::new().nfa_size_limit(Some(MAX_AUTOMATON_BYTES)).which_captures(WhichCaptures::None).utf8_empty(true);
-    Regex::builder()
-        .configure(config)
-        .build_from_hir(&hir(part, 1)?)
-        .map_err(|_| format!("its automaton is larger than {MAX_AUTOMATON_BYTES} bytes; ask for fewer repetitions"))
+fn automaton(part: &Part) -> Result<Automaton, String> {
+    Automaton::new(&hir(part, 1)?)
 }
 
 /// `copies`: how many times the part will stand in the automaton.

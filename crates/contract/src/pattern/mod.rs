@@ -1,6 +1,7 @@
-//! `pattern`: ECMA-262 in meaning, linear in time. A pattern is parsed here, and becomes a byte loop if its shape allows, else an automaton of
-//! the `regex` family. Lookaround is rewritten to "and" and "and not" where that is exact; what remains is an error at load.
+//! `pattern`: ECMA-262 in meaning, linear in time. A pattern is parsed here, and becomes a byte loop if its shape allows, else an automaton:
+//! complete if it stays small, else built while matching and charged for. Lookaround is rewritten to "and" and "and not" where that is exact; what remains is an error at load.
 
+mod automaton;
 mod build;
 mod parse;
 mod sequence;
@@ -9,8 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use regex_automata::meta::Regex;
-
+use automaton::Automaton;
 use sequence::Sequence;
 
 /// A compiled pattern; copies share it.
@@ -19,6 +19,8 @@ pub struct Pattern(Arc<Compiled>);
 
 struct Compiled {
     text: Box<str>,
+    /// Matching costs nothing but its bytes.
+    is_cheap: bool,
     /// Matches if one of these does.
     branches: Vec<Branch>,
 }
@@ -28,7 +30,7 @@ enum Branch {
     /// A byte loop.
     Sequence(Sequence),
     /// `main` and all of `also` match, none of `never` does.
-    Automaton { main: Regex, also: Vec<Regex>, never: Vec<Regex> },
+    Automaton { main: Automaton, also: Vec<Automaton>, never: Vec<Automaton> },
 }
 
 impl Pattern {
@@ -38,20 +40,30 @@ impl Pattern {
     /// What cannot be translated and where, in one line.
     pub fn new(text: &str) -> Result<Self, String> {
         let alternatives = parse::parse(text)?;
-        let branches = alternatives.into_iter().map(build::branch).collect::<Result<_, _>>()?;
-        Ok(Self(Arc::new(Compiled { text: text.into(), branches })))
+        let branches = alternatives.into_iter().map(build::branch).collect::<Result<Vec<_>, _>>()?;
+        let is_cheap = branches.iter().all(Branch::is_cheap);
+        Ok(Self(Arc::new(Compiled { text: text.into(), is_cheap, branches })))
     }
 
-    /// Whether it matches anywhere in the text, which must be UTF-8. Takes time linear in the text.
+    /// Whether it matches anywhere in the text, which must be UTF-8; not if that takes too many steps. Takes time linear in the text.
     pub fn is_match(&self, text: &[u8]) -> bool {
-        self.0.branches.iter().any(|branch| match branch {
-            Branch::Sequence(sequence) => sequence.is_match(text),
-            Branch::Automaton { main, also, never } => {
-                main.is_match(text)
-                    && also.iter().all(|regex| regex.is_match(text))
-                    && !never.iter().any(|regex| regex.is_match(text))
+        self.matches(text, &mut u64::MAX.clone()) == Some(true)
+    }
+
+    /// Whether it matches anywhere in the text, which must be UTF-8; none if that takes more steps than are left or one text may take.
+    #[inline]
+    pub fn matches(&self, text: &[u8], steps: &mut u64) -> Option<bool> {
+        for branch in &self.0.branches {
+            if branch.is_match(text, steps)? {
+                return Some(true);
             }
-        })
+        }
+        Some(false)
+    }
+
+    /// Whether matching costs nothing but its bytes, so that nothing of it needs to be charged.
+    pub fn is_cheap(&self) -> bool {
+        self.0.is_cheap
     }
 
     /// The pattern as written.
@@ -62,6 +74,38 @@ impl Pattern {
     #[cfg(test)]
     fn is_loop(&self) -> bool {
         self.0.branches.iter().all(|branch| matches!(branch, Branch::Sequence(_)))
+    }
+}
+
+impl Branch {
+    fn is_cheap(&self) -> bool {
+        match self {
+            Self::Sequence(_) => true,
+            Self::Automaton { main, also, never } => {
+                main.is_complete() && also.iter().chain(never).all(Automaton::is_complete)
+            }
+        }
+    }
+
+    #[inline]
+    fn is_match(&self, text: &[u8], steps: &mut u64) -> Option<bool> {
+        let Self::Automaton { main, also, never } = self else {
+            return Some(matches!(self, Self::Sequence(sequence) if sequence.is_match(text)));
+        };
+        if !main.is_match(text, steps)? {
+            return Some(false);
+        }
+        for automaton in also {
+            if !automaton.is_match(text, steps)? {
+                return Some(false);
+            }
+        }
+        for automaton in never {
+            if automaton.is_match(text, steps)? {
+                return Some(false);
+            }
+        }
+        Some(true)
     }
 }
 
@@ -192,6 +236,27 @@ mod tests {
         check("^[A-Z]{3}\\d+$", &["ABC1", "ABC123"], &["AB1", "ABC", "ABC1x"]);
         check("^é{2,3}x?$", &["éé", "éééx"], &["é", "éééé", "e"]);
         check("^(?:[a-z]{0,4096},)*$", &["a,b,"], &["a"]);
+    }
+
+    /// An open repetition before a counted one: a deterministic automaton has a state for each set of places that the count may have begun at.
+    #[test]
+    fn states_that_are_built_while_matching_are_charged() {
+        let pattern = Pattern::new("^.*a[^\\n]{1,1000}b[a-z]{500}$").unwrap();
+        assert!(!pattern.is_cheap());
+        assert!(Pattern::new("^(a+)+$|^(x*)*y").unwrap().is_cheap());
+        let mut random = fastrand::Rng::with_seed(3);
+        let hostile: String = (0..100_000).map(|_| if random.bool() { 'a' } else { 'c' }).collect();
+        let mut steps = 10_000_000;
+        assert_eq!(pattern.matches(hostile.as_bytes(), &mut steps), None);
+        assert!(10_000_000 - steps <= 400_000, "{steps}");
+        let mut few = 100;
+        assert_eq!(pattern.matches(hostile.as_bytes(), &mut few), None);
+        let good = format!("xxabb{}", "c".repeat(500));
+        assert_eq!(pattern.matches(good.as_bytes(), &mut 10_000_000), Some(true));
+        let mut steps = 1_000;
+        // What is built is there for the next text.
+        assert_eq!(pattern.matches(good.as_bytes(), &mut steps), Some(true));
+        assert_eq!(steps, 1_000);
     }
 
     #[test]

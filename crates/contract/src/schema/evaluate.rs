@@ -1,15 +1,19 @@
 //! Judges a recorded value by schemas of any kind: the whole of 2020-12, for the parts that cannot be judged in passing. Every application of a
-//! schema to a value is a step, and steps are bounded.
+//! schema to a value is a step, and so are comparisons and matching; steps are bounded.
 //!
 //! What a schema has looked at ("annotations" in 2020-12) is a log of cells: a branch that fails takes its entries back. Whatever was appended since
 //! a schema began, and lies directly in its value, is what `unevaluated*` may not judge again.
+//!
+//! An evaluation may pause where it spends a step: it unwinds, loops keep where they stand, and begun again it finds what it knows in the memo.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::RandomState;
 
+use super::constant::Values;
 use super::ir::{
     ArrayRules, Contains, Discriminator, Id, NumberRules, ObjectRules, Resource, Schema, Schemas, StringRules,
 };
+use super::memo::{Key, Loop, Mark, Memo, Stand};
 use super::tape::{Tag, Tape};
 use super::types::Types;
 use crate::json::Text;
@@ -32,22 +36,27 @@ pub(super) struct Stop {
     pub missing: Option<Box<str>>,
 }
 
+impl Stop {
+    /// Nothing more can be found out now.
+    pub fn ends_all(&self) -> bool {
+        matches!(self.reason, Reason::Budget | Reason::Paused)
+    }
+}
+
 type Outcome = Result<(), Stop>;
+
+/// Names times members that are compared one by one.
+const FEW: usize = 1_024;
 
 /// Memory that evaluations use again and again.
 #[derive(Debug, Default)]
 pub(super) struct Workspace {
     pub tape: Tape,
-    /// Cells that some schema has looked at, in the order it happened.
-    log: Vec<u32>,
+    memo: Memo,
     /// For each cell, the number of the last survey that found it in the log.
     surveyed: Vec<u32>,
     surveys: u32,
-    /// Objects that a schema knows members of, and those about whose other members a schema says something.
-    closed: Vec<u32>,
-    opened: Vec<u32>,
-    scope: Vec<Resource>,
-    hashes: Vec<(u64, u32)>,
+    scope: Vec<(Resource, u32)>,
     secret: RandomState,
 }
 
@@ -55,14 +64,19 @@ impl Workspace {
     /// Frees what an unusually large value has left behind.
     pub fn shrink(&mut self, keep_bytes: usize) {
         self.tape.shrink(keep_bytes);
-        for list in [&mut self.log, &mut self.surveyed, &mut self.closed, &mut self.opened] {
-            list.clear();
-            list.shrink_to(keep_bytes / 4);
-        }
-        self.hashes.clear();
-        self.hashes.shrink_to(keep_bytes / 16);
+        self.memo.shrink(keep_bytes);
+        self.surveyed.clear();
+        self.surveyed.shrink_to(keep_bytes / 4);
+    }
+
+    /// How much memory it holds.
+    pub fn bytes_held(&self) -> usize {
+        self.tape.bytes_held() + self.memo.bytes_held() + 4 * self.surveyed.capacity()
     }
 }
+
+/// An evaluation takes so many steps before what it has found out of one schema is worth keeping.
+const STEPS_KEPT: u64 = 64;
 
 /// What is collected where everything that is wrong is wanted, not just the first thing.
 #[derive(Debug)]
@@ -83,24 +97,28 @@ impl Everything {
 pub(super) struct Evaluation<'a> {
     pub schemas: &'a Schemas,
     pub anchors: &'a Anchors,
+    pub shared: &'a [bool],
     pub refuse_unknown: bool,
     pub space: &'a mut Workspace,
     pub steps_left: u64,
+    /// With so many steps left it pauses; 0 for never.
+    pub pause_at: u64,
     pub depth: u32,
     /// None while the first thing that is wrong ends the evaluation, as within branches that only might hold.
     pub everything: Option<Everything>,
 }
 
 impl<'a> Evaluation<'a> {
-    /// Judges the value on the tape by all of `ids`.
-    pub fn run(&mut self, ids: &[Id]) -> Outcome {
-        self.space.log.clear();
-        self.space.closed.clear();
-        self.space.opened.clear();
+    /// Judges the value on the tape by all of `ids`; `goes_on`: after a pause.
+    pub fn run(&mut self, ids: &[Id], goes_on: bool) -> Outcome {
         self.space.scope.clear();
-        self.space.surveyed.clear();
-        self.space.surveyed.resize(self.space.tape.len(), 0);
-        self.space.surveys = 0;
+        if goes_on {
+            self.space.memo.restart();
+        } else {
+            self.space.memo.clear();
+            self.space.surveyed.clear();
+            self.space.surveys = 0;
+        }
         for &id in ids {
             self.apply(id, 0)?;
         }
@@ -114,7 +132,7 @@ impl<'a> Evaluation<'a> {
     /// Ends the evaluation, or goes on if more is wanted.
     fn stop(&mut self, stop: Stop) -> Outcome {
         match &mut self.everything {
-            Some(everything) if stop.reason != Reason::Budget && everything.stops.len() + 1 < everything.wanted => {
+            Some(everything) if !stop.ends_all() && everything.stops.len() + 1 < everything.wanted => {
                 everything.stops.push(stop);
                 Ok(())
             }
@@ -138,7 +156,12 @@ impl<'a> Evaluation<'a> {
         self.everything.as_ref().is_some_and(|everything| everything.torn.contains(&at))
     }
 
+    /// Takes steps. The last one before a pause may overdraw, so that each go makes progress.
+    #[inline]
     fn spend(&mut self, steps: usize, cell: usize) -> Outcome {
+        if self.pause_at > 0 && self.steps_left <= self.pause_at {
+            return Err(Stop { reason: Reason::Paused, cell, missing: None });
+        }
         match self.steps_left.checked_sub(steps as u64) {
             Some(left) => {
                 self.steps_left = left;
@@ -154,42 +177,67 @@ impl<'a> Evaluation<'a> {
             return self.fail(Reason::Budget, at);
         }
         let schema = &self.schemas[id as usize];
-        let in_scope = self.space.scope.last() == Some(&schema.resource);
+        let outer = self.space.scope.last().copied();
+        let in_scope = outer.is_some_and(|(resource, _)| resource == schema.resource);
         if !in_scope {
-            self.space.scope.push(schema.resource);
+            let outer = outer.map_or(0, |(_, number)| number);
+            let is_known =
+                self.anchors.is_empty() || self.space.scope.iter().any(|(known, _)| *known == schema.resource);
+            let number = if is_known { outer } else { self.space.memo.scope(outer, schema.resource) };
+            self.space.scope.push((schema.resource, number));
         }
-        self.depth += 1;
-        let outcome = self.judge(schema, at);
-        self.depth -= 1;
+        let key = Key { id, at: at as u32, scope: self.space.scope.last().map_or(0, |(_, number)| *number) };
+        let outcome = self.judge_once(schema, key);
         if !in_scope {
             self.space.scope.pop();
         }
         outcome
     }
 
+    /// Judges by a schema, unless the outcome is known; keeps it if it may be asked for again or was dear.
+    fn judge_once(&mut self, schema: &'a Schema, key: Key) -> Outcome {
+        let is_shared = self.shared[key.id as usize];
+        // Where everything that is wrong is collected, an outcome is more than yes or no.
+        let may_keep = self.everything.is_none();
+        if may_keep
+            && (is_shared || self.pause_at > 0)
+            && let Some(known) = self.space.memo.recall(&key)
+        {
+            return known;
+        }
+        let (steps, began) = (self.steps_left, self.space.memo.log_len());
+        self.depth += 1;
+        let outcome = self.judge(schema, key);
+        self.depth -= 1;
+        let is_dear = self.pause_at > 0 && steps - self.steps_left >= STEPS_KEPT;
+        if !may_keep || !(is_shared || is_dear) || outcome.as_ref().is_err_and(Stop::ends_all) {
+            return outcome;
+        }
+        self.space.memo.remember(key, began, &outcome);
+        if self.space.memo.is_too_long(self.space.tape.len()) {
+            return self.fail(Reason::Budget, key.at as usize);
+        }
+        outcome
+    }
+
     /// Whether the schema holds. What a failed one has logged is taken back; running out of steps ends everything.
     fn holds(&mut self, id: Id, at: usize) -> Result<bool, Stop> {
-        let marks = (self.space.log.len(), self.space.closed.len(), self.space.opened.len());
+        let began = self.space.memo.log_len();
         let everything = self.everything.take();
         let outcome = self.apply(id, at);
         self.everything = everything;
         match outcome {
             Ok(()) => Ok(true),
-            Err(stop) if stop.reason == Reason::Budget => Err(stop),
+            Err(stop) if stop.ends_all() => Err(stop),
             Err(_) => {
-                self.take_back(marks);
+                self.space.memo.take_back(began);
                 Ok(false)
             }
         }
     }
 
-    fn take_back(&mut self, (log, closed, opened): (usize, usize, usize)) {
-        self.space.log.truncate(log);
-        self.space.closed.truncate(closed);
-        self.space.opened.truncate(opened);
-    }
-
-    fn judge(&mut self, schema: &'a Schema, at: usize) -> Outcome {
+    fn judge(&mut self, schema: &'a Schema, key: Key) -> Outcome {
+        let at = key.at as usize;
         if let Some(reason) = schema.never {
             return self.fail(reason, at);
         }
@@ -198,12 +246,11 @@ impl<'a> Evaluation<'a> {
             return self.fail(Reason::Type, at);
         }
         for (values, reason) in &schema.values {
-            self.spend(values.len(), at)?;
-            if !values.iter().any(|value| self.space.tape.is_constant(at, value)) {
+            if !self.is_one_of(values, at)? {
                 return self.fail(*reason, at);
             }
         }
-        let began = self.space.log.len();
+        let began = self.space.memo.log_len();
         match kind {
             Types::STRING => self.string(schema.string.as_deref(), at)?,
             Types::INTEGER | Types::FRACTION => self.number(schema.number.as_deref(), at, kind)?,
@@ -211,9 +258,20 @@ impl<'a> Evaluation<'a> {
         }
         self.compose(schema, at, kind)?;
         match (kind, &schema.array, &schema.object) {
-            (Types::ARRAY, Some(rules), _) => self.array(rules, at, began),
-            (Types::OBJECT, _, Some(rules)) => self.object(rules, at, began),
+            (Types::ARRAY, Some(rules), _) => self.array(rules, key, began),
+            (Types::OBJECT, _, Some(rules)) => self.object(rules, key, began),
             _ => Ok(()),
+        }
+    }
+
+    fn is_one_of(&mut self, values: &Values, at: usize) -> Result<bool, Stop> {
+        match self.space.tape.tag(at) {
+            Tag::String | Tag::Key => Ok(values.has_text(self.space.tape.bytes(at))),
+            Tag::Number => Ok(values.has_number(&self.space.tape.decimal(at))),
+            _ => {
+                self.spend(values.weight(), at)?;
+                Ok(values.iter().any(|value| self.space.tape.is_constant(at, value)))
+            }
         }
     }
 
@@ -221,7 +279,9 @@ impl<'a> Evaluation<'a> {
 
     fn string(&mut self, rules: Option<&StringRules>, at: usize) -> Outcome {
         let Some(rules) = rules else { return Ok(()) };
-        match check_string(rules, self.space.tape.text(at)) {
+        let looks = 1 + rules.patterns.len() + rules.formats.len();
+        self.spend(looks * (self.space.tape.bytes(at).len() / 32), at)?;
+        match check_string(rules, self.space.tape.text(at), &mut self.steps_left) {
             Some(reason) => self.fail(reason, at),
             None => Ok(()),
         }
@@ -250,11 +310,11 @@ impl<'a> Evaluation<'a> {
             },
         }
         if let Some(id) = schema.not {
-            let marks = (self.space.log.len(), self.space.closed.len(), self.space.opened.len());
+            let began = self.space.memo.log_len();
             if self.holds(id, at)? {
                 return self.fail(Reason::Not, at);
             }
-            self.take_back(marks);
+            self.space.memo.take_back(began);
         }
         if let Some(condition) = schema.condition {
             let next = if self.holds(condition.test, at)? { condition.then } else { condition.otherwise };
@@ -262,14 +322,15 @@ impl<'a> Evaluation<'a> {
         }
         if let Some(dynamic) = &schema.dynamic {
             let anchors = self.anchors.get(&dynamic.name);
-            let found = anchors.and_then(|anchors| self.space.scope.iter().find_map(|base| anchors.get(base))).copied();
+            let found =
+                anchors.and_then(|anchors| self.space.scope.iter().find_map(|(base, _)| anchors.get(base))).copied();
             self.apply(found.unwrap_or(dynamic.fallback), at)?;
         }
         Ok(())
     }
 
     fn discriminate(&mut self, discriminator: &Discriminator, at: usize) -> Outcome {
-        let value = self.space.tape.member(at, discriminator.property.as_bytes());
+        let value = self.find_member(at, &discriminator.property)?;
         let value = value.filter(|&value| self.space.tape.tag(value) == Tag::String);
         let name = value.map(|value| String::from_utf8_lossy(self.space.tape.bytes(value)));
         let branch = name.and_then(|name| discriminator.branches.get(name.as_ref()).copied());
@@ -308,10 +369,46 @@ impl<'a> Evaluation<'a> {
     // --- containers ---
 
     fn look_at(&mut self, cell: usize) {
-        self.space.log.push(cell as u32);
+        self.space.memo.note(Mark::Seen, cell);
     }
 
-    fn array(&mut self, rules: &'a ArrayRules, at: usize, began: usize) -> Outcome {
+    /// The value of a member.
+    fn find_member(&mut self, at: usize, name: &str) -> Result<Option<usize>, Stop> {
+        self.spend(self.space.tape.child_count(at) / 8, at)?;
+        Ok(self.space.tape.member(at, name.as_bytes()))
+    }
+
+    /// Does something for each cell of a container: elements, or names of members. If it pauses, it goes on from there.
+    fn each(
+        &mut self,
+        key: Key,
+        kind: Loop,
+        mut act: impl FnMut(&mut Self, usize, &mut Stand) -> Outcome,
+    ) -> Result<Stand, Stop> {
+        let at = key.at as usize;
+        let (end, began) = (self.space.tape.behind(at), self.space.memo.log_len());
+        let is_object = self.space.tape.tag(at) == Tag::Object;
+        let mut stand = self.space.memo.enter(key, kind);
+        if stand.cell == 0 {
+            stand.cell = at + 1;
+        }
+        while stand.cell < end {
+            let cell = stand.cell;
+            let mark = self.space.memo.log_len();
+            if let Err(stop) = act(self, cell, &mut stand) {
+                if stop.reason == Reason::Paused {
+                    self.space.memo.take_back(mark);
+                    self.space.memo.leave(key, kind, began, stand);
+                }
+                return Err(stop);
+            }
+            stand.cell = self.space.tape.behind(if is_object { cell + 1 } else { cell });
+        }
+        Ok(stand)
+    }
+
+    fn array(&mut self, rules: &'a ArrayRules, key: Key, began: usize) -> Outcome {
+        let at = key.at as usize;
         let count = self.space.tape.child_count(at) as u64;
         if count < rules.min_items {
             self.fail(Reason::MinItems, at)?;
@@ -319,60 +416,59 @@ impl<'a> Evaluation<'a> {
         if rules.max_items.is_some_and(|max| count > max) {
             self.fail(Reason::MaxItems, at)?;
         }
-        let end = self.space.tape.behind(at);
-        let (mut element, mut index) = (at + 1, 0);
-        while element < end && (index < rules.prefix.len() || rules.items.is_some()) {
-            if let Some(id) = rules.prefix.get(index).copied().or(rules.items) {
-                self.apply(id, element)?;
-                self.look_at(element);
-            }
-            element = self.space.tape.behind(element);
-            index += 1;
+        if !rules.prefix.is_empty() || rules.items.is_some() {
+            self.each(key, Loop::Items, |this, element, stand| {
+                if let Some(id) = rules.prefix.get(stand.index).copied().or(rules.items) {
+                    this.apply(id, element)?;
+                    this.look_at(element);
+                }
+                stand.index += 1;
+                Ok(())
+            })?;
         }
         if let Some(contains) = rules.contains {
-            self.contains(contains, at)?;
+            self.contains(contains, key)?;
         }
         if rules.is_unique && count > 1 {
-            self.unique(at)?;
+            self.unique(key)?;
         }
         match rules.unevaluated {
-            Some(id) if !self.is_torn(at) => self.unevaluated_items(id, at, began),
+            Some(id) if !self.is_torn(at) => self.unevaluated(id, key, began),
             _ => Ok(()),
         }
     }
 
-    fn contains(&mut self, contains: Contains, at: usize) -> Outcome {
-        let end = self.space.tape.behind(at);
-        let (mut element, mut found) = (at + 1, 0u64);
-        while element < end {
-            if self.holds(contains.id, element)? {
-                self.look_at(element);
-                found += 1;
+    fn contains(&mut self, contains: Contains, key: Key) -> Outcome {
+        let at = key.at as usize;
+        let stand = self.each(key, Loop::Contains, |this, element, stand| {
+            if this.holds(contains.id, element)? {
+                this.look_at(element);
+                stand.index += 1;
             }
-            element = self.space.tape.behind(element);
-        }
+            Ok(())
+        })?;
+        let found = stand.index as u64;
         let is_enough = found >= contains.min && contains.max.is_none_or(|max| found <= max);
         if is_enough { Ok(()) } else { self.tear(Reason::Contains, at) }
     }
 
-    /// Sorted by hash, equal elements are neighbours.
-    fn unique(&mut self, at: usize) -> Outcome {
-        self.spend(self.space.tape.behind(at) - at, at)?;
-        let space = &mut *self.space;
-        space.hashes.clear();
-        for element in space.tape.elements(at) {
-            space.hashes.push((space.tape.hash(element, &space.secret), element as u32));
-        }
-        space.hashes.sort_unstable();
-        let twin = (space.hashes.windows(2))
-            .find(|pair| pair[0].0 == pair[1].0 && space.tape.is_equal(pair[0].1 as usize, pair[1].1 as usize));
-        match twin.map(|pair| pair[1].1 as usize) {
-            Some(element) => self.fail(Reason::UniqueItems, element),
-            None => Ok(()),
-        }
+    /// Equal elements meet by their hashes.
+    fn unique(&mut self, key: Key) -> Outcome {
+        let count = self.space.tape.child_count(key.at as usize);
+        self.each(key, Loop::Unique, |this, element, stand| {
+            this.spend(1, element)?;
+            stand.twins.expect(count);
+            let (mut work, space) = (0, &*this.space);
+            let has_twin = stand.twins.add(&space.tape, element, &space.secret, &mut work);
+            // What is too much ends here; the pause before the next element.
+            this.steps_left = this.steps_left.saturating_sub(work as u64 / 2);
+            if has_twin { this.fail(Reason::UniqueItems, element) } else { Ok(()) }
+        })?;
+        Ok(())
     }
 
-    fn object(&mut self, rules: &'a ObjectRules, at: usize, began: usize) -> Outcome {
+    fn object(&mut self, rules: &'a ObjectRules, key: Key, began: usize) -> Outcome {
+        let at = key.at as usize;
         let count = self.space.tape.child_count(at);
         if (count as u64) < rules.min_properties {
             self.fail(Reason::MinProperties, at)?;
@@ -381,42 +477,43 @@ impl<'a> Evaluation<'a> {
             self.fail(Reason::MaxProperties, at)?;
         }
         if rules.names_members() {
-            self.space.closed.push(at as u32);
+            self.space.memo.note(Mark::Closed, at);
         }
         if rules.has_policy() {
-            self.space.opened.push(at as u32);
+            self.space.memo.note(Mark::Opened, at);
         }
         self.required(&rules.required, at)?;
-        let end = self.space.tape.behind(at);
-        let mut key = at + 1;
-        while key < end {
-            self.member(rules, key)?;
-            key = self.space.tape.behind(key + 1);
-        }
+        self.each(key, Loop::Members, |this, name, _| this.member(rules, name))?;
         for (name, others) in &rules.dependent_required {
-            if self.space.tape.member(at, name.as_bytes()).is_some() {
+            if self.find_member(at, name)?.is_some() {
                 self.required(others, at)?;
             }
         }
         for (name, id) in &rules.dependent_schemas {
-            if self.space.tape.member(at, name.as_bytes()).is_some() {
+            if self.find_member(at, name)?.is_some() {
                 self.apply(*id, at)?;
             }
         }
         match rules.unevaluated {
-            Some(id) if !self.is_torn(at) => self.unevaluated_properties(id, at, began),
+            Some(id) if !self.is_torn(at) => self.unevaluated(id, key, began),
             _ => Ok(()),
         }
     }
 
     fn required(&mut self, names: &[Box<str>], at: usize) -> Outcome {
-        self.spend(names.len() * self.space.tape.child_count(at) / 8, at)?;
-        for name in names {
-            if self.space.tape.member(at, name.as_bytes()).is_none() {
-                self.stop(Stop { reason: Reason::Required, cell: at, missing: Some(name.clone()) })?;
-            }
-        }
-        Ok(())
+        let count = self.space.tape.child_count(at);
+        let tape = &self.space.tape;
+        // Few are looked for one by one, many in a table.
+        let is_few = names.len() * count <= FEW;
+        let there: HashSet<&[u8]> =
+            if is_few { HashSet::new() } else { tape.members(at).map(|key| tape.bytes(key)).collect() };
+        let is_there = |name: &[u8]| if is_few { tape.member(at, name).is_some() } else { there.contains(name) };
+        let missing: Vec<Box<str>> = names.iter().filter(|name| !is_there(name.as_bytes())).cloned().collect();
+        let steps = if is_few { names.len() * count / 8 } else { names.len() + 2 * count };
+        self.spend(steps, at)?;
+        missing
+            .into_iter()
+            .try_for_each(|name| self.stop(Stop { reason: Reason::Required, cell: at, missing: Some(name) }))
     }
 
     fn member(&mut self, rules: &'a ObjectRules, key: usize) -> Outcome {
@@ -433,7 +530,10 @@ impl<'a> Evaluation<'a> {
             self.apply(id, key + 1)?;
         }
         for (pattern, id) in &rules.patterns {
-            if pattern.is_match(self.space.tape.bytes(key)) {
+            let Some(is_match) = pattern.matches(self.space.tape.bytes(key), &mut self.steps_left) else {
+                return self.fail(Reason::Budget, key);
+            };
+            if is_match {
                 is_known = true;
                 self.apply(*id, key + 1)?;
             }
@@ -448,71 +548,62 @@ impl<'a> Evaluation<'a> {
 
     // --- what was looked at ---
 
-    /// Marks every cell in the log since `began`; [`Self::was_seen`] then answers for this survey.
+    /// Marks every cell in the log since `began`, and says by which number.
     fn survey(&mut self, began: usize, at: usize) -> Result<u32, Stop> {
-        self.spend(self.space.log.len() - began, at)?;
-        self.space.surveys += 1;
-        let survey = self.space.surveys;
-        for &cell in &self.space.log[began..] {
-            self.space.surveyed[cell as usize] = survey;
-        }
+        let Workspace { tape, memo, surveyed, surveys, .. } = &mut *self.space;
+        surveyed.resize(tape.len(), 0);
+        *surveys += 1;
+        let survey = *surveys;
+        let count = memo.walk(began, Some(at), &mut |mark, cell| {
+            if mark == Mark::Seen {
+                surveyed[cell] = survey;
+            }
+        });
+        self.spend(count / 4, at)?;
         Ok(survey)
     }
 
-    fn was_seen(&self, cell: usize, survey: u32) -> bool {
-        self.space.surveyed[cell] == survey
-    }
-
-    fn unevaluated_items(&mut self, id: Id, at: usize, began: usize) -> Outcome {
+    /// Elements, or members, that nothing has looked at.
+    fn unevaluated(&mut self, id: Id, key: Key, began: usize) -> Outcome {
+        let at = key.at as usize;
+        let is_object = self.space.tape.tag(at) == Tag::Object;
         let survey = self.survey(began, at)?;
-        let end = self.space.tape.behind(at);
-        let mut element = at + 1;
-        while element < end {
-            if !self.was_seen(element, survey) {
-                self.apply(id, element)?;
-                self.look_at(element);
+        self.each(key, Loop::Unevaluated, |this, cell, _| {
+            let value = if is_object { cell + 1 } else { cell };
+            if this.space.surveyed[value] != survey {
+                this.apply(id, value)?;
+                this.look_at(value);
             }
-            element = self.space.tape.behind(element);
-        }
-        Ok(())
-    }
-
-    fn unevaluated_properties(&mut self, id: Id, at: usize, began: usize) -> Outcome {
-        let survey = self.survey(began, at)?;
-        let end = self.space.tape.behind(at);
-        let mut key = at + 1;
-        while key < end {
-            if !self.was_seen(key + 1, survey) {
-                self.apply(id, key + 1)?;
-                self.look_at(key + 1);
-            }
-            key = self.space.tape.behind(key + 1);
-        }
+            Ok(())
+        })?;
         Ok(())
     }
 
     /// Members that nothing has looked at, in objects that a schema knows members of and no schema leaves open.
     fn find_unknown(&mut self) -> Outcome {
-        let survey = self.survey(0, 0)?;
-        let mut objects = std::mem::take(&mut self.space.closed);
-        let mut opened = std::mem::take(&mut self.space.opened);
-        objects.sort_unstable();
-        objects.dedup();
-        opened.sort_unstable();
+        const SEEN: u8 = 1;
+        const CLOSED: u8 = 2;
+        const OPENED: u8 = 4;
+        let Workspace { tape, memo, .. } = &mut *self.space;
+        let mut marks = vec![0u8; tape.len()];
+        memo.walk(0, None, &mut |mark, cell| {
+            marks[cell] |= match mark {
+                Mark::Closed => CLOSED,
+                Mark::Opened => OPENED,
+                Mark::Seen | Mark::Part => SEEN,
+            };
+        });
         let tape = &self.space.tape;
-        let is_closed = |object: &&u32| opened.binary_search(object).is_err() && !self.is_torn(**object as usize);
-        let closed = objects.iter().filter(is_closed);
-        let values = closed.flat_map(|&object| tape.members(object as usize).map(|key| key + 1));
+        let is_closed = |at: &usize| marks[*at] & (CLOSED | OPENED) == CLOSED && !self.is_torn(*at);
+        let values = (0..tape.len()).filter(is_closed).flat_map(|at| tape.members(at).map(|key| key + 1));
         let wanted = self.everything.as_ref().map_or(1, |everything| everything.wanted);
-        let unknown: Vec<usize> = values.filter(|&value| !self.was_seen(value, survey)).take(wanted).collect();
-        self.space.closed = objects;
-        self.space.opened = opened;
+        let unknown: Vec<usize> = values.filter(|&value| marks[value] & SEEN == 0).take(wanted).collect();
         unknown.into_iter().try_for_each(|value| self.fail(Reason::UnknownField, value))
     }
 }
 
-/// What a string breaks, if anything.
-pub(super) fn check_string(rules: &StringRules, text: Text<'_>) -> Option<Reason> {
+/// What a string breaks, if anything; patterns take from `steps` what they cost.
+pub(super) fn check_string(rules: &StringRules, text: Text<'_>, steps: &mut u64) -> Option<Reason> {
     let bytes = text.bytes.len() as u64;
     // A character takes one to four bytes, so most lengths are decided without counting.
     if rules.max_length.is_some_and(|max| bytes > max && text.chars() as u64 > max) {
@@ -526,8 +617,14 @@ pub(super) fn check_string(rules: &StringRules, text: Text<'_>) -> Option<Reason
     if !rules.formats.iter().all(|format| format.is_match(text)) {
         return Some(Reason::Format);
     }
-    let is_match = rules.patterns.iter().all(|pattern| pattern.is_match(text.bytes));
-    if is_match { None } else { Some(Reason::Pattern) }
+    for pattern in &rules.patterns {
+        match pattern.matches(text.bytes, steps) {
+            Some(true) => {}
+            Some(false) => return Some(Reason::Pattern),
+            None => return Some(Reason::Budget),
+        }
+    }
+    None
 }
 
 /// What a number breaks, if anything.

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use super::evaluate::{Evaluation, Everything, Workspace};
+use super::judge::STEPS_AT_ONCE;
 use super::program::{Program, SchemaId};
 use super::tape::{Tag, Tape};
 use crate::document::escape_pointer_token;
@@ -35,13 +36,15 @@ impl Program {
         let mut evaluation = Evaluation {
             schemas: &self.schemas,
             anchors: &self.anchors,
+            shared: &self.shared,
             refuse_unknown: self.refuse_unknown,
             space: &mut space,
-            steps_left: self.limits.steps,
+            steps_left: self.limits.steps_of(text.len() as u64).min(STEPS_AT_ONCE),
+            pause_at: 0,
             depth: 0,
             everything: Some(Everything::new(wanted)),
         };
-        let last = evaluation.run(&self.plans[self.root(id) as usize].ids).err();
+        let last = evaluation.run(&self.plans[self.root(id) as usize].ids, false).err();
         let mut stops = evaluation.everything.take().map(|everything| everything.stops).unwrap_or_default();
         stops.extend(last);
         stops.sort_by_key(|stop| stop.cell);

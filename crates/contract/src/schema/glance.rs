@@ -5,6 +5,7 @@ use super::judge::check_text_fully;
 use super::program::{ACCEPT, Program, RECORD, Slot, StringPlan, kind};
 use crate::format::Format;
 use crate::json::{Text, digit_count, plain_end, small_integer};
+use crate::pattern::Pattern;
 
 /// Which scalars are right at first glance; the default knows of none.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +61,7 @@ impl Look {
             Self::Length => true,
             Self::Format(format) => format.is_match(text),
             Self::Pattern => plan.rules.patterns.first().is_some_and(|pattern| pattern.is_match(text.bytes)),
-            Self::Block => check_text_fully(plan, text).is_ok(),
+            Self::Block => check_text_fully(plan, text, &mut 0).is_ok(),
         }
     }
 }
@@ -108,6 +109,10 @@ impl Glance {
             return;
         }
         let Some(plan) = program.strings.get(block as usize) else { return };
+        if !plan.rules.patterns.iter().all(Pattern::is_cheap) {
+            // What is charged for is the judge's.
+            return;
+        }
         let longest = u32::try_from(plan.max_bytes).unwrap_or(u32::MAX).min(longest);
         if let Ok(shortest) = u32::try_from(plan.min_bytes)
             && shortest <= longest

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::constant::Constant;
+use super::constant::Values;
 use super::source::{Base, Direction};
 use super::types::Types;
 use crate::document::Place;
@@ -43,7 +43,7 @@ pub(super) struct Schema {
     /// Nothing is allowed, for this reason.
     pub never: Option<Reason>,
     /// The value must be one of these; [`Reason::Enum`] or [`Reason::Const`].
-    pub values: Vec<(Box<[Constant]>, Reason)>,
+    pub values: Vec<(Values, Reason)>,
     pub number: Option<Box<NumberRules>>,
     pub string: Option<Box<StringRules>>,
     pub array: Option<Box<ArrayRules>>,

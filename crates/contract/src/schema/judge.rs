@@ -3,6 +3,7 @@
 
 mod members;
 
+use super::constant::has_number;
 use super::evaluate::{Evaluation, Stop, Workspace, check_number, check_string};
 use super::keys::SeenKeys;
 use super::program::{ACCEPT, ANYTHING, NumberPlan, Program, RECORD, REJECT, StringPlan, kind};
@@ -10,6 +11,7 @@ use super::tape::Tag;
 use super::types::Types;
 use crate::document::escape_pointer_token;
 use crate::json::{Number, Sink, Taken, Text};
+use crate::limits::Limits;
 use crate::number::Decimal;
 use crate::reason::{Reason, Violation};
 
@@ -36,6 +38,12 @@ struct Frame {
 
 /// How deep a recorded part may nest whatever the limit says: comparing recorded values takes stack.
 const MAX_RECORDED_DEPTH: usize = 500;
+
+/// Steps that an evaluation takes before others have their turn: some milliseconds.
+pub(super) const STEPS_PER_TURN: u64 = 200_000;
+
+/// The most steps of a value that is validated at once: a parameter, a form, everything that is wrong for a log.
+pub(super) const STEPS_AT_ONCE: u64 = 1_000_000;
 
 const UNKNOWN: u32 = 1 << 31;
 const NO_SLOT: u32 = u32::MAX;
@@ -68,6 +76,20 @@ pub(super) struct Judge {
     recording: Option<(u32, usize)>,
     space: Workspace,
     steps_left: u64,
+    /// Steps and bytes that were granted so far; the most steps there may be.
+    granted: u64,
+    bytes: u64,
+    /// Bytes that steps were granted for and that were not read yet.
+    ahead: usize,
+    most_steps: u64,
+    /// With so many steps left this turn is over.
+    pause_at: u64,
+    /// How many steps may be taken by the end of this turn, and how often the present evaluation has paused.
+    turn_ends: u64,
+    pauses: u64,
+    turn_steps: u64,
+    /// What is recorded waits for the rest of its evaluation.
+    is_paused: bool,
     stop: Option<Stop>,
     /// What a missing or wrong member is called, where no frame says so.
     missing: Option<(u32, usize)>,
@@ -91,6 +113,15 @@ impl Default for Judge {
             recording: None,
             space: Workspace::default(),
             steps_left: 0,
+            granted: 0,
+            ahead: 0,
+            bytes: 0,
+            most_steps: 0,
+            pause_at: 0,
+            turn_ends: 0,
+            pauses: 0,
+            turn_steps: STEPS_PER_TURN,
+            is_paused: false,
             stop: None,
             missing: None,
         }
@@ -108,7 +139,11 @@ impl Judge {
         self.recording = None;
         self.space.tape.clear();
         self.space.tape.plain_integers = false;
-        self.steps_left = program.limits.steps;
+        (self.steps_left, self.granted, self.bytes) = (0, 0, 0);
+        self.ahead = 0;
+        (self.turn_ends, self.pause_at, self.pauses, self.is_paused) = (u64::MAX, 0, 0, false);
+        (self.most_steps, self.turn_steps) = (program.limits.steps, STEPS_PER_TURN);
+        self.grant(&program.limits, 0);
         self.stop = None;
         self.missing = None;
         if !is_same_program {
@@ -130,6 +165,63 @@ impl Judge {
         self.space.shrink(keep_bytes);
         self.more_seen.clear();
         self.more_seen.shrink_to(keep_bytes / 8);
+    }
+
+    /// Grants the steps for the bytes that are read next, once.
+    pub fn grant(&mut self, limits: &Limits, bytes: usize) {
+        self.bytes += bytes.saturating_sub(self.ahead) as u64;
+        self.ahead = self.ahead.max(bytes);
+        let granted = limits.steps_of(self.bytes).min(self.most_steps);
+        self.steps_left += granted.saturating_sub(self.granted);
+        self.granted = self.granted.max(granted);
+        self.pause_at = self.granted.saturating_sub(self.turn_ends);
+    }
+
+    /// So many bytes were read.
+    pub fn read(&mut self, bytes: usize) {
+        self.ahead = self.ahead.saturating_sub(bytes);
+    }
+
+    /// What is left is done at once.
+    pub fn end_turns(&mut self) {
+        (self.turn_ends, self.pause_at) = (u64::MAX, 0);
+    }
+
+    /// Shorter turns than usual.
+    pub fn set_turn(&mut self, steps: u64) {
+        self.turn_steps = steps;
+    }
+
+    /// No more steps than what may be taken at once.
+    pub fn set_at_once(&mut self) {
+        self.most_steps = self.most_steps.min(STEPS_AT_ONCE);
+    }
+
+    /// A turn begins. Those of one evaluation get longer, since it spends some of each on finding where it was.
+    pub fn begin_turn(&mut self) {
+        let steps = self.turn_steps + (self.turn_steps / 16).max(1) * self.pauses;
+        self.turn_ends = self.steps_taken() + steps;
+        self.pause_at = self.granted.saturating_sub(self.turn_ends);
+    }
+
+    /// Whether others should have their turn.
+    pub fn is_turn_over(&self) -> bool {
+        self.is_paused || (self.pause_at > 0 && self.steps_left <= self.pause_at)
+    }
+
+    /// Whether an evaluation has to go on.
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// Steps that were taken.
+    pub fn steps_taken(&self) -> u64 {
+        self.granted - self.steps_left
+    }
+
+    /// How much memory the value takes here.
+    pub fn bytes_held(&self) -> usize {
+        self.space.bytes_held() + self.unknown.bytes_held()
     }
 
     /// Only numbers without fraction and exponent are integers.
@@ -231,7 +323,9 @@ impl Judging<'_> {
     fn evaluate_scalar(&mut self, plan: u32, record: impl FnOnce(&mut super::tape::Tape)) -> Result<(), Reason> {
         self.judge.space.tape.clear();
         record(&mut self.judge.space.tape);
+        let pause_at = std::mem::take(&mut self.judge.pause_at);
         let outcome = self.evaluate(plan);
+        self.judge.pause_at = pause_at;
         self.judge.space.tape.clear();
         outcome
     }
@@ -240,17 +334,26 @@ impl Judging<'_> {
         let mut evaluation = Evaluation {
             schemas: &self.program.schemas,
             anchors: &self.program.anchors,
+            shared: &self.program.shared,
             refuse_unknown: self.program.refuse_unknown,
             space: &mut self.judge.space,
             steps_left: self.judge.steps_left,
+            pause_at: self.judge.pause_at,
             depth: 0,
             everything: None,
         };
-        let outcome = evaluation.run(&self.program.plans[plan as usize].ids);
+        let goes_on = std::mem::take(&mut self.judge.is_paused);
+        let outcome = evaluation.run(&self.program.plans[plan as usize].ids, goes_on);
         self.judge.steps_left = evaluation.steps_left;
         outcome.map_err(|stop| {
             let reason = stop.reason;
-            self.judge.stop = Some(stop);
+            match reason {
+                Reason::Paused => {
+                    self.judge.is_paused = true;
+                    self.judge.pauses += 1;
+                }
+                _ => self.judge.stop = Some(stop),
+            }
             reason
         })
     }
@@ -326,11 +429,16 @@ impl Judging<'_> {
 
     #[inline(never)]
     fn end_recorded(&mut self) -> Result<(), Reason> {
-        if let (true, Some((plan, _))) = (self.judge.space.tape.end(), self.judge.recording) {
-            self.evaluate(plan)?;
-            self.judge.recording = None;
-            self.judge.space.tape.clear();
-        }
+        if self.judge.space.tape.end() { self.evaluate_recorded() } else { Ok(()) }
+    }
+
+    /// Evaluates what was recorded, or goes on with that; [`Reason::Paused`] if others should have their turn meanwhile.
+    pub fn evaluate_recorded(&mut self) -> Result<(), Reason> {
+        let Some((plan, _)) = self.judge.recording else { return Ok(()) };
+        self.evaluate(plan)?;
+        self.judge.recording = None;
+        self.judge.pauses = 0;
+        self.judge.space.tape.clear();
         Ok(())
     }
 
@@ -390,12 +498,12 @@ impl Judging<'_> {
 
     fn unknown_key(&mut self, text: Text<'_>) -> Result<(), Reason> {
         let object = &self.program.objects[self.judge.top.block as usize];
-        let set = object
-            .patterns
-            .iter()
-            .enumerate()
-            .map(|(index, pattern)| usize::from(pattern.is_match(text.bytes)) << index);
-        let plan = object.unknown[set.sum::<usize>()];
+        let mut set = 0;
+        for (index, pattern) in object.patterns.iter().enumerate() {
+            let is_match = pattern.matches(text.bytes, &mut self.judge.steps_left).ok_or(Reason::Budget)?;
+            set |= usize::from(is_match) << index;
+        }
+        let plan = object.unknown[set];
         let top = &mut self.judge.top;
         let entry = self.judge.unknown.insert(top.serial, text.bytes);
         top.count += 1;
@@ -421,7 +529,7 @@ impl Judging<'_> {
             ACCEPT => Ok(()),
             REJECT => Err(Reason::PropertyNames),
             RECORD => self.evaluate_scalar(plan, |tape| tape.string(text)),
-            block => check_text(&self.program.strings[block as usize], text),
+            block => check_text(&self.program.strings[block as usize], text, &mut self.judge.steps_left),
         };
         outcome.map_err(|reason| if reason == Reason::Budget { reason } else { Reason::PropertyNames })
     }
@@ -456,7 +564,7 @@ impl Sink for Judging<'_> {
                 let numbers = &self.program.numbers[block as usize];
                 match (number.small, numbers.small) {
                     (Some(value), Some((min, max))) if min <= value && value <= max => Ok(()),
-                    (Some(value), None) if numbers.small_values.contains(&value) => Ok(()),
+                    (Some(value), None) if numbers.small_values.binary_search(&value).is_ok() => Ok(()),
                     _ => check_decimal(numbers, number, index),
                 }
             }
@@ -474,7 +582,7 @@ impl Sink for Judging<'_> {
             ACCEPT => Ok(()),
             REJECT => self.refuse(plan, kind::STRING),
             RECORD => self.evaluate_scalar(plan, |tape| tape.string(text)),
-            block => check_text(&self.program.strings[block as usize], text),
+            block => check_text(&self.program.strings[block as usize], text, &mut self.judge.steps_left),
         }
     }
 
@@ -567,29 +675,29 @@ impl Judging<'_> {
 }
 
 #[inline(always)]
-fn check_text(plan: &StringPlan, text: Text<'_>) -> Result<(), Reason> {
+fn check_text(plan: &StringPlan, text: Text<'_>, steps: &mut u64) -> Result<(), Reason> {
     let length = text.bytes.len();
     if plan.is_length && text.is_ascii && plan.min_bytes <= length && length <= plan.max_bytes {
         return Ok(());
     }
-    check_text_fully(plan, text)
+    check_text_fully(plan, text, steps)
 }
 
 #[inline(never)]
-pub(super) fn check_text_fully(plan: &StringPlan, text: Text<'_>) -> Result<(), Reason> {
+pub(super) fn check_text_fully(plan: &StringPlan, text: Text<'_>, steps: &mut u64) -> Result<(), Reason> {
     if let Some((values, reason)) = &plan.values
         && values.find(text.bytes).is_none()
     {
         return Err(*reason);
     }
-    check_string(&plan.rules, text).map_or(Ok(()), Err)
+    check_string(&plan.rules, text, steps).map_or(Ok(()), Err)
 }
 
 #[inline(never)]
 fn check_decimal(plan: &NumberPlan, number: Number<'_>, index: usize) -> Result<(), Reason> {
     let value = Decimal::new(number.text);
     for (values, reason) in &plan.values {
-        if !values.iter().any(|text| Decimal::new(text.as_bytes()) == value) {
+        if !has_number(values, &value) {
             return Err(*reason);
         }
     }

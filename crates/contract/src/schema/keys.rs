@@ -12,7 +12,12 @@ pub(super) struct KeyTable {
     /// Number of a name plus one, by hash; a power of two, at most half full.
     places: Box<[u16]>,
     seed: u64,
+    /// Both ends do not tell the names apart: every byte counts.
+    by_all: bool,
 }
+
+/// How many names may share a place with another one, of a hundred, before every byte counts.
+const MAX_SHARED: usize = 25;
 
 /// How many seeds are tried for a table without collisions.
 const SEEDS: u64 = 64;
@@ -20,20 +25,24 @@ const SEEDS: u64 = 64;
 impl KeyTable {
     pub fn new(names: Vec<Box<str>>) -> Self {
         let size = (names.len() * 4).next_power_of_two().max(4);
-        let collisions = |seed: &u64| {
+        let collisions = |seed: &u64, by_all: bool| {
             let mut taken = vec![false; size];
-            names.iter().filter(|name| std::mem::replace(&mut taken[place(name.as_bytes(), *seed, size)], true)).count()
+            names
+                .iter()
+                .filter(|name| std::mem::replace(&mut taken[place(name.as_bytes(), *seed, size, by_all)], true))
+                .count()
         };
-        let seed = (1..SEEDS).min_by_key(collisions).unwrap_or(1);
+        let by_all = collisions(&1, false) * 100 > names.len() * MAX_SHARED;
+        let seed = (1..SEEDS).min_by_key(|seed| collisions(seed, by_all)).unwrap_or(1);
         let mut places = vec![0u16; size].into_boxed_slice();
         for (number, name) in (1u16..).zip(&names) {
-            let mut at = place(name.as_bytes(), seed, size);
+            let mut at = place(name.as_bytes(), seed, size, by_all);
             while places[at] != 0 {
                 at = (at + 1) & (size - 1);
             }
             places[at] = number;
         }
-        Self { names, places, seed }
+        Self { names, places, seed, by_all }
     }
 
     pub fn len(&self) -> usize {
@@ -51,7 +60,7 @@ impl KeyTable {
         if size == 0 {
             return None;
         }
-        let mut at = place(name, self.seed, size);
+        let mut at = place(name, self.seed, size, self.by_all);
         loop {
             let number = usize::from(self.places[at]).checked_sub(1)?;
             if self.names[number].as_bytes() == name {
@@ -62,13 +71,21 @@ impl KeyTable {
     }
 }
 
-/// By length and both ends of the name: enough to tell the names of a schema apart.
+/// By length and both ends of the name: enough to tell most names of a schema apart.
 #[inline]
-fn place(name: &[u8], seed: u64, size: usize) -> usize {
-    let (head, tail) = ends(name);
+fn place(name: &[u8], seed: u64, size: usize, by_all: bool) -> usize {
+    let (head, tail) = if by_all { (all(name), 0) } else { ends(name) };
     let mixed = (head ^ tail.rotate_left(29) ^ (name.len() as u64).rotate_left(56))
         .wrapping_mul(seed << 1 | 0x9e37_79b9_7f4a_7c15);
     (mixed >> 40) as usize & (size - 1)
+}
+
+#[cold]
+fn all(name: &[u8]) -> u64 {
+    name.chunks(8).fold(0, |hash: u64, part| {
+        let word = part.iter().fold(0, |value, &byte| value << 8 | u64::from(byte));
+        (hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95)
+    })
 }
 
 /// The first and the last up to eight bytes; they overlap in names of less than sixteen.
@@ -127,6 +144,11 @@ impl SeenKeys {
         }
         self.entries.shrink_to(keep_bytes / size_of::<Entry>());
         self.text.shrink_to(keep_bytes);
+    }
+
+    /// How much memory it holds.
+    pub fn bytes_held(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>() + self.text.capacity() + 4 * self.places.capacity()
     }
 
     /// How many names are held.
@@ -215,6 +237,13 @@ mod tests {
             }
             assert_eq!(table.find(b""), None);
         }
+        let alike: Vec<Box<str>> = (0..9_000).map(|n| format!("some_prefix_{n:05}_and_suffix").into()).collect();
+        let table = KeyTable::new(alike.clone());
+        let probes = |name: &str| {
+            let at = place(name.as_bytes(), table.seed, table.places.len(), table.by_all);
+            table.places.iter().cycle().skip(at).take_while(|&&number| number != 0).count()
+        };
+        assert!(alike.iter().all(|name| probes(name) < 64 && table.find(name.as_bytes()).is_some()));
         let short = KeyTable::new(vec!["".into(), "a".into(), "ab".into(), "abcd".into(), "abcdefgh".into()]);
         assert_eq!(
             ["", "a", "ab", "abcd", "abcdefgh", "b"].map(|name| short.find(name.as_bytes())).map(|n| n.unwrap_or(9)),

@@ -176,7 +176,9 @@ impl<'n> Reader<'_, 'n> {
                 }
                 _ => self.wrong(name, value, "an array"),
             },
-            "const" if !self.is_30() => self.out.values.push(([Constant::new(value)].into(), Reason::Const)),
+            "const" if !self.is_30() => {
+                self.out.values.push(([Constant::new(value)].into_iter().collect(), Reason::Const))
+            }
             "readOnly" => {
                 if self.flag(name, value) && self.direction == Direction::Request {
                     self.out.forbidden = Some(Reason::ReadOnly);

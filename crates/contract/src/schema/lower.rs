@@ -55,11 +55,15 @@ pub(super) fn program(schemas: Schemas, anchors: Anchors, roots: &[Id], options:
     // A character takes up to twelve bytes, as two escapes.
     let longest_bytes = u32::try_from(longest.saturating_mul(12)).unwrap_or(limits.string_bytes).min(1 << 30);
     limits.string_bytes = limits.string_bytes.max(longest_bytes);
+    let shared = shared(&schemas, &anchors);
+    let is_costly = schemas.iter().any(is_costly);
     static SERIALS: AtomicU64 = AtomicU64::new(1);
     let program = Program {
         serial: SERIALS.fetch_add(1, Ordering::Relaxed),
         schemas,
         anchors,
+        shared,
+        is_costly,
         refuse_unknown: options.refuse_unknown_fields,
         limits,
         plans: Vec::new(),
@@ -284,6 +288,25 @@ impl Lowering {
             && says_nothing(schema, types);
         if is_always { Verdict::Always } else { Verdict::Perhaps }
     }
+}
+
+/// Of each schema: whether there are several ways to it, and it leads further.
+fn shared(schemas: &Schemas, anchors: &Anchors) -> Box<[bool]> {
+    let mut ways = vec![0u32; schemas.len()];
+    let fallbacks = schemas.iter().filter_map(|schema| schema.dynamic.as_ref().map(|dynamic| dynamic.fallback));
+    let dynamic = anchors.values().flat_map(|places| places.values().copied());
+    // Whatever `$dynamicRef` may lead to may be reached from anywhere.
+    dynamic.chain(fallbacks).for_each(|id| ways[id as usize] += 2);
+    schemas.iter().flat_map(children).for_each(|id| ways[id as usize] += 1);
+    let leads_on = |schema: &Schema| schema.dynamic.is_some() || !children(schema).is_empty();
+    ways.iter().zip(schemas).map(|(&ways, schema)| ways > 1 && leads_on(schema)).collect()
+}
+
+/// Whether matching one of its patterns is charged for.
+fn is_costly(schema: &Schema) -> bool {
+    let of_strings = schema.string.iter().flat_map(|rules| &rules.patterns);
+    let of_names = schema.object.iter().flat_map(|rules| rules.patterns.iter().map(|(pattern, _)| pattern));
+    of_strings.chain(of_names).any(|pattern| !pattern.is_cheap())
 }
 
 /// Whether the rules for one kind are empty.

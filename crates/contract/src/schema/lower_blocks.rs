@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::constant::Constant;
+use super::constant::{Constant, sort_numbers};
 use super::ir::{ArrayRules, Id, NumberRules, ObjectRules, StringRules, TRUE, UNKNOWN_FIELD};
 use super::keys::KeyTable;
 use super::lower::{Closure, Lowering};
@@ -42,7 +42,9 @@ fn names_values(lowering: &Lowering, members: &[Id]) -> bool {
 /// The values of one kind that every `enum` and `const` names; `None` if there is none of these keywords.
 fn constants<'a>(lowering: &'a Lowering, members: &[Id], types: Types) -> Result<Allowed<'a>, Reason> {
     let mut allowed: Allowed<'a> = None;
-    for (values, reason) in members.iter().flat_map(|&id| &lowering.schema(id).values) {
+    for (values, reason) in
+        members.iter().flat_map(|&id| &lowering.schema(id).values).map(|(values, reason)| (&**values, reason))
+    {
         let of_kind = values.iter().filter(|value| value.types().has(types));
         let left: Vec<&Constant> = match &allowed {
             None => of_kind.collect(),
@@ -80,7 +82,9 @@ fn number(lowering: &mut Lowering, members: &[Id], types: Types) -> Result<u32, 
                 Constant::Number(text) => Some(text.clone()),
                 _ => None,
             };
-            vec![(values.iter().filter_map(text).collect(), reason)]
+            let mut texts: Vec<Box<str>> = values.iter().filter_map(text).collect();
+            sort_numbers(&mut texts);
+            vec![(texts, reason)]
         }
         None => Vec::new(),
     };
@@ -97,7 +101,8 @@ fn number(lowering: &mut Lowering, members: &[Id], types: Types) -> Result<u32, 
         let texts = values.first().filter(|_| rules.is_empty()).map(|(texts, _)| texts)?;
         texts.iter().map(|text| i64::try_from(Decimal::new(text.as_bytes()).to_i128()?).ok()).collect()
     };
-    let small_values = integers(&values).unwrap_or_default();
+    let mut small_values = integers(&values).unwrap_or_default();
+    small_values.sort_unstable();
     lowering.program.numbers.push(NumberPlan { small, rules, values, small_values });
     Ok((lowering.program.numbers.len() - 1) as u32)
 }

@@ -14,6 +14,7 @@ mod keys;
 mod keywords;
 mod lower;
 mod lower_blocks;
+mod memo;
 mod program;
 mod run;
 mod source;

@@ -22,6 +22,10 @@ pub struct Program {
     pub(super) serial: u64,
     pub(super) schemas: Schemas,
     pub(super) anchors: Anchors,
+    /// Of each schema: whether several others lead to it and it leads further, so that what it says of a value is worth keeping.
+    pub(super) shared: Box<[bool]>,
+    /// Some pattern is charged for, so that values are looked at in small pieces.
+    pub(super) is_costly: bool,
     pub(super) refuse_unknown: bool,
     pub(super) limits: Limits,
     pub(super) plans: Vec<Plan>,

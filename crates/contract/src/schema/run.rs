@@ -65,10 +65,29 @@ impl Program {
     }
 }
 
+/// What a value may leave behind once it is judged.
+const KEPT_BYTES: usize = 256 << 10;
+
+/// Bytes that are read at once where matching is charged for.
+const COSTLY_PIECE_BYTES: usize = 1024;
+
 impl Check<'_> {
     /// The value was made from text: only numbers without fraction and exponent are integers, since what reads integers from text stops at either.
     pub fn with_plain_integers(self) -> Self {
         self.judge.set_plain_integers();
+        self
+    }
+
+    /// The value is validated at once, so that no more steps are taken than others can wait for.
+    pub fn at_once(self) -> Self {
+        self.judge.set_at_once();
+        self
+    }
+
+    /// With turns of so many steps, for tests of what pausing may not change.
+    #[doc(hidden)]
+    pub fn in_turns_of(self, steps: u64) -> Self {
+        self.judge.set_turn(steps);
         self
     }
 
@@ -77,11 +96,60 @@ impl Check<'_> {
     /// # Errors
     /// The first thing in the text that breaks the contract.
     pub fn feed(&mut self, chunk: &[u8]) -> Result<(), Violation> {
-        let mut judging = Judging { program: self.program, judge: self.judge };
-        match self.scanner.feed(chunk, &mut judging) {
-            Ok(()) => Ok(()),
+        let mut rest = chunk;
+        while !rest.is_empty() || self.is_pending() {
+            let taken = self.feed_some(rest)?;
+            rest = &rest[taken..];
+        }
+        Ok(())
+    }
+
+    /// Judges a chunk of JSON text for some milliseconds at most, and says how much of it was taken: call it with the rest, and while
+    /// [`Check::is_pending`], when others have had their turn.
+    ///
+    /// # Errors
+    /// As [`Check::feed`].
+    pub fn feed_some(&mut self, chunk: &[u8]) -> Result<usize, Violation> {
+        self.judge.begin_turn();
+        let mut taken = 0;
+        let outcome = self.feed_turn(chunk, &mut taken);
+        match outcome {
+            Ok(()) | Err(Reason::Paused) => Ok(taken),
             Err(reason) => Err(self.violation(reason)),
         }
+    }
+
+    fn feed_turn(&mut self, chunk: &[u8], taken: &mut usize) -> Result<(), Reason> {
+        let mut judging = Judging { program: self.program, judge: self.judge };
+        if judging.judge.is_paused() {
+            judging.evaluate_recorded()?;
+        }
+        // Where matching is charged for, in pieces: a turn ends between them.
+        let piece_bytes = if self.program.is_costly { COSTLY_PIECE_BYTES } else { usize::MAX };
+        while *taken < chunk.len() && !judging.judge.is_turn_over() {
+            let rest = &chunk[*taken..];
+            let piece = &rest[..rest.len().min(piece_bytes)];
+            judging.judge.grant(&self.program.limits, piece.len());
+            let read = self.scanner.feed_some(piece, &mut judging)?;
+            judging.judge.read(read);
+            *taken += read;
+        }
+        Ok(())
+    }
+
+    /// Whether an evaluation has to go on, with more of the text or without.
+    pub fn is_pending(&self) -> bool {
+        self.judge.is_paused()
+    }
+
+    /// Steps that were taken so far.
+    pub fn steps_taken(&self) -> u64 {
+        self.judge.steps_taken()
+    }
+
+    /// How much memory the value takes here.
+    pub fn bytes_held(&self) -> usize {
+        self.judge.bytes_held() + self.scanner.bytes_held()
     }
 
     /// Judges a part of a value that was decoded elsewhere. Not to be mixed with [`Check::feed`] for one value.
@@ -99,12 +167,20 @@ impl Check<'_> {
     /// [`Reason::Truncated`] if it is not, or what could only be said of its end.
     pub fn finish(self) -> Result<(), Violation> {
         let mut judging = Judging { program: self.program, judge: self.judge };
-        let outcome = if self.has_events { Ok(()) } else { self.scanner.finish(&mut judging) };
-        match outcome {
+        // Nobody who forgets the rest of an evaluation gets a yes.
+        judging.judge.end_turns();
+        let rest = if judging.judge.is_paused() { judging.evaluate_recorded() } else { Ok(()) };
+        let outcome = if self.has_events { rest } else { rest.and_then(|()| self.scanner.finish(&mut judging)) };
+        let verdict = match outcome {
             Ok(()) if self.judge.is_done() => Ok(()),
             Ok(()) => Err(self.violation(Reason::Truncated)),
             Err(reason) => Err(self.violation(reason)),
+        };
+        // The verdict may be waited on for long by whoever holds the room.
+        if self.judge.bytes_held() > KEPT_BYTES {
+            self.judge.shrink(KEPT_BYTES);
         }
+        verdict
     }
 
     fn take(&mut self, event: Event<'_>) -> Result<(), Reason> {
@@ -112,6 +188,8 @@ impl Check<'_> {
         if self.judge.is_done() {
             return Err(Reason::TrailingData);
         }
+        self.judge.grant(limits, 1);
+        self.judge.read(1);
         let judging = &mut Judging { program: self.program, judge: self.judge };
         match event {
             Event::Null => judging.null(),

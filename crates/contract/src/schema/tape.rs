@@ -10,6 +10,7 @@ use crate::number::Decimal;
 
 /// What a cell holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
 pub(super) enum Tag {
     Null,
     False,
@@ -22,15 +23,31 @@ pub(super) enum Tag {
     Object,
 }
 
-/// A value or a name. Children follow their container.
+/// A value or a name, in eight bytes. Children follow their container.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cell {
-    pub tag: Tag,
-    is_ascii: bool,
-    /// Of text: where it starts. Of containers: how many children they have.
-    first: u32,
-    /// Of text: where it ends. Of containers: the cell behind them.
-    second: u32,
+struct Cell {
+    /// The tag in the lowest three bits, then whether text is ASCII, then how many bytes text has or how many children a container.
+    head: u32,
+    /// Of text: where it starts. Of containers: the cell behind them.
+    place: u32,
+}
+
+const TAGS: [Tag; 8] = [Tag::Null, Tag::False, Tag::True, Tag::Number, Tag::String, Tag::Key, Tag::Array, Tag::Object];
+const ASCII: u32 = 8;
+const ONE: u32 = 16;
+
+impl Cell {
+    fn new(tag: Tag, is_ascii: bool, count: usize, place: usize) -> Self {
+        Self { head: tag as u32 | if is_ascii { ASCII } else { 0 } | (count as u32) << 4, place: place as u32 }
+    }
+
+    fn tag(self) -> Tag {
+        TAGS[(self.head & 7) as usize]
+    }
+
+    fn count(self) -> usize {
+        (self.head >> 4) as usize
+    }
 }
 
 /// Cells and the text they refer to. Reused: clearing keeps the memory.
@@ -63,6 +80,11 @@ impl Tape {
         self.text.shrink_to(keep_bytes);
     }
 
+    /// How much memory it holds.
+    pub fn bytes_held(&self) -> usize {
+        self.cells.capacity() * size_of::<Cell>() + self.text.capacity()
+    }
+
     pub fn len(&self) -> usize {
         self.cells.len()
     }
@@ -71,7 +93,7 @@ impl Tape {
 
     pub fn constant(&mut self, tag: Tag) {
         self.count();
-        self.cells.push(Cell { tag, is_ascii: true, first: 0, second: 0 });
+        self.push(Cell::new(tag, true, 0, 0));
     }
 
     pub fn number(&mut self, number: Number<'_>) {
@@ -91,43 +113,49 @@ impl Tape {
     pub fn begin(&mut self, tag: Tag) {
         self.count();
         self.open.push(self.cells.len() as u32);
-        self.cells.push(Cell { tag, is_ascii: true, first: 0, second: 0 });
+        self.push(Cell::new(tag, true, 0, 0));
     }
 
     /// Ends the innermost container; says whether it was the outermost.
     pub fn end(&mut self) -> bool {
         let behind = self.cells.len() as u32;
         if let Some(container) = self.open.pop() {
-            self.cells[container as usize].second = behind;
+            self.cells[container as usize].place = behind;
         }
         self.open.is_empty()
     }
 
     fn count(&mut self) {
         if let Some(&container) = self.open.last() {
-            self.cells[container as usize].first += 1;
+            self.cells[container as usize].head += ONE;
         }
     }
 
     fn push_text(&mut self, tag: Tag, bytes: &[u8], is_ascii: bool) {
-        let start = self.text.len() as u32;
+        let start = self.text.len();
+        make_room(&mut self.text, bytes.len());
         self.text.extend_from_slice(bytes);
-        self.cells.push(Cell { tag, is_ascii, first: start, second: self.text.len() as u32 });
+        self.push(Cell::new(tag, is_ascii, bytes.len(), start));
+    }
+
+    fn push(&mut self, cell: Cell) {
+        make_room(&mut self.cells, 1);
+        self.cells.push(cell);
     }
 
     // --- reading ---
 
     pub fn tag(&self, at: usize) -> Tag {
-        self.cells[at].tag
+        self.cells[at].tag()
     }
 
     pub fn bytes(&self, at: usize) -> &[u8] {
-        let cell = &self.cells[at];
-        &self.text[cell.first as usize..cell.second as usize]
+        let cell = self.cells[at];
+        &self.text[cell.place as usize..][..cell.count()]
     }
 
     pub fn text(&self, at: usize) -> Text<'_> {
-        Text { bytes: self.bytes(at), is_ascii: self.cells[at].is_ascii }
+        Text { bytes: self.bytes(at), is_ascii: self.cells[at].head & ASCII != 0 }
     }
 
     pub fn decimal(&self, at: usize) -> Decimal<'_> {
@@ -144,13 +172,13 @@ impl Tape {
 
     /// How many children a container has.
     pub fn child_count(&self, at: usize) -> usize {
-        self.cells[at].first as usize
+        self.cells[at].count()
     }
 
     /// The cell behind a value.
     pub fn behind(&self, at: usize) -> usize {
-        match self.cells[at].tag {
-            Tag::Array | Tag::Object => self.cells[at].second as usize,
+        match self.tag(at) {
+            Tag::Array | Tag::Object => self.cells[at].place as usize,
             _ => at + 1,
         }
     }
@@ -178,7 +206,7 @@ impl Tape {
     }
 
     pub fn kind(&self, at: usize) -> Types {
-        match self.cells[at].tag {
+        match self.tag(at) {
             Tag::Null => Types::NULL,
             Tag::False | Tag::True => Types::BOOLEAN,
             Tag::Number if self.is_integer(at) => Types::INTEGER,
@@ -189,7 +217,8 @@ impl Tape {
         }
     }
 
-    /// Whether two values are equal: numbers by value, objects whatever the order. Bounded by the depth of the value.
+    /// Whether two values are equal: numbers by value, objects whatever the order. Takes time linear in them, but for sorting the names of objects
+    /// written in different orders. Bounded by the depth of the value.
     pub fn is_equal(&self, left: usize, right: usize) -> bool {
         if self.tag(left) != self.tag(right) {
             return false;
@@ -202,17 +231,21 @@ impl Tape {
                 self.child_count(left) == self.child_count(right)
                     && self.elements(left).zip(self.elements(right)).all(|(a, b)| self.is_equal(a, b))
             }
+            Tag::Object if self.child_count(left) != self.child_count(right) => false,
             Tag::Object => {
-                self.child_count(left) == self.child_count(right)
-                    && self.members(left).zip(self.members(right)).all(|(key, same_place)| {
-                        // Equal objects are mostly written in one order; only others need a search.
-                        let other = if self.bytes(key) == self.bytes(same_place) {
-                            Some(same_place + 1)
-                        } else {
-                            self.member(right, self.bytes(key))
-                        };
-                        other.is_some_and(|value| self.is_equal(key + 1, value))
-                    })
+                let is_same = |(a, b): (usize, usize)| self.bytes(a) == self.bytes(b) && self.is_equal(a + 1, b + 1);
+                let is_one_order =
+                    self.members(left).zip(self.members(right)).all(|(a, b)| self.bytes(a) == self.bytes(b));
+                // Equal objects are mostly written in one order; only others need sorting.
+                if is_one_order {
+                    return self.members(left).zip(self.members(right)).all(is_same);
+                }
+                let [left, right] = [left, right].map(|at| {
+                    let mut keys: Vec<usize> = self.members(at).collect();
+                    keys.sort_unstable_by(|a, b| self.bytes(*a).cmp(self.bytes(*b)));
+                    keys
+                });
+                left.into_iter().zip(right).all(is_same)
             }
         }
     }
@@ -239,24 +272,28 @@ impl Tape {
         }
     }
 
-    /// Equal values have equal hashes.
-    pub fn hash(&self, at: usize, secret: &impl BuildHasher) -> u64 {
+    /// Equal values have equal hashes. `work` counts the cells, and the bytes of long ones.
+    pub fn hash(&self, at: usize, secret: &impl BuildHasher, work: &mut usize) -> u64 {
+        *work += 1;
         let mut hasher = secret.build_hasher();
         hasher.write_u8(self.tag(at) as u8);
         match self.tag(at) {
             Tag::Null | Tag::False | Tag::True => {}
             Tag::Number => std::hash::Hash::hash(&self.decimal(at), &mut hasher),
-            Tag::String | Tag::Key => hasher.write(self.bytes(at)),
-            Tag::Array => self.elements(at).for_each(|element| hasher.write_u64(self.hash(element, secret))),
+            Tag::String | Tag::Key => {
+                *work += self.bytes(at).len() / 32;
+                hasher.write(self.bytes(at));
+            }
+            Tag::Array => self.elements(at).for_each(|element| hasher.write_u64(self.hash(element, secret, work))),
             Tag::Object => {
                 // A sum, because the order of members does not count.
-                let member = |key| {
+                let mut member = |key| {
                     let mut hasher = secret.build_hasher();
-                    hasher.write_u64(self.hash(key, secret));
-                    hasher.write_u64(self.hash(key + 1, secret));
+                    hasher.write_u64(self.hash(key, secret, work));
+                    hasher.write_u64(self.hash(key + 1, secret, work));
                     hasher.finish()
                 };
-                hasher.write_u64(self.members(at).map(member).fold(0, u64::wrapping_add));
+                hasher.write_u64(self.members(at).map(&mut member).fold(0, u64::wrapping_add));
             }
         }
         hasher.finish()
@@ -277,5 +314,12 @@ impl Tape {
             escape_pointer_token(pointer, &token);
             at = child;
         }
+    }
+}
+
+/// By a quarter, since much may be recorded: doubling would hold up to twice of what is needed.
+fn make_room<T>(list: &mut Vec<T>, more: usize) {
+    if list.capacity() - list.len() < more {
+        list.reserve_exact(more.max(list.len() / 4).max(64));
     }
 }

@@ -32,3 +32,16 @@ pub fn judge(program: &Program, id: SchemaId, run: &mut Run, text: &[u8], piece:
     }
     check.finish()
 }
+
+/// The verdict on a text whose evaluations pause again and again.
+pub fn judge_in_turns(
+    program: &Program,
+    id: SchemaId,
+    run: &mut Run,
+    text: &[u8],
+    steps: u64,
+) -> Result<(), Violation> {
+    let mut check = program.check(id, run).in_turns_of(steps);
+    check.feed(text)?;
+    check.finish()
+}

@@ -352,6 +352,8 @@ fn limits_json(limits: &crate::limits::Limits) -> Value {
         "max_interim_responses": limits.max_interim_responses,
         "max_requests_per_connection": limits.max_requests_per_connection,
         "max_drain": limits.max_drain_bytes,
+        "max_validation_memory": limits.max_validation_memory_bytes,
+        "max_validation_memory_per_connection": limits.max_validation_memory_per_connection_bytes,
         "h2_max_streams": limits.h2_max_streams,
         "h2_control_frame_burst": limits.h2_control_frame_burst,
         "h2_control_frame_rate": limits.h2_control_frame_rate,

@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 use net::chunk::CHUNK_BYTES;
 use net::clock::coarse;
 use net::{Chunk, Deadline};
+use tokio::task::yield_now;
 use wire::http::Fields;
 
 use super::judging::{Judging, Stop};
+use super::memory::{Lease, NoMemory};
 use crate::http::body::BodyError;
 use crate::http::refusal::Refusal;
 use crate::http::sides::MessageBody;
@@ -26,6 +28,10 @@ pub struct GuardedBody<'b, B> {
     lent: Chunk,
     /// Judges what passes.
     watching: Option<Watching<'b>>,
+    /// The memory that all this takes.
+    lease: Lease<'b>,
+    /// Bytes that were validated since others had their turn.
+    since_turn: usize,
     /// Trailers are nothing a contract speaks of, so they do not pass one.
     drops_trailers: bool,
 }
@@ -46,12 +52,18 @@ pub enum HoldError {
     Slow,
     /// It breaks the contract.
     Judged(Stop),
+    /// It would take more memory than there is for bodies under validation.
+    NoMemory,
 }
+
+/// Bytes that are validated before others have their turn, where they are there without waiting.
+const BYTES_PER_TURN: usize = 256 * 1024;
 
 impl<'b, B: MessageBody> GuardedBody<'b, B> {
     /// A body that nobody judges.
-    pub fn through(inner: &'b mut B) -> GuardedBody<'b, B> {
-        GuardedBody { inner, held: VecDeque::new(), lent: Chunk::empty(), watching: None, drops_trailers: false }
+    pub fn through(inner: &'b mut B, lease: Lease<'b>) -> GuardedBody<'b, B> {
+        let (held, lent) = (VecDeque::new(), Chunk::empty());
+        GuardedBody { inner, held, lent, watching: None, lease, since_turn: 0, drops_trailers: false }
     }
 
     /// Judges what passes from now on; `blocks`: a violation cuts it.
@@ -86,10 +98,24 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
             allowance.moved(coarse().saturating_sub(waited_since), piece.len() as u64);
             total += piece.len() as u64;
             received.set(total);
-            judging.feed(piece).map_err(HoldError::Judged)?;
+            feed(judging, piece, &mut self.since_turn).await.map_err(HoldError::Judged)?;
             self.keep_last();
+            self.count(judging.bytes_held()).map_err(|_| HoldError::NoMemory)?;
         }
-        judging.finish().map_err(HoldError::Judged)
+        while !judging.finish().map_err(HoldError::Judged)? {
+            self.count(judging.bytes_held()).map_err(|_| HoldError::NoMemory)?;
+            yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Counts the memory that the body takes, `judged` of it with the judge. One that came in one piece is not counted.
+    fn count(&mut self, judged: usize) -> Result<(), NoMemory> {
+        let is_small = self.held.len() <= 1 && judged <= CHUNK_BYTES;
+        if is_small && self.inner.is_done() && !self.lease.is_counted() {
+            return Ok(());
+        }
+        self.lease.hold(self.held.len() * CHUNK_BYTES + judged)
     }
 
     /// Whether the body is judged while it passes and may not pass whole before its verdict.
@@ -104,15 +130,17 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
             let Some(watching) = &mut self.watching else { return Ok(None) };
             let is_over = piece.is_none();
             let judged = match piece {
-                Some(piece) => watching.judging.feed(piece),
-                None => watching.judging.finish(),
+                Some(piece) => feed(&mut watching.judging, piece, &mut self.since_turn).await,
+                None => finish(&mut watching.judging).await,
             };
             judged.map_err(|stop| BodyError::Judged(Box::new(stop.refusal)))?;
+            let bytes = watching.judging.bytes_held();
             if is_over {
                 // The verdict is there: what is held may go now.
                 watching.blocks = false;
             } else {
                 self.keep_last();
+                self.count(bytes).map_err(|_| BodyError::Judged(Box::new(NoMemory::refusal())))?;
             }
             if is_over || self.held.len() > 1 {
                 let Some(chunk) = self.held.pop_front() else { return Ok(None) };
@@ -149,6 +177,30 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
     }
 }
 
+/// Gives a judge one piece, in turns.
+async fn feed(judging: &mut Judging<'_>, piece: &[u8], since_turn: &mut usize) -> Result<(), Stop> {
+    *since_turn += piece.len();
+    loop {
+        let is_done = judging.feed(piece)?;
+        if is_done && *since_turn <= BYTES_PER_TURN {
+            return Ok(());
+        }
+        *since_turn = 0;
+        yield_now().await;
+        if is_done {
+            return Ok(());
+        }
+    }
+}
+
+/// Has a judge finish, in turns.
+async fn finish(judging: &mut Judging<'_>) -> Result<(), Stop> {
+    while !judging.finish()? {
+        yield_now().await;
+    }
+    Ok(())
+}
+
 impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
     fn is_done(&self) -> bool {
         self.held.is_empty() && self.inner.is_done()
@@ -163,6 +215,10 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
             && let Some(chunk) = self.held.pop_front()
         {
             self.lent = chunk;
+            if self.lease.is_counted() {
+                // The judge is done; what is left is lent or waits here.
+                let _ = self.lease.hold((1 + self.held.len()) * CHUNK_BYTES);
+            }
             return Ok(Some(&self.lent));
         }
         self.lent = Chunk::empty();
@@ -171,11 +227,15 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
             Some(watching) if watching.blocks => self.next_but_the_end().await,
             Some(watching) => match self.inner.next().await? {
                 Some(piece) => {
-                    let _ = watching.judging.feed(piece);
+                    let _ = feed(&mut watching.judging, piece, &mut self.since_turn).await;
+                    let bytes = watching.judging.bytes_held();
+                    if (bytes > CHUNK_BYTES || self.lease.is_counted()) && self.lease.hold(bytes).is_err() {
+                        watching.judging.give_up();
+                    }
                     Ok(Some(piece))
                 }
                 None => {
-                    let _ = watching.judging.finish();
+                    let _ = finish(&mut watching.judging).await;
                     Ok(None)
                 }
             },
@@ -204,6 +264,7 @@ impl HoldError {
             HoldError::Body(BodyError::Judged(refusal)) => Some(*refusal),
             HoldError::Body(BodyError::Cut | BodyError::Broken(_) | BodyError::Void(_)) => None,
             HoldError::Slow => Some(Refusal::client(408, "request_body_slow")),
+            HoldError::NoMemory => Some(NoMemory::refusal()),
             HoldError::Judged(stop) => Some(stop.refusal),
         }
     }

@@ -58,42 +58,60 @@ impl<'j> Judging<'j> {
         Judging { in_force, side, judge, findings }
     }
 
-    /// Judges the next bytes.
+    /// Judges the next bytes for some milliseconds at most. Says whether it is done with them: if not, call it again with the same ones when others
+    /// have had their turn.
     ///
     /// # Errors
     /// No more needs to be seen: as many violations are found as are wanted.
-    pub fn feed(&mut self, piece: &[u8]) -> Result<(), Stop> {
-        let (Some(judge), findings) = (&mut self.judge, &mut self.findings) else { return Ok(()) };
+    pub fn feed(&mut self, piece: &[u8]) -> Result<bool, Stop> {
+        let (Some(judge), findings) = (&mut self.judge, &mut self.findings) else { return Ok(true) };
         let fed = caught(|| {
             #[cfg(test)]
             assert!(!piece.starts_with(b"\"panic"), "a fault that a test asked for");
-            judge.feed(piece, findings)
+            judge.feed_some(piece, findings)
         });
         self.went(fed)
     }
 
-    /// Judges that nothing more comes.
+    /// Judges that nothing more comes. Says whether that was all, as [`feed`](Judging::feed) does.
     ///
     /// # Errors
     /// As [`feed`](Judging::feed).
-    pub fn finish(&mut self) -> Result<(), Stop> {
-        let Some(judge) = self.judge.take() else { return Ok(()) };
+    pub fn finish(&mut self) -> Result<bool, Stop> {
+        let (Some(judge), findings) = (&mut self.judge, &mut self.findings) else { return Ok(true) };
+        let is_ready = caught(|| judge.finish_some(findings));
+        if !self.went(is_ready)? {
+            return Ok(false);
+        }
+        let Some(judge) = self.judge.take() else { return Ok(true) };
         let findings = &mut self.findings;
-        let finished = caught(|| judge.finish(findings));
+        let finished = caught(|| judge.finish(findings).map(|()| true));
         self.went(finished)
     }
 
-    fn went(&mut self, outcome: Option<Result<(), contract::judge::Enough>>) -> Result<(), Stop> {
+    /// How much memory the body takes here.
+    pub fn bytes_held(&self) -> usize {
+        self.judge.as_ref().map_or(0, BodyJudge::bytes_held)
+    }
+
+    /// There is no memory to validate it to its end; nothing waits for the verdict.
+    pub fn give_up(&mut self) {
+        self.judge = None;
+        let what = "could not be validated to its end: bodies under validation take too much memory";
+        let _ = self.findings.add(Violation::new("validation_memory", Where::of(Part::Body), what));
+    }
+
+    fn went(&mut self, outcome: Option<Result<bool, contract::judge::Enough>>) -> Result<bool, Stop> {
         match outcome {
-            Some(Ok(())) => Ok(()),
+            Some(Ok(is_done)) => Ok(is_done),
             Some(Err(_)) => {
                 self.judge = None;
                 match self.findings.violations().first() {
                     Some(first) => Err(Stop { refusal: refusal(self.in_force, self.side, first) }),
-                    None => Ok(()),
+                    None => Ok(true),
                 }
             }
-            None => self.stop_with(panicked(Part::Body)),
+            None => self.stop_with(panicked(Part::Body)).map(|()| true),
         }
     }
 

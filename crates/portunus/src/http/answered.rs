@@ -15,7 +15,7 @@ use super::relay::{self, Flow, Upload, UploadError};
 use super::sides::{Answer, MessageBody};
 use super::upstream_h1::{Attempt, OnConnection, begin_answer, download_failure, stopped_failure};
 use crate::guard::response::Plan;
-use crate::guard::{GuardedBody, HoldError, ScratchRoom, response as guarded};
+use crate::guard::{GuardedBody, HoldError, Lease, ScratchRoom, response as guarded};
 use crate::pace::Pace;
 
 /// Relays an answer whose head is read, while the rest of the request goes on.
@@ -43,7 +43,7 @@ pub(super) async fn relay_answer<F: Future<Output = Result<(), UploadError>>>(
         return flushed.map_err(|broken| OnConnection::clients(Failure::from(client_failed(&broken, ledger))));
     }
     let idle = attempt.idle();
-    let mut body = GuardedBody::through(body);
+    let mut body = GuardedBody::through(body, Lease::new(context));
     match plan {
         Plan::Free => {}
         Plan::Watch { judging, blocks } => body.watch(judging, blocks),
@@ -71,6 +71,7 @@ pub(super) async fn relay_answer<F: Future<Output = Result<(), UploadError>>>(
 fn not_held(error: HoldError) -> OnConnection {
     match error {
         HoldError::Judged(stop) => OnConnection::clients(stop.refusal),
+        HoldError::NoMemory => OnConnection::clients(Refusal::ours(503, "validation_memory")),
         HoldError::Slow => OnConnection::servers(Refusal::upstream(504, "response_stalled")),
         HoldError::Body(BodyError::Malformed(_) | BodyError::Void(_)) => {
             OnConnection::servers(Refusal::upstream(502, "response_malformed"))

@@ -22,7 +22,7 @@ use crate::client::RequestClient;
 use crate::config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
 use crate::conn::Conn;
 use crate::generation::Generation;
-use crate::guard::{self, Admitted, Candidate, GuardedBody, InForce, Room, ScratchRoom};
+use crate::guard::{self, Admitted, Candidate, GuardedBody, InForce, Lease, Room, ScratchRoom};
 use crate::report::Fault;
 use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
 use crate::transport::{Broken, buffer, recycle};
@@ -193,7 +193,7 @@ async fn forward_admitted<B: MessageBody, A: Answer>(
 ) -> Result<Option<Upgraded>, Failure> {
     let (context, head) = (exchange.context, exchange.head);
     let mut scratch = ScratchRoom::empty();
-    let mut body = GuardedBody::through(exchange.body);
+    let mut body = GuardedBody::through(exchange.body, Lease::new(context));
     let admitted = match in_force {
         None => guard::admit(head, route, params)?,
         Some(in_force) => {

@@ -12,6 +12,7 @@ mod secure;
 
 mod bodies;
 mod codings;
+mod cost;
 mod fail_closed;
 mod front_door;
 mod lists;

@@ -104,6 +104,8 @@ impl Build<'_> {
         memory("max_head", &mut limits.max_head_bytes);
         memory("max_request_line", &mut limits.max_request_line_bytes);
         memory("max_response_head", &mut limits.max_response_head_bytes);
+        memory("max_validation_memory", &mut limits.max_validation_memory_bytes);
+        memory("max_validation_memory_per_connection", &mut limits.max_validation_memory_per_connection_bytes);
         limits.min_body_rate = read::size(node, "min_body_rate").unwrap_or(limits.min_body_rate);
         limits.max_body_bytes = read::size(node, "max_body").unwrap_or(limits.max_body_bytes);
         limits.max_drain_bytes = read::size(node, "max_drain").unwrap_or(limits.max_drain_bytes);

@@ -122,6 +122,18 @@ pub(in crate::config::shape) static LIMITS: Object = object(
             "64KiB",
             "An unread request body is read up to this size to keep the connection; else the connection closes.",
         ),
+        optional(
+            "max_validation_memory",
+            Shape::Size(MIB, 1024 * 1024 * MIB),
+            "512MiB",
+            "Memory of all bodies that contracts are validating; beyond it they are answered 503. A body held takes up to about 6 times its decoded size.",
+        ),
+        optional(
+            "max_validation_memory_per_connection",
+            Shape::Size(64 * 1024, 1024 * 1024 * MIB),
+            "64MiB",
+            "The share of one client connection in that.",
+        ),
         optional("h2_max_streams", Shape::Int(1, 10_000), "128", "HTTP/2 streams open at once on one connection."),
         optional(
             "h2_control_frame_burst",

@@ -1,0 +1,226 @@
+//! What a value may cost: work is linear in its size, and no turn of the validator is longer than others can wait for. Counted in steps, not in time.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use contract::limits::Limits;
+use contract::reason::Reason;
+use contract::schema::{Dialect, Direction, Options, Program, Run, SchemaId};
+
+/// Steps that a turn may take: its own, those of one text, and those that one element of `uniqueItems` overdraws.
+const TURN: u64 = 1_000_000;
+
+fn compile(schema: &str) -> (Program, SchemaId) {
+    let node = support::node::parse(schema).unwrap();
+    support::compile(&node, Dialect::OpenApi31, Direction::Request, Options::default()).unwrap()
+}
+
+struct Cost {
+    verdict: Result<(), Reason>,
+    steps: u64,
+    turns: u32,
+    longest: u64,
+}
+
+/// Validates a text in pieces as a connection brings them, turn by turn.
+fn cost(schema: &str, text: &str) -> Cost {
+    let (program, id) = compile(schema);
+    let mut run = Run::default();
+    let mut check = program.check(id, &mut run);
+    let mut cost = Cost { verdict: Ok(()), steps: 0, turns: 0, longest: 0 };
+    for piece in text.as_bytes().chunks(32 << 10) {
+        let mut rest = piece;
+        while !rest.is_empty() || check.is_pending() {
+            let taken = check.feed_some(rest);
+            let steps = check.steps_taken();
+            cost.longest = cost.longest.max(steps - cost.steps);
+            (cost.steps, cost.turns) = (steps, cost.turns + 1);
+            match taken {
+                Ok(taken) => rest = &rest[taken..],
+                Err(violation) => return Cost { verdict: Err(violation.reason), ..cost },
+            }
+        }
+    }
+    cost.verdict = check.finish().map_err(|violation| violation.reason);
+    cost
+}
+
+/// A binary expression or a comparison, told apart by nothing but whether they hold.
+const EXPRESSION: &str = r##"{"$ref":"#/$defs/e","$defs":{
+    "e":{"anyOf":[{"$ref":"#/$defs/bin"},{"$ref":"#/$defs/cmp"},{"type":"integer"}]},
+    "bin":{"type":"object","required":["left","right"],"additionalProperties":false,"properties":{"left":{"$ref":"#/$defs/e"},"right":{"$ref":"#/$defs/e"}}},
+    "cmp":{"type":"object","required":["left","op"],"additionalProperties":false,"properties":{"left":{"$ref":"#/$defs/e"},"op":{"type":"string"}}}}}"##;
+
+fn expression(depth: usize, innermost: &str) -> String {
+    (0..depth).fold(innermost.to_owned(), |inner, level| match level % 2 {
+        0 => format!(r#"{{"left":{inner},"op":"="}}"#),
+        _ => format!(r#"{{"left":{inner},"right":1}}"#),
+    })
+}
+
+#[test]
+fn recursive_alternatives_cost_no_more_than_their_schemas_times_their_values() {
+    for (innermost, verdict) in [("1", Ok(())), ("null", Err(Reason::AnyOf))] {
+        let mut before = 0;
+        for depth in [10, 20, 40] {
+            let cost = cost(EXPRESSION, &expression(depth, innermost));
+            assert_eq!(cost.verdict, verdict, "{depth}");
+            assert!(before == 0 || cost.steps < before * 3, "{depth}: {before} {}", cost.steps);
+            assert!(cost.steps < 2_000, "{depth}: {}", cost.steps);
+            before = cost.steps;
+        }
+    }
+    // Also where what was looked at counts, and below a dynamic scope.
+    for schema in [
+        EXPRESSION.replace("\"additionalProperties\":false", "\"unevaluatedProperties\":false"),
+        EXPRESSION.replacen(
+            "{\"$ref\"",
+            "{\"$dynamicAnchor\":\"n\",\"properties\":{\"x\":{\"$dynamicRef\":\"#n\"}},\"$ref\"",
+            1,
+        ),
+    ] {
+        let cost = cost(&schema, &expression(30, "1"));
+        assert_eq!(cost.verdict, Ok(()), "{schema}");
+        assert!(cost.steps < 5_000, "{}", cost.steps);
+    }
+}
+
+#[test]
+fn a_small_value_gets_few_steps_and_a_large_one_as_many_as_its_bytes() {
+    // Schemas that double at each level, without a value that would.
+    let mut schema =
+        r##"{"type":"array","items":{"$ref":"#/$defs/a0"},"contains":true,"$defs":{"a24":{"minLength":1}"##.to_owned();
+    for level in 0..24 {
+        // Not alike, so that no outcome is that of another.
+        schema += &format!(
+            r##","a{level}":{{"anyOf":[{{"$ref":"#/$defs/b{level}"}},{{"maxLength":0}}]}},"b{level}":{{"allOf":[{{"$ref":"#/$defs/a{}"}},{{"maxLength":{}}}]}}"##,
+            level + 1,
+            100 + level
+        );
+    }
+    schema += "}}";
+    let limits = Limits::default();
+    for count in [1usize, 100, 20_000] {
+        let text = format!("[{}]", vec!["\"abc\""; count].join(","));
+        let cost = cost(&schema, &text);
+        assert!(cost.steps <= limits.steps_free + limits.steps_per_byte * text.len() as u64, "{count}: {}", cost.steps);
+        assert!(cost.longest <= TURN);
+        assert_eq!(cost.verdict, Ok(()), "{count}");
+    }
+}
+
+#[test]
+fn large_values_are_evaluated_in_turns() {
+    let branches: Vec<String> = (0..60)
+        .map(|n| format!(r#"{{"type":"object","required":["k","v"],"properties":{{"k":{{"const":"k{n}"}},"v":{{"type":"integer"}}}}}}"#))
+        .collect();
+    let alternatives = format!(r#"{{"type":"array","items":{{"oneOf":[{}]}}}}"#, branches.join(","));
+    let items: Vec<String> = (0..20_000).map(|n| format!(r#"{{"k":"k{}","v":{n}}}"#, n % 60)).collect();
+    let whole = format!(
+        r#"{{"allOf":[{{"anyOf":[{alternatives},{{"type":"null"}}]}},{{"contains":{{"properties":{{"v":{{"const":19999}}}}}}}}]}}"#
+    );
+    let tuples: Vec<String> = (0..40_000).map(|n| format!("[{n},{{\"a\":[{n}]}}]")).collect();
+    let tuples = format!("[{}]", tuples.join(","));
+    let open =
+        r#"{"type":"array","anyOf":[{"prefixItems":[true]},{"minItems":1}],"unevaluatedItems":{"type":"array"}}"#;
+    let members: Vec<String> = (0..9_000).map(|n| format!("\"k{n}\":{{\"a\":[{n},{n}]}}")).collect();
+    let object = r#"{"anyOf":[{"propertyNames":{"not":{"const":"x"}},"additionalProperties":{"anyOf":[{"properties":{"a":{"contains":{"minimum":0}}}},{"type":"null"}]}}]}"#;
+    for (schema, text, least_turns) in [
+        (whole.as_str(), format!("[{}]", items.join(",")), 5),
+        (r#"{"type":"array","uniqueItems":true,"items":{"uniqueItems":true}}"#, tuples.clone(), 2),
+        (open, tuples, 0),
+        (object, format!("{{{}}}", members.join(",")), 0),
+    ] {
+        let cost = cost(schema, &text);
+        assert_eq!(cost.verdict, Ok(()), "{schema}");
+        assert!(cost.longest <= TURN, "{schema}: {}", cost.longest);
+        let pieces = text.len().div_ceil(32 << 10) as u32;
+        assert!(
+            cost.turns >= pieces + least_turns,
+            "{schema}: {} turns for {pieces} pieces, {} steps",
+            cost.turns,
+            cost.steps
+        );
+        // What a turn spends on finding its place is bounded too.
+        assert!(cost.steps <= 300 * 20_000, "{schema}: {}", cost.steps);
+    }
+}
+
+#[test]
+fn a_twin_is_found_whatever_the_order_of_its_members() {
+    let members: Vec<String> = (0..9_000).map(|n| format!("\"k{n}\":{{\"a\":{n},\"b\":[1.0]}}")).collect();
+    let other: Vec<String> = (0..9_000).rev().map(|n| format!("\"k{n}\":{{\"b\":[10e-1],\"a\":{n}}}")).collect();
+    let schema = r#"{"type":"array","uniqueItems":true}"#;
+    let text = |other: &[String]| format!("[{{{}}},1,{{{}}}]", members.join(","), other.join(","));
+    assert_eq!(cost(schema, &text(&other)).verdict, Err(Reason::UniqueItems));
+    assert_eq!(cost(schema, &text(&other[1..])).verdict, Ok(()));
+}
+
+#[test]
+fn many_constants_cost_as_much_as_few() {
+    let texts: Vec<String> = (0..16_000).map(|n| format!("\"a-name-like-others-{n:05}-of-them\"")).collect();
+    let numbers: Vec<String> = (0..16_000).map(|n| format!("{n}.5")).collect();
+    for values in [texts, numbers] {
+        let schema = format!(r#"{{"type":"array","items":{{"enum":[{}]}}}}"#, values.join(","));
+        let recorded = format!(r#"{{"anyOf":[{schema},{{"type":"null","title":"t"}}],"contains":true}}"#);
+        let good = format!("[{}]", values.iter().step_by(16).cloned().collect::<Vec<_>>().join(","));
+        for schema in [schema, recorded] {
+            let good = cost(&schema, &good);
+            assert_eq!(good.verdict, Ok(()));
+            assert!(good.steps < 10_000, "{}", good.steps);
+            assert!(cost(&schema, "[\"a-name-like-others-1-of-them\"]").verdict.is_err());
+        }
+    }
+}
+
+#[test]
+fn many_required_members_are_looked_up() {
+    let names: Vec<String> = (0..3_000).map(|n| format!("\"k{n}\"")).collect();
+    let schema = format!(r#"{{"anyOf":[{{"required":[{}]}},{{"maxProperties":0}}]}}"#, names.join(","));
+    let members: Vec<String> = names.iter().map(|name| format!("{name}:1")).collect();
+    let cost = cost(&schema, &format!("{{{}}}", members.join(",")));
+    assert_eq!(cost.verdict, Ok(()));
+    assert!(cost.steps < 30_000, "{}", cost.steps);
+}
+
+/// An open repetition before a counted one, in every place of a pattern.
+#[test]
+fn patterns_that_build_their_automaton_are_charged_and_others_wait_no_longer() {
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut word = || (0..200).map(|_| if random.bool() { 'a' } else { 'c' }).collect::<String>();
+    let hostile: Vec<String> = (0..200).map(|_| format!("\"{}\"", word())).collect();
+    let pattern = r".*a[^\\n]{1,200}b[a-z]{90}$";
+    let limits = Limits::default();
+    let list = format!("[{}]", hostile.join(","));
+    let names: Vec<String> = hostile.iter().map(|name| format!("{name}:1")).collect();
+    for (schema, text) in [
+        (format!(r#"{{"items":{{"not":{{"pattern":"{pattern}"}}}}}}"#), list.clone()),
+        (format!(r#"{{"items":{{"pattern":"^c?{pattern}|^[ac]"}}}}"#), list),
+        (format!(r#"{{"patternProperties":{{"{pattern}":true}}}}"#), format!("{{{}}}", names.join(","))),
+        (format!(r#"{{"propertyNames":{{"pattern":"{pattern}|^[ac]"}}}}"#), format!("{{{}}}", names.join(","))),
+    ] {
+        let cost = cost(&schema, &text);
+        assert!(cost.steps <= limits.steps_free + limits.steps_per_byte * text.len() as u64, "{schema}");
+        assert!(cost.steps > 100_000, "{schema}: {} steps were charged", cost.steps);
+        assert!(cost.longest <= TURN, "{schema}: {}", cost.longest);
+    }
+}
+
+/// Small records are what takes most memory for its bytes: two cells and a container each.
+#[test]
+fn what_is_recorded_takes_a_few_times_its_text() {
+    let (program, id) = compile(r#"{"type":"array","contains":true,"items":{"type":"object"}}"#);
+    let mut run = Run::default();
+    let mut check = program.check(id, &mut run);
+    let text = format!("[{}", r#"{"id":0},"#.repeat(200_000));
+    check.feed(text.as_bytes()).unwrap();
+    let (held, sent) = (check.bytes_held(), text.len());
+    assert!(held < sent * 4, "{held} bytes are held for {sent}");
+    check.feed(b"1,1]").unwrap_err();
+    // And nothing of it once there is a verdict.
+    let mut check = program.check(id, &mut run);
+    check.feed(format!("{text}{{}}]").as_bytes()).unwrap();
+    check.finish().unwrap();
+    assert!(program.check(id, &mut run).bytes_held() < held / 2);
+}

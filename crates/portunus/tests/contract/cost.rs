@@ -1,0 +1,169 @@
+//! What validation may take from others: turns of the worker, and memory of the process.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_answer, wait_until};
+use crate::site::{Site, folder, yaml};
+
+const DOCUMENT: &str = "openapi: 3.1.0
+info: { title: t, version: '1' }
+paths:
+  /list:
+    get: { responses: { '204': { description: none } } }
+    post:
+      requestBody: { required: true, content: { application/json: { schema: SCHEMA } } }
+      responses: { '204': { description: none }, '200': { description: l, content: { application/json: { schema: SCHEMA } } } }
+";
+
+fn none(_: &Seen) -> Reply {
+    Reply::Keep(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec())
+}
+
+fn post(client: &mut TcpStream, length: usize) {
+    write!(
+        client,
+        "POST /list HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    )
+    .unwrap();
+}
+
+/// While the dearest body is validated, another connection of the same worker has its turn again and again.
+#[test]
+fn others_have_their_turn_while_a_body_is_validated() {
+    let branches: Vec<String> = (0..60)
+        .map(|n| {
+            format!(
+                "{{ type: object, required: [k, v], properties: {{ k: {{ const: k{n} }}, v: {{ type: integer }} }} }}"
+            )
+        })
+        .collect();
+    let schema = format!(
+        "{{ anyOf: [{{ type: array, items: {{ oneOf: [{}] }} }}, {{ type: array, maxItems: 0 }}] }}",
+        branches.join(", ")
+    );
+    let site = Site::with(&DOCUMENT.replace("SCHEMA", &schema), "", &[], none);
+    let items: Vec<String> = (0..5_000).map(|n| format!("{{\"k\":\"k{}\",\"v\":{n}}}", n % 60)).collect();
+    let body = format!("[{}]", items.join(","));
+    let address = site.gate.address("web");
+    let mut beside = connect(address);
+    let mut ask = || {
+        let began = Instant::now();
+        beside.write_all(b"GET /list HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        assert!(read_answer(&mut beside).0.starts_with("HTTP/1.1 204 "));
+        began.elapsed()
+    };
+    ask();
+    let dear = std::thread::spawn(move || {
+        let mut client = connect(address);
+        let began = Instant::now();
+        post(&mut client, body.len());
+        client.write_all(body.as_bytes()).unwrap();
+        (read_answer(&mut client).0, began.elapsed())
+    });
+    let mut longest = Duration::ZERO;
+    while !dear.is_finished() {
+        longest = longest.max(ask());
+    }
+    let (head, took) = dear.join().unwrap();
+    assert!(head.starts_with("HTTP/1.1 204 "), "{head}");
+    // By proportion, so that it holds however fast the machine is: validated in one go, it would keep the other waiting for nearly all of it.
+    assert!(longest < took / 2, "another request waited for {longest:?} of {took:?}");
+}
+
+const RECORDS: &str =
+    "{ type: array, uniqueItems: true, items: { type: object, properties: { id: { type: integer } } } }";
+
+/// A gate with little memory for bodies under validation.
+fn small(contract: &str, reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Site {
+    let upstream = Upstream::start(reply);
+    let limits = "limits: { max_validation_memory: 1MiB, max_validation_memory_per_connection: 640KiB }";
+    let text = yaml(&upstream, contract, limits);
+    let gate = Gate::start_in(folder(&DOCUMENT.replace("SCHEMA", RECORDS), &[]), &text);
+    Site { gate, upstream }
+}
+
+/// The beginning of a list of records, about so long.
+fn records(bytes: usize) -> String {
+    let mut body = "[".to_owned();
+    for number in 0.. {
+        body += &format!("{{\"id\":{number}}},");
+        if body.len() >= bytes {
+            break;
+        }
+    }
+    body
+}
+
+/// Many connections that keep a part of a body waiting take no more than what is there for all; it is given back.
+#[test]
+fn bodies_under_validation_share_a_bounded_memory() {
+    let site = small("", none);
+    let part = records(50_000);
+    let rest = "{\"id\":-1}]";
+    let mut clients: Vec<(TcpStream, bool)> = (0..10)
+        .map(|_| {
+            let mut client = connect(site.gate.address("web"));
+            post(&mut client, part.len() + rest.len());
+            client.write_all(part.as_bytes()).unwrap();
+            client.set_nonblocking(true).unwrap();
+            (client, false)
+        })
+        .collect();
+    // Each takes about five times its part: few find room, the others are told so and nothing of them goes on.
+    let mut told = Vec::new();
+    wait_until("four of ten to be rejected", || {
+        for (client, is_rejected) in clients.iter_mut().filter(|(_, is_rejected)| !is_rejected) {
+            let mut bytes = [0; 4096];
+            if let Ok(count) = client.read(&mut bytes) {
+                told.push(String::from_utf8_lossy(&bytes[..count]).into_owned());
+                *is_rejected = true;
+            }
+        }
+        told.len() >= 4
+    });
+    assert!(
+        told.iter().all(|head| head.starts_with("HTTP/1.1 503 ") && head.contains("\r\nRetry-After: ")),
+        "{told:?}"
+    );
+    assert_eq!(site.seen(), 0);
+    // Of the others some may be told so only now.
+    let mut passed = 0;
+    for (client, _) in clients.iter_mut().filter(|(_, is_rejected)| !is_rejected) {
+        client.set_nonblocking(false).unwrap();
+        let _ = client.write_all(rest.as_bytes());
+        let (head, _) = read_answer(client);
+        assert!(head.starts_with("HTTP/1.1 204 ") || head.starts_with("HTTP/1.1 503 "), "{head}");
+        passed += usize::from(head.starts_with("HTTP/1.1 204 "));
+    }
+    assert!(passed >= 1, "nothing passed");
+    assert_eq!(site.seen(), passed);
+    drop(clients);
+    // What they took is there again.
+    for _ in 0..10 {
+        let answer = site.post("POST /list", "application/json", format!("{part}{rest}"));
+        assert_eq!(answer.status, 204, "{answer:?}");
+    }
+}
+
+/// Both ways: one body that is more than a connection's share, and a response.
+#[test]
+fn one_connection_has_a_share_and_responses_count() {
+    let large = format!("{}{{\"id\":-1}}]", records(300_000));
+    let reply = large.clone();
+    let site = small(", response: block", move |seen: &Seen| {
+        if seen.body.len() > 100 {
+            return none(seen);
+        }
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", reply.len());
+        Reply::Keep([head.as_bytes(), reply.as_bytes()].concat())
+    });
+    let answer = site.post("POST /list", "application/json", &large);
+    assert_eq!((answer.status, answer.fields("retry-after").len(), site.seen()), (503, 1, 0), "{answer:?}");
+    let answer = site.post("POST /list", "application/json", "[]");
+    assert_eq!((answer.status, answer.fields("retry-after").len(), site.seen()), (503, 1, 1), "{}", answer.head);
+    let small = format!("{}{{\"id\":-1}}]", records(60_000));
+    assert_eq!(site.post("POST /list", "application/json", small).status, 204);
+}
