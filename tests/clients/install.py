@@ -26,6 +26,7 @@ def everything(tools):
 
 # Name in `needs`, program, Debian package.
 PROGRAMS = [
+    ("chromium", "chromium", "chromium"),
     ("curl", "curl", "curl"),
     ("wget", "wget", "wget"),
     ("node", "node", "nodejs"),
