@@ -6,7 +6,7 @@ import subprocess
 
 from stage import HERE, Failed, run
 
-PYTHON_PACKAGES = ["grpcio==1.85.1", "requests==2.34.2", "httpx[http2]==0.28.1", "aiohttp==3.14.5"]
+PYTHON_PACKAGES = ["grpcio==1.85.1", "requests==2.34.2", "httpx[http2]==0.28.1", "aiohttp==3.14.5", "gunicorn==27.0.1", "uvicorn==0.54.0"]
 
 
 def everything(tools):
@@ -26,6 +26,8 @@ def everything(tools):
 
 # Name in `needs`, program, Debian package.
 PROGRAMS = [
+    ("nginx", "nginx", "nginx"),
+    ("haproxy", "haproxy", "haproxy"),
     ("chromium", "chromium", "chromium"),
     ("curl", "curl", "curl"),
     ("wget", "wget", "wget"),

@@ -36,7 +36,7 @@ def direct(servers, **_):
     return Edge("direct", server.https, server.http, server.http)
 
 
-def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=None, balance=None):
+def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=None):
     place = folder("portunus")
     listening = {"bind": "127.0.0.1:0"}
     if proxy_protocol:
@@ -50,8 +50,6 @@ def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted
     }
     if tls:
         group["tls"] = {"ca": ca(), "name": "localhost"}
-    if balance:
-        group["balance"] = balance
     config = {
         "listeners": [
             {"name": "https", **listening, "tls": {"keystore": "main"}},
@@ -75,7 +73,7 @@ def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted
     return Edge("portunus", ports["https"], ports["http"], ports["http"], process)
 
 
-def nginx(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=None, balance=None):
+def nginx(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=None, stock=False):
     place = folder("nginx")
     https, http, h2c = free_port(), free_port(), free_port()
     proxied = " proxy_protocol" if proxy_protocol else ""
@@ -85,6 +83,9 @@ def nginx(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=No
             f"grpc_pass {'grpcs' if tls else 'grpc'}://app; grpc_read_timeout 1h; grpc_send_timeout 1h;"
             " grpc_next_upstream error timeout non_idempotent;"
         )
+    elif stock:
+        # HTTP/1.0 and a connection for each request.
+        location = f"proxy_pass {'https' if tls else 'http'}://app;"
     else:
         location = (
             f"proxy_pass {'https' if tls else 'http'}://app; proxy_http_version 1.1; proxy_set_header Host $http_host;"
@@ -121,13 +122,15 @@ def nginx_folders(place):
     return " ".join(f"{kind}_temp_path {place}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
 
 
-def haproxy(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=None, balance=None):
+def haproxy(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=None, send_proxy=""):
     place = folder("haproxy")
     https, http, h2c = free_port(), free_port(), free_port()
     proxied = " accept-proxy" if proxy_protocol else ""
     over = f" ssl verify required ca-file {ca()} sni str(localhost) verifyhost localhost" if tls else ""
     if protocol == "http2":
         over += " alpn h2" if tls else " proto h2"
+    if send_proxy:
+        over += f" {send_proxy}"
     group = "\n".join(
         f"  server s{number} 127.0.0.1:{server.https if tls else server.http}{over}" for number, server in enumerate(servers)
     )

@@ -26,7 +26,8 @@ import stage
 from rows import ROWS
 from stage import Failed, Settings, Skip
 
-import rows_browser  # noqa: F401  (each adds its rows)
+import rows_balancers  # noqa: F401  (each adds its rows)
+import rows_browser  # noqa: F401
 import rows_grpc  # noqa: F401
 import rows_http  # noqa: F401
 import rows_matrix  # noqa: F401

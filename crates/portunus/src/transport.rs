@@ -333,8 +333,7 @@ impl Transport {
 
     /// Whether an idle connection has bytes, an end or an error waiting.
     pub fn has_news(&self) -> bool {
-        let held = self.sealed.as_ref().is_some_and(|sealed| !sealed.input.borrow().is_empty());
-        held || self.stream.has_news()
+        self.sealed.as_ref().is_some_and(|sealed| sealed.holds_input()) || self.stream.has_news()
     }
 
     /// Whether closing now would throw bytes away, and so reset the connection.
@@ -372,7 +371,7 @@ impl Transport {
             if sealed.closed.get() {
                 return Poll::Ready(Ok(0));
             }
-            if !sealed.input.borrow().is_empty() {
+            if sealed.holds_input() {
                 chunk.make_room();
                 let step = sealed.with_input(|session, input, output| session.read(input, chunk.room(), output));
                 // Answers to post-handshake messages, alerts: sent as far as the socket takes them now, the rest with the next bytes.
@@ -567,6 +566,12 @@ impl Future for Send<'_> {
 }
 
 impl Sealed {
+    /// Whether something can be read without the socket: ciphertext that was not opened yet, or the rest of a record that was opened
+    /// with too little room. The socket may have nothing more to say, so this must not wait for it.
+    fn holds_input(&self) -> bool {
+        !self.input.borrow().is_empty() || self.session.borrow().has_plaintext()
+    }
+
     /// Calls into the session with the input held, and drops the input's memory once it is used up.
     fn with_input<T>(&self, call: impl FnOnce(&mut Session, &mut &[u8], &mut Vec<u8>) -> T) -> T {
         let mut input = self.input.borrow_mut();

@@ -171,6 +171,12 @@ impl Session {
         }
     }
 
+    /// Whether plaintext waits that a read had no room for: the next read gives it without new input.
+    pub fn has_plaintext(&self) -> bool {
+        // SAFETY: the session is live.
+        unsafe { sys::SSL_pending(self.ssl.as_ptr()) > 0 }
+    }
+
     /// Whether the peer's close_notify has been read: nothing more comes.
     pub fn peer_has_closed(&self) -> bool {
         // SAFETY: the session is live.

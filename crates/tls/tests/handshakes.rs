@@ -126,7 +126,9 @@ fn a_full_slice_leaves_the_rest_for_later() {
     let (mut input, mut plain, mut output) = (pair.to_server.as_slice(), [0; 64], Vec::new());
     assert_eq!(pair.server.read(&mut input, &mut [], &mut output), Ok(Read::Plain(0)));
     assert_eq!(pair.server.read(&mut input, &mut plain, &mut output), Ok(Read::Plain(64)));
+    assert!(input.is_empty() && pair.server.has_plaintext(), "the rest is inside");
     assert_eq!(pair.server.read(&mut input, &mut plain, &mut output), Ok(Read::Plain(36)));
+    assert!(!pair.server.has_plaintext());
     assert_eq!(pair.server.read(&mut input, &mut plain, &mut output), Ok(Read::WantInput));
 }
 

@@ -52,6 +52,14 @@ impl Secure {
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
     }
 
+    /// Sends `plain` in records of that many bytes, all at once.
+    pub fn write_in_records(&mut self, plain: &[u8], bytes: usize) {
+        for record in plain.chunks(bytes) {
+            self.session.write(record, &mut self.output).unwrap();
+        }
+        self.send_sealed().unwrap();
+    }
+
     /// The socket under it.
     pub fn socket(&self) -> &TcpStream {
         &self.stream

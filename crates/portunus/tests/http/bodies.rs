@@ -1,9 +1,11 @@
 //! Bodies and trailers both ways, answers without a body, old clients.
 
 use std::io::{Read, Write};
+use std::time::Duration;
 
 use crate::frames::{DATA, END_STREAM, Frames, HEADERS, frame, get};
 use crate::harness::{Reply, Upstream, connect, exchange, read_answer, read_to_end, statuses};
+use crate::secure::Secure;
 use crate::trial::{Parts, Trial, gate, secure_gate, server};
 
 fn saying(said: &'static str) -> Upstream {
@@ -195,4 +197,28 @@ fn an_answer_streams_while_the_request_does() {
         client.read_exact(&mut byte).unwrap();
         answer.push(byte[0]);
     }
+}
+
+/// A record that was opened with too little room for it leaves plaintext in the TLS library while the socket has nothing more to say.
+#[test]
+fn a_body_is_whole_however_its_tls_records_fall() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    for records in 4..40 {
+        let mut client = Secure::connect(gate.address("web"), gate.dir.path(), "a.test", "http/1.1");
+        client.socket().set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let body = vec![b'x'; records * 10_000];
+        write!(
+            client,
+            "POST / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        )
+        .unwrap();
+        client.write_in_records(&body, 10_000);
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).unwrap_or_else(|error| panic!("{records} records: {error}"));
+        assert_eq!(statuses(&answer), [200], "{records} records");
+    }
+    let seen = upstream.seen();
+    assert!(seen.iter().zip(4..40).all(|(request, records)| request.body.len() == records * 10_000));
 }

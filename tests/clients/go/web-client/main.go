@@ -1,4 +1,4 @@
-// Go's net/http as a client. Usage: web-client URL CA [trailers|hints]; exits with 0 if all went well.
+// Go's net/http as a client. Usage: web-client URL CA [trailers|hints|load COUNT]; exits with 0 if all went well.
 package main
 
 import (
@@ -17,7 +17,10 @@ import (
 	"net/textproto"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,7 +46,9 @@ func main() {
 		}
 		jar, _ := cookiejar.New(nil)
 		client = &http.Client{Transport: transport, Jar: jar, Timeout: time.Minute}
-		switch strings.Join(os.Args[3:], "") {
+		switch append(os.Args[3:], "")[0] {
+		case "load":
+			expectLoad()
 		case "trailers":
 			expectTrailers()
 		case "hints":
@@ -143,6 +148,43 @@ func expectReuse() {
 	}
 	if connections > 1 {
 		fail("%d connections for 200 requests", connections)
+	}
+}
+
+// So many GETs, and a tenth as many POSTs, by four at once. None may fail.
+func expectLoad() {
+	count, err := strconv.Atoi(os.Args[4])
+	check(err)
+	var next, failed atomic.Int64
+	var first atomic.Value
+	var group sync.WaitGroup
+	for worker := 0; worker < 4; worker++ {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for n := next.Add(1); n <= int64(count); n = next.Add(1) {
+				one := request("GET", "/", nil)
+				if n%10 == 0 {
+					one = request("POST", "/", strings.NewReader("a=b"))
+				}
+				response, err := client.Do(one)
+				if err == nil {
+					_, err = io.Copy(io.Discard, response.Body)
+					response.Body.Close()
+					if err == nil && response.StatusCode != 200 {
+						err = fmt.Errorf("%s: status %d", one.Method, response.StatusCode)
+					}
+				}
+				if err != nil {
+					failed.Add(1)
+					first.CompareAndSwap(nil, err.Error())
+				}
+			}
+		}()
+	}
+	group.Wait()
+	if failed.Load() > 0 {
+		fail("%d of %d requests failed, the first with: %v", failed.Load(), count, first.Load())
 	}
 }
 
