@@ -36,7 +36,7 @@ struct Admitted {
 }
 
 /// What counts as one client: an IPv4 address, or an IPv6 /64.
-fn client_key(address: IpAddr) -> IpAddr {
+pub(crate) fn client_key(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let bits = u128::from(address) & !(u128::from(u64::MAX));

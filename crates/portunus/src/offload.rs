@@ -81,10 +81,13 @@ pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, 
     // The rules are not needed any more, and an idle tunnel must not keep them alive.
     drop(terms);
     let group = Arc::clone(&life.way.group);
-    let Some(in_flight) = group.admit() else {
-        life.tell_end("portunus", Fault::Ours, "upstream_full");
-        Box::pin(cut(&life.client)).await;
-        return life.untold_traffic();
+    let in_flight = match group.admit(life.conn.client.map(|client| client.ip())) {
+        Ok(in_flight) => in_flight,
+        Err(full) => {
+            life.tell_end("portunus", full.fault(), full.code());
+            Box::pin(cut(&life.client)).await;
+            return life.untold_traffic();
+        }
     };
     drop(group);
     let upstream = match Box::pin(reach(&mut life, worker)).await {

@@ -32,6 +32,11 @@ impl RequestClient {
         RequestClient { peer, address: peer, via_trusted: false, is_doubtful: false }
     }
 
+    /// Whose share of an upstream a request is counted to: the client's. A trusted proxy that names nobody speaks for many, and has no share of its own.
+    pub fn of_share(&self) -> Option<IpAddr> {
+        self.address.filter(|address| !self.via_trusted || Some(*address) != self.peer)
+    }
+
     /// The client of a request that came from `peer` with these fields. `named_by` (lower case) is the field in which trusted proxies name it:
     /// `x-forwarded-for` and `forwarded` are read from the right, any other must be there once and hold one address.
     pub fn of(

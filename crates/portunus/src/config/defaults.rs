@@ -15,6 +15,11 @@ use super::model::{
 pub(super) const PROXY_HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl UpstreamConfig {
+    /// What one client may have of a group by default: half, and at least ten.
+    pub fn share_of(max_in_flight: usize) -> usize {
+        (max_in_flight / 2).max(10)
+    }
+
     /// A group without servers, with every setting at its default.
     pub fn new(name: impl Into<String>) -> UpstreamConfig {
         UpstreamConfig {
@@ -34,6 +39,7 @@ impl UpstreamConfig {
             // Below the minute after which common servers drop an idle connection, so that we close first.
             keep_idle: Duration::from_secs(30),
             max_in_flight: 10_000,
+            max_in_flight_per_client: UpstreamConfig::share_of(10_000),
             retry_budget_percent: 20,
             ejection: Ejection::default(),
             health: None,

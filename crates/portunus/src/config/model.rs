@@ -545,6 +545,8 @@ pub struct UpstreamConfig {
     pub keep_idle: Duration,
     /// Requests in flight per process beyond which 503 is answered.
     pub max_in_flight: usize,
+    /// Requests in flight of one client (IPv6: of one /64) beyond which 429 is responded.
+    pub max_in_flight_per_client: usize,
     /// Retries: the share of requests that may be retried, percent; 0 switches retries off.
     pub retry_budget_percent: u32,
     /// Passive ejection.

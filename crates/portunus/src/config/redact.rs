@@ -232,6 +232,7 @@ pub(super) fn upstream_json(upstream: &UpstreamConfig) -> Value {
         "max_idle": upstream.max_idle,
         "keep_idle": duration_text(upstream.keep_idle),
         "max_in_flight": upstream.max_in_flight,
+        "max_in_flight_per_client": upstream.max_in_flight_per_client,
         "retries": { "budget": upstream.retry_budget_percent },
         "ejection": {
             "failures": upstream.ejection.failures,

@@ -26,7 +26,7 @@ use crate::guard::{self, Admitted, Candidate, GuardedBody, InForce, Lease, Room,
 use crate::report::Fault;
 use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
 use crate::transport::{Broken, buffer, recycle};
-use crate::upstream::{Group, Server, ServerId};
+use crate::upstream::{Full, Group, Server, ServerId};
 use crate::worker::Worker;
 use std::sync::Arc;
 use std::time::Duration;
@@ -261,7 +261,10 @@ async fn forward_request<B: MessageBody, A: Answer>(
     let context = exchange.context;
     let group = destination(context, admitted, forward)?;
     exchange.ledger.group = Some(Arc::clone(&group));
-    let Some(_in_flight) = group.admit() else { return Err(Refusal::ours(503, "upstream_full").into()) };
+    let _in_flight = group.admit(context.client.of_share()).map_err(|full| match full {
+        Full::OfAll => Refusal::ours(503, full.code()),
+        Full::OfOneClient => Refusal::client(429, full.code()),
+    })?;
     if group.is_resolving() {
         // The first answer of a name server, and then never again.
         Box::pin(group.resolved(group.config.connect_timeout)).await;
@@ -391,7 +394,7 @@ pub async fn refuse(
     if let Some(allow) = &refusal.allow {
         answer.field(b"Allow", allow.as_bytes());
     }
-    if refusal.status == 503 {
+    if matches!(refusal.status, 429 | 503) {
         answer.field(b"Retry-After", b"1");
     }
     if is_grpc {

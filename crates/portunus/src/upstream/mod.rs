@@ -10,6 +10,7 @@ mod members;
 mod pool;
 mod resolve;
 mod server;
+mod shares;
 pub mod upkeep;
 
 pub use connect::{ConnectError, Target, connect, connect_to};
@@ -17,7 +18,7 @@ pub use members::{Members, Name};
 pub use pool::{Pools, SharedConnection, Traffic};
 pub use server::{PoolId, Server, ServerId};
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,6 +28,8 @@ use net::Deadline;
 use tokio::sync::Notify;
 
 use crate::config::{ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol};
+use crate::report::Fault;
+use shares::{Places, Shares};
 
 /// Retries a group may make at once out of nothing, so that a quiet group can retry at all.
 const RETRY_RESERVE: i64 = 10;
@@ -49,6 +52,8 @@ pub struct Group {
     /// Servers on Unix sockets are spoken to without TLS.
     is_plain_on_unix: bool,
     in_flight: AtomicUsize,
+    /// The same by client.
+    shares: Shares,
     /// Retries still allowed, in hundredths.
     retry_credit: AtomicI64,
 }
@@ -106,6 +111,7 @@ impl Group {
             ejecting: Mutex::new(()),
             connector,
             in_flight: AtomicUsize::new(0),
+            shares: Shares::default(),
             retry_credit: AtomicI64::new(RETRY_RESERVE * 100),
             is_dynamic,
             is_plain_on_unix: false,
@@ -191,18 +197,25 @@ impl Group {
         self.connector().filter(|_| !is_plain)
     }
 
-    /// Admits one request or tunnel; none beyond the configured number in flight.
-    pub fn admit(self: &Arc<Group>) -> Option<InFlight> {
+    /// Admits one request or tunnel of a client, if it is known whose it is.
+    ///
+    /// # Errors
+    /// As many as configured are under way already, of this client or in all.
+    pub fn admit(self: &Arc<Group>, client: Option<IpAddr>) -> Result<InFlight, Full> {
         let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let permit = InFlight(Arc::clone(self));
+        let mut permit = InFlight { group: Arc::clone(self), places: None };
         if before >= self.config.max_in_flight {
-            return None;
+            return Err(Full::OfAll);
+        }
+        if let Some(client) = client {
+            let places = self.shares.enter(client, self.config.max_in_flight_per_client);
+            permit.places = Some(places.ok_or(Full::OfOneClient)?);
         }
         let earned = i64::from(self.config.retry_budget_percent);
         if self.retry_credit.load(Ordering::Relaxed) < RETRY_RESERVE * 100 {
             self.retry_credit.fetch_add(earned, Ordering::Relaxed);
         }
-        Some(permit)
+        Ok(permit)
     }
 
     /// Takes one retry from the budget, if there is one left.
@@ -257,12 +270,46 @@ impl Group {
     }
 }
 
+/// Why a request or tunnel was not admitted to a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// The group has as many as it may have.
+    OfAll,
+    /// Its client has as many as one client may have.
+    OfOneClient,
+}
+
+impl Full {
+    /// Stable code for logs.
+    pub fn code(self) -> &'static str {
+        match self {
+            Full::OfAll => "upstream_full",
+            Full::OfOneClient => "too_many_in_flight",
+        }
+    }
+
+    /// Whose fault it is.
+    pub fn fault(self) -> Fault {
+        match self {
+            Full::OfAll => Fault::Ours,
+            Full::OfOneClient => Fault::Client,
+        }
+    }
+}
+
 /// One admitted request or tunnel of a group; counts itself out when dropped.
 #[derive(Debug)]
-pub struct InFlight(Arc<Group>);
+pub struct InFlight {
+    group: Arc<Group>,
+    /// Where its client is counted.
+    places: Option<Places>,
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.group.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if let Some(places) = self.places {
+            self.group.shares.leave(places);
+        }
     }
 }

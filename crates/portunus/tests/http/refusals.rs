@@ -1,6 +1,7 @@
 //! Answers in the upstream's place: each status where it belongs, with its reason in the log, and nothing told of what lies behind.
 
 use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_answer, statuses};
@@ -107,6 +108,48 @@ fn a_group_that_is_full_answers_503() {
     let line = gate.log(1).remove(0);
     assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some("upstream_full"), Some("ours")));
     assert_eq!(upstream.seen().len(), 1);
+}
+
+/// A client at another address than ours.
+fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
+    socket.connect(&to.into()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
+    stream
+}
+
+#[test]
+fn one_client_cannot_take_all_of_a_group() {
+    let upstream = upstream();
+    let gate = gate(
+        upstream.address,
+        Parts { upstream: ", max_in_flight: 4, max_in_flight_per_client: 2", ..Parts::default() },
+    );
+    let hold = || {
+        let mut client = connect_from([127, 0, 0, 5], gate.address("web"));
+        client.write_all(b"GET /silent HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        client
+    };
+    let held = [hold(), hold()];
+    crate::harness::wait_until("both requests", || upstream.seen().len() == 2);
+    let ask = |from: [u8; 4]| {
+        let mut client = connect_from(from, gate.address("web"));
+        client.write_all(b"GET /more HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        String::from_utf8_lossy(&crate::harness::read_to_end(&mut client)).into_owned()
+    };
+    let rejected = ask([127, 0, 0, 5]);
+    assert!(rejected.starts_with("HTTP/1.1 429 ") && rejected.contains("\r\nRetry-After: "), "{rejected}");
+    assert!(ask([127, 0, 0, 6]).starts_with("HTTP/1.1 200 "), "another client");
+    let log = gate.log(2);
+    assert_eq!((log[0]["reason"].as_str(), log[0]["fault"].as_str()), (Some("too_many_in_flight"), Some("client")));
+    assert_eq!(upstream.seen().len(), 3, "what was rejected did not go on");
+    // What has ended is counted no more.
+    for _ in 0..5 {
+        assert!(ask([127, 0, 0, 6]).starts_with("HTTP/1.1 200 "));
+    }
+    drop(held);
 }
 
 #[test]

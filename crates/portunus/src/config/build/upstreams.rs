@@ -88,6 +88,7 @@ impl Build<'_> {
     /// The settings that a group and a server made from a URL share; no servers.
     pub(super) fn connection_settings(&mut self, name: &str, node: &Node) -> UpstreamConfig {
         let default = UpstreamConfig::new(name);
+        let max_in_flight = read::int(node, "max_in_flight").unwrap_or(default.max_in_flight);
         UpstreamConfig {
             protocol: match read::text(node, "protocol") {
                 Some("http2") => UpstreamProtocol::Http2,
@@ -107,7 +108,9 @@ impl Build<'_> {
             total_timeout: read::duration(node, "total_timeout"),
             max_idle: read::int(node, "max_idle").unwrap_or(default.max_idle),
             keep_idle: read::duration(node, "keep_idle").unwrap_or(default.keep_idle),
-            max_in_flight: read::int(node, "max_in_flight").unwrap_or(default.max_in_flight),
+            max_in_flight,
+            max_in_flight_per_client: read::int(node, "max_in_flight_per_client")
+                .unwrap_or_else(|| UpstreamConfig::share_of(max_in_flight)),
             ..default
         }
     }

@@ -162,7 +162,7 @@ fn full_file() -> String {
         server = spelled("server", 8),
         upstream_tls = spelled("upstream.tls", 6),
         retries = spelled("retries", 6),
-        ejection = spelled("ejection", 6),
+        ejection = spelled("upstream.ejection", 6),
         health = spelled("health", 6),
         upstream = spelled("upstream", 4).replace("    tls: false\n", ""),
         route = spelled("route", 4),

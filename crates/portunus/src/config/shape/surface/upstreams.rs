@@ -4,7 +4,7 @@ use super::{HOUR, TIMEOUT, object, optional, required};
 use crate::config::shape::{Field, Object, Shape};
 
 /// Keys that a group and a server made from a URL share.
-pub(in crate::config::shape) static CONNECTION_SETTINGS: [Field; 9] = [
+pub(in crate::config::shape) static CONNECTION_SETTINGS: [Field; 10] = [
     optional(
         "protocol",
         Shape::Choice(&["http1", "http2", "tcp"]),
@@ -38,6 +38,12 @@ pub(in crate::config::shape) static CONNECTION_SETTINGS: [Field; 9] = [
         Shape::Int(1, 1_000_000),
         "10000",
         "Requests and tunnels under way in the process; further requests are answered 503, further tunnels closed.",
+    ),
+    optional(
+        "max_in_flight_per_client",
+        Shape::Int(1, 1_000_000),
+        "(half of `max_in_flight`, at least 10)",
+        "Of these, those of one client (IPv6: of one /64), so that none takes all; further requests are rejected with 429, further tunnels closed. The client is the one that trusted proxies name.",
     ),
 ];
 
