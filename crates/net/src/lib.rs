@@ -30,6 +30,6 @@ pub use listen::{Bound, Endpoint, Listener, SocketFile, is_about_one_connection}
 pub use own_addresses::OwnAddresses;
 pub use poller::Poller;
 pub use pool::Pool;
-pub use stream::Stream;
+pub use stream::{GoneWait, Stream};
 pub use transparent::Source;
 pub use udp::{UdpBound, UdpFlow, UdpListener};

@@ -1,11 +1,12 @@
 //! A connected TCP or Unix stream. Reading borrows a chunk only while there are bytes; writing takes slices.
 
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
@@ -24,6 +25,9 @@ pub struct Stream {
     /// It goes out from another port than was asked for.
     is_other_port: bool,
 }
+
+/// A wait of [`Stream::poll_gone`].
+pub struct GoneWait<'s>(Pin<Box<dyn Future<Output = ()> + 's>>);
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,6 +150,31 @@ impl Stream {
                 Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
+    }
+
+    /// Ready once the peer is gone: has reset the connection or, with `or_finished`, has ended its direction. Costs no system call and takes nothing that was
+    /// received. `wait` is kept from poll to poll; it needs memory only where bytes wait unread, or where an end alone does not count.
+    pub fn poll_gone<'s>(
+        &'s self,
+        context: &mut Context<'_>,
+        or_finished: bool,
+        wait: &mut Option<GoneWait<'s>>,
+    ) -> Poll<()> {
+        if wait.is_none() && or_finished {
+            match self.socket.poll_read_ready(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(guard)) if !guard.ready().is_read_closed() => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+            }
+        }
+        // Bytes that nobody reads yet are no news. Of urgent bytes the kernel is not asked, but the interest in them includes that in an end.
+        let interest = if or_finished { Interest::PRIORITY | Interest::ERROR } else { Interest::ERROR };
+        let wait = wait.get_or_insert_with(|| {
+            GoneWait(Box::pin(async move {
+                while self.socket.ready(interest).await.is_ok_and(|guard| guard.ready().is_empty()) {}
+            }))
+        });
+        wait.0.as_mut().poll(context)
     }
 
     /// Whether the kernel has reported bytes, an end or an error that nobody has read yet. Costs no system call; for telling

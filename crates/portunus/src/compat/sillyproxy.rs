@@ -204,6 +204,7 @@ fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {
         proxy_protocol: None,
         service: Service::Http,
         contract: None,
+        serves_half_closed: false,
     }
 }
 

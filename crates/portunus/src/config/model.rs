@@ -73,6 +73,8 @@ pub struct ListenerConfig {
     pub service: Service,
     /// The contract of everything that comes in by it, unless host or route say otherwise.
     pub contract: Option<String>,
+    /// An HTTP/1 client that has ended its direction is still served to the end; else it has gone.
+    pub serves_half_closed: bool,
 }
 
 impl ListenerConfig {

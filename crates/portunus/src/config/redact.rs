@@ -72,6 +72,7 @@ fn listener_json(listener: &ListenerConfig) -> Value {
             "header_timeout": duration_text(rule.header_timeout),
         })),
         "contract": listener.contract,
+        "half_close": if listener.serves_half_closed { "serve" } else { "abort" },
         "redirect_to_https": match listener.service {
             Service::Http | Service::Tunnel(_) => Value::Null,
             Service::RedirectToHttps { port } => json!({ "port": port }),

@@ -235,6 +235,28 @@ impl<'c> BodyWriter<'c> {
         }
     }
 
+    /// Writes `before` (a head, or nothing), the last piece of the body (or nothing) and its end, together.
+    ///
+    /// # Errors
+    /// As [`BodyWriter::write`] and [`BodyWriter::end`].
+    pub async fn finish(&mut self, before: &[u8], piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
+        if self.framing != BodyFraming::Chunked {
+            self.write(before, piece).await?;
+            return self.end(trailers).await;
+        }
+        let (mut head, mut last) = (buffer(), buffer());
+        head.extend_from_slice(before);
+        if !piece.is_empty() {
+            write_chunk_head(piece.len(), &mut head);
+            last.extend_from_slice(b"\r\n");
+        }
+        write_last_chunk(trailers, &mut last);
+        let sent = self.transport.send_slices([&head, piece, &last]).await;
+        recycle(head);
+        recycle(last);
+        sent
+    }
+
     /// Ends the body.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use net::clock::coarse;
 use net::engine::in_place;
-use net::{Chunk, Deadline};
+use net::{Chunk, Deadline, GoneWait};
 use tokio::sync::futures::Notified;
 use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, Version};
@@ -256,6 +256,7 @@ async fn serve_message(
     let mut body = BodyReader::new(transport, input, request.framing);
     transport.pace_writes(Some(limits.pace()));
     let mut answer = H1Answer::new(transport, context.worker, request, !last && request.keep_alive);
+    answer.serves_half_closed = context.conn.listener.serves_half_closed;
     let outcome = exchange::run(Exchange {
         context,
         head: request,
@@ -380,6 +381,10 @@ struct H1Answer<'c> {
     keep: bool,
     /// The client waits to be told to send its body, and was not.
     awaits_continue: bool,
+    /// A client that has only ended its direction is served to the end.
+    serves_half_closed: bool,
+    /// The wait for the client's end.
+    gone: Option<GoneWait<'c>>,
 }
 
 impl<'c> H1Answer<'c> {
@@ -395,6 +400,8 @@ impl<'c> H1Answer<'c> {
             begun: false,
             keep,
             awaits_continue: head.expects_continue,
+            serves_half_closed: false,
+            gone: None,
         }
     }
 
@@ -495,13 +502,24 @@ impl Answer for H1Answer<'_> {
         self.writer.end(trailers).await
     }
 
+    async fn last(&mut self, piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
+        self.begun = true;
+        if !self.keep {
+            self.transport.will_end();
+        }
+        self.writer.finish(&self.out, piece, trailers).await?;
+        self.out.clear();
+        Ok(())
+    }
+
     fn has_begun(&self) -> bool {
         self.begun
     }
 
-    fn poll_gone(&mut self, _: &mut std::task::Context<'_>) -> Poll<&'static str> {
-        // A client that has only finished sending may still be reading.
-        Poll::Pending
+    fn poll_gone(&mut self, context: &mut std::task::Context<'_>) -> Poll<&'static str> {
+        // A client that has only finished sending may still be reading; most have gone.
+        let gone = self.transport.stream().poll_gone(context, !self.serves_half_closed, &mut self.gone);
+        gone.map(|()| "client_gone")
     }
 }
 

@@ -533,6 +533,17 @@ impl Answer for H2Answer {
         Ok(())
     }
 
+    async fn last(&mut self, piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
+        if trailers.is_none() && !piece.is_empty() {
+            // The end goes with the last bytes.
+            self.rest = Some(piece.len() as u64);
+        }
+        if !piece.is_empty() {
+            self.piece(piece).await?;
+        }
+        self.end(trailers).await
+    }
+
     fn has_begun(&self) -> bool {
         !matches!(self.stage, Stage::Head(_))
     }

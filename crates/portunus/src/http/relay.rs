@@ -1,8 +1,8 @@
 //! Moving bodies both ways at once, each wait under its deadline.
 
 use std::cell::Cell;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 use super::body::BodyError;
 use super::sides::{Answer, BodySink, MessageBody};
 use crate::pace::{Allowance, Pace};
-use crate::transport::Broken;
+use crate::transport::{Broken, buffer, recycle};
 
 /// What each direction of an exchange has to know of the other.
 #[derive(Debug, Default)]
@@ -265,42 +265,104 @@ pub async fn upload(
 ) -> Result<(), UploadError> {
     let UploadTerms { pace, max_body_bytes, stall } = terms;
     let mut before = head;
-    if body.is_done() || !body.has_input() {
+    if body.is_done() {
+        // A body that was read beforehand and turned out to be empty still has an end, which its framing may have to tell.
+        return accepted(before_response(flow, deadline, stall, writer.finish(before, &[], None)).await);
+    }
+    if !body.has_input() {
         accepted(before_response(flow, deadline, stall, writer.write(before, &[])).await)?;
         before = &[];
     }
-    if body.is_done() {
-        // A body that was read beforehand and turned out to be empty still has an end, which its framing may have to tell.
-        return accepted(before_response(flow, deadline, stall, writer.end(None)).await);
-    }
     flow.uploading.set(true);
     let mut allowance = Allowance::new(pace);
+    let mut joined = Joined::default();
     loop {
-        let waited_since = coarse();
-        let next = before_response(flow, deadline, allowance.left(), body.next()).await;
-        let piece = match next.map_err(|_| UploadError::ClientSlow)?.map_err(UploadError::Client)? {
-            Some(piece) => piece,
-            None => break,
+        let next = if joined.is_empty() {
+            let waited_since = coarse();
+            let next = before_response(flow, deadline, allowance.left(), body.next()).await;
+            let next = next.map_err(|_| UploadError::ClientSlow)?.map_err(UploadError::Client)?;
+            let count = next.map_or(0, <[u8]>::len);
+            allowance.moved(coarse().saturating_sub(waited_since), count as u64);
+            Some(next.map(|_| count))
+        } else {
+            at_hand(body.next()).await.transpose().map_err(UploadError::Client)?.map(|next| next.map(<[u8]>::len))
         };
-        let count = piece.len() as u64;
-        allowance.moved(coarse().saturating_sub(waited_since), count);
-        flow.received.set(flow.received.get() + count);
+        let count = match next {
+            Some(Some(count)) => count,
+            Some(None) => break,
+            // Nothing more is at hand: what there is goes out before we wait.
+            None => {
+                accepted(before_response(flow, deadline, stall, writer.write(before, &joined.0)).await)?;
+                (before, _) = (&[], joined.0.clear());
+                flow.moved();
+                continue;
+            }
+        };
+        flow.received.set(flow.received.get() + count as u64);
         flow.moved();
         if flow.received.get() > max_body_bytes {
             return Err(UploadError::TooLarge);
         }
-        accepted(before_response(flow, deadline, stall, writer.write(before, piece)).await)?;
-        flow.moved();
+        if joined.takes(count, body.is_done()) {
+            joined.0.extend_from_slice(body.last());
+            continue;
+        }
+        if !joined.is_empty() {
+            accepted(before_response(flow, deadline, stall, writer.write(before, &joined.0)).await)?;
+            (before, _) = (&[], joined.0.clear());
+        }
+        accepted(before_response(flow, deadline, stall, writer.write(before, body.last())).await)?;
         before = &[];
-    }
-    if !before.is_empty() {
-        accepted(before_response(flow, deadline, stall, writer.write(before, &[])).await)?;
+        flow.moved();
     }
     let trailers = body.trailers();
-    let ended = before_response(flow, deadline, stall, writer.end(trailers.as_ref())).await;
+    let ended = before_response(flow, deadline, stall, writer.finish(before, &joined.0, trailers.as_ref())).await;
     flow.uploading.set(false);
     flow.moved();
     accepted(ended)
+}
+
+/// Pieces of less than this are joined with others that are at hand.
+const SMALL_BYTES: usize = 4 * 1024;
+
+/// Most that is joined, bytes: a record of TLS, a common frame of HTTP/2.
+const JOINED_BYTES: usize = 16 * 1024;
+
+/// Small pieces of a body that go out together: a peer may put each byte into a chunk or frame of its own, and each write costs.
+#[derive(Debug, Default)]
+struct Joined(Vec<u8>);
+
+impl Joined {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a piece of this length is to be joined. One that `is_last` is not copied if it is alone.
+    fn takes(&mut self, count: usize, is_last: bool) -> bool {
+        if count >= SMALL_BYTES || self.0.len() + count > JOINED_BYTES || (is_last && self.0.is_empty()) {
+            return false;
+        }
+        if self.0.capacity() == 0 {
+            self.0 = buffer();
+        }
+        true
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        recycle(std::mem::take(&mut self.0));
+    }
+}
+
+/// What a future gives without waiting, if it does.
+async fn at_hand<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Whether the upstream accepted what was written. One that takes no more in time is waited for no longer: it may still answer.
@@ -367,24 +429,56 @@ pub async fn download(
     sent: &Cell<u64>,
     deadline: &mut Deadline,
 ) -> Result<(), DownloadError> {
+    let mut joined = Joined::default();
     loop {
-        if !body.has_input() && !body.is_done() {
-            // Nothing more is at hand: what there is goes out before we wait.
-            answer.flush().await?;
-        }
-        let future = UnlessGone { answer, future: body.next() };
-        let next = WhileMoving { deadline, flow, idle, last_look: LastLook::default(), future }.await;
-        let next = match next {
-            Ok(next) => next.map_err(DownloadError::Gone)?,
-            Err(Elapsed) if flow.uploading.get() => return Err(DownloadError::Idle),
-            Err(Elapsed) => return Err(DownloadError::UpstreamSlow),
+        let next = if joined.is_empty() {
+            if !body.has_input() && !body.is_done() {
+                // Nothing more is at hand: what there is goes out before we wait.
+                answer.flush().await?;
+            }
+            let future = UnlessGone { answer, future: body.next() };
+            let next = WhileMoving { deadline, flow, idle, last_look: LastLook::default(), future }.await;
+            match next {
+                Ok(next) => Some(next.map_err(DownloadError::Gone)?),
+                Err(Elapsed) if flow.uploading.get() => return Err(DownloadError::Idle),
+                Err(Elapsed) => return Err(DownloadError::UpstreamSlow),
+            }
+        } else {
+            at_hand(body.next()).await
         };
-        let Some(piece) = next.map_err(DownloadError::Upstream)? else { break };
-        let count = piece.len();
-        answer.piece(piece).await?;
+        let next = next.transpose().map_err(DownloadError::Upstream)?.map(|next| next.map(<[u8]>::len));
+        let count = match next {
+            Some(Some(count)) => count,
+            Some(None) => break,
+            None => {
+                send_joined(answer, &mut joined, sent).await?;
+                flow.moved();
+                continue;
+            }
+        };
+        if joined.takes(count, body.is_done()) {
+            joined.0.extend_from_slice(body.last());
+            continue;
+        }
+        send_joined(answer, &mut joined, sent).await?;
+        answer.piece(body.last()).await?;
         sent.set(sent.get() + count as u64);
         flow.moved();
     }
     let trailers = body.trailers();
-    Ok(answer.end(trailers.as_ref()).await?)
+    if joined.is_empty() {
+        return Ok(answer.end(trailers.as_ref()).await?);
+    }
+    answer.last(&joined.0, trailers.as_ref()).await?;
+    sent.set(sent.get() + joined.0.len() as u64);
+    Ok(())
+}
+
+async fn send_joined(answer: &mut impl Answer, joined: &mut Joined, sent: &Cell<u64>) -> Result<(), Broken> {
+    if !joined.is_empty() {
+        answer.piece(&joined.0).await?;
+        sent.set(sent.get() + joined.0.len() as u64);
+        joined.0.clear();
+    }
+    Ok(())
 }

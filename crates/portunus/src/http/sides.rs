@@ -35,8 +35,8 @@ pub trait BodySink {
     /// Writes `before` (a head, or nothing) and one piece of the body, together.
     async fn write(&mut self, before: &[u8], piece: &[u8]) -> Result<(), Broken>;
 
-    /// Ends the body.
-    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken>;
+    /// Writes `before`, the last piece of the body (or nothing) and its end, together.
+    async fn finish(&mut self, before: &[u8], piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken>;
 }
 
 /// The answer to a request as it is written: begin, fields, finish the head, pieces, end.
@@ -73,6 +73,9 @@ pub trait Answer {
 
     /// Ends the body.
     async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken>;
+
+    /// Sends the last piece of the body (or nothing) and its end, together.
+    async fn last(&mut self, piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken>;
 
     /// Whether the head is out, so that nothing else can be answered.
     fn has_begun(&self) -> bool;
@@ -112,7 +115,7 @@ impl BodySink for BodyWriter<'_> {
         BodyWriter::write(self, before, piece).await
     }
 
-    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
-        BodyWriter::end(self, trailers).await
+    async fn finish(&mut self, before: &[u8], piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
+        BodyWriter::finish(self, before, piece, trailers).await
     }
 }

@@ -160,18 +160,28 @@ struct H2Sink<'r> {
     at: usize,
 }
 
-impl BodySink for H2Sink<'_> {
-    async fn write(&mut self, _: &[u8], piece: &[u8]) -> Result<(), Broken> {
-        if piece.is_empty() {
-            return Ok(());
-        }
+impl H2Sink<'_> {
+    async fn send(&mut self, piece: &[u8], is_last: bool) -> Result<(), Broken> {
         let piece = Bytes::copy_from_slice(piece);
         self.replay.keep(self.at, &piece);
         self.at += piece.len();
-        send_data(&mut self.stream, piece, false).await
+        send_data(&mut self.stream, piece, is_last).await
+    }
+}
+
+impl BodySink for H2Sink<'_> {
+    async fn write(&mut self, _: &[u8], piece: &[u8]) -> Result<(), Broken> {
+        if piece.is_empty() { Ok(()) } else { self.send(piece, false).await }
     }
 
-    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
+    async fn finish(&mut self, _: &[u8], piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
+        if !piece.is_empty() {
+            let is_last = trailers.is_none();
+            self.send(piece, is_last).await?;
+            if is_last {
+                return Ok(());
+            }
+        }
         match trailers {
             Some(trailers) => {
                 self.replay.keep_trailers(trailers);

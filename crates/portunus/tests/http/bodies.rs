@@ -222,3 +222,57 @@ fn a_body_is_whole_however_its_tls_records_fall() {
     let seen = upstream.seen();
     assert!(seen.iter().zip(4..40).all(|(request, records)| request.body.len() == records * 10_000));
 }
+
+/// Sizes of the chunks of a body in the chunked coding.
+fn chunks(mut coded: &[u8]) -> Vec<usize> {
+    let mut sizes = Vec::new();
+    while let Some(at) = memchr::memmem::find(coded, b"\r\n") {
+        let size = usize::from_str_radix(std::str::from_utf8(&coded[..at]).unwrap(), 16).unwrap();
+        sizes.push(size);
+        if size == 0 {
+            break;
+        }
+        coded = &coded[at + 2 + size + 2..];
+    }
+    sizes
+}
+
+fn body_of(message: &[u8]) -> &[u8] {
+    &message[memchr::memmem::find(message, b"\r\n\r\n").unwrap() + 4..]
+}
+
+#[test]
+fn small_pieces_at_hand_go_on_together_both_ways() {
+    const PIECES: usize = 1000;
+    let small = format!("{}0\r\n\r\n", "1\r\nx\r\n".repeat(PIECES));
+    let said = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{small}").into_bytes();
+    let upstream = Upstream::start(move |_| Reply::Keep(said.clone()));
+    let gate = gate(upstream.address, Parts::default());
+    let head = "POST /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let answer = exchange(gate.address("web"), format!("{head}{small}").as_bytes());
+    // What comes in a few reads goes out in a few writes: how many depends on how the kernel hands it out.
+    for (what, message) in [("up", &upstream.raw()), ("down", &answer)] {
+        let sizes = chunks(body_of(message));
+        assert_eq!(sizes.iter().sum::<usize>(), PIECES, "{what}: {sizes:?}");
+        assert!(sizes.len() < PIECES / 20, "{what}: {} chunks", sizes.len());
+    }
+}
+
+#[test]
+fn small_frames_at_hand_go_on_together() {
+    const PIECES: usize = 500;
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    let mut fields = get("/small");
+    fields[0].1 = b"POST";
+    client.headers(1, &fields, false);
+    let mut all = frame(DATA, 0, 1, b"x").repeat(PIECES - 1);
+    all.extend(frame(DATA, END_STREAM, 1, b"x"));
+    client.send(&all);
+    assert_eq!(client.outcome(1), crate::frames::Outcome::Answer(200, b"ok".to_vec()));
+    let raw = upstream.raw();
+    let sizes = chunks(body_of(&raw));
+    assert_eq!(sizes.iter().sum::<usize>(), PIECES);
+    assert!(sizes.len() < PIECES / 20, "{} chunks", sizes.len());
+}

@@ -1,15 +1,27 @@
 //! Connections: upgrades, caps, half-closed clients, pipelines, reuse.
 
 use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
-use crate::harness::{Reply, Upstream, connect, exchange, read_answer, read_to_end, statuses, wait_until};
-use crate::trial::{Parts, gate};
+use crate::harness::{
+    Gate, PATIENCE, Reply, Upstream, connect, exchange, read_answer, read_to_end, statuses, wait_until,
+};
+use crate::secure::Secure;
+use crate::trial::{Parts, gate, secure_gate, yaml};
+
+/// A gate that serves clients which have ended their direction.
+fn half_close_served(server: SocketAddr) -> Gate {
+    let text = yaml(&[server], Parts::default());
+    Gate::start(&text.replace("bind: \"127.0.0.1:0\"", "bind: \"127.0.0.1:0\", half_close: serve"))
+}
 
 #[test]
 fn a_client_that_has_finished_sending_is_still_answered() {
     let upstream = Upstream::ok();
-    let gate = gate(upstream.address, Parts::default());
+    let gate = half_close_served(upstream.address);
     let mut client = connect(gate.address("web"));
     client.write_all(b"POST /half HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
@@ -169,4 +181,140 @@ fn an_upstreams_connection_is_replaced_when_it_was_closed() {
         let posts = seen.iter().filter(|request| request.line() == format!("POST {path} HTTP/1.1")).count();
         assert!(posts <= if path == "/close" { 2 } else { 1 }, "{path}: {posts}");
     }
+}
+
+/// What an upstream that never ends a response tells: that it was asked, and that its connection has ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Asked,
+    Ended,
+}
+
+/// An upstream that says `first` to whatever is below `/wait` and nothing more; `ok` to everything else.
+fn waiting(first: &'static [u8]) -> (Upstream, Receiver<Told>) {
+    let (tell, told) = channel();
+    let tell = Mutex::new(tell);
+    let upstream = Upstream::start(move |request| {
+        if !request.line().starts_with("GET /wait") {
+            return Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
+        }
+        let tell = tell.lock().unwrap().clone();
+        Reply::Take(Box::new(move |mut stream| {
+            let _ = stream.write_all(first);
+            tell.send(Told::Asked).unwrap();
+            // An end or a reset.
+            assert!(!matches!(stream.read(&mut [0]), Ok(count) if count > 0));
+            let _ = tell.send(Told::Ended);
+        }))
+    });
+    (upstream, told)
+}
+
+fn reset(client: &TcpStream) {
+    rustix::net::sockopt::set_socket_linger(client, Some(Duration::ZERO)).unwrap();
+}
+
+const EVENTS: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n";
+
+/// The one place of the group is free again, and the log says why.
+fn expect_freed(gate: &Gate, told: &Receiver<Told>) {
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Ended), "the upstream's request must end");
+    wait_until("the log", || {
+        gate.log(1).iter().any(|line| line["reason"] == "client_gone" && line["fault"] == "client")
+    });
+}
+
+#[test]
+fn a_client_that_is_gone_ends_its_request() {
+    for (first, ends) in [(&b""[..], "reset"), (b"", "close"), (EVENTS, "reset"), (EVENTS, "close")] {
+        let (upstream, told) = waiting(first);
+        let gate = gate(upstream.address, Parts { upstream: ", max_in_flight: 1", ..Parts::default() });
+        let mut client = connect(gate.address("web"));
+        client.write_all(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Asked));
+        if !first.is_empty() {
+            let mut seen = [0; 5];
+            while &seen != b"event" {
+                seen.rotate_left(1);
+                client.read_exact(&mut seen[4..]).unwrap();
+            }
+        }
+        if ends == "reset" {
+            reset(&client);
+        }
+        drop(client);
+        expect_freed(&gate, &told);
+        let answer = exchange(gate.address("web"), b"GET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        assert_eq!(statuses(&answer), [200], "{ends}");
+    }
+}
+
+#[test]
+fn a_client_that_is_gone_ends_its_request_under_tls() {
+    for ends in ["reset", "close"] {
+        let (upstream, told) = waiting(b"");
+        let gate = secure_gate(upstream.address, Parts::default());
+        let mut client = Secure::connect(gate.address("web"), gate.dir.path(), "a.test", "http/1.1");
+        client.write_all(b"GET /wait HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+        assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Asked));
+        if ends == "reset" {
+            reset(client.socket());
+        } else {
+            client.finish();
+        }
+        drop(client);
+        expect_freed(&gate, &told);
+    }
+}
+
+#[test]
+fn a_client_that_resets_has_gone_wherever_half_closed_ones_are_served() {
+    let (upstream, told) = waiting(b"");
+    let gate = half_close_served(upstream.address);
+    let mut client = connect(gate.address("web"));
+    client.write_all(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Asked));
+    client.shutdown(Shutdown::Write).unwrap();
+    // Served all the same: another request comes and goes meanwhile.
+    let answer = exchange(gate.address("web"), b"GET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(statuses(&answer), [200]);
+    assert!(told.try_recv().is_err(), "it has only ended its direction");
+    reset(&client);
+    drop(client);
+    expect_freed(&gate, &told);
+}
+
+#[test]
+fn waiting_for_the_end_of_a_client_loses_nothing_it_sent() {
+    let (tell, told) = channel();
+    let (go_on, wait) = channel::<()>();
+    let (tell, wait) = (Mutex::new(tell), Mutex::new(wait));
+    let upstream = Upstream::start(move |request| {
+        tell.lock().unwrap().send(request.line().to_owned()).unwrap();
+        wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
+        Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec())
+    });
+    let gate = gate(upstream.address, Parts::default());
+    let mut client = connect(gate.address("web"));
+    for path in ["/1", "/2", "/3"] {
+        write!(client, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        // The next ones come while this one waits.
+        if path == "/1" {
+            assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "GET /1 HTTP/1.1");
+        }
+    }
+    for path in ["/1", "/2", "/3"] {
+        if path != "/1" {
+            assert_eq!(told.recv_timeout(PATIENCE).unwrap(), format!("GET {path} HTTP/1.1"));
+        }
+        go_on.send(()).unwrap();
+        assert_eq!(read_answer(&mut client).1, b"ok");
+    }
+    // And bytes that wait unread do not hide that it has gone.
+    write!(client, "GET /4 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "GET /4 HTTP/1.1");
+    write!(client, "GET /5 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    reset(&client);
+    drop(client);
+    wait_until("the log", || gate.log(4).iter().any(|line| line["target"] == "/4" && line["reason"] == "client_gone"));
 }

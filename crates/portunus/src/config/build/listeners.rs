@@ -49,6 +49,7 @@ impl Build<'_> {
                 proxy_protocol: read::mapping(node, "proxy_protocol").map(|rule| self.proxy_protocol(rule)),
                 service: self.service(node, &upstreams),
                 contract: node.get("contract").and_then(|name| self.name_of(name, "contract", &contracts)),
+                serves_half_closed: read::text(node, "half_close") == Some("serve"),
                 name,
             };
             out.push(Arc::new(listener));

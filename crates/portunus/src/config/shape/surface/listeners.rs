@@ -49,6 +49,12 @@ pub(in crate::config::shape) static LISTENER: Object = object(
             "(none)",
             "Contract of everything that comes in here, unless its host or route says otherwise.",
         ),
+        optional(
+            "half_close",
+            Shape::Choice(&["abort", "serve"]),
+            "abort",
+            "HTTP/1 clients that end their direction while they wait. `abort`: they have gone, and their request ends, as with a reset. `serve`: they may still read.",
+        ),
     ]],
 );
 
