@@ -349,3 +349,42 @@ fn a_field_that_ends_here_satisfies_no_contract() {
     let answer = taken.get("GET /tenants", "X-Tenant: a\r\n");
     assert_eq!(answer.status, 502, "a field that the client does not get: {answer:?}");
 }
+
+/// A path and parameters as browsers write them.
+const RAW: &str = r#"
+openapi: 3.1.0
+info: { title: raw, version: "1" }
+paths:
+  "/größe|x/{id}":
+    get:
+      parameters:
+        - { name: id, in: path, required: true, schema: { type: string, pattern: "^[a-z|]{1,3}$" } }
+        - { name: "filter[a]", in: query, schema: { type: integer } }
+        - { name: list, in: query, style: pipeDelimited, explode: false, schema: { type: array, maxItems: 2, items: { type: string } } }
+      responses: { "200": { description: ok } }
+"#;
+
+/// Row 24: what is raw is encoded once, and that form is what is validated.
+#[test]
+fn what_clients_send_raw_is_validated_in_the_form_that_goes_on() {
+    let site = Site::with(RAW, "", &[], |_| Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()));
+    for target in
+        ["/gr\u{f6}\u{df}e|x/a|b?filter[a]=7&list=x|y", "/gr%c3%b6%C3%9fe%7cx/a%7Cb?filter%5Ba%5D=7&list=x%7Cy"]
+    {
+        let answer = site.get(&format!("GET {target}"), "");
+        assert_eq!(answer.status, 200, "{target}: {answer:?}");
+        let line = site.upstream.seen().pop().unwrap().line().to_ascii_lowercase();
+        assert_eq!(line, "get /gr%c3%b6%c3%9fe%7cx/a%7cb?filter%5ba%5d=7&list=x%7cy http/1.1");
+    }
+    let seen = site.seen();
+    for target in [
+        "/gr\u{f6}\u{df}e|x/a|b|",
+        "/gr\u{f6}\u{df}e|x/a?filter[a]=x",
+        "/gr\u{f6}\u{df}e|x/a?list=x|y|z",
+        "/gr\u{f6}\u{df}ex/a",
+    ] {
+        let answer = site.get(&format!("GET {target}"), "");
+        assert!(matches!(answer.status, 400 | 404), "{target}: {answer:?}");
+    }
+    assert_eq!(site.seen(), seen);
+}
