@@ -63,20 +63,22 @@ def grpc_max_connection_age(way):
         client("go", edge, "load", scaled(8000, 120_000), 4, 1, seconds=130)
 
 
-@row(ways=("portunus", "nginx", "haproxy"), needs=("go",), seconds=8)
+@row(ways=("portunus", "nginx", "haproxy"), needs=("go",), seconds=30)
 def grpc_graceful_stop(way):
-    """Two servers; one after the other is stopped gracefully and started again while calls come in."""
+    """A rolling restart under load: a server is stopped gracefully and started again, and the next one when that one has got calls."""
     with Server("go") as first, Server("go") as second:
         servers = [first, second]
-        with start(way, servers, protocol="http2") as edge, Client("go", edge, "load", scaled(6000, 60_000), 4, 0) as load:
-            for number in range(scaled(2, 8)):
-                time.sleep(1)
-                old = servers[number % 2]
-                old.signal(signal.SIGTERM)
-                old.wait()
-                time.sleep(0.5)
-                servers[number % 2] = Server("go", port=old.http)
+        with start(way, servers, protocol="http2") as edge, Client("go", edge, "load", 900_000, 4, 0) as load:
             try:
+                for number in range(scaled(2, 8)):
+                    servers[number % 2].wait_for("called")
+                    old = servers[number % 2]
+                    old.signal(signal.SIGTERM)
+                    old.wait()
+                    time.sleep(0.5)
+                    servers[number % 2] = Server("go", port=old.http)
+                    servers[number % 2].wait_for("called")
+                load.signal(signal.SIGTERM)
                 load.succeed()
             finally:
                 for server in servers:

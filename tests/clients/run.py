@@ -30,6 +30,7 @@ import rows_balancers  # noqa: F401  (each adds its rows)
 import rows_browser  # noqa: F401
 import rows_grpc  # noqa: F401
 import rows_http  # noqa: F401
+import rows_streams  # noqa: F401
 import rows_matrix  # noqa: F401
 
 # Rows that wait for most of their time cost no processor, so more of them run at once than there are processors.

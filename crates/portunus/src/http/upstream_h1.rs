@@ -147,7 +147,9 @@ pub async fn attempt<B: MessageBody, A: Answer>(
 ) -> Result<Option<Upgraded>, Failed> {
     let mut head = buffer();
     write_head(&attempt, exchange.ledger.id(), &mut head).map_err(Failed::finally)?;
-    let pooled = if attempt.fresh { None } else { attempt.context.worker.pools.take(attempt.pool) };
+    // What may not be sent twice is worth asking the kernel whether the server has closed just now.
+    let is_careful = !may_repeat(attempt.admitted.head());
+    let pooled = if attempt.fresh { None } else { attempt.context.worker.pools.take(attempt.pool, is_careful) };
     let mut result = match pooled {
         Some(transport) => Some(on_connection((transport, true), &head, attempt, exchange).await),
         None => None,

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -291,14 +293,21 @@ func deadlines(connection *grpc.ClientConn, numbers []int) error {
 	})
 }
 
-// load MS AT_ONCE: unary calls for that long, beside a stream if the third number is 1. No call may fail.
+// load MS AT_ONCE: unary calls for that long, or until SIGTERM, beside a stream if the third number is 1. No call may fail.
 func load(connection *grpc.ClientConn, numbers []int) error {
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	var over atomic.Bool
+	go func() {
+		<-stop
+		over.Store(true)
+	}()
 	work := func() error {
 		end := time.Now().Add(time.Duration(numbers[0]) * time.Millisecond)
 		var calls, failed atomic.Int64
 		var first atomic.Value
 		inParallel(numbers[1], func(int) error {
-			for time.Now().Before(end) {
+			for time.Now().Before(end) && !over.Load() {
 				ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 				if err := call(ctx, connection, "Unary", fmt.Sprint(calls.Add(1))); err != nil {
 					failed.Add(1)

@@ -1,4 +1,4 @@
-// A gRPC server of raw bytes. Prints `listening ADDRESS`. SIGTERM stops it gracefully.
+// A gRPC server of raw bytes. Prints `listening ADDRESS`, and `called` at the first call. SIGTERM stops it gracefully.
 //
 // Methods, by the last part of their path: Unary and Chat send back what they get, Collect counts the messages of an upload, Sleep
 // waits as many milliseconds as its message says, Feed sends "COUNT MILLISECONDS" messages.
@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -64,7 +65,10 @@ func main() {
 	}
 }
 
+var called sync.Once
+
 func handle(_ interface{}, stream grpc.ServerStream) error {
+	called.Do(func() { fmt.Println("called") })
 	method, _ := grpc.MethodFromServerStream(stream)
 	switch path.Base(method) {
 	case "Unary", "Chat":
