@@ -255,6 +255,10 @@ async fn next_head(
         Poll::Pending => Poll::Pending,
     });
     head.await.map_err(|error| match sent.fate(&error) {
+        // The deadline of a gRPC call may pass there first: a server that gives up one call is well.
+        Fate::Unknown if error.is_remote() && error.reason() == Some(Reason::CANCEL) => {
+            OnConnection::clients(Refusal::upstream(502, "upstream_cancelled"))
+        }
         // It would be unsent, but its body is not here any more.
         Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway if !replay.is_whole() => failure(Fate::Unknown),
         fate => failure(fate),

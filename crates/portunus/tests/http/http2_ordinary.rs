@@ -90,6 +90,30 @@ fn a_client_that_measures_its_bandwidth_is_no_flood() {
     }
 }
 
+/// Gives up calls of `/late`, as a gRPC server does whose deadline for them has passed, and answers all else.
+async fn gives_up(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    if request.uri().path() == "/late" {
+        return respond.send_reset(h2::Reason::CANCEL);
+    }
+    let _ = respond.send_response(Response::new(()), true);
+}
+
+#[test]
+fn a_server_that_gives_up_calls_is_not_ejected() {
+    let gate = h2_gate(http2_server(gives_up));
+    let call = |path| {
+        let mut client = Frames::open(gate.address("web"), gate.dir.path());
+        client.headers(1, &post(path), true);
+        client.outcome(1)
+    };
+    for _ in 0..20 {
+        assert!(matches!(call("/late"), Outcome::Answer(502, _)));
+    }
+    assert_eq!(call("/good"), Outcome::Answer(200, Vec::new()));
+    assert_eq!(gate.log(21)[0]["reason"], "upstream_cancelled");
+    assert!(!gate.diagnostics().concat().contains("server ejected"));
+}
+
 #[test]
 fn a_map_that_cancels_a_hundred_tiles_gets_the_next_hundred() {
     let upstream = hanging();
