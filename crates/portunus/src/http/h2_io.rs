@@ -1,7 +1,8 @@
 //! A transport as the `h2` crate wants it, with a look at the frames that come in (`h2_frames`, `h2_blocks`).
 
+use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
@@ -100,7 +101,8 @@ impl AsyncRead for H2Io {
                 return Poll::Pending;
             }
             if io.noticed.floods.is_turn_over() {
-                context.waker().wake_by_ref();
+                // To be polled again once the worker has looked for what has arrived on others, and not before.
+                let _ = pin!(tokio::task::yield_now()).poll(context);
                 return Poll::Pending;
             }
             if io.input.is_empty() {
