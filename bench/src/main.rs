@@ -6,6 +6,7 @@
 mod chart;
 mod contract;
 mod faults;
+mod floods;
 mod gate;
 mod generator;
 mod histogram;
@@ -39,6 +40,10 @@ enum Command {
     Load(generator::Options),
     /// Portunus beside its peers.
     Gate(gate::Options),
+    /// A good client beside connections that flood.
+    Floods(floods::Options),
+    /// The attackers of `floods`.
+    Flood(floods::AttackerOptions),
     /// Portunus under a contract beside those that only forward.
     Contract(contract::Options),
     /// Keys on another machine: what they cost the edge.
@@ -60,6 +65,8 @@ fn main() -> ExitCode {
         Command::Upstream(options) => upstream::run(&options),
         Command::Load(options) => generator::run(&options),
         Command::Gate(options) => gate::run(&options),
+        Command::Floods(options) => floods::run(&options),
+        Command::Flood(options) => floods::run_attacker(&options),
         Command::Contract(options) => contract::run(&options),
         Command::Keyless(options) => keyless::run(&options),
         Command::Offload(options) => offload::run(&options),
