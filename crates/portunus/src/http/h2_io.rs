@@ -18,6 +18,7 @@ use crate::transport::Transport;
 #[derive(Debug)]
 pub struct H2Io {
     transport: Rc<Transport>,
+    sender: Sender,
     input: Chunk,
     /// How much of the input goes on, and how much behind it was taken.
     seen: Seen,
@@ -38,7 +39,18 @@ impl H2Io {
         noticed.count_heard(input.len());
         let (seen, instead, written) = (Seen { passed: 0, taken: 0 }, (Vec::new(), 0), Written::default());
         let frames = Frames::new(sender);
-        (H2Io { transport, input, seen, instead, frames, written, noticed: Rc::clone(&noticed), outbox: None }, noticed)
+        let io = H2Io {
+            transport,
+            sender,
+            input,
+            seen,
+            instead,
+            frames,
+            written,
+            noticed: Rc::clone(&noticed),
+            outbox: None,
+        };
+        (io, noticed)
     }
 
     /// Bounds what waits to be sent. Shared with those who send.
@@ -142,7 +154,10 @@ impl AsyncWrite for H2Io {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.transport.poll_flush(context))?;
-        self.transport.stream().shutdown_write();
+        // A client is told by close_notify first, and what it still sends is read: else the connection would be reset and the farewell lost.
+        if self.sender == Sender::Upstream {
+            self.transport.stream().shutdown_write();
+        }
         Poll::Ready(Ok(()))
     }
 }
