@@ -123,7 +123,8 @@ def run(*words, seconds=0, env=None, stdin=None, cwd=None):
     """Runs a client to its end; its output. Fails when the client does, or takes longer than that and `PATIENCE`."""
     try:
         done = subprocess.run(
-            [str(word) for word in words],
+            # Ends with the runner, however that ends.
+            ["setpriv", "--pdeathsig", "TERM", *(str(word) for word in words)],
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             stdout=subprocess.PIPE,
