@@ -153,13 +153,31 @@ impl fmt::Display for Reason {
 }
 
 /// The first thing that broke the contract.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Violation {
     /// What is wrong.
     pub reason: Reason,
     /// Where: an RFC 6901 pointer into the value. For a missing or unknown member it names that member.
     pub pointer: String,
+    /// What was expected and what was found, where that can be said: `must be an integer, is a string`.
+    pub expected: Option<Box<str>>,
 }
+
+impl Violation {
+    /// A violation of which nothing else is known.
+    pub fn new(reason: Reason, pointer: String) -> Violation {
+        Violation { reason, pointer, expected: None }
+    }
+}
+
+/// What breaks a contract at a place is the same thing, in whatever words.
+impl PartialEq for Violation {
+    fn eq(&self, other: &Violation) -> bool {
+        (self.reason, &self.pointer) == (other.reason, &other.pointer)
+    }
+}
+
+impl Eq for Violation {}
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

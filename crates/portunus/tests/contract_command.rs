@@ -77,7 +77,7 @@ fn requests_are_judged_with_code_and_pointer() {
         (
             "GET /v1/pets/0 HTTP/1.1\nHost: a\n\n",
             1,
-            "operation: GET /pets/{id}\nrequest: refused\n  minimum: path id: is too small\n",
+            "operation: GET /pets/{id}\nrequest: refused\n  minimum: path id: must be at least 1\n",
         ),
         ("GET /pets/5 HTTP/1.1\nHost: a\n\n", 1, "request: refused\n  the document has no such path\n"),
         ("POST /v1/pets/5 HTTP/1.1\nHost: a\n\n", 1, "request: refused\n  the path takes PUT, GET only\n"),
@@ -89,7 +89,7 @@ fn requests_are_judged_with_code_and_pointer() {
         (
             "PUT /v1/pets/0?x=1 HTTP/1.1\nHost: a\nContent-Type: application/json\n\n{\"name\":\"rex\",\"age\":\"1\"}\n",
             1,
-            "operation: PUT /pets/{id}\nrequest: refused\n  minimum: path id: is too small\n  parameter_undeclared: query x: is not declared\n  type: body /age: has a type that is not allowed\n",
+            "operation: PUT /pets/{id}\nrequest: refused\n  minimum: path id: must be at least 1\n  parameter_undeclared: query x: is not declared\n  type: body /age: must be an integer, is a string\n",
         ),
         (
             "PUT /v1/pets/5 HTTP/1.1\nHost: a\n\n",

@@ -347,9 +347,9 @@ fn of_text(violation: crate::reason::Violation) -> Violation {
 }
 
 pub(super) fn too_long() -> crate::reason::Violation {
-    crate::reason::Violation { reason: crate::reason::Reason::MaxLength, pointer: String::new() }
+    crate::reason::Violation::new(crate::reason::Reason::MaxLength, String::new())
 }
 
 pub(super) fn too_short() -> crate::reason::Violation {
-    crate::reason::Violation { reason: crate::reason::Reason::MinLength, pointer: String::new() }
+    crate::reason::Violation::new(crate::reason::Reason::MinLength, String::new())
 }

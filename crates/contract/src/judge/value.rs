@@ -163,7 +163,8 @@ pub(super) fn violation(fault: Fault, place: Where) -> Violation {
 
 /// A violation of a schema at a place.
 pub(super) fn of_schema(violation: reason::Violation, place: Where) -> Violation {
-    Violation::new(violation.reason.code(), place.at(&violation.pointer), describe(violation.reason))
+    let what = violation.expected.map_or_else(|| describe(violation.reason).to_owned(), String::from);
+    Violation::new(violation.reason.code(), place.at(&violation.pointer), what)
 }
 
 /// What a schema's reason means, in words.

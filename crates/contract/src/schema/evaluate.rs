@@ -34,6 +34,8 @@ pub(super) struct Stop {
     pub cell: usize,
     /// A member that is missing there.
     pub missing: Option<Box<str>>,
+    /// The schema that was broken.
+    pub schema: Id,
 }
 
 impl Stop {
@@ -104,6 +106,8 @@ pub(super) struct Evaluation<'a> {
     /// With so many steps left it pauses; 0 for never.
     pub pause_at: u64,
     pub depth: u32,
+    /// The schema that judges now.
+    pub current: Id,
     /// None while the first thing that is wrong ends the evaluation, as within branches that only might hold.
     pub everything: Option<Everything>,
 }
@@ -126,7 +130,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn fail(&mut self, reason: Reason, cell: usize) -> Outcome {
-        self.stop(Stop { reason, cell, missing: None })
+        self.stop(Stop { reason, cell, missing: None, schema: self.current })
     }
 
     /// Ends the evaluation, or goes on if more is wanted.
@@ -160,7 +164,7 @@ impl<'a> Evaluation<'a> {
     #[inline]
     fn spend(&mut self, steps: usize, cell: usize) -> Outcome {
         if self.pause_at > 0 && self.steps_left <= self.pause_at {
-            return Err(Stop { reason: Reason::Paused, cell, missing: None });
+            return Err(Stop { reason: Reason::Paused, cell, missing: None, schema: self.current });
         }
         match self.steps_left.checked_sub(steps as u64) {
             Some(left) => {
@@ -207,7 +211,9 @@ impl<'a> Evaluation<'a> {
         }
         let (steps, began) = (self.steps_left, self.space.memo.log_len());
         self.depth += 1;
+        let outer = std::mem::replace(&mut self.current, key.id);
         let outcome = self.judge(schema, key);
+        self.current = outer;
         self.depth -= 1;
         let is_dear = self.pause_at > 0 && steps - self.steps_left >= STEPS_KEPT;
         if !may_keep || !(is_shared || is_dear) || outcome.as_ref().is_err_and(Stop::ends_all) {
@@ -343,7 +349,7 @@ impl<'a> Evaluation<'a> {
             (None, None) => {
                 self.note_torn(at);
                 let missing = Some(discriminator.property.clone());
-                self.stop(Stop { reason: Reason::Discriminator, cell: at, missing })
+                self.stop(Stop { reason: Reason::Discriminator, cell: at, missing, schema: self.current })
             }
         }
     }
@@ -511,9 +517,9 @@ impl<'a> Evaluation<'a> {
         let missing: Vec<Box<str>> = names.iter().filter(|name| !is_there(name.as_bytes())).cloned().collect();
         let steps = if is_few { names.len() * count / 8 } else { names.len() + 2 * count };
         self.spend(steps, at)?;
-        missing
-            .into_iter()
-            .try_for_each(|name| self.stop(Stop { reason: Reason::Required, cell: at, missing: Some(name) }))
+        missing.into_iter().try_for_each(|name| {
+            self.stop(Stop { reason: Reason::Required, cell: at, missing: Some(name), schema: self.current })
+        })
     }
 
     fn member(&mut self, rules: &'a ObjectRules, key: usize) -> Outcome {

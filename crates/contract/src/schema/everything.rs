@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 
-use super::evaluate::{Evaluation, Everything, Workspace};
+use super::evaluate::{Evaluation, Everything, Stop, Workspace};
+use super::explain;
 use super::judge::STEPS_AT_ONCE;
 use super::program::{Program, SchemaId};
 use super::tape::{Tag, Tape};
@@ -31,7 +32,7 @@ impl Program {
         let mut recorder = Recorder { tape: &mut space.tape, names: Vec::new() };
         let mut scanner = Scanner::new(&self.limits);
         if let Err(reason) = scanner.feed(text, &mut recorder).and_then(|()| scanner.finish(&mut recorder)) {
-            return vec![Violation { reason, pointer: String::new() }];
+            return vec![Violation::new(reason, String::new())];
         }
         let mut evaluation = Evaluation {
             schemas: &self.schemas,
@@ -42,6 +43,7 @@ impl Program {
             steps_left: self.limits.steps_of(text.len() as u64).min(STEPS_AT_ONCE),
             pause_at: 0,
             depth: 0,
+            current: 0,
             everything: Some(Everything::new(wanted)),
         };
         let last = evaluation.run(&self.plans[self.root(id) as usize].ids, false).err();
@@ -55,12 +57,22 @@ impl Program {
             if let Some(name) = &stop.missing {
                 escape_pointer_token(&mut pointer, name);
             }
-            let violation = Violation { reason: stop.reason, pointer };
+            let violation = self.stopped(&space.tape, &stop, pointer);
             if !found.contains(&violation) {
                 found.push(violation);
             }
         }
         found
+    }
+}
+
+impl Program {
+    /// The violation that ended an evaluation, with what was expected.
+    pub(super) fn stopped(&self, tape: &Tape, stop: &Stop, pointer: String) -> Violation {
+        let found = (stop.cell < tape.len()).then(|| tape.kind(stop.cell));
+        let schema = self.schemas.get(stop.schema as usize);
+        let expected = schema.and_then(|schema| explain::of_schema(schema, found, stop.reason));
+        Violation { expected: expected.map(String::into_boxed_str), ..Violation::new(stop.reason, pointer) }
     }
 }
 

@@ -5,6 +5,7 @@ mod members;
 
 use super::constant::has_number;
 use super::evaluate::{Evaluation, Stop, Workspace, check_number, check_string};
+use super::explain;
 use super::keys::SeenKeys;
 use super::program::{ACCEPT, ANYTHING, NumberPlan, Program, RECORD, REJECT, StringPlan, kind};
 use super::tape::Tag;
@@ -93,6 +94,8 @@ pub(super) struct Judge {
     stop: Option<Stop>,
     /// What a missing or wrong member is called, where no frame says so.
     missing: Option<(u32, usize)>,
+    /// The plan that a value broke, and the kind of the value.
+    wrong: Option<(u32, usize)>,
 }
 
 /// A judge at work: what the scanner tells.
@@ -124,6 +127,7 @@ impl Default for Judge {
             is_paused: false,
             stop: None,
             missing: None,
+            wrong: None,
         }
     }
 }
@@ -146,6 +150,7 @@ impl Judge {
         self.grant(&program.limits, 0);
         self.stop = None;
         self.missing = None;
+        self.wrong = None;
         if !is_same_program {
             // Until learned otherwise, members come in the order of the schema.
             self.successors.clear();
@@ -264,7 +269,12 @@ impl Judge {
         if let Some((block, number)) = self.missing {
             escape_pointer_token(&mut pointer, program.objects[block as usize].keys.name(number));
         }
-        Violation { reason, pointer }
+        if let Some(stop) = &self.stop {
+            return program.stopped(&self.space.tape, stop, pointer);
+        }
+        let wrong = self.wrong.filter(|(_, index)| *index < kind::COUNT);
+        let expected = wrong.and_then(|(plan, index)| explain::of_plan(program, plan, index, reason));
+        Violation { expected: expected.map(String::into_boxed_str), ..Violation::new(reason, pointer) }
     }
 
     fn push_token(&self, program: &Program, frame: &Frame, pointer: &mut String) {
@@ -306,8 +316,15 @@ impl Judging<'_> {
     }
 
     #[cold]
-    fn refuse(&self, plan: u32, index: usize) -> Result<(), Reason> {
-        Err(self.program.plans[plan as usize].reasons[index])
+    fn refuse(&mut self, plan: u32, index: usize) -> Result<(), Reason> {
+        Err(self.broken(plan, index, self.program.plans[plan as usize].reasons[index]))
+    }
+
+    /// Notes which plan a value broke.
+    #[cold]
+    fn broken(&mut self, plan: u32, index: usize, reason: Reason) -> Reason {
+        self.judge.wrong = Some((plan, index));
+        reason
     }
 
     #[inline(never)]
@@ -340,6 +357,7 @@ impl Judging<'_> {
             steps_left: self.judge.steps_left,
             pause_at: self.judge.pause_at,
             depth: 0,
+            current: 0,
             everything: None,
         };
         let goes_on = std::mem::take(&mut self.judge.is_paused);
@@ -370,7 +388,7 @@ impl Judging<'_> {
             RECORD => self.evaluate_scalar(plan, |tape| tape.constant(tag)),
             REJECT => self.refuse(plan, index),
             allowed if allowed & bit != 0 => Ok(()),
-            _ => Err(Reason::Enum),
+            _ => Err(self.broken(plan, index, Reason::Enum)),
         }
     }
 
@@ -565,7 +583,7 @@ impl Sink for Judging<'_> {
                 match (number.small, numbers.small) {
                     (Some(value), Some((min, max))) if min <= value && value <= max => Ok(()),
                     (Some(value), None) if numbers.small_values.binary_search(&value).is_ok() => Ok(()),
-                    _ => check_decimal(numbers, number, index),
+                    _ => check_decimal(numbers, number, index).map_err(|reason| self.broken(plan, index, reason)),
                 }
             }
         }
@@ -582,7 +600,11 @@ impl Sink for Judging<'_> {
             ACCEPT => Ok(()),
             REJECT => self.refuse(plan, kind::STRING),
             RECORD => self.evaluate_scalar(plan, |tape| tape.string(text)),
-            block => check_text(&self.program.strings[block as usize], text, &mut self.judge.steps_left),
+            block => {
+                let strings = &self.program.strings[block as usize];
+                check_text(strings, text, &mut self.judge.steps_left)
+                    .map_err(|reason| self.broken(plan, kind::STRING, reason))
+            }
         }
     }
 

@@ -7,6 +7,7 @@ mod compile;
 mod constant;
 mod evaluate;
 mod everything;
+mod explain;
 mod glance;
 mod ir;
 mod judge;

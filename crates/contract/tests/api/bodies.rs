@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use contract::judge::Findings;
 use contract::options::{Codings, Limits, Options, Undeclared};
 
 use crate::{Request, contract, contract_with, problems, shadows, verdict};
@@ -78,6 +79,37 @@ fn a_type_that_no_schema_fits_is_refused_and_warned_of() {
     assert_eq!(verdict(&contract, &Request::post("/a", "application/json", "[1]")), "ok");
     let verdict = verdict(&contract, &Request::post("/a", "text/plain", "[1]"));
     assert_eq!(verdict, "content_type_unreadable header content-type");
+}
+
+/// What is told says what was expected and what was found.
+#[test]
+fn violations_say_what_was_expected() {
+    let schema = "{type: object, additionalProperties: false, properties: {\
+         n: {type: integer, minimum: 1, maximum: 9}, s: {type: [string, 'null'], minLength: 2, maxLength: 4, pattern: '^a'}, \
+         e: {enum: [a, 'b\"', 3]}, c: {const: x}, l: {type: array, minItems: 1, maxItems: 2, items: {type: number}}, b: {type: boolean}}}";
+    let recorded = format!("{{allOf: [{schema}, {{not: {{required: [never]}}}}]}}");
+    let rows = [
+        ("[]", "must be an object, is an array"),
+        (r#"{"n":"1"}"#, "must be an integer, is a string"),
+        (r#"{"n":1.5}"#, "must be an integer, is a number"),
+        (r#"{"n":0}"#, "must be at least 1"),
+        (r#"{"n":10}"#, "must be at most 9"),
+        (r#"{"s":1}"#, "must be null or a string, is an integer"),
+        (r#"{"s":"a"}"#, "must have at least 2 characters"),
+        (r#"{"s":"abcde"}"#, "must have at most 4 characters"),
+        (r#"{"s":"bb"}"#, "must match the pattern ^a"),
+        (r#"{"c":"y"}"#, "must be \"x\""),
+        (r#"{"l":["1"]}"#, "must be a number, is a string"),
+        (r#"{"b":1}"#, "must be a boolean, is an integer"),
+    ];
+    for schema in [schema, &recorded] {
+        let contract = contract(&posting(&format!("{{application/json: {{schema: {schema}}}}}")));
+        for (body, expected) in rows {
+            let mut found = Findings::first();
+            crate::judge(&contract, &Request::post("/a", "application/json", body), usize::MAX, &mut found);
+            assert_eq!(found.violations()[0].what, expected, "{schema}: {body}");
+        }
+    }
 }
 
 /// A form's integers are text that the upstream reads with a parser of integers; those of a part that is JSON are JSON's.

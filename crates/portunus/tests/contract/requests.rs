@@ -144,7 +144,11 @@ fn a_refusal_tells_as_much_as_it_may() {
         (&problem["code"], &problem["in"], &problem["name"]),
         (&"maximum".into(), &"query".into(), &"per_page".into())
     );
-    assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{problem}");
+    assert_eq!(problem["detail"], "must be at most 100", "{problem}");
+    let problem = shop.get("GET /v1/products?page=x", "").json();
+    assert_eq!(problem["detail"], "must be an integer, is a string", "{problem}");
+    let problem = shop.get("GET /v1/products?category=cars", "").json();
+    assert!(problem["detail"].as_str().is_some_and(|what| what.starts_with("must be one of \"")), "{problem}");
     assert_eq!(answer.fields("contract-status"), ["request-query:maximum:per_page"]);
     let code = Site::shop(", detail: code").get(request, "").json();
     assert_eq!((&code["code"], code.get("name"), code.get("detail")), (&"maximum".into(), None, None));

@@ -1,0 +1,156 @@
+//! What a value should have been, and what it is, in words for people: built only when something is wrong. Decides nothing.
+
+use super::constant::Constant;
+use super::ir::Schema;
+use super::program::{Program, RECORD, REJECT, kind};
+use super::types::Types;
+use crate::reason::Reason;
+
+/// Allowed values that are listed, and characters of them.
+const MAX_VALUES: usize = 12;
+const MAX_CHARS: usize = 240;
+
+/// Schemas that are looked through for what one of them expects.
+const MAX_SCHEMAS: usize = 100;
+
+/// The kinds in words, in the order of a plan's blocks.
+const KINDS: [(Types, &str); kind::COUNT] = [
+    (Types::NULL, "null"),
+    (Types::BOOLEAN, "a boolean"),
+    (Types::INTEGER, "an integer"),
+    (Types::FRACTION, "a number"),
+    (Types::STRING, "a string"),
+    (Types::ARRAY, "an array"),
+    (Types::OBJECT, "an object"),
+];
+
+/// What a plan expects where a value of this kind broke it.
+pub(super) fn of_plan(program: &Program, plan: u32, index: usize, reason: Reason) -> Option<String> {
+    let plan = program.plans.get(plan as usize)?;
+    match reason {
+        Reason::Type => {
+            let is_allowed = |at: &usize| plan.blocks[*at] != REJECT;
+            let types = (0..kind::COUNT).filter(is_allowed).fold(Types::NONE, |all, at| all.with(KINDS[at].0));
+            must_be(types, KINDS[index].0)
+        }
+        Reason::Enum | Reason::Const => {
+            let strings = program.strings.get(plan.blocks[kind::STRING] as usize).and_then(|plan| plan.values.as_ref());
+            let texts = strings.iter().flat_map(|(names, _)| (0..names.len()).map(|at| quoted(names.name(at))));
+            let numbers = [kind::INTEGER, kind::FRACTION].map(|at| program.numbers.get(plan.blocks[at] as usize));
+            let numbers = numbers.into_iter().flatten().flat_map(|plan| &plan.values).flat_map(|(values, _)| values);
+            let mut all: Vec<String> = texts.chain(numbers.map(|text| text.to_string())).collect();
+            let set = plan.blocks[kind::BOOLEAN];
+            if set < RECORD {
+                all.extend(
+                    [(1, "false"), (2, "true")]
+                        .iter()
+                        .filter(|(bit, _)| set & bit != 0)
+                        .map(|(_, word)| (*word).into()),
+                );
+            }
+            let mut known = std::collections::HashSet::new();
+            all.retain(|value| known.insert(value.clone()));
+            one_of(all)
+        }
+        _ => {
+            // What a plan is made of stands behind references.
+            let mut ids = plan.ids.to_vec();
+            let mut at = 0;
+            while at < ids.len().min(MAX_SCHEMAS) {
+                let schema = program.schemas.get(ids[at] as usize)?;
+                if let Some(words) = of_schema(schema, None, reason) {
+                    return Some(words);
+                }
+                ids.extend(&schema.all_of);
+                at += 1;
+            }
+            None
+        }
+    }
+}
+
+/// What a schema expects that a value of these types broke.
+pub(super) fn of_schema(schema: &Schema, found: Option<Types>, reason: Reason) -> Option<String> {
+    let number = schema.number.as_deref();
+    let string = schema.string.as_deref();
+    let bound = |bounds: &[super::ir::Bound], inclusive: &str, exclusive: &str| {
+        let words: Vec<String> = bounds
+            .iter()
+            .map(|bound| format!("{} {}", if bound.is_exclusive { exclusive } else { inclusive }, bound.text))
+            .collect();
+        (!words.is_empty()).then(|| format!("must be {}", words.join(" and ")))
+    };
+    match reason {
+        Reason::Type => must_be(schema.types, found?),
+        Reason::Enum | Reason::Const => {
+            let (values, _) = schema.values.iter().find(|(_, known)| *known == reason)?;
+            one_of(values.iter().map(shown).collect())
+        }
+        Reason::Minimum => bound(&number?.lower, "at least", "greater than"),
+        Reason::Maximum => bound(&number?.upper, "at most", "less than"),
+        Reason::MinLength => Some(format!("must have at least {} characters", string?.min_length)),
+        Reason::MaxLength => Some(format!("must have at most {} characters", string?.max_length?)),
+        Reason::Pattern => {
+            let patterns: Vec<&str> = string?.patterns.iter().map(|pattern| pattern.text()).collect();
+            (!patterns.is_empty()).then(|| short(format!("must match the pattern {}", patterns.join(" and "))))
+        }
+        Reason::MinItems => Some(format!("must have at least {} elements", schema.array.as_deref()?.min_items)),
+        Reason::MaxItems => Some(format!("must have at most {} elements", schema.array.as_deref()?.max_items?)),
+        Reason::MinProperties => {
+            Some(format!("must have at least {} members", schema.object.as_deref()?.min_properties))
+        }
+        Reason::MaxProperties => {
+            Some(format!("must have at most {} members", schema.object.as_deref()?.max_properties?))
+        }
+        _ => None,
+    }
+}
+
+fn must_be(types: Types, found: Types) -> Option<String> {
+    let words: Vec<&str> = KINDS
+        .iter()
+        // A number may be an integer, too.
+        .filter(|(kind, _)| types.has(*kind) && !(*kind == Types::INTEGER && types.has(Types::FRACTION)))
+        .map(|(_, word)| *word)
+        .collect();
+    let (last, others) = words.split_last()?;
+    let found = KINDS.iter().find(|(kind, _)| *kind == found).map_or("something else", |(_, word)| word);
+    let expected = if others.is_empty() { (*last).to_owned() } else { format!("{} or {last}", others.join(", ")) };
+    Some(format!("must be {expected}, is {found}"))
+}
+
+fn one_of(values: Vec<String>) -> Option<String> {
+    match values.as_slice() {
+        [] => None,
+        [only] => Some(short(format!("must be {only}"))),
+        _ => {
+            let more = if values.len() > MAX_VALUES { ", ..." } else { "" };
+            let listed: Vec<String> = values.into_iter().take(MAX_VALUES).collect();
+            Some(short(format!("must be one of {}{more}", listed.join(", "))))
+        }
+    }
+}
+
+fn shown(value: &Constant) -> String {
+    match value {
+        Constant::Null => "null".into(),
+        Constant::Boolean(value) => value.to_string(),
+        Constant::Number(text) => text.to_string(),
+        Constant::String(text) => quoted(text),
+        Constant::Array(_) => "a certain array".into(),
+        Constant::Object(_) => "a certain object".into(),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    let mut json = Vec::new();
+    crate::parameter::push_string(text.as_bytes(), &mut json);
+    String::from_utf8_lossy(&json).into_owned()
+}
+
+fn short(text: String) -> String {
+    match text.char_indices().nth(MAX_CHARS) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text,
+    }
+}
