@@ -26,7 +26,12 @@ pub enum Command {
     Run {
         /// Configuration file (YAML)
         file: PathBuf,
+        /// How it is run
+        #[command(flatten)]
+        options: command::run::Options,
     },
+    /// Have a running server load its configuration again, and wait for the outcome
+    Reload(command::reload::ReloadCommand),
     /// Check FILE and everything it names; report every mistake at once
     Check {
         /// Configuration file (YAML)
@@ -87,7 +92,8 @@ pub enum Foreign {
 /// Does what the arguments say; gives the exit status.
 pub fn run(arguments: Arguments) -> ExitCode {
     match arguments.command {
-        Command::Run { file } => command::run::run(&file),
+        Command::Run { file, options } => command::run::run(&file, options),
+        Command::Reload(command) => command::reload::run(&command),
         Command::Keystore(command) => command::keystore::run(command),
         Command::Routing(command) => command::routing::run(command),
         Command::Contract(command) => command::contract::run(command),

@@ -29,5 +29,6 @@ pub mod keyless;
 pub mod keyholder;
 pub mod report;
 pub mod admin;
+pub mod systemd;
 pub mod command;
 pub mod compat;

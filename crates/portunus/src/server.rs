@@ -182,6 +182,19 @@ impl Server {
         self.put_in_force(Arc::new(config))
     }
 
+    /// Reads the configuration anew, and puts it in force if it says something else than the active one.
+    ///
+    /// # Errors
+    /// As [`Server::reload`].
+    pub fn reload_if_changed(&self) -> Result<Option<Reloaded>, Vec<String>> {
+        let config = (self.source)().inspect_err(|_| self.note_reload(false))?;
+        // All that a file can say is in this text; secrets it only refers to.
+        if format!("{config:?}") == format!("{:?}", self.shared.generation.load().config) {
+            return Ok(None);
+        }
+        self.put_in_force(Arc::new(config)).map(Some)
+    }
+
     /// Reads key material anew under the configuration in force.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use crate::compat::Front;
 use crate::compat::gokeyless::{self, Translated};
 use crate::keyholder;
+use crate::server::Source;
 
 use super::run::serve_observed;
 
@@ -24,7 +25,7 @@ pub fn run_announced(
         Front::Run { config, warnings } => {
             warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
             let announcements = announce(&arguments);
-            let source = Box::new(move || match front_door(&arguments) {
+            let source: Source = Box::new(move || match front_door(&arguments) {
                 Front::Run { config, .. } => Ok(*config),
                 Front::Refused { problems, .. } => Err(problems),
                 Front::Exit { errors, .. } => Err(errors.lines().map(str::to_owned).collect()),

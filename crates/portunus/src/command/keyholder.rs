@@ -25,6 +25,9 @@ enum Action {
     Run {
         /// Configuration file (YAML)
         file: PathBuf,
+        /// How it is run
+        #[command(flatten)]
+        options: super::run::Options,
     },
     /// Check FILE and everything it names: chains, names, usages, keys, permissions
     Check {
@@ -42,7 +45,7 @@ enum Action {
 /// Does what the arguments say; gives the exit status.
 pub fn run(command: KeyholderCommand) -> ExitCode {
     match command.action {
-        Action::Run { file } => keyholder::serve::run(&file),
+        Action::Run { file, options } => keyholder::serve::run(&file, options),
         Action::Check { file } => check::run(&file),
         Action::Init(init) => init::run(&init),
         Action::Bench(bench) => bench::run(&bench),

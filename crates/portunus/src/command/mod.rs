@@ -7,6 +7,7 @@ pub mod dev_ca;
 pub mod front;
 pub mod keyholder;
 pub mod keystore;
+pub mod reload;
 pub mod routing;
 pub mod run;
 mod watched;

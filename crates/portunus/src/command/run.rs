@@ -1,8 +1,11 @@
 //! `portunus run`: starts the server, obeys signals, and keeps an eye on the files it was built from.
 
-use std::path::Path;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use notify::Watcher;
@@ -13,12 +16,13 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::admin::{self, AdminHandle, AdminState};
 use crate::auth::refresh;
-use crate::command::watched::Watched;
-use crate::config::{self, Config};
+use crate::command::watched::{News, Watched};
+use crate::config::{self, AdminConfig, Config, Endpoint};
 use crate::passport::self_test;
 use crate::reload::Reloaded;
 use crate::report::{Diagnostics, Reporter};
 use crate::server::{Drained, Server, Source};
+use crate::systemd;
 use crate::upstream::upkeep;
 
 /// After a change in a keystore's folder, how long it must stay quiet before it is read: a pair is written file by file.
@@ -33,10 +37,40 @@ const DRAIN_POLL: Duration = Duration::from_millis(20);
 /// How long the last log lines may take.
 const LOG_DEADLINE: Duration = Duration::from_secs(2);
 
+/// How a server is run, beside what its configuration says.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Options {
+    /// Serve the admin pages on this Unix socket too, for `portunus reload`, whatever FILE says
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Do not load FILE again when it changes, only when asked to
+    #[arg(long)]
+    pub no_watch: bool,
+}
+
+/// Where a configuration comes from, and what goes with it.
+pub struct Origin {
+    /// Reads it again.
+    pub source: Source,
+    /// Its file, if a change of it is to be loaded.
+    pub watched: Option<PathBuf>,
+    /// Where the admin pages are served whatever it says.
+    pub control: Option<PathBuf>,
+}
+
+impl From<Source> for Origin {
+    fn from(source: Source) -> Origin {
+        Origin { source, watched: None, control: None }
+    }
+}
+
 /// Runs the server that `file` describes until it is told to end.
-pub fn run(file: &Path) -> ExitCode {
+pub fn run(file: &Path, options: Options) -> ExitCode {
     match read(file) {
-        Ok((config, source)) => serve(config, source),
+        Ok((config, source)) => {
+            let watched = (!options.no_watch).then(|| file.to_owned());
+            serve(config, Origin { source, watched, control: options.control })
+        }
         Err(status) => status,
     }
 }
@@ -58,12 +92,17 @@ pub fn read(file: &Path) -> Result<(Config, Source), ExitCode> {
 }
 
 /// Runs a server until it is told to end: 0 if it drained, 1 if it could not start or connections had to be cut.
-pub fn serve(config: Config, source: Source) -> ExitCode {
-    serve_observed(config, source, |_| ())
+pub fn serve(config: Config, origin: Origin) -> ExitCode {
+    serve_observed(config, origin, |_| ())
 }
 
 /// As [`serve`]; `observe` is called once when it serves, and what it gives is kept until the end.
-pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&Arc<Reporter>) -> T) -> ExitCode {
+pub fn serve_observed<T>(
+    config: Config,
+    origin: impl Into<Origin>,
+    observe: impl FnOnce(&Arc<Reporter>) -> T,
+) -> ExitCode {
+    let Origin { source, watched, control } = origin.into();
     // First of all, or a signal that comes while we start would end us instead of being obeyed.
     let (runtime, mut signals) = match catch_signals() {
         Ok(caught) => caught,
@@ -72,7 +111,7 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
             return ExitCode::FAILURE;
         }
     };
-    let started = start(config, source);
+    let started = start(config, source, watched);
     let (server, _diagnostics, reporter, changes) = match started {
         Ok(started) => started,
         Err(problems) => {
@@ -80,7 +119,7 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
             return ExitCode::FAILURE;
         }
     };
-    let mut admin = match AdminSide::start(&server, &reporter) {
+    let mut admin = match AdminSide::start(&server, &reporter, control) {
         Ok(admin) => admin,
         Err(problem) => {
             eprintln!("error: {problem}");
@@ -91,6 +130,7 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
         tracing::info!(listener, %address, "listening");
     }
     let _observing = observe(&reporter);
+    systemd::ready(&systemd::outcome(server.shared().generation.load().number, &[]));
     runtime.block_on(async {
         tokio::task::spawn_local(self_test::tell(self_test::targets(&server.shared().generation.load().config)));
         tokio::task::spawn_local(upkeep::run(Arc::clone(server.shared())));
@@ -113,6 +153,7 @@ pub fn serve_observed<T>(config: Config, source: Source, observe: impl FnOnce(&A
 async fn drain(signals: &mut Signals, admin: AdminSide, server: &Server, reporter: &Reporter) {
     let limits = server.shared().generation.load().config.limits.clone();
     server.leave();
+    systemd::stopping("draining");
     let seconds = |duration: Duration| duration.as_secs_f64();
     tracing::info!(
         delay_seconds = seconds(limits.drain_delay),
@@ -158,7 +199,7 @@ fn tell_lost_lines(reporter: &Reporter) {
 
 type Started = (Arc<Server>, Diagnostics, Arc<Reporter>, Changes);
 
-fn start(config: Config, source: Source) -> Result<Started, Vec<String>> {
+fn start(config: Config, source: Source, watched: Option<PathBuf>) -> Result<Started, Vec<String>> {
     let one = |what: &str, error: std::io::Error| vec![format!("{what}: {error}")];
     let diagnostics = Diagnostics::start(&config.log.level).map_err(|error| one("diagnostics", error))?;
     let descriptors = net::process::raise_descriptor_limit();
@@ -168,7 +209,7 @@ fn start(config: Config, source: Source) -> Result<Started, Vec<String>> {
     log_panics();
     let reporter = Reporter::start(&config.log, config.workers).map_err(|error| one("access log", error))?;
     // Watched before they are read, so that no change falls between.
-    let changes = Changes::watch(&Arc::new(config.clone()));
+    let changes = Changes::watch(&Arc::new(config.clone()), watched);
     let server = Server::start(config, source, Arc::clone(&reporter), descriptors)?;
     Ok((Arc::new(server), diagnostics, reporter, changes))
 }
@@ -188,14 +229,23 @@ fn log_panics() {
 /// The admin side as configured, if there is one; stops when dropped.
 struct AdminSide {
     running: Option<AdminHandle>,
+    /// The control socket; stays where it is.
+    _control: Option<AdminHandle>,
     /// What was last tried.
     config: Arc<Config>,
 }
 
 impl AdminSide {
-    fn start(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<AdminSide, String> {
+    fn start(server: &Arc<Server>, reporter: &Arc<Reporter>, control: Option<PathBuf>) -> Result<AdminSide, String> {
         let config = Arc::clone(&server.shared().generation.load().config);
-        Ok(AdminSide { running: start_admin(server, reporter)?, config })
+        let control = match control {
+            Some(path) => {
+                let config = AdminConfig { bind: Endpoint::Unix(path), hosts: Vec::new() };
+                Some(start_pages(&config, server, reporter)?)
+            }
+            None => None,
+        };
+        Ok(AdminSide { running: start_admin(server, reporter)?, _control: control, config })
     }
 
     /// After a reload, whoever asked for it: puts the admin side where it is wanted now. Where it cannot be, it stays as it was.
@@ -222,7 +272,10 @@ impl AdminSide {
 
 fn start_admin(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<Option<AdminHandle>, String> {
     let generation = server.shared().generation.load_full();
-    let Some(config) = &generation.config.admin else { return Ok(None) };
+    generation.config.admin.as_ref().map(|config| start_pages(config, server, reporter)).transpose()
+}
+
+fn start_pages(config: &AdminConfig, server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<AdminHandle, String> {
     let (for_config, for_reload) = (Arc::clone(server), Arc::clone(server));
     let (for_metrics, for_clients) = (Arc::clone(reporter), Arc::clone(reporter));
     let (for_shadows, for_ready) = (Arc::clone(reporter), Arc::clone(server));
@@ -230,13 +283,13 @@ fn start_admin(server: &Arc<Server>, reporter: &Arc<Reporter>) -> Result<Option<
         metrics: Box::new(move |exposition| for_metrics.metrics(exposition)),
         clients: Some(Box::new(move |by_rate| for_clients.clients_json(by_rate))),
         config_json: Box::new(move || config::redacted_json(&for_config.shared().generation.load().config).to_string()),
-        reload: Box::new(move || for_reload.reload()),
+        reload: Box::new(move || announced(&for_reload, |server| server.reload().map(Some))?.ok_or_else(Vec::new)),
         ready: Box::new(move || for_ready.ready()),
         extra: vec![("/shadow", Box::new(move || for_shadows.shadows_json()))],
     };
     let handle = admin::start(config, state).map_err(|error| format!("admin listener {}: {error}", config.bind))?;
     tracing::info!(address = %handle.address(), "admin listening");
-    Ok(Some(handle))
+    Ok(handle)
 }
 
 /// The signals that are obeyed. One that comes before anybody waits for it is kept.
@@ -274,9 +327,17 @@ async fn obey(
         tokio::select! {
             Some(()) = signals.terminate.recv() => return,
             Some(()) = signals.interrupt.recv() => return,
-            Some(()) = signals.hangup.recv() => begin_reload(server, Server::reload, "SIGHUP"),
+            Some(()) = signals.hangup.recv() => begin_reload(server, |server| server.reload().map(Some), "SIGHUP", None),
             Some(()) = signals.reopen.recv() => reporter.reopen(),
-            reason = changes.next() => begin_reload(server, Server::reload_keystores, reason),
+            (news, reason) = changes.next() => {
+                if news.configuration {
+                    let reported = Rc::clone(&changes.reported);
+                    begin_reload(server, Server::reload_if_changed, "configuration changed", Some(reported));
+                }
+                if news.named {
+                    begin_reload(server, |server| server.reload_keystores().map(Some), reason, None);
+                }
+            }
             _ = supervision.tick() => {
                 server.replace_dead_workers();
                 changes.follow(server);
@@ -286,31 +347,63 @@ async fn obey(
     }
 }
 
+/// A way to reload; none if there was nothing to do.
+type Reload = fn(&Server) -> Result<Option<Reloaded>, Vec<String>>;
+
+/// Problems that were logged last, so that a broken file is reported once and not with each touch of it.
+type Reported = Rc<RefCell<Vec<String>>>;
+
 /// Reloads off this thread, so that signals are obeyed meanwhile.
-fn begin_reload(server: &Arc<Server>, how: fn(&Server) -> Result<Reloaded, Vec<String>>, reason: &'static str) {
-    tokio::task::spawn_local(reload(Arc::clone(server), how, reason));
+fn begin_reload(server: &Arc<Server>, how: Reload, reason: &'static str, reported: Option<Reported>) {
+    tokio::task::spawn_local(reload(Arc::clone(server), how, reason, reported));
 }
 
-async fn reload(server: Arc<Server>, how: fn(&Server) -> Result<Reloaded, Vec<String>>, reason: &'static str) {
-    let outcome = tokio::task::spawn_blocking(move || how(&server)).await;
-    match outcome {
-        Ok(Ok(Reloaded { generation, .. })) => tracing::info!(generation, reason, "reloaded"),
-        Ok(Err(problems)) => {
-            for problem in problems {
-                tracing::error!(reason, "reload refused, the old generation stays: {problem}");
-            }
+async fn reload(server: Arc<Server>, how: Reload, reason: &'static str, reported: Option<Reported>) {
+    let outcome = tokio::task::spawn_blocking(move || announced(&server, how)).await;
+    let problems = match outcome {
+        Ok(Ok(Some(Reloaded { generation, .. }))) => {
+            tracing::info!(generation, reason, "reloaded");
+            Vec::new()
         }
-        Err(error) => tracing::error!(reason, %error, "reload failed, the old generation stays"),
+        Ok(Ok(None)) => Vec::new(),
+        Ok(Err(problems)) => problems,
+        Err(error) => return tracing::error!(reason, %error, "reload failed, the old generation stays"),
+    };
+    if reported.as_ref().is_none_or(|reported| *reported.borrow() != problems) {
+        for problem in &problems {
+            tracing::error!(reason, "reload refused, the old generation stays: {problem}");
+        }
+    }
+    if let Some(reported) = reported {
+        *reported.borrow_mut() = problems;
     }
 }
 
-/// Reasons to read files again: something changed in the folders of keystores and contracts, or the period of a keystore is over.
+/// Reloads, and tells systemd of it.
+fn announced(
+    server: &Server,
+    how: impl Fn(&Server) -> Result<Option<Reloaded>, Vec<String>>,
+) -> Result<Option<Reloaded>, Vec<String>> {
+    systemd::reloading();
+    let outcome = how(server);
+    let problems = outcome.as_ref().err().map_or(&[][..], Vec::as_slice);
+    systemd::ready(&systemd::outcome(server.shared().generation.load().number, problems));
+    outcome
+}
+
+/// Reasons to read files again: the configuration file changed, or something in the folders of keystores and contracts, or the period of a keystore
+/// is over.
 struct Changes {
     /// What is watched for.
     config: Arc<Config>,
     watched: Watched,
+    /// The configuration file, if it is watched.
+    file: Option<PathBuf>,
     _watcher: Option<notify::RecommendedWatcher>,
     events: Receiver<()>,
+    /// What the events were news of: the configuration, and what it names.
+    pending: Arc<(AtomicBool, AtomicBool)>,
+    reported: Reported,
     /// Something changed: when it will have been quiet for long enough, and when to wait no longer.
     settling: Option<(Instant, Instant)>,
     period: Duration,
@@ -318,13 +411,18 @@ struct Changes {
 }
 
 impl Changes {
-    fn watch(config: &Arc<Config>) -> Changes {
+    fn watch(config: &Arc<Config>, file: Option<PathBuf>) -> Changes {
         let (sender, events) = channel(1);
-        let watched = Watched::of(config);
+        let watched = Watched::of(config, file.as_deref());
         let judge = watched.clone();
+        let pending = Arc::<(AtomicBool, AtomicBool)>::default();
+        let noted = Arc::clone(&pending);
         // A full channel already says that something changed.
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            if event.is_ok_and(|event| judge.is_news(&event)) {
+            let Ok(news) = event.map(|event| judge.news(&event)) else { return };
+            noted.0.fetch_or(news.configuration, Ordering::Relaxed);
+            noted.1.fetch_or(news.named, Ordering::Relaxed);
+            if news != News::default() {
                 let _ = sender.try_send(());
             }
         });
@@ -336,7 +434,9 @@ impl Changes {
         }
         let period = shortest_period(config);
         let (settling, next_period) = (None, after(period));
-        Changes { config: Arc::clone(config), watched, _watcher: watcher, events, settling, period, next_period }
+        let (config, reported) = (Arc::clone(config), Reported::default());
+        let _watcher = watcher;
+        Changes { config, watched, file, _watcher, events, pending, reported, settling, period, next_period }
     }
 
     /// After a reload, whoever asked for it: watches what the configuration in force names.
@@ -345,16 +445,19 @@ impl Changes {
         if Arc::ptr_eq(&self.config, &generation.config) {
             return;
         }
-        if self.watched == Watched::of(&generation.config) {
+        if self.watched == Watched::of(&generation.config, self.file.as_deref()) {
             // The watch goes on: between an old one and a new one a change could be lost.
             self.config = Arc::clone(&generation.config);
             self.period = shortest_period(&self.config);
             self.next_period = self.next_period.min(after(self.period));
             return;
         }
-        let mut fresh = Changes::watch(&generation.config);
+        let mut fresh = Changes::watch(&generation.config, self.file.clone());
         fresh.settling = self.settling;
+        fresh.reported = Rc::clone(&self.reported);
         // What the old watch has seen and what happened before the new one began is not forgotten.
+        fresh.pending.0.store(self.file.is_some(), Ordering::Relaxed);
+        fresh.pending.1.store(true, Ordering::Relaxed);
         fresh.note();
         *self = fresh;
     }
@@ -367,18 +470,20 @@ impl Changes {
     }
 
     /// The next reason. May be dropped and called again at any time: what it waits for is kept.
-    async fn next(&mut self) -> &'static str {
+    async fn next(&mut self) -> (News, &'static str) {
         loop {
             let settled = self.settling.map_or(self.next_period, |(quiet, _)| quiet);
             tokio::select! {
                 Some(()) = self.events.recv() => self.note(),
                 () = sleep_until(settled), if self.settling.is_some() => {
                     self.settling = None;
-                    return "files changed";
+                    let (configuration, named) = &*self.pending;
+                    let taken = |flag: &AtomicBool| flag.swap(false, Ordering::Relaxed);
+                    return (News { configuration: taken(configuration), named: taken(named) }, "files changed");
                 }
                 () = sleep_until(self.next_period) => {
                     self.next_period = after(self.period);
-                    return "keystore period";
+                    return (News { configuration: false, named: true }, "keystore period");
                 }
             }
         }

@@ -21,11 +21,22 @@ pub(super) struct Watched {
     whole: BTreeSet<PathBuf>,
     /// What we write ourselves.
     own: Vec<PathBuf>,
+    /// The configuration file.
+    configuration: Option<PathBuf>,
+}
+
+/// What an event is news of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// The configuration file.
+    pub(super) configuration: bool,
+    /// Something that it names.
+    pub(super) named: bool,
 }
 
 impl Watched {
-    /// Everything that a configuration names and that may change without it.
-    pub(super) fn of(config: &Config) -> Watched {
+    /// The configuration file, if it is to be watched, and everything it names that may change without it.
+    pub(super) fn of(config: &Config, configuration: Option<&Path>) -> Watched {
         // The kernel's names of what this process writes to, wherever that was led.
         let mut watched =
             Watched { own: vec!["/proc/self/fd/1".into(), "/proc/self/fd/2".into()], ..Watched::default() };
@@ -37,6 +48,7 @@ impl Watched {
             }
         }
         config.contracts.values().flat_map(|contract| contract.files()).for_each(|file| watched.add_file(file));
+        watched.configuration = configuration.map(absolute);
         watched
     }
 
@@ -49,17 +61,39 @@ impl Watched {
 
     /// Each folder once, and whether what is below it counts too.
     pub(super) fn folders(&self) -> BTreeMap<&Path, RecursiveMode> {
-        let single = self.files.keys().map(|folder| (folder.as_path(), RecursiveMode::NonRecursive));
+        let configuration = self.configuration.iter().filter_map(|file| file.parent());
+        let single = self.files.keys().map(PathBuf::as_path).chain(configuration);
+        let single = single.map(|folder| (folder, RecursiveMode::NonRecursive));
         let whole = self.whole.iter().map(|folder| (folder.as_path(), RecursiveMode::Recursive));
         single.chain(whole).collect()
     }
 
-    /// Whether something happened that files should be read again for.
-    pub(super) fn is_news(&self, event: &Event) -> bool {
-        !event.kind.is_access() && (event.paths.is_empty() || event.paths.iter().any(|path| self.concerns(path)))
+    /// What should be read again because of an event.
+    pub(super) fn news(&self, event: &Event) -> News {
+        if event.kind.is_access() {
+            return News::default();
+        }
+        if event.paths.is_empty() {
+            // Events were lost.
+            return News { configuration: self.configuration.is_some(), named: true };
+        }
+        News {
+            configuration: event.paths.iter().any(|path| self.is_configuration(path)),
+            named: event.paths.iter().any(|path| self.concerns(path)),
+        }
+    }
+
+    fn is_configuration(&self, path: &Path) -> bool {
+        let Some(file) = &self.configuration else { return false };
+        // Container platforms replace a link beside it that leads to the folder it is in.
+        let leads_to_it = || fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
+        path == file || (path.parent() == file.parent() && leads_to_it())
     }
 
     fn concerns(&self, path: &Path) -> bool {
+        if !self.is_watched(path) {
+            return false;
+        }
         let found = fs::symlink_metadata(path).ok();
         if self.whole.iter().any(|folder| path.starts_with(folder)) {
             return !found.is_some_and(|found| self.is_own(&found));
@@ -70,6 +104,13 @@ impl Watched {
         };
         // Container platforms replace the link or the folder through which all files are reached.
         is_named || found.is_some_and(|found| !found.is_file())
+    }
+
+    /// Whether it lies where something named is. The folder of the configuration alone is watched for that one file.
+    fn is_watched(&self, path: &Path) -> bool {
+        let folder = path.parent();
+        folder.is_some_and(|folder| self.files.contains_key(folder))
+            || self.whole.iter().any(|whole| path.starts_with(whole))
     }
 
     fn is_own(&self, found: &Metadata) -> bool {
@@ -111,10 +152,26 @@ mod tests {
             ("keys/gone.pem", true),
             ("keys/access.log", false),
         ] {
-            assert_eq!(watched.is_news(&changed(name)), expected, "{name}");
+            assert_eq!(watched.news(&changed(name)).named, expected, "{name}");
         }
-        assert!(!watched.is_news(&Event::new(EventKind::Access(AccessKind::Any)).add_path(at("keys.jks"))));
-        assert!(watched.is_news(&Event::new(EventKind::Other)), "events were lost");
+        let access = Event::new(EventKind::Access(AccessKind::Any)).add_path(at("keys.jks"));
+        assert_eq!(watched.news(&access), News::default());
+        let lost = Event::new(EventKind::Other);
+        assert_eq!(watched.news(&lost), News { configuration: false, named: true });
         assert_eq!(watched.folders().len(), 2);
+    }
+
+    #[test]
+    fn the_configuration_is_news_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("portunus.yaml"), "x").unwrap();
+        std::os::unix::fs::symlink("elsewhere", at("..data")).unwrap();
+        let watched = Watched { configuration: Some(at("portunus.yaml")), ..Watched::default() };
+        let changed = |name: &str| Event::new(EventKind::Modify(ModifyKind::Any)).add_path(at(name));
+        for (name, configuration) in [("portunus.yaml", true), ("..data", true), ("other.yaml", false)] {
+            assert_eq!(watched.news(&changed(name)), News { configuration, named: false }, "{name}");
+        }
+        assert_eq!(watched.folders().len(), 1);
     }
 }

@@ -26,11 +26,12 @@ use super::holdings::Holdings;
 use super::queue::Scheduler;
 use super::{conn, crypto_thread};
 use crate::admin::{self, AdminHandle, AdminState};
-use crate::command::run::{Signals, catch_signals};
-use crate::config::{self, AuditTarget, Endpoint, KeyholderConfig, KeyholderListener};
+use crate::command::run::{Options, Signals, catch_signals};
+use crate::config::{self, AdminConfig, AuditTarget, Endpoint, KeyholderConfig, KeyholderListener};
 use crate::limits::KeyholderLimits;
 use crate::reload::Reloaded;
 use crate::report::{Diagnostics, KeyReport, KeyholderReporter};
+use crate::systemd;
 
 /// After a change of a file, how long it must stay quiet before it is read: sets of files are written one by one.
 const QUIET: Duration = Duration::from_millis(500);
@@ -91,7 +92,7 @@ impl Shared {
 }
 
 /// Runs the key server that `file` describes until it is told to end.
-pub fn run(file: &Path) -> ExitCode {
+pub fn run(file: &Path, options: Options) -> ExitCode {
     let config = match config::load_keyholder(file) {
         Ok(config) => config,
         Err(problems) => {
@@ -100,14 +101,21 @@ pub fn run(file: &Path) -> ExitCode {
         }
     };
     let file = file.to_owned();
+    let again = file.clone();
     let source: Source = Box::new(move || {
-        config::load_keyholder(&file).map_err(|problems| problems.list().iter().map(ToString::to_string).collect())
+        config::load_keyholder(&again).map_err(|problems| problems.list().iter().map(ToString::to_string).collect())
     });
-    serve(config, source)
+    let watched = (!options.no_watch).then(|| file.clone());
+    serve_with(config, source, watched, options.control)
 }
 
 /// Runs a key server until it is told to end: 0 if everything asked was answered, 1 if it could not start or had to cut.
 pub fn serve(config: KeyholderConfig, source: Source) -> ExitCode {
+    serve_with(config, source, None, None)
+}
+
+/// As [`serve`]; a change of the file `watched` is loaded, and the admin pages are served on the Unix socket `control` too. 0 if everything asked was answered, 1 if it could not start or had to cut.
+fn serve_with(config: KeyholderConfig, source: Source, watched: Option<PathBuf>, control: Option<PathBuf>) -> ExitCode {
     // First of all, or a signal that comes while we start would end us instead of being obeyed.
     let (runtime, mut signals) = match catch_signals() {
         Ok(caught) => caught,
@@ -116,14 +124,16 @@ pub fn serve(config: KeyholderConfig, source: Source) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let server = match Server::start(config, source) {
+    systemd::prepare();
+    let server = match Server::start(config, source, control) {
         Ok(server) => server,
         Err(problems) => {
             problems.iter().for_each(|problem| eprintln!("error: {problem}"));
             return ExitCode::FAILURE;
         }
     };
-    runtime.block_on(obey(&mut signals, &server));
+    systemd::ready(&systemd::outcome(server.shared.holdings.load().generation, &[]));
+    runtime.block_on(obey(&mut signals, &server, watched));
     server.end(&runtime, signals)
 }
 
@@ -139,12 +149,13 @@ struct Server {
     workers: Workers,
     files: Vec<SocketFile>,
     crypto: Vec<JoinHandle<()>>,
-    admin: Option<AdminHandle>,
+    /// The admin side, and the control socket.
+    admin: Vec<AdminHandle>,
     _diagnostics: Diagnostics,
 }
 
 impl Server {
-    fn start(config: KeyholderConfig, source: Source) -> Result<Server, Vec<String>> {
+    fn start(config: KeyholderConfig, source: Source, control: Option<PathBuf>) -> Result<Server, Vec<String>> {
         let one = |what: &str, error: std::io::Error| vec![format!("{what}: {error}")];
         net::process::raise_descriptor_limit();
         net::process::forbid_core_dumps().map_err(|error| one("core dumps cannot be switched off", error))?;
@@ -152,7 +163,7 @@ impl Server {
             net::process::lock_memory().map_err(|problem| vec![problem])?;
         }
         // Before any thread is made: what is forbidden here is forbidden to all of them.
-        let files = if config.sandbox { Some(shut_in(&config)?) } else { None };
+        let files = if config.sandbox { Some(shut_in(&config, control.as_deref())?) } else { None };
         let diagnostics = Diagnostics::start(&config.log_level).map_err(|error| one("diagnostics", error))?;
         if files == Some(Files::Open) {
             tracing::warn!(
@@ -166,7 +177,10 @@ impl Server {
         let crypto = crypto_thread::start(&shared, config.crypto_threads)
             .map_err(|error| one("cannot start a crypto thread", error))?;
         let reload = Arc::new(Reload { shared: Arc::clone(&shared), source, kept: config.clone() });
-        let admin = start_admin(&config, &reload).map_err(|problem| vec![problem])?;
+        let control = control.map(|path| AdminConfig { bind: Endpoint::Unix(path), hosts: Vec::new() });
+        let wanted = config.admin.iter().chain(&control);
+        let admin = wanted.map(|wanted| start_admin(wanted, &config, &reload)).collect::<Result<_, _>>();
+        let admin = admin.map_err(|problem| vec![problem])?;
         let (drain, draining) = watch::channel(false);
         let (workers, files) = listen(&config, &shared, &draining)?;
         if let Some(path) = &config.pid_file {
@@ -181,12 +195,11 @@ impl Server {
     fn end(self, runtime: &LocalRuntime, mut signals: Signals) -> ExitCode {
         let timeout = self.config.limits.drain_timeout;
         self.shared.set_ready(Err("draining"));
+        systemd::stopping("draining");
         tracing::info!(timeout_seconds = timeout.as_secs_f64(), "draining; another SIGTERM or SIGINT ends at once");
         // Whoever comes next may bind the same addresses at once.
         self.files.iter().for_each(SocketFile::unlink);
-        if let Some(admin) = self.admin {
-            admin.stop();
-        }
+        self.admin.into_iter().for_each(AdminHandle::stop);
         // Nobody listens only if all workers are gone.
         let _ = self.drain.send(true);
         let (done, ended) = oneshot::channel();
@@ -346,7 +359,16 @@ struct Reload {
 }
 
 impl Reload {
+    /// Loads everything, and tells systemd of it.
     fn load(&self) -> Result<u64, Vec<String>> {
+        systemd::reloading();
+        let outcome = self.load_all();
+        let problems = outcome.as_ref().err().map_or(&[][..], Vec::as_slice);
+        systemd::ready(&systemd::outcome(self.shared.holdings.load().generation, problems));
+        outcome
+    }
+
+    fn load_all(&self) -> Result<u64, Vec<String>> {
         let loaded = (self.source)().and_then(|config| {
             if config.listeners != self.kept.listeners {
                 tracing::warn!("changed listeners take a restart; keys, trust and access are loaded");
@@ -376,9 +398,9 @@ async fn reload(reload: Arc<Reload>, reason: &'static str) {
 }
 
 /// Serves signals, file changes and the period until SIGTERM or SIGINT.
-async fn obey(signals: &mut Signals, server: &Server) {
+async fn obey(signals: &mut Signals, server: &Server, watched: Option<PathBuf>) {
     let (sender, mut changes) = mpsc::channel(1);
-    let _watcher = watch_files(&server.config, sender);
+    let _watcher = watch_files(&server.config, watched, sender);
     let mut period = tokio::time::interval(server.config.reload_every);
     period.tick().await;
     // Something changed: when it will have been quiet for long enough, and when to wait no longer.
@@ -408,23 +430,40 @@ async fn obey(signals: &mut Signals, server: &Server) {
     }
 }
 
-fn watch_files(config: &KeyholderConfig, sender: mpsc::Sender<()>) -> Option<notify::RecommendedWatcher> {
+fn watch_files(
+    config: &KeyholderConfig,
+    watched: Option<PathBuf>,
+    sender: mpsc::Sender<()>,
+) -> Option<notify::RecommendedWatcher> {
     use notify::{RecursiveMode, Watcher};
     let own = match &config.audit {
         Some(AuditTarget::File(path)) => path.file_name().map(std::ffi::OsStr::to_owned),
         _ => None,
     };
+    let watched = watched.map(|file| std::path::absolute(&file).unwrap_or(file));
+    let file = watched.clone();
+    let folders = read_folders(config);
+    let absolute: Vec<PathBuf> = folders.iter().filter_map(|folder| std::path::absolute(folder).ok()).collect();
+    // Of the configuration's folder only that file counts, unless keys or trust are read from there, too. A link beside it may lead to it.
+    let concerns = move |path: &PathBuf| {
+        let is_read = absolute.iter().any(|folder| path.starts_with(folder));
+        is_read || file.as_ref() == Some(path) || std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file())
+    };
     // A full channel already says that something changed. What we write ourselves is no news.
     let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let is_own = |path: &PathBuf| own.is_some() && path.file_name() == own.as_deref();
-        let is_news = |event: &notify::Event| !event.kind.is_access() && !event.paths.iter().all(is_own);
+        let is_news = |event: &notify::Event| {
+            let is_lost = event.paths.is_empty();
+            !event.kind.is_access() && (is_lost || event.paths.iter().any(|path| !is_own(path) && concerns(path)))
+        };
         if event.is_ok_and(|event| is_news(&event)) {
             let _ = sender.try_send(());
         }
     });
     let mut watcher = watcher.inspect_err(|error| tracing::warn!(%error, "cannot watch files")).ok()?;
-    for folder in read_folders(config) {
-        if let Err(error) = watcher.watch(&folder, RecursiveMode::Recursive) {
+    let own_folder = watched.iter().map(|file| (parent(file), RecursiveMode::NonRecursive));
+    for (folder, mode) in own_folder.chain(folders.into_iter().map(|folder| (folder, RecursiveMode::Recursive))) {
+        if let Err(error) = watcher.watch(&folder, mode) {
             tracing::warn!(%error, folder = %folder.display(), "cannot watch; changes are seen by period and SIGHUP");
         }
     }
@@ -452,7 +491,7 @@ fn read_folders(config: &KeyholderConfig) -> BTreeSet<PathBuf> {
 }
 
 /// Allows this process, from now on, the files it is configured with and the system calls it needs.
-fn shut_in(config: &KeyholderConfig) -> Result<Files, Vec<String>> {
+fn shut_in(config: &KeyholderConfig, control: Option<&Path>) -> Result<Files, Vec<String>> {
     let mut read: BTreeSet<PathBuf> = read_folders(config);
     // Links may lead elsewhere, as renewal tools lay them; passwords and the configuration itself are read again at a reload.
     let targets: Vec<PathBuf> = read.iter().filter_map(|path| std::fs::canonicalize(path).ok()).collect();
@@ -481,15 +520,12 @@ fn shut_in(config: &KeyholderConfig) -> Result<Files, Vec<String>> {
             folder_of(path);
         }
     }
-    if let Some(path) = &config.pid_file {
-        folder_of(path);
-    }
+    config.pid_file.as_deref().into_iter().chain(control).for_each(|path| _ = folder_of(path));
     let (read, write): (Vec<_>, Vec<_>) = (read.into_iter().collect(), write.into_iter().collect());
     net::confine::shut_in(&read, &write).map_err(|problem| vec![problem])
 }
 
-fn start_admin(config: &KeyholderConfig, reload: &Arc<Reload>) -> Result<Option<AdminHandle>, String> {
-    let Some(admin_config) = &config.admin else { return Ok(None) };
+fn start_admin(wanted: &AdminConfig, config: &KeyholderConfig, reload: &Arc<Reload>) -> Result<AdminHandle, String> {
     let (for_metrics, for_reload, shown) = (Arc::clone(&reload.shared), Arc::clone(reload), config.clone());
     let (for_keys, for_ready) = (Arc::clone(&reload.shared), Arc::clone(&reload.shared));
     let state = AdminState {
@@ -504,9 +540,9 @@ fn start_admin(config: &KeyholderConfig, reload: &Arc<Reload>) -> Result<Option<
         ready: Box::new(move || for_ready.ready.lock().unwrap_or_else(PoisonError::into_inner).map_err(str::to_owned)),
         extra: vec![("/keys", Box::new(move || keys_json(&for_keys.holdings.load())))],
     };
-    let handle = admin::start(admin_config, state).map_err(|error| format!("admin listener: {error}"))?;
+    let handle = admin::start(wanted, state).map_err(|error| format!("admin listener: {error}"))?;
     tracing::info!(address = %handle.address(), "admin listening");
-    Ok(Some(handle))
+    Ok(handle)
 }
 
 /// The keys held, without anything secret.

@@ -183,3 +183,101 @@ fn the_log_and_the_admin_side_move_and_what_cannot_says_so() {
     wait_until("the next line", || lines("second.log") == 2);
     assert_eq!(gate.stop(), Some(0));
 }
+
+/// A gate that watches its configuration file and has a control socket.
+fn watching(upstream: &Upstream, more: &str, notify: Option<&std::path::Path>) -> Gate {
+    let dir = tempfile::tempdir().unwrap();
+    let log = "log: { access: { format: json, to: access.log }, level: info }";
+    std::fs::write(dir.path().join("portunus.yaml"), format!("{}\n{log}\n", yaml(upstream, "", more))).unwrap();
+    let mut command = std::process::Command::new(crate::harness::PORTUNUS);
+    let control = dir.path().join("control.sock");
+    command.args(["run", "--control"]).arg(control).arg(dir.path().join("portunus.yaml"));
+    if let Some(socket) = notify {
+        command.env("NOTIFY_SOCKET", socket);
+    }
+    // The listener, the admin side, and the control socket, which has no address of that kind.
+    Gate::start_command(dir, command, 2)
+}
+
+fn told(gate: &Gate, text: &str) -> usize {
+    gate.diagnostics().iter().filter(|line| line.contains(text)).count()
+}
+
+#[test]
+fn a_change_of_the_configuration_file_is_loaded_and_a_broken_one_is_reported_once() {
+    let upstream = Upstream::ok();
+    let gate = watching(&upstream, "", None);
+    let fields = |count: usize| format!("limits: {{ max_fields: {count} }}");
+    gate.rewrite(&yaml(&upstream, "", &fields(51)));
+    gate.wait_for("\"generation\":2,\"reason\":\"configuration changed\"");
+    gate.rewrite(&yaml(&upstream, "", "limits: { max_fields: none }"));
+    gate.wait_for("reload refused, the old generation stays");
+    // The same mistake again, and then no mistake: only the latter has something to say.
+    let broken = std::fs::read_to_string(gate.dir.path().join("portunus.yaml")).unwrap();
+    let failures = || metric(&gate, "portunus_config_reloads_total{result=\"failure\"}");
+    std::fs::write(gate.dir.path().join("portunus.yaml"), broken).unwrap();
+    wait_until("the second look", || failures() == Some(2.0));
+    gate.rewrite(&yaml(&upstream, "", &fields(52)));
+    gate.wait_for("\"generation\":3,\"reason\":\"configuration changed\"");
+    assert_eq!(told(&gate, "reload refused"), 1);
+    assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
+    assert_eq!(gate.stop(), Some(0));
+}
+
+#[test]
+fn the_reload_command_waits_for_the_outcome() {
+    let upstream = Upstream::ok();
+    let gate = watching(&upstream, "", None);
+    let reload = |socket: &str| {
+        let mut command = std::process::Command::new(crate::harness::PORTUNUS);
+        let output = command.args(["reload", "--control"]).arg(gate.dir.path().join(socket)).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, out, err) = reload("control.sock");
+    assert_eq!((code, &*out, &*err), (Some(0), "reloaded: configuration 2 is active\n", ""));
+    gate.rewrite(&yaml(&upstream, "  - { name: web, bind: 5 }", "limits: { max_fields: none }"));
+    let (code, out, err) = reload("control.sock");
+    assert_eq!((code, &*out), (Some(1), ""));
+    assert!(err.contains("max_fields") && err.contains("portunus.yaml:4:"), "{err}");
+    assert!(err.ends_with("not reloaded; the configuration that was active stays so\n"), "{err}");
+    let (code, _, err) = reload("nowhere.sock");
+    assert!(code == Some(1) && err.contains("--control"), "{err}");
+}
+
+/// As systemd reads them, from the socket it names (sd_notify(3)).
+#[test]
+fn systemd_is_told_the_truth() {
+    let upstream = Upstream::ok();
+    let dir = tempfile::tempdir().unwrap();
+    let socket = std::os::unix::net::UnixDatagram::bind(dir.path().join("notify")).unwrap();
+    socket.set_read_timeout(Some(crate::harness::PATIENCE)).unwrap();
+    let next = || {
+        let mut message = [0; 4096];
+        let count = socket.recv(&mut message).unwrap();
+        String::from_utf8(message[..count].to_vec()).unwrap()
+    };
+    let gate = watching(&upstream, "", Some(&dir.path().join("notify")));
+    assert_eq!(next(), "READY=1\nSTATUS=serving, configuration 1\n");
+    let control = gate.dir.path().join("control.sock");
+    let reload = || {
+        let mut command = std::process::Command::new(crate::harness::PORTUNUS);
+        command.args(["reload", "--control"]).arg(&control).status().unwrap().code()
+    };
+    assert_eq!(reload(), Some(0));
+    let reloading = next();
+    assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+    assert_eq!(next(), "READY=1\nSTATUS=serving, configuration 2\n");
+    std::fs::write(gate.dir.path().join("portunus.yaml"), "listeners: 5\n").unwrap();
+    assert_eq!(reload(), Some(1));
+    assert!(next().starts_with("RELOADING=1\n"));
+    let failed = next();
+    assert!(failed.starts_with("READY=1\nSTATUS=serving, configuration 2; the last reload failed: "), "{failed}");
+    gate.signal("TERM");
+    // The changed file may have been looked at meanwhile.
+    let stopping =
+        std::iter::repeat_with(next).find(|message| !message.contains("RELOADING") && !message.contains("READY"));
+    assert_eq!(stopping.as_deref(), Some("STOPPING=1\nSTATUS=draining\n"));
+    assert_eq!(gate.stop(), Some(0));
+    assert!(!control.exists());
+}

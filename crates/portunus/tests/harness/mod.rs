@@ -54,7 +54,8 @@ impl Gate {
     /// As [`Gate::start_in`], by a command that runs the program with the arguments it is given more.
     pub fn start_by(dir: TempDir, yaml: &str, mut command: Command) -> Gate {
         write_config(dir.path(), yaml);
-        command.arg("run").arg(dir.path().join("portunus.yaml"));
+        // Most tests count their reloads.
+        command.args(["run", "--no-watch"]).arg(dir.path().join("portunus.yaml"));
         let listeners = yaml.matches("bind:").count() - usize::from(yaml.contains("admin:"));
         Gate::start_command(dir, command, listeners + usize::from(yaml.contains("admin:")))
     }
