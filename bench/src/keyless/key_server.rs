@@ -25,8 +25,8 @@ pub(crate) enum Key {
 impl Key {
     fn chain(self) -> &'static str {
         match self {
-            Key::Rsa2048 => "edge/chains/www.1.com.pem",
-            Key::P256 => "edge/chains/www.2.com.pem",
+            Key::Rsa2048 => "edge/chains/site-1.example.pem",
+            Key::P256 => "edge/chains/site-2.example.pem",
             Key::Rsa4096 => "edge/chains/slow.pem",
         }
     }
@@ -34,8 +34,8 @@ impl Key {
     /// Where its private half lies.
     pub(crate) fn file(self) -> &'static str {
         match self {
-            Key::Rsa2048 => "keyholder/keys/www.1.com.key",
-            Key::P256 => "keyholder/keys/www.2.com.key",
+            Key::Rsa2048 => "keyholder/keys/site-1.example.key",
+            Key::P256 => "keyholder/keys/site-2.example.key",
             Key::Rsa4096 => "keyholder/keys/slow.key",
         }
     }

@@ -15,6 +15,13 @@ pub fn raise_descriptor_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// Lets a closed pipe end the process, as it ends other tools (`portunus check ... | head -1`). For commands that print and end, never for servers:
+/// a client that is gone would end them.
+pub fn end_on_closed_pipe() {
+    // SAFETY: sets the disposition of a signal to its default; no handler of ours is involved.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 /// Core dumps would hold private keys: none are written, and other processes of this user cannot attach.
 ///
 /// Three ways, each for where another fails. Not being dumpable (prctl(2)) holds for every dump, but a debugger as root may write one of its own; the

@@ -12,7 +12,7 @@ use crate::{command, config};
 
 /// The gateway for the edge of a network: TLS, HTTP routing, key material.
 #[derive(Debug, Parser)]
-#[command(name = "portunus", version, about, disable_help_subcommand = true)]
+#[command(name = "portunus", version, about)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -89,8 +89,46 @@ pub enum Foreign {
     GoMmproxy,
 }
 
+/// Does what the arguments of this process say; gives the exit status. Where they are wrong, or ask for help, says so.
+pub fn main() -> ExitCode {
+    let given: Vec<OsString> = std::env::args_os().collect();
+    // Behind the other program's name, `--help` is that program's; before it, it can only be meant for us.
+    if let [_, command, flag, ..] = &given[..]
+        && ["as", "import"].iter().any(|name| command == name)
+        && ["--help", "-h"].iter().any(|name| flag == name)
+    {
+        let mut whole = Arguments::command();
+        whole.build();
+        if let Some(command) = command.to_str().and_then(|name| whole.find_subcommand_mut(name)) {
+            let _ = write!(std::io::stdout(), "{}", command.render_long_help());
+            return ExitCode::SUCCESS;
+        }
+    }
+    run(Arguments::parse())
+}
+
+/// Whether a command prints and ends. The others have connections, and go on if nobody reads what they print.
+fn is_brief(command: &Command) -> bool {
+    match command {
+        Command::Run { .. } | Command::Reload(_) | Command::As { .. } => false,
+        Command::Demo(command) => command.is_brief(),
+        Command::Keyholder(command) => command.is_brief(),
+        Command::Check { .. }
+        | Command::Keystore(_)
+        | Command::Routing(_)
+        | Command::Contract(_)
+        | Command::Import { .. }
+        | Command::Schema
+        | Command::Man
+        | Command::Completions { .. } => true,
+    }
+}
+
 /// Does what the arguments say; gives the exit status.
 pub fn run(arguments: Arguments) -> ExitCode {
+    if is_brief(&arguments.command) {
+        net::process::end_on_closed_pipe();
+    }
     match arguments.command {
         Command::Run { file, options } => command::run::run(&file, options),
         Command::Reload(command) => command::reload::run(&command),

@@ -127,3 +127,170 @@ fn the_schema_is_printed() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), fs::read_to_string(committed).unwrap());
     assert!(output.status.success());
 }
+
+/// The fix that is suggested for the only problem of `text`.
+fn fix(text: &str) -> String {
+    let (status, _, err) = check(text);
+    assert_eq!((status, err.lines().count()), (Some(1), 1), "{text}: {err}");
+    err.trim_end().rsplit_once("; fix: ").unwrap_or_else(|| panic!("no fix in {err}")).1.to_owned()
+}
+
+/// What is put between the last two backticks of a text.
+fn quoted(text: &str) -> &str {
+    text.split('`').nth(1).unwrap_or_else(|| panic!("nothing to write in {text}"))
+}
+
+#[test]
+fn what_is_suggested_is_right_itself() {
+    let file = |bind: &str, path: &str, more: &str| {
+        format!(
+            "listeners: [{{ name: edge, bind: {bind} }}]\nupstreams: {{ app: {{ servers: ['127.0.0.1:1'] }} }}\nroutes:\n  - {{ path: '{path}', upstream: app{more} }}\n"
+        )
+    };
+    let good = "':8080'";
+    for (path, expected) in [
+        ("/api/**", "/api/{*rest}"),
+        ("/api/*", "/api/{*rest}"),
+        ("/a/*/b", "/a/{name}/b"),
+        ("/a/:user-id/b", "/a/{name}/b"),
+        ("/a/:id", "/a/{id}"),
+        ("^/x/", "/x/"),
+        ("^/x/.*$", "/x/{*rest}"),
+        ("~ ^/x/(.*)$", "/x/{*rest}"),
+        ("/x/.*", "/x/{*rest}"),
+        ("x/y", "/x/y"),
+    ] {
+        let mut path = path.to_owned();
+        // A segment is suggested alone.
+        let suggested = fix(&file(good, &path, ""));
+        let written = quoted(&suggested).to_owned();
+        path = match written.strip_prefix('/') {
+            Some(_) => written,
+            None => {
+                let wrong = path.split('/').find(|part| part.starts_with([':', '*']) || part.contains(".*")).unwrap();
+                path.replace(&format!("/{wrong}"), &format!("/{written}"))
+            }
+        };
+        assert_eq!(path, expected);
+        assert_eq!(check(&file(good, &path, "")).0, Some(0), "{path}");
+    }
+    for bind in ["80", "'80'", "*:80"] {
+        let bind = if bind.starts_with('*') { "'*:80'" } else { bind };
+        let suggested = fix(&file(bind, "/", ""));
+        let written = quoted(&suggested).trim_start_matches("bind: ").trim_matches('"').to_owned();
+        assert_eq!(written, ":80", "{suggested}");
+    }
+    let suggested = fix(&file(good, "/", ", host: other.example.com"));
+    assert_eq!(quoted(&suggested), "host: { set: other.example.com }");
+    assert_eq!(check(&file(good, "/", &format!(", {}", quoted(&suggested)))).0, Some(0));
+    let suggested = fix(&file(good, "/", ", response_headers: { X-A: b }"));
+    assert_eq!(suggested, "write it under `set`: `set: { X-A: ... }`");
+    assert_eq!(fix(&file(good, "/", ", methods: [ALL]")), "remove `methods` for any method");
+    for value in ["{client_ip}", "$remote_addr", "%[src]"] {
+        let suggested = fix(&file(good, "/", &format!(", request_headers: {{ set: {{ X-Real-IP: \"{value}\" }} }}")));
+        assert!(suggested.starts_with("remove it: Portunus writes `x-real-ip` itself"), "{suggested}");
+    }
+}
+
+#[test]
+fn routes_with_a_mistake_in_what_they_match_conflict_with_nothing() {
+    let route = |matched: &str| format!("  - {{ path: /a, {matched}, respond: {{ status: 200 }} }}\n");
+    for matched in ["hosts: 'a_.-x'", "methods: [get]", "listeners: nobody", "headers: { 'x y': a }"] {
+        let text =
+            format!("listeners: [{{ name: edge, bind: ':8080' }}]\nroutes:\n{}{}", route(matched), route("hosts: '*'"));
+        let (status, _, err) = check(&text);
+        assert_eq!((status, err.lines().count()), (Some(1), 1), "{err}");
+    }
+    let (_, _, err) = check(&format!(
+        "listeners: [{{ name: edge, bind: ':8080' }}]\nroutes:\n{}{}",
+        route("hosts: 'a..b'"),
+        route("hosts: 'c..d'")
+    ));
+    assert!(err.lines().count() == 2 && !err.contains("match the same requests"), "{err}");
+}
+
+#[test]
+fn everything_is_counted() {
+    let (status, out, err) = check("udp_listeners: [{ name: dns, bind: '127.0.0.1:5300', to: '127.0.0.1:5301' }]\n");
+    assert_eq!(status, Some(0), "{err}");
+    assert_eq!(out, "FILE: ok (0 listeners, 0 keystores, 0 upstreams, 0 routes, 1 UDP listener)\n");
+}
+
+/// By a pipe that is closed before anything is written to it.
+#[test]
+fn a_closed_pipe_ends_a_command_without_a_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = folder.path().join("good.yaml");
+    fs::write(&good, "listeners: [{ name: edge, bind: ':8080', tunnel: { upstream: app } }]\nupstreams: { app: { servers: ['127.0.0.1:1'] } }\n").unwrap();
+    let good = good.to_str().unwrap();
+    let missing = folder.path().join("missing.yaml");
+    let missing = missing.to_str().unwrap();
+    let (demo, init) = (folder.path().join("demo"), folder.path().join("init"));
+    for arguments in [
+        &["check", good][..],
+        &["check", missing],
+        &["contract", "check", missing],
+        &["routing", "check"],
+        &["keyholder", "check", missing],
+        &["keyholder", "schema"],
+        &["keyholder", "run", missing],
+        &["run", missing],
+        &["reload", "--control", missing],
+        &["demo", "--prepare-only", "--dir", demo.to_str().unwrap()],
+        &["keyholder", "init", init.to_str().unwrap(), "--sites", "1"],
+        &["import", "go-mmproxy", "--help"],
+        &["as", "go-mmproxy", "--help"],
+        &["schema"],
+        &["man"],
+        &["help"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        // Whichever of the two it writes to.
+        let errors = folder.path().join("errors");
+        for both in [false, true] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_portunus"));
+            command.args(arguments).stdout(writer.try_clone().unwrap());
+            if both {
+                command.stderr(writer.try_clone().unwrap());
+            } else {
+                command.stderr(fs::File::create(&errors).unwrap());
+            }
+            let status = command.status().unwrap();
+            // 101 is the status of a panic.
+            assert_ne!(status.code(), Some(101), "{arguments:?}");
+            let told = fs::read_to_string(&errors).unwrap_or_default();
+            assert!(!told.contains("panicked"), "{arguments:?}: {told}");
+        }
+        let _ = fs::remove_dir_all(&init);
+    }
+}
+
+#[test]
+fn help_is_no_mistake() {
+    for (arguments, expected) in [
+        (&["help"][..], "Usage: portunus"),
+        (&["help", "run"], "Configuration file (YAML)"),
+        (&["as", "--help"], "go-mmproxy"),
+        (&["import", "-h"], "api-firewall"),
+    ] {
+        let output = portunus(arguments);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.contains(expected), "{arguments:?}: {text}");
+    }
+}
+
+#[test]
+fn a_route_without_a_name_is_called_by_what_it_matches() {
+    let text = "listeners: [{ name: edge, bind: ':8080' }]
+routes:
+  - { path: '/a/{*rest}', hosts: [www.example.com, b.example], methods: [GET], respond: { status: 200 } }
+  - { path: '/a/{*rest}', headers: { x-a: '1' }, respond: { status: 200 } }
+  - { path: '/a/{*rest}', respond: { status: 200 } }
+  - { path: '/x', name: named, respond: { status: 200 } }
+";
+    let config = portunus::config::parse("p.yaml", text, Path::new("/")).unwrap();
+    let names: Vec<&str> = config.routes.iter().map(|route| route.name.as_str()).collect();
+    assert_eq!(names[..3], ["GET www.example.com+1/a/{*rest}", "*/a/{*rest}", "*/a/{*rest}#2"]);
+    assert_eq!(names[3], "named");
+}

@@ -43,11 +43,18 @@ fn refuse(mistaken: &Mistaken<Config>) -> ExitCode {
 
 fn summary(file: &Path, config: &Config) -> String {
     let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let further = [
+        (config.udp_listeners.len(), "UDP listener"),
+        (config.contracts.len(), "contract"),
+        (config.key_servers.len(), "key server group"),
+    ];
+    let further = further.into_iter().filter(|(number, _)| *number > 0).map(|(number, what)| count(number, what));
     let counts = [
         count(config.listeners.len(), "listener"),
         count(config.keystores.len(), "keystore"),
         count(config.upstreams.len(), "upstream"),
         count(config.routes.len(), "route"),
     ];
+    let counts: Vec<String> = counts.into_iter().chain(further).collect();
     format!("{}: ok ({})", file.display(), counts.join(", "))
 }

@@ -67,17 +67,24 @@ pub struct DemoCommand {
     prepare_only: bool,
 }
 
+impl DemoCommand {
+    /// Whether it prints and ends.
+    pub fn is_brief(&self) -> bool {
+        self.prepare_only
+    }
+}
+
 /// Prepares the demonstration and, unless told otherwise, runs it until Ctrl-C.
 pub fn run(command: DemoCommand) -> ExitCode {
     let prepared = match prepare(&command.options) {
         Ok(prepared) => prepared,
         Err(error) => {
-            eprintln!("error: cannot prepare the demo: {error}");
+            complain!("error: cannot prepare the demo: {error}");
             return ExitCode::FAILURE;
         }
     };
     for (what, line) in &prepared.commands {
-        println!("# {what}\n{line}\n");
+        say!("# {what}\n{line}\n");
     }
     if command.prepare_only {
         return ExitCode::SUCCESS;
@@ -85,11 +92,11 @@ pub fn run(command: DemoCommand) -> ExitCode {
     let upstream = match start_upstream(&command.options.upstream) {
         Ok(upstream) => upstream,
         Err(error) => {
-            eprintln!("error: cannot start the upstream: {error}; start one on {} yourself", command.options.upstream);
+            complain!("error: cannot start the upstream: {error}; start one on {} yourself", command.options.upstream);
             return ExitCode::FAILURE;
         }
     };
-    println!("Paste one of these into another terminal. Ctrl-C ends the demo.\n");
+    say!("Paste one of these into another terminal. Ctrl-C ends the demo.\n");
     let status = serve_prepared(&prepared.config);
     drop(upstream);
     status
@@ -110,7 +117,7 @@ fn serve_prepared(file: &Path) -> ExitCode {
                 std::thread::sleep(REFRESH);
                 let summary = render_summary(&reporter);
                 if summary != shown {
-                    println!("{summary}");
+                    say!("{summary}");
                     shown = summary;
                 }
             }

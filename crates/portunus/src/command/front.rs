@@ -1,6 +1,7 @@
 //! `portunus as PROGRAM` and `portunus import PROGRAM`: what a front door made of its arguments is run or printed.
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use crate::compat::Front;
@@ -23,14 +24,14 @@ pub fn run_announced(
 ) -> ExitCode {
     match front_door(&arguments) {
         Front::Run { config, warnings } => {
-            warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+            warnings.iter().for_each(|warning| complain!("warning: {warning}"));
             let announcements = announce(&arguments);
             let source: Source = Box::new(move || match front_door(&arguments) {
                 Front::Run { config, .. } => Ok(*config),
                 Front::Refused { problems, .. } => Err(problems),
                 Front::Exit { errors, .. } => Err(errors.lines().map(str::to_owned).collect()),
             });
-            serve_observed(*config, source, |_| announcements.iter().for_each(|line| println!("{line}")))
+            serve_observed(*config, source, |_| announcements.iter().for_each(|line| say!("{line}")))
         }
         ended @ (Front::Refused { .. } | Front::Exit { .. }) => finish(ended),
     }
@@ -41,12 +42,12 @@ pub fn finish(front: Front) -> ExitCode {
     match front {
         Front::Run { .. } => ExitCode::SUCCESS,
         Front::Refused { problems, line } => {
-            problems.iter().for_each(|problem| println!("{}", line(problem)));
+            problems.iter().for_each(|problem| say!("{}", line(problem)));
             ExitCode::FAILURE
         }
         Front::Exit { code, output, errors } => {
-            print!("{output}");
-            eprint!("{errors}");
+            let _ = write!(io::stdout(), "{output}");
+            let _ = write!(io::stderr(), "{errors}");
             ExitCode::from(code)
         }
     }
@@ -55,13 +56,13 @@ pub fn finish(front: Front) -> ExitCode {
 /// Runs the key server that the arguments mean; a reload reads the files again.
 pub fn run_gokeyless(arguments: Vec<OsString>) -> ExitCode {
     match gokeyless::translate(&arguments) {
-        Translated::Config { warnings, .. } => warnings.iter().for_each(|warning| eprintln!("warning: {warning}")),
+        Translated::Config { warnings, .. } => warnings.iter().for_each(|warning| complain!("warning: {warning}")),
         ended => return import_gokeyless(ended),
     }
     match gokeyless::load(&arguments) {
         Ok(config) => keyholder::serve::serve(config, Box::new(move || gokeyless::load(&arguments))),
         Err(problems) => {
-            problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+            problems.iter().for_each(|problem| complain!("error: {problem}"));
             ExitCode::FAILURE
         }
     }
@@ -71,16 +72,16 @@ pub fn run_gokeyless(arguments: Vec<OsString>) -> ExitCode {
 pub fn import_gokeyless(translated: Translated) -> ExitCode {
     match translated {
         Translated::Config { yaml, warnings, .. } => {
-            warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-            print!("{yaml}");
+            warnings.iter().for_each(|warning| complain!("warning: {warning}"));
+            let _ = write!(io::stdout(), "{yaml}");
             ExitCode::SUCCESS
         }
         Translated::Help(text) => {
-            print!("{text}");
+            let _ = write!(io::stdout(), "{text}");
             ExitCode::SUCCESS
         }
         Translated::Refused(problems) => {
-            problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+            problems.iter().for_each(|problem| complain!("error: {problem}"));
             ExitCode::from(2)
         }
     }

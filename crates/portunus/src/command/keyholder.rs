@@ -42,6 +42,13 @@ enum Action {
     Schema,
 }
 
+impl KeyholderCommand {
+    /// Whether it prints and ends.
+    pub fn is_brief(&self) -> bool {
+        matches!(self.action, Action::Check { .. } | Action::Init(_) | Action::Schema)
+    }
+}
+
 /// Does what the arguments say; gives the exit status.
 pub fn run(command: KeyholderCommand) -> ExitCode {
     match command.action {

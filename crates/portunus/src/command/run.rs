@@ -81,7 +81,7 @@ pub fn run(file: &Path, options: Options) -> ExitCode {
 /// The status to end with; what is wrong has been said.
 pub fn read(file: &Path) -> Result<(Config, Source), ExitCode> {
     let config = config::load(file).map_err(|problems| {
-        eprintln!("{problems}");
+        complain!("{problems}");
         ExitCode::FAILURE
     })?;
     let file = file.to_owned();
@@ -107,7 +107,7 @@ pub fn serve_observed<T>(
     let (runtime, mut signals) = match catch_signals() {
         Ok(caught) => caught,
         Err(error) => {
-            eprintln!("error: cannot wait for signals: {error}");
+            complain!("error: cannot wait for signals: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -115,14 +115,14 @@ pub fn serve_observed<T>(
     let (server, _diagnostics, reporter, changes) = match started {
         Ok(started) => started,
         Err(problems) => {
-            problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+            problems.iter().for_each(|problem| complain!("error: {problem}"));
             return ExitCode::FAILURE;
         }
     };
     let mut admin = match AdminSide::start(&server, &reporter, control) {
         Ok(admin) => admin,
         Err(problem) => {
-            eprintln!("error: {problem}");
+            complain!("error: {problem}");
             return ExitCode::FAILURE;
         }
     };

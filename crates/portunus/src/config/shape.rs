@@ -215,6 +215,11 @@ fn check_one_of(object: &'static Object, node: &Node, named: Named<'_>, problems
 
 fn unknown_key(object: &'static Object, given: &str, span: Span, named: Named<'_>, problems: &mut Collector) {
     let names = || object.all_fields().map(|field| field.name);
+    // A field name where the edit belongs.
+    if object.name == "header_edits" && given.contains('-') {
+        let fix = format!("write it under `set`: `set: {{ {given}: ... }}`");
+        return problems.add(span, format!("unknown key {} in {}", shown(given), named.subject()), fix);
+    }
     let fix = match (problems.is_full(), closest(given, names())) {
         (false, Some(name)) => format!("did you mean `{name}`?"),
         _ => format!("remove it; known are {}", names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
@@ -235,8 +240,33 @@ fn check_either(alternatives: &'static [Shape], node: &Node, named: Named<'_>, p
     // One scalar alternative only: its own message is the better one.
     let mut scalars = alternatives.iter().filter(|shape| !matches!(shape, Shape::Object(_)));
     match (&node.value, scalars.next(), scalars.next()) {
-        (Value::Scalar(_), Some(only), None) => check(only, node, named, problems),
+        (Value::Scalar(scalar), Some(only), None) => match wrapped(alternatives) {
+            // Meant as the value of the mapping's one key.
+            Some(key) if !scalar.is_bool() && !scalar.is_number() && !is_near(only, &scalar.text) => {
+                let value = named.written(&format!("{{ {key}: {} }}", scalar.text));
+                problems.add(node.span, mismatch(&Shape::Either(alternatives), node, named), format!("write {value}"));
+            }
+            _ => check(only, node, named, problems),
+        },
         _ => wrong_kind(&Shape::Either(alternatives), node, named, problems),
+    }
+}
+
+/// Whether a text is one of the words of a choice, misspelt.
+fn is_near(shape: &Shape, text: &str) -> bool {
+    matches!(shape, Shape::Choice(words) if closest(text, words.iter().copied()).is_some())
+}
+
+/// The one key, for text, of a mapping among these.
+fn wrapped(alternatives: &'static [Shape]) -> Option<&'static str> {
+    let object = alternatives.iter().find_map(|shape| match shape {
+        Shape::Object(object) => Some(object),
+        _ => None,
+    })?;
+    let mut fields = object.all_fields();
+    match (fields.next(), fields.next()) {
+        (Some(Field { name, shape: Shape::Text(_), required: true, .. }), None) => Some(name),
+        _ => None,
     }
 }
 

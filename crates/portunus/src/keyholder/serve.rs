@@ -96,7 +96,7 @@ pub fn run(file: &Path, options: Options) -> ExitCode {
     let config = match config::load_keyholder(file) {
         Ok(config) => config,
         Err(problems) => {
-            eprintln!("{problems}");
+            complain!("{problems}");
             return ExitCode::FAILURE;
         }
     };
@@ -120,7 +120,7 @@ fn serve_with(config: KeyholderConfig, source: Source, watched: Option<PathBuf>,
     let (runtime, mut signals) = match catch_signals() {
         Ok(caught) => caught,
         Err(error) => {
-            eprintln!("error: cannot wait for signals: {error}");
+            complain!("error: cannot wait for signals: {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -128,7 +128,7 @@ fn serve_with(config: KeyholderConfig, source: Source, watched: Option<PathBuf>,
     let server = match Server::start(config, source, control) {
         Ok(server) => server,
         Err(problems) => {
-            problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+            problems.iter().for_each(|problem| complain!("error: {problem}"));
             return ExitCode::FAILURE;
         }
     };

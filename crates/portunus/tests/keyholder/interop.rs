@@ -86,7 +86,7 @@ fn our_client_understands_a_foreign_server() {
     for (site, operation) in
         [(1, "rsa_pss_sha256"), (1, "rsa_pkcs1_md5sha1"), (1, "rsa_pkcs1_sha512"), (2, "ecdsa_sha256")]
     {
-        let chain = path(&format!("edge/chains/www.{site}.com.pem"));
+        let chain = path(&format!("edge/chains/site-{site}.example.pem"));
         let (ca, certificate, key) = (path("ca.pem"), path("edge/client.pem"), path("edge/client.key"));
         let tls = ["--ca", &ca, "--certificate", &certificate, "--key", &key, "--for", &chain];
         let how = ["--operation", operation, "--verify", "all", "--seconds", "0.3", "--connections", "2"];
@@ -119,7 +119,7 @@ fn unix_sockets_serve_without_tls() {
     let _keyholder = Keyholder::start(dir.path(), CONFIG);
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let server = format!("unix:{}", path("keyholder/keys.sock"));
-    let chain = path("edge/chains/www.2.com.pem");
+    let chain = path("edge/chains/site-2.example.pem");
     let how = ["--for", &chain, "--seconds", "0.3", "--verify", "all", "--in-flight", "20"];
     let output = Command::new(PROGRAM).args(["keyholder", "bench", "--server", &server]).args(how).output().unwrap();
     succeeded("bench", &output);

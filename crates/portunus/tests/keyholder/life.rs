@@ -104,7 +104,7 @@ fn keys_come_and_go_by_reload_and_by_file_change_and_a_broken_one_changes_nothin
     let dir = site();
     let keyholder = Keyholder::start(dir.path(), CONFIG);
     let held = |name: &str| keyholder.page("/keys").contains(name);
-    assert!(held("www.1.com.key") && !held("new.key"));
+    assert!(held("site-1.example.key") && !held("new.key"));
     let new = dir.path().join("keyholder/keys/new.key");
     run("openssl", &["genpkey", "-algorithm", "ED25519", "-out", new.to_str().unwrap()]);
     keyholder.wait_for("files changed", 1);
@@ -236,7 +236,7 @@ fn a_load_that_measures_nothing_is_refused() {
         ("--operation", "ping"),
         ("--operation", "rsa_decrypt"),
     ] {
-        let site = path("edge/chains/www.1.com.pem");
+        let site = path("edge/chains/site-1.example.pem");
         let arguments = [&["keyholder", "bench", "--for", &site, name, value][..], &place].concat();
         let output = std::process::Command::new(PROGRAM).args(arguments).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr);

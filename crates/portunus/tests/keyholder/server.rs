@@ -158,7 +158,7 @@ impl Keyholder {
         let server = self.edges.to_string();
         command.args(["keyholder", "bench", "--json", "--server", &server, "--ca", &path("ca.pem")]);
         command.args(["--certificate", &path("edge/client.pem"), "--key", &path("edge/client.key")]);
-        command.args(["--for", &path(&format!("edge/chains/www.{site}.com.pem"))]).args(arguments);
+        command.args(["--for", &path(&format!("edge/chains/site-{site}.example.pem"))]).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

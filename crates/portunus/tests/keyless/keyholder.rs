@@ -50,7 +50,7 @@ fn init(dir: &Path, more: &[&str]) -> PathBuf {
 
 /// Whether both sites are served, each with its kind of key.
 fn both_sites_answer(ca: &Path, address: SocketAddr) {
-    for (site, kind) in [("www.1.com", "RSA"), ("www.2.com", "ECDSA")] {
+    for (site, kind) in [("site-1.example", "RSA"), ("site-2.example", "ECDSA")] {
         let told = openssl_for(ca, address, site, "-tls1_3");
         assert!(told.contains("Verify return code: 0 (ok)") && told.contains(kind), "{site}: {told}");
     }
@@ -88,7 +88,7 @@ fn the_examples_serve_with_the_files_that_init_makes() {
         ("\":8443\"", "\"127.0.0.1:0\""),
         ("127.0.0.1:2407", &servers[0].1),
         ("127.0.0.1:2408", &servers[1].1),
-        ("default: www.example.com", "default: www.1.com"),
+        ("default: www.example.com", "default: site-1.example"),
     ];
     let edge = adapted(example("keyless-edge.yaml"), &edge);
     let gate = Gate::start_in(dir, &format!("{edge}admin: {{ bind: \"127.0.0.2:0\" }}\n"));
@@ -129,7 +129,7 @@ fn what_init_lays_out_works_at_once() {
     let ca = made.join("ca.pem");
     both_sites_answer(&ca, gate.address("edge"));
     let place = format!("::{}", gate.address("edge"));
-    let curl = ["-sSf", "--connect-to", &place, "https://www.1.com/", "--cacert"];
+    let curl = ["-sSf", "--connect-to", &place, "https://site-1.example/", "--cacert"];
     let curl = Command::new("curl").args(curl).arg(&ca).output().expect("curl is installed (Debian package curl)");
     assert!(curl.status.success(), "{}", String::from_utf8_lossy(&curl.stderr));
     let done =
@@ -138,6 +138,6 @@ fn what_init_lays_out_works_at_once() {
     gate.wait_for("\"extension\":true");
     drop(keyholder);
     wait_until("the gauge", || metric(&gate, "portunus_keyless_unavailable{group=\"keyholder\"}") == Some(1.0));
-    let told = openssl_for(&ca, gate.address("edge"), "www.2.com", "-tls1_3");
+    let told = openssl_for(&ca, gate.address("edge"), "site-2.example", "-tls1_3");
     assert!(told.contains("SSL alert number 80"), "{told}");
 }

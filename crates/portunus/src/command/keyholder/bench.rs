@@ -132,7 +132,7 @@ pub fn run(bench: &Bench) -> ExitCode {
     let plan = match plan(bench) {
         Ok(plan) => Arc::new(plan),
         Err(problem) => {
-            eprintln!("error: {problem}");
+            complain!("error: {problem}");
             return ExitCode::FAILURE;
         }
     };
@@ -154,9 +154,9 @@ pub fn run(bench: &Bench) -> ExitCode {
     }
     let report = total.report(&plan.targets, plan.duration);
     if bench.json {
-        println!("{}", report.json())
+        say!("{}", report.json())
     } else {
-        print!("{}", report.text())
+        let _ = std::io::Write::write_all(&mut std::io::stdout(), report.text().as_bytes());
     }
     if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

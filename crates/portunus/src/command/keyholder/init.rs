@@ -20,7 +20,7 @@ const MAX_SITES: u32 = 100_000;
 pub struct Init {
     /// Folder for everything; new or empty
     dir: PathBuf,
-    /// Sites to make: www.1.com, www.2.com, ...; even ones with ECDSA keys, odd ones with RSA keys
+    /// Sites to make: site-1.example, site-2.example, ...; even ones with ECDSA keys, odd ones with RSA keys
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SITES)))]
     sites: u32,
     /// Name of the key server, which its certificate holds; may be given again
@@ -73,7 +73,7 @@ fn make(init: &Init) -> Result<(), String> {
     let pair = ca.issue(&["edge.portunus.test"], KeyType::Ecdsa, Purpose::Client).map_err(failed)?;
     write_pair(&edge.join("client"), &pair)?;
     for number in 1..=init.sites {
-        let name = format!("www.{number}.com");
+        let name = format!("site-{number}.example");
         let key_type = if number % 2 == 0 { KeyType::Ecdsa } else { KeyType::Rsa };
         let pair = ca.issue(&[&name], key_type, Purpose::Server).map_err(failed)?;
         write(&keys.join(format!("{name}.key")), &pair.key_pem, 0o600)?;
@@ -135,7 +135,7 @@ keystores:
   sites:
     folder: chains
     key_servers: keyholder
-    default: www.1.com
+    default: site-1.example
 key_servers:
   keyholder:
     servers: \"{}\"
@@ -155,8 +155,8 @@ fn next_steps(init: &Init) -> String {
         "made {sites} sites in {dir}; now, each in a terminal of its own:
   portunus keyholder run {dir}/keyholder/keyholder.yaml
   portunus run {dir}/edge/portunus.yaml
-  curl --cacert {dir}/ca.pem --connect-to ::127.0.0.1:{port} https://www.1.com/
-  portunus keyholder bench --server {listen} --ca {dir}/ca.pem --certificate {dir}/edge/client.pem --key {dir}/edge/client.key --for {dir}/edge/chains/www.1.com.pem",
+  curl --cacert {dir}/ca.pem --connect-to ::127.0.0.1:{port} https://site-1.example/
+  portunus keyholder bench --server {listen} --ca {dir}/ca.pem --certificate {dir}/edge/client.pem --key {dir}/edge/client.key --for {dir}/edge/chains/site-1.example.pem",
         sites = init.sites,
         listen = init.listen,
     )

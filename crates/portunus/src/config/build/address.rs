@@ -42,6 +42,9 @@ fn bind_fix(text: &str) -> String {
     if let Ok(address) = text.parse::<IpAddr>() {
         return format!("add a port: `{}`", SocketAddr::new(address, 443));
     }
+    if let Some(port) = port_number(text) {
+        return format!("write `:{port}` for every address");
+    }
     match text.rsplit_once(':') {
         Some(("localhost", port)) if port_number(port).is_some() => {
             format!("write `127.0.0.1:{port}` or `[::1]:{port}`")
@@ -232,7 +235,7 @@ mod tests {
         check("localhost:80", "write `127.0.0.1:80` or `[::1]:80`");
         check("www.example.com:443", "write an address of this machine, not a name: `:443` for all of them");
         check("0.0.0.0:65536", "use a port from 0 to 65535");
-        check("443", "write it as `0.0.0.0:443`, `[::]:443`, `:443` or `unix:/run/edge.sock`");
+        check("443", "write `:443` for every address");
         check("unix:", "write its path: `unix:/run/portunus/edge.sock`");
         check(&format!("unix:/{}", "x".repeat(107)), "choose one of at most 107 bytes");
     }

@@ -52,6 +52,69 @@ pub(super) fn field_value(text: &str) -> Result<String, Fault> {
     }
 }
 
+/// Fields about the client that the program writes itself.
+const WRITTEN: [&str; 8] = [
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-real-ip",
+    "forwarded",
+    "via",
+    "x-request-id",
+];
+
+/// What variables of other proxies begin with; nginx's are words, so that a `$` before anything else is a character like others.
+const NGINX: [&str; 24] = [
+    "$arg",
+    "$binary_",
+    "$body_",
+    "$bytes_",
+    "$connection",
+    "$content_",
+    "$cookie_",
+    "$document_",
+    "$geoip",
+    "$host",
+    "$http",
+    "$msec",
+    "$proxy_",
+    "$query_string",
+    "$realip_",
+    "$remote_",
+    "$request",
+    "$scheme",
+    "$server_",
+    "$ssl_",
+    "$status",
+    "$time_",
+    "$upstream_",
+    "$uri",
+];
+
+/// The text of a value: nothing in it is replaced, so what looks like a variable is refused; `{{` and `}}` are braces.
+fn literal(name: &str, text: &str) -> Result<String, Fault> {
+    let plain = text.replace("{{", "").replace("}}", "");
+    let envoy = |at: usize| {
+        let word = plain.get(at + 1..).unwrap_or_default();
+        let length = word.bytes().take_while(|byte| byte.is_ascii_uppercase() || *byte == b'_').count();
+        length >= 3 && word.get(length..).is_some_and(|rest| rest.starts_with(['%', '(']))
+    };
+    let is_variable = plain.contains(['{', '}'])
+        || plain.contains("%[")
+        || NGINX.iter().any(|variable| plain.contains(variable))
+        || plain.match_indices('%').any(|(at, _)| envoy(at));
+    if !is_variable {
+        return Ok(text.replace("{{", "{").replace("}}", "}"));
+    }
+    let what = format!("the value {} looks like a variable, and none are replaced here", shown(text));
+    let fix = match WRITTEN.iter().find(|written| name.eq_ignore_ascii_case(written)) {
+        Some(written) => format!("remove it: Portunus writes `{written}` itself (`forwarding`)"),
+        None => "write the text itself, and `{{` or `}}` for a brace".to_owned(),
+    };
+    Err(Fault::new(what, fix))
+}
+
 impl Build<'_> {
     /// Edits under `key`; `host` has a key of its own on the way to the upstream.
     pub(super) fn header_edits(&mut self, route: &Node, key: &str) -> HeaderEdits {
@@ -60,9 +123,25 @@ impl Build<'_> {
         HeaderEdits {
             remove: self
                 .parsed_list(node, "remove", |text| field_name(text).and_then(|name| editable(name, on_request))),
-            set: self.fields(node, "set", |name| editable(name, on_request)),
-            add: self.fields(node, "add", |name| editable(name, on_request)),
+            set: self.edited(node, "set", on_request),
+            add: self.edited(node, "add", on_request),
         }
+    }
+
+    /// Fields to write, whose values are literal text.
+    fn edited(&mut self, node: &Node, key: &str, on_request: bool) -> Vec<(String, String)> {
+        let mut fields = self.fields(node, key, |name| editable(name, on_request));
+        for entry in node.get(key).map(Node::entries).unwrap_or_default() {
+            if let Some(text) = entry.value.text() {
+                self.take(entry.value.span, literal(&entry.key, text));
+            }
+        }
+        for (name, value) in &mut fields {
+            if let Ok(text) = literal(name, value) {
+                *value = text;
+            }
+        }
+        fields
     }
 
     /// Names and values of the table under `key`; a name in two spellings is one too many.
@@ -118,6 +197,25 @@ mod tests {
         for wrong in [" a", "a ", "a\nb", "a\r\nb: c", "a\0", "é", "\u{7f}"] {
             assert!(field_value(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn values_hold_no_variables() {
+        for (text, expected) in [
+            ("max-age=31536000", "max-age=31536000"),
+            ("{{\"group\":\"a\"}}", "{\"group\":\"a\"}"),
+            ("$apr1$x", "$apr1$x"),
+            ("100% %2F %AB%", "100% %2F %AB%"),
+        ] {
+            assert_eq!(literal("x-a", text), Ok(expected.to_owned()), "{text}");
+        }
+        for text in
+            ["{client_ip}", "{", "}", "{{a}", "$remote_addr", "a${host}", "%[src]", "%{REMOTE_ADDR}s", "%REQ(X)%"]
+        {
+            assert!(literal("x-a", text).is_err(), "{text}");
+        }
+        let fix = literal("X-Real-IP", "$remote_addr").unwrap_err().fix;
+        assert_eq!(fix, "remove it: Portunus writes `x-real-ip` itself (`forwarding`)");
     }
 
     #[test]

@@ -66,10 +66,11 @@ impl Build<'_> {
         }
         let mut names: HashMap<String, usize> = HashMap::new();
         let nodes = root.get("routes").map(Node::items).unwrap_or_default();
-        let routes: Vec<RouteConfig> =
+        let mut routes: Vec<RouteConfig> =
             nodes.iter().filter_map(|node| self.route(node, &known, max_body_bytes, &mut names)).collect();
         // A route that vanishes without a word would open or close what the user did not mean to.
         debug_assert!(routes.len() == nodes.len() || !self.problems.is_empty());
+        tell_apart(&mut routes);
         routes
     }
 
@@ -91,14 +92,25 @@ impl Build<'_> {
         };
         let matched = (self.route_listeners(node, known), self.hosts(node), self.parsed_list(node, "methods", method));
         let (listeners, hosts, methods) = matched;
+        // What was left out of a list would have the route match more than it says, and meet routes that it does not.
+        let is_whole = |key: &str, taken: usize| {
+            let given = node.get(key).map_or(0, |list| list.one_or_many().len());
+            given == taken || (taken == 0 && key == "hosts" && given == 1 && is_any_host(node))
+        };
+        let is_matched = is_whole("listeners", listeners.len())
+            && is_whole("hosts", hosts.len())
+            && is_whole("methods", methods.len());
         let action = self.action(node, path.as_ref(), known);
         let headers = self.fields(node, "headers", Ok);
         let (request_headers, response_headers) = self.edits(node);
         let hsts = self.hsts(node);
         let upgrades = self.upgrades(node);
         let contract = self.contract_choice(node, &known.contracts);
+        if !is_matched || node.get("headers").map_or(0, |table| table.entries().len()) != headers.len() {
+            return None;
+        }
         Some(RouteConfig {
-            name: name.unwrap_or_else(|| place.clone()),
+            name: name.unwrap_or_else(|| label(&methods, &hosts, path.as_ref())),
             place,
             listeners,
             hosts,
@@ -358,11 +370,51 @@ impl Build<'_> {
     }
 }
 
+/// Longest label of a route without a name, bytes.
+const MAX_LABEL_BYTES: usize = 96;
+
+/// What a route without a name is called in logs and metrics: methods, first host and path, so that it stays when lines of the file move.
+fn label(methods: &[Method], hosts: &[HostPattern], path: Option<&PathPattern>) -> String {
+    let methods: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    let host = match hosts.first() {
+        None => "*".to_owned(),
+        Some(HostPattern::Exact(name)) => name.clone(),
+        Some(HostPattern::Wildcard(parent)) => format!("*.{parent}"),
+    };
+    let further = if hosts.len() > 1 { format!("+{}", hosts.len() - 1) } else { String::new() };
+    let space = if methods.is_empty() { "" } else { " " };
+    let path = path.map_or("/", |path| path.text.as_str());
+    let text = format!("{}{space}{host}{further}{path}", methods.join(","));
+    let plain = |c: char| if c.is_ascii_alphanumeric() || " ._~/{}*:+,-%@=&;!()".contains(c) { c } else { '_' };
+    // One byte for each character from here on.
+    text.chars().map(plain).take(MAX_LABEL_BYTES).collect()
+}
+
+/// Numbers the labels that several routes have. No name that a user gives has a `/`, so none of those is among them.
+fn tell_apart(routes: &mut [RouteConfig]) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for route in routes {
+        let count = seen.entry(route.name.clone()).or_insert(0);
+        *count += 1;
+        if *count > 1 && route.name.contains('/') {
+            route.name = format!("{}#{count}", route.name);
+        }
+    }
+}
+
+/// Whether a route takes `hosts: "*"`.
+fn is_any_host(route: &Node) -> bool {
+    route.get("hosts").is_some_and(|list| list.one_or_many().first().and_then(Node::text) == Some("*"))
+}
+
 /// Reads a method (RFC 9110 §9.1: case-sensitive).
 pub(super) fn method(text: &str) -> Result<Method, Fault> {
     match Method::from_bytes(text.as_bytes()) {
         Some(Method::Connect | Method::Trace) => {
             Err(Fault::new(format!("{} is never routed", shown(text)), "remove it; Portunus refuses it everywhere"))
+        }
+        Some(_) if matches!(text.to_ascii_uppercase().as_str(), "ALL" | "ANY" | "*") => {
+            Err(Fault::new(format!("{} is not a method", shown(text)), "remove `methods` for any method"))
         }
         Some(method) if text.bytes().all(|byte| !byte.is_ascii_lowercase()) => Ok(method),
         Some(_) => {

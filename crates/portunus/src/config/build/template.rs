@@ -15,10 +15,7 @@ const MAX_PARAMETERS: usize = 16;
 /// Reads a path pattern.
 pub(super) fn path_pattern(text: &str) -> Result<PathPattern, Fault> {
     let Some(rest) = text.strip_prefix('/') else {
-        return Err(Fault::new(
-            format!("the path {} does not start with `/`", shown(text)),
-            format!("write {}", shown(&format!("/{text}"))),
-        ));
+        return Err(Fault::new(format!("the path {} does not start with `/`", shown(text)), pattern_fix(text)));
     };
     if text.contains(['?', '#']) {
         let what = format!("the path {} holds a `?` or `#`", shown(text));
@@ -48,6 +45,21 @@ pub(super) fn path_pattern(text: &str) -> Result<PathPattern, Fault> {
     Ok(pattern)
 }
 
+/// How a path that is no pattern could be written. What is suggested is a pattern.
+fn pattern_fix(text: &str) -> String {
+    let text = text.trim_start_matches(['~', '*', '^', ' ']);
+    let text = text.strip_suffix('$').unwrap_or(text);
+    let rest = ["(.*)", ".*", "(.+)", ".+", "**", "*"].iter().find_map(|rest| text.strip_suffix(rest));
+    let text = rest.map_or_else(|| text.to_owned(), |start| format!("{}/{{*rest}}", start.trim_end_matches('/')));
+    let native = if text.starts_with('/') { text } else { format!("/{text}") };
+    // Tried before it is said: `*` and the like in the middle have no such form.
+    let start = native.strip_suffix("/{*rest}").unwrap_or(&native);
+    if !start.contains(['^', '$', '(', ')', '*', '\\', '+', '|']) && path_pattern(&native).is_ok() {
+        return format!("write {}", shown(&native));
+    }
+    "paths are not regular expressions: write `{name}` for one segment and `{*rest}` for all that follow".to_owned()
+}
+
 /// The parameters of a pattern, in path order.
 pub(in crate::config) fn parameter_names(pattern: &PathPattern) -> Vec<&str> {
     pattern
@@ -62,7 +74,7 @@ pub(in crate::config) fn parameter_names(pattern: &PathPattern) -> Vec<&str> {
 
 fn segment(part: &str, is_last: bool) -> Result<Segment, Fault> {
     let Some((prefix, parameter)) = part.split_once('{') else {
-        return static_segment(part);
+        return static_segment(part, is_last);
     };
     let fault = |what: &str, fix: &str| Fault::new(format!("the segment {} {what}", shown(part)), fix);
     let Some(name) = parameter.strip_suffix('}') else {
@@ -93,7 +105,7 @@ fn segment(part: &str, is_last: bool) -> Result<Segment, Fault> {
     Ok(Segment::Param { prefix, name })
 }
 
-fn static_segment(part: &str) -> Result<Segment, Fault> {
+fn static_segment(part: &str, is_last: bool) -> Result<Segment, Fault> {
     if part.contains('}') {
         return Err(Fault::new(
             format!("the segment {} has a `}}` without `{{`", shown(part)),
@@ -101,11 +113,15 @@ fn static_segment(part: &str) -> Result<Segment, Fault> {
         ));
     }
     // Other programs' syntax would be a literal here and silently match nothing.
-    let foreign = part.strip_prefix(':').map(|name| format!("{{{name}}}")).or_else(|| {
-        let name = part.strip_prefix('*')?;
-        Some(format!("{{*{}}}", if name.is_empty() { "rest" } else { name }))
-    });
-    if let Some(native) = foreign.filter(|_| part != ":") {
+    let is_regex = [".*", ".+", "(.", "[^"].iter().any(|regex| part.contains(regex)) || part.starts_with('^');
+    let name = part.strip_prefix([':', '*']).filter(|_| part != ":");
+    if is_regex || name.is_some() {
+        let is_many = is_regex || part.starts_with('*');
+        let name = name.map(|name| name.trim_matches('*')).filter(|name| parameter_name(name).is_ok());
+        let native = match (is_many && is_last, name) {
+            (true, name) => format!("{{*{}}}", name.unwrap_or("rest")),
+            (false, name) => format!("{{{}}}", name.unwrap_or("name")),
+        };
         return Err(Fault::new(
             format!("the segment {} is not written as parameters are here", shown(part)),
             format!("write {}", shown(&native)),

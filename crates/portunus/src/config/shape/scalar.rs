@@ -23,6 +23,11 @@ pub(super) fn check(shape: &Shape, scalar: &Scalar, node: &Node, named: Named<'_
     match shape {
         Shape::Verbatim(_) => Ok(()),
         Shape::Text(_) if text.is_empty() => Err((format!("{} is empty", named.subject()), how_to_write(shape, named))),
+        Shape::Text(_) if named.key == "bind" && text.parse::<u16>().is_ok() => Err((
+            wrong().0,
+            format!("for this port of every address, write {}", named.written(&format!("\":{text}\""))),
+        )),
+        Shape::Text(what) if what.starts_with("an address") && scalar.is_number() => Err(wrong()),
         Shape::Text(_) if scalar.is_bool() || scalar.is_number() => {
             Err((wrong().0, format!("quote it if it is meant as text: {}", named.written(&format!("\"{text}\"")))))
         }

@@ -11,8 +11,8 @@ pub(in crate::config::shape) static ROUTE: Object = Object {
         optional(
             "name",
             Shape::Text("a name of letters, digits, `.`, `_` and `-`"),
-            "(file and line)",
-            "Unique name: in logs and metrics.",
+            "(methods, first host and path)",
+            "Unique name: in logs and metrics. Without one a route is called as in `GET www.example.com/api/{*rest}`, at most 96 characters, and `#2` behind it if another is called so already.",
         ),
         optional(
             "listeners",
