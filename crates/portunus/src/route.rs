@@ -9,11 +9,13 @@
 //!    segment from the left: static text, then the longest literal prefix, then a parameter, then a catch-all.
 //! 4. Routes with one pattern: more fields demanded first, then listeners named, then methods named. What is still equal must differ in its
 //!    methods or in the value of a field, or the table is refused.
-//! 5. HEAD is served by a route that names GET, unless a route of the same rank names HEAD.
+//! 5. A path that another server could read as one of a more specific route (`//`, `;parameters`) is rejected, unless its route opts out.
+//! 6. HEAD is served by a route that names GET, unless a route of the same rank names HEAD.
 //!
 //! `tree.rs` searches, `compile.rs` builds and reports conflicts, `template.rs` writes what goes upstream, `lenient.rs` holds what only
 //! front doors ask for. The answers to what is not found are given by `http/`.
 
+mod ambiguous;
 mod compile;
 mod hash;
 mod lenient;
@@ -34,6 +36,8 @@ use crate::host::HostMap;
 use methods::MethodSet;
 use tree::{Candidates, Tree};
 
+use ambiguous::is_more_specific;
+pub(crate) use ambiguous::readings;
 pub(crate) use hash::ConfiguredMap;
 pub use params::{MAX_PARAMS, Params};
 pub use template::{BadParameter, build_authority, build_location, build_target};
@@ -81,6 +85,8 @@ pub enum Routed<'a> {
     RedirectTo(u16, Vec<u8>),
     /// `%2F` in a path whose route does not opt in, or that has no route: 400.
     EncodedSlash,
+    /// A server that makes slashes one or drops `;` parameters would read a path of a more specific route: 400.
+    AmbiguousPath,
 }
 
 /// A route ready to use.
@@ -123,6 +129,7 @@ impl RouteTable {
         let Some(tree) = view.and_then(|view| view.tree(head.host())) else { return Routed::UnknownHost };
         match self.search(tree, head, head.path()) {
             Some((route, _)) if head.has_encoded_slash && !route.config.allow_encoded_slash => Routed::EncodedSlash,
+            Some((route, _)) if self.hides_another(tree, head, route) => Routed::AmbiguousPath,
             Some((route, params)) => Routed::Found(route, params),
             None if head.has_encoded_slash => Routed::EncodedSlash,
             None => self.not_found(tree, head),
@@ -137,6 +144,15 @@ impl RouteTable {
     /// The routes in the order of `Config::routes`.
     pub fn routes(&self) -> &[CompiledRoute] {
         &self.routes
+    }
+
+    /// Whether the path, as other servers may read it, belongs to a more specific route than this one, which it belongs to as it is written.
+    fn hides_another(&self, tree: &Tree, head: &RequestHead, route: &CompiledRoute) -> bool {
+        let is_hidden = |reading: &Vec<u8>| {
+            let other = self.search(tree, head, reading);
+            other.is_some_and(|(other, _)| is_more_specific(&other.config.path, &route.config.path))
+        };
+        !route.config.allow_ambiguous_path && readings(head.path()).iter().any(is_hidden)
     }
 
     /// The most specific route of `tree` for the method and fields of `head` and this path.

@@ -264,6 +264,8 @@ pub struct RouteConfig {
     pub response_headers: HeaderEdits,
     /// Strict-Transport-Security value for answers over TLS, whole.
     pub hsts: Option<String>,
+    /// Its paths may be such that another server reads them as paths of a more specific route or of another operation.
+    pub allow_ambiguous_path: bool,
     /// `%2F` may occur within a parameter.
     pub allow_encoded_slash: bool,
     /// Fields by which a client asks for another method than its request has go on to the upstream.

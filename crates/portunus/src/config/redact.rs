@@ -269,6 +269,7 @@ fn route_json(route: &RouteConfig) -> Value {
         "client_idle_timeout": route.client_idle_timeout.map(duration_text),
         "min_body_rate": route.min_body_rate,
         "stream_idle_timeout": route.stream_idle_timeout.map(duration_text),
+        "allow_ambiguous_path": route.allow_ambiguous_path,
         "allow_encoded_slash": route.allow_encoded_slash,
         "keep_method_override": route.keep_method_override,
         "upgrades": route.upgrades,

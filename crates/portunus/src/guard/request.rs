@@ -26,7 +26,7 @@ use crate::http::refusal::{Refusal, Told};
 use crate::http::scratch::Timers;
 use crate::http::sides::{Answer, MessageBody};
 use crate::report::{Fault, ShadowKind};
-use crate::route::{CompiledRoute, Params};
+use crate::route::{CompiledRoute, Params, readings};
 
 /// Fields as a judge visits them.
 pub(super) struct Visited<'f>(pub(super) &'f Fields);
@@ -76,18 +76,27 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: Answer>(
 ) -> Result<Admitted<'a>, Failure> {
     let Candidate { head, route, in_force, .. } = candidate;
     let method = if head.method == Method::Head { head_method(in_force, head) } else { head.method.as_str() };
-    let (operation, values) = match in_force.contract.find(method, head.path()) {
+    let found = in_force.contract.find(method, head.path());
+    let hidden = candidate.hidden_operation(method, &found);
+    let (operation, values) = match found {
         Found::Operation(operation, values) => (operation, values),
-        other => return candidate.unknown(&other, room.ledger),
+        other => {
+            let admitted = candidate.unknown(&other, room.ledger)?;
+            let is_judged = hidden.is_some_and(|rule| rule.request == Mode::Block);
+            return if is_judged { Err(candidate.ambiguous().into()) } else { Ok(admitted) };
+        }
     };
     let number = operation.operation.number();
     room.ledger.contract = Some(ContractNote::new(in_force, Some(number)));
     let Some(rule) = in_force.rule(number) else { return Err(Refusal::ours(500, "no_rule").into()) };
+    if hidden.is_some_and(|hidden| hidden.request == Mode::Block && rule.request == Mode::Off) {
+        return Err(candidate.ambiguous().into());
+    }
     if rule.request == Mode::Off {
         fits(head, route.config.max_body_bytes)?;
         return Ok(candidate.admitted(Reason::Off, Some(operation), rule.response, false));
     }
-    let asked = Asked { candidate, operation, rule };
+    let asked = Asked { candidate, operation, rule, is_ambiguous: hidden.is_some() };
     let (judging, holds) = asked.judge_head(&values, scratch, room.ledger)?;
     if body.is_done() {
         return asked.verdict(judging, false, room.ledger);
@@ -106,6 +115,8 @@ struct Asked<'a> {
     candidate: Candidate<'a>,
     operation: Matched<'a>,
     rule: &'a Rule,
+    /// Another server may read its path as that of another operation.
+    is_ambiguous: bool,
 }
 
 impl<'a> Asked<'a> {
@@ -126,6 +137,10 @@ impl<'a> Asked<'a> {
         let Candidate { head, route, in_force, .. } = self.candidate;
         let max_body_bytes = self.rule.max_body_bytes.min(route.config.max_body_bytes);
         let mut findings = if self.blocks() { Findings::first() } else { Findings::all() };
+        if self.is_ambiguous {
+            let what = "may be read as the path of another operation";
+            let _ = findings.add(Violation::new(AMBIGUOUS_PATH, Where::of(Part::Path), what));
+        }
         let fields = Visited(&head.fields);
         let parts = self.candidate.parts(&fields);
         *scratch = ScratchRoom::take();
@@ -265,7 +280,31 @@ fn challenge(refusal: &mut Refusal, challenged: Option<token::Refused>) {
     }
 }
 
+/// Why a path that may be read as that of another operation is refused.
+const AMBIGUOUS_PATH: &str = "ambiguous_path";
+
 impl<'a> Candidate<'a> {
+    /// The rule of another operation that the path is of where a server makes slashes one or drops `;` parameters. It may demand what the one that
+    /// the path is of as written does not.
+    fn hidden_operation(&self, method: &str, found: &Found<'a>) -> Option<&'a Rule> {
+        if self.route.config.allow_ambiguous_path {
+            return None;
+        }
+        let own = if let Found::Operation(own, _) = found { Some(own.operation.number()) } else { None };
+        let other = readings(self.head.path()).into_iter().find_map(|reading| {
+            let Found::Operation(other, _) = self.in_force.contract.find(method, &reading) else { return None };
+            Some(other.operation.number()).filter(|other| Some(*other) != own)
+        });
+        self.in_force.rule(other?)
+    }
+
+    /// The refusal of a path that may be that of an operation which is judged, while the one that it is of as written is not.
+    fn ambiguous(&self) -> Refusal {
+        let config = &self.in_force.config;
+        let told = Some(Box::new(told_unknown(config, AMBIGUOUS_PATH)));
+        Refusal { told, ..Refusal::client(config.block_status.unwrap_or(400), AMBIGUOUS_PATH) }
+    }
+
     fn admitted(
         &self,
         reason: Reason,

@@ -224,6 +224,7 @@ async fn answer_unrouted<B: MessageBody, A: Answer>(
             Refusal::client(exchange.context.generation.routes.unknown_host_status(), "unknown_host")
         }
         Routed::EncodedSlash => Refusal::client(400, "encoded_slash"),
+        Routed::AmbiguousPath => Refusal::client(400, "ambiguous_path"),
         Routed::MethodNotAllowed(allow) => Refusal { allow: Some(allow), ..Refusal::client(405, "method_not_allowed") },
         Routed::NotFound | Routed::Found(..) => Refusal::client(404, "no_route"),
     };

@@ -81,6 +81,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),
         hsts: None,
+        allow_ambiguous_path: false,
         allow_encoded_slash: false,
         keep_method_override: false,
         max_body_bytes: 0,
@@ -93,6 +94,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
     };
     for word in words {
         match word {
+            ";" => route.allow_ambiguous_path = true,
             "%2F" => route.allow_encoded_slash = true,
             "+redirect" => route.lenient.redirect_to_match = true,
             "+options" => route.lenient.answer_options = true,
@@ -151,7 +153,7 @@ pub(super) fn ask(table: &RouteTable, listener: &str, request: &str) -> String {
         Routed::MethodNotAllowed(allow) => format!("405 {allow}"),
         Routed::Options(allow) => format!("200 {allow}"),
         Routed::RedirectTo(status, location) => format!("{status} {}", String::from_utf8(location).unwrap()),
-        Routed::EncodedSlash => "400".to_string(),
+        Routed::EncodedSlash | Routed::AmbiguousPath => "400".to_string(),
     }
 }
 

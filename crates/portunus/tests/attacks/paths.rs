@@ -56,9 +56,10 @@ fn a_path_is_matched_and_forwarded_alike_or_refused() {
     }
     for (path, forwarded) in [
         ("/%61%2d%7Eb", "/a-~b"),
-        ("//private/", "//private/"),
         ("/a//b/", "/a//b/"),
         ("/a;p=1/b;q", "/a;p=1/b;q"),
+        ("/a//private/", "/a//private/"),
+        ("/;/a//", "/;/a//"),
         ("/PRIVATE/", "/PRIVATE/"),
         ("/a%20b%3f%23", "/a%20b%3F%23"),
         ("/%e2%82%ac", "/%E2%82%AC"),
@@ -121,6 +122,69 @@ fn what_clients_send_raw_is_encoded_once() {
     }
     // Nor is what it becomes longer than what may come.
     trial.refuse(request(&format!("/{}", "|".repeat(4000))), 414, "request_line_too_long");
+    trial.finish();
+}
+
+/// A server behind the gate may make slashes one and drop `;` parameters: what it would serve must not be what a more specific route guards.
+#[test]
+fn a_catch_all_is_no_way_around_a_more_specific_route() {
+    let routes = "  - { name: private, path: \"/private/{*rest}\", respond: { status: 403 } }
+  - { name: door, path: \"/door\", respond: { status: 403 } }
+  - { name: user, path: \"/users/{id}/keys\", methods: [GET], respond: { status: 403 } }
+  - { name: packages, path: \"/packages/{name}\", upstream: app, allow_encoded_slash: true }
+  - { name: secret, path: \"/packages/a/secret\", respond: { status: 403 } }
+  - { name: old, path: \"/old/{*rest}\", upstream: app, allow_ambiguous_path: true }
+  - { name: older, path: \"/old/er\", respond: { status: 403 } }
+";
+    let mut trial = Trial::start(Parts { routes, ..Parts::default() });
+    for path in [
+        "//private/x",
+        "///private//x",
+        "/private;a/x",
+        "/private;/x",
+        "/;/private/x",
+        "/;a=b;c/private;d=e/;f",
+        "/%70rivate;a/x",
+        "/private%3Ba/x",
+        "/private%3ba/x",
+        "//private/?q",
+        "/door;a",
+        "/door;a=b?c",
+        "//door",
+        "/;x/door",
+        "/users//5/keys",
+        "/users/5;a/keys",
+        "/users/5/;x/keys",
+        "/users/5/keys;a",
+        "/packages/a%2Fsecret",
+        "/packages/a;b%2Fsecret",
+        "//old/er",
+    ] {
+        let answer = exchange(trial.gate.address("web"), request(path).as_bytes());
+        // What the more specific route matches by itself it answers.
+        let status = statuses(&answer)[0];
+        assert!(status == 400 || status == 403, "{path}: {status}");
+        let line = trial.next_line();
+        assert!(status == 403 || line["reason"] == "ambiguous_path", "{path}: {line}");
+        assert_eq!(trial.upstream.seen().len(), 0, "{path}");
+    }
+    for path in [
+        "/a//b",
+        "/a;b/c",
+        "/private-not;a/x",
+        "/xdoor;a",
+        "/door/;a",
+        "/packages/a%2Fb",
+        "/packages/a;b",
+        "/old//er",
+        "/old/er;a",
+        "/old/;/er",
+    ] {
+        assert_eq!(trial.pass(request(path)).line(), format!("GET {path} HTTP/1.1"), "{path}");
+    }
+    // As for the route itself, its methods count.
+    let post = "POST /users/5;a/keys HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    assert_eq!(trial.pass(post).line(), "POST /users/5;a/keys HTTP/1.1");
     trial.finish();
 }
 

@@ -392,3 +392,40 @@ fn what_clients_send_raw_is_validated_in_the_form_that_goes_on() {
     }
     assert_eq!(site.seen(), seen);
 }
+
+const SLUGS: &str = r#"
+openapi: 3.1.0
+info: { title: t, version: "1" }
+components:
+  securitySchemes:
+    key: { type: apiKey, in: header, name: X-API-Key }
+paths:
+  /{slug}:
+    get:
+      parameters: [{ name: slug, in: path, required: true, schema: { type: string } }]
+      responses: { "200": { description: ok } }
+  /admin:
+    get:
+      security: [{ key: [] }]
+      responses: { "200": { description: ok } }
+"#;
+
+/// `/admin;x` is `/{slug}` here and `/admin` at many a server, and the document demands a key of one of them only.
+#[test]
+fn a_path_of_two_operations_is_rejected() {
+    let own = ", request: off, response: off, operations: [{ path: /admin, request: block }]";
+    for contract in [", response: off", own] {
+        let site = Site::with(SLUGS, contract, &[], shop_answer);
+        let paths = ["/admin;x", "/admin;", "/admin;jsessionid=1", "//admin", "/;/admin", "/admin%3Bx"];
+        for (path, at) in paths.iter().zip(0..) {
+            let answer = site.get(&format!("GET {path}"), "");
+            assert!([400, 404].contains(&answer.status) && site.seen() == 0, "{contract} {path}: {answer:?}");
+            assert!(answer.status == 404 || answer.json()["code"] == "ambiguous_path", "{contract} {path}: {answer:?}");
+            assert!(site.gate.log(at + 1)[at]["reason"].is_string());
+        }
+        assert_eq!(site.get("GET /other;x", "").status, 200, "{contract}");
+    }
+    let log = Site::with(SLUGS, ", request: log, response: off", &[], shop_answer);
+    assert_eq!(log.get("GET /admin;x", "").status, 200);
+    assert_eq!(log.gate.log(1)[0]["contract"]["reason"], "ambiguous_path");
+}

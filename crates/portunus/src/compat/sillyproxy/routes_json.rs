@@ -239,6 +239,7 @@ impl Reader<'_> {
             },
             response_headers: HeaderEdits::default(),
             hsts: None,
+            allow_ambiguous_path: false,
             allow_encoded_slash: false,
             keep_method_override: false,
             max_body_bytes: MAX_BODY_BYTES,

@@ -121,6 +121,7 @@ impl Build<'_> {
             request_headers,
             response_headers,
             hsts,
+            allow_ambiguous_path: read::boolean(node, "allow_ambiguous_path").unwrap_or(false),
             allow_encoded_slash: read::boolean(node, "allow_encoded_slash").unwrap_or(false),
             keep_method_override: read::boolean(node, "keep_method_override").unwrap_or(false),
             max_body_bytes: read::size(node, "max_body").unwrap_or(max_body_bytes),

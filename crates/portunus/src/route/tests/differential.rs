@@ -145,7 +145,9 @@ fn random_route(random: &mut Rng) -> RouteConfig {
         random,
         &["", "", "", " x=1", " x=2", " y=1", " x=1 y=1", " @web", " @api", " +empty", " +empty", " +head"],
     );
-    route(&format!("{methods} {hosts} {path}{extra}"))
+    let route = route(&format!("{methods} {hosts} {path}{extra}"));
+    // What it does about paths that can be read in two ways is tested by itself.
+    RouteConfig { allow_ambiguous_path: true, ..route }
 }
 
 /// A request that has nothing to do with the routes, or one after the pattern of one of them.

@@ -33,8 +33,8 @@ fn static_beats_parameter_beats_catch_all_segment_by_segment() {
             ("GET h /users/me/files/x", "* * /users/{id}/files/{*rest} [me x]"),
             ("GET h /users/me/settings", "* * /users/me/settings []"),
             ("GET h /users/me/other", "* * /{*all} [users/me/other]"),
-            ("GET h //", "* * /{*all} [/]"),
-            ("GET h //users", "* * /{*all} [/users]"),
+            ("GET h //", "400"),
+            ("GET h //users", "400"),
             ("GET h /Users", "* * /{*all} [Users]"),
         ],
     );

@@ -93,6 +93,13 @@ pub(in crate::config::shape) static ROUTE: Object = Object {
             "Once the response has begun: longest time in which no byte of a body moves in either direction.",
         ),
         optional(
+            "allow_ambiguous_path",
+            Shape::Bool,
+            "false",
+            "Let paths pass that a server which makes `//` one slash or drops `;` and what follows it in a segment would read as those of a more specific route, or \
+             of another operation of the contract. Otherwise they are answered 400.",
+        ),
+        optional(
             "allow_encoded_slash",
             Shape::Bool,
             "false",
