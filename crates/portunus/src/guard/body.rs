@@ -14,6 +14,7 @@ use wire::http::Fields;
 
 use super::judging::{Judging, Stop};
 use super::memory::{Lease, NoMemory};
+use crate::http::TrailerRule;
 use crate::http::body::BodyError;
 use crate::http::refusal::Refusal;
 use crate::http::sides::MessageBody;
@@ -34,6 +35,8 @@ pub struct GuardedBody<'b, B> {
     since_turn: usize,
     /// Trailers are nothing a contract speaks of, so they do not pass one.
     drops_trailers: bool,
+    /// Which other trailers may go on.
+    trailer_rule: Option<TrailerRule<'b>>,
 }
 
 /// A judge of a body that is not held.
@@ -63,7 +66,21 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
     /// A body that nobody judges.
     pub fn through(inner: &'b mut B, lease: Lease<'b>) -> GuardedBody<'b, B> {
         let (held, lent) = (VecDeque::new(), Chunk::empty());
-        GuardedBody { inner, held, lent, watching: None, lease, since_turn: 0, drops_trailers: false }
+        GuardedBody {
+            inner,
+            held,
+            lent,
+            watching: None,
+            lease,
+            since_turn: 0,
+            drops_trailers: false,
+            trailer_rule: None,
+        }
+    }
+
+    /// Lets only the trailers go on that this rule allows.
+    pub fn rule_trailers(&mut self, rule: TrailerRule<'b>) {
+        self.trailer_rule = Some(rule);
     }
 
     /// Judges what passes from now on; `blocks`: a violation cuts it.
@@ -243,8 +260,11 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
     }
 
     fn trailers(&mut self) -> Option<Fields> {
-        let trailers = self.inner.trailers();
-        if self.drops_trailers { None } else { trailers }
+        let mut trailers = self.inner.trailers().filter(|_| !self.drops_trailers)?;
+        if let Some(rule) = &self.trailer_rule {
+            trailers.retain(|name, _| rule.allows(name));
+        }
+        (!trailers.is_empty()).then_some(trailers)
     }
 
     fn last(&self) -> &[u8] {

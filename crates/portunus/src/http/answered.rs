@@ -9,6 +9,7 @@ use wire::http::ResponseHead;
 
 use super::body::BodyError;
 use super::exchange::{Failure, client_failed};
+use super::forwarding::TrailerRule;
 use super::ledger::Ledger;
 use super::refusal::Refusal;
 use super::relay::{self, Flow, Upload, UploadError};
@@ -44,6 +45,7 @@ pub(super) async fn relay_answer<F: Future<Output = Result<(), UploadError>>>(
     }
     let idle = attempt.idle();
     let mut body = GuardedBody::through(body, Lease::new(context));
+    body.rule_trailers(TrailerRule::of_response(response, &admitted.route().config));
     match plan {
         Plan::Free => {}
         Plan::Watch { judging, blocks } => body.watch(judging, blocks),

@@ -9,7 +9,7 @@ use wire::http::http1::reason_phrase;
 use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
 use super::date;
-use super::forwarding::{self, Facts};
+use super::forwarding::{self, Facts, TrailerRule};
 use super::grpc;
 use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
@@ -203,6 +203,7 @@ async fn forward_admitted<B: MessageBody, A: Answer>(
             guard::admit_under(candidate, &mut body, &mut scratch, &mut room).await?
         }
     };
+    body.rule_trailers(TrailerRule::of_request(head, &route.config));
     let Exchange { answer, response, ledger, timers, .. } = exchange;
     let mut guarded = Exchange { context, head, response, body: &mut body, answer: *answer, ledger, timers };
     let outcome = forward_request(&admitted, forward, &mut guarded).await;

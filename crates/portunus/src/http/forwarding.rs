@@ -3,10 +3,12 @@
 //! Hop-by-hop fields end here (RFC 9110 §7.6.1). Identity fields are ours: copies from a client are dropped before ours are
 //! written, unless the peer is a trusted proxy that sets them, and `Connection` cannot nominate ours away because ours are written last.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io::Write;
 use std::net::IpAddr;
 
-use wire::http::hop::{is_nominated, nominates_any};
+use wire::http::hop::{is_forbidden_in_trailers, is_nominated, nominates_any};
 use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
 
 use super::date;
@@ -104,6 +106,38 @@ fn kind_by_start(name: &[u8]) -> Kind {
         Kind::ClientCertificate
     } else {
         Kind::Plain
+    }
+}
+
+/// Which trailers of a message go on. What cannot be said in its head cannot be said behind its body either: nothing that we write or that the
+/// route sets or removes, nothing that `Connection` nominates, and in a request nothing that stands in its head, which was validated there.
+#[derive(Debug, Clone, Copy)]
+pub struct TrailerRule<'m> {
+    head: &'m Fields,
+    edits: &'m HeaderEdits,
+    is_request: bool,
+    sets_hsts: bool,
+}
+
+impl<'m> TrailerRule<'m> {
+    /// Of a request on a route.
+    pub fn of_request(head: &'m RequestHead, route: &'m RouteConfig) -> TrailerRule<'m> {
+        TrailerRule { head: &head.fields, edits: &route.request_headers, is_request: true, sets_hsts: false }
+    }
+
+    /// Of a response on a route.
+    pub fn of_response(head: &'m ResponseHead, route: &'m RouteConfig) -> TrailerRule<'m> {
+        let sets_hsts = route.hsts.is_some();
+        TrailerRule { head: &head.fields, edits: &route.response_headers, is_request: false, sets_hsts }
+    }
+
+    /// Whether a trailer of this name goes on.
+    pub fn allows(&self, name: &[u8]) -> bool {
+        let is = |other: &[u8]| other.eq_ignore_ascii_case(name);
+        let is_ours = is_edited(self.edits, name) || (self.sets_hsts && is(b"strict-transport-security"));
+        let is_said = self.is_request && self.head.iter().any(|(present, _)| is(present));
+        let may_trail = kind(name) == Kind::Plain && !is_forbidden_in_trailers(name) && !is_nominated(self.head, name);
+        may_trail && !is_ours && !is_said
     }
 }
 
@@ -347,9 +381,9 @@ fn put_certificate(certificate: &tls::PeerCertificate, put: &mut impl FnMut(&[u8
     put(b"Client-Cert", &encoded);
     put(b"X-Client-Cert-Verified", b"SUCCESS");
     let mut names = Vec::new();
-    names.extend(certificate.dns_names.iter().map(|name| format!("DNS:{name}")));
-    names.extend(certificate.uris.iter().map(|uri| format!("URI:{uri}")));
-    names.extend(certificate.emails.iter().map(|email| format!("EMAIL:{email}")));
+    names.extend(certificate.dns_names.iter().map(|name| format!("DNS:{}", list_value(name))));
+    names.extend(certificate.uris.iter().map(|uri| format!("URI:{}", list_value(uri))));
+    names.extend(certificate.emails.iter().map(|email| format!("EMAIL:{}", list_value(email))));
     names.extend(certificate.addresses.iter().map(|address| format!("IP:{address}")));
     let parts = [
         ("X-Client-Cert-Subject", &certificate.subject),
@@ -363,6 +397,29 @@ fn put_certificate(certificate: &tls::PeerCertificate, put: &mut impl FnMut(&[u8
         let safe: Vec<u8> = text.bytes().map(|byte| if (0x20..0x7f).contains(&byte) { byte } else { b'?' }).collect();
         put(name.as_bytes(), &safe);
     }
+}
+
+/// A name as it stands in a list that commas separate: itself if it is plain, else a JSON string in which everything but plain characters is
+/// `\uXXXX`. So no comma stands within a name: whoever splits the list at commas, knowing of quotes or not, finds no name that the certificate
+/// does not hold (class of CVE-2021-44532).
+fn list_value(name: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, ',' | ';' | '"' | '\\');
+    if name.chars().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let mut quoted = String::from("\"");
+    for c in name.chars() {
+        if is_plain(c) {
+            quoted.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(quoted, "\\u{unit:04x}");
+            }
+        }
+    }
+    quoted.push('"');
+    Cow::Owned(quoted)
 }
 
 /// Base64 with padding (RFC 4648 §4).
@@ -435,6 +492,23 @@ mod tests {
             let mut out = Vec::new();
             encode_base64(plain.as_bytes(), &mut out);
             assert_eq!(out, encoded.as_bytes());
+        }
+    }
+
+    #[test]
+    fn names_in_a_list_have_no_commas() {
+        for (name, expected) in [
+            ("a.example", "a.example"),
+            ("spiffe://test/x?y=z&w=%2C", "spiffe://test/x?y=z&w=%2C"),
+            ("https://x,DNS:admin", "\"https://x\\u002cDNS:admin\""),
+            ("a\", DNS:b", "\"a\\u0022\\u002c\\u0020DNS:b\""),
+            ("a\\", "\"a\\u005c\""),
+            ("\u{1f600}", "\"\\ud83d\\ude00\""),
+        ] {
+            let value = list_value(name);
+            assert_eq!(value, expected);
+            let read = serde_json::from_str::<String>(&value).unwrap_or_else(|_| value.clone().into_owned());
+            assert_eq!(read, name, "it comes back");
         }
     }
 

@@ -26,4 +26,4 @@ pub(crate) mod sides;
 mod upstream_h1;
 pub(crate) mod upstream_h2;
 
-pub use forwarding::may_be_trusted;
+pub use forwarding::{TrailerRule, may_be_trusted};

@@ -57,6 +57,18 @@ impl ClientCa {
         format!("{}{}", certificate.pem(), key.serialize_pem())
     }
 
+    /// Certificate and key in one PEM text, for a client with this common name and one alternative name, a URI.
+    pub fn issue_odd(&self, common_name: &str, uri: &str) -> String {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, common_name);
+        params.subject_alt_names = vec![SanType::URI(uri.try_into().unwrap())];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        format!("{}{}", certificate.pem(), key.serialize_pem())
+    }
+
     /// A current revocation list that names this serial number, DER.
     pub fn revoke(&self, serial: u8) -> Vec<u8> {
         let revoked = RevokedCertParams {

@@ -119,3 +119,23 @@ fn a_client_cannot_forge_what_its_certificate_says() {
         assert!(seen.fields("x-client-cert-whatever").is_empty() && seen.fields("client-cert-chain").is_empty());
     }
 }
+
+/// Names in a certificate are anything its issuer let through. A comma in one is no separator, and a name in the subject is escaped (RFC 4514).
+#[test]
+fn a_name_with_a_comma_is_one_name() {
+    let upstream = Upstream::ok();
+    let ca = ClientCa::new("Client CA");
+    let dir = certificates(&[("a.example", false)]);
+    std::fs::write(dir.path().join("clients.pem"), ca.pem()).unwrap();
+    let uri = "https://evil.example/,DNS:admin.example,URI:\"x\\";
+    std::fs::write(dir.path().join("odd.pem"), ca.issue_odd("a, CN=admin+OU=b\"<;", uri)).unwrap();
+    let rule = ", client_certificate: { ca: clients.pem, mode: required }";
+    let gate = Gate::start_in(dir, &yaml(&upstream, &tls_listener("tls", "127.0.0.3", rule), &keystore("a.example")));
+    let file = path(&gate.dir, "odd.pem");
+    let told = openssl_get(gate.address("tls"), "a.example", &format!("-cert {file} -key {file}"));
+    assert_eq!(told.status(), Some(200), "{}", told.0);
+    let seen = upstream.seen().pop().unwrap();
+    let san = seen.fields("x-client-cert-san")[0];
+    assert_eq!(san, "URI:\"https://evil.example/\\u002cDNS:admin.example\\u002cURI:\\u0022x\\u005c\"");
+    assert_eq!(seen.fields("x-client-cert-subject"), ["CN=a\\, CN=admin\\+OU=b\\\"\\<\\;"]);
+}

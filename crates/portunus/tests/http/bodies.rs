@@ -62,6 +62,66 @@ fn trailers_go_both_ways_over_http_2() {
     assert!(raw.ends_with(b"5\r\nhello\r\n0\r\nx-up: 1\r\n\r\n"), "{}", raw.escape_ascii());
 }
 
+/// What a head may not say, trailers may not either: nothing that the gate writes or a route sets or removes, nothing that is in the head already.
+const ROUTE: &str = ", request_headers: { set: { x-tenant: ours }, remove: [x-secret] }, \
+                     response_headers: { set: { x-frame: deny }, remove: [x-internal] }";
+const UP: [(&str, &str); 8] = [
+    ("x-tenant", "theirs"),
+    ("x-secret", "theirs"),
+    ("x-request-id", "theirs"),
+    ("cf-connecting-ip", "theirs"),
+    ("x-azure-socketip", "theirs"),
+    ("x-said", "theirs"),
+    ("http2-settings", "theirs"),
+    ("x-sum", "1"),
+];
+const DOWN: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: X-Hop\r\n\r\n2\r\nok\r\n0\r\nX-Frame: theirs\r\nX-Internal: theirs\r\n\
+                    X-Request-Id: theirs\r\nX-Hop: theirs\r\nX-Sum: 2\r\n\r\n";
+
+#[test]
+fn trailers_say_nothing_that_the_head_may_not() {
+    let trial = Trial::before(saying(DOWN), Parts { route: ROUTE, ..Parts::default() });
+    let sent: String = UP.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let sent = format!(
+        "POST /t HTTP/1.1\r\nHost: x\r\nX-Said: head\r\nX-Hop: 1\r\nTransfer-Encoding: chunked\r\nConnection: close, X-Hop\r\n\r\n5\r\nhello\r\n0\r\n{sent}X-Hop: theirs\r\n\r\n"
+    );
+    let answer = exchange(trial.gate.address("web"), sent.as_bytes());
+    assert!(answer.ends_with(b"2\r\nok\r\n0\r\nX-Sum: 2\r\n\r\n"), "{}", answer.escape_ascii());
+    let raw = trial.upstream.raw();
+    assert!(raw.ends_with(b"5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n"), "{}", raw.escape_ascii());
+    assert!(contains(&raw, b"x-tenant: ours") && !contains(&raw, b"theirs"), "{}", raw.escape_ascii());
+}
+
+#[test]
+fn trailers_over_http_2_say_nothing_that_the_head_may_not() {
+    let upstream = saying(DOWN);
+    let gate = secure_gate(upstream.address, Parts { route: ROUTE, ..Parts::default() });
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    let mut post: Vec<_> = get("/t")
+        .into_iter()
+        .map(|field| if field.0 == ":method" { (":method", &b"POST"[..]) } else { field })
+        .collect();
+    post.push(("x-said", b"head"));
+    client.headers(1, &post, false);
+    client.send(&frame(DATA, 0, 1, b"hello"));
+    let sent: Vec<_> = UP.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+    client.headers(1, &sent, true);
+    let mut last = Vec::new();
+    loop {
+        let frame = client.next().unwrap();
+        if matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0 {
+            assert_eq!(frame.kind, HEADERS, "the trailers end the stream");
+            last.extend_from_slice(&frame.payload);
+            break;
+        }
+    }
+    // One field: its name and value are Huffman coded, so the others would show by their length.
+    assert!(last.len() < 12, "{}", last.escape_ascii());
+    let raw = upstream.raw();
+    assert!(raw.ends_with(b"5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n"), "{}", raw.escape_ascii());
+    assert!(contains(&raw, b"x-tenant: ours") && !contains(&raw, b"theirs"), "{}", raw.escape_ascii());
+}
+
 #[test]
 fn answers_without_a_body_have_none() {
     for (request, said, kept) in [
