@@ -39,7 +39,7 @@ def key(name):
     return PublicKey(path(f"keyholder/{name}.key"))
 
 
-RSA, P256 = "keys/www.1.com", "keys/www.2.com"
+RSA, P256 = "keys/site-1.example", "keys/site-2.example"
 
 
 def operations():
