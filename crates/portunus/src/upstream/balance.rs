@@ -42,8 +42,8 @@ impl Schedule {
     }
 
     /// The next server's index; those in `tried` never. Servers that fail their checks are not chosen, and those that are ejected only when no other is left.
-    /// Of an ejected server that could not be connected to, one connection at a time finds out whether it is back: it is chosen for whoever gets to try,
-    /// and nobody else waits for it.
+    /// Of an ejected server that did not respond to a connect, one connection at a time finds out whether it is back: it is chosen for whoever gets to
+    /// try, and nobody else waits for it.
     pub fn choose(&self, servers: &[Arc<Server>], balance: Balance, tried: &[ServerId]) -> Option<usize> {
         let at = |index: usize| servers.get(index).filter(|server| !tried.contains(&server.id));
         if let ([only], []) = (servers, tried)
@@ -63,7 +63,7 @@ impl Schedule {
             self.in_turn(|index| {
                 at(index).is_some_and(|server| match server.standing() {
                     Standing::Up => true,
-                    Standing::Ejected => !server.is_unreachable() || server.begin_trial(),
+                    Standing::Ejected => !server.is_silent() || server.begin_trial(),
                     Standing::OnTrial => server.begin_trial(),
                     Standing::Unhealthy => false,
                 })
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_cannot_be_connected_to_is_tried_by_one_at_a_time() {
+    fn whoever_is_silent_is_tried_by_one_at_a_time() {
         for balance in [Balance::RoundRobin, Balance::LeastLoaded] {
             let (schedule, servers) = servers(&[1, 1]);
             let rule = |period| Ejection { failures: 1, period, ..Ejection::default() };
             let choose = || schedule.choose(&servers, balance, &[]);
             for server in &servers {
-                server.note_connect(false);
+                server.note_silence(true);
                 server.failed(rule(Duration::from_secs(3600)));
             }
             let mut first = [choose(), choose()];
@@ -165,13 +165,13 @@ mod tests {
             servers[1].end_trial();
             assert_eq!((choose(), choose()), (Some(1), None), "the try is over");
             // It has been connected to: ejected, but better than none.
-            servers[1].note_connect(true);
+            servers[1].note_silence(false);
             servers[1].end_trial();
             assert_eq!((choose(), choose()), (Some(1), Some(1)));
             servers[1].restore();
             assert_eq!((choose(), choose()), (Some(1), Some(1)));
             // Its time is over, but not the trial.
-            servers[1].note_connect(false);
+            servers[1].note_silence(true);
             servers[1].failed(rule(Duration::ZERO));
             assert_eq!((choose(), choose()), (Some(1), None));
         }

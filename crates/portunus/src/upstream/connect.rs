@@ -97,7 +97,8 @@ pub async fn connect(target: Target<'_>) -> Result<Transport, ConnectError> {
     let connected = connected.unwrap_or(Err(ConnectError::Timeout));
     match &connected {
         Err(error) if error.is_our_shortage() || error.fault() != Fault::Upstream => {}
-        connected => target.server.note_connect(connected.is_ok()),
+        // A server that refuses says so at once: nobody waits for it.
+        connected => target.server.note_silence(matches!(connected, Err(ConnectError::Timeout))),
     }
     connected
 }

@@ -48,8 +48,8 @@ pub struct Server {
     pub name: Box<str>,
     /// What it is called in Host, as configured.
     pub authority: Box<str>,
-    /// The last try to connect failed.
-    is_unreachable: AtomicBool,
+    /// The last try to connect ran into its deadline: to try again costs somebody that time.
+    is_silent: AtomicBool,
     /// Somebody tries whether it can be connected to again.
     is_on_trial: AtomicBool,
     load: AtomicUsize,
@@ -89,7 +89,7 @@ impl Server {
             name: text(&address).into(),
             authority: text(&config.address).into(),
             address,
-            is_unreachable: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
             is_on_trial: AtomicBool::new(false),
             load: AtomicUsize::new(0),
             healthy: AtomicBool::new(true),
@@ -134,22 +134,22 @@ impl Server {
             Standing::Unhealthy
         } else if now_ms < self.ejected_until_ms.load(Ordering::Relaxed) {
             Standing::Ejected
-        } else if self.is_unreachable() && self.ejections.load(Ordering::Relaxed) > 0 {
+        } else if self.is_silent() && self.ejections.load(Ordering::Relaxed) > 0 {
             Standing::OnTrial
         } else {
             Standing::Up
         }
     }
 
-    /// Whether the last try to connect failed.
-    pub fn is_unreachable(&self) -> bool {
-        self.is_unreachable.load(Ordering::Relaxed)
+    /// Whether the last try to connect ran into its deadline.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
     }
 
-    /// Notes how a try to connect went.
-    pub fn note_connect(&self, has_worked: bool) {
-        if self.is_unreachable() == has_worked {
-            self.is_unreachable.store(!has_worked, Ordering::Relaxed);
+    /// Notes whether a try to connect ran into its deadline.
+    pub fn note_silence(&self, is_silent: bool) {
+        if self.is_silent() != is_silent {
+            self.is_silent.store(is_silent, Ordering::Relaxed);
         }
     }
 

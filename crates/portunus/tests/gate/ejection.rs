@@ -142,3 +142,25 @@ fn one_request_at_a_time_tries_whether_an_ejected_server_can_be_connected_to() {
     assert_eq!(codes, [503, 503, 503, 504]);
     wait_until("the log", || gate.log(5).iter().filter(|line| line["reason"] == "no_healthy_upstream").count() == 3);
 }
+
+/// A rolling restart: the first server is back, but still ejected, when the second one goes.
+#[test]
+fn an_ejected_server_that_is_back_serves_everybody_when_the_other_one_refuses() {
+    let ok = || Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
+    let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let second = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let up = Upstream::on(TcpListener::bind(second).unwrap(), move |_| {
+        Reply::Close(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok".to_vec())
+    });
+    let gate = gate(&format!("servers: [\"{first}\", \"{second}\"], ejection: {{ failures: 1, period: 1h }}"));
+    assert_eq!(tally(&gate, 4), [4, 0, 0], "the first one refuses, the second one serves");
+    gate.wait_for("server ejected");
+    drop(up);
+    let back = Upstream::on(TcpListener::bind(first).unwrap(), move |_| ok());
+    let codes: Vec<u16> = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..32).map(|_| scope.spawn(|| get(&gate))).collect();
+        asking.into_iter().map(|asking| asking.join().unwrap()).collect()
+    });
+    assert!(codes.iter().all(|code| *code == 200), "{codes:?}");
+    assert_eq!(back.seen().len(), 32);
+}
