@@ -302,7 +302,7 @@ async fn forward_request<B: MessageBody, A: Answer>(
             Next::Nowhere => false,
             // Each server gets it once at most. Only where there is no other may it get it again: it may never have seen it.
             Next::AsIfNew if tried.is_empty() && !group.is_up_without(&server) => !std::mem::replace(&mut fresh, true),
-            Next::AsIfNew | Next::OtherAddress => note_tried(&mut tried, &server, &group),
+            Next::AsIfNew | Next::AnyOther => note_tried(&mut tried, &server, &group),
             Next::OtherServer => note_tried(&mut tried, &server, &group) && group.may_retry(),
         };
         if !may_go_on {

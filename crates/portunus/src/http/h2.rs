@@ -46,6 +46,10 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 /// Bytes a client may send on one connection ahead of us.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
+/// What small DATA frames that wait to be read may take beyond the window, in the library's units: 256 for each. Enough for a full window of messages
+/// of 16 bytes, which a gRPC client sends while its upstream is busy; beyond it the library ends the connection.
+const SMALL_FRAMES: usize = 256 * (STREAM_WINDOW as usize / 16);
+
 /// Bytes of answers the library may hold for one stream.
 const SEND_BUFFER: usize = 128 * 1024;
 
@@ -264,6 +268,7 @@ fn builder(limits: &Limits) -> h2::server::Builder {
     builder
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
+        .data_frame_budget(SMALL_FRAMES)
         .max_concurrent_streams(limits.h2_max_streams)
         .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER)

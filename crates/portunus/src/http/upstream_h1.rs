@@ -107,8 +107,8 @@ pub enum Next {
     Nowhere,
     /// To another server: this one did not execute it, or it is idempotent.
     OtherServer,
-    /// As [`Next::OtherServer`], and no retry: one of the addresses of a name could not be connected to.
-    OtherAddress,
+    /// As [`Next::OtherServer`], and no retry, which the budget would bound: this one could not be connected to and said so at once.
+    AnyOther,
     /// As [`Next::OtherServer`], and it is no failure of this one: a connection that was used before ended before a word of response, as one does that the
     /// server closes at rest in that very moment. Where no other server can be asked, to this one on a fresh connection.
     AsIfNew,
@@ -121,7 +121,7 @@ pub(super) enum Fate {
     Unknown,
     /// The server did not get it, or says that it has not looked at it.
     Unsent,
-    /// As [`Fate::Unsent`], since one of the addresses of a name could not be connected to.
+    /// As [`Fate::Unsent`], since the server could not be connected to and said so at once.
     NoConnection,
     /// As [`Fate::Unsent`], because of the connection: it had ended, or takes no more requests. That is no failure of the server.
     ConnectionOver,
@@ -182,8 +182,8 @@ pub(super) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnect
     let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
     tracing::debug!(server = %server.name, ?error, "cannot connect");
     let failure = Refusal::upstream(status, error.code()).into();
-    let is_quick = !matches!(error, ConnectError::Timeout);
-    let fate = if server.is_of_name() && is_quick { Fate::NoConnection } else { Fate::Unsent };
+    // Who said no at once got nothing and cost nothing: to go on is no retry. Who said nothing cost the client that time.
+    let fate = if matches!(error, ConnectError::Timeout) { Fate::Unsent } else { Fate::NoConnection };
     OnConnection { failure, servers_fault: true, fate }
 }
 
@@ -212,7 +212,7 @@ impl OnConnection {
         let next = match self.fate {
             _ if !self.is_open(answer) => Next::Nowhere,
             Fate::Stale if may_repeat => Next::AsIfNew,
-            Fate::NoConnection if self.servers_fault => Next::OtherAddress,
+            Fate::NoConnection if self.servers_fault => Next::AnyOther,
             Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway if self.servers_fault => Next::OtherServer,
             Fate::Unknown if self.servers_fault && may_repeat => Next::OtherServer,
             _ => Next::Nowhere,

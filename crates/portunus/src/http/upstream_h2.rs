@@ -30,11 +30,16 @@ use super::upstream_h1::{Attempt, Failed, Fate, Interim, OnConnection, cannot_co
 use crate::config::HostRewrite;
 use crate::route;
 use crate::transport::{Broken, Transport, buffer, recycle};
-use crate::upstream::{SharedConnection, Target, Traffic, connect};
+use crate::upstream::{STREAMS_PER_CONNECTION, SharedConnection, Target, Traffic, connect};
 
 /// Bytes an upstream may send on one stream, and on one connection, ahead of the client.
-const STREAM_WINDOW: u32 = 256 * 1024;
-const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// That of all its streams: a client that does not read its responses takes nothing from the streams of others.
+const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS_PER_CONNECTION as u32;
+
+/// What small DATA frames that wait to be read may take beyond the window, in the library's units: 256 for each. Enough for a full window of small
+/// messages on several streams; beyond it the library ends the connection.
+const SMALL_FRAMES: usize = 256 * 256 * 1024;
 
 /// Connections of one server that may turn out to be over, one behind the other, before that counts as a failure of the server.
 const CONNECTIONS_OVER: u32 = 2;
@@ -110,7 +115,11 @@ type Opened = (SendRequest<Bytes>, Connection<H2Io, Bytes>, Rc<Noticed>);
 pub async fn open(transport: Rc<Transport>) -> Result<Opened, h2::Error> {
     let (io, noticed) = H2Io::new(transport, Chunk::empty(), Sender::Upstream, Floods::unbounded());
     let mut builder = h2::client::Builder::new();
-    builder.initial_window_size(STREAM_WINDOW).initial_connection_window_size(CONNECTION_WINDOW).enable_push(false);
+    builder
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .enable_push(false)
+        .data_frame_budget(SMALL_FRAMES);
     let (sender, connection) = builder.handshake(io).await?;
     Ok((sender, connection, noticed))
 }

@@ -15,7 +15,7 @@ pub mod upkeep;
 
 pub use connect::{ConnectError, Target, connect, connect_to};
 pub use members::{Members, Name};
-pub use pool::{Pools, SharedConnection, Traffic};
+pub use pool::{Pools, STREAMS_PER_CONNECTION, SharedConnection, Traffic};
 pub use server::{PoolId, Server, ServerId};
 
 use std::net::{IpAddr, SocketAddr};

@@ -32,7 +32,7 @@ impl Idle {
 }
 
 /// Streams we put on one HTTP/2 connection before opening another.
-const STREAMS_PER_CONNECTION: usize = 100;
+pub const STREAMS_PER_CONNECTION: usize = 100;
 
 /// An HTTP/2 connection that many requests share.
 #[derive(Debug)]

@@ -113,7 +113,8 @@ fn an_answer_that_was_cut_never_looks_whole() {
             if answer.starts_with("HTTP/1.1 200 ") {
                 let declared = answer.to_ascii_lowercase().contains("content-length: 100");
                 assert!(declared || answer.to_ascii_lowercase().contains("chunked"), "{answer:?}");
-            } else {
+            } else if !answer.is_empty() {
+                // Nothing at all, on a connection that is reset, looks like what it is, too.
                 assert_eq!(statuses(answer.as_bytes()), [502], "{answer:?}");
             }
             assert_eq!(gate.log(1)[0]["fault"], "upstream");

@@ -1,5 +1,6 @@
 //! Servers that are left out: for what they respond, because they cannot be reached, and what becomes of requests when none is left.
 
+use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
 use crate::harness::{Gate, Reply, Upstream, exchange, statuses, wait_until};
@@ -149,13 +150,23 @@ fn an_ejected_server_that_is_back_serves_everybody_when_the_other_one_refuses() 
     let ok = || Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
     let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let second = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let up = Upstream::on(TcpListener::bind(second).unwrap(), move |_| {
-        Reply::Close(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok".to_vec())
+    let listener = TcpListener::bind(second).unwrap();
+    let up = std::thread::spawn(move || {
+        for _ in 0..4 {
+            let (mut client, _) = listener.accept().unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                client.read_exact(&mut byte).unwrap();
+                head.extend_from_slice(&byte);
+            }
+            client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").unwrap();
+        }
     });
     let gate = gate(&format!("servers: [\"{first}\", \"{second}\"], ejection: {{ failures: 1, period: 1h }}"));
     assert_eq!(tally(&gate, 4), [4, 0, 0], "the first one refuses, the second one serves");
     gate.wait_for("server ejected");
-    drop(up);
+    up.join().unwrap();
     let back = Upstream::on(TcpListener::bind(first).unwrap(), move |_| ok());
     let codes: Vec<u16> = std::thread::scope(|scope| {
         let asking: Vec<_> = (0..32).map(|_| scope.spawn(|| get(&gate))).collect();

@@ -228,3 +228,62 @@ fn a_client_that_goes_on_after_its_last_request_is_refused() {
     assert_eq!(client.outcome(15), Outcome::Reset(7));
     assert_eq!(seen(&upstream, "/good"), 6);
 }
+
+/// A service that is busy: it does not read what comes for `/busy`, and responds to all else at once.
+async fn busy(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    if request.uri().path() == "/busy" {
+        let _request = request;
+        return std::future::pending().await;
+    }
+    let mut stream = respond.send_response(Response::new(()), false).unwrap();
+    stream.send_data(Bytes::from_static(b"ok"), true).unwrap();
+}
+
+#[test]
+fn small_messages_for_a_busy_server_are_no_flood() {
+    let gate = h2_gate(http2_server(busy));
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    client.headers(1, &post("/busy"), false);
+    // What the server's window takes, and as many frames as were too many for the library's own bound.
+    let message = frame(DATA, 0, 1, &[0, 0, 0, 0, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0]);
+    for _ in 0..100 {
+        client.send(&message.repeat(70));
+    }
+    client.headers(3, &get("/other"), true);
+    assert_eq!(client.outcome(3), ok());
+}
+
+/// Sends without end for `/big`.
+async fn big(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
+    let is_big = request.uri().path() == "/big";
+    let mut stream = respond.send_response(Response::new(()), false).unwrap();
+    if is_big {
+        stream.send_data(Bytes::from(vec![0; 8 << 20]), false).unwrap();
+        return std::future::pending().await;
+    }
+    stream.send_data(Bytes::from_static(b"ok"), true).unwrap();
+}
+
+#[test]
+fn a_client_that_does_not_read_stalls_nobody_elses_responses() {
+    let gate = h2_gate(http2_server(big));
+    let mut idle = Frames::open(gate.address("web"), gate.dir.path());
+    for stream in (1..120).step_by(2) {
+        idle.headers(stream, &get("/big"), true);
+        assert_eq!(response_head(&mut idle, stream), stream, "the response has begun");
+    }
+    let mut other = Frames::open(gate.address("web"), gate.dir.path());
+    other.headers(1, &get("/small"), true);
+    assert_eq!(other.outcome(1), ok());
+}
+
+/// Reads up to the head of this stream's response.
+fn response_head(client: &mut Frames, stream: u32) -> u32 {
+    loop {
+        let frame = client.next().expect("the connection ended");
+        assert!(!matches!(frame.kind, GOAWAY | RST_STREAM), "{frame:?}");
+        if frame.kind == HEADERS && frame.stream == stream {
+            return frame.stream;
+        }
+    }
+}
