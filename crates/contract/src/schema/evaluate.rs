@@ -47,6 +47,9 @@ impl Stop {
 
 type Outcome = Result<(), Stop>;
 
+/// Elements whose hashes are sorted rather than kept in a table.
+const FEW_ELEMENTS: usize = 64;
+
 /// Names times members that are compared one by one.
 const FEW: usize = 1_024;
 
@@ -59,6 +62,7 @@ pub(super) struct Workspace {
     surveyed: Vec<u32>,
     surveys: u32,
     scope: Vec<(Resource, u32)>,
+    hashes: Vec<(u64, u32)>,
     secret: RandomState,
 }
 
@@ -181,12 +185,15 @@ impl<'a> Evaluation<'a> {
             return self.fail(Reason::Budget, at);
         }
         let schema = &self.schemas[id as usize];
+        if self.anchors.is_empty() {
+            // Nothing asks for the scope.
+            return self.judge_once(schema, Key { id, at: at as u32, scope: 0 });
+        }
         let outer = self.space.scope.last().copied();
         let in_scope = outer.is_some_and(|(resource, _)| resource == schema.resource);
         if !in_scope {
             let outer = outer.map_or(0, |(_, number)| number);
-            let is_known =
-                self.anchors.is_empty() || self.space.scope.iter().any(|(known, _)| *known == schema.resource);
+            let is_known = self.space.scope.iter().any(|(known, _)| *known == schema.resource);
             let number = if is_known { outer } else { self.space.memo.scope(outer, schema.resource) };
             self.space.scope.push((schema.resource, number));
         }
@@ -461,6 +468,9 @@ impl<'a> Evaluation<'a> {
     /// Equal elements meet by their hashes.
     fn unique(&mut self, key: Key) -> Outcome {
         let count = self.space.tape.child_count(key.at as usize);
+        if count <= FEW_ELEMENTS {
+            return self.unique_among_few(key.at as usize);
+        }
         self.each(key, Loop::Unique, |this, element, stand| {
             this.spend(1, element)?;
             stand.twins.expect(count);
@@ -471,6 +481,21 @@ impl<'a> Evaluation<'a> {
             if has_twin { this.fail(Reason::UniqueItems, element) } else { Ok(()) }
         })?;
         Ok(())
+    }
+
+    /// Sorted by hash, equal elements are neighbours.
+    fn unique_among_few(&mut self, at: usize) -> Outcome {
+        self.spend(1, at)?;
+        let Workspace { tape, hashes, secret, .. } = &mut *self.space;
+        hashes.clear();
+        let mut work = 0;
+        hashes.extend(tape.elements(at).map(|element| (tape.hash(element, secret, &mut work), element as u32)));
+        hashes.sort_unstable();
+        let is_twin =
+            |pair: &&[(u64, u32)]| pair[0].0 == pair[1].0 && tape.is_equal(pair[0].1 as usize, pair[1].1 as usize);
+        let twin = hashes.windows(2).find(is_twin).map(|pair| pair[1].1 as usize);
+        self.steps_left = self.steps_left.saturating_sub(work as u64 / 2);
+        twin.map_or(Ok(()), |element| self.fail(Reason::UniqueItems, element))
     }
 
     fn object(&mut self, rules: &'a ObjectRules, key: Key, began: usize) -> Outcome {
@@ -508,18 +533,26 @@ impl<'a> Evaluation<'a> {
 
     fn required(&mut self, names: &[Box<str>], at: usize) -> Outcome {
         let count = self.space.tape.child_count(at);
-        let tape = &self.space.tape;
         // Few are looked for one by one, many in a table.
-        let is_few = names.len() * count <= FEW;
-        let there: HashSet<&[u8]> =
-            if is_few { HashSet::new() } else { tape.members(at).map(|key| tape.bytes(key)).collect() };
-        let is_there = |name: &[u8]| if is_few { tape.member(at, name).is_some() } else { there.contains(name) };
-        let missing: Vec<Box<str>> = names.iter().filter(|name| !is_there(name.as_bytes())).cloned().collect();
-        let steps = if is_few { names.len() * count / 8 } else { names.len() + 2 * count };
-        self.spend(steps, at)?;
-        missing.into_iter().try_for_each(|name| {
-            self.stop(Stop { reason: Reason::Required, cell: at, missing: Some(name), schema: self.current })
-        })
+        if names.len() * count <= FEW {
+            self.spend(names.len() * count / 8, at)?;
+            for name in names {
+                if self.space.tape.member(at, name.as_bytes()).is_none() {
+                    self.is_missing(name, at)?;
+                }
+            }
+            return Ok(());
+        }
+        self.spend(names.len() + 2 * count, at)?;
+        let tape = &self.space.tape;
+        let there: HashSet<&[u8]> = tape.members(at).map(|key| tape.bytes(key)).collect();
+        let missing: Vec<&Box<str>> = names.iter().filter(|name| !there.contains(name.as_bytes())).collect();
+        missing.into_iter().try_for_each(|name| self.is_missing(name, at))
+    }
+
+    #[cold]
+    fn is_missing(&mut self, name: &str, at: usize) -> Outcome {
+        self.stop(Stop { reason: Reason::Required, cell: at, missing: Some(name.into()), schema: self.current })
     }
 
     fn member(&mut self, rules: &'a ObjectRules, key: usize) -> Outcome {

@@ -229,6 +229,12 @@ impl Judge {
         self.space.bytes_held() + self.unknown.bytes_held()
     }
 
+    /// Whether what was recorded takes more memory than that.
+    #[inline]
+    pub fn has_recorded(&self, bytes: usize) -> bool {
+        self.space.tape.bytes_held() > bytes
+    }
+
     /// Only numbers without fraction and exponent are integers.
     pub fn set_plain_integers(&mut self) {
         self.space.tape.plain_integers = true;

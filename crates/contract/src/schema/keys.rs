@@ -16,8 +16,8 @@ pub(super) struct KeyTable {
     by_all: bool,
 }
 
-/// How many names may share a place with another one, of a hundred, before every byte counts.
-const MAX_SHARED: usize = 25;
+/// So many names may share a place with another one, or a quarter of all, before every byte counts.
+const FEW_SHARED: usize = 8;
 
 /// How many seeds are tried for a table without collisions.
 const SEEDS: u64 = 64;
@@ -32,8 +32,10 @@ impl KeyTable {
                 .filter(|name| std::mem::replace(&mut taken[place(name.as_bytes(), *seed, size, by_all)], true))
                 .count()
         };
-        let by_all = collisions(&1, false) * 100 > names.len() * MAX_SHARED;
-        let seed = (1..SEEDS).min_by_key(|seed| collisions(seed, by_all)).unwrap_or(1);
+        let best = |by_all| (1..SEEDS).min_by_key(|seed| collisions(seed, by_all)).unwrap_or(1);
+        let seed = best(false);
+        let by_all = collisions(&seed, false) > FEW_SHARED.max(names.len() / 4);
+        let seed = if by_all { best(true) } else { seed };
         let mut places = vec![0u16; size].into_boxed_slice();
         for (number, name) in (1u16..).zip(&names) {
             let mut at = place(name.as_bytes(), seed, size, by_all);

@@ -177,7 +177,7 @@ impl Check<'_> {
             Err(reason) => Err(self.violation(reason)),
         };
         // The verdict may be waited on for long by whoever holds the room.
-        if self.judge.bytes_held() > KEPT_BYTES {
+        if self.judge.has_recorded(KEPT_BYTES) {
             self.judge.shrink(KEPT_BYTES);
         }
         verdict
