@@ -22,7 +22,7 @@ pub struct Limits {
     pub steps_free: u64,
     /// Further steps for each byte of the value, so that work is linear in what was sent.
     pub steps_per_byte: u64,
-    /// The most steps of one value, however long; about a second of one processor.
+    /// The most steps of one value, however long; one to two seconds of one processor.
     pub steps: u64,
 }
 

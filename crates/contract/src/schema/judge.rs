@@ -204,7 +204,7 @@ impl Judge {
 
     /// A turn begins. Those of one evaluation get longer, since it spends some of each on finding where it was.
     pub fn begin_turn(&mut self) {
-        let steps = self.turn_steps + (self.turn_steps / 16).max(1) * self.pauses;
+        let steps = self.turn_steps + (self.turn_steps / 64).max(1) * self.pauses;
         self.turn_ends = self.steps_taken() + steps;
         self.pause_at = self.granted.saturating_sub(self.turn_ends);
     }
