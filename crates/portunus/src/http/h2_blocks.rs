@@ -64,16 +64,20 @@ impl Blocks {
             self.give_up(out);
             return false;
         };
-        if head.flags & END_HEADERS == 0 {
-            self.open = Some((head, fragment.to_vec()));
-            return false;
-        }
-        // The crate would not unpack the block, and its table would lack what is in it.
         let depends_on_itself = head.flags & PRIORITY != 0
             && payload
                 .get(usize::from(head.flags & PADDED != 0)..)
                 .and_then(<[u8]>::first_chunk)
                 .is_some_and(|dependency| u32::from_be_bytes(*dependency) & 0x7fff_ffff == head.stream);
+        if depends_on_itself {
+            // A stream error (RFC 7540 §5.3.1, which clients that send priorities follow).
+            noticed.remember(head.stream, "stream_depends_on_itself");
+        }
+        if head.flags & END_HEADERS == 0 {
+            self.open = Some((head, fragment.to_vec()));
+            return false;
+        }
+        // As it is, the crate would not unpack the block, and its table would lack what is in it.
         self.block(head, fragment, depends_on_itself, noticed, out)
     }
 
