@@ -21,6 +21,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     for route in &config.routes {
         let visible = |front: &&Front<'_>| route.listeners.is_empty() || route.listeners.contains(&front.listener.name);
         let fronts: Vec<&Front<'_>> = fronts.iter().filter(visible).collect();
+        texts.extend(fronts.iter().filter(|_| route.hosts.is_empty()).filter_map(|front| any_host(route, front)));
         for host in hosts(route, &fronts) {
             if let Some(text) = beside_a_wildcard(route, &host, &fronts).or_else(|| elsewhere(route, &host, &fronts)) {
                 texts.push(text);
@@ -85,5 +86,16 @@ fn elsewhere(route: &RouteConfig, host: &HostPattern, fronts: &[&Front<'_>]) -> 
         "{}: route `{}`: listener `{}` demands a client certificate for `{host}`, and listener `{}` serves the route without one; name the route's \
          `listeners` if that is not meant",
         route.place, route.name, strict.listener.name, open.listener.name
+    ))
+}
+
+/// A route for any host on a listener that demands a certificate for some names only: another name leads to the same place without one.
+fn any_host(route: &RouteConfig, front: &Front<'_>) -> Option<String> {
+    let tls = front.listener.tls.as_ref().filter(|tls| !is_required(&tls.settings))?;
+    let (name, _) = tls.names.iter().find(|(_, settings)| is_required(settings))?;
+    Some(format!(
+        "{}: route `{}` has no `hosts`: listener `{}` demands a client certificate for `{name}` and serves the route without one under other names; name the \
+         route's hosts if that is not meant",
+        route.place, route.name, front.listener.name
     ))
 }

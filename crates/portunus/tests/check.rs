@@ -207,6 +207,14 @@ fn routes_with_a_mistake_in_what_they_match_conflict_with_nothing() {
         route("hosts: 'c..d'")
     ));
     assert!(err.lines().count() == 2 && !err.contains("match the same requests"), "{err}");
+    let host = |name: &str| format!("  - {{ path: /a, host: {name}, upstream: app }}\n");
+    let upstreams = "upstreams: { app: { servers: '127.0.0.1:9' } }";
+    let (_, _, err) = check(&format!(
+        "listeners: [{{ name: edge, bind: ':8080' }}]\n{upstreams}\nroutes:\n{}{}",
+        host("a.example"),
+        host("b.example")
+    ));
+    assert!(!err.is_empty() && !err.contains("match the same requests"), "{err}");
 }
 
 #[test]

@@ -8,16 +8,14 @@ pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
     (decoded.left_over < 6 && decoded.bits == 0).then_some(decoded.bytes)
 }
 
-/// The bytes that the most lenient readers make of `text`: either alphabet, `=` and blanks anywhere, bits that belong to no byte dropped. None if
-/// it holds anything else.
+/// The bytes that the most lenient readers make of `text`: either alphabet, whatever is in neither dropped, and bits that belong to no byte.
 pub(super) fn decode_leniently(text: &[u8]) -> Option<Vec<u8>> {
-    let shown = text.iter().filter(|byte| !matches!(byte, b'=' | b' ' | b'\t'));
-    let values = shown.map(|byte| match byte {
+    let values = text.iter().filter_map(|byte| match byte {
         b'+' => Some(62),
         b'/' => Some(63),
         byte => digit(*byte),
     });
-    digits(values).map(|decoded| decoded.bytes)
+    digits(values.map(Some)).map(|decoded| decoded.bytes)
 }
 
 struct Decoded {

@@ -103,11 +103,11 @@ fn identity(token: &[u8]) -> Cow<'_, [u8]> {
 
 fn jose_identity(token: &[u8]) -> Option<Vec<u8>> {
     let count = token.split(|byte| *byte == b'.').count();
-    // Whatever begins like a header is one, also if a reader stops where this one does not.
     let parts = match count {
-        3 => 2,
+        0..3 => return None,
         5 => 5,
-        _ => return None,
+        // A signature, and what a lenient reader drops behind it.
+        _ => 2,
     };
     let mut out = Vec::with_capacity(token.len());
     for part in token.split(|byte| *byte == b'.').take(parts) {
@@ -227,6 +227,8 @@ mod tests {
             format!("{header}.{payload}=.c2ln=="),
             format!("{header}.{}1.c2ln", &payload[..payload.len() - 1]),
             format!("{header}.QR.Qg==.Qw.RA"),
+            format!("{header}.QQ.Qg.Q!w.RA"),
+            format!("{header}.{payload}.c2ln."),
             "b3BhcXVl==".to_owned(),
             "a.b.c=".to_owned(),
         ] {

@@ -17,7 +17,7 @@ use super::in_force::{InForce, Rule, verifies_token};
 use super::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
 use super::note::ContractNote;
 use super::{Admitted, Reason, Under, fits};
-use crate::auth::token;
+use crate::auth::{TokenRule, token};
 use crate::config::{ContractConfig, Mode};
 use crate::http::body::BodyError;
 use crate::http::exchange::{Context, Failure, client_failed};
@@ -232,10 +232,24 @@ impl<'a> Asked<'a> {
         note(context, in_force, self.rule, Side::Request, findings, self.blocks(), ledger);
     }
 
+    /// Why the bearer token that a request shows is not genuine, whatever alternative it satisfies: the upstream would believe it.
+    fn forged_token(&self, rule: &TokenRule, parts: &RequestParts<'_>) -> Option<token::Refused> {
+        let config = &self.candidate.in_force.config;
+        let demands = self.operation.operation.security().iter().flat_map(|requirement| &requirement.demands);
+        let mut schemes = demands.map(|demand| &demand.scheme).filter(|scheme| verifies_token(config, scheme));
+        // All of them read the one Authorization field.
+        let token = schemes.find_map(|scheme| scheme.credential(parts))?;
+        rule.judge(token, SystemTime::now()).err()
+    }
+
     /// Checks the tokens of the alternatives whose credentials are all there; one whose tokens are good is enough. Gives why the last one
     /// was refused.
     fn judge_tokens(&self, parts: &RequestParts<'_>, findings: &mut Findings) -> Option<token::Refused> {
         let Some(rule) = &self.candidate.in_force.tokens else { return None };
+        if let Some(refused) = self.forged_token(rule, parts) {
+            let _ = findings.add(Violation::new(refused.code, Where::of(Part::Security), "the token is not accepted"));
+            return Some(refused);
+        }
         let mut last = None;
         for requirement in self.operation.operation.security() {
             let Some(credentials) = requirement.credentials(parts) else { continue };

@@ -134,7 +134,8 @@ impl<'m> TrailerRule<'m> {
     /// Whether a trailer of this name goes on.
     pub fn allows(&self, name: &[u8]) -> bool {
         let is = |other: &[u8]| other.eq_ignore_ascii_case(name);
-        let is_ours = is_edited(self.edits, name) || (self.sets_hsts && is(b"strict-transport-security"));
+        let is_added = self.edits.add.iter().any(|(added, _)| is(added.as_bytes()));
+        let is_ours = is_added || is_edited(self.edits, name) || (self.sets_hsts && is(b"strict-transport-security"));
         let is_said = self.is_request && self.head.iter().any(|(present, _)| is(present));
         let may_trail = kind(name) == Kind::Plain && !is_forbidden_in_trailers(name) && !is_nominated(self.head, name);
         may_trail && !is_ours && !is_said
@@ -151,6 +152,20 @@ pub fn remove_nominated(fields: &mut Fields) {
     let all = fields.clone();
     let may_be = |name: &[u8]| !matches!(kind(name), Kind::Hop | Kind::Ours | Kind::Expect | Kind::Forwarding);
     fields.retain(|name, _| !(may_be(name) && is_nominated(&all, name)));
+}
+
+/// Removes what says who the client is and comes from nobody who may say so, as soon as the client is known and before routes, contracts and tokens
+/// look at the head: nothing may be decided by a field that ends here.
+pub fn remove_unbelieved(fields: &mut Fields, client: &RequestClient, forwarding: &Forwarding) {
+    let ends_here = |name: &[u8]| match kind(name) {
+        Kind::Forwarding => !(client.via_trusted && forwarding.trusts_field(name)),
+        Kind::ClientCertificate => true,
+        _ => false,
+    };
+    // Names of these kinds are few, and most requests have none.
+    if fields.iter().any(|(name, _)| ends_here(name)) {
+        fields.retain(|name, _| !ends_here(name));
+    }
 }
 
 /// Gives the fields of a request as the upstream shall see them, but for Host and framing, to `put`, in order.

@@ -18,7 +18,7 @@ use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseH
 use super::body::{BodyReader, BodyWriter};
 use super::date;
 use super::exchange::{self, Context, Cut, Exchange};
-use super::forwarding::{interim_fields, remove_nominated, write_framing};
+use super::forwarding::{interim_fields, remove_nominated, remove_unbelieved, write_framing};
 use super::h2;
 use super::ledger::{Ledger, OpenRequest};
 use super::refusal::{self, Refusal};
@@ -179,6 +179,8 @@ async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: 
         Ok(()) => {
             let last = served + 1 >= limits.max_requests_per_connection || worker.is_leaving();
             let context = Context::new(worker, conn, &generation, &open.parts.request);
+            let forwarding = &generation.config.forwarding;
+            remove_unbelieved(&mut open.parts.request.fields, &context.client, forwarding);
             serve_message(context, transport, input, open.parts, &mut open.ledger, last).await
         }
         Err(Some(refusal)) => {

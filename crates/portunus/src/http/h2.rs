@@ -21,6 +21,7 @@ use tokio::sync::futures::Notified;
 use wire::http::{BodyFraming, RequestHead};
 
 use super::exchange::{self, Context, Cut, Exchange};
+use super::forwarding::remove_unbelieved;
 use super::h1;
 use super::h2_floods::Floods;
 use super::h2_frames::{Noticed, Sender};
@@ -315,6 +316,15 @@ async fn is_gone(answer: &mut H2Answer) -> bool {
     poll_fn(|context| Poll::Ready(answer.poll_gone(context).is_ready())).await
 }
 
+/// Adds the type of a request whose head was read in part only: a gRPC call is rejected in gRPC's own way.
+fn keep_content_type(message: &http::request::Parts, head: &mut RequestHead) {
+    if let Some(value) =
+        message.headers.get(http::header::CONTENT_TYPE).filter(|_| !head.fields.contains("content-type"))
+    {
+        head.fields.push(b"content-type", value.as_bytes());
+    }
+}
+
 /// Serves one stream.
 async fn stream(
     request: Request<RecvStream>,
@@ -334,6 +344,7 @@ async fn stream(
     let mut body = H2Body::new(received, Rc::clone(&noticed), open.parts.request.framing, true);
     let mut answer = H2Answer::new(respond, &open.parts.request, sending, limits.pace());
     let context = Context::new(worker, conn, &generation, &open.parts.request);
+    remove_unbelieved(&mut open.parts.request.fields, &context.client, &generation.config.forwarding);
     let scratch::Parts { request, response, timers } = &mut *open.parts;
     let ledger = &mut open.ledger;
     let read = match (body.malformed(), read) {
@@ -361,6 +372,7 @@ async fn stream(
             Err(Reason::CANCEL)
         }
         Err(Rejected::Request(refusal)) => {
+            keep_content_type(&message, request);
             let refused = exchange::refuse(&refusal, request, &mut answer, ledger).await;
             refused.map_err(|Cut| Reason::INTERNAL_ERROR)
         }

@@ -13,7 +13,7 @@ pub fn readings(path: &[u8]) -> [Vec<u8>; 2] {
     if !may_have_readings(path) {
         return [Vec::new(), Vec::new()];
     }
-    let has_escapes = memmem::find(path, b"%3B").is_some() || memmem::find(path, b"%2F").is_some();
+    let has_escapes = memmem::find(path, b"3B").is_some() || memmem::find(path, b"2F").is_some();
     let decoded = if has_escapes { simplified(&decoded(path)) } else { Vec::new() };
     [simplified(path), decoded].map(|reading| if reading == path { Vec::new() } else { reading })
 }
@@ -26,18 +26,30 @@ fn may_have_readings(path: &[u8]) -> bool {
     })
 }
 
-/// With `%3B` and `%2F` decoded. Canonical paths have upper-case escapes.
+/// With `%3B` and `%2F` decoded, however often they were encoded (`%252F`). Canonical paths have upper-case escapes.
 fn decoded(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((first, after)) = rest.split_first() {
-        (rest, _) = match rest {
-            [b'%', b'3', b'B', after @ ..] => (after, out.push(b';')),
-            [b'%', b'2', b'F', after @ ..] => (after, out.push(b'/')),
-            _ => (after, out.push(*first)),
+        (rest, _) = match encoded_separator(rest) {
+            Some((separator, after)) => (after, out.push(separator)),
+            None => (after, out.push(*first)),
         };
     }
     out
+}
+
+/// The `;` or `/` that an escape at the start of `path` stands for, and what follows it.
+fn encoded_separator(path: &[u8]) -> Option<(u8, &[u8])> {
+    let mut digits = path.strip_prefix(b"%")?;
+    while let Some(inner) = digits.strip_prefix(b"25") {
+        digits = inner;
+    }
+    match digits {
+        [b'3', b'B', after @ ..] => Some((b';', after)),
+        [b'2', b'F', after @ ..] => Some((b'/', after)),
+        _ => None,
+    }
 }
 
 /// Without parameters and without empty segments but the last one.
@@ -94,6 +106,8 @@ mod tests {
             ("/a%2Fb", "", "/a/b"),
             ("/a;%2Fb/c", "/a/c", "/a/b/c"),
             ("/a%2F%2Fb%3B%2Fc", "", "/a/b/c"),
+            ("/a%252Fb%25253Bc", "", "/a/b"),
+            ("/a%2525b%25", "", ""),
         ] {
             let found = readings(path.as_bytes()).map(|reading| String::from_utf8(reading).unwrap_or_default());
             assert_eq!(found, [plain, with_escapes], "{path}");

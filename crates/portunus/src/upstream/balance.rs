@@ -42,8 +42,8 @@ impl Schedule {
     }
 
     /// The next server's index; those in `tried` never. Servers that fail their checks are not chosen, and those that are ejected only when no other is left.
-    /// Of an ejected server that did not respond to a connect, one connection at a time finds out whether it is back: it is chosen for whoever gets to
-    /// try, and nobody else waits for it.
+    /// An ejected server that did not respond to a connect is left alone until its time is over; then one connection at a time finds out whether it is
+    /// back: it is chosen for whoever gets to try, and nobody else waits for it.
     pub fn choose(&self, servers: &[Arc<Server>], balance: Balance, tried: &[ServerId]) -> Option<usize> {
         let at = |index: usize| servers.get(index).filter(|server| !tried.contains(&server.id));
         if let ([only], []) = (servers, tried)
@@ -63,7 +63,7 @@ impl Schedule {
             self.in_turn(|index| {
                 at(index).is_some_and(|server| match server.standing() {
                     Standing::Up => true,
-                    Standing::Ejected => !server.is_silent() || server.begin_trial(),
+                    Standing::Ejected => !server.is_silent(),
                     Standing::OnTrial => server.begin_trial(),
                     Standing::Unhealthy => false,
                 })
@@ -158,6 +158,12 @@ mod tests {
             for server in &servers {
                 server.note_silence(true);
                 server.failed(rule(Duration::from_secs(3600)));
+            }
+            assert_eq!(choose(), None, "nobody waits while their time is not over");
+            for server in &servers {
+                server.restore();
+                server.note_silence(true);
+                server.failed(rule(Duration::ZERO));
             }
             let mut first = [choose(), choose()];
             first.sort();

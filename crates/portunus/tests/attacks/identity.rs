@@ -191,6 +191,22 @@ fn a_field_that_ends_here_chooses_no_route() {
     trial.finish();
 }
 
+/// Who is let through by a field must be somebody whose field arrives.
+#[test]
+fn an_identity_that_is_not_believed_chooses_no_route() {
+    for field in ["X-Forwarded-User: admin", "X-Real-IP: 10.0.0.1", "X-Client-Cert-Subject: CN=admin", "Client-Cert: x"]
+    {
+        let (name, value) = field.split_once(": ").unwrap();
+        let routes = format!(
+            "  - {{ name: inner, path: \"/{{*rest}}\", headers: {{ {name}: \"{value}\" }}, upstream: app, request_headers: {{ set: {{ x-route: inner }} }} }}\n"
+        );
+        let mut trial = Trial::start(Parts { routes: &routes, ..Parts::default() });
+        let seen = trial.pass(get(&format!("Connection: close\r\n{field}\r\n")));
+        assert_eq!(seen.fields("x-route"), [""; 0], "{field}");
+        trial.finish();
+    }
+}
+
 #[test]
 fn hop_by_hop_fields_end_here_and_the_message_cannot_be_nominated_away() {
     let mut trial = Trial::start(Parts::default());

@@ -434,3 +434,21 @@ fn a_check_of_tokens_that_checks_nothing_is_a_problem_and_an_unverified_one_a_wa
     let (fine, said) = checked(BEARER, &format!(", jwt: {{ {HS} }}"));
     assert!(fine && said.is_empty(), "{said}");
 }
+
+/// An upstream behind the edge believes the tokens that pass it, whatever else the request shows.
+#[test]
+fn a_forged_token_is_rejected_beside_another_alternative() {
+    let lax = BEARER
+        .replace("security: [{ jwt: [] }]", "security: [{ jwt: [] }, {}]")
+        .replace("security: [{ opaque: [] }]", "security: [{ opaque: [] }, { key: [] }]")
+        .replace("    jwt:", "    key: { type: apiKey, in: header, name: X-Api-Key }\n    jwt:");
+    let site = Site::with(&lax, &format!(", jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
+    let none = format!("Authorization: Bearer {}.\r\n", unsigned(r#"{"alg":"none"}"#, &claims()));
+    assert_eq!(site.get("GET /orders", &none).status, 401);
+    assert_eq!(site.get("GET /legacy", &format!("{none}X-Api-Key: k\r\n")).status, 401);
+    assert_eq!(site.seen(), 0);
+    assert_eq!(site.get("GET /orders", "").status, 200, "nobody has to show one");
+    assert_eq!(site.get("GET /legacy", "X-Api-Key: k\r\n").status, 200);
+    let good = format!("Authorization: Bearer {}\r\nX-Api-Key: k\r\n", hs256(HEAD, &claims()));
+    assert_eq!(site.get("GET /legacy", &good).status, 200);
+}
