@@ -81,7 +81,7 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
     let mut leaving = None;
     let mut accepted = 0;
     let mut turns = Turns::default();
-    let running = Rc::new(Running::new(limits.h2_max_streams));
+    let running = Rc::new(Running::new(&limits));
     let end = loop {
         let is_idle = running.count.get() == 0;
         let limit = if leaving.is_some() && is_idle { FAREWELL } else { limits.keep_alive_timeout };
@@ -190,13 +190,16 @@ enum Turn {
 struct Running {
     count: Cell<u32>,
     most: u32,
+    /// Streams that the library may keep while nobody asks it for them: those that are open, and those that were reset since.
+    most_unasked: u32,
     /// Who is to learn that a place is free again, or that the last one has ended.
     watcher: Cell<Option<Waker>>,
 }
 
 impl Running {
-    fn new(most: u32) -> Running {
-        Running { count: Cell::new(0), most, watcher: Cell::new(None) }
+    fn new(limits: &Limits) -> Running {
+        let most_unasked = limits.h2_max_streams.saturating_add(limits.h2_failed_request_burst);
+        Running { count: Cell::new(0), most: limits.h2_max_streams, most_unasked, watcher: Cell::new(None) }
     }
 
     /// Whether all places are taken; whoever asks is woken when one is free.
@@ -244,8 +247,10 @@ fn poll_streams(
         return Poll::Ready(Turn::Flooded);
     }
     let accepted = if running.is_full(context) {
-        // Frames of the streams that have a place are moved all the same.
-        connection.poll_closed(context).map(|closed| closed.err().map(Err))
+        // Frames of the streams that have a place are moved all the same. The library keeps what is open or was cancelled, and rejects the rest.
+        let closed = connection.poll_closed(context);
+        noticed.floods.accepted_all_but(running.most_unasked);
+        closed.map(|closed| closed.err().map(Err))
     } else {
         let accepted = connection.poll_accept(context);
         match accepted {

@@ -228,9 +228,16 @@ impl Floods {
 
     /// The library has none to give out: it has rejected those that are missing, as malformed, too large, or too many.
     pub fn accepted_all(&self) {
+        self.accepted_all_but(0);
+    }
+
+    /// As [`Floods::accepted_all`], where the library may keep up to `most` requests that nobody has asked it for.
+    pub fn accepted_all_but(&self, most: u32) {
         let Some(bounds) = &self.0 else { return };
-        if bounds.is_drained.get() {
-            (0..bounds.waiting.replace(0)).for_each(|_| bounds.spend(&bounds.requests));
+        let waiting = bounds.waiting.get();
+        if bounds.is_drained.get() && waiting > most {
+            bounds.waiting.set(most);
+            (most..waiting).for_each(|_| bounds.spend(&bounds.requests));
         }
     }
 
