@@ -33,7 +33,10 @@ fn the_running_server_cannot_open_what_was_not_named() {
             return;
         }
         let link = dir.path().join("keyholder/keys/linked.key");
-        std::os::unix::fs::symlink(dir.path().join("plain.key"), &link).unwrap();
+        // A key of its own: one that is held already is listed by either place.
+        let outside = dir.path().join("outside.key");
+        run("openssl", &["genpkey", "-algorithm", "ED25519", "-out", outside.to_str().unwrap()]);
+        std::os::unix::fs::symlink(&outside, &link).unwrap();
         keyholder.signal("HUP");
         let is_held = || keyholder.page("/keys").contains("linked.key");
         if sandbox {
