@@ -3,41 +3,44 @@
 
 /// The bytes that `text` stands for; none if it holds anything else, padding, or bits that belong to no byte.
 pub(super) fn decode(text: &[u8]) -> Option<Vec<u8>> {
-    let decoded = digits(text.iter().map(|byte| digit(*byte)))?;
+    let decoded = digits(text.iter().map_while(|byte| digit(*byte)));
     // A lone character makes no byte, and left-over bits must be zero.
-    (decoded.left_over < 6 && decoded.bits == 0).then_some(decoded.bytes)
+    (decoded.count == text.len() && decoded.left_over < 6 && decoded.bits == 0).then_some(decoded.bytes)
 }
 
 /// The bytes that the most lenient readers make of `text`: either alphabet, whatever is in neither dropped, and bits that belong to no byte.
-pub(super) fn decode_leniently(text: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn decode_leniently(text: &[u8]) -> Vec<u8> {
     let values = text.iter().filter_map(|byte| match byte {
         b'+' => Some(62),
         b'/' => Some(63),
         byte => digit(*byte),
     });
-    digits(values.map(Some)).map(|decoded| decoded.bytes)
+    digits(values).bytes
 }
 
 struct Decoded {
     bytes: Vec<u8>,
+    /// Characters that were decoded.
+    count: usize,
     /// Bits behind the last byte, and how many.
     bits: u32,
     left_over: u32,
 }
 
-fn digits(values: impl Iterator<Item = Option<u8>>) -> Option<Decoded> {
-    let mut out = Vec::with_capacity(values.size_hint().1.unwrap_or_default() / 4 * 3 + 2);
-    let (mut bits, mut count) = (0_u32, 0);
+fn digits(values: impl Iterator<Item = u8>) -> Decoded {
+    let bytes = Vec::with_capacity(values.size_hint().1.unwrap_or_default() / 4 * 3 + 2);
+    let mut decoded = Decoded { bytes, count: 0, bits: 0, left_over: 0 };
     for value in values {
-        bits = bits << 6 | u32::from(value?);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
+        decoded.count += 1;
+        decoded.bits = decoded.bits << 6 | u32::from(value);
+        decoded.left_over += 6;
+        if decoded.left_over >= 8 {
+            decoded.left_over -= 8;
+            decoded.bytes.push((decoded.bits >> decoded.left_over) as u8);
+            decoded.bits &= (1 << decoded.left_over) - 1;
         }
     }
-    Some(Decoded { bytes: out, bits, left_over: count })
+    decoded
 }
 
 fn digit(byte: u8) -> Option<u8> {

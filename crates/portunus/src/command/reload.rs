@@ -27,25 +27,20 @@ pub struct ReloadCommand {
 
 /// Reloads: 0 if the new configuration is active, else 1 and every problem on stderr.
 pub fn run(command: &ReloadCommand) -> ExitCode {
-    // Written without `println!`: whoever reads may be gone, and the exit status is what counts.
-    let (mut out, mut errors) = (io::stdout(), io::stderr());
     match ask(&command.control) {
         Ok(Outcome { generation: Some(generation), lines }) => {
-            let _ = writeln!(out, "reloaded: configuration {generation} is active");
-            lines.iter().for_each(|setting| _ = writeln!(errors, "warning: waits for a restart: {setting}"));
+            say!("reloaded: configuration {generation} is active");
+            lines.iter().for_each(|setting| complain!("warning: waits for a restart: {setting}"));
             ExitCode::SUCCESS
         }
         Ok(Outcome { generation: None, lines }) => {
-            lines.iter().for_each(|problem| _ = writeln!(errors, "{problem}"));
-            let _ = writeln!(errors, "error: not reloaded; the configuration that was active stays so");
+            lines.iter().for_each(|problem| complain!("{problem}"));
+            complain!("error: not reloaded; the configuration that was active stays so");
             ExitCode::FAILURE
         }
         Err(error) => {
             let socket = command.control.display();
-            let _ = writeln!(
-                errors,
-                "error: cannot ask the server at {socket}: {error}; it must run with `--control {socket}`"
-            );
+            complain!("error: cannot ask the server at {socket}: {error}; it must run with `--control {socket}`");
             ExitCode::FAILURE
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use contract::judge::{BodyPlan, FieldSource, Findings, Framing, Hold, Part, RequestParts, Violation, Where, code};
-use contract::openapi::PathValues;
+use contract::openapi::{Demand, PathValues, Requirement};
 use contract::{Found, Matched};
 use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
 
@@ -17,7 +17,7 @@ use super::in_force::{InForce, Rule, verifies_token};
 use super::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
 use super::note::ContractNote;
 use super::{Admitted, Reason, Under, fits};
-use crate::auth::{TokenRule, token};
+use crate::auth::token;
 use crate::config::{ContractConfig, Mode};
 use crate::http::body::BodyError;
 use crate::http::exchange::{Context, Failure, client_failed};
@@ -232,43 +232,32 @@ impl<'a> Asked<'a> {
         note(context, in_force, self.rule, Side::Request, findings, self.blocks(), ledger);
     }
 
-    /// Why the bearer token that a request shows is not genuine, whatever alternative it satisfies: the upstream would believe it.
-    fn forged_token(&self, rule: &TokenRule, parts: &RequestParts<'_>) -> Option<token::Refused> {
-        let config = &self.candidate.in_force.config;
-        let demands = self.operation.operation.security().iter().flat_map(|requirement| &requirement.demands);
-        let mut schemes = demands.map(|demand| &demand.scheme).filter(|scheme| verifies_token(config, scheme));
-        // All of them read the one Authorization field.
-        let token = schemes.find_map(|scheme| scheme.credential(parts))?;
-        rule.judge(token, SystemTime::now()).err()
-    }
-
-    /// Checks the tokens of the alternatives whose credentials are all there; one whose tokens are good is enough. Gives why the last one
-    /// was refused.
+    /// Verifies the bearer token that a request shows, once and whatever alternative it satisfies, since the upstream would believe it; then one
+    /// alternative whose credentials are all there and whose scopes it grants is enough. Gives why it was refused.
     fn judge_tokens(&self, parts: &RequestParts<'_>, findings: &mut Findings) -> Option<token::Refused> {
-        let Some(rule) = &self.candidate.in_force.tokens else { return None };
-        if let Some(refused) = self.forged_token(rule, parts) {
-            let _ = findings.add(Violation::new(refused.code, Where::of(Part::Security), "the token is not accepted"));
-            return Some(refused);
-        }
-        let mut last = None;
-        for requirement in self.operation.operation.security() {
-            let Some(credentials) = requirement.credentials(parts) else { continue };
-            let demands = requirement.demands.iter().zip(credentials);
-            let refused = demands
-                .filter(|(demand, _)| verifies_token(&self.candidate.in_force.config, &demand.scheme))
-                .find_map(|(demand, token)| match rule.judge(token, SystemTime::now()) {
-                    Ok(claims) if claims.grants(&demand.scopes) => None,
-                    Ok(_) => Some(token::Refused { code: "jwt_scope", insufficient: true }),
-                    Err(refused) => Some(refused),
-                });
-            refused?;
-            last = refused;
-        }
-        if let Some(refused) = last {
-            let what = "the token is not accepted";
-            let _ = findings.add(Violation::new(refused.code, Where::of(Part::Security), what));
-        }
-        last
+        let rule = self.candidate.in_force.tokens.as_ref()?;
+        let requirements = self.operation.operation.security();
+        let is_verified = |demand: &&Demand| verifies_token(&self.candidate.in_force.config, &demand.scheme);
+        let mut demands = requirements.iter().flat_map(|requirement| &requirement.demands).filter(is_verified);
+        // All bearer schemes read the one Authorization field.
+        let token = demands.find_map(|demand| demand.scheme.credential(parts))?;
+        let refused = match rule.judge(token, SystemTime::now()) {
+            Err(refused) => refused,
+            Ok(claims) => {
+                let mut shown = requirements.iter().filter(|one| one.credentials(parts).is_some()).peekable();
+                shown.peek()?;
+                let grants = |one: &Requirement| {
+                    one.demands.iter().filter(is_verified).all(|demand| claims.grants(&demand.scopes))
+                };
+                if shown.any(grants) {
+                    return None;
+                }
+                token::Refused { code: "jwt_scope", insufficient: true }
+            }
+        };
+        let what = "the token is not accepted";
+        let _ = findings.add(Violation::new(refused.code, Where::of(Part::Security), what));
+        Some(refused)
     }
 }
 

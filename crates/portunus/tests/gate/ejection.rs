@@ -4,20 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
 use crate::harness::{Gate, Reply, Upstream, exchange, statuses, wait_until};
-
-fn gate(group: &str) -> Gate {
-    Gate::start(&format!(
-        "workers: 1
-listeners:
-  - {{ name: web, bind: \"127.0.0.1:0\" }}
-upstreams:
-  app: {{ {group} }}
-routes:
-  - {{ upstream: app }}
-admin: {{ bind: \"127.0.0.2:0\" }}
-"
-    ))
-}
+use crate::upstreams::gate;
 
 fn get(gate: &Gate) -> u16 {
     statuses(&exchange(gate.address("web"), b"GET /r HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))[0]

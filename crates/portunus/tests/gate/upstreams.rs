@@ -14,7 +14,7 @@ use crate::http2_server::http2_server;
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// A gate whose one group is described by `group` (YAML flow mapping members).
-fn gate(group: &str) -> Gate {
+pub fn gate(group: &str) -> Gate {
     Gate::start(&format!(
         "workers: 1
 listeners:
