@@ -321,15 +321,6 @@ async fn is_gone(answer: &mut H2Answer) -> bool {
     poll_fn(|context| Poll::Ready(answer.poll_gone(context).is_ready())).await
 }
 
-/// Adds the type of a request whose head was read in part only: a gRPC call is rejected in gRPC's own way.
-fn keep_content_type(message: &http::request::Parts, head: &mut RequestHead) {
-    if let Some(value) =
-        message.headers.get(http::header::CONTENT_TYPE).filter(|_| !head.fields.contains("content-type"))
-    {
-        head.fields.push(b"content-type", value.as_bytes());
-    }
-}
-
 /// Serves one stream.
 async fn stream(
     request: Request<RecvStream>,
@@ -377,7 +368,6 @@ async fn stream(
             Err(Reason::CANCEL)
         }
         Err(Rejected::Request(refusal)) => {
-            keep_content_type(&message, request);
             let refused = exchange::refuse(&refusal, request, &mut answer, ledger).await;
             refused.map_err(|Cut| Reason::INTERNAL_ERROR)
         }

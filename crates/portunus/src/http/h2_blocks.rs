@@ -89,7 +89,9 @@ impl Blocks {
             noticed.floods.opened();
         }
         let (mut found, mut replaced) = (Found::default(), Vec::new());
-        let Ok(is_replaced) = self.table.read(block, &mut found, &mut replaced) else {
+        // A request with more is rejected for the first of them. Trailers have no such bound, and go on whole.
+        let most_fields = if begins { noticed.floods.max_fields().saturating_add(1) } else { usize::MAX };
+        let Ok(is_replaced) = self.table.read(block, most_fields, &mut found, &mut replaced) else {
             self.give_up(out);
             return false;
         };

@@ -23,6 +23,9 @@ const PREMATURE: Duration = Duration::from_secs(1);
 /// block of 3 KiB, or 400 KiB of data.
 const TURN: u32 = 6_000;
 
+/// The turn of a connection that has used up half of what it may ask for in vain: some three requests. What it asks for costs as much as what others do.
+const SHORT_TURN: u32 = TURN / 8;
+
 /// Work of any frame, of a request begun, and of bytes: of a header block (a field may be one byte), of anything else.
 const FRAME_WORK: u32 = 8;
 const REQUEST_WORK: u32 = 100;
@@ -114,6 +117,8 @@ struct Bounds {
     frames: Allowance,
     /// Requests that come to nothing.
     requests: Allowance,
+    /// Most fields of a request.
+    max_fields: usize,
     /// Streams that may send DATA.
     bodies: RefCell<BTreeSet<u32>>,
     /// Requests whose heads are whole and which the library has not given out.
@@ -137,6 +142,7 @@ impl Floods {
         Floods(Some(Bounds {
             frames: Allowance::new(limits.h2_control_frame_burst, limits.h2_control_frame_rate, now),
             requests: Allowance::new(limits.h2_failed_request_burst, limits.h2_failed_request_rate, now),
+            max_fields: limits.max_fields,
             bodies: RefCell::default(),
             waiting: Cell::new(0),
             is_drained: Cell::new(false),
@@ -155,9 +161,17 @@ impl Floods {
         self.0.as_ref().is_some_and(|bounds| bounds.frames.is_spent() || bounds.requests.is_spent())
     }
 
+    /// Most fields that a request may have.
+    pub fn max_fields(&self) -> usize {
+        self.0.as_ref().map_or(usize::MAX, |bounds| bounds.max_fields)
+    }
+
     /// Whether others are to have their turn.
     pub fn is_turn_over(&self) -> bool {
-        self.0.as_ref().is_some_and(|bounds| bounds.turn.get() >= TURN)
+        self.0.as_ref().is_some_and(|bounds| {
+            let is_failing = bounds.requests.left.get() < bounds.requests.burst / 2;
+            bounds.turn.get() >= if is_failing { SHORT_TURN } else { TURN }
+        })
     }
 
     /// The connection has its turn again.
@@ -317,19 +331,30 @@ impl Written {
                 bytes = bytes.get(skipped..).unwrap_or_default();
                 continue;
             }
+            if self.held == 0
+                && let Some((head, rest)) = bytes.split_first_chunk()
+            {
+                bytes = rest;
+                self.begin(*head, floods);
+                continue;
+            }
             let (taken, rest) = bytes.split_at((FRAME_HEAD - self.held).min(bytes.len()));
             self.head.iter_mut().skip(self.held).zip(taken).for_each(|(held, byte)| *held = *byte);
             self.held += taken.len();
             bytes = rest;
             if self.held == FRAME_HEAD {
                 self.held = 0;
-                let head = FrameHead::read(self.head);
-                self.skip = head.length;
-                self.is_data = head.kind == DATA;
-                floods.sent(head);
+                self.begin(self.head, floods);
             }
         }
         data
+    }
+
+    fn begin(&mut self, head: [u8; FRAME_HEAD], floods: &Floods) {
+        let head = FrameHead::read(head);
+        self.skip = head.length;
+        self.is_data = head.kind == DATA;
+        floods.sent(head);
     }
 }
 
@@ -508,6 +533,23 @@ mod tests {
             frames
         };
         assert_eq!((turn(6, 8), turn(HEADERS, 60), turn(HEADERS, 16_000), turn(DATA, 16_384)), (750, 27, 1, 23));
+        let failing = Floods::of_client(&Limits { h2_failed_request_rate: 0, ..Limits::default() });
+        let requests = |floods: &Floods| {
+            floods.begin_turn();
+            let mut requests = 0;
+            while !floods.is_turn_over() {
+                floods.received(head(HEADERS, END_STREAM, 60));
+                requests += 1;
+            }
+            requests
+        };
+        let burst = Limits::default().h2_failed_request_burst;
+        (0..burst / 2).for_each(|_| failing.rejected());
+        assert_eq!(requests(&failing), 27);
+        failing.rejected();
+        assert_eq!(requests(&failing), 4, "half of its requests came to nothing");
+        failing.answered();
+        assert_eq!(requests(&failing), 27, "and then one did not");
         let unbounded = Floods::unbounded();
         (0..10_000).for_each(|_| unbounded.received(head(HEADERS, 0, 16_000)));
         assert!(!unbounded.is_turn_over() && !unbounded.is_flooded());

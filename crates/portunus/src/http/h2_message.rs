@@ -26,7 +26,7 @@ use crate::pace::{Pace, Watch};
 use crate::transport::{Broken, Transport};
 
 /// Translates a request's head, with the same strictness as for HTTP/1. `path`: the path and query as they came, where the library could not take
-/// them.
+/// them. A head with an error is read in part only, but has its type: a gRPC call is rejected in gRPC's own way.
 ///
 /// # Errors
 /// 400 with a code; 414 or 431 for what is over the limits; 417 for an expectation that is not `100-continue`.
@@ -37,11 +37,28 @@ pub fn read_request(
     limits: &Limits,
     head: &mut RequestHead,
 ) -> Result<(), HeadError> {
-    let bad = |code| HeadError { status: 400, code };
     head.clear();
     head.version = Version::H2;
-    head.method = Method::from_bytes(message.method.as_str().as_bytes()).ok_or(bad("bad_method"))?;
     head.keep_alive = true;
+    let read = read_head(message, path, is_bodiless, limits, head);
+    if read.is_err()
+        && !head.fields.contains("content-type")
+        && let Some(value) = message.headers.get(http::header::CONTENT_TYPE)
+    {
+        head.fields.push(b"content-type", value.as_bytes());
+    }
+    read
+}
+
+fn read_head(
+    message: &http::request::Parts,
+    path: Option<&[u8]>,
+    is_bodiless: bool,
+    limits: &Limits,
+    head: &mut RequestHead,
+) -> Result<(), HeadError> {
+    let bad = |code| HeadError { status: 400, code };
+    head.method = Method::from_bytes(message.method.as_str().as_bytes()).ok_or(bad("bad_method"))?;
     read_target(message, path, head)?;
     // The size as a whole is bounded by the library.
     if head.target.len() > limits.max_request_line_bytes {
@@ -506,6 +523,14 @@ impl Answer for H2Answer {
 
     async fn flush(&mut self) -> Result<(), Broken> {
         self.send_head(self.rest == Some(0))
+    }
+
+    fn has_room(&mut self, bytes: usize) -> bool {
+        if let Stage::Body(stream) = &mut self.stage {
+            stream.reserve_capacity(bytes);
+            return self.sending.outbox.has_room(bytes) && stream.capacity() >= bytes;
+        }
+        self.sending.outbox.has_room(bytes)
     }
 
     async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {

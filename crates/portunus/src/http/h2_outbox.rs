@@ -43,9 +43,17 @@ impl Outbox {
     /// The connection has ended.
     pub async fn hand_over(&self, bytes: usize) -> Result<(), Closed> {
         let wanted = u32::try_from(bytes.min(MOST_QUEUED)).unwrap_or(u32::MAX);
-        self.room.acquire_many(wanted).await.map_err(|_| Closed)?.forget();
+        match self.room.try_acquire_many(wanted) {
+            Ok(room) => room.forget(),
+            Err(_) => self.room.acquire_many(wanted).await.map_err(|_| Closed)?.forget(),
+        }
         self.queued.set(self.queued.get() + wanted as usize);
         Ok(())
+    }
+
+    /// Whether so many bytes may be handed over now.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.room.available_permits() >= bytes
     }
 
     /// The connection has ended: nobody waits for room any more.

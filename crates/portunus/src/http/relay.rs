@@ -443,8 +443,11 @@ pub async fn download(
                 Err(Elapsed) if flow.uploading.get() => return Err(DownloadError::Idle),
                 Err(Elapsed) => return Err(DownloadError::UpstreamSlow),
             }
-        } else {
+        } else if answer.has_room(joined.0.len()) {
             at_hand(body.next()).await
+        } else {
+            // It would wait beside what is joined, and that twice the memory.
+            None
         };
         let next = next.transpose().map_err(DownloadError::Upstream)?.map(|next| next.map(<[u8]>::len));
         let count = match next {

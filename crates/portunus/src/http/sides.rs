@@ -68,6 +68,11 @@ pub trait Answer {
     /// Sends what is written so far.
     async fn flush(&mut self) -> Result<(), Broken>;
 
+    /// Whether so many bytes of the body would be taken now. While they would not, no more is received for it than is in hand.
+    fn has_room(&mut self, _bytes: usize) -> bool {
+        true
+    }
+
     /// Sends a piece of the body, together with the head if that is still unsent.
     async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken>;
 

@@ -417,6 +417,29 @@ fn more_fields_than_allowed_are_431() {
 }
 
 #[test]
+fn of_a_request_with_too_many_fields_the_table_of_names_is_kept() {
+    let upstream = Upstream::ok();
+    let gate = secure_gate(upstream.address, Parts::default());
+    let mut client = Frames::open(gate.address("web"), gate.dir.path());
+    // A field for the table before the bound, and one behind it.
+    let kept = |name: u8| [0x40, 6, b'x', b'-', b'k', b'e', b'p', name, 3, b'y', b'e', b's'];
+    let crumbs: Vec<Field> = std::iter::repeat_n(("cookie", &b"a=1"[..]), 1200).collect();
+    let many = [&block(&get("/many"))[..], &kept(b'1'), &block(&crumbs), &kept(b'2'), &block(&crumbs[..9])].concat();
+    let good = [&block(&get("/good"))[..], &[0xbe, 0xbf]].concat();
+    client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &many));
+    let outcome = client.outcome(1);
+    assert!(matches!(outcome, Outcome::Answer(431, _)), "{outcome:?}");
+    client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &good));
+    let outcome = client.outcome(3);
+    assert!(matches!(outcome, Outcome::Answer(200, _)), "{outcome:?}");
+    let seen = upstream.seen();
+    assert_eq!(seen.len(), 1, "{seen:#?}");
+    let [request] = seen.as_slice() else { return };
+    assert_eq!(request.line(), "GET /good HTTP/1.1");
+    assert_eq!((request.fields("x-kep1"), request.fields("x-kep2")), (vec!["yes"], vec!["yes"]));
+}
+
+#[test]
 fn a_header_block_without_end_is_a_flood() {
     let upstream = Upstream::ok();
     let gate = secure_gate(upstream.address, Parts::default());

@@ -87,26 +87,33 @@ const STREAMS: u32 = 128;
 
 #[test]
 fn responses_that_nobody_reads_take_bounded_memory() {
-    // Endless enough, and written only as fast as it is taken.
-    let upstream = Upstream::start(|_| {
-        Reply::Take(Box::new(|mut stream| {
+    // Endless enough, and written only as fast as it is taken: in small pieces, or whole buffers at once.
+    let upstream = Upstream::start(|request| {
+        let piece = if request.line().starts_with("GET /small") { 4000 } else { 256 * 1024 };
+        Reply::Take(Box::new(move |mut stream| {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
-            while stream.write_all(&[b'x'; 4096]).is_ok() {}
+            while stream.write_all(&vec![b'x'; piece]).is_ok() {}
         }))
     });
     let parts = Parts { file: "limits: { client_idle_timeout: 5m }", ..Parts::default() };
     let secure = secure_gate(upstream.address, parts);
     // With windows wide open the library's buffers fill; without a window each stream has a piece in hand; in between it has both.
-    for (what, window) in [("the socket is not read", 0x7fff_ffff_u32), ("no window", 0), ("a window each", 65535)] {
+    for (what, window, path) in [
+        ("the socket is not read", 0x7fff_ffff_u32, "/small"),
+        ("the socket is not read, whole buffers", 0x7fff_ffff, "/large"),
+        ("no window", 0, "/small"),
+        ("a window each", 65535, "/small"),
+        ("a window each, whole buffers", 65535, "/large"),
+    ] {
         let open = || {
             let mut client = Frames::open(secure.address("web"), secure.dir.path());
             client.send(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat()));
             client.send(&frame(WINDOW_UPDATE, 0, 0, &(0x7fff_ffff_u32 - 65535).to_be_bytes()));
             for stream in 0..STREAMS {
-                client.headers(2 * stream + 1, &get("/endless"), true);
+                client.headers(2 * stream + 1, &get(path), true);
             }
             client
         };
-        check_for(&secure, what, 3, 9 * 1024, open);
+        check_for(&secure, what, 3, 5_700, open);
     }
 }

@@ -71,26 +71,65 @@ const fn levels() -> [Level; 21] {
     levels
 }
 
-/// The longest codes of visible ASCII but for the backslash, bits. Text with longer ones has controls or octets beyond ASCII.
-const COMMON_BITS: u32 = 15;
+/// What the next eight bits begin with, where that is a code of at most so many bits: its symbol and its length. Else the length is 0.
+static SHORT: [(u8, u8); 256] = short();
 
-/// The code of NUL, which is as short as those of some visible characters, in thirteen bits.
-const NUL: u64 = 0x1ff8;
+const fn short() -> [(u8, u8); 256] {
+    let mut table = [(0, 0); 256];
+    let mut octet = 0;
+    while octet < table.len() {
+        let (top, mut at) = ((octet as u64) << 24, 0);
+        while top >= LEVELS[at].bound {
+            at += 1;
+        }
+        if LEVELS[at].length <= 8 {
+            table[octet] = (symbol(&LEVELS[at], top), LEVELS[at].length as u8);
+        }
+        octet += 1;
+    }
+    table
+}
+
+/// The symbol of a level whose code these 32 bits begin with.
+const fn symbol(level: &Level, top: u64) -> u8 {
+    SYMBOLS[level.symbols + ((top - level.first) >> (32 - level.length)) as usize]
+}
 
 /// The code of the symbol that no text has, in thirty bits.
 const END_OF_TEXT: u64 = 0x3fff_ffff;
 
-/// Goes over the codes of a text: for each, its level and the 32 bits it begins.
-fn each(bytes: &[u8], mut take: impl FnMut(&Level, u64)) -> Result<(), BrokenBlock> {
-    let mut bytes = bytes.iter();
+/// Goes over the symbols of a text.
+fn each(bytes: &[u8], mut take: impl FnMut(u8)) -> Result<(), BrokenBlock> {
+    let mut bytes = bytes;
     // Bits not yet used, the next one on top.
     let (mut window, mut bits) = (0_u64, 0_u32);
     loop {
+        if bits <= 32
+            && let Some((four, behind)) = bytes.split_first_chunk()
+        {
+            window |= u64::from(u32::from_be_bytes(*four)) << (32 - bits);
+            bits += 32;
+            bytes = behind;
+        }
         while bits <= 56
-            && let Some(byte) = bytes.next()
+            && let Some((byte, behind)) = bytes.split_first()
         {
             window |= u64::from(*byte) << (56 - bits);
             bits += 8;
+            bytes = behind;
+        }
+        // Most text is of codes that are no longer than an octet.
+        while bits >= 8 {
+            let (symbol, length) = SHORT[(window >> 56) as usize];
+            if length == 0 {
+                break;
+            }
+            take(symbol);
+            window <<= length;
+            bits -= u32::from(length);
+        }
+        if bits < 30 && !bytes.is_empty() {
+            continue;
         }
         let top = window >> 32;
         let level = LEVELS.iter().find(|level| top < level.bound).ok_or(BrokenBlock);
@@ -102,29 +141,26 @@ fn each(bytes: &[u8], mut take: impl FnMut(&Level, u64)) -> Result<(), BrokenBlo
         if length == 30 && top >> 2 == END_OF_TEXT {
             return Err(BrokenBlock);
         }
-        take(level?, top);
+        take(symbol(level?, top));
         window <<= length;
         bits -= length;
     }
 }
 
-/// How many octets a text has, and whether one of them could be a control or beyond ASCII.
-pub(super) fn measure(bytes: &[u8]) -> Result<(usize, bool), BrokenBlock> {
-    let (mut count, mut is_odd) = (0, false);
-    each(bytes, |level, top| {
+/// How many octets a text has, and whether all of them are good.
+pub(super) fn measure(bytes: &[u8], is_good: impl Fn(u8) -> bool) -> Result<(usize, bool), BrokenBlock> {
+    let (mut count, mut all_good) = (0, true);
+    each(bytes, |symbol| {
         count += 1;
-        is_odd |= level.length > COMMON_BITS || (level.length == 13 && top >> 19 == NUL);
+        all_good &= is_good(symbol);
     })?;
-    Ok((count, is_odd))
+    Ok((count, all_good))
 }
 
 /// Decodes a text.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<u8>, BrokenBlock> {
     let mut text = Vec::with_capacity(bytes.len() * 8 / 5);
-    each(bytes, |level, top| {
-        let number = level.symbols + ((top - level.first) >> (32 - level.length)) as usize;
-        text.extend(SYMBOLS.get(number));
-    })?;
+    each(bytes, |symbol| text.push(symbol))?;
     Ok(text)
 }
 
@@ -158,8 +194,8 @@ mod tests {
         for (symbol, code, length) in &codes {
             let text = encoded(*code, *length);
             assert_eq!(decode(&text), Ok(vec![*symbol]));
-            let is_odd = !matches!(symbol, b' '..=b'~') || *symbol == b'\\';
-            assert_eq!(measure(&text), Ok((1, is_odd)), "{symbol}");
+            assert_eq!(measure(&text, |octet| octet == *symbol), Ok((1, true)), "{symbol}");
+            assert_eq!(measure(&text, |octet| octet != *symbol), Ok((1, false)), "{symbol}");
         }
         codes.sort_unstable();
         assert!(codes.iter().enumerate().all(|(number, (symbol, ..))| number == usize::from(*symbol)));
@@ -202,10 +238,10 @@ mod tests {
         // RFC 7541 §C.4.1.
         let coded = [0xf1, 0xe3, 0xc2, 0xe5, 0xf2, 0x3a, 0x6b, 0xa0, 0xab, 0x90, 0xf4, 0xff];
         assert_eq!(decode(&coded), Ok(b"www.example.com".to_vec()));
-        assert_eq!(measure(&coded), Ok((15, false)));
+        assert_eq!(measure(&coded, |octet| octet != b'#'), Ok((15, true)));
         for broken in [&[0xff][..], &[0xff, 0xff], &[0xff, 0xff, 0xff, 0xff]] {
             assert_eq!(decode(broken), Err(BrokenBlock), "{broken:?}");
-            assert_eq!(measure(broken), Err(BrokenBlock), "{broken:?}");
+            assert_eq!(measure(broken, |_| true), Err(BrokenBlock), "{broken:?}");
         }
     }
 }
