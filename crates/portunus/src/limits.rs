@@ -48,12 +48,12 @@ pub struct Limits {
     /// HTTP/2 frames that carry nothing (PING, SETTINGS, WINDOW_UPDATE, PRIORITY, RST_STREAM, empty DATA), or begin a request, beyond ten for each
     /// DATA or HEADERS frame the client gets; then it is a flood.
     pub h2_control_frame_burst: u32,
-    /// As many of these frames are allowed again each second.
+    /// As many of these frames are allowed again each second: four for each of the requests below.
     pub h2_control_frame_rate: u32,
     /// HTTP/2 requests on one connection that come to nothing (cancelled within a second and before their response begins, rejected for their
     /// head, reset for an error, beyond `h2_max_streams`), less those that got a response; then it is a flood.
     pub h2_failed_request_burst: u32,
-    /// As many of these requests are allowed again each second.
+    /// As many of these requests are allowed again each second: busy clients of gRPC cancel, or miss deadlines, in bursts while a server is slow.
     pub h2_failed_request_rate: u32,
     /// From SIGTERM to the end of accepting: time for load balancers to see that `/readyz` says 503.
     pub drain_delay: Duration,
@@ -91,9 +91,9 @@ impl Default for Limits {
             max_validation_memory_per_connection_bytes: 64 * 1024 * 1024,
             h2_max_streams: 128,
             h2_control_frame_burst: 1_000,
-            h2_control_frame_rate: 100,
+            h2_control_frame_rate: 2_000,
             h2_failed_request_burst: 500,
-            h2_failed_request_rate: 100,
+            h2_failed_request_rate: 500,
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
         }

@@ -507,6 +507,27 @@ mod tests {
         }
     }
 
+    /// HEADERS, RST_STREAM and two of WINDOW_UPDATE or PING for each call, which is what clients of gRPC send.
+    #[test]
+    fn five_hundred_cancelled_calls_a_second_are_no_flood_and_six_hundred_are() {
+        for (calls, is_flood) in [(500, false), (600, true)] {
+            let limits = Limits::default();
+            let frames = Allowance::new(limits.h2_control_frame_burst, limits.h2_control_frame_rate, Duration::ZERO);
+            let requests =
+                Allowance::new(limits.h2_failed_request_burst, limits.h2_failed_request_rate, Duration::ZERO);
+            let mut is_spent = false;
+            for call in 0..60 * calls {
+                let now = Duration::from_secs(call) / u32::try_from(calls).unwrap();
+                frames.refill(now);
+                requests.refill(now);
+                (0..4).for_each(|_| frames.spend());
+                requests.spend();
+                is_spent |= frames.is_spent() || requests.is_spent();
+            }
+            assert_eq!(is_spent, is_flood, "{calls} calls a second");
+        }
+    }
+
     #[test]
     fn nothing_comes_back_while_the_client_takes_nothing() {
         let floods = Floods::of_client(&Limits { h2_control_frame_burst: 5, ..Limits::default() });

@@ -119,6 +119,10 @@ pub async fn open(transport: Rc<Transport>) -> Result<Opened, h2::Error> {
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .enable_push(false)
+        // Streams that were reset are remembered for a while, so that a response that was under way is no news; one that comes later is reset again. Neither is
+        // an error of a server's, so that there is no number of them that ends the connection and all that is on it.
+        .max_concurrent_reset_streams(STREAMS_PER_CONNECTION)
+        .max_local_error_reset_streams(None)
         .data_frame_budget(SMALL_FRAMES);
     let (sender, connection) = builder.handshake(io).await?;
     Ok((sender, connection, noticed))

@@ -2,8 +2,10 @@
 //!
 //! The upstream is raw frames, so that each side says exactly what is under test. It knows streams and payloads, not fields.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::frames::{DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, RST_STREAM, SETTINGS, frame};
@@ -196,6 +198,48 @@ fn a_connection_that_goes_away_takes_no_new_request_beside_a_long_one() {
     assert_eq!(server.bodies().len(), 7);
     assert_eq!(server.streams(1).len(), 5);
     assert!(gate.log(7).iter().all(|line| line["fault"].is_null()), "{:#?}", gate.log(7));
+}
+
+#[test]
+fn responses_to_requests_long_cancelled_leave_the_others_on_the_connection_alone() {
+    let resets = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&resets);
+    let server = Http2::start(move |peer| {
+        let long = peer.request().unwrap();
+        let mut cancelled = VecDeque::new();
+        while let Some(frame) = peer.next() {
+            match frame.kind {
+                RST_STREAM => {
+                    cancelled.push_back(frame.stream);
+                    counted.fetch_add(1, Ordering::Relaxed);
+                }
+                // What has a body is the last one, and gets a response.
+                DATA => [frame.stream, long].into_iter().for_each(|stream| peer.respond(stream)),
+                _ => {}
+            }
+            // As a server does that is slower than its clients' patience: it has responded before it reads of the reset.
+            if cancelled.len() > 200 {
+                cancelled.drain(..).for_each(|stream| peer.respond(stream));
+            }
+        }
+    });
+    let gate = gate(&server);
+    let get = |target: &str| {
+        let mut client = connect(gate.address("web"));
+        write!(client, "GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        client
+    };
+    let mut long = get("/long");
+    wait_until("the long request", || server.streams(0).len() == 1);
+    for batch in 1..=24 {
+        let clients: Vec<_> = (0..60).map(|_| get("/")).collect();
+        wait_until("the requests", || server.streams(0).len() == 1 + 60 * batch || !server.streams(1).is_empty());
+        drop(clients);
+        wait_until("the resets", || resets.load(Ordering::Relaxed) >= 60 * batch || !server.streams(1).is_empty());
+    }
+    assert_eq!(ask(&gate, "POST", "abc"), [200]);
+    assert!(read_answer(&mut long).0.starts_with("HTTP/1.1 200 "));
+    assert_eq!((server.streams(0).len(), server.streams(1).len()), (1 + 60 * 24 + 1, 0));
 }
 
 #[test]

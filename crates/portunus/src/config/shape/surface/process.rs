@@ -144,7 +144,7 @@ pub(in crate::config::shape) static LIMITS: Object = object(
         optional(
             "h2_control_frame_rate",
             Shape::Int(0, 1_000_000),
-            "100",
+            "2000",
             "As many of these frames are allowed again each second.",
         ),
         optional(
@@ -156,7 +156,7 @@ pub(in crate::config::shape) static LIMITS: Object = object(
         optional(
             "h2_failed_request_rate",
             Shape::Int(0, 1_000_000),
-            "100",
+            "500",
             "As many of these requests are allowed again each second.",
         ),
         optional(
