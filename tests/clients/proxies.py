@@ -17,7 +17,8 @@ class Edge:
         self.http = http
         self.h2c = h2c
         self.process = process
-        self.proxy = None
+        # Its access log, where a row wants to read that.
+        self.access_log = None
 
     def __enter__(self):
         return self
@@ -28,6 +29,13 @@ class Edge:
 
     def log(self):
         return self.process.said() if self.process else ""
+
+
+def port_of(server, protocol="http1", tls=False):
+    """Where a server takes what: not every proxy tells HTTP/2 from HTTP/1 by itself where there is no TLS."""
+    if tls:
+        return server.https
+    return getattr(server, "h2c", None) or server.http if protocol == "http2" else server.http
 
 
 def direct(servers, **_):
@@ -42,7 +50,7 @@ def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted
     if proxy_protocol:
         listening["proxy_protocol"] = {"trust": "127.0.0.0/8"}
     group = {
-        "servers": [f"127.0.0.1:{server.https if tls else server.http}" for server in servers],
+        "servers": [f"127.0.0.1:{port_of(server, protocol, tls)}" for server in servers],
         "protocol": protocol,
         # As the example of long-lived exchanges has it.
         "idle_timeout": "1h",
@@ -70,14 +78,16 @@ def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted
     for name in ("https", "http"):
         line = process.wait_for(f'"listening","listener":"{name}"')
         ports[name] = int(re.search(r'"address":"127\.0\.0\.1:(\d+)"', line).group(1))
-    return Edge("portunus", ports["https"], ports["http"], ports["http"], process)
+    edge = Edge("portunus", ports["https"], ports["http"], ports["http"], process)
+    edge.access_log = os.path.join(place, "access.log")
+    return edge
 
 
 def nginx(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=None, stock=False):
     place = folder("nginx")
     https, http, h2c = free_port(), free_port(), free_port()
     proxied = " proxy_protocol" if proxy_protocol else ""
-    group = "".join(f"server 127.0.0.1:{server.https if tls else server.http};" for server in servers)
+    group = "".join(f"server 127.0.0.1:{port_of(server, protocol, tls)};" for server in servers)
     if protocol == "http2":
         location = (
             f"grpc_pass {'grpcs' if tls else 'grpc'}://app; grpc_read_timeout 1h; grpc_send_timeout 1h;"
@@ -132,7 +142,7 @@ def haproxy(servers, protocol="http1", tls=False, proxy_protocol=False, trusted=
     if send_proxy:
         over += f" {send_proxy}"
     group = "\n".join(
-        f"  server s{number} 127.0.0.1:{server.https if tls else server.http}{over}" for number, server in enumerate(servers)
+        f"  server s{number} 127.0.0.1:{port_of(server, protocol, tls)}{over}" for number, server in enumerate(servers)
     )
     path = os.path.join(place, "haproxy.cfg")
     with open(path, "w", encoding="utf-8") as file:

@@ -1,13 +1,14 @@
 """Other proxies in front of the edge and behind it, with the settings they come with; other makes of application servers behind."""
 
 import os
+import re
 import signal
 import time
 
 from proxies import Edge, nginx_folders, nginx_user, start
 from rows import row
 from rows_http import Web, url
-from stage import HERE, PATIENCE, Failed, Process, Settings, ca, folder, free_port, python, run, tool, until_connectable
+from stage import HERE, PATIENCE, Failed, Process, Settings, ca, folder, free_port, pair, python, run, tool, until_connectable
 
 PEERS = ("portunus", "nginx", "haproxy")
 
@@ -44,16 +45,25 @@ class Load(Process):
         if self.wait(600 + PATIENCE) != 0:
             raise Failed(self.said()[:2000])
 
+    def failures(self):
+        """How many requests failed."""
+        if self.wait(600 + PATIENCE) == 0:
+            return 0
+        counted = re.search(r"(\d+) of \d+ requests failed", self.said())
+        if not counted:
+            raise Failed(self.said()[:2000])
+        return int(counted.group(1))
+
 
 class Application(Edge):
-    """A server behind the edge, in plain text."""
+    """A server behind the edge, with one port for whatever it speaks."""
 
     def __init__(self, process, port):
-        super().__init__("application", None, port, port, process)
+        super().__init__("application", port, port, port, process)
         until_connectable(port, process)
 
 
-def nginx_server(http2=False):
+def nginx_server(http2=False, tls=False):
     """nginx as it comes: 1,000 requests, then it closes the connection, or sends GOAWAY."""
     place, port = folder("nginx-server"), free_port()
     path = os.path.join(place, "nginx.conf")
@@ -61,7 +71,8 @@ def nginx_server(http2=False):
         file.write(
             f"daemon off; worker_processes 1; pid {place}/pid; error_log stderr notice; {nginx_user()} events {{}}\n"
             f"http {{ {nginx_folders(place)} access_log off;\n"
-            f"  server {{ listen 127.0.0.1:{port}{' http2' if http2 else ''}; location / {{ return 200 hello; }} }} }}\n"
+            f"  server {{ listen 127.0.0.1:{port}{' ssl' if tls else ''}{' http2' if http2 else ''}; location / {{ return 200 hello; }}\n"
+            f"    {f'ssl_certificate {pair()}; ssl_certificate_key {pair()};' if tls else ''} }} }}\n"
         )
     process = Process("nginx", "-c", path, env={"PATH": os.environ["PATH"] + ":/usr/sbin"}, ending=signal.SIGTERM)
     return Application(process, port)
@@ -97,7 +108,7 @@ def node():
     return Application(process, int(process.ready_line.split()[1]))
 
 
-def behind_row(name, needs, server, short, full, protocol="http1", reload=None):
+def behind_row(name, needs, server, short, full, reload=None, only_full=False, **edge_settings):
     """Requests to a server behind the edge; with a signal that makes it reload each second or so."""
 
     def scene(way):
@@ -105,14 +116,14 @@ def behind_row(name, needs, server, short, full, protocol="http1", reload=None):
         # A server that closes a kept connection at the very moment at which a POST is sent leaves open whether it was executed, so that
         # nobody may send it again (RFC 9110 9.2.2). That moment comes with a reload.
         kind = ["get"] if reload else []
-        with server() as application, start(way, [application], protocol=protocol) as edge, Load(edge, count, *kind) as load:
+        with server() as application, start(way, [application], **edge_settings) as edge, Load(edge, count, *kind) as load:
             while reload and load.child.poll() is None:
                 time.sleep(0.7)
                 application.process.signal(reload)
             load.succeed()
 
     scene.__name__ = f"behind_{name}"
-    row(ways=PEERS, needs=("go", *needs), seconds=6)(scene)
+    row(ways=PEERS, needs=("go", *needs), seconds=6, only_full=only_full)(scene)
 
 
 behind_row("nginx", ("nginx",), nginx_server, 3000, 20000)

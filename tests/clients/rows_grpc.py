@@ -1,4 +1,4 @@
-"""gRPC of two independent makes: grpc-go and Python's grpcio (which is gRPC's C core), as clients and as servers."""
+"""gRPC of independent makes: grpc-go, Python's grpcio (which is gRPC's C core) and grpc-js, as clients and as servers."""
 
 import signal
 import time
@@ -7,9 +7,17 @@ from proxies import start
 from rows import row
 from stage import HERE, PATIENCE, Failed, Process, Settings, ca, pair, python, run, tool
 
-# Words that start a client or a server. Both makes understand the same command line and the same scenarios.
-CLIENTS = {"go": lambda: [tool("bin/grpc-client")], "python": lambda: python(f"{HERE}/grpc_client.py")}
-SERVERS = {"go": lambda: [tool("bin/grpc-server")], "python": lambda: python(f"{HERE}/grpc_server.py")}
+# Words that start a client or a server. All makes understand the same command line, and the same scenarios but for some that grpc-js lacks.
+CLIENTS = {
+    "go": lambda: [tool("bin/grpc-client")],
+    "python": lambda: python(f"{HERE}/grpc_client.py"),
+    "grpc_js": lambda: ["node", f"{HERE}/grpc_client.mjs", tool("grpc-js")],
+}
+SERVERS = {
+    "go": lambda: [tool("bin/grpc-server")],
+    "python": lambda: python(f"{HERE}/grpc_server.py"),
+    "grpc_js": lambda: ["node", f"{HERE}/grpc_server.mjs", tool("grpc-js")],
+}
 
 
 class Server(Process):
@@ -43,7 +51,7 @@ def simple(make, name, scenario, short, full, seconds=0, h2c=False):
     row(needs=(make,), seconds=seconds)(scene)
 
 
-for make in CLIENTS:
+for make in ("go", "python"):
     simple(make, "unary", "unary", (2000, 4), (20000, 8), seconds=5)
     simple(make, "h2c", "unary", (200, 4), (2000, 8), seconds=3, h2c=True)
     simple(make, "ping_pong", "ping-pong", (1, 3000, 0), (1, 20000, 0), seconds=10)
@@ -53,7 +61,52 @@ for make in CLIENTS:
     simple(make, "slow_upload", "upload", (9, 5000), (120, 5000), seconds=45)
     simple(make, "slow_feed", "feed", (9, 5000), (120, 5000), seconds=45)
     simple(make, "cancel", "cancel", (300,), (3000,), seconds=5)
-    simple(make, "deadlines", "deadlines", (300, 50), (12000, 50), seconds=16)
+    simple(make, "deadlines", "deadlines", (300, 50), (6000, 50), seconds=16)
+    # 200 calls a second.
+    simple(make, "frequent_deadlines", "deadlines", (600, 5), (12000, 5), seconds=6)
+
+
+def mixed(client_make, server_make):
+    """A row of a client and a server of different makes."""
+
+    def scene(way):
+        with Server(server_make) as server, start(way, [server], protocol="http2") as edge:
+            client(client_make, edge, "unary", scaled(300, 5000), 4, seconds=300)
+            client(client_make, edge, "ping-pong", 2, scaled(300, 5000), 1, seconds=300)
+            client(client_make, edge, "upload", scaled(50, 1000), 10, seconds=300)
+            client(client_make, edge, "feed", scaled(50, 1000), 10, seconds=300)
+            client(client_make, edge, "deadlines", scaled(100, 1000), 10, seconds=300)
+
+    scene.__name__ = f"grpc_{client_make}_to_{server_make}"
+    row(needs=tuple({client_make, server_make}), seconds=8)(scene)
+
+
+mixed("go", "python")
+mixed("python", "go")
+mixed("grpc_js", "go")
+mixed("python", "grpc_js")
+
+
+@row(needs=("go",), seconds=2)
+def grpc_health(way):
+    """Health checks, watched health and reflection, through TLS and without."""
+    with Server("go") as server, start(way, [server], protocol="http2") as edge:
+        client("go", edge, "health")
+        client("go", edge, "health", h2c=True)
+
+
+@row(needs=("go", "grpcurl"), seconds=2, only_full=True)
+def grpc_grpcurl(way):
+    """grpcurl, which asks by reflection what there is, through TLS and without."""
+    with Server("go") as server, start(way, [server], protocol="http2") as edge:
+        ways = [["-plaintext", f"127.0.0.1:{edge.h2c}"]]
+        if edge.name != "direct":
+            ways.append(["-cacert", ca(), "-servername", "localhost", f"127.0.0.1:{edge.https}"])
+        for where in ways:
+            for words, wanted in ((["list"], "grpc.health.v1.Health"), (["grpc.health.v1.Health/Check"], "SERVING")):
+                said = run(tool("grpcurl/grpcurl"), *where, *words)
+                if wanted not in said:
+                    raise Failed(said)
 
 
 @row(needs=("go",), seconds=10)

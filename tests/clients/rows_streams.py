@@ -13,6 +13,9 @@ from rows_http import Web, expect, url
 from stage import PATIENCE, Failed, Settings, ca, folder, run
 
 
+VERSIONS = ("--http1.1", "--http2")
+
+
 def scaled(short, full):
     return full if Settings.full else short
 
@@ -43,15 +46,15 @@ def stream_long_poll(way):
         expect(["news", "news"], by_both_versions(400, f"{url(edge)}/poll?ms={scaled(40_000, 300_000)}"))
 
 
-def transfers(way, *words, seconds):
+def transfers(way, *words, seconds, at_once=1):
     """The same upload over HTTP/1.1 and HTTP/2; the application says how much came."""
     path = os.path.join(folder("upload"), "file")
     size = words[0]
     with open(path, "wb") as file:
         file.truncate(size)
-    with Web() as web, start(way, [web]) as edge:
-        for version in ("--http1.1", "--http2"):
-            said = patient_curl(seconds, version, "--upload-file", path, *words[1:], url(edge) + "/echo")
+    with Web() as web, start(way, [web]) as edge, concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        target = url(edge) + "/echo"
+        for said in pool.map(lambda version: patient_curl(seconds, version, "--upload-file", path, *words[1:], target), VERSIONS):
             expect(True, f'"length":{size},' in said)
 
 
@@ -60,10 +63,10 @@ def stream_large_upload(way):
     transfers(way, scaled(200_000_000, 2_000_000_000), seconds=600)
 
 
-@row(needs=("go", "curl"), seconds=80)
+@row(needs=("go", "curl"), seconds=40)
 def stream_slow_upload(way):
     """2 kB/s for 36 s, ten minutes in the full form."""
-    transfers(way, scaled(72_000, 1_200_000), "--limit-rate", "2k", seconds=700)
+    transfers(way, scaled(72_000, 1_200_000), "--limit-rate", "2k", seconds=700, at_once=2)
 
 
 @row(needs=("go", "curl"), seconds=20)

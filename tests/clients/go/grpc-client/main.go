@@ -21,7 +21,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	reflection "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
 	"portunus.test/clients/raw"
 )
@@ -38,6 +40,7 @@ var scenarios = map[string]func(*grpc.ClientConn, []int) error{
 	"cancel":    cancel,
 	"deadlines": deadlines,
 	"load":      load,
+	"health":    checkHealth,
 }
 
 func main() {
@@ -327,6 +330,45 @@ func load(connection *grpc.ClientConn, numbers []int) error {
 		return beside(connection, work)
 	}
 	return work()
+}
+
+// health: what grpc-health-probe and the health checks of load balancers ask, once and as a stream, and what grpcurl asks by reflection.
+func checkHealth(connection *grpc.ClientConn, _ []int) error {
+	client := healthpb.NewHealthClient(connection)
+	response, err := client.Check(context.Background(), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		return err
+	}
+	if response.Status != healthpb.HealthCheckResponse_SERVING {
+		return fmt.Errorf("health is %v", response.Status)
+	}
+	_, err = client.Check(context.Background(), &healthpb.HealthCheckRequest{Service: "unknown"})
+	if status.Code(err) != codes.NotFound {
+		return fmt.Errorf("health of an unknown service: %w", err)
+	}
+	watch, err := client.Watch(context.Background(), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		return err
+	}
+	if response, err = watch.Recv(); err != nil || response.Status != healthpb.HealthCheckResponse_SERVING {
+		return fmt.Errorf("watched health is %v: %w", response, err)
+	}
+	stream, err := reflection.NewServerReflectionClient(connection).ServerReflectionInfo(context.Background())
+	if err != nil {
+		return err
+	}
+	list := &reflection.ServerReflectionRequest{MessageRequest: &reflection.ServerReflectionRequest_ListServices{}}
+	if err := stream.Send(list); err != nil {
+		return err
+	}
+	services, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if found := services.GetListServicesResponse().GetService(); len(found) != 2 {
+		return fmt.Errorf("services: %v", found)
+	}
+	return stream.CloseSend()
 }
 
 // The first error of any.

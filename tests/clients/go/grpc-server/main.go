@@ -1,7 +1,7 @@
 // A gRPC server of raw bytes. Prints `listening ADDRESS`, and `called` at the first call. SIGTERM stops it gracefully.
 //
 // Methods, by the last part of their path: Unary and Chat send back what they get, Collect counts the messages of an upload, Sleep
-// waits as many milliseconds as its message says, Feed sends "COUNT MILLISECONDS" messages.
+// waits as many milliseconds as its message says, Feed sends "COUNT MILLISECONDS" messages. Health checks and reflection are there, too.
 package main
 
 import (
@@ -21,8 +21,13 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
 	"portunus.test/clients/raw"
 )
 
@@ -53,6 +58,8 @@ func main() {
 		log.Fatal(err)
 	}
 	server := grpc.NewServer(options...)
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	reflection.Register(server)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	go func() {
@@ -80,7 +87,7 @@ func handle(_ interface{}, stream grpc.ServerStream) error {
 	case "Feed":
 		return feed(stream)
 	}
-	return fmt.Errorf("no method %s", method)
+	return status.Errorf(codes.Unimplemented, "no method %s", method)
 }
 
 func echo(stream grpc.ServerStream) error {

@@ -1,4 +1,4 @@
-// Go's net/http as a client. Usage: web-client URL CA [trailers|hints|load COUNT [get]]; exits with 0 if all went well.
+// Go's net/http as a client. Usage: web-client URL CA [trailers|hints|load COUNT [get|post]]; exits with 0 if all went well.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptrace"
@@ -39,8 +40,12 @@ func main() {
 	pem, err := os.ReadFile(os.Args[2])
 	check(err)
 	roots.AppendCertsFromPEM(pem)
+	dialer := &net.Dialer{}
+	if from := os.Getenv("CLIENT_ADDRESS"); from != "" {
+		dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(from)}
+	}
 	for _, http2 := range []bool{true, false} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2, ExpectContinueTimeout: 5 * time.Second}
+		transport := &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2, ExpectContinueTimeout: 5 * time.Second}
 		if !http2 {
 			transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 		}
@@ -155,6 +160,7 @@ func expectReuse() {
 func expectLoad() {
 	count, err := strconv.Atoi(os.Args[4])
 	check(err)
+	kind := append(os.Args[5:], "")[0]
 	var next, failed atomic.Int64
 	var first atomic.Value
 	var group sync.WaitGroup
@@ -164,7 +170,7 @@ func expectLoad() {
 			defer group.Done()
 			for n := next.Add(1); n <= int64(count); n = next.Add(1) {
 				one := request("GET", "/", nil)
-				if n%10 == 0 && len(os.Args) < 6 {
+				if kind == "post" || n%10 == 0 && kind == "" {
 					one = request("POST", "/", strings.NewReader("a=b"))
 				}
 				response, err := client.Do(one)
