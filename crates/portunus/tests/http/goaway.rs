@@ -201,6 +201,29 @@ fn a_connection_that_goes_away_takes_no_new_request_beside_a_long_one() {
 }
 
 #[test]
+fn a_small_last_piece_of_a_body_ends_its_stream() {
+    let frames = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&frames);
+    let server = Http2::start(move |peer| {
+        while let Some(frame) = peer.next() {
+            let is_last = frame.flags & END_STREAM != 0;
+            if frame.kind == DATA {
+                kept.lock().unwrap().push((frame.payload.len(), is_last));
+            }
+            if is_last {
+                peer.respond(frame.stream);
+            }
+        }
+    });
+    let gate = gate(&server);
+    let chunked =
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    assert_eq!(ask(&gate, "POST", "abc"), [200]);
+    assert_eq!(statuses(&exchange(gate.address("web"), chunked.as_bytes())), [200]);
+    assert_eq!(*frames.lock().unwrap(), [(3, true), (3, true)]);
+}
+
+#[test]
 fn responses_to_requests_long_cancelled_leave_the_others_on_the_connection_alone() {
     let resets = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&resets);
