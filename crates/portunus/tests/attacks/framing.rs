@@ -257,7 +257,36 @@ fn chunks_in_any_odd_form_close() {
     for size in ["0x5", "+5", "-5", " 5", "5 ", "5\t", "5_0", "g", "", "5 ;a", "\u{ff15}"] {
         trial.refuse(post(&format!("{size}\r\nhello\r\n0\r\n\r\n")), 400, "bad_chunk_size");
     }
-    for extension in [";", "; ", ";;a", ";a;", ";=b", ";a=\"b", ";a=\"b\\\""] {
+    for extension in [
+        ";",
+        "; ",
+        ";;a",
+        ";a;",
+        ";=b",
+        ";a=\"b",
+        ";a=\"b\\\"",
+        ";a=",
+        ";a= ",
+        ";a=;b",
+        ";a b",
+        ";a b=c",
+        ";a =",
+        ";a\"b\"",
+        ";a=b\"c\"",
+        ";a=\"b\"c",
+        ";a=\"b\" c",
+        ";a=b c",
+        ";a==b",
+        ";a=b=c",
+        ";\"a\"",
+        ";a@b",
+        ";a=b@c",
+        ";a=\"b\"\"c\"",
+        ";a={}",
+        ";a \u{e9}",
+        ";a ",
+        ";a=b ",
+    ] {
         trial.refuse(post(&format!("5{extension}\r\nhello\r\n0\r\n\r\n")), 400, "bad_chunk_extension");
         trial.refuse(post(&format!("5\r\nhello\r\n0{extension}\r\n\r\n")), 400, "bad_chunk_extension");
     }
@@ -294,8 +323,12 @@ fn chunks_in_any_odd_form_close() {
         trial.refuse(post(body), status, reason);
     }
     let close = "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
-    let seen = trial.pass(format!("{close}5;hidden=1;x=\"y\"\r\nhello\r\n000;hidden\r\n\r\n"));
-    assert_eq!(seen.body, b"hello");
+    for extension in
+        [";hidden=1;x=\"y\"", "; hidden\t=\t1\t;\tx", ";hidden=\"\\\";=,\"; x=\"\"", ";hidden = \"\u{e9} \t\";a"]
+    {
+        let seen = trial.pass(format!("{close}5{extension}\r\nhello\r\n000;hidden\r\n\r\n"));
+        assert_eq!(seen.body, b"hello");
+    }
     assert!(memchr::memmem::find(&trial.upstream.raw(), b"hidden").is_none());
     trial.finish();
 }

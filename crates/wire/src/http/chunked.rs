@@ -51,8 +51,8 @@ pub enum ChunkEvent {
 
 /// Decodes one chunked body. Any split of the input gives the same result.
 ///
-/// Refuses bare LF, chunk sizes over 16 hexadecimal digits or with signs, spaces or underscores, extensions without a name, control bytes in
-/// extensions, more than 4 KiB of extensions in one body and trailers over 32 fields or 8 KiB. Extensions are dropped.
+/// Refuses bare LF, chunk sizes over 16 hexadecimal digits or with signs, spaces or underscores, extensions that break their grammar, control bytes in
+/// them, more than 4 KiB of extensions in one body and trailers over 32 fields or 8 KiB. Extensions are dropped.
 #[derive(Debug, Default)]
 pub struct ChunkedDecoder {
     state: State,
@@ -74,10 +74,18 @@ enum State {
     Size,
     /// Behind a semicolon, where a name must come.
     ExtensionStart,
-    Extension,
-    /// In the quoted string of an extension.
+    ExtensionName,
+    /// Behind the name and blanks.
+    ExtensionGap,
+    /// Behind `=`, where a value must come.
+    ValueStart,
+    Value,
     Quoted,
     QuotedPair,
+    /// Behind a quoted value.
+    QuoteEnd,
+    /// Behind the value and blanks.
+    ValueGap,
     SizeLf,
     Data,
     DataCr,
@@ -148,7 +156,9 @@ impl ChunkedDecoder {
     fn take(&mut self, octet: u8) -> Result<State, HeadError> {
         match self.state {
             State::Size | State::SizeLf => self.take_size_line(octet),
-            State::ExtensionStart | State::Extension | State::Quoted | State::QuotedPair => self.take_extension(octet),
+            State::ExtensionStart | State::ExtensionName | State::ExtensionGap => self.take_extension(octet),
+            State::ValueStart | State::Value | State::ValueGap => self.take_extension(octet),
+            State::Quoted | State::QuotedPair | State::QuoteEnd => self.take_extension(octet),
             State::DataCr => after(octet, b'\r', State::DataLf, "chunk_longer_than_its_size"),
             State::DataLf => {
                 self.remaining = 0;
@@ -179,14 +189,17 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Takes one octet of `*( BWS ";" BWS name [ BWS "=" BWS value ] )`, of which only names and quotes are looked at (RFC 9112 §7.1.1).
+    /// Takes one octet of `*( BWS ";" BWS name [ BWS "=" BWS value ] )`, where a value is a token or a quoted string (RFC 9112 §7.1.1). Of the blanks, those
+    /// before the first semicolon are refused with the size.
     fn take_extension(&mut self, octet: u8) -> Result<State, HeadError> {
-        if octet == b'\r' && self.state == State::Extension {
-            return Ok(State::SizeLf);
-        }
+        use State::{
+            ExtensionGap, ExtensionName, ExtensionStart, QuoteEnd, Quoted, QuotedPair, Value, ValueGap, ValueStart,
+        };
+        let bad = Err(HeadError::bad("bad_chunk_extension"));
         match octet {
             b'\n' => return Err(HeadError::bad("bare_lf")),
-            b'\r' => return Err(HeadError::bad("bad_chunk_extension")),
+            b'\r' if matches!(self.state, ExtensionName | Value | QuoteEnd) => return Ok(State::SizeLf),
+            b'\r' => return bad,
             _ if !octets::is(octet, VALUE) => return Err(HeadError::bad("control_in_chunk_extension")),
             _ if self.extension_bytes == MAX_EXTENSION_BYTES => {
                 return Err(HeadError::bad("chunk_extensions_too_long"));
@@ -194,13 +207,18 @@ impl ChunkedDecoder {
             _ => self.extension_bytes += 1,
         }
         match (self.state, octet) {
-            (State::ExtensionStart, b' ' | b'\t') => Ok(State::ExtensionStart),
-            (State::ExtensionStart, _) if !octets::is(octet, TOKEN) => Err(HeadError::bad("bad_chunk_extension")),
-            (State::Size | State::Extension, b';') => Ok(State::ExtensionStart),
-            (State::Extension, b'"') | (State::QuotedPair, _) => Ok(State::Quoted),
-            (State::Quoted, b'\\') => Ok(State::QuotedPair),
-            (State::Quoted, _) if octet != b'"' => Ok(State::Quoted),
-            _ => Ok(State::Extension),
+            (QuotedPair, _) => Ok(Quoted),
+            (Quoted, b'\\') => Ok(QuotedPair),
+            (Quoted, b'"') => Ok(QuoteEnd),
+            (Quoted, _) | (ValueStart, b'"') => Ok(Quoted),
+            (ExtensionStart | ValueStart, b' ' | b'\t') => Ok(self.state),
+            (ExtensionName | ExtensionGap, b' ' | b'\t') => Ok(ExtensionGap),
+            (Value | QuoteEnd | ValueGap, b' ' | b'\t') => Ok(ValueGap),
+            (State::Size | ExtensionName | ExtensionGap | Value | QuoteEnd | ValueGap, b';') => Ok(ExtensionStart),
+            (ExtensionName | ExtensionGap, b'=') => Ok(ValueStart),
+            (ExtensionStart | ExtensionName, _) if octets::is(octet, TOKEN) => Ok(ExtensionName),
+            (ValueStart | Value, _) if octets::is(octet, TOKEN) => Ok(Value),
+            _ => bad,
         }
     }
 
@@ -371,10 +389,41 @@ mod tests {
         for bad in ["2\r\nabc\r\n", "2\r\nab\n", "2\r\nab\rx", "2\r\nab0\r\n\r\n", "2\r\nab\r\r\n"] {
             check(bad, Err("chunk_longer_than_its_size"));
         }
-        for bad in
-            ["5;\r\n", "5; \r\n", "5;;a\r\n", "5;a;\r\n", "5;=b\r\n", "5;\"a\"\r\n", "5;a=\"b\r\n", "5;a=\"b\\\"\r\n"]
-        {
-            check(bad, Err("bad_chunk_extension"));
+        for bad in [
+            "",
+            " ",
+            ";a",
+            "a;",
+            "=b",
+            "\"a\"",
+            "a=\"b",
+            "a=\"b\\\"",
+            "a=",
+            "a= ",
+            "a=;b",
+            "a b",
+            "a b=c",
+            "a =",
+            "a\"b\"",
+            "a=b\"c\"",
+            "a=\"b\"c",
+            "a=\"b\" c",
+            "a=\"b\"=c",
+            "a=b c",
+            "a==b",
+            "a=b=c",
+            "a@b",
+            "a=b@c",
+            "a=\"b\"\"c\"",
+            "\u{e9}",
+            "a=\u{e9}",
+            "a ",
+            "a=b ",
+        ] {
+            check(&format!("5;{bad}\r\n"), Err("bad_chunk_extension"));
+        }
+        for good in ["a", "a=b", "a=\"\"", "a=\"b\\\"\u{e9} \"", "\t a\t=\t\"b\"\t;\tc", "!#$=^_|~", "a ;b = c ;d"] {
+            check(&format!("1;{good}\r\nx\r\n0;{good}\r\n\r\n"), Ok(Some(("x", "", ""))));
         }
         for bad in ["5;\0\r\n", "5;a=\x7f\r\n", "5;\x0b"] {
             check(bad, Err("control_in_chunk_extension"));
