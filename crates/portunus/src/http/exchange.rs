@@ -15,7 +15,7 @@ use super::ledger::Ledger;
 use super::refusal::{self, Refusal};
 use super::replay::Replay;
 use super::scratch::Timers;
-use super::sides::{Answer, MessageBody};
+use super::sides::{Answer, MessageBody, while_wanted};
 use super::upstream_h1::{self, Attempt, Failed, Next, Upgraded};
 use super::upstream_h2;
 use crate::client::RequestClient;
@@ -269,7 +269,11 @@ async fn forward_request<B: MessageBody, A: Answer>(
     })?;
     if group.is_resolving() {
         // The first answer of a name server, and then never again.
-        Box::pin(group.resolved(group.config.connect_timeout)).await;
+        let resolved = while_wanted(Box::pin(group.resolved(group.config.connect_timeout)), exchange.answer).await;
+        resolved.map_err(|why| {
+            exchange.ledger.blame(Fault::Client, why);
+            Cut
+        })?;
     }
     let (mut tried, mut fresh, mut last, replay) = (Vec::new(), false, None, Replay::default());
     loop {

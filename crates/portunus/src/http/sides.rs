@@ -1,5 +1,7 @@
 //! What an exchange needs of both sides, whichever version each of them speaks.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use net::Chunk;
@@ -87,6 +89,18 @@ pub trait Answer {
 
     /// Ready when the client does not wait for the answer any more, with the word for it.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<&'static str>;
+}
+
+/// Waits for `output` only while the client waits for its answer; else gives the word for how it went.
+pub async fn while_wanted<T>(
+    mut output: Pin<Box<impl Future<Output = T>>>,
+    answer: &mut impl Answer,
+) -> Result<T, &'static str> {
+    poll_fn(|context| match output.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => answer.poll_gone(context).map(Err),
+    })
+    .await
 }
 
 impl MessageBody for BodyReader<'_> {

@@ -17,7 +17,7 @@ use super::ledger::Ledger;
 use super::refusal::Refusal;
 use super::relay::{self, DownloadError, Flow, Stopped, Upload, UploadError, UploadTerms};
 use super::replay::Replay;
-use super::sides::{Answer, MessageBody};
+use super::sides::{Answer, MessageBody, while_wanted};
 use crate::config::{Forward, HostRewrite, UpstreamProtocol};
 use crate::guard::Admitted;
 use crate::report::Fault;
@@ -155,7 +155,7 @@ pub async fn attempt<B: MessageBody, A: Answer>(
         None => None,
     };
     if result.as_ref().is_none_or(|tried| matches!(tried, Err(OnConnection { fate: Fate::ConnectionOver, .. }))) {
-        result = Some(match fresh_connection(attempt).await {
+        result = Some(match fresh_connection(attempt, exchange.answer, exchange.ledger).await {
             Ok(transport) => on_connection((transport, false), &head, attempt, exchange).await,
             Err(failed) => Err(failed),
         });
@@ -166,14 +166,30 @@ pub async fn attempt<B: MessageBody, A: Answer>(
     result.map_err(|failed| failed.judge(attempt.admitted.head(), exchange.answer))
 }
 
-async fn fresh_connection(attempt: Attempt<'_>) -> Result<Transport, OnConnection> {
+/// A wait for a connect after which it is the server's failure that the client gave up. By then the kernel has asked twice.
+const SLOW_CONNECT: Duration = Duration::from_secs(1);
+
+/// Connects while the client waits for it.
+pub(super) async fn fresh_connection(
+    attempt: Attempt<'_>,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+) -> Result<Transport, OnConnection> {
     let target = Target::own(attempt.group, attempt.server);
+    let started = Instant::now();
     // The future is big and rare.
-    let connected = Box::pin(connect(target)).await;
-    connected.map_err(|error| cannot_connect(attempt.server, &error))
+    match while_wanted(Box::pin(connect(target)), answer).await {
+        Ok(connected) => connected.map_err(|error| cannot_connect(attempt.server, &error)),
+        Err(why) => {
+            ledger.blame(Fault::Client, why);
+            // Impatient clients must not keep a server in use that nobody can connect to.
+            let servers_fault = started.elapsed() >= SLOW_CONNECT;
+            Err(OnConnection { servers_fault, ..OnConnection::clients(Failure::Cut) })
+        }
+    }
 }
 
-pub(super) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnection {
+fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnection {
     if error.is_our_shortage() {
         // No descriptors or no memory: nothing that the server could help.
         let failure = Refusal::ours(503, "no_descriptors").into();

@@ -22,15 +22,18 @@ use super::h2_floods::Floods;
 use super::h2_frames::{Noticed, Sender};
 use super::h2_io::H2Io;
 use super::h2_message::{H2Body, broken, fields_to_trailers, send_data};
+use super::ledger::Ledger;
 use super::refusal::Refusal;
 use super::relay::{self, Flow, Upload, UploadError};
 use super::replay::Replay;
 use super::sides::{Answer, BodySink, MessageBody};
-use super::upstream_h1::{Attempt, Failed, Fate, Interim, OnConnection, cannot_connect, head_arrived, stopped_failure};
+use super::upstream_h1::{
+    Attempt, Failed, Fate, Interim, OnConnection, fresh_connection, head_arrived, stopped_failure,
+};
 use crate::config::HostRewrite;
 use crate::route;
 use crate::transport::{Broken, Transport, buffer, recycle};
-use crate::upstream::{STREAMS_PER_CONNECTION, SharedConnection, Target, Traffic, connect};
+use crate::upstream::{STREAMS_PER_CONNECTION, SharedConnection, Traffic};
 
 /// Bytes an upstream may send on one stream, and on one connection, ahead of the client.
 const STREAM_WINDOW: u32 = 64 * 1024;
@@ -58,7 +61,7 @@ pub async fn attempt<B: MessageBody, A: Answer>(
         let request = request(&attempt, exchange.ledger.id()).map_err(Failed::finally)?;
         // The last try is not spent on a connection that may be about to end.
         let fresh = attempt.fresh || over == CONNECTIONS_OVER;
-        let tried = match connection(Attempt { fresh, ..attempt }).await {
+        let tried = match connection(Attempt { fresh, ..attempt }, exchange.answer, exchange.ledger).await {
             Ok((shared, was_used)) => {
                 let _stream = shared.enter();
                 stream((&shared, was_used), request, attempt, exchange).await
@@ -82,14 +85,16 @@ pub async fn attempt<B: MessageBody, A: Answer>(
 }
 
 /// A connection with room for one more stream: one at hand, which was used before, or a new one.
-async fn connection(attempt: Attempt<'_>) -> Result<(Rc<SharedConnection>, bool), OnConnection> {
+async fn connection(
+    attempt: Attempt<'_>,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+) -> Result<(Rc<SharedConnection>, bool), OnConnection> {
     let pools = &attempt.context.worker.pools;
     if let Some(shared) = pools.share(attempt.pool).filter(|_| !attempt.fresh) {
         return Ok((shared, true));
     }
-    let target = Target::own(attempt.group, attempt.server);
-    let transport = Box::pin(connect(target)).await.map_err(|error| cannot_connect(attempt.server, &error))?;
-    let transport = Rc::new(transport);
+    let transport = Rc::new(fresh_connection(attempt, answer, ledger).await?);
     let opened = open(Rc::clone(&transport)).await;
     let (sender, connection, noticed) =
         opened.map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
