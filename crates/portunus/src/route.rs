@@ -9,7 +9,8 @@
 //!    segment from the left: static text, then the longest literal prefix, then a parameter, then a catch-all.
 //! 4. Routes with one pattern: more fields demanded first, then listeners named, then methods named. What is still equal must differ in its
 //!    methods or in the value of a field, or the table is refused.
-//! 5. A path that another server could read as one of a more specific route (`//`, `;parameters`) is rejected, unless its route opts out.
+//! 5. A path that another server could read as one of a more specific route (`//`, `;parameters`) is rejected, unless its route opts out; and so is one
+//!    with a parameter that is empty there (`/;/public`), which is another path for it.
 //! 6. HEAD is served by a route that names GET, unless a route of the same rank names HEAD.
 //!
 //! `tree.rs` searches, `compile.rs` builds and reports conflicts, `template.rs` writes what goes upstream, `lenient.rs` holds what only
@@ -30,14 +31,14 @@ use std::sync::Arc;
 
 use wire::http::RequestHead;
 
-use crate::config::{Config, RouteConfig, Service};
+use crate::config::{Config, RouteConfig, Segment, Service};
 
 use crate::host::HostMap;
 use methods::MethodSet;
 use tree::{Candidates, Tree};
 
 use ambiguous::is_more_specific;
-pub(crate) use ambiguous::readings;
+pub(crate) use ambiguous::{is_void, readings};
 pub(crate) use hash::ConfiguredMap;
 pub use params::{MAX_PARAMS, Params};
 pub use template::{BadParameter, build_authority, build_location, build_target};
@@ -129,7 +130,7 @@ impl RouteTable {
         let Some(tree) = view.and_then(|view| view.tree(head.host())) else { return Routed::UnknownHost };
         match self.search(tree, head, head.path()) {
             Some((route, _)) if head.has_encoded_slash && !route.config.allow_encoded_slash => Routed::EncodedSlash,
-            Some((route, _)) if self.hides_another(tree, head, route) => Routed::AmbiguousPath,
+            Some((route, params)) if self.hides_another(tree, head, route, &params) => Routed::AmbiguousPath,
             Some((route, params)) => Routed::Found(route, params),
             None if head.has_encoded_slash => Routed::EncodedSlash,
             None => self.not_found(tree, head),
@@ -146,12 +147,16 @@ impl RouteTable {
         &self.routes
     }
 
-    /// Whether the path, as other servers may read it, belongs to a more specific route than this one, which it belongs to as it is written.
-    fn hides_another(&self, tree: &Tree, head: &RequestHead, route: &CompiledRoute) -> bool {
+    /// Whether the path, as other servers may read it, belongs to a more specific route than this one, which it belongs to as it is written; or, where one
+    /// of its parameters is empty for them, to any other route or to none.
+    fn hides_another(&self, tree: &Tree, head: &RequestHead, route: &CompiledRoute, params: &Params) -> bool {
         let is_hidden = |reading: &Vec<u8>| {
-            let other = self.search(tree, head, reading);
-            other.is_some_and(|(other, _)| is_more_specific(&other.config.path, &route.config.path))
+            let other = self.search(tree, head, reading).map(|(other, _)| other);
+            let is_another = other.is_none_or(|other| other.index != route.index);
+            let is_guarded = other.is_some_and(|other| is_more_specific(&other.config.path, &route.config.path));
+            is_guarded || (is_another && has_void_parameter(head.path(), route, params))
         };
+        let is_hidden = |reading: &Vec<u8>| !reading.is_empty() && is_hidden(reading);
         !route.config.allow_ambiguous_path && readings(head.path()).iter().any(is_hidden)
     }
 
@@ -170,4 +175,11 @@ impl RouteTable {
     fn numbered<'t>(&'t self, numbers: &'t [u32]) -> impl Iterator<Item = &'t CompiledRoute> {
         numbers.iter().filter_map(|number| self.routes.get(*number as usize))
     }
+}
+
+/// Whether a parameter of the path, catch-alls aside, is empty for servers that drop `;` parameters.
+fn has_void_parameter(path: &[u8], route: &CompiledRoute, params: &Params) -> bool {
+    let parameters = route.config.path.segments.iter().filter(|segment| !matches!(segment, Segment::Static(_)));
+    let mut parameters = parameters.enumerate().filter(|(_, segment)| matches!(segment, Segment::Param { .. }));
+    parameters.any(|(index, _)| params.value(path, index).is_some_and(is_void))
 }

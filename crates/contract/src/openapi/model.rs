@@ -3,6 +3,7 @@
 use super::read::Class;
 use super::security::Requirement;
 use super::shape::ShapeId;
+use super::template::PathValues;
 use crate::body::media_type::MediaRange;
 use crate::judge::Part;
 use crate::schema::SchemaId;
@@ -214,6 +215,15 @@ impl Operation {
 }
 
 impl Operation {
+    /// The values of a path's parameters, percent-encoded as in the path, but those in the styles that begin with a `;` or `.` of their own.
+    pub fn plain_path_values<'p>(&'p self, values: &'p PathValues, path: &'p [u8]) -> impl Iterator<Item = &'p [u8]> {
+        let is_plain = |parameter: &Parameter| {
+            !matches!(parameter.coding, Coding::Style { style: Style::Matrix | Style::Label, .. })
+        };
+        let numbered = self.path.iter().enumerate().filter(move |(_, parameter)| is_plain(parameter));
+        numbered.map(move |(number, _)| values.get(number, path))
+    }
+
     /// Whether the document declares this status, by itself, by its class or by default.
     pub fn declares_status(&self, status: u16) -> bool {
         self.responses.find(status).is_some()

@@ -26,7 +26,7 @@ use crate::http::refusal::{Refusal, Told};
 use crate::http::scratch::Timers;
 use crate::http::sides::{Answer, MessageBody};
 use crate::report::{Fault, ShadowKind};
-use crate::route::{CompiledRoute, Params, readings};
+use crate::route::{CompiledRoute, Params, is_void, readings};
 
 /// Fields as a judge visits them.
 pub(super) struct Visited<'f>(pub(super) &'f Fields);
@@ -96,7 +96,8 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: Answer>(
         fits(head, route.config.max_body_bytes)?;
         return Ok(candidate.admitted(Reason::Off, Some(operation), rule.response, false));
     }
-    let asked = Asked { candidate, operation, rule, is_ambiguous: hidden.is_some() };
+    let is_ambiguous = hidden.is_some() || candidate.loses_a_value(method, operation, &values);
+    let asked = Asked { candidate, operation, rule, is_ambiguous };
     let (judging, holds) = asked.judge_head(&values, scratch, room.ledger)?;
     if body.is_done() {
         return asked.verdict(judging, false, room.ledger);
@@ -299,6 +300,19 @@ impl<'a> Candidate<'a> {
             Some(other.operation.number()).filter(|other| Some(*other) != own)
         });
         self.in_force.rule(other?)
+    }
+
+    /// Whether a value of the path is empty where a server drops `;` parameters, so that the path is none of this operation there.
+    fn loses_a_value(&self, method: &str, own: Matched<'_>, values: &PathValues) -> bool {
+        let path = self.head.path();
+        let is_elsewhere = |reading: &Vec<u8>| match self.in_force.contract.find(method, reading) {
+            Found::Operation(other, _) => other.operation.number() != own.operation.number(),
+            _ => true,
+        };
+        let is_elsewhere = |reading: &Vec<u8>| !reading.is_empty() && is_elsewhere(reading);
+        !self.route.config.allow_ambiguous_path
+            && readings(path).iter().any(is_elsewhere)
+            && own.operation.plain_path_values(values, path).any(is_void)
     }
 
     /// The refusal of a path that may be that of an operation which is judged, while the one that it is of as written is not.

@@ -70,6 +70,15 @@ fn simplified(path: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Whether the value of a parameter of the path, not empty as it is written, is so for a server that drops `;` parameters, with escapes decoded or as they
+/// are. A path with such a value is another one there: `/;/public` is `/public`.
+pub(crate) fn is_void(value: &[u8]) -> bool {
+    let is_void = |value: &[u8]| {
+        value.split(|byte| *byte == b'/').all(|segment| segment.first().is_none_or(|first| *first == b';'))
+    };
+    !value.is_empty() && (is_void(value) || is_void(&decoded(value)))
+}
+
 /// Whether a pattern is more specific than another at the first segment where they differ in that.
 pub(super) fn is_more_specific(one: &PathPattern, other: &PathPattern) -> bool {
     let rank = |segment: Option<&Segment>| match segment {
@@ -85,6 +94,17 @@ pub(super) fn is_more_specific(one: &PathPattern, other: &PathPattern) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_that_are_empty_elsewhere() {
+        for void in [";", ";a", ";a=b;c", "%3B", "%3Ba", "%253B", "%2F", "%2F;a", ";a%2F", "%2F%3Bx", ";%2F;", ";%2Fa"]
+        {
+            assert!(is_void(void.as_bytes()), "{void}");
+        }
+        for value in ["", "a", "a;", "a%3B", "%2Fa", "%20", "-;"] {
+            assert!(!is_void(value.as_bytes()), "{value}");
+        }
+    }
 
     #[test]
     fn paths_as_other_servers_read_them() {

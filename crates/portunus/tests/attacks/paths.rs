@@ -24,6 +24,12 @@ fn a_path_is_matched_and_forwarded_alike_or_refused() {
         "/a/..%2fprivate/",
         "/a%2f..%2fprivate/",
         "/a/..%252fprivate/",
+        "/%2e;/private/",
+        "/a/%2e%2e;x/private/",
+        "/a/.%2E;a=b/private/",
+        "/a/%2e%3Bx/",
+        "/..;",
+        "/a/%2e%2e;",
     ] {
         trial.refuse(request(path), 400, "dot_segment");
     }
@@ -65,6 +71,8 @@ fn a_path_is_matched_and_forwarded_alike_or_refused() {
         ("/%e2%82%ac", "/%E2%82%AC"),
         ("/.well-known/...", "/.well-known/..."),
         ("/a?x=/../private/%2e%2e&y=%00", "/a?x=/../private/%2e%2e&y=%00"),
+        // A query is opaque: overlong UTF-8 in it goes on as it came, as it does in nginx and HAProxy.
+        ("/a?x=%c0%af&%e0%80%af=%ff", "/a?x=%c0%af&%e0%80%af=%ff"),
     ] {
         assert_eq!(trial.pass(request(path)).line(), format!("GET {forwarded} HTTP/1.1"), "{path}");
     }
@@ -185,6 +193,85 @@ fn a_catch_all_is_no_way_around_a_more_specific_route() {
     // As for the route itself, its methods count.
     let post = "POST /users/5;a/keys HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
     assert_eq!(trial.pass(post).line(), "POST /users/5;a/keys HTTP/1.1");
+    trial.finish();
+}
+
+/// The path as a server reads it that makes slashes one (nginx), drops `;` parameters (Jetty, Undertow), or does both, before it decodes escapes (Tomcat)
+/// or after (what decodes in front of them).
+fn as_servers_read(path: &str) -> Vec<String> {
+    let merged = |path: &str| {
+        let mut out = String::new();
+        path.chars().for_each(|c| {
+            if c != '/' || !out.ends_with('/') {
+                out.push(c)
+            }
+        });
+        out
+    };
+    let bare = |path: &str| {
+        let names: Vec<&str> = path.split('/').map(|segment| segment.split(';').next().unwrap()).collect();
+        names.join("/")
+    };
+    let decoded = path.replace("%3B", ";").replace("%3b", ";").replace("%2F", "/").replace("%2f", "/");
+    [path, &decoded].iter().flat_map(|path| [merged(path), bare(path), merged(&bare(path))]).collect()
+}
+
+/// A parameter of a path that is empty for the server behind: what the server would serve is what another route guards, less specific or not.
+#[test]
+fn a_parameter_that_other_servers_read_as_empty_is_no_way_around_a_route() {
+    let keys = |host: &str| {
+        format!(
+            "  - {{ name: tenant.{host}, hosts: {host}, path: \"/{{tenant}}/public\", upstream: app }}
+  - {{ name: item.{host}, hosts: {host}, path: \"/items/{{id}}\", upstream: app }}
+  - {{ name: version.{host}, hosts: {host}, path: \"/api/v{{number}}/{{*rest}}\", upstream: app }}
+  - {{ name: file.{host}, hosts: {host}, path: \"/files/{{name}}\", upstream: app, allow_encoded_slash: true }}
+  - {{ name: matrix.{host}, hosts: {host}, path: \"/matrix/{{id}}\", upstream: app, allow_ambiguous_path: true }}
+"
+        )
+    };
+    // What is behind the parameters is guarded by a less specific route, or nobody may come there at all.
+    let guard = "  - { name: guard, hosts: guarded.test, path: \"/{*rest}\", respond: { status: 403 } }\n";
+    let routes = [&keys("guarded.test"), guard, &keys("bare.test")].concat();
+    let mut trial = Trial::start(Parts { routes: &routes, ..Parts::default() });
+    for host in ["guarded.test", "bare.test"] {
+        let request = |path: &str| request(path).replace("Host: x", &format!("Host: {host}"));
+        for path in [
+            "/;/public",
+            "/;a=b/public",
+            "/%3B/public",
+            "/%3bx/public",
+            "/;x;y/public",
+            "/items/;",
+            "/items/;id=5",
+            "/items/%3B",
+            "/api/v;1/x",
+            "/api/v;/x",
+            "/api/v%3B/x",
+            "/files/;",
+            "/files/%2F",
+            "/files/%2F;x",
+            "/files/;a%2F",
+            "/files/%2F%3B",
+        ] {
+            trial.refuse(request(path), 400, "ambiguous_path");
+        }
+        for path in
+            ["/a/public", "/a;x/public", "/items/5", "/items/5;a", "/items/a;", "/api/v1/x", "/api/v1;a/x", "/api/v1/;"]
+        {
+            assert_eq!(trial.pass(request(path)).line(), format!("GET {path} HTTP/1.1"), "{path}");
+            // What servers make of it the gate would have let pass, too.
+            for reading in as_servers_read(path).iter().filter(|reading| *reading != path) {
+                assert_eq!(
+                    trial.pass(request(reading)).line(),
+                    format!("GET {reading} HTTP/1.1"),
+                    "{path} as {reading}"
+                );
+            }
+        }
+        for path in ["/files/a%2Fb", "/files/a", "/matrix/;id=5"] {
+            assert_eq!(trial.pass(request(path)).line(), format!("GET {path} HTTP/1.1"), "{path}");
+        }
+    }
     trial.finish();
 }
 

@@ -429,3 +429,39 @@ fn a_path_of_two_operations_is_rejected() {
     assert_eq!(log.get("GET /admin;x", "").status, 200);
     assert_eq!(log.gate.log(1)[0]["contract"]["reason"], "ambiguous_path");
 }
+
+/// Of an operation with a parameter that is empty for a server which drops `;` parameters, the path is another one there.
+#[test]
+fn a_value_that_other_servers_read_as_empty_is_rejected() {
+    let document = "openapi: 3.0.3\ninfo: { title: t, version: '1' }\npaths:\n  /{tenant}/public:\n    parameters: [{ name: tenant, in: path, required: true, schema: { type: string } }]\n    get: { responses: { default: { description: any } } }\n  /points/{id}:\n    parameters: [{ name: id, in: path, required: true, style: matrix, schema: { type: integer } }]\n    get: { responses: { default: { description: any } } }\n";
+    let ok = |_: &crate::harness::Seen| Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let site = Site::with(document, "", &[], ok);
+    for path in ["/;/public", "/;a=b/public", "/%3Bx/public"] {
+        let answer = site.get(&format!("GET {path}"), "");
+        assert_eq!((answer.status, &answer.json()["code"], site.seen()), (400, &"ambiguous_path".into(), 0), "{path}");
+    }
+    for path in ["/a/public", "/a;b/public", "/points/;id=5"] {
+        let before = site.seen();
+        assert_eq!((site.get(&format!("GET {path}"), "").status, site.seen()), (200, before + 1), "{path}");
+    }
+}
+
+/// Overlong UTF-8 may be read as the character that it stands for: never in a parameter that is declared. What nobody declares, and where `undeclared` lets
+/// it pass, is opaque, as without a contract.
+#[test]
+fn queries_that_are_not_utf_8_are_rejected_where_they_are_declared() {
+    let shop = Site::shop(", undeclared: { query: off }");
+    for query in [
+        "category=%c0%af",
+        "category=books%C0%AF",
+        "category=%ff",
+        "page=%c0%b1",
+        "price%5Bmin%5D=%e0%80%b1",
+        "%c0%af=1",
+    ] {
+        let answer = shop.get(&format!("GET /v1/products?{query}"), "");
+        assert_eq!((answer.status, shop.seen()), (400, 0), "{query}: {answer:?}");
+    }
+    assert_eq!(shop.get("GET /v1/products?other=%c0%af", "").status, 200);
+    assert_eq!(shop.upstream.seen()[0].line(), "GET /v1/products?other=%c0%af HTTP/1.1");
+}
