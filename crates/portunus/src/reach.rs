@@ -1,7 +1,8 @@
 //! Routes that reach past the TLS settings that seem to cover them: what `check` warns of. Decides nothing.
 //!
-//! `tls.names` may demand a client certificate of a name. Two things let a request for what looks like that name through without one: a wildcard
-//! does not cover the name it is made from, and another listener with the same route may demand nothing.
+//! `tls.names` may demand a client certificate of a name. Three things let a request for what looks like that name, or for what is served
+//! under it, through without one: a wildcard does not cover the name it is made from, a route may be wider than the name, and another listener with the same
+//! route may demand nothing.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ pub fn warnings(config: &Config) -> Vec<String> {
         let visible = |front: &&Front<'_>| route.listeners.is_empty() || route.listeners.contains(&front.listener.name);
         let fronts: Vec<&Front<'_>> = fronts.iter().filter(visible).collect();
         texts.extend(fronts.iter().filter(|_| route.hosts.is_empty()).filter_map(|front| any_host(route, front)));
-        for host in hosts(route, &fronts) {
+        texts.extend(route.hosts.iter().flat_map(|host| wider(config, route, host, &fronts)));
+        for host in hosts(config, route, &fronts) {
             if let Some(text) = beside_a_wildcard(route, &host, &fronts).or_else(|| elsewhere(route, &host, &fronts)) {
                 texts.push(text);
             }
@@ -46,6 +48,12 @@ impl Front<'_> {
         is_required(own.unwrap_or(&&*tls.settings))
     }
 
+    /// What `tls.names` demands a certificate for.
+    fn required_names(&self) -> impl Iterator<Item = HostPattern> {
+        let names = self.listener.tls.iter().flat_map(|tls| &tls.names);
+        names.filter(|(_, settings)| is_required(settings)).map(|(host, _)| HostPattern::of_text(host))
+    }
+
     /// Whether `tls.names` itself demands one for the host, and not only the listener as a whole.
     fn demands_by_name(&self, host: &HostPattern) -> bool {
         self.names.find(host.to_string().as_bytes()).is_some_and(|settings| is_required(settings))
@@ -56,13 +64,48 @@ fn is_required(settings: &TlsSettings) -> bool {
     settings.client_certificate.as_ref().is_some_and(|rule| rule.required)
 }
 
-/// The hosts of a route; of one for any host those that some name demands a certificate for.
-fn hosts(route: &RouteConfig, fronts: &[&Front<'_>]) -> Vec<HostPattern> {
-    if !route.hosts.is_empty() {
-        return route.hosts.clone();
+/// The hosts of a route, and those below them, or below any host, that some name demands a certificate for.
+fn hosts(config: &Config, route: &RouteConfig, fronts: &[&Front<'_>]) -> Vec<HostPattern> {
+    let mut hosts = route.hosts.clone();
+    for name in fronts.iter().flat_map(|front| front.required_names()) {
+        let is_own = |wide: &HostPattern| fronts.iter().all(|front| has_own_routes(config, front, wide, &name));
+        let is_below = route.hosts.is_empty() || route.hosts.iter().any(|wide| covers(wide, &name) && !is_own(wide));
+        if is_below && !hosts.contains(&name) {
+            hosts.push(name);
+        }
     }
-    let named = fronts.iter().flat_map(|front| front.listener.tls.iter().flat_map(|tls| &tls.names));
-    named.filter(|(_, settings)| is_required(settings)).map(|(host, _)| HostPattern::of_text(host)).collect()
+    hosts
+}
+
+/// Whether a wildcard covers all that another pattern does, and more.
+fn covers(wide: &HostPattern, narrow: &HostPattern) -> bool {
+    let HostPattern::Wildcard(parent) = wide else { return false };
+    let (HostPattern::Exact(name) | HostPattern::Wildcard(name)) = narrow;
+    name.strip_suffix(parent.as_str()).is_some_and(|labels| labels.ends_with('.'))
+}
+
+/// Whether a name below a wildcard has routes of its own on a listener, so that those of the wildcard do not serve it.
+fn has_own_routes(config: &Config, front: &Front<'_>, wide: &HostPattern, name: &HostPattern) -> bool {
+    let visible = |route: &&RouteConfig| route.listeners.is_empty() || route.listeners.contains(&front.listener.name);
+    let is_narrower = |host: &HostPattern| covers(wide, host) && (host == name || covers(host, name));
+    config.routes.iter().filter(visible).any(|route| route.hosts.iter().any(is_narrower))
+}
+
+/// A wildcard route that serves a name which demands a certificate, and other names without one: those lead to the same place.
+fn wider(config: &Config, route: &RouteConfig, wide: &HostPattern, fronts: &[&Front<'_>]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for front in fronts.iter().filter(|front| !front.demands(wide)) {
+        for name in front.required_names() {
+            if covers(wide, &name) && !has_own_routes(config, front, wide, &name) {
+                texts.push(format!(
+                    "{}: route `{}`: `{wide}` reaches past `{name}`, for which `tls.names` of listener `{}` demands a client certificate: the route is served \
+                     without one under other names; give `{name}` a route of its own, or name `{wide}` there too, if that is not meant",
+                    route.place, route.name, front.listener.name
+                ));
+            }
+        }
+    }
+    texts
 }
 
 /// `example.com` beside `*.example.com`.

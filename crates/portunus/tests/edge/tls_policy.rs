@@ -276,3 +276,55 @@ fn check_warns_of_routes_that_reach_past_what_seems_to_cover_them() {
         );
     }
 }
+
+/// A wildcard route serves what a required certificate seems to guard under any other name.
+#[test]
+fn check_warns_of_wildcard_routes_wider_than_what_seems_to_cover_them() {
+    let upstream = Upstream::ok();
+    let required = "client_certificate: { mode: required, ca: ca.pem }";
+    let names = format!(", names: [{{ host: admin.w.example, {required} }}, {{ host: '*.in.w.example', {required} }}]");
+    let listeners = tls_listener("tls", "127.0.0.3", &names);
+    let route = |name: &str, keys: &str| format!("{{ name: {name}, {keys} path: \"/{{*rest}}\", upstream: app }}");
+    let check = |routes: &[String]| {
+        let dir = certificates(&[("w.example", false)]);
+        let text = yaml(&upstream, &listeners, &keystore("w.example"));
+        let at = text.find("routes:").unwrap();
+        let end = text[at..].find("\n  - ").unwrap() + at;
+        let rest = text[end + 1..].find('\n').map_or("", |line| &text[end + 1 + line..]);
+        let routes: String = routes.iter().map(|route| format!("\n  - {route}")).collect();
+        let text = format!("{}{routes}{rest}", &text[..end]);
+        std::fs::write(dir.path().join("portunus.yaml"), &text).unwrap();
+        let mut command = Command::new(crate::harness::PORTUNUS);
+        let output = command.args(["check", "portunus.yaml"]).current_dir(dir.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let wide = route("wide", "listeners: tls, hosts: '*.w.example',");
+    for (others, told) in [
+        (&[][..], &["`admin.w.example`", "`*.in.w.example`"][..]),
+        (&["hosts: admin.w.example,"], &["`*.in.w.example`"]),
+        (&["hosts: '*.in.w.example',"], &["`admin.w.example`"]),
+        (&["hosts: [admin.w.example, '*.in.w.example'],"], &[]),
+        (&["hosts: [other.w.example],"], &["`admin.w.example`", "`*.in.w.example`"]),
+    ] {
+        let others = others.iter().map(|keys| route("own", &format!("listeners: tls, {keys}")));
+        let routes: Vec<String> = std::iter::once(wide.clone()).chain(others).collect();
+        let warnings = check(&routes);
+        assert_eq!(warnings.lines().count(), told.len(), "{warnings}");
+        for name in told {
+            let is_told =
+                |line: &str| line.contains("route `wide`") && line.contains("`*.w.example`") && line.contains(name);
+            assert!(warnings.lines().any(is_told), "{name}: {warnings}");
+        }
+    }
+    // Nothing of it is under a rule, or all of it; and a listener without TLS is another way past it.
+    assert_eq!(check(&[route("wide", "listeners: tls, hosts: '*.other.example',")]), "");
+    assert_eq!(check(&[route("wide", "listeners: tls, hosts: '*.a.in.w.example',")]), "");
+    let warnings = check(&[route("wide", "hosts: '*.in.w.example',")]);
+    assert!(warnings.contains("listener `web` serves the route without one"), "{warnings}");
+    let warnings =
+        check(&[route("wide", "hosts: '*.w.example',"), route("own", "hosts: '*.in.w.example', listeners: tls,")]);
+    let elsewhere =
+        |line: &str| line.contains("demands a client certificate for `admin.w.example`, and listener `web` serves");
+    assert!(warnings.lines().any(elsewhere), "{warnings}");
+}
