@@ -1,7 +1,7 @@
 //! Tokens that are refused wherever they turn up: an exact set, of which memory holds keyed hashes only.
 //!
 //! Every token of the file is in the set and nothing else is; a set is read whole or refused. A token is compared by what identifies it: of a
-//! signed one its header and its claims, since the spelling of the signature, and with ECDSA the signature itself, can be changed by whoever
+//! signed one its header and its claims (of a PASETO message and footer), since the spelling of the signature, and with ECDSA the signature itself, can be changed by whoever
 //! holds the token. Knows nothing else of what a token means.
 
 use std::borrow::Cow;
@@ -96,9 +96,37 @@ impl DeniedTokens {
 }
 
 /// What identifies a token, whatever its spelling: of a JSON Web Signature (RFC 7515 §3.1) the header and the payload as bytes; of a JSON Web
-/// Encryption (RFC 7516 §3.1) all five parts as bytes; of anything else the text without the `=` that base64 may end with.
+/// Encryption (RFC 7516 §3.1) all five parts as bytes; of a PASETO its kind, message and footer; of anything else the text without the `=` that base64
+/// may end with.
 fn identity(token: &[u8]) -> Cow<'_, [u8]> {
-    jose_identity(token).map_or_else(|| Cow::Borrowed(trim_padding(token)), Cow::Owned)
+    let read = paseto_identity(token).or_else(|| jose_identity(token));
+    read.map_or_else(|| Cow::Borrowed(trim_padding(token)), Cow::Owned)
+}
+
+/// Of `version.purpose.body[.footer]` the two words, the body without its signature and the footer, as bytes. Signatures may be random (version 1) or
+/// be turned into others (version 3); what is encrypted is authenticated as a whole.
+fn paseto_identity(token: &[u8]) -> Option<Vec<u8>> {
+    let mut parts = token.split(|byte| *byte == b'.');
+    let (version, purpose, body) = (parts.next()?, parts.next()?, parts.next()?);
+    let signature = match (version, purpose) {
+        (b"v1" | b"v2" | b"v3" | b"v4", b"local") => 0,
+        (b"v1", b"public") => 256,
+        (b"v2" | b"v4", b"public") => 64,
+        (b"v3", b"public") => 96,
+        _ => return None,
+    };
+    let (body, footer) = (base64url::decode_leniently(body), parts.next().unwrap_or_default());
+    let message = body.len().checked_sub(signature).and_then(|length| body.get(..length)).unwrap_or(&body);
+    let mut out = [version, b".", purpose].concat();
+    push_part(message, &mut out);
+    push_part(&base64url::decode_leniently(footer), &mut out);
+    Some(out)
+}
+
+/// So that no part can be taken for the end of another one.
+fn push_part(part: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(part.len() as u64).to_be_bytes());
+    out.extend_from_slice(part);
 }
 
 fn jose_identity(token: &[u8]) -> Option<Vec<u8>> {
@@ -111,10 +139,7 @@ fn jose_identity(token: &[u8]) -> Option<Vec<u8>> {
     };
     let mut out = Vec::with_capacity(token.len());
     for part in token.split(|byte| *byte == b'.').take(parts) {
-        let decoded = base64url::decode_leniently(part);
-        // No part can be taken for the end of another one.
-        out.extend_from_slice(&(decoded.len() as u64).to_be_bytes());
-        out.extend_from_slice(&decoded);
+        push_part(&base64url::decode_leniently(part), &mut out);
     }
     let header = out.get(8..)?.trim_ascii_start();
     header.starts_with(b"{").then_some(out)

@@ -173,11 +173,16 @@ fn needs_token(kind: &SchemeKind) -> bool {
     matches!(kind, SchemeKind::OAuth2 | SchemeKind::OpenIdConnect(_))
 }
 
+/// Whether a scheme's credential may be a bearer token: one of HTTP, or what a document calls an API key in Authorization, which upstreams read as one.
+fn may_be_token(kind: &SchemeKind) -> bool {
+    *kind == SchemeKind::Bearer || matches!(kind, SchemeKind::KeyInField(name) if name == "authorization")
+}
+
 /// Whether the credential of a scheme is a token that this contract verifies.
 pub fn verifies_token(config: &ContractConfig, scheme: &Scheme) -> bool {
     let Some(jwt) = &config.jwt else { return false };
     let is_named = || jwt.bearer_schemes.as_ref().is_none_or(|names| names.contains(&scheme.name));
-    needs_token(&scheme.kind) || (scheme.kind == SchemeKind::Bearer && is_named())
+    needs_token(&scheme.kind) || (may_be_token(&scheme.kind) && is_named())
 }
 
 /// What is wrong between the document's security schemes and `jwt`, and warnings of bearer credentials that nobody verifies here.
@@ -196,7 +201,7 @@ fn check_schemes(config: &ContractConfig, contract: &Contract, problems: &mut Ve
             None if needs_token(&scheme.kind) => problems.push(format!(
                 "{document}: {operation}: the scheme {name} demands tokens, and nothing says how to verify them: add `jwt` to the contract"
             )),
-            _ if scheme.kind == SchemeKind::Bearer && !verifies_token(config, scheme) => {
+            _ if may_be_token(&scheme.kind) && !verifies_token(config, scheme) => {
                 let fix = if config.jwt.is_some() { "name the scheme in `jwt.bearer_schemes`" } else { "add `jwt`" };
                 warnings.push(format!(
                     "{document}: {operation}: the bearer token of the scheme {name} must be present and is not verified here; {fix} to verify it"
@@ -207,8 +212,8 @@ fn check_schemes(config: &ContractConfig, contract: &Contract, problems: &mut Ve
     }
     let Some(jwt) = &config.jwt else { return warnings };
     for name in jwt.bearer_schemes.iter().flatten() {
-        if first_uses.get(name.as_str()).is_none_or(|(scheme, _)| scheme.kind != SchemeKind::Bearer) {
-            let what = "which is no scheme of type `http` and scheme `bearer` that an operation uses";
+        if first_uses.get(name.as_str()).is_none_or(|(scheme, _)| !may_be_token(&scheme.kind)) {
+            let what = "which is no scheme of type `http` and scheme `bearer`, nor an API key in `Authorization`, that an operation uses";
             problems.push(format!("{}: `jwt.bearer_schemes` names {name}, {what}; remove it", config.place));
         }
     }

@@ -240,9 +240,9 @@ impl<'a> Asked<'a> {
         let requirements = self.operation.operation.security();
         let is_verified = |demand: &&Demand| verifies_token(&self.candidate.in_force.config, &demand.scheme);
         let mut demands = requirements.iter().flat_map(|requirement| &requirement.demands).filter(is_verified);
-        // All bearer schemes read the one Authorization field.
+        // All of them read the one Authorization field.
         let token = demands.find_map(|demand| demand.scheme.credential(parts))?;
-        let refused = match rule.judge(token, SystemTime::now()) {
+        let refused = match rule.judge(without_bearer(token), SystemTime::now()) {
             Err(refused) => refused,
             Ok(claims) => {
                 let mut shown = requirements.iter().filter(|one| one.credentials(parts).is_some()).peekable();
@@ -259,6 +259,14 @@ impl<'a> Asked<'a> {
         let what = "the token is not accepted";
         let _ = findings.add(Violation::new(refused.code, Where::of(Part::Security), what));
         Some(refused)
+    }
+}
+
+/// What follows `Bearer` in a credential that is a whole Authorization field, as API keys are; else all of it.
+fn without_bearer(credential: &[u8]) -> &[u8] {
+    match credential.split_at_checked(7) {
+        Some((scheme, token)) if scheme.trim_ascii_end().eq_ignore_ascii_case(b"bearer") => token.trim_ascii(),
+        _ => credential,
     }
 }
 

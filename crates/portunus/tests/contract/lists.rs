@@ -45,6 +45,52 @@ fn a_denied_token_with_another_signature_is_denied() {
     assert_eq!(shop.get("GET /v1/products", &other).status, 200);
 }
 
+/// What a PASETO says is its message and footer: the spelling of their base64 and, in public ones, the signature can be changed.
+#[test]
+fn a_denied_paseto_is_denied_however_it_is_spelled() {
+    let (message, signature) = ("eyJzdWIiOiJhIiwgIjEiOjF9", "A".repeat(86));
+    let denied = format!("v4.public.{message}{signature}.Zm9vdA\nv4.local.QUJDRA\n");
+    let shop = Site::with(SHOP, DENY, &[("denied.txt", &denied)], shop_answer);
+    for spelled in [
+        format!("v4.public.{message}{signature}.Zm9vdA"),
+        format!("v4.public.{message}{signature}.Zm9vdB"),
+        format!("v4.public.{message}{signature}==.Zm9vdA=="),
+        format!("v4.public.{message}{}w.Zm9vdA", "_".repeat(85)),
+        "v4.local.QUJDRB".to_owned(),
+        "v4.local.QUJDRA==".to_owned(),
+        "v4.local.QUJDRA.".to_owned(),
+    ] {
+        let answer = shop.get("GET /v1/products", &format!("Authorization: Bearer {spelled}\r\n"));
+        assert_eq!((answer.status, shop.seen()), (403, 0), "{spelled}");
+    }
+    for other in [
+        format!("v4.public.{message}{signature}"),
+        format!("v2.public.{message}{signature}.Zm9vdA"),
+        format!("v4.public.{}{signature}.Zm9vdA", message.replace("hIiw", "iIiw")),
+        "v4.local.QUJDRQ".to_owned(),
+        "v4.local.QUJDRA.Zm9vdA".to_owned(),
+    ] {
+        let before = shop.seen();
+        assert_eq!(shop.get("GET /v1/products", &format!("Authorization: Bearer {other}\r\n")).status, 200, "{other}");
+        assert_eq!(shop.seen(), before + 1);
+    }
+}
+
+/// Of an opaque token the text counts, but for the padding that base64 may end with.
+#[test]
+fn a_denied_opaque_token_is_its_text() {
+    let shop = Site::with(SHOP, DENY, &[("denied.txt", "Abc-_12==\n")], shop_answer);
+    for (token, status) in
+        [("Abc-_12==", 403), ("Abc-_12", 403), ("abc-_12==", 200), ("Abc+/12==", 200), ("Abc-_13", 200)]
+    {
+        assert_eq!(
+            shop.get("GET /v1/products", &format!("Authorization: Bearer {token}\r\n")).status,
+            status,
+            "{token}"
+        );
+    }
+}
+
 #[test]
 fn every_token_of_a_large_list_is_denied() {
     let list: String = (0..200_000).map(|number| format!("t{number}\n")).collect();

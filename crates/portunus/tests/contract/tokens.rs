@@ -452,3 +452,45 @@ fn a_forged_token_is_rejected_beside_another_alternative() {
     let good = format!("Authorization: Bearer {}\r\nX-Api-Key: k\r\n", hs256(HEAD, &claims()));
     assert_eq!(site.get("GET /legacy", &good).status, 200);
 }
+
+/// A token that the document calls an API key in Authorization is verified as one in a bearer scheme: the upstream believes it as much.
+#[test]
+fn api_keys_in_authorization_are_tokens() {
+    let keyed = BEARER
+        .replace("type: http, scheme: Bearer, bearerFormat: JWT", "type: apiKey, in: header, name: Authorization");
+    assert_ne!(keyed, BEARER);
+    let site = Site::with(&keyed, &format!(", jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
+    let (good, none) = (hs256(HEAD, &claims()), format!("{}.", unsigned(r#"{"alg":"none"}"#, &claims())));
+    let exp = format!("\"exp\":{}", now() + 600);
+    let expired = hs256(HEAD, &claims().replace(&exp, &format!("\"exp\":{}", now() - 3600)));
+    for value in [
+        format!("Bearer {none}"),
+        format!("Bearer {expired}"),
+        format!("bearer  {none}"),
+        none.clone(),
+        expired.clone(),
+        "Bearer x".to_owned(),
+        "x".to_owned(),
+        format!("Basic {good}"),
+        format!("Token {good}"),
+        format!("Bearer {good}, Bearer {none}"),
+        "Bearer".to_owned(),
+        format!("Bearer\t{none}"),
+    ] {
+        let answer = site.get("GET /orders", &format!("Authorization: {value}\r\n"));
+        assert_eq!((answer.status, site.seen()), (401, 0), "{value}: {answer:?}");
+    }
+    for (count, value) in [format!("Bearer {good}"), format!("bearer {good}"), good].iter().enumerate() {
+        let answer = site.get("GET /orders", &format!("Authorization: {value}\r\n"));
+        assert_eq!((answer.status, site.seen()), (200, count + 1), "{value}: {answer:?}");
+    }
+    // Left out of those that are verified, or without anything to verify it by, it must only be there, and `check` says so.
+    let (fine, said) = checked(&keyed, "");
+    assert!(fine && said.contains("scheme jwt ") && said.contains("is not verified here"), "{said}");
+    let (fine, said) = checked(&keyed, &format!(", jwt: {{ {HS}, bearer_schemes: opaque }}"));
+    assert!(fine && said.contains("scheme jwt ") && said.contains("is not verified here"), "{said}");
+    let (fine, said) = checked(&keyed, &format!(", jwt: {{ {HS}, bearer_schemes: [jwt, opaque] }}"));
+    assert!(fine && said.is_empty(), "{said}");
+    let site = Site::with(&keyed, &format!(", jwt: {{ {HS}, bearer_schemes: opaque }}"), &[("secret", SECRET)], ok());
+    assert_eq!(site.get("GET /orders", "Authorization: anything\r\n").status, 200);
+}

@@ -181,7 +181,7 @@ pub(in crate::config::shape) static JWT: Object = Object {
             "bearer_schemes",
             Shape::OneOrMany(&Shape::Verbatim("the name of a security scheme")),
             "(all)",
-            "Security schemes of type `http` and scheme `bearer` whose tokens are verified; `[]` for none. Tokens of `oauth2` and `openIdConnect` always are.",
+            "Security schemes of type `http` and scheme `bearer`, and API keys in `Authorization`, whose tokens are verified; `[]` for none. Tokens of `oauth2` and `openIdConnect` always are.",
         ),
     ]],
     one_of: &["public_key", "key_set", "key_url", "secret"],
