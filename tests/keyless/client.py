@@ -342,6 +342,19 @@ def deaf():
         assert ask(other, number, 0x15, value, ski=p256.ski).opcode == RESPONSE
 
 
+def let_go():
+    """A peer that asks and never listens is let go after `write_timeout`."""
+    p256, value = key(P256), digest("sha256", MESSAGE)
+    silent = dial()
+    batch = b"".join(request(number, 0x15, value, ski=p256.ski) for number in range(256))
+    try:
+        while True:
+            silent.sendall(batch)
+    except (ssl.SSLError, ConnectionError):
+        pass
+    assert ask(dial(), 1, 0x15, value, ski=p256.ski).opcode == RESPONSE
+
+
 def drain():
     """What was sent before the drain began is answered, also what the server had not read yet."""
     rsa, value = key("slow/rsa"), digest("sha256", MESSAGE)
@@ -431,6 +444,6 @@ def probing():
     print(f"unknown {medians[False] * 1e6:.0f} us, forbidden {medians[True] * 1e6:.0f} us")
 
 
-GROUPS = [operations, selection, errors, pipelining, framing, tls, extension, decryption, mixed, no_decryption, deaf, drain, rate, slow_frames,
+GROUPS = [operations, selection, errors, pipelining, framing, tls, extension, decryption, mixed, no_decryption, deaf, let_go, drain, rate, slow_frames,
           probing]
 {group.__name__: group for group in GROUPS}[sys.argv[1]]()

@@ -135,7 +135,9 @@ impl Generation {
         let contracts = self.contracts.all().flat_map(|contract| {
             contract.warnings.iter().map(|warning| format!("contract {}: {warning}", contract.name))
         });
-        contracts.chain(crate::reach::warnings(&self.config))
+        let routes =
+            crate::reach::warnings(&self.config).into_iter().chain(crate::config::variable_warnings(&self.config));
+        contracts.chain(routes)
     }
 
     /// The listener whose socket this is.

@@ -23,7 +23,7 @@ fn metrics_are_served_without_a_free_descriptor() {
         extra: Vec::new(),
     };
     let bind = Endpoint::Tcp("127.0.0.1:0".parse().unwrap());
-    let handle = admin::start(&AdminConfig { bind, hosts: Vec::new() }, state).unwrap();
+    let handle = admin::start(&AdminConfig::at(bind), state).unwrap();
     let Endpoint::Tcp(address) = *handle.address() else { panic!("TCP was asked for") };
     let mut clients: Vec<socket2::Socket> =
         (0..4).map(|_| socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap()).collect();

@@ -192,6 +192,106 @@ fn what_is_suggested_is_right_itself() {
     }
 }
 
+/// Whatever the name is, what is suggested is the YAML that means it.
+#[test]
+fn a_suggested_name_is_valid_yaml() {
+    let file = |host: &str| {
+        format!(
+            "listeners: [{{ name: edge, bind: ':8080' }}]\nupstreams: {{ app: {{ servers: ['127.0.0.1:1'] }} }}\nroutes:\n  - {{ path: /, upstream: app, {host} }}\n"
+        )
+    };
+    for (name, is_host) in [
+        ("app.internal", true),
+        ("app.internal:8080", true),
+        ("[::1]:8080", true),
+        ("10.0.0.1", true),
+        ("a-b.c_d", true),
+        ("123", true),
+        ("null", true),
+        ("true", true),
+        ("1e3", true),
+        ("0x10", true),
+        ("-a", false),
+        ("a: b", false),
+        ("a #b", false),
+        ("it's", false),
+        ("'a'", false),
+        ("{a}", false),
+        ("a, b", false),
+        ("*a", false),
+        ("&a", false),
+        ("!a", false),
+        ("@a", false),
+        ("%a", false),
+        ("a:", false),
+        ("~", false),
+        ("\\\\a", false),
+        ("", false),
+        (" a", false),
+        ("\\ta", false),
+    ] {
+        let suggested = fix(&file(&format!("host: \"{name}\"")));
+        let written = suggested
+            .strip_prefix("write `")
+            .and_then(|rest| rest.strip_suffix('`'))
+            .unwrap_or_else(|| panic!("{name}: {suggested}"));
+        let (status, _, err) = check(&file(written));
+        // It means the name, which may be wrong itself.
+        assert_eq!(status == Some(0), is_host, "{name}: {written}: {err}");
+        assert!(is_host || (err.lines().count() == 1 && !err.contains("must be")), "{name}: {written}: {err}");
+        if is_host {
+            let config = portunus::config::parse("p.yaml", &file(written), Path::new("/")).unwrap();
+            assert!(
+                format!("{:?}", config.routes[0].action).contains(&format!("Fixed({name:?})")),
+                "{name}: {written}"
+            );
+        }
+    }
+}
+
+/// Variables of other proxies would be literal text: in targets they are refused, in bodies, which may be any text, warned of.
+#[test]
+fn variables_of_other_proxies_are_told_wherever_they_stand() {
+    let file = |route: &str| {
+        format!(
+            "listeners: [{{ name: edge, bind: ':8080' }}]\nupstreams: {{ app: {{ servers: ['127.0.0.1:1'] }} }}\nroutes:\n  - {{ path: '/{{*rest}}', {route} }}\n"
+        )
+    };
+    for (route, expected) in [
+        ("redirect: { to: 'https://www.example.com$request_uri' }", "`https://www.example.com/{rest}`"),
+        ("redirect: { to: '/new$uri' }", "`/new/{rest}`"),
+        ("redirect: { to: '/new/$1' }", "`/new/{rest}`"),
+        ("redirect: { to: 'https://$host/new' }", "from `/` on"),
+        ("redirect: { to: '/new?$args' }", "leave it out"),
+        ("redirect: { to: '/new?%[query]' }", "leave it out"),
+        ("redirect: { to: '/new?x=%REQ(X-A)%' }", "path"),
+        ("upstream: app, rewrite: '/new$uri'", "`/new/{rest}`"),
+        ("upstream: app, rewrite: '/new/${request_uri}'", "`/new/{rest}`"),
+        ("upstream_url: { to: 'http://10.0.0.1$uri' }", "`http://10.0.0.1/{rest}`"),
+    ] {
+        let (status, _, err) = check(&file(route));
+        assert_eq!((status, err.lines().count()), (Some(1), 1), "{route}: {err}");
+        assert!(err.contains("looks like a variable") && err.contains(expected), "{route}: {err}");
+    }
+    for route in [
+        "redirect: { to: '/odata/$metadata' }",
+        "redirect: { to: '/a?$filter=x&b=100%25' }",
+        "upstream: app, rewrite: '/a$b/{rest}'",
+    ] {
+        let (status, _, err) = check(&file(route));
+        assert_eq!((status, err.as_str()), (Some(0), ""), "{route}");
+    }
+    for body in ["you asked for $request_uri", "from %[src]", "%REQ(:PATH)% is away", "hello $remote_addr"] {
+        let (status, _, err) = check(&file(&format!("respond: {{ status: 503, body: \"{body}\" }}")));
+        assert_eq!((status, err.lines().count()), (Some(0), 1), "{body}: {err}");
+        assert!(err.starts_with("warning: FILE:4: ") && err.contains("looks like a variable"), "{body}: {err}");
+    }
+    for body in ["{}", "{{a}}", "costs $5", "100% [sure]", "$", "a $b"] {
+        let (status, _, err) = check(&file(&format!("respond: {{ status: 200, body: \"{body}\" }}")));
+        assert_eq!((status, err.as_str()), (Some(0), ""), "{body}");
+    }
+}
+
 #[test]
 fn routes_with_a_mistake_in_what_they_match_conflict_with_nothing() {
     let route = |matched: &str| format!("  - {{ path: /a, {matched}, respond: {{ status: 200 }} }}\n");

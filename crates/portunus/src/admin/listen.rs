@@ -29,9 +29,6 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// For a request head, and for the next one on an open connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection's whole life, its answers included. Longer than any reload.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
-
 /// When it ends, for answers under way.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
@@ -133,8 +130,8 @@ impl Listener {
     }
 }
 
-/// Accepts and serves until `stopped`.
-pub(super) async fn serve(bound: Bound, router: Router, mut stopped: oneshot::Receiver<()>) {
+/// Accepts and serves until `stopped`, each connection no longer than `longest`.
+pub(super) async fn serve(bound: Bound, router: Router, longest: Duration, mut stopped: oneshot::Receiver<()>) {
     let (ending, ends) = watch::channel(());
     let listener = match Listener::new(bound) {
         Ok(listener) => listener,
@@ -158,7 +155,7 @@ pub(super) async fn serve(bound: Bound, router: Router, mut stopped: oneshot::Re
         };
         match accepted {
             Ok(stream) if connections.len() < MAX_CONNECTIONS => {
-                connections.spawn(converse(stream, router.clone(), ends.clone()));
+                connections.spawn(converse(stream, router.clone(), longest, ends.clone()));
             }
             Ok(_) => (),
             // The next accept comes at once, before another thread takes what was freed.
@@ -199,15 +196,20 @@ impl Reserve {
     }
 }
 
-async fn converse(stream: Stream, router: Router, ends: watch::Receiver<()>) {
+async fn converse(stream: Stream, router: Router, longest: Duration, ends: watch::Receiver<()>) {
     match stream {
-        Stream::Tcp(stream) => converse_over(stream, router, ends).await,
-        Stream::Unix(stream) => converse_over(stream, router, ends).await,
+        Stream::Tcp(stream) => converse_over(stream, router, longest, ends).await,
+        Stream::Unix(stream) => converse_over(stream, router, longest, ends).await,
     }
 }
 
 /// Serves until the client has enough, the time is over, or, between two answers, `ends` is closed.
-async fn converse_over(stream: impl AsyncRead + AsyncWrite + Unpin, router: Router, mut ends: watch::Receiver<()>) {
+async fn converse_over(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    router: Router,
+    longest: Duration,
+    mut ends: watch::Receiver<()>,
+) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
@@ -222,5 +224,5 @@ async fn converse_over(stream: impl AsyncRead + AsyncWrite + Unpin, router: Rout
         let _ = connection.await;
     };
     // How a connection ends is the client's affair.
-    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, conversation).await;
+    let _ = tokio::time::timeout(longest, conversation).await;
 }

@@ -69,8 +69,9 @@ pub fn start(config: &AdminConfig, state: AdminState) -> io::Result<AdminHandle>
     let router = pages::router(state, admit::Admission::new(&address, &config.hosts));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel();
+    let longest = config.connection_timeout;
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
-        runtime.block_on(listen::serve(listener, router, stopped));
+        runtime.block_on(listen::serve(listener, router, longest, stopped));
         // A reload that still runs is not waited for: it may be what stops us.
         runtime.shutdown_background();
     })?;

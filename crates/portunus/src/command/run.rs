@@ -240,7 +240,7 @@ impl AdminSide {
         let config = Arc::clone(&server.shared().generation.load().config);
         let control = match control {
             Some(path) => {
-                let config = AdminConfig { bind: Endpoint::Unix(path), hosts: Vec::new() };
+                let config = AdminConfig::at(Endpoint::Unix(path));
                 Some(start_pages(&config, server, reporter)?)
             }
             None => None,

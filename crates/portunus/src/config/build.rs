@@ -18,6 +18,7 @@ mod routes;
 mod template;
 mod tunnels;
 mod upstreams;
+mod variables;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ pub(super) use datagrams::header_text;
 pub(super) use keyholder::build_keyholder;
 pub(super) use listeners::{policy_text, version_text};
 pub(super) use template::parameter_names;
+pub(crate) use variables::warnings as variable_warnings;
 
 use super::machine::Machine;
 use super::model::Config;

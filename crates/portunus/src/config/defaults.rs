@@ -6,13 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::model::{
-    AccessLog, Balance, DatagramHeader, Ejection, FailureStatuses, Forwarding, HealthCheck, KeyServersConfig,
-    LogConfig, PathPattern, Segment, SendProxy, SourceConfig, TargetsConfig, Trust, UdpListenerConfig, UpstreamConfig,
-    UpstreamProtocol, UpstreamTls,
+    AccessLog, AdminConfig, Balance, DatagramHeader, Ejection, Endpoint, FailureStatuses, Forwarding, HealthCheck,
+    KeyServersConfig, LogConfig, PathPattern, Segment, SendProxy, SourceConfig, TargetsConfig, Trust,
+    UdpListenerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
 
 /// From accept to the last byte of a PROXY header, where a listener takes them.
 pub(super) const PROXY_HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl AdminConfig {
+    /// The admin side at an address, with every setting at its default.
+    pub fn at(bind: Endpoint) -> AdminConfig {
+        // Longer than any reload, whose outcome is told on the connection that asked for it.
+        AdminConfig { bind, hosts: Vec::new(), connection_timeout: Duration::from_secs(120) }
+    }
+}
 
 impl UpstreamConfig {
     /// What one client may have of a group by default: half, and at least ten.

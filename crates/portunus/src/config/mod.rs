@@ -21,6 +21,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
+pub(crate) use build::variable_warnings;
 pub use keyholder::*;
 pub use model::*;
 pub use problem::{Problem, Problems};

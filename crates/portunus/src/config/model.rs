@@ -702,6 +702,8 @@ pub struct AdminConfig {
     pub bind: Endpoint,
     /// Further Host values accepted beside the bound address, `localhost` and loopback literals.
     pub hosts: Vec<String>,
+    /// Longest life of a connection.
+    pub connection_timeout: Duration,
 }
 
 /// Logs.

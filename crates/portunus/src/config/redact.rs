@@ -33,7 +33,11 @@ pub fn redacted_json(config: &Config) -> Value {
             "request_id": config.forwarding.request_id,
             "trusted_fields": config.forwarding.trusted_fields,
         },
-        "admin": config.admin.as_ref().map(|admin| json!({ "bind": endpoint(&admin.bind), "hosts": admin.hosts })),
+        "admin": config.admin.as_ref().map(|admin| json!({
+            "bind": endpoint(&admin.bind),
+            "hosts": admin.hosts,
+            "connection_timeout": duration_text(admin.connection_timeout),
+        })),
         "log": {
             "access": config.log.access.as_ref().map(|access| json!({
                 "format": if access.json { "json" } else { "text" },

@@ -217,7 +217,7 @@ fn unknown_key(object: &'static Object, given: &str, span: Span, named: Named<'_
     let names = || object.all_fields().map(|field| field.name);
     // A field name where the edit belongs.
     if object.name == "header_edits" && given.contains('-') {
-        let fix = format!("write it under `set`: `set: {{ {given}: ... }}`");
+        let fix = format!("write it under `set`: `set: {{ {}: ... }}`", scalar_in_flow(given));
         return problems.add(span, format!("unknown key {} in {}", shown(given), named.subject()), fix);
     }
     let fix = match (problems.is_full(), closest(given, names())) {
@@ -243,12 +243,29 @@ fn check_either(alternatives: &'static [Shape], node: &Node, named: Named<'_>, p
         (Value::Scalar(scalar), Some(only), None) => match wrapped(alternatives) {
             // Meant as the value of the mapping's one key.
             Some(key) if !scalar.is_bool() && !scalar.is_number() && !is_near(only, &scalar.text) => {
-                let value = named.written(&format!("{{ {key}: {} }}", scalar.text));
+                let value = named.written(&format!("{{ {key}: {} }}", scalar_in_flow(&scalar.text)));
                 problems.add(node.span, mismatch(&Shape::Either(alternatives), node, named), format!("write {value}"));
             }
             _ => check(only, node, named, problems),
         },
         _ => wrong_kind(&Shape::Either(alternatives), node, named, problems),
+    }
+}
+
+/// A text as a scalar of YAML that is this text wherever it stands, between braces too: plain if nothing in it has a meaning, else quoted.
+fn scalar_in_flow(text: &str) -> String {
+    let is_plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._/:".contains(&byte))
+        && !text.ends_with(':');
+    let is_word =
+        ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&text.to_ascii_lowercase().as_str());
+    if is_plain && !is_word {
+        text.to_owned()
+    } else if text.contains(|c: char| c.is_control()) {
+        // The strings of JSON are YAML.
+        serde_json::Value::from(text).to_string()
+    } else {
+        format!("'{}'", text.replace('\'', "''"))
     }
 }
 

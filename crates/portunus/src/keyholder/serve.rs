@@ -177,7 +177,7 @@ impl Server {
         let crypto = crypto_thread::start(&shared, config.crypto_threads)
             .map_err(|error| one("cannot start a crypto thread", error))?;
         let reload = Arc::new(Reload { shared: Arc::clone(&shared), source, kept: config.clone() });
-        let control = control.map(|path| AdminConfig { bind: Endpoint::Unix(path), hosts: Vec::new() });
+        let control = control.map(|path| AdminConfig::at(Endpoint::Unix(path)));
         let wanted = config.admin.iter().chain(&control);
         let admin = wanted.map(|wanted| start_admin(wanted, &config, &reload)).collect::<Result<_, _>>();
         let admin = admin.map_err(|problem| vec![problem])?;

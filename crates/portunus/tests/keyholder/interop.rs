@@ -65,6 +65,14 @@ fn a_deaf_peer_stalls_only_itself() {
 }
 
 #[test]
+fn a_deaf_peer_is_let_go() {
+    let dir = site();
+    let keyholder = Keyholder::start(dir.path(), &format!("{CONFIG}limits: {{ write_timeout: 1s }}\n"));
+    keyholder.exercise("let_go");
+    keyholder.wait_for("write_timeout", 1);
+}
+
+#[test]
 fn unknown_and_forbidden_keys_look_the_same() {
     println!("{}", check("probing"));
 }

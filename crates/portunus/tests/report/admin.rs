@@ -25,6 +25,11 @@ struct Fixture {
 
 /// The second reload fails, the third panics, the others succeed; readiness begins with the first reload.
 fn start_at(bind: Endpoint) -> std::io::Result<Fixture> {
+    start_with(AdminConfig { hosts: vec!["edge.example".into()], ..AdminConfig::at(bind) })
+}
+
+/// As [`start_at`], with these settings.
+fn start_with(config: AdminConfig) -> std::io::Result<Fixture> {
     let reporter = Reporter::start(&LogConfig { access: None, level: "info".into() }, 1)?;
     reporter.worker(0).request(&record());
     let reloads = Arc::new(AtomicU64::new(0));
@@ -45,7 +50,7 @@ fn start_at(bind: Endpoint) -> std::io::Result<Fixture> {
         }),
         extra: vec![("/upstreams", Box::new(|| "[]".into()))],
     };
-    let handle = admin::start(&AdminConfig { bind, hosts: vec!["edge.example".into()] }, state)?;
+    let handle = admin::start(&config, state)?;
     Ok(Fixture { handle, reloads })
 }
 
@@ -220,4 +225,24 @@ fn an_address_in_use_is_an_error_that_names_it() {
     let (_fixture, address) = start();
     let error = start_at(Endpoint::Tcp(address)).err().expect("in use").to_string();
     assert!(error.contains(&address.to_string()), "{error}");
+}
+
+/// Whoever asks and does not read is let go, and so is whoever stays: a connection's life is bounded.
+#[test]
+fn a_connection_that_takes_nothing_ends() {
+    let connection_timeout = Duration::from_millis(300);
+    let bind = Endpoint::Tcp("127.0.0.1:0".parse().unwrap());
+    let fixture = start_with(AdminConfig { connection_timeout, ..AdminConfig::at(bind) }).unwrap();
+    let Endpoint::Tcp(address) = *fixture.handle.address() else { panic!("TCP was asked for") };
+    let mut deaf = TcpStream::connect(address).unwrap();
+    deaf.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    let requests = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
+    // Until its end is noticed: it is not read at some time, and then it is closed.
+    let error = loop {
+        if let Err(error) = deaf.write_all(&requests) {
+            break error;
+        }
+    };
+    assert!(!matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut), "{error}");
+    assert_eq!(ask(address, "GET /healthz", "").status, 200, "others are served");
 }

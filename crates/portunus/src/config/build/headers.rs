@@ -2,6 +2,7 @@
 //!
 //! Checks what RFC 9110 §5 demands, and that no edit touches the framing of a message or the connection (RFC 9110 §7.6.1): those are the program's.
 
+use super::variables::variable_in;
 use super::{Build, Fault};
 use crate::config::model::HeaderEdits;
 use crate::config::problem::shown;
@@ -64,46 +65,10 @@ const WRITTEN: [&str; 8] = [
     "x-request-id",
 ];
 
-/// What variables of other proxies begin with; nginx's are words, so that a `$` before anything else is a character like others.
-const NGINX: [&str; 24] = [
-    "$arg",
-    "$binary_",
-    "$body_",
-    "$bytes_",
-    "$connection",
-    "$content_",
-    "$cookie_",
-    "$document_",
-    "$geoip",
-    "$host",
-    "$http",
-    "$msec",
-    "$proxy_",
-    "$query_string",
-    "$realip_",
-    "$remote_",
-    "$request",
-    "$scheme",
-    "$server_",
-    "$ssl_",
-    "$status",
-    "$time_",
-    "$upstream_",
-    "$uri",
-];
-
 /// The text of a value: nothing in it is replaced, so what looks like a variable is refused; `{{` and `}}` are braces.
 fn literal(name: &str, text: &str) -> Result<String, Fault> {
     let plain = text.replace("{{", "").replace("}}", "");
-    let envoy = |at: usize| {
-        let word = plain.get(at + 1..).unwrap_or_default();
-        let length = word.bytes().take_while(|byte| byte.is_ascii_uppercase() || *byte == b'_').count();
-        length >= 3 && word.get(length..).is_some_and(|rest| rest.starts_with(['%', '(']))
-    };
-    let is_variable = plain.contains(['{', '}'])
-        || plain.contains("%[")
-        || NGINX.iter().any(|variable| plain.contains(variable))
-        || plain.match_indices('%').any(|(at, _)| envoy(at));
+    let is_variable = plain.contains(['{', '}']) || variable_in(&plain).is_some();
     if !is_variable {
         return Ok(text.replace("{{", "{").replace("}}", "}"));
     }

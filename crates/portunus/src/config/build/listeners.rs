@@ -231,7 +231,9 @@ impl Build<'_> {
                 "bind `127.0.0.1:9901` or a Unix socket, or say `allow_remote: true` and guard it by other means",
             );
         }
-        Some(AdminConfig { bind: endpoint, hosts })
+        let admin = AdminConfig::at(endpoint);
+        let connection_timeout = read::duration(node, "connection_timeout").unwrap_or(admin.connection_timeout);
+        Some(AdminConfig { hosts, connection_timeout, ..admin })
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use wire::http::Method;
 
 use super::template::{Target, parameter_names, path_pattern};
+use super::variables::none_in_target;
 use super::{Build, Fault, address, headers, identifier, names_in, read};
 use crate::config::model::{
     Action, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, PathPattern, RouteConfig, Template,
@@ -227,7 +228,6 @@ impl Build<'_> {
                 self.problems.add(only.key_span, what, "remove it; it is for routes with `upstream` or `upstream_url`");
             }
         }
-        let parameters = path.map(parameter_names);
         match key.key.as_str() {
             "upstream" => {
                 let group = self.name_of(&key.value, "upstream", &known.upstreams);
@@ -235,19 +235,22 @@ impl Build<'_> {
                     let what = format!("no route can use an upstream with `{why}`: it is for tunnels");
                     self.problems.add(key.value.span, what, "use another upstream, or a listener with `tunnel`");
                 }
-                let rewrite = self.rewrite(route, parameters.as_deref());
+                let rewrite = self.rewrite(route, path);
                 let host = self.host_rewrite(route);
                 Some(Action::Forward(Forward { to: ForwardTo::Group(group?), rewrite, host }))
             }
-            "upstream_url" => self.upstream_url(route, key, parameters.as_deref()),
-            "redirect" => self.redirect(&key.value, parameters.as_deref()),
+            "upstream_url" => self.upstream_url(route, key, path),
+            "redirect" => self.redirect(&key.value, path),
             _ => self.respond(&key.value, known),
         }
     }
 
-    fn rewrite(&mut self, route: &Node, parameters: Option<&[&str]>) -> Option<Template> {
-        let parameters = parameters?;
-        self.parsed(route, "rewrite", |text| Target::cut_path(text)?.path_template(parameters))
+    fn rewrite(&mut self, route: &Node, path: Option<&PathPattern>) -> Option<Template> {
+        let parameters = parameter_names(path?);
+        self.parsed(route, "rewrite", |text| {
+            none_in_target(text, path)?;
+            Target::cut_path(text)?.path_template(&parameters)
+        })
     }
 
     fn host_rewrite(&mut self, route: &Node) -> HostRewrite {
@@ -259,16 +262,17 @@ impl Build<'_> {
         }
     }
 
-    fn upstream_url(&mut self, route: &Node, entry: &Entry, parameters: Option<&[&str]>) -> Option<Action> {
+    fn upstream_url(&mut self, route: &Node, entry: &Entry, path: Option<&PathPattern>) -> Option<Action> {
         let node = &entry.value;
         let mut settings = self.connection_settings("upstream_url", node);
         if settings.protocol == UpstreamProtocol::Tcp {
             let at = node.get("protocol").map_or(node.span, |node| node.span);
             self.problems.add(at, "no route can use `protocol: tcp`: it is for tunnels", "write `http1` or `http2`");
         }
-        let rewrite = self.rewrite(route, parameters);
+        let rewrite = self.rewrite(route, path);
         let host = self.host_rewrite(route);
         let to = node.get("to")?;
+        self.take(to.span, none_in_target(to.text()?, path))?;
         let target = self.take(to.span, Target::cut(to.text()?))?;
         let Some(tls) = target.tls else {
             self.problems.add(to.span, "`to` names no server", "write a whole URL: `https://{tenant}.example.com/`");
@@ -286,8 +290,8 @@ impl Build<'_> {
             (true, false, None) => settings.tls = Some(UpstreamTls::default()),
             _ => {}
         }
-        let parameters = parameters?;
-        let authority = self.take(to.span, target.authority_template(parameters))?;
+        let parameters = parameter_names(path?);
+        let authority = self.take(to.span, target.authority_template(&parameters))?;
         let allow = self.allow(node, to, &authority);
         let has_path = !target.path.is_empty() || target.query.is_some();
         if let (true, Some(entry)) = (has_path, route.entry("rewrite")) {
@@ -297,7 +301,7 @@ impl Build<'_> {
                 "keep the path in one of the two",
             );
         }
-        let from_url = if has_path { Some(self.take(to.span, target.path_template(parameters))?) } else { None };
+        let from_url = if has_path { Some(self.take(to.span, target.path_template(&parameters))?) } else { None };
         let to = ForwardTo::Authority { tls, authority, allow, settings: Arc::new(settings) };
         Some(Action::Forward(Forward { to, rewrite: from_url.or(rewrite), host }))
     }
@@ -326,14 +330,15 @@ impl Build<'_> {
         allow
     }
 
-    fn redirect(&mut self, node: &Node, parameters: Option<&[&str]>) -> Option<Action> {
+    fn redirect(&mut self, node: &Node, path: Option<&PathPattern>) -> Option<Action> {
         let status = read::text(node, "status").and_then(|text| text.parse().ok()).unwrap_or(308);
         let to = node.get("to")?;
+        self.take(to.span, none_in_target(to.text()?, path))?;
         let target = self.take(to.span, Target::cut(to.text()?))?;
-        let parameters = parameters?;
-        let template = self.take(to.span, target.whole_template(parameters))?;
+        let parameters = parameter_names(path?);
+        let template = self.take(to.span, target.whole_template(&parameters))?;
         if target.tls.is_some() {
-            let authority = self.take(to.span, target.authority_template(parameters))?;
+            let authority = self.take(to.span, target.authority_template(&parameters))?;
             let allow = self.allow(node, to, &authority);
             return Some(Action::Redirect { status, to: template, allow });
         }

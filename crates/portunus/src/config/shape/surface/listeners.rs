@@ -319,5 +319,11 @@ pub(in crate::config::shape) static ADMIN: Object = object(
             "(none)",
             "Further Host values it answers to, beside its address and `localhost`.",
         ),
+        optional(
+            "connection_timeout",
+            Shape::Duration(SECOND, DAY),
+            "2m",
+            "A connection's whole life, whether its client reads or not. A reload whose outcome is waited for must fit in.",
+        ),
     ]],
 );
