@@ -126,7 +126,7 @@ impl Generation {
             note_trust("UDP listener", &listener.name, TrustList::load(&listener.trust).err(), &mut problems);
         }
         let whole = config.contracts.values().filter(|contract| contract.files().iter().all(|file| file.is_file()));
-        problems.extend(whole.filter_map(|contract| InForce::load(contract, None).err()).flatten());
+        problems.extend(whole.filter_map(|contract| InForce::load(contract, config, None).err()).flatten());
         problems
     }
 

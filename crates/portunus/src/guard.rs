@@ -1,8 +1,9 @@
 //! What stands between a routed request and its upstream. Sole maker of [`Admitted`].
 //!
 //! Without a contract a request is admitted by its head. Under one, the lists speak first (`lists`), then the document judges head and body
-//! (`request`), and later the answer (`response`); `in_force` says which contract holds where, `body` holds what is not yet judged.
+//! (`request`), and later the answer (`response`); `as_forwarded` shows it fields as they go on, `in_force` says which contract holds where, `body` holds what is not yet judged.
 
+mod as_forwarded;
 mod body;
 mod in_force;
 mod judging;

@@ -215,6 +215,18 @@ impl Operation {
 }
 
 impl Operation {
+    /// The header fields it declares as parameters, in lower case, each with whether it is required.
+    pub fn header_parameters(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.fields.iter().map(|field| (field.name.as_str(), field.required))
+    }
+
+    /// Whether a verdict on its requests depends on a field, credentials aside. The name is in lower case.
+    pub fn reads_field(&self, name: &str) -> bool {
+        let is_of_body = || self.body.is_some() && matches!(name, "content-type" | "content-encoding");
+        let is_of_cookies = || name == "cookie" && !self.cookies.is_empty();
+        self.fields.iter().any(|field| field.name == name) || is_of_body() || is_of_cookies()
+    }
+
     /// The values of a path's parameters, percent-encoded as in the path, but those in the styles that begin with a `;` or `.` of their own.
     pub fn plain_path_values<'p>(&'p self, values: &'p PathValues, path: &'p [u8]) -> impl Iterator<Item = &'p [u8]> {
         let is_plain = |parameter: &Parameter| {

@@ -76,6 +76,20 @@ impl Scheme {
         }
     }
 
+    /// The header field that holds the scheme's credential, in lower case.
+    pub fn field(&self) -> Option<&str> {
+        match &self.kind {
+            SchemeKind::KeyInField(name) => Some(name),
+            SchemeKind::KeyInCookie(_) => Some("cookie"),
+            SchemeKind::KeyInQuery(_) | SchemeKind::MutualTls => None,
+            SchemeKind::Basic
+            | SchemeKind::Bearer
+            | SchemeKind::Http(_)
+            | SchemeKind::OAuth2
+            | SchemeKind::OpenIdConnect(_) => Some("authorization"),
+        }
+    }
+
     /// Whether the scheme's credential is a bearer token.
     pub fn is_bearer(&self) -> bool {
         matches!(self.kind, SchemeKind::Bearer | SchemeKind::OAuth2 | SchemeKind::OpenIdConnect(_))

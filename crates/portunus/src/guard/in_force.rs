@@ -9,6 +9,7 @@ use contract::Contract;
 use contract::openapi::{Scheme, SchemeKind};
 use wire::http::RequestHead;
 
+use super::as_forwarded;
 use crate::auth::{AllowedAddresses, DeniedTokens, KeyRing, TokenRule};
 use crate::config::{Config, ContractChoice, ContractConfig, JwtConfig, KeySource, Mode, RouteConfig};
 use crate::host::HostMap;
@@ -48,14 +49,20 @@ pub struct Rule {
     pub response: Mode,
     /// Largest body as sent, bytes.
     pub max_body_bytes: u64,
+    /// The verdict depends on a field that does not go on as the client sends it.
+    pub reads_rewritten: bool,
 }
 
 impl InForce {
-    /// Reads everything that a contract names. Keys from a URL are taken over from `previous` where their source is the same.
+    /// Reads everything that a contract of this configuration names. Keys from a URL are taken over from `previous` where their source is the same.
     ///
     /// # Errors
     /// Everything that is wrong, with file and line where there is one.
-    pub fn load(config: &Arc<ContractConfig>, previous: Option<&InForce>) -> Result<InForce, Vec<String>> {
+    pub fn load(
+        config: &Arc<ContractConfig>,
+        whole: &Config,
+        previous: Option<&InForce>,
+    ) -> Result<InForce, Vec<String>> {
         let mut problems = Vec::new();
         let denied = config.deny_tokens.as_ref().map(DeniedTokens::load).transpose();
         let denied = denied.map_err(|problem| problems.push(problem)).ok().flatten();
@@ -67,8 +74,12 @@ impl InForce {
         let key_group = key_group.map_err(|problem| problems.push(problem)).ok().flatten();
         let contract = Contract::load(&config.document, &options(config));
         let contract = contract.map_err(|found| problems.extend(found.iter().map(ToString::to_string))).ok();
-        let rules = contract.as_ref().map(|contract| rules(config, contract, &mut problems)).unwrap_or_default();
-        let warnings = contract.as_ref().map(|contract| check_schemes(config, contract, &mut problems));
+        let rules = contract.as_ref().map(|contract| rules(config, contract, whole, &mut problems)).unwrap_or_default();
+        let warnings = contract.as_ref().map(|contract| {
+            let mut warnings = check_schemes(config, contract, &mut problems);
+            warnings.extend(check_fields(config, contract, &rules, whole, &mut problems));
+            warnings
+        });
         match contract {
             Some(contract) if problems.is_empty() => Ok(InForce {
                 name: config.name.as_str().into(),
@@ -123,7 +134,7 @@ fn key_group(keys: &KeyRing, previous: Option<&InForce>) -> Option<Result<Arc<Gr
 }
 
 /// The rule of each operation. What the configuration names and the document has not is a problem, and so are tokens that nobody could check.
-fn rules(config: &ContractConfig, contract: &Contract, problems: &mut Vec<String>) -> Vec<Rule> {
+fn rules(config: &ContractConfig, contract: &Contract, whole: &Config, problems: &mut Vec<String>) -> Vec<Rule> {
     let mut used = vec![false; config.operations.len()];
     let mut rules = Vec::new();
     for operation in contract.operations() {
@@ -133,6 +144,7 @@ fn rules(config: &ContractConfig, contract: &Contract, problems: &mut Vec<String
             request: config.request,
             response: config.response,
             max_body_bytes: config.options.limits.body_bytes,
+            reads_rewritten: as_forwarded::is_needed(operation, whole),
         };
         for (own, used) in config.operations.iter().zip(&mut used) {
             let method = own.methods.is_empty() || own.methods.iter().any(|one| one.as_str() == operation.method());
@@ -225,6 +237,37 @@ fn check_schemes(config: &ContractConfig, contract: &Contract, problems: &mut Ve
     warnings
 }
 
+/// What is wrong between the fields that the document declares and those that can arrive, and warnings of the same.
+fn check_fields(
+    config: &ContractConfig,
+    contract: &Contract,
+    rules: &[Rule],
+    whole: &Config,
+    problems: &mut Vec<String>,
+) -> Vec<String> {
+    let (found, mut warnings) = as_forwarded::never_arrive(config, contract, rules, &whole.forwarding);
+    problems.extend(found);
+    for route in whole.routes.iter().filter(|route| may_hold(config, route, whole)) {
+        warnings.extend(as_forwarded::edited_by(route, config, contract, rules));
+    }
+    warnings
+}
+
+/// Whether requests on a route may be under a contract.
+fn may_hold(config: &ContractConfig, route: &RouteConfig, whole: &Config) -> bool {
+    match &route.contract {
+        ContractChoice::Named(name) => *name == config.name,
+        ContractChoice::None => false,
+        ContractChoice::Inherited => {
+            let is_visible =
+                |listener: &str| route.listeners.is_empty() || route.listeners.iter().any(|own| own == listener);
+            let names = |contract: &Option<String>| contract.as_deref() == Some(config.name.as_str());
+            whole.host_rules.iter().any(|rule| rule.contract == config.name)
+                || whole.listeners.iter().any(|listener| names(&listener.contract) && is_visible(&listener.name))
+        }
+    }
+}
+
 /// Which contract holds where.
 #[derive(Debug, Default)]
 pub struct Contracts {
@@ -254,7 +297,7 @@ impl Contracts {
         let mut problems = Vec::new();
         for (name, contract) in &config.contracts {
             let before = previous.and_then(|previous| previous.by_name.get(name)).map(Arc::as_ref);
-            match InForce::load(contract, before) {
+            match InForce::load(contract, config, before) {
                 Ok(in_force) => _ = contracts.by_name.insert(name.clone(), Arc::new(in_force)),
                 Err(found) => problems.extend(found),
             }

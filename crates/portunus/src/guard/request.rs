@@ -16,7 +16,7 @@ use super::body::{GuardedBody, HoldError};
 use super::in_force::{InForce, Rule, verifies_token};
 use super::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
 use super::note::ContractNote;
-use super::{Admitted, Reason, Under, fits};
+use super::{Admitted, Reason, Under, as_forwarded, fits};
 use crate::auth::token;
 use crate::config::{ContractConfig, Mode};
 use crate::http::body::BodyError;
@@ -142,8 +142,9 @@ impl<'a> Asked<'a> {
             let what = "may be read as the path of another operation";
             let _ = findings.add(Violation::new(AMBIGUOUS_PATH, Where::of(Part::Path), what));
         }
-        let fields = Visited(&head.fields);
-        let parts = self.candidate.parts(&fields);
+        let rendered = |id: &[u8]| as_forwarded::fields(&self.candidate, self.operation.operation, id);
+        let (as_sent, as_forwarded) = (Visited(&head.fields), self.rule.reads_rewritten.then(|| rendered(ledger.id())));
+        let parts = self.candidate.parts(as_forwarded.as_ref().map_or(&as_sent as &dyn FieldSource, |fields| fields));
         *scratch = ScratchRoom::take();
         let Some(room) = scratch.as_mut() else { return Err(Refusal::ours(500, "no_scratch").into()) };
         let planned = caught(|| self.operation.judge_request(values, &parts, room, &mut findings));
@@ -341,7 +342,7 @@ impl<'a> Candidate<'a> {
         Admitted { head: self.head, route: self.route, params: self.params, reason, under: Some(under) }
     }
 
-    fn parts<'p>(&self, fields: &'p Visited<'_>) -> RequestParts<'p>
+    fn parts<'p>(&self, fields: &'p dyn FieldSource) -> RequestParts<'p>
     where
         'a: 'p,
     {

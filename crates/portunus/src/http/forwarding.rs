@@ -201,6 +201,37 @@ pub fn request_fields(
     edits.set.iter().chain(&edits.add).for_each(|(name, value)| put(name.as_bytes(), value.as_bytes()));
 }
 
+/// What becomes of a field that a client sends, whatever its route does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes on as it is.
+    Forwarded,
+    /// It ends here, or what goes on under its name is written by us.
+    Rewritten,
+    /// It ends here and nothing goes on under its name.
+    Dropped,
+}
+
+/// What becomes of a field of this name (in lower case) in a request under a contract.
+pub fn fate(name: &str, forwarding: &Forwarding) -> Fate {
+    let is_written = match name {
+        // Of what is about the connection these are forwarded in a form of our own.
+        "te" | "upgrade" | "connection" | "transfer-encoding" => true,
+        "via" => forwarding.via,
+        "x-request-id" => forwarding.request_id,
+        _ => rewrites(forwarding, name.as_bytes()),
+    };
+    match kind(name.as_bytes()) {
+        Kind::Plain if name == "via" && is_written => Fate::Rewritten,
+        Kind::Plain => Fate::Forwarded,
+        Kind::Ours | Kind::Expect | Kind::ClientCertificate => Fate::Rewritten,
+        // From a trusted proxy it may go on.
+        Kind::Forwarding if forwarding.trusts_field(name.as_bytes()) => Fate::Rewritten,
+        Kind::Hop | Kind::Forwarding | Kind::RequestId if is_written => Fate::Rewritten,
+        Kind::Hop | Kind::Forwarding | Kind::RequestId | Kind::MethodOverride => Fate::Dropped,
+    }
+}
+
 /// Whether we write this forwarding field ourselves, so that a trusted copy must not stay beside it.
 fn rewrites(forwarding: &Forwarding, name: &[u8]) -> bool {
     let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());

@@ -7,7 +7,7 @@ mod answered;
 pub mod body;
 mod date;
 pub(crate) mod exchange;
-mod forwarding;
+pub(crate) mod forwarding;
 mod grpc;
 pub mod h1;
 pub mod h2;

@@ -360,6 +360,7 @@ fn a_client_that_is_gone_ends_the_connect_to_its_upstream() {
 
 /// Clients that give up before `connect_timeout` must not keep a server in use that nobody can connect to.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a test may block its thread")]
 fn a_server_that_clients_gave_up_connecting_to_is_ejected() {
     let (address, told) = never_connected();
     let upstream = ", tls: { insecure_skip_verify: true }, connect_timeout: 1h, ejection: { failures: 1 }";
