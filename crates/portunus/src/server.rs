@@ -129,6 +129,7 @@ impl Server {
         let generation = Generation::build(Arc::clone(&config), None).map_err(|error| error.problems)?;
         report_stores(&generation, &reporter);
         reporter.generation(generation.number);
+        reporter.validation_memory().allow(config.limits.max_validation_memory_bytes);
         let mut bound = BTreeMap::new();
         bind_missing(&config, &mut bound)?;
         let mut udp_bound = BTreeMap::new();
@@ -143,7 +144,7 @@ impl Server {
             flows: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
             workers_up: AtomicUsize::new(0),
-            validation_memory: AtomicUsize::new(0),
+            validation_memory: reporter.validation_memory(),
             reporter,
         });
         let workers = (0..config.workers)
@@ -231,6 +232,7 @@ impl Server {
         })?;
         report_stores(&generation, &self.shared.reporter);
         let number = generation.number;
+        self.shared.validation_memory.allow(config.limits.max_validation_memory_bytes);
         self.shared.generation.store(Arc::new(generation));
         if let Some(log) = log {
             self.shared.reporter.switch_log(log);

@@ -17,7 +17,7 @@ use crate::keyless::Clients;
 use crate::listener::Admission;
 use crate::offload::hops::Hops;
 use crate::passport::{Own, Told};
-use crate::report::{Reporter, WorkerReport};
+use crate::report::{Reporter, ValidationMemory, WorkerReport};
 use crate::upstream::Pools;
 
 /// What all workers share.
@@ -38,7 +38,7 @@ pub struct Shared {
     /// How many listening sockets are open.
     pub listening: AtomicUsize,
     /// Bytes that bodies take while contracts validate them.
-    pub validation_memory: AtomicUsize,
+    pub validation_memory: Arc<ValidationMemory>,
     /// Logs and metrics.
     pub reporter: Arc<Reporter>,
 }

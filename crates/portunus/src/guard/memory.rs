@@ -4,10 +4,10 @@
 //! Counted in steps, so that the one counter that all workers share is touched once per step, and not at all by a body that arrives whole.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::http::exchange::Context;
 use crate::http::refusal::Refusal;
+use crate::report::{MemoryBound, ValidationMemory};
 
 /// What is counted at once; a body of less that arrives whole is not counted.
 const STEP_BYTES: usize = 32 * 1024;
@@ -26,7 +26,7 @@ impl NoMemory {
 /// One body's share; given back when dropped.
 #[derive(Debug)]
 pub struct Lease<'c> {
-    process: &'c AtomicUsize,
+    process: &'c ValidationMemory,
     connection: &'c Cell<usize>,
     process_limit: usize,
     connection_limit: usize,
@@ -64,10 +64,11 @@ impl<'c> Lease<'c> {
         let more = wanted - self.held;
         let connection = self.connection.get().saturating_add(more);
         if connection > self.connection_limit {
+            self.process.rejected(MemoryBound::Connection);
             return Err(NoMemory);
         }
-        if self.process.fetch_add(more, Ordering::Relaxed).saturating_add(more) > self.process_limit {
-            self.process.fetch_sub(more, Ordering::Relaxed);
+        if !self.process.take(more, self.process_limit) {
+            self.process.rejected(MemoryBound::Process);
             return Err(NoMemory);
         }
         self.connection.set(connection);
@@ -77,7 +78,7 @@ impl<'c> Lease<'c> {
 
     fn release(&mut self, bytes: usize) {
         if bytes > 0 {
-            self.process.fetch_sub(bytes, Ordering::Relaxed);
+            self.process.give_back(bytes);
             self.connection.set(self.connection.get().saturating_sub(bytes));
             self.held -= bytes;
         }
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_is_counted_is_given_back_and_bounded_twice() {
-        let process = AtomicUsize::new(0);
+        let process = ValidationMemory::default();
         let connections = [Cell::new(0), Cell::new(0)];
         let lease = |number: usize| Lease {
             process: &process,
@@ -108,7 +109,7 @@ mod tests {
         };
         let (mut first, mut second, mut third) = (lease(0), lease(0), lease(1));
         assert_eq!(first.hold(1), Ok(()));
-        assert_eq!(process.load(Ordering::Relaxed), STEP_BYTES);
+        assert_eq!(process.used(), STEP_BYTES);
         assert_eq!(first.hold(4 * STEP_BYTES), Ok(()));
         assert_eq!(second.hold(2 * STEP_BYTES + 1), Err(NoMemory), "more than the connection's share");
         assert_eq!(second.hold(2 * STEP_BYTES), Ok(()));
@@ -117,6 +118,6 @@ mod tests {
         assert_eq!(first.hold(STEP_BYTES), Ok(()), "less is given back");
         assert_eq!(third.hold(6 * STEP_BYTES), Ok(()));
         drop((first, second, third));
-        assert_eq!((process.load(Ordering::Relaxed), connections[0].get(), connections[1].get()), (0, 0, 0));
+        assert_eq!((process.used(), connections[0].get(), connections[1].get()), (0, 0, 0));
     }
 }

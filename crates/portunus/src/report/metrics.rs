@@ -49,6 +49,7 @@ impl Collector for Totals {
         listeners(&mut page, &workers)?;
         handshakes(&mut page, &workers)?;
         requests(&mut page, &workers)?;
+        validation(&mut page, &self.shared)?;
         keyless(&mut page, &workers)?;
         upstreams(&mut page, &workers)?;
         tunnels(&mut page, &workers)?;
@@ -329,6 +330,16 @@ fn top_clients(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Resul
         names.iter().zip(&top).map(|(name, (_, traffic))| ([name.as_str()], traffic.tunnel_ms as f64 / 1000.0));
     page.counters("portunus_client_tunnel_seconds", "Lives of those tunnels together", labels, seconds)?;
     page.counters("portunus_client_connections", "Connections ended of the heaviest clients", labels, connections)
+}
+
+fn validation(page: &mut Page<'_>, shared: &Shared) -> fmt::Result {
+    let memory = &shared.validation_memory;
+    let help = "Memory that bodies under validation take";
+    page.gauge("portunus_validation_memory_bytes", help, memory.used() as u64)?;
+    let help = "Memory that bodies under validation may take";
+    page.gauge("portunus_validation_memory_limit_bytes", help, memory.limit() as u64)?;
+    let help = "Bodies for whose validation there was no memory, by the limit they met";
+    page.counters("portunus_validation_memory_rejections", help, ["limit"], memory.rejections())
 }
 
 fn own_bounds(page: &mut Page<'_>, shared: &Shared, workers: &[Arc<WorkerShared>]) -> fmt::Result {

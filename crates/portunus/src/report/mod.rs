@@ -25,6 +25,7 @@ mod reporter;
 mod shadow;
 mod slow;
 mod summary;
+mod validation;
 mod worker;
 mod writer;
 
@@ -39,4 +40,5 @@ pub use reporter::{Exposition, Reporter};
 pub use shadow::ShadowKind;
 pub use slow::CertificateExpiry;
 pub use summary::render_summary;
+pub use validation::{MemoryBound, ValidationMemory};
 pub use worker::WorkerReport;

@@ -16,6 +16,7 @@ use super::queue::Queue;
 use super::shadow;
 use super::slow::{CertificateExpiry, SlowEvents};
 use super::summary::Sample;
+use super::validation::ValidationMemory;
 use super::worker::{Log, WorkerReport, WorkerShared};
 use super::writer::{self, Opened, Target};
 use crate::config::{AccessLog, LogConfig};
@@ -43,6 +44,7 @@ pub(super) struct Shared {
     workers: Mutex<Vec<Arc<WorkerShared>>>,
     log: Option<Log>,
     slow: Mutex<SlowEvents>,
+    pub(super) validation_memory: Arc<ValidationMemory>,
     pub(super) process: Process,
     pub(super) started: SystemTime,
 }
@@ -58,6 +60,7 @@ impl Reporter {
             workers: Mutex::new((0..workers).map(|index| Arc::new(WorkerShared::new(index))).collect()),
             log,
             slow: Mutex::default(),
+            validation_memory: Arc::default(),
             process: Process::open(),
             started: SystemTime::now(),
         });
@@ -106,6 +109,11 @@ impl Reporter {
     /// The name of an upstream's servers could not be resolved.
     pub fn resolution_failed(&self, upstream: &str, name: &str, reason: &'static str) {
         self.shared.slow().resolution_failed(upstream, name, reason);
+    }
+
+    /// The account of the memory that bodies under validation take.
+    pub fn validation_memory(&self) -> Arc<ValidationMemory> {
+        Arc::clone(&self.shared.validation_memory)
     }
 
     /// The session ticket keys were rotated.

@@ -84,6 +84,14 @@ fn small(contract: &str, reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static)
     Site { gate, upstream }
 }
 
+/// A metric of the memory of bodies under validation.
+fn metric(site: &Site, name: &str) -> usize {
+    let name = format!("portunus_validation_memory_{name} ");
+    let page = site.gate.metrics();
+    let value = page.lines().find_map(|line| line.strip_prefix(&name));
+    value.unwrap_or_else(|| panic!("{name} in {page}")).parse().unwrap()
+}
+
 /// The beginning of a list of records, about so long.
 fn records(bytes: usize) -> String {
     let mut body = "[".to_owned();
@@ -100,6 +108,8 @@ fn records(bytes: usize) -> String {
 #[test]
 fn bodies_under_validation_share_a_bounded_memory() {
     let site = small("", none);
+    assert_eq!(metric(&site, "bytes"), 0);
+    assert_eq!(metric(&site, "limit_bytes"), 1 << 20);
     let part = records(50_000);
     let rest = "{\"id\":-1}]";
     let mut clients: Vec<(TcpStream, bool)> = (0..10)
@@ -128,6 +138,10 @@ fn bodies_under_validation_share_a_bounded_memory() {
         "{told:?}"
     );
     assert_eq!(site.seen(), 0);
+    let used = metric(&site, "bytes");
+    assert!((32 << 10..=1 << 20).contains(&used), "{used}");
+    assert!(metric(&site, "rejections_total{limit=\"process\"}") >= 4);
+    assert_eq!(metric(&site, "rejections_total{limit=\"connection\"}"), 0);
     // Of the others some may be told so only now.
     let mut passed = 0;
     for (client, _) in clients.iter_mut().filter(|(_, is_rejected)| !is_rejected) {
@@ -141,6 +155,7 @@ fn bodies_under_validation_share_a_bounded_memory() {
     assert_eq!(site.seen(), passed);
     drop(clients);
     // What they took is there again.
+    wait_until("the memory to be given back", || metric(&site, "bytes") == 0);
     for _ in 0..10 {
         let answer = site.post("POST /list", "application/json", format!("{part}{rest}"));
         assert_eq!(answer.status, 204, "{answer:?}");
@@ -162,6 +177,7 @@ fn one_connection_has_a_share_and_responses_count() {
     });
     let answer = site.post("POST /list", "application/json", &large);
     assert_eq!((answer.status, answer.fields("retry-after").len(), site.seen()), (503, 1, 0), "{answer:?}");
+    assert_eq!(metric(&site, "rejections_total{limit=\"connection\"}"), 1);
     let answer = site.post("POST /list", "application/json", "[]");
     assert_eq!((answer.status, answer.fields("retry-after").len(), site.seen()), (503, 1, 1), "{}", answer.head);
     let small = format!("{}{{\"id\":-1}}]", records(60_000));
