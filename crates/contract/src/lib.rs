@@ -19,5 +19,6 @@ mod parameter;
 pub mod pattern;
 pub mod reason;
 pub mod schema;
+mod turn;
 
 pub use contract::{Contract, Found, Matched, Problem};

@@ -46,6 +46,32 @@ fn cost(schema: &str, text: &str) -> Cost {
     cost
 }
 
+/// Pieces whose evaluation takes little less than a turn share their turns.
+#[test]
+fn a_turn_goes_on_with_the_next_piece() {
+    let branches: Vec<String> =
+        (0..10).map(|n| format!(r#"{{"required":["k"],"properties":{{"k":{{"const":"k{n}"}}}}}}"#)).collect();
+    let (program, id) = compile(&format!(r#"{{"type":"array","items":{{"oneOf":[{}]}}}}"#, branches.join(",")));
+    let items: Vec<String> = (0..60_000).map(|n| format!(r#"{{"k":"k{}"}}"#, n % 10)).collect();
+    let text = format!("[{}]", items.join(","));
+    let mut run = Run::default();
+    let mut check = program.check(id, &mut run);
+    let (mut began, mut turns) = (0, 0);
+    for piece in text.as_bytes().chunks(4 << 10) {
+        let mut rest = piece;
+        while !rest.is_empty() || check.is_pending() {
+            rest = &rest[check.feed_some(rest).unwrap()..];
+            let steps = check.steps_taken();
+            assert!(steps - began <= TURN / 2, "{} steps in a turn", steps - began);
+            if check.is_turn_over() {
+                (began, turns) = (steps, turns + 1);
+            }
+        }
+    }
+    check.finish().unwrap();
+    assert!(turns >= 5, "{turns}");
+}
+
 /// A binary expression or a comparison, told apart by nothing but whether they hold.
 const EXPRESSION: &str = r##"{"$ref":"#/$defs/e","$defs":{
     "e":{"anyOf":[{"$ref":"#/$defs/bin"},{"$ref":"#/$defs/cmp"},{"type":"integer"}]},

@@ -2,29 +2,40 @@
 //!
 //! Each field is decoded by its own schema and encoding; the schema of the body judges the object afterwards.
 
+use std::ops::Range;
+
 use crate::contract::Contract;
+use crate::judge::{Rooms, in_turns};
 use crate::openapi::{FieldKind, FormField, FormFields, Shape, ShapeId, Style};
 use crate::parameter::{
     Attempt, Decoder, Escapes, Pairs, Refused, brackets_of, decode_deep_object, push_string, unescape,
 };
 use crate::schema::Run;
 use crate::schema::Types;
+use crate::turn::Turn;
 
 /// Splits a form body into its fields.
-pub(crate) fn split(body: &[u8], max_fields: usize, pairs: &mut Pairs) -> Result<(), Refused> {
+pub(crate) async fn split(body: &[u8], max_fields: usize, pairs: &mut Pairs, turn: &Turn) -> Result<(), Refused> {
     pairs.clear();
-    for piece in body.split(|byte| *byte == b'&').filter(|piece| !piece.is_empty()) {
+    let mut rest = body;
+    while !rest.is_empty() {
+        let (piece, behind) = rest.split_at(memchr::memchr(b'&', rest).unwrap_or(rest.len()));
+        rest = behind.get(1..).unwrap_or_default();
+        if piece.is_empty() {
+            continue;
+        }
         if pairs.len() == max_fields {
             return Err(Refused::Limit("has too many fields"));
         }
-        let at = piece.iter().position(|byte| *byte == b'=').unwrap_or(piece.len());
-        let (name, value) = piece.split_at(at);
+        let (name, value) = piece.split_at(memchr::memchr(b'=', piece).unwrap_or(piece.len()));
         if name.contains(&b';') {
             return Err(SEMICOLON);
         }
         if !pairs.add_decoded(value.get(1..).unwrap_or_default(), |out| unescape(name, true, out)) {
             return Err(Refused::Malformed("a percent escape is broken"));
         }
+        turn.hold(body.len() + pairs.bytes_held());
+        turn.spend_on(piece.len()).await;
     }
     Ok(())
 }
@@ -34,15 +45,6 @@ const SEMICOLON: Refused = Refused::Malformed("holds an unescaped `;`, which sep
 
 /// Its members are fields, and it is none.
 const EXPLODED: Refused = Refused::Malformed("is written as its members");
-
-/// The pairs that make one member of the object.
-#[derive(Clone, Copy)]
-struct Mine<'m> {
-    pairs: &'m Pairs,
-    /// The member's name.
-    name: &'m [u8],
-    is_mine: &'m dyn Fn(usize) -> bool,
-}
 
 /// The fields of one form on their way to a JSON object.
 pub(crate) struct Assembly<'a> {
@@ -56,76 +58,94 @@ pub(crate) struct Assembly<'a> {
 pub(crate) type Unread = (Vec<u8>, Refused);
 
 impl<'a> Assembly<'a> {
-    /// Writes the object into `json`, without the fields that cannot be read: those are added to `unread`. Says whether another attempt would
+    /// Writes the object into the room for JSON, without the fields that cannot be read: those are added to `unread`. Says whether another attempt would
     /// read something else.
-    pub(crate) fn write(
-        &self,
-        pairs: &Pairs,
-        text: &mut Vec<u8>,
-        json: &mut Vec<u8>,
-        run: &mut Run,
-        unread: &mut Vec<Unread>,
-    ) -> bool {
+    pub(crate) async fn write(&self, pairs: &Pairs, rooms: &mut Rooms, unread: &mut Vec<Unread>, turn: &Turn) -> bool {
+        let Rooms { text, json, run, .. } = rooms;
         json.clear();
         json.push(b'{');
-        let mut decoder = Decoder {
-            shapes: &self.contract.shapes,
-            escapes: self.escapes,
-            attempt: self.attempt,
-            max_elements: self.contract.options.limits.array_elements,
-            text,
-            json,
-            has_choice: false,
-        };
-        let owners: Vec<Option<&FormField>> = pairs.iter().map(|(sent, _)| self.fields.find(sent)).collect();
-        let is_same = |one: usize, other: usize| match (owners.get(one), owners.get(other)) {
-            (Some(Some(one)), Some(Some(other))) => std::ptr::eq(*one, *other),
-            (Some(None), Some(None)) => pairs.get(one).0 == pairs.get(other).0,
-            _ => false,
-        };
-        let mut is_first = true;
-        for (at, (sent, _)) in pairs.iter().enumerate() {
-            if (0..at).any(|earlier| is_same(earlier, at)) {
-                continue;
-            }
-            let owner = owners.get(at).copied().flatten();
-            let name = owner.map_or(sent, |field| field.name.as_bytes());
-            let (start, was_first) = (decoder.json.len(), is_first);
+        let (mut is_first, mut has_choice) = (true, false);
+        let (mut mine, mut documents) = (Pairs::default(), Vec::new());
+        let owners = self.owners(pairs, turn).await;
+        let owner_of = |at: usize| owners.get(at).copied().flatten();
+        let places = pairs.groups(|at| match owner_of(at) {
+            Some(owner) => (std::ptr::from_ref(owner).addr(), &[][..]),
+            None => (0, pairs.get(at).0),
+        });
+        turn.spend(pairs.len()).await;
+        for group in places.chunk_by(|one, next| one.0 == next.0) {
+            let Some((_, at)) = group.first() else { continue };
+            let owner = owner_of(*at);
+            mine.select(pairs, group);
+            let name = owner.map_or(pairs.get(*at).0, |field| field.name.as_bytes());
+            let (start, was_first) = (json.len(), is_first);
+            let mut decoder = Decoder {
+                shapes: &self.contract.shapes,
+                escapes: self.escapes,
+                attempt: self.attempt,
+                max_elements: self.contract.options.limits.array_elements,
+                max_bytes: self.contract.program.longest_escaped(),
+                text: &mut *text,
+                json: &mut *json,
+                has_choice,
+            };
             decoder.comma(&mut is_first);
-            let mine = Mine { pairs, name, is_mine: &|other| is_same(at, other) };
-            let written = decoder.key(name).and_then(|()| self.value(&mut decoder, owner, &mine, run));
+            let value = decoder.key(name).and_then(|()| self.value(&mut decoder, owner, &mine, name, &mut documents));
+            has_choice = decoder.has_choice;
+            turn.hold(pairs.bytes_held() + mine.bytes_held() + text.capacity() + json.capacity());
+            turn.spend_on(mine.bytes_held()).await;
+            let mut written = value;
+            for document in documents.drain(..) {
+                if written.is_ok() {
+                    written = self.is_document(json.get(document).unwrap_or_default(), run, turn).await;
+                }
+            }
             if let Err(why) = written {
-                decoder.json.truncate(start);
+                json.truncate(start);
                 is_first = was_first;
                 unread.push((name.to_vec(), why));
             }
         }
-        decoder.json.push(b'}');
-        decoder.has_choice
+        json.push(b'}');
+        has_choice
     }
 
+    /// The declared field of each pair.
+    async fn owners(&self, pairs: &Pairs, turn: &Turn) -> Vec<Option<&'a FormField>> {
+        let mut owners = Vec::with_capacity(pairs.len());
+        for (sent, _) in pairs.iter() {
+            owners.push(self.fields.find(sent));
+            turn.spend(1 + self.fields.fields.len() / 4).await;
+        }
+        owners
+    }
+
+    /// Writes the value of one member of the object, of which `pairs` are all. What has to be JSON text is added to `documents`.
     fn value(
         &self,
         decoder: &mut Decoder<'_>,
         owner: Option<&FormField>,
-        mine: &Mine<'_>,
-        run: &mut Run,
+        pairs: &Pairs,
+        name: &[u8],
+        documents: &mut Vec<Range<usize>>,
     ) -> Result<(), Refused> {
-        let Mine { pairs, name, is_mine } = *mine;
-        let is_split = |at: usize| is_mine(at) && pairs.get(at).1.contains(&b';');
         if self.escapes == Escapes::Query
             && !owner.is_some_and(|field| field.allow_reserved)
-            && (0..pairs.len()).any(is_split)
+            && pairs.iter().any(|(_, value)| value.contains(&b';'))
         {
             return Err(SEMICOLON);
         }
+        let mut json = |decoder: &mut Decoder<'_>, value: &[u8]| {
+            let start = decoder.json.len();
+            decoder.verbatim(value)?;
+            documents.push(start..decoder.json.len());
+            Ok(())
+        };
         let Some(field) = owner else {
             let is_exploded = |field: &FormField| field.spread.is_some() && field.name.as_bytes() == name;
             return match self.fields.other {
                 _ if self.fields.fields.iter().any(is_exploded) => Err(EXPLODED),
-                Some(shape) if is_json(self.contract, shape) => {
-                    self.each(decoder, pairs, shape, name, |decoder, value| self.json(decoder, value, run))
-                }
+                Some(shape) if is_json(self.contract, shape) => self.each(decoder, pairs, shape, name, json),
                 Some(shape) => decoder.named(pairs, name, shape, Style::Form, true),
                 None => decoder.free(pairs, name),
             };
@@ -133,13 +153,11 @@ impl<'a> Assembly<'a> {
         match field.kind {
             FieldKind::Scalar if field.spread.is_some() => {
                 let shape = self.contract.shapes.get(field.shape);
-                decoder.properties(pairs, shape, is_mine)
+                decoder.properties(pairs, shape, |_| true)
             }
             FieldKind::Scalar if field.style == Style::DeepObject => self.deep(decoder, pairs, field),
             FieldKind::Scalar => decoder.named(pairs, name, field.shape, field.style, field.explode),
-            FieldKind::Json => {
-                self.each(decoder, pairs, field.shape, name, |decoder, value| self.json(decoder, value, run))
-            }
+            FieldKind::Json => self.each(decoder, pairs, field.shape, name, &mut json),
             FieldKind::File { min_bytes, .. } => self.each(decoder, pairs, field.shape, name, |decoder, _| {
                 // The schema sees a text of the least length; the real one was counted as it passed.
                 let stand_in = vec![b'x'; min_bytes as usize];
@@ -197,13 +215,10 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// JSON text as it is, after making sure that it is one whole value: it must not add members to the object around it.
-    fn json(&self, decoder: &mut Decoder<'_>, value: &[u8], run: &mut Run) -> Result<(), Refused> {
-        let start = decoder.json.len();
-        decoder.verbatim(value)?;
-        let text = decoder.json.get(start..).unwrap_or_default();
-        let mut check = self.contract.program.check(self.contract.anything, run);
-        check.feed(text).and_then(|()| check.finish()).map_err(|_| Refused::Malformed("is not JSON"))
+    /// Whether JSON text is one whole value: it must not add members to the object around it.
+    async fn is_document(&self, text: &[u8], run: &mut Run, turn: &Turn) -> Result<(), Refused> {
+        let check = self.contract.program.check(self.contract.anything, run);
+        in_turns(check, text, 0, turn).await.map_err(|_| Refused::Malformed("is not JSON"))
     }
 }
 
@@ -217,6 +232,7 @@ fn is_json(contract: &Contract, shape: ShapeId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::turn::at_once;
 
     /// What our splitting accepts, the WHATWG's parser reads the same.
     #[test]
@@ -228,7 +244,7 @@ mod tests {
         for _ in 0..5_000 {
             let body: String = (0..random.usize(0..12)).map(|_| *random.choice(PIECES.iter()).unwrap()).collect();
             let mut pairs = Pairs::default();
-            if split(body.as_bytes(), 100, &mut pairs).is_err() {
+            if at_once(async |turn| split(body.as_bytes(), 100, &mut pairs, turn).await).is_err() {
                 continue;
             }
             let decode = |value: &[u8]| {

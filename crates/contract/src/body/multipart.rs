@@ -15,6 +15,10 @@ pub(crate) trait Parts {
     fn content(&mut self, bytes: &[u8]) -> Result<(), Self::Stop>;
     /// The part ends.
     fn end(&mut self) -> Result<(), Self::Stop>;
+    /// Whether it may go on at once.
+    fn wants_more(&self) -> bool {
+        true
+    }
 }
 
 /// The head of one part.
@@ -92,17 +96,21 @@ impl Splitter {
         }
     }
 
-    /// Takes the next bytes.
-    pub(crate) fn feed<P: Parts>(&mut self, bytes: &[u8], to: &mut P) -> Result<(), Failed<P::Stop>> {
+    /// Takes the next bytes, and reads for as long as `to` wants more of them. Says whether it has read what it can: if not, call it again, with
+    /// nothing.
+    pub(crate) fn feed<P: Parts>(&mut self, bytes: &[u8], to: &mut P) -> Result<bool, Failed<P::Stop>> {
         let mut pending = std::mem::take(&mut self.pending);
         pending.extend_from_slice(bytes);
-        let mut at = 0;
-        while let Some(used) = self.step(pending.get(at..).unwrap_or_default(), to)? {
-            at += used;
+        let (mut at, mut is_done) = (0, false);
+        while !is_done && to.wants_more() {
+            match self.step(pending.get(at..).unwrap_or_default(), to)? {
+                Some(used) => at += used,
+                None => is_done = true,
+            }
         }
         pending.drain(..at.min(pending.len()));
         self.pending = pending;
-        Ok(())
+        Ok(is_done)
     }
 
     /// Says that the body is over.

@@ -253,12 +253,21 @@ impl Scanner {
     #[inline(always)]
     fn after_value_end<S: Sink>(&mut self, at: usize, sink: &mut S) -> Result<usize, Reason> {
         let ended = if self.open.pop() == Some(true) { sink.end_object() } else { sink.end_array() };
-        self.phase = self.phase_behind_value();
-        if let Err(reason) = ended {
-            self.refused_at = at + 1;
-            return Err(reason);
+        match ended {
+            Ok(()) => {
+                self.phase = self.phase_behind_value();
+                Ok(at + 1)
+            }
+            Err(reason) => Err(self.refused(at + 1, reason)),
         }
-        Ok(at + 1)
+    }
+
+    /// The sink has refused the value that ends at `end`, or paused there.
+    #[cold]
+    fn refused(&mut self, end: usize, reason: Reason) -> Reason {
+        self.phase = self.phase_behind_value();
+        self.refused_at = end;
+        reason
     }
 
     #[inline(always)]

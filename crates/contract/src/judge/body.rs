@@ -9,6 +9,7 @@ use crate::body::{Bounds, Coding, Decoding, Stopped};
 use crate::contract::Contract;
 use crate::judge::readers::Reader;
 use crate::options::Undeclared;
+use crate::turn::Work;
 
 /// How much of a body may go on before it is judged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -62,6 +63,8 @@ enum State<'s> {
     Decoding(Box<Undoing<'s>>),
     /// Complete and decoded.
     Read(Reader<'s>),
+    /// Complete, and judged as a whole.
+    Finishing(Work<'s, Findings>),
 }
 
 /// A complete body that is decoded.
@@ -75,6 +78,9 @@ struct Undoing<'s> {
 
 /// Decoded bytes after which others have their turn.
 const BYTES_PER_TURN: usize = 128 * 1024;
+
+/// What a piece counts for at least.
+const LEAST_BYTES: usize = 16 * 1024;
 
 impl<'s> BodyJudge<'s> {
     /// No body is there.
@@ -186,7 +192,7 @@ impl<'s> BodyJudge<'s> {
             return findings.add(too_large(self.limit)).map(|()| true);
         }
         let judged = match &mut self.state {
-            State::Pass | State::Done | State::Decoding(_) | State::Read(_) => return Ok(true),
+            State::Pass | State::Done | State::Decoding(_) | State::Read(_) | State::Finishing(_) => return Ok(true),
             State::Nothing => Err(undeclared()),
             State::Refuse(violation) => Err((**violation).clone()),
             State::Plain(reader) => reader.feed_some(bytes, findings),
@@ -207,11 +213,20 @@ impl<'s> BodyJudge<'s> {
         }
     }
 
+    /// Whether others should have their turn before the next bytes, although it is done with those before.
+    pub fn is_turn_over(&self) -> bool {
+        match &self.state {
+            State::Plain(reader) => reader.is_turn_over(),
+            _ => false,
+        }
+    }
+
     /// How much memory the body takes here; what the caller holds of it is the caller's to count.
     pub fn bytes_held(&self) -> usize {
         match &self.state {
             State::Pass | State::Nothing | State::Refuse(_) | State::Done => 0,
             State::Plain(reader) | State::Read(reader) => reader.bytes_held(),
+            State::Finishing(work) => work.bytes_held(),
             State::Encoded { encoded, .. } => encoded.capacity(),
             State::Decoding(undoing) => {
                 // What was encoded lies behind the decoder.
@@ -221,7 +236,7 @@ impl<'s> BodyJudge<'s> {
         }
     }
 
-    /// Decodes what is complete, for some milliseconds at most, and says whether [`BodyJudge::finish`] has nothing left to do that takes long: if not,
+    /// Decodes and judges what is complete, for some milliseconds at most, and says whether [`BodyJudge::finish`] has nothing left to do that takes long: if not,
     /// call it again when others have had their turn. Call it when the body is over.
     ///
     /// # Errors
@@ -246,19 +261,45 @@ impl<'s> BodyJudge<'s> {
                 let bounds = Bounds { bytes: limits.decoded_body_bytes, ratio: limits.decoded_ratio };
                 undoing.turn(bounds, findings)
             }
-            _ => return Ok(true),
+            _ => return self.finish_read(findings),
         };
         match judged {
             Ok(true) => {
                 if let State::Decoding(undoing) = std::mem::replace(&mut self.state, State::Done) {
                     self.state = State::Read(undoing.reader);
                 }
-                Ok(true)
+                Ok(false)
             }
             Ok(false) => Ok(false),
             Err(violation) => {
                 self.state = State::Done;
                 findings.add(violation).map(|()| true)
+            }
+        }
+    }
+
+    /// Judges what is complete and decoded, as [`BodyJudge::finish_some`] does.
+    fn finish_read(&mut self, findings: &mut Findings) -> Result<bool, Enough> {
+        if self.received == 0 {
+            return Ok(true);
+        }
+        let mut work = match std::mem::replace(&mut self.state, State::Done) {
+            State::Plain(reader) | State::Read(reader) => match reader.finish(findings) {
+                Ok(Some(work)) => work,
+                Ok(None) => return Ok(true),
+                Err(violation) => return findings.add(violation).map(|()| true),
+            },
+            State::Finishing(work) => work,
+            state => {
+                self.state = state;
+                return Ok(true);
+            }
+        };
+        match work.go_on() {
+            Some(found) => findings.take(found).map(|()| true),
+            None => {
+                self.state = State::Finishing(work);
+                Ok(false)
             }
         }
     }
@@ -277,12 +318,7 @@ impl<'s> BodyJudge<'s> {
                 _ => Ok(()),
             };
         }
-        let judged = match self.state {
-            State::Pass | State::Nothing | State::Done | State::Refuse(_) => Ok(()),
-            State::Plain(reader) | State::Read(reader) => reader.finish(findings),
-            State::Encoded { .. } | State::Decoding(_) => Ok(()),
-        };
-        judged.or_else(|violation| findings.add(violation))
+        Ok(())
     }
 }
 
@@ -295,8 +331,12 @@ impl Undoing<'_> {
                 let Some(piece) = self.decoding.next().map_err(|stopped| undecoded(&stopped, bounds))? else {
                     return Ok(true);
                 };
+                // What is decoded to little takes its time, too.
+                bytes += piece.len().max(LEAST_BYTES);
                 if self.reader.feed_some(piece, findings)? {
-                    bytes += piece.len();
+                    if self.reader.is_turn_over() {
+                        return Ok(false);
+                    }
                     continue;
                 }
                 self.piece.clear();

@@ -152,6 +152,21 @@ impl Findings {
         Findings { wanted: MAX_VIOLATIONS, ..Findings::default() }
     }
 
+    /// Empty ones of the same mode.
+    pub(crate) fn fresh(&self) -> Findings {
+        Findings { wanted: self.wanted, ..Findings::default() }
+    }
+
+    /// Takes what was found elsewhere.
+    ///
+    /// # Errors
+    /// As [`Findings::add`].
+    pub(crate) fn take(&mut self, found: Findings) -> Result<(), Enough> {
+        let room = MAX_SHADOWS.saturating_sub(self.shadows.len());
+        self.shadows.extend(found.shadows.into_iter().take(room));
+        found.violations.into_iter().try_for_each(|violation| self.add(violation))
+    }
+
     /// Whether nothing is wrong so far.
     pub fn is_empty(&self) -> bool {
         self.violations.is_empty()

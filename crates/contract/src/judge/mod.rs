@@ -16,4 +16,6 @@ mod value;
 pub use body::{BodyJudge, BodyPlan, Hold};
 pub use findings::{Enough, Findings, MAX_SHADOWS, MAX_VIOLATIONS, Part, Shadow, Violation, Where, shown};
 pub use message::{FieldSource, Framing, RequestParts, ResponseParts};
+pub(crate) use scratch::Rooms;
 pub use scratch::Scratch;
+pub(crate) use value::in_turns;

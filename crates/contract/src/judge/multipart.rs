@@ -4,11 +4,16 @@
 use super::code;
 use super::findings::{Findings, Part, Violation, Where};
 use super::readers::{Form, of_body, too_long, too_short};
+use super::value::STEPS_PER_HEAD;
 use crate::body::media_type::ContentType;
 use crate::body::{Failed, PartHead, Parts, Splitter};
 use crate::judge::parameters::Declared;
 use crate::openapi::{Class, FieldKind, FormField};
 use crate::parameter::{Escapes, Pairs};
+use crate::turn::{BYTES_PER_STEP, STEPS_PER_TURN, Turn};
+
+/// Steps that reading the head of a part counts for.
+const STEPS_PER_PART: u64 = 100;
 
 /// Reads one multipart body.
 pub(super) struct MultipartReader<'s> {
@@ -18,6 +23,10 @@ pub(super) struct MultipartReader<'s> {
     /// Names of parts that are refused by themselves and do not get into the form.
     refused: Vec<String>,
     part: Option<OpenPart<'s>>,
+    /// Steps that are left of this turn.
+    steps_left: u64,
+    /// The bytes that are given now were given before: the turn ended within them.
+    goes_on: bool,
 }
 
 /// The part that is being read.
@@ -35,7 +44,15 @@ impl<'s> MultipartReader<'s> {
     pub(super) fn new(form: Form<'s>, boundary: &str) -> MultipartReader<'s> {
         let limits = &form.contract.options.limits;
         let splitter = Splitter::new(boundary, limits.multipart_parts, limits.part_head_bytes);
-        MultipartReader { splitter, form, fields: Pairs::default(), refused: Vec::new(), part: None }
+        MultipartReader {
+            splitter,
+            form,
+            fields: Pairs::default(),
+            refused: Vec::new(),
+            part: None,
+            steps_left: STEPS_PER_TURN,
+            goes_on: false,
+        }
     }
 
     /// Whether a field of the form is a file.
@@ -48,14 +65,26 @@ impl<'s> MultipartReader<'s> {
         self.fields.bytes_held() + self.part.as_ref().map_or(0, |part| part.content.capacity())
     }
 
-    pub(super) fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
-        let MultipartReader { splitter, form, fields, refused, part } = self;
-        splitter.feed(bytes, &mut Receiver { form, fields, refused, part, findings }).map_err(violation)
+    /// Reads for a turn; says whether it is done with these bytes.
+    pub(super) fn feed_some(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<bool, Violation> {
+        let MultipartReader { splitter, form, fields, refused, part, steps_left, goes_on } = self;
+        if *steps_left == 0 {
+            *steps_left = STEPS_PER_TURN;
+        }
+        let fresh = if *goes_on { &[] } else { bytes };
+        let mut receiver = Receiver { form, fields, refused, part, steps_left, findings };
+        let is_done = splitter.feed(fresh, &mut receiver).map_err(violation)?;
+        *goes_on = !is_done;
+        Ok(is_done)
     }
 
-    pub(super) fn finish(mut self, findings: &mut Findings) -> Result<(), Violation> {
+    pub(super) fn is_turn_over(&self) -> bool {
+        self.steps_left == 0
+    }
+
+    pub(super) async fn finish(mut self, findings: &mut Findings, turn: &Turn) -> Result<(), Violation> {
         self.splitter.finish().map_err(violation)?;
-        self.form.judge(&self.fields, Escapes::Verbatim, self.refused, findings)
+        self.form.judge(&self.fields, Escapes::Verbatim, self.refused, findings, turn).await
     }
 }
 
@@ -74,24 +103,32 @@ struct Receiver<'r, 's> {
     fields: &'r mut Pairs,
     refused: &'r mut Vec<String>,
     part: &'r mut Option<OpenPart<'s>>,
+    steps_left: &'r mut u64,
     findings: &'r mut Findings,
 }
 
 impl Parts for Receiver<'_, '_> {
     type Stop = Violation;
 
+    fn wants_more(&self) -> bool {
+        *self.steps_left > 0
+    }
+
     fn begin(&mut self, head: &PartHead) -> Result<(), Violation> {
+        self.form.rooms.steps = STEPS_PER_HEAD;
         let field = self.form.fields.find(head.name.as_bytes());
         let mut wrong: Vec<Violation> = judge_content_type(head, field).err().into_iter().collect();
         if let Some(field) = field {
             wrong.extend(self.judge_fields(head, field));
         }
+        self.spend(STEPS_PER_PART + STEPS_PER_HEAD - self.form.rooms.steps);
         let name = head.name.clone();
         *self.part = Some(OpenPart { name, field, content: Vec::new(), received: 0, is_refused: false });
         wrong.into_iter().try_for_each(|violation| self.refuse(violation))
     }
 
     fn content(&mut self, bytes: &[u8]) -> Result<(), Violation> {
+        self.spend((bytes.len() / BYTES_PER_STEP) as u64);
         let Some(part) = self.part.as_mut().filter(|part| !part.is_refused) else { return Ok(()) };
         part.received = part.received.saturating_add(bytes.len() as u64);
         let limit = self.form.contract.options.limits.part_bytes;
@@ -130,6 +167,10 @@ impl Parts for Receiver<'_, '_> {
 }
 
 impl Receiver<'_, '_> {
+    fn spend(&mut self, steps: u64) {
+        *self.steps_left = self.steps_left.saturating_sub(steps);
+    }
+
     /// The part that is open is wrong: that ends the reading, unless everything that is wrong is wanted.
     fn refuse(&mut self, violation: Violation) -> Result<(), Violation> {
         if !self.findings.collects() {

@@ -1,5 +1,7 @@
 //! The parameters of one part of a message: which are there, which are missing, which nobody declared.
 
+use std::collections::HashSet;
+
 use super::code;
 use super::findings::{Enough, Findings, Part, Violation, Where};
 use super::scratch::Rooms;
@@ -125,9 +127,10 @@ impl Declared<'_> {
         if mode == Undeclared::Ignore || self.parameters.iter().any(takes_all) {
             return Ok(());
         }
+        let mut told = HashSet::new();
         for at in (0..pairs.len()).filter(|at| !pairs.is_used(*at)) {
             let (name, _) = pairs.get(at);
-            if is_spared(name) || pairs.iter().take(at).any(|(earlier, _)| earlier == name) {
+            if is_spared(name) || !told.insert(name) {
                 continue;
             }
             match mode {

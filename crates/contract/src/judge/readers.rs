@@ -4,13 +4,14 @@ use super::code;
 use super::findings::{Findings, MAX_SHADOWS, MAX_VIOLATIONS, Part, Violation, Where};
 use super::multipart::MultipartReader;
 use super::scratch::Rooms;
-use super::value::{everything, judge_json, of_schema};
+use super::value::{everything, in_turns, of_schema};
 use crate::body::{Assembly, split};
 use crate::contract::Contract;
 use crate::openapi::{Content, FormFields};
 use crate::options::Undeclared;
 use crate::parameter::{Attempt, Escapes, Pairs, Refused};
-use crate::schema::{Check, SchemaId};
+use crate::schema::{Check, SchemaId, Wanted};
+use crate::turn::{Turn, Work};
 
 /// Reads one body.
 pub(super) enum Reader<'s> {
@@ -48,7 +49,9 @@ impl<'s> Reader<'s> {
                 })
             }
             Content::Text { schema } => {
-                Reader::Text(TextReader { check: contract.program.check(*schema, &mut rooms.run), has_begun: false })
+                body.clear();
+                let check = contract.program.check(*schema, &mut rooms.run);
+                Reader::Text(TextReader { check, has_begun: false, json: body, at: 0 })
             }
             Content::Form { schema, fields } => {
                 body.clear();
@@ -77,7 +80,29 @@ impl<'s> Reader<'s> {
     pub(super) fn feed_some(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<bool, Violation> {
         match self {
             Reader::Json(json) => json.feed_some(bytes, findings),
-            other => other.feed(bytes, findings).map(|()| true),
+            Reader::Text(text) => text.feed_some(bytes),
+            Reader::Multipart(reader) => reader.feed_some(bytes, findings),
+            Reader::Form(form) => {
+                form.body.extend_from_slice(bytes);
+                Ok(true)
+            }
+            Reader::Opaque { received, max_bytes, .. } => {
+                *received = received.saturating_add(bytes.len() as u64);
+                match max_bytes {
+                    Some(max) if *received > *max => Err(of_body(too_long())),
+                    _ => Ok(true),
+                }
+            }
+        }
+    }
+
+    /// Whether others should have their turn before the next bytes.
+    pub(super) fn is_turn_over(&self) -> bool {
+        match self {
+            Reader::Json(json) => json.check.is_turn_over() || json.shadows.as_ref().is_some_and(Check::is_turn_over),
+            Reader::Text(text) => text.check.is_turn_over(),
+            Reader::Multipart(reader) => reader.is_turn_over(),
+            Reader::Form(_) | Reader::Opaque { .. } => false,
         }
     }
 
@@ -88,46 +113,35 @@ impl<'s> Reader<'s> {
                 let kept = json.kept.as_ref().map_or(0, |kept| kept.capacity());
                 kept + json.check.bytes_held() + json.shadows.as_ref().map_or(0, Check::bytes_held)
             }
-            Reader::Text(text) => text.check.bytes_held(),
+            Reader::Text(text) => text.json.capacity() + text.check.bytes_held(),
             Reader::Form(form) => form.body.capacity(),
             Reader::Multipart(reader) => reader.bytes_held(),
             Reader::Opaque { .. } => 0,
         }
     }
 
-    fn feed(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<(), Violation> {
-        match self {
-            Reader::Json(_) => Ok(()),
-            Reader::Text(text) => text.feed(bytes),
-            Reader::Form(form) => {
-                form.body.extend_from_slice(bytes);
-                Ok(())
-            }
-            Reader::Multipart(reader) => reader.feed(bytes, findings),
-            Reader::Opaque { received, max_bytes, .. } => {
-                *received = received.saturating_add(bytes.len() as u64);
-                match max_bytes {
-                    Some(max) if *received > *max => Err(of_body(too_long())),
-                    _ => Ok(()),
-                }
-            }
-        }
-    }
-
-    pub(super) fn finish(self, findings: &mut Findings) -> Result<(), Violation> {
-        match self {
-            Reader::Json(json) => json.finish(findings),
-            Reader::Text(text) => text.finish(),
-            Reader::Form(FormReader { body, mut form }) => {
-                let mut pairs = Pairs::default();
-                split(body, form.contract.options.limits.form_fields, &mut pairs)
-                    .map_err(|refused| form_violation(refused, b""))?;
-                form.judge(&pairs, Escapes::Query, Vec::new(), findings)
-            }
-            Reader::Multipart(reader) => reader.finish(findings),
-            Reader::Opaque { received, min_bytes, .. } if received < min_bytes => Err(of_body(too_short())),
-            Reader::Opaque { .. } => Ok(()),
-        }
+    /// Says that the body is over. Work, if that takes long: it gives what was found.
+    pub(super) fn finish(self, findings: &mut Findings) -> Result<Option<Work<'s, Findings>>, Violation> {
+        let fresh = findings.fresh();
+        let work = match self {
+            Reader::Json(json) => return json.finish(findings),
+            Reader::Text(text) => return text.finish().map(|()| None),
+            Reader::Opaque { received, min_bytes, .. } if received < min_bytes => return Err(of_body(too_short())),
+            Reader::Opaque { .. } => return Ok(None),
+            Reader::Form(form) => Work::new(async |turn| {
+                let mut found = fresh;
+                let judged = form.finish(&mut found, &turn).await;
+                let _ = judged.or_else(|violation| found.add(violation));
+                found
+            }),
+            Reader::Multipart(reader) => Work::new(async |turn| {
+                let mut found = fresh;
+                let judged = reader.finish(&mut found, &turn).await;
+                let _ = judged.or_else(|violation| found.add(violation));
+                found
+            }),
+        };
+        Ok(Some(work))
     }
 }
 
@@ -151,7 +165,7 @@ pub(super) struct JsonReader<'s> {
     shadow_at: usize,
 }
 
-impl JsonReader<'_> {
+impl<'s> JsonReader<'s> {
     fn feed_some(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<bool, Violation> {
         if let Some(shadows) = &mut self.shadows
             && (self.shadow_at < bytes.len() || shadows.is_pending())
@@ -181,26 +195,38 @@ impl JsonReader<'_> {
         Ok(true)
     }
 
-    fn finish(mut self, findings: &mut Findings) -> Result<(), Violation> {
+    fn finish(mut self, findings: &mut Findings) -> Result<Option<Work<'s, Findings>>, Violation> {
         if let Some(Err(violation)) = self.shadows.map(Check::finish) {
             self.shadow = Some(violation);
-        }
-        let kept = self.kept.as_deref().map(|kept| (kept.as_slice(), false));
-        if let (Some(first), Some(closed)) = (self.shadow, &self.contract.closed_program) {
-            let found = everything(closed, self.schema, kept, first, MAX_SHADOWS);
-            found.iter().for_each(|violation| note_shadow(violation, findings));
         }
         let judged = match self.first.take() {
             Some(first) => Err(first),
             None => self.check.finish(),
         };
-        let Err(first) = judged else { return Ok(()) };
-        if !findings.collects() {
-            return Err(of_body(first));
+        let is_told = findings.collects() || self.shadow.is_some();
+        match judged {
+            Ok(()) if self.shadow.is_none() => return Ok(None),
+            Err(first) if !is_told => return Err(of_body(first)),
+            _ => {}
         }
-        let found = everything(&self.contract.program, self.schema, kept, first, MAX_VIOLATIONS);
-        let _ = found.into_iter().try_for_each(|violation| findings.add(of_body(violation)));
-        Ok(())
+        let (contract, schema, shadow, kept) = (self.contract, self.schema, self.shadow, self.kept);
+        let mut found = findings.fresh();
+        Ok(Some(Work::new(async move |turn| {
+            let kept = kept.map(|kept| (kept.as_slice(), false));
+            let most_steps = u64::MAX;
+            if let (Some(first), Some(closed)) = (shadow, &contract.closed_program) {
+                let wanted = Wanted { count: MAX_SHADOWS, most_steps, turn: &turn };
+                let shadows = everything(closed, schema, kept, first, wanted).await;
+                shadows.iter().for_each(|violation| note_shadow(violation, &mut found));
+            }
+            let wanted = Wanted { count: MAX_VIOLATIONS, most_steps, turn: &turn };
+            let violations = match judged {
+                Err(first) if found.collects() => everything(&contract.program, schema, kept, first, wanted).await,
+                judged => judged.err().into_iter().collect(),
+            };
+            let _ = violations.into_iter().try_for_each(|violation| found.add(of_body(violation)));
+            found
+        })))
     }
 }
 
@@ -221,16 +247,25 @@ fn note_shadow(violation: &crate::reason::Violation, findings: &mut Findings) {
 pub(super) struct TextReader<'s> {
     check: Check<'s>,
     has_begun: bool,
+    /// The bytes that were given last, as JSON, and how far the judge has come in them.
+    json: &'s mut Vec<u8>,
+    at: usize,
 }
 
 impl TextReader<'_> {
-    fn feed(&mut self, bytes: &[u8]) -> Result<(), Violation> {
-        let mut json = Vec::with_capacity(bytes.len() + 2);
-        crate::parameter::push_string(bytes, &mut json);
-        // The quotes stand around the whole text, not around its pieces.
-        let from = usize::from(self.has_begun);
-        self.has_begun = true;
-        self.check.feed(json.get(from..json.len() - 1).unwrap_or_default()).map_err(of_text)
+    fn feed_some(&mut self, bytes: &[u8]) -> Result<bool, Violation> {
+        if self.json.is_empty() {
+            crate::parameter::push_string(bytes, self.json);
+            self.json.pop();
+            // The quotes stand around the whole text, not around its pieces.
+            self.at = usize::from(self.has_begun);
+            self.has_begun = true;
+        }
+        let is_done = turn(&mut self.check, self.json, &mut self.at).map_err(of_text)?;
+        if is_done {
+            self.json.clear();
+        }
+        Ok(is_done)
     }
 
     fn finish(mut self) -> Result<(), Violation> {
@@ -245,6 +280,16 @@ pub(super) struct FormReader<'s> {
     form: Form<'s>,
 }
 
+impl FormReader<'_> {
+    async fn finish(self, findings: &mut Findings, turn: &Turn) -> Result<(), Violation> {
+        let FormReader { body, mut form } = self;
+        let mut pairs = Pairs::default();
+        let max_fields = form.contract.options.limits.form_fields;
+        split(body, max_fields, &mut pairs, turn).await.map_err(|refused| form_violation(refused, b""))?;
+        form.judge(&pairs, Escapes::Query, Vec::new(), findings, turn).await
+    }
+}
+
 /// What judges the fields of a form.
 pub(super) struct Form<'s> {
     pub(super) contract: &'s Contract,
@@ -256,32 +301,36 @@ pub(super) struct Form<'s> {
 impl Form<'_> {
     /// Judges all fields: the first reading that satisfies the schema counts. `refused`: names of fields that are left out of `pairs`, because they
     /// are among the findings already.
-    pub(super) fn judge(
+    pub(super) async fn judge(
         &mut self,
         pairs: &Pairs,
         escapes: Escapes,
         mut refused: Vec<String>,
         findings: &mut Findings,
+        turn: &Turn,
     ) -> Result<(), Violation> {
-        self.report_shadows(pairs, findings);
-        let Rooms { text, json, run, .. } = &mut *self.rooms;
+        self.report_shadows(pairs, findings, turn).await;
         let mut found = Vec::new();
         // Parts that are JSON stand in the same value, with the integers of JSON.
         let from_text = !Assembly::has_json(self.contract, self.fields);
         for attempt in Attempt::ALL {
             let assembly = Assembly { contract: self.contract, fields: self.fields, escapes, attempt };
             let mut unread = Vec::new();
-            let has_choice = assembly.write(pairs, text, json, run, &mut unread) && unread.is_empty();
+            let has_choice = assembly.write(pairs, self.rooms, &mut unread, turn).await && unread.is_empty();
             let mut wrong: Vec<Violation> = unread.iter().map(|(name, why)| form_violation(*why, name)).collect();
             refused.extend(unread.into_iter().map(|(name, _)| String::from_utf8_lossy(&name).into_owned()));
             // What is told of the rest must not come of what was left out.
             if wrong.is_empty() || findings.collects() {
-                match judge_json(self.contract, self.schema, json, from_text, run) {
+                let Rooms { json, run, .. } = &mut *self.rooms;
+                let check = self.contract.program.check(self.schema, run);
+                let check = if from_text { check.with_plain_integers() } else { check };
+                match in_turns(check, json, pairs.bytes_held() + json.capacity(), turn).await {
                     Ok(()) if wrong.is_empty() => return Ok(()),
                     Ok(()) => {}
                     Err(violation) if findings.collects() && found.is_empty() => {
                         let program = &self.contract.program;
-                        let all = everything(program, self.schema, Some((json, from_text)), violation, MAX_VIOLATIONS);
+                        let wanted = Wanted { count: MAX_VIOLATIONS, most_steps: u64::MAX, turn };
+                        let all = everything(program, self.schema, Some((json, from_text)), violation, wanted).await;
                         wrong.extend(all.into_iter().filter(|other| is_of_its_own(other, &refused)).map(of_body));
                     }
                     Err(violation) => wrong.push(of_body(violation)),
@@ -299,12 +348,15 @@ impl Form<'_> {
         last.map_or(Ok(()), Err)
     }
 
-    fn report_shadows(&self, pairs: &Pairs, findings: &mut Findings) {
+    async fn report_shadows(&self, pairs: &Pairs, findings: &mut Findings, turn: &Turn) {
         if self.contract.options.undeclared_body_fields != Undeclared::Report || self.fields.is_open {
             return;
         }
-        for (name, _) in pairs.iter().filter(|(name, _)| self.fields.find(name).is_none()) {
-            findings.add_shadow(Part::Body, name);
+        for (name, _) in pairs.iter() {
+            turn.spend(1 + self.fields.fields.len() / 4).await;
+            if self.fields.find(name).is_none() {
+                findings.add_shadow(Part::Body, name);
+            }
         }
     }
 }

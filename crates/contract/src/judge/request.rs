@@ -7,6 +7,7 @@ use super::findings::{Enough, Findings, Part, Violation, Where};
 use super::message::{Framing, RequestParts};
 use super::parameters::Declared;
 use super::scratch::Scratch;
+use super::value::STEPS_PER_HEAD;
 use crate::contract::Matched;
 use crate::openapi::{Operation, PathValues, SchemeKind};
 use crate::options::Undeclared;
@@ -20,6 +21,7 @@ pub(crate) fn judge<'c: 's, 's>(
     scratch: &'s mut Scratch,
     findings: &mut Findings,
 ) -> Result<BodyPlan<'s>, Enough> {
+    scratch.rooms.steps = STEPS_PER_HEAD;
     let request = Request { matched, operation: matched.operation, parts };
     request.security(findings)?;
     request.path(values, scratch, findings)?;

@@ -7,6 +7,7 @@ use super::findings::{Enough, Findings, Part, Violation, Where};
 use super::message::{Framing, ResponseParts};
 use super::parameters::Declared;
 use super::scratch::Scratch;
+use super::value::STEPS_PER_HEAD;
 use crate::contract::Matched;
 use crate::openapi::Content;
 use crate::options::Undeclared;
@@ -33,6 +34,7 @@ pub(crate) fn judge<'c: 's, 's>(
         return BodyJudge::undeclared(contract, Undeclared::Ignore, parts.framing, findings);
     };
     let Scratch { fields: pairs, rooms, .. } = &mut *scratch;
+    rooms.steps = STEPS_PER_HEAD;
     pairs.clear();
     parts.fields.each(&mut |name, value| {
         if response.headers.iter().any(|header| name.eq_ignore_ascii_case(header.name.as_bytes())) {

@@ -25,6 +25,8 @@ pub(crate) struct Rooms {
     pub(crate) run: Run,
     /// For the second judge that looks for undeclared fields.
     pub(crate) shadow_run: Run,
+    /// Steps that are left for what is validated at once.
+    pub(crate) steps: u64,
 }
 
 impl Scratch {

@@ -6,7 +6,8 @@ use crate::contract::Contract;
 use crate::openapi::{Coding, Parameter, Style};
 use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Refused, brackets_of, decode_deep_object};
 use crate::reason;
-use crate::schema::SchemaId;
+use crate::schema::{Check, SchemaId, Wanted};
+use crate::turn::{BYTES_PER_STEP, Turn, at_once};
 
 use super::code;
 
@@ -16,39 +17,70 @@ pub(super) enum Fault {
     Schema(reason::Violation),
 }
 
-/// Judges JSON text. `from_text`: it was made from text by a style, so integers are what parsers of integers read.
-pub(super) fn judge_json(
+/// The most steps that the values of one head may take together, since nothing else has its turn meanwhile.
+pub(super) const STEPS_PER_HEAD: u64 = 300_000;
+
+/// Judges JSON text at once. `from_text`: it was made from text by a style, so integers are what parsers of integers read.
+fn judge_at_once(
     contract: &Contract,
     schema: SchemaId,
-    json: &[u8],
     from_text: bool,
-    run: &mut crate::schema::Run,
+    rooms: &mut Rooms,
 ) -> Result<(), reason::Violation> {
-    let mut check = contract.program.check(schema, run).at_once();
-    if from_text {
-        check = check.with_plain_integers();
-    }
-    check.feed(json)?;
+    let Rooms { json, run, steps, .. } = rooms;
+    let check = contract.program.check(schema, run).with_most_steps(*steps);
+    let mut check = if from_text { check.with_plain_integers() } else { check };
+    let fed = check.feed(json);
+    *steps = steps.saturating_sub(check.steps_taken());
+    fed?;
     check.finish()
 }
 
+/// Judges text in turns, while so much memory is held beside.
+pub(crate) async fn in_turns(
+    mut check: Check<'_>,
+    text: &[u8],
+    beside: usize,
+    turn: &Turn,
+) -> Result<(), reason::Violation> {
+    for piece in text.chunks(PIECE_BYTES) {
+        let mut rest = piece;
+        while !rest.is_empty() || check.is_pending() {
+            let before = check.steps_taken();
+            let taken = check.feed_some(rest)?;
+            let steps = usize::try_from(check.steps_taken() - before).unwrap_or(usize::MAX);
+            turn.hold(beside + text.len() + check.bytes_held());
+            turn.spend(steps.saturating_add(taken / BYTES_PER_STEP)).await;
+            rest = rest.get(taken..).unwrap_or_default();
+        }
+    }
+    check.finish()
+}
+
+/// Bytes that are judged between two looks at the turn.
+const PIECE_BYTES: usize = 32 * 1024;
+
 /// Everything that is wrong with a text, first what the judge has found: a log then says what a refusal would. Only that if the text was not kept. Of
 /// the text: whether a style made it.
-pub(super) fn everything(
+pub(super) async fn everything(
     program: &crate::schema::Program,
     schema: SchemaId,
     text: Option<(&[u8], bool)>,
     first: reason::Violation,
-    wanted: usize,
+    wanted: Wanted<'_>,
 ) -> Vec<reason::Violation> {
-    let found =
-        text.map_or_else(Vec::new, |(text, from_text)| program.everything_wrong_with(schema, text, wanted, from_text));
-    // A text that is no JSON has no places.
+    let found = match text {
+        Some((text, from_text)) => program.everything_wrong_with(schema, text, wanted, from_text).await,
+        None => Vec::new(),
+    };
+    // A text that is no JSON has no places; that no more could be found out is nothing that is wrong.
     let is_other = |found: &reason::Violation| {
-        *found != first && !(found.reason == first.reason && found.reason.code().starts_with("json_"))
+        *found != first
+            && found.reason != reason::Reason::Budget
+            && !(found.reason == first.reason && found.reason.code().starts_with("json_"))
     };
     let others: Vec<reason::Violation> = found.into_iter().filter(is_other).collect();
-    std::iter::once(first).chain(others).take(wanted).collect()
+    std::iter::once(first).chain(others).take(wanted.count).collect()
 }
 
 /// A parameter whose value is there, and how it is escaped.
@@ -70,6 +102,7 @@ impl Present<'_> {
                 escapes: self.escapes,
                 attempt,
                 max_elements: contract.options.limits.array_elements,
+                max_bytes: contract.program.longest_escaped(),
                 text: &mut rooms.text,
                 json: &mut rooms.json,
                 has_choice: false,
@@ -77,7 +110,7 @@ impl Present<'_> {
             let decoded = self.decode(contract, &mut decoder);
             let has_choice = decoder.has_choice;
             let fault = match decoded {
-                Ok(()) => match judge_json(contract, self.parameter.schema, &rooms.json, from_text, &mut rooms.run) {
+                Ok(()) => match judge_at_once(contract, self.parameter.schema, from_text, rooms) {
                     Ok(()) => return Ok(()),
                     Err(violation) => Fault::Schema(violation),
                 },
@@ -87,8 +120,14 @@ impl Present<'_> {
                 first = match fault {
                     Fault::Schema(violation) if findings.collects() => {
                         let (program, schema) = (&contract.program, self.parameter.schema);
-                        let found =
-                            everything(program, schema, Some((&rooms.json, from_text)), violation, MAX_VIOLATIONS);
+                        // What is told of one value leaves most for the verdicts on the others.
+                        let most_steps = rooms.steps / 8;
+                        rooms.steps -= most_steps;
+                        let text = Some((rooms.json.as_slice(), from_text));
+                        let found = at_once(async |turn| {
+                            let wanted = Wanted { count: MAX_VIOLATIONS, most_steps, turn };
+                            everything(program, schema, text, violation, wanted).await
+                        });
                         found.into_iter().map(Fault::Schema).collect()
                     }
                     fault => vec![fault],

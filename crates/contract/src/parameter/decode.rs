@@ -58,6 +58,8 @@ pub(crate) struct Decoder<'s> {
     pub(crate) attempt: Attempt,
     /// Most elements of an array.
     pub(crate) max_elements: usize,
+    /// Most bytes of a scalar, before its escapes are resolved.
+    pub(crate) max_bytes: usize,
     /// Room for decoded text.
     pub(crate) text: &'s mut Vec<u8>,
     /// Where the JSON text goes.
@@ -127,15 +129,17 @@ impl Decoder<'_> {
     ) -> Result<(), Refused> {
         self.json.push(b'{');
         let mut is_first = true;
-        for (at, (name, _)) in pairs.iter().enumerate() {
-            if !belongs(at) || pairs.iter().take(at).any(|(earlier, _)| earlier == name) {
-                continue;
-            }
+        let mut mine = Pairs::default();
+        let places = pairs.groups(|at| pairs.get(at).0);
+        for group in places.chunk_by(|one, next| one.0 == next.0) {
+            let Some((_, at)) = group.first().filter(|(_, at)| belongs(*at)) else { continue };
+            let (name, _) = pairs.get(*at);
+            mine.select(pairs, group);
             self.comma(&mut is_first);
             self.key(name)?;
             match std::str::from_utf8(name).ok().and_then(|name| shape.property(name)) {
-                Some(shape) => self.named(pairs, name, shape, Style::Form, true)?,
-                None => self.free(pairs, name)?,
+                Some(shape) => self.named(&mine, name, shape, Style::Form, true)?,
+                None => self.free(&mine, name)?,
             }
         }
         self.json.push(b'}');
@@ -171,6 +175,9 @@ impl Decoder<'_> {
     pub(crate) fn scalar(&mut self, raw: &[u8], types: Types) -> Result<(), Refused> {
         if raw.is_empty() && !types.has(Types::STRING) {
             return Err(Refused::Empty);
+        }
+        if raw.len() > self.max_bytes {
+            return Err(Refused::Limit("a value is longer than a string may be"));
         }
         self.decode(raw)?;
         self.has_choice |= push_scalar(self.text, types, self.attempt.reading, self.json);

@@ -3,6 +3,8 @@
 //! The specification leaves everything but one level undefined; what is read here is what common servers read, within bounds on levels and
 //! indices.
 
+use std::collections::HashMap;
+
 use super::decode::{Decoder, Refused};
 use super::pairs::Pairs;
 use crate::openapi::ShapeId;
@@ -19,6 +21,8 @@ struct Branch<'p> {
 /// All brackets of one parameter; the first branch is the parameter itself.
 struct Brackets<'p> {
     list: Vec<Branch<'p>>,
+    /// Those under a branch, by name.
+    known: HashMap<(usize, &'p [u8]), usize>,
 }
 
 /// What follows the parameter's name if `name` is one of its brackets: `[a][b]`.
@@ -34,7 +38,7 @@ pub(crate) fn decode(
     shape: ShapeId,
     max_levels: usize,
 ) -> Result<(), Refused> {
-    let mut brackets = Brackets { list: vec![Branch::default()] };
+    let mut brackets = Brackets { list: vec![Branch::default()], known: HashMap::new() };
     for (have, value) in pairs.iter() {
         if let Some(rest) = brackets_of(have, name) {
             brackets.add(rest, value, max_levels)?;
@@ -67,12 +71,11 @@ impl<'p> Brackets<'p> {
     }
 
     fn branch(&mut self, at: usize, name: &'p [u8]) -> usize {
-        let Some(branch) = self.list.get(at) else { return 0 };
-        let is_it = |child: &&usize| self.list.get(**child).is_some_and(|child| child.name == name);
-        if let Some(found) = branch.branches.iter().find(is_it) {
-            return *found;
-        }
         let new = self.list.len();
+        let found = *self.known.entry((at, name)).or_insert(new);
+        if found != new {
+            return found;
+        }
         self.list.push(Branch { name, ..Branch::default() });
         self.list.get_mut(at).into_iter().for_each(|branch| branch.branches.push(new));
         new

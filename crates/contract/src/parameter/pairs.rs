@@ -1,5 +1,7 @@
 //! Names and values of one part of a message, copied into one buffer that is reused from message to message. Knows no styles.
 
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::Range;
 
 /// A range of the buffer, 32 bit to keep lists small; a message's head never comes near.
@@ -96,6 +98,27 @@ impl Pairs {
     /// How often a name is there.
     pub(crate) fn count(&self, name: &[u8]) -> usize {
         self.values(name).count()
+    }
+
+    /// The places of all pairs with the number of the group that `key` puts each in: group by group, in the order in which they begin.
+    pub(crate) fn groups<K: Eq + Hash>(&self, mut key: impl FnMut(usize) -> K) -> Vec<(usize, usize)> {
+        let mut numbers = HashMap::new();
+        let group = |at| {
+            let next = numbers.len();
+            (*numbers.entry(key(at)).or_insert(next), at)
+        };
+        let mut places: Vec<(usize, usize)> = (0..self.list.len()).map(group).collect();
+        places.sort_unstable();
+        places
+    }
+
+    /// Takes over the pairs at some places of others, in place of its own.
+    pub(crate) fn select(&mut self, from: &Pairs, group: &[(usize, usize)]) {
+        self.clear();
+        for (_, at) in group {
+            let (name, value) = from.get(*at);
+            self.add(name, value);
+        }
     }
 
     /// Notes that the pair at this place is declared.

@@ -6,7 +6,11 @@ use crate::schema::Types;
 /// Appends `bytes` with percent escapes resolved (and `+` as a space, if `plus`); false if an escape is broken.
 pub(crate) fn unescape(bytes: &[u8], plus: bool, out: &mut Vec<u8>) -> bool {
     let mut rest = bytes;
-    while let Some((&byte, after)) = rest.split_first() {
+    loop {
+        let plain = if plus { memchr::memchr2(b'%', b'+', rest) } else { memchr::memchr(b'%', rest) };
+        let (before, from) = rest.split_at(plain.unwrap_or(rest.len()));
+        out.extend_from_slice(before);
+        let Some((&byte, after)) = from.split_first() else { return true };
         rest = after;
         match byte {
             b'%' => {
@@ -14,11 +18,9 @@ pub(crate) fn unescape(bytes: &[u8], plus: bool, out: &mut Vec<u8>) -> bool {
                 out.push(value);
                 rest = after.get(2..).unwrap_or_default();
             }
-            b'+' if plus => out.push(b' '),
-            byte => out.push(byte),
+            _ => out.push(b' '),
         }
     }
-    true
 }
 
 fn hex_pair(digits: &[u8]) -> Option<u8> {
@@ -76,7 +78,13 @@ pub(crate) fn push_scalar(text: &[u8], types: Types, reading: Reading, out: &mut
 /// Appends UTF-8 text as a JSON string.
 pub(crate) fn push_string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
-    for byte in text {
+    let mut rest = text;
+    loop {
+        let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1f);
+        let (before, from) = rest.split_at(rest.iter().position(is_special).unwrap_or(rest.len()));
+        out.extend_from_slice(before);
+        let Some((byte, after)) = from.split_first() else { break };
+        rest = after;
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
             0..=0x1f => {

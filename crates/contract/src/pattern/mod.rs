@@ -47,12 +47,18 @@ impl Pattern {
 
     /// Whether it matches anywhere in the text, which must be UTF-8; not if that takes too many steps. Takes time linear in the text.
     pub fn is_match(&self, text: &[u8]) -> bool {
-        self.matches(text, &mut u64::MAX.clone()) == Some(true)
+        match self.0.branches.as_slice() {
+            [Branch::Sequence(sequence)] => sequence.is_match(text),
+            _ => self.matches(text, &mut u64::MAX.clone()) == Some(true),
+        }
     }
 
     /// Whether it matches anywhere in the text, which must be UTF-8; none if that takes more steps than are left or one text may take.
     #[inline]
     pub fn matches(&self, text: &[u8], steps: &mut u64) -> Option<bool> {
+        if let [Branch::Sequence(sequence)] = self.0.branches.as_slice() {
+            return Some(sequence.is_match(text));
+        }
         for branch in &self.0.branches {
             if branch.is_match(text, steps)? {
                 return Some(true);

@@ -63,7 +63,7 @@ pub(super) struct Workspace {
     surveys: u32,
     scope: Vec<(Resource, u32)>,
     hashes: Vec<(u64, u32)>,
-    secret: RandomState,
+    secrets: [RandomState; 2],
 }
 
 impl Workspace {
@@ -84,6 +84,9 @@ impl Workspace {
 /// An evaluation takes so many steps before what it has found out of one schema is worth keeping.
 const STEPS_KEPT: u64 = 64;
 
+/// In a scope: everything that is wrong is collected.
+const COLLECTED: u32 = 1 << 31;
+
 /// What is collected where everything that is wrong is wanted, not just the first thing.
 #[derive(Debug)]
 pub(super) struct Everything {
@@ -97,6 +100,15 @@ impl Everything {
     pub fn new(wanted: usize) -> Everything {
         Everything { stops: Vec::new(), wanted, torn: HashSet::new() }
     }
+
+    /// Whether this is collected already: what an evaluation had found when it paused is found again.
+    fn knows(&self, stop: &Stop) -> bool {
+        let is_it = |known: &Stop| {
+            (known.cell, known.schema, known.reason) == (stop.cell, stop.schema, stop.reason)
+                && known.missing == stop.missing
+        };
+        self.stops.iter().any(is_it)
+    }
 }
 
 /// One evaluation.
@@ -109,6 +121,8 @@ pub(super) struct Evaluation<'a> {
     pub steps_left: u64,
     /// With so many steps left it pauses; 0 for never.
     pub pause_at: u64,
+    /// It takes long, so that what it finds out is kept for after a pause.
+    pub keeps: bool,
     pub depth: u32,
     /// The schema that judges now.
     pub current: Id,
@@ -117,7 +131,8 @@ pub(super) struct Evaluation<'a> {
 }
 
 impl<'a> Evaluation<'a> {
-    /// Judges the value on the tape by all of `ids`; `goes_on`: after a pause.
+    /// Judges the value on the tape by all of `ids`; `goes_on`: after a pause. What is found out is kept if it may pause, but for evaluations of few
+    /// steps, which are done again.
     pub fn run(&mut self, ids: &[Id], goes_on: bool) -> Outcome {
         self.space.scope.clear();
         if goes_on {
@@ -140,6 +155,7 @@ impl<'a> Evaluation<'a> {
     /// Ends the evaluation, or goes on if more is wanted.
     fn stop(&mut self, stop: Stop) -> Outcome {
         match &mut self.everything {
+            Some(everything) if !stop.ends_all() && everything.knows(&stop) => Ok(()),
             Some(everything) if !stop.ends_all() && everything.stops.len() + 1 < everything.wanted => {
                 everything.stops.push(stop);
                 Ok(())
@@ -165,18 +181,22 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Takes steps. The last one before a pause may overdraw, so that each go makes progress.
-    #[inline]
+    #[inline(always)]
     fn spend(&mut self, steps: usize, cell: usize) -> Outcome {
+        let steps = steps as u64;
+        if self.steps_left <= self.pause_at || self.steps_left < steps {
+            return self.cannot_spend(steps, cell);
+        }
+        self.steps_left -= steps;
+        Ok(())
+    }
+
+    #[cold]
+    fn cannot_spend(&mut self, steps: u64, cell: usize) -> Outcome {
         if self.pause_at > 0 && self.steps_left <= self.pause_at {
             return Err(Stop { reason: Reason::Paused, cell, missing: None, schema: self.current });
         }
-        match self.steps_left.checked_sub(steps as u64) {
-            Some(left) => {
-                self.steps_left = left;
-                Ok(())
-            }
-            None => self.fail(Reason::Budget, cell),
-        }
+        if self.steps_left < steps { self.fail(Reason::Budget, cell) } else { Ok(()) }
     }
 
     fn apply(&mut self, id: Id, at: usize) -> Outcome {
@@ -206,24 +226,37 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Judges by a schema, unless the outcome is known; keeps it if it may be asked for again or was dear.
+    #[inline]
     fn judge_once(&mut self, schema: &'a Schema, key: Key) -> Outcome {
         let is_shared = self.shared[key.id as usize];
-        // Where everything that is wrong is collected, an outcome is more than yes or no.
-        let may_keep = self.everything.is_none();
-        if may_keep
-            && (is_shared || self.pause_at > 0)
-            && let Some(known) = self.space.memo.recall(&key)
-        {
-            return known;
+        if is_shared || self.keeps {
+            self.judge_and_keep(schema, key, is_shared)
+        } else {
+            self.judge_within(schema, key)
         }
-        let (steps, began) = (self.steps_left, self.space.memo.log_len());
+    }
+
+    #[inline]
+    fn judge_within(&mut self, schema: &'a Schema, key: Key) -> Outcome {
         self.depth += 1;
         let outer = std::mem::replace(&mut self.current, key.id);
         let outcome = self.judge(schema, key);
         self.current = outer;
         self.depth -= 1;
-        let is_dear = self.pause_at > 0 && steps - self.steps_left >= STEPS_KEPT;
-        if !may_keep || !(is_shared || is_dear) || outcome.as_ref().is_err_and(Stop::ends_all) {
+        outcome
+    }
+
+    #[inline(never)]
+    fn judge_and_keep(&mut self, schema: &'a Schema, key: Key, is_shared: bool) -> Outcome {
+        // Where everything that is wrong is collected, that a schema has been applied is known, not that it holds.
+        let key = if self.everything.is_some() { Key { scope: key.scope | COLLECTED, ..key } } else { key };
+        if let Some(known) = self.space.memo.recall(&key) {
+            return known;
+        }
+        let (steps, began) = (self.steps_left, self.space.memo.log_len());
+        let outcome = self.judge_within(schema, key);
+        let is_dear = self.keeps && steps - self.steps_left >= STEPS_KEPT;
+        if !(is_shared || is_dear) || outcome.as_ref().is_err_and(Stop::ends_all) {
             return outcome;
         }
         self.space.memo.remember(key, began, &outcome);
@@ -468,16 +501,21 @@ impl<'a> Evaluation<'a> {
     /// Equal elements meet by their hashes.
     fn unique(&mut self, key: Key) -> Outcome {
         let count = self.space.tape.child_count(key.at as usize);
-        if count <= FEW_ELEMENTS {
+        if count <= FEW_ELEMENTS && !self.space.tape.is_large(key.at as usize) {
             return self.unique_among_few(key.at as usize);
         }
         self.each(key, Loop::Unique, |this, element, stand| {
-            this.spend(1, element)?;
-            stand.twins.expect(count);
-            let (mut work, space) = (0, &*this.space);
-            let has_twin = stand.twins.add(&space.tape, element, &space.secret, &mut work);
-            // What is too much ends here; the pause before the next element.
-            this.steps_left = this.steps_left.saturating_sub(work as u64 / 2);
+            let twins = stand.twins.get_or_insert_default();
+            twins.expect(count);
+            let has_twin = loop {
+                this.spend(1, element)?;
+                let (mut work, space) = (0, &*this.space);
+                let added = twins.add_some(&space.tape, element, &space.secrets, &mut work);
+                this.steps_left = this.steps_left.saturating_sub(2 * work as u64);
+                if let Some(has_twin) = added {
+                    break has_twin;
+                }
+            };
             if has_twin { this.fail(Reason::UniqueItems, element) } else { Ok(()) }
         })?;
         Ok(())
@@ -486,7 +524,7 @@ impl<'a> Evaluation<'a> {
     /// Sorted by hash, equal elements are neighbours.
     fn unique_among_few(&mut self, at: usize) -> Outcome {
         self.spend(1, at)?;
-        let Workspace { tape, hashes, secret, .. } = &mut *self.space;
+        let Workspace { tape, hashes, secrets: [secret, _], .. } = &mut *self.space;
         hashes.clear();
         let mut work = 0;
         hashes.extend(tape.elements(at).map(|element| (tape.hash(element, secret, &mut work), element as u32)));
@@ -494,7 +532,7 @@ impl<'a> Evaluation<'a> {
         let is_twin =
             |pair: &&[(u64, u32)]| pair[0].0 == pair[1].0 && tape.is_equal(pair[0].1 as usize, pair[1].1 as usize);
         let twin = hashes.windows(2).find(is_twin).map(|pair| pair[1].1 as usize);
-        self.steps_left = self.steps_left.saturating_sub(work as u64 / 2);
+        self.steps_left = self.steps_left.saturating_sub(2 * work as u64);
         twin.map_or(Ok(()), |element| self.fail(Reason::UniqueItems, element))
     }
 
@@ -514,7 +552,9 @@ impl<'a> Evaluation<'a> {
             self.space.memo.note(Mark::Opened, at);
         }
         self.required(&rules.required, at)?;
-        self.each(key, Loop::Members, |this, name, _| this.member(rules, name))?;
+        if rules.looks_at_members() {
+            self.each(key, Loop::Members, |this, name, _| this.member(rules, name))?;
+        }
         for (name, others) in &rules.dependent_required {
             if self.find_member(at, name)?.is_some() {
                 self.required(others, at)?;
@@ -623,6 +663,8 @@ impl<'a> Evaluation<'a> {
         const SEEN: u8 = 1;
         const CLOSED: u8 = 2;
         const OPENED: u8 = 4;
+        // Done at once, so at the beginning of a turn rather than at its end.
+        self.spend(self.space.tape.len() / 8, 0)?;
         let Workspace { tape, memo, .. } = &mut *self.space;
         let mut marks = vec![0u8; tape.len()];
         memo.walk(0, None, &mut |mark, cell| {

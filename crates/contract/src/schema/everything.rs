@@ -5,55 +5,85 @@ use std::collections::HashSet;
 
 use super::evaluate::{Evaluation, Everything, Stop, Workspace};
 use super::explain;
-use super::judge::STEPS_AT_ONCE;
 use super::program::{Program, SchemaId};
 use super::tape::{Tag, Tape};
 use crate::document::escape_pointer_token;
 use crate::json::{Number, Scanner, Sink, Text};
 use crate::reason::{Reason, Violation};
+use crate::turn::{STEPS_PER_TURN, Turn, at_once};
+
+/// Bytes that are recorded between two looks at the turn.
+const PIECE_BYTES: usize = 8 * 1024;
+
+/// How much is wanted, and what it may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'t> {
+    /// Violations.
+    pub count: usize,
+    pub most_steps: u64,
+    pub turn: &'t Turn,
+}
 
 impl Program {
     /// What is wrong with JSON text, in the order of the text, at most `wanted` violations. If it is not JSON within the limits, only that. Nothing
     /// may be found in a text that was refused for the steps it took.
     pub fn everything_wrong(&self, id: SchemaId, text: &[u8], wanted: usize) -> Vec<Violation> {
-        self.everything_wrong_with(id, text, wanted, false)
+        let most_steps = u64::MAX;
+        at_once(async |turn| {
+            self.everything_wrong_with(id, text, Wanted { count: wanted, most_steps, turn }, false).await
+        })
     }
 
-    /// As [`Program::everything_wrong`], for a value that may have been made from text: see [`super::Check::with_plain_integers`].
-    pub(crate) fn everything_wrong_with(
+    /// As [`Program::everything_wrong`], in turns, for a value that may have been made from text: see [`super::Check::with_plain_integers`].
+    pub(crate) async fn everything_wrong_with(
         &self,
         id: SchemaId,
         text: &[u8],
-        wanted: usize,
+        wanted: Wanted<'_>,
         plain_integers: bool,
     ) -> Vec<Violation> {
+        let Wanted { count, most_steps, turn } = wanted;
         let mut space = Workspace::default();
         space.tape.plain_integers = plain_integers;
-        let mut recorder = Recorder { tape: &mut space.tape, names: Vec::new() };
-        let mut scanner = Scanner::new(&self.limits);
-        if let Err(reason) = scanner.feed(text, &mut recorder).and_then(|()| scanner.finish(&mut recorder)) {
+        if let Err(reason) = self.record(text, &mut space, turn).await {
             return vec![Violation::new(reason, String::new())];
         }
-        let mut evaluation = Evaluation {
-            schemas: &self.schemas,
-            anchors: &self.anchors,
-            shared: &self.shared,
-            refuse_unknown: self.refuse_unknown,
-            space: &mut space,
-            steps_left: self.limits.steps_of(text.len() as u64).min(STEPS_AT_ONCE),
-            pause_at: 0,
-            depth: 0,
-            current: 0,
-            everything: Some(Everything::new(wanted)),
+        let (mut everything, mut pauses) = (Some(Everything::new(count)), 0);
+        let mut steps_left = self.limits.steps_of(text.len() as u64).min(most_steps);
+        let last = loop {
+            // Longer from time to time, since each turn spends some steps on finding where it was.
+            let steps = STEPS_PER_TURN + STEPS_PER_TURN / 64 * pauses;
+            let mut evaluation = Evaluation {
+                schemas: &self.schemas,
+                anchors: &self.anchors,
+                shared: &self.shared,
+                refuse_unknown: self.refuse_unknown,
+                space: &mut space,
+                steps_left,
+                pause_at: steps_left.saturating_sub(steps),
+                keeps: true,
+                depth: 0,
+                current: 0,
+                everything: everything.take(),
+            };
+            let outcome = evaluation.run(&self.plans[self.root(id) as usize].ids, pauses > 0);
+            let taken = steps_left - evaluation.steps_left;
+            (steps_left, everything) = (evaluation.steps_left, evaluation.everything.take());
+            match outcome {
+                Err(Stop { reason: Reason::Paused, .. }) => pauses += 1,
+                outcome => break outcome.err(),
+            }
+            turn.hold(text.len() + space.bytes_held());
+            turn.spend(usize::try_from(taken).unwrap_or(usize::MAX)).await;
         };
-        let last = evaluation.run(&self.plans[self.root(id) as usize].ids, false).err();
-        let mut stops = evaluation.everything.take().map(|everything| everything.stops).unwrap_or_default();
+        let mut stops = everything.map(|everything| everything.stops).unwrap_or_default();
         stops.extend(last);
         stops.sort_by_key(|stop| stop.cell);
         let mut found: Vec<Violation> = Vec::new();
         for stop in stops {
             let mut pointer = String::new();
             space.tape.pointer(stop.cell, &mut pointer);
+            turn.spend(space.tape.len() / 8).await;
             if let Some(name) = &stop.missing {
                 escape_pointer_token(&mut pointer, name);
             }
@@ -63,6 +93,18 @@ impl Program {
             }
         }
         found
+    }
+
+    /// Records a whole text.
+    async fn record(&self, text: &[u8], space: &mut Workspace, turn: &Turn) -> Result<(), Reason> {
+        let mut recorder = Recorder { tape: &mut space.tape, names: Vec::new() };
+        let mut scanner = Scanner::new(&self.limits);
+        for piece in text.chunks(PIECE_BYTES) {
+            scanner.feed(piece, &mut recorder)?;
+            turn.hold(text.len() + recorder.tape.bytes_held());
+            turn.spend(piece.len()).await;
+        }
+        scanner.finish(&mut recorder)
     }
 }
 

@@ -189,6 +189,11 @@ impl ObjectRules {
         !self.properties.is_empty() || !self.patterns.is_empty()
     }
 
+    /// Whether it says anything of members one by one.
+    pub fn looks_at_members(&self) -> bool {
+        self.names_members() || self.names.is_some() || self.additional.is_some()
+    }
+
     /// Whether it says itself what becomes of members it does not name.
     pub fn has_policy(&self) -> bool {
         self.additional.is_some() || self.unevaluated.is_some()

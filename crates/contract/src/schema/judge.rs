@@ -15,6 +15,7 @@ use crate::json::{Number, Sink, Taken, Text};
 use crate::limits::Limits;
 use crate::number::Decimal;
 use crate::reason::{Reason, Violation};
+use crate::turn::STEPS_PER_TURN;
 
 /// An open container; the outermost frame stands for the value itself.
 #[derive(Clone, Copy, Debug)]
@@ -40,11 +41,8 @@ struct Frame {
 /// How deep a recorded part may nest whatever the limit says: comparing recorded values takes stack.
 const MAX_RECORDED_DEPTH: usize = 500;
 
-/// Steps that an evaluation takes before others have their turn: some milliseconds.
-pub(super) const STEPS_PER_TURN: u64 = 200_000;
-
-/// The most steps of a value that is validated at once: a parameter, a form, everything that is wrong for a log.
-pub(super) const STEPS_AT_ONCE: u64 = 1_000_000;
+/// Steps that an evaluation takes before what it finds out is kept.
+const STEPS_WITHOUT_MEMORY: u64 = 4_096;
 
 const UNKNOWN: u32 = 1 << 31;
 const NO_SLOT: u32 = u32::MAX;
@@ -197,9 +195,11 @@ impl Judge {
         self.turn_steps = steps;
     }
 
-    /// No more steps than what may be taken at once.
-    pub fn set_at_once(&mut self) {
-        self.most_steps = self.most_steps.min(STEPS_AT_ONCE);
+    /// No more steps than that.
+    pub fn set_most_steps(&mut self, steps: u64) {
+        self.most_steps = self.most_steps.min(steps);
+        let excess = self.granted.saturating_sub(self.most_steps);
+        (self.granted, self.steps_left) = (self.granted - excess, self.steps_left.saturating_sub(excess));
     }
 
     /// A turn begins. Those of one evaluation get longer, since it spends some of each on finding where it was.
@@ -211,7 +211,12 @@ impl Judge {
 
     /// Whether others should have their turn.
     pub fn is_turn_over(&self) -> bool {
-        self.is_paused || (self.pause_at > 0 && self.steps_left <= self.pause_at)
+        self.is_paused || self.turn_ends == u64::MAX || (self.pause_at > 0 && self.steps_left <= self.pause_at)
+    }
+
+    /// Whether a turn has begun.
+    pub fn has_begun(&self) -> bool {
+        self.turn_ends != u64::MAX
     }
 
     /// Whether an evaluation has to go on.
@@ -354,6 +359,25 @@ impl Judging<'_> {
     }
 
     fn evaluate(&mut self, plan: u32) -> Result<(), Reason> {
+        let pause_at = self.judge.pause_at;
+        let goes_on = std::mem::take(&mut self.judge.is_paused);
+        if goes_on || pause_at == 0 {
+            return self.evaluate_until(plan, pause_at, goes_on, goes_on);
+        }
+        // Most take few steps, for which it is not worth while to keep anything.
+        let soon = self.judge.steps_left.saturating_sub(STEPS_WITHOUT_MEMORY).max(pause_at);
+        match self.evaluate_until(plan, soon, false, false) {
+            Err(Reason::Paused) if self.judge.steps_left > pause_at => {
+                self.judge.pauses -= 1;
+                self.judge.is_paused = false;
+                self.evaluate_until(plan, pause_at, true, true)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Evaluates until so many steps are left; `goes_on` where it has paused, `keeps` where it takes long.
+    fn evaluate_until(&mut self, plan: u32, pause_at: u64, goes_on: bool, keeps: bool) -> Result<(), Reason> {
         let mut evaluation = Evaluation {
             schemas: &self.program.schemas,
             anchors: &self.program.anchors,
@@ -361,12 +385,12 @@ impl Judging<'_> {
             refuse_unknown: self.program.refuse_unknown,
             space: &mut self.judge.space,
             steps_left: self.judge.steps_left,
-            pause_at: self.judge.pause_at,
+            pause_at,
+            keeps,
             depth: 0,
             current: 0,
             everything: None,
         };
-        let goes_on = std::mem::take(&mut self.judge.is_paused);
         let outcome = evaluation.run(&self.program.plans[plan as usize].ids, goes_on);
         self.judge.steps_left = evaluation.steps_left;
         outcome.map_err(|stop| {
@@ -522,6 +546,10 @@ impl Judging<'_> {
 
     fn unknown_key(&mut self, text: Text<'_>) -> Result<(), Reason> {
         let object = &self.program.objects[self.judge.top.block as usize];
+        if !object.patterns.is_empty() {
+            let looks = object.patterns.len() * (1 + text.bytes.len() / 32);
+            self.judge.steps_left = self.judge.steps_left.saturating_sub(looks as u64);
+        }
         let mut set = 0;
         for (index, pattern) in object.patterns.iter().enumerate() {
             let is_match = pattern.matches(text.bytes, &mut self.judge.steps_left).ok_or(Reason::Budget)?;

@@ -56,7 +56,7 @@ impl KeyTable {
     }
 
     /// The number of a known name.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         let size = self.places.len();
         if size == 0 {
@@ -74,7 +74,7 @@ impl KeyTable {
 }
 
 /// By length and both ends of the name: enough to tell most names of a schema apart.
-#[inline]
+#[inline(always)]
 fn place(name: &[u8], seed: u64, size: usize, by_all: bool) -> usize {
     let (head, tail) = if by_all { (all(name), 0) } else { ends(name) };
     let mixed = (head ^ tail.rotate_left(29) ^ (name.len() as u64).rotate_left(56))

@@ -2,14 +2,17 @@
 //! and so that an evaluation that paused goes on where it was. Bounded: what is forgotten is only found out again, under the same budget.
 
 use std::collections::HashMap;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use super::evaluate::Stop;
 use super::ir::{Id, Resource};
-use super::tape::Tape;
+use super::tape::{HashWalk, Tape};
 
 /// Outcomes that are kept at once.
 const MAX_KNOWN: usize = 1 << 16;
+
+/// Outcomes for which the table may always have room.
+const FEW_KNOWN: usize = 256;
 
 /// What the log of successful evaluations may hold for each cell of the value, and besides.
 const ENTRIES_PER_CELL: usize = 16;
@@ -21,6 +24,41 @@ pub(super) struct Key {
     pub id: Id,
     pub at: u32,
     pub scope: u32,
+}
+
+/// Hashes keys, which are numbers, with a secret, so that nobody can choose values whose keys meet.
+#[derive(Clone, Debug)]
+struct Secret(u64);
+
+impl Default for Secret {
+    fn default() -> Self {
+        Self(RandomState::new().hash_one(0u8))
+    }
+}
+
+impl BuildHasher for Secret {
+    type Hasher = Mixer;
+
+    fn build_hasher(&self) -> Mixer {
+        Mixer(self.0)
+    }
+}
+
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        let product = u128::from(self.0 ^ u64::from(number)) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
 }
 
 /// Places where an evaluation may pause.
@@ -39,8 +77,13 @@ pub(super) struct Stand {
     /// The next cell; 0 at the beginning.
     pub cell: usize,
     pub index: usize,
-    pub twins: Twins,
-    /// What it has logged.
+    pub twins: Option<Box<Twins>>,
+}
+
+/// Where a loop stood when the evaluation paused, and what it had logged.
+#[derive(Debug)]
+struct Left {
+    stand: Stand,
     log: Vec<u32>,
 }
 
@@ -76,8 +119,8 @@ pub(super) enum Mark {
 /// What was found out so far. Cells have been looked at in the order of the log; a branch that fails takes its entries back.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    known: HashMap<Key, Known>,
-    stands: HashMap<(Key, Loop), Stand>,
+    known: HashMap<Key, Known, Secret>,
+    stands: HashMap<(Key, Loop), Left>,
     log: Vec<u32>,
     aside: Vec<u32>,
     parts: Vec<Part>,
@@ -91,6 +134,10 @@ pub(super) struct Memo {
 impl Memo {
     /// Forgets everything.
     pub fn clear(&mut self) {
+        // Clearing takes time by the size of the table, which a single large value may have made.
+        if self.known.capacity() > FEW_KNOWN.max(8 * self.known.len()) {
+            self.known = HashMap::default();
+        }
         self.known.clear();
         self.stands.clear();
         self.log.clear();
@@ -118,7 +165,8 @@ impl Memo {
     }
 
     pub fn bytes_held(&self) -> usize {
-        let stands: usize = self.stands.values().map(|stand| stand.log.capacity() * 4 + stand.twins.bytes_held()).sum();
+        let twins = |stand: &Stand| stand.twins.as_ref().map_or(0, |twins| twins.bytes_held());
+        let stands: usize = self.stands.values().map(|left| left.log.capacity() * 4 + twins(&left.stand)).sum();
         let lists = self.log.capacity() + self.aside.capacity() + self.walked.capacity() + 3 * self.parts.capacity();
         self.known.capacity() * size_of::<(Key, Known)>() + stands + 4 * lists
     }
@@ -180,6 +228,9 @@ impl Memo {
 
     /// What is known of a schema for a value. If it holds, what came of it is in the log again.
     pub fn recall(&mut self, key: &Key) -> Option<Result<(), Stop>> {
+        if self.known.is_empty() {
+            return None;
+        }
         match self.known.get(key)? {
             Known::Fails(stop) => Some(Err(stop.clone())),
             Known::Holds(NO_PART) => Some(Ok(())),
@@ -224,15 +275,15 @@ impl Memo {
         if self.stands.is_empty() {
             return Stand::default();
         }
-        let mut stand = self.stands.remove(&(key, kind)).unwrap_or_default();
-        self.log.append(&mut stand.log);
-        stand
+        let Some(mut left) = self.stands.remove(&(key, kind)) else { return Stand::default() };
+        self.log.append(&mut left.log);
+        left.stand
     }
 
     /// Keeps where a loop stands; what the log holds from `began` on is its own.
     pub fn leave(&mut self, key: Key, kind: Loop, began: usize, stand: Stand) {
         let log = self.log.split_off(began);
-        self.stands.insert((key, kind), Stand { log, ..stand });
+        self.stands.insert((key, kind), Left { stand, log });
     }
 }
 
@@ -244,6 +295,8 @@ pub(super) struct Twins {
     /// The other half of each element's hash, and its cell.
     hashes: Vec<u32>,
     cells: Vec<u32>,
+    /// The element that is added now.
+    adding: Adding,
 }
 
 impl Twins {
@@ -260,21 +313,78 @@ impl Twins {
         }
     }
 
-    /// Adds an element; says whether an equal one was there. `work` counts what that takes.
-    pub fn add(&mut self, tape: &Tape, cell: usize, secret: &RandomState, work: &mut usize) -> bool {
-        let hash = tape.hash(cell, secret, work);
-        let size = self.places.len();
-        let (mut at, rest) = (hash as usize & (size - 1), (hash >> 32) as u32);
-        while let Some(number) = self.places[at].checked_sub(1) {
-            let number = number as usize;
-            if self.hashes[number] == rest && tape.is_equal(self.cells[number] as usize, cell) {
-                return true;
+    /// Adds an element, some cells at a time: says whether an equal one was there once that is known. `work` counts what it takes.
+    ///
+    /// Two elements are equal if two hashes with secrets of their own are, the second of which is only taken then.
+    pub fn add_some(&mut self, tape: &Tape, cell: usize, secrets: &[RandomState; 2], work: &mut usize) -> Option<bool> {
+        loop {
+            match &mut self.adding {
+                Adding::Hash(walk) => {
+                    let hash = walk.go_on(tape, cell, &secrets[0], work)?;
+                    if self.look(cell, hash, hash as usize) {
+                        return Some(false);
+                    }
+                }
+                Adding::Known { place, walk, hash } => {
+                    let known = self.places[*place].saturating_sub(1) as usize;
+                    let second = walk.go_on(tape, self.cells[known] as usize, &secrets[1], work)?;
+                    self.adding = Adding::Both { place: *place, walk: HashWalk::default(), hash: *hash, second };
+                }
+                Adding::Both { place, walk, hash, second } => {
+                    let is_twin = walk.go_on(tape, cell, &secrets[1], work)? == *second;
+                    let (hash, next) = (*hash, *place + 1);
+                    if is_twin {
+                        self.adding = Adding::default();
+                        return Some(true);
+                    }
+                    if self.look(cell, hash, next) {
+                        return Some(false);
+                    }
+                }
             }
-            at = (at + 1) & (size - 1);
+        }
+    }
+
+    /// Looks from a place on for an element with this hash, which is compared next. If there is none, it is added.
+    fn look(&mut self, cell: usize, hash: u64, from: usize) -> bool {
+        let size = self.places.len();
+        let (mut place, rest) = (from & (size - 1), (hash >> 32) as u32);
+        while let Some(number) = self.places[place].checked_sub(1) {
+            if self.hashes[number as usize] == rest {
+                self.adding = Adding::Known { place, walk: HashWalk::default(), hash };
+                return false;
+            }
+            place = (place + 1) & (size - 1);
         }
         self.hashes.push(rest);
         self.cells.push(cell as u32);
-        self.places[at] = self.cells.len() as u32;
-        false
+        self.places[place] = self.cells.len() as u32;
+        self.adding = Adding::default();
+        true
+    }
+}
+
+/// How far an element has come.
+#[derive(Debug)]
+enum Adding {
+    Hash(HashWalk),
+    /// Its hash is that of the element at a place, whose second hash is taken.
+    Known {
+        place: usize,
+        walk: HashWalk,
+        hash: u64,
+    },
+    /// Its own second hash is taken.
+    Both {
+        place: usize,
+        walk: HashWalk,
+        hash: u64,
+        second: u64,
+    },
+}
+
+impl Default for Adding {
+    fn default() -> Self {
+        Self::Hash(HashWalk::default())
     }
 }

@@ -24,6 +24,7 @@ mod types;
 mod vocabulary;
 
 pub use compile::Builder;
+pub(crate) use everything::Wanted;
 pub use program::{Program, SchemaId};
 pub use run::{Check, Event, Run};
 pub use source::{Base, Dialect, Direction, Options, Problem, Resolver, Target};

@@ -190,6 +190,11 @@ impl Slot {
 }
 
 impl Program {
+    /// The most bytes of a string whose bytes are all percent-encoded.
+    pub(crate) fn longest_escaped(&self) -> usize {
+        (self.limits.string_bytes as usize).saturating_mul(3)
+    }
+
     /// How many places of values the program tells apart; a measure of its size.
     pub fn plan_count(&self) -> usize {
         self.plans.len()

@@ -78,9 +78,9 @@ impl Check<'_> {
         self
     }
 
-    /// The value is validated at once, so that no more steps are taken than others can wait for.
-    pub fn at_once(self) -> Self {
-        self.judge.set_at_once();
+    /// The value is validated at once, with others, and takes no more than these steps.
+    pub fn with_most_steps(self, steps: u64) -> Self {
+        self.judge.set_most_steps(steps);
         self
     }
 
@@ -105,12 +105,14 @@ impl Check<'_> {
     }
 
     /// Judges a chunk of JSON text for some milliseconds at most, and says how much of it was taken: call it with the rest, and while
-    /// [`Check::is_pending`], when others have had their turn.
+    /// [`Check::is_pending`], when others have had their turn. A turn that is not over goes on with the next chunk; see [`Check::is_turn_over`].
     ///
     /// # Errors
     /// As [`Check::feed`].
     pub fn feed_some(&mut self, chunk: &[u8]) -> Result<usize, Violation> {
-        self.judge.begin_turn();
+        if self.judge.is_turn_over() {
+            self.judge.begin_turn();
+        }
         let mut taken = 0;
         let outcome = self.feed_turn(chunk, &mut taken);
         match outcome {
@@ -135,6 +137,11 @@ impl Check<'_> {
             *taken += read;
         }
         Ok(())
+    }
+
+    /// Whether others should have their turn before the next chunk.
+    pub fn is_turn_over(&self) -> bool {
+        self.judge.has_begun() && self.judge.is_turn_over()
     }
 
     /// Whether an evaluation has to go on, with more of the text or without.

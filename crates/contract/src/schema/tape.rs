@@ -1,6 +1,6 @@
 //! A recorded value: what a part of a schema needs that cannot be judged in passing. One cell per value and per name, in the order of the text.
 
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 
 use super::constant::Constant;
 use super::types::Types;
@@ -272,6 +272,11 @@ impl Tape {
         }
     }
 
+    /// Whether hashing a value takes long.
+    pub fn is_large(&self, at: usize) -> bool {
+        self.behind(at) - at > LARGE_CELLS || self.text.len() > LARGE_BYTES
+    }
+
     /// Equal values have equal hashes. `work` counts the cells, and the bytes of long ones.
     pub fn hash(&self, at: usize, secret: &impl BuildHasher, work: &mut usize) -> u64 {
         *work += 1;
@@ -314,6 +319,70 @@ impl Tape {
             escape_pointer_token(pointer, &token);
             at = child;
         }
+    }
+}
+
+/// What is hashed at once: cells, and bytes of text.
+const LARGE_CELLS: usize = 4_096;
+const LARGE_BYTES: usize = 256 << 10;
+
+/// [`Tape::hash`] of one value, some cells at a time.
+#[derive(Debug, Default)]
+pub(super) struct HashWalk {
+    /// Cells that are done.
+    done: usize,
+    open: Vec<OpenHash>,
+}
+
+/// A container that is being hashed.
+#[derive(Debug)]
+struct OpenHash {
+    end: usize,
+    hasher: DefaultHasher,
+    /// Of objects: the sum so far, and the hash of the name whose value follows.
+    members: Option<(u64, Option<u64>)>,
+}
+
+impl HashWalk {
+    /// Goes on with the value at `from`; gives its hash once it has seen all of it.
+    pub fn go_on(&mut self, tape: &Tape, from: usize, secret: &RandomState, work: &mut usize) -> Option<u64> {
+        let most = *work + LARGE_CELLS / 2;
+        while *work < most {
+            let at = from + self.done;
+            let hash = match self.open.pop_if(|open| open.end == at) {
+                Some(mut ended) => {
+                    if let Some((sum, _)) = ended.members {
+                        ended.hasher.write_u64(sum);
+                    }
+                    ended.hasher.finish()
+                }
+                None if matches!(tape.tag(at), Tag::Array | Tag::Object) => {
+                    *work += 1;
+                    let mut hasher = secret.build_hasher();
+                    hasher.write_u8(tape.tag(at) as u8);
+                    let members = (tape.tag(at) == Tag::Object).then_some((0, None));
+                    self.open.push(OpenHash { end: tape.behind(at), hasher, members });
+                    self.done += 1;
+                    continue;
+                }
+                None => {
+                    self.done += 1;
+                    tape.hash(at, secret, work)
+                }
+            };
+            let Some(outer) = self.open.last_mut() else { return Some(hash) };
+            match &mut outer.members {
+                None => outer.hasher.write_u64(hash),
+                Some((_, name @ None)) => *name = Some(hash),
+                Some((sum, name)) => {
+                    let mut hasher = secret.build_hasher();
+                    hasher.write_u64(name.take().unwrap_or_default());
+                    hasher.write_u64(hash);
+                    *sum = sum.wrapping_add(hasher.finish());
+                }
+            }
+        }
+        None
     }
 }
 

@@ -11,6 +11,7 @@ mod parameters;
 mod responses;
 mod security;
 mod routing;
+mod turns;
 
 use contract::judge::{BodyPlan, Enough, Findings, Framing, RequestParts, ResponseParts, Scratch};
 use contract::options::Options;

@@ -147,10 +147,12 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
             let Some(watching) = &mut self.watching else { return Ok(None) };
             let is_over = piece.is_none();
             let judged = match piece {
-                Some(piece) => feed(&mut watching.judging, piece, &mut self.since_turn).await,
-                None => finish(&mut watching.judging).await,
+                Some(piece) => feed(&mut watching.judging, piece, &mut self.since_turn).await.map(|()| true),
+                None => finish(&mut watching.judging, &mut self.lease, self.held.len() * CHUNK_BYTES).await,
             };
-            judged.map_err(|stop| BodyError::Judged(Box::new(stop.refusal)))?;
+            if !judged.map_err(|stop| BodyError::Judged(Box::new(stop.refusal)))? {
+                return Err(BodyError::Judged(Box::new(NoMemory::refusal())));
+            }
             let bytes = watching.judging.bytes_held();
             if is_over {
                 // The verdict is there: what is held may go now.
@@ -199,7 +201,7 @@ async fn feed(judging: &mut Judging<'_>, piece: &[u8], since_turn: &mut usize) -
     *since_turn += piece.len();
     loop {
         let is_done = judging.feed(piece)?;
-        if is_done && *since_turn <= BYTES_PER_TURN {
+        if is_done && *since_turn <= BYTES_PER_TURN && !judging.is_turn_over() {
             return Ok(());
         }
         *since_turn = 0;
@@ -210,12 +212,15 @@ async fn feed(judging: &mut Judging<'_>, piece: &[u8], since_turn: &mut usize) -
     }
 }
 
-/// Has a judge finish, in turns.
-async fn finish(judging: &mut Judging<'_>) -> Result<(), Stop> {
+/// Has a judge finish, in turns; says whether there was memory for that, beside what the body takes itself.
+async fn finish(judging: &mut Judging<'_>, lease: &mut Lease<'_>, beside: usize) -> Result<bool, Stop> {
     while !judging.finish()? {
+        if lease.hold(beside + judging.bytes_held()).is_err() {
+            return Ok(false);
+        }
         yield_now().await;
     }
-    Ok(())
+    Ok(true)
 }
 
 impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
@@ -252,7 +257,9 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
                     Ok(Some(piece))
                 }
                 None => {
-                    let _ = finish(&mut watching.judging).await;
+                    if let Ok(false) = finish(&mut watching.judging, &mut self.lease, 0).await {
+                        watching.judging.give_up();
+                    }
                     Ok(None)
                 }
             },

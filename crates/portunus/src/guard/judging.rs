@@ -89,6 +89,11 @@ impl<'j> Judging<'j> {
         self.went(finished)
     }
 
+    /// Whether others should have their turn before the next bytes.
+    pub fn is_turn_over(&self) -> bool {
+        self.judge.as_ref().is_some_and(BodyJudge::is_turn_over)
+    }
+
     /// How much memory the body takes here.
     pub fn bytes_held(&self) -> usize {
         self.judge.as_ref().map_or(0, BodyJudge::bytes_held)

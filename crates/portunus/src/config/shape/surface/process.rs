@@ -126,7 +126,7 @@ pub(in crate::config::shape) static LIMITS: Object = object(
             "max_validation_memory",
             Shape::Size(MIB, 1024 * 1024 * MIB),
             "512MiB",
-            "Memory of all bodies that contracts are validating; beyond it they are answered 503. A body takes once its size, up to 8 times its decoded size where the schema needs the whole of it.",
+            "Memory of all bodies that contracts are validating; beyond it they are answered 503. A body takes once its size, up to 12 times its decoded size where the schema needs the whole of it.",
         ),
         optional(
             "max_validation_memory_per_connection",
