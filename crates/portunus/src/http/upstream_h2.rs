@@ -12,11 +12,11 @@ use bytes::Bytes;
 use h2::client::{Connection, ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
-use net::Chunk;
+use net::{Chunk, Deadline};
 use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
 
 use super::answered::relay_answer;
-use super::exchange::Exchange;
+use super::exchange::{Exchange, Failure};
 use super::forwarding;
 use super::h2_floods::Floods;
 use super::h2_frames::{Noticed, Sender};
@@ -26,11 +26,12 @@ use super::ledger::Ledger;
 use super::refusal::Refusal;
 use super::relay::{self, Flow, Upload, UploadError};
 use super::replay::Replay;
-use super::sides::{Answer, BodySink, MessageBody};
+use super::sides::{Answer, BodySink, MessageBody, while_wanted};
 use super::upstream_h1::{
     Attempt, Failed, Fate, Interim, OnConnection, fresh_connection, head_arrived, stopped_failure,
 };
 use crate::config::HostRewrite;
+use crate::report::Fault;
 use crate::route;
 use crate::transport::{Broken, Transport, buffer, recycle};
 use crate::upstream::{STREAMS_PER_CONNECTION, SharedConnection, Traffic};
@@ -84,7 +85,7 @@ pub async fn attempt<B: MessageBody, A: Answer>(
     }
 }
 
-/// A connection with room for one more stream: one at hand, which was used before, or a new one.
+/// A connection with room for one more stream: one at hand, which was used before, one that another request is opening, or a new one.
 async fn connection(
     attempt: Attempt<'_>,
     answer: &mut impl Answer,
@@ -94,16 +95,39 @@ async fn connection(
     if let Some(shared) = pools.share(attempt.pool).filter(|_| !attempt.fresh) {
         return Ok((shared, true));
     }
+    if let Some(awaited) = pools.await_shared(attempt.pool).filter(|_| !attempt.fresh) {
+        // Whoever opens it may have no luck, or a server that says nothing; then this request opens one itself.
+        let limit = attempt.group.config.connect_timeout;
+        let opened = Box::pin(async move { _ = Deadline::new().within(limit, awaited.over()).await });
+        while_wanted(opened, answer).await.map_err(|why| {
+            ledger.blame(Fault::Client, why);
+            OnConnection::clients(Failure::Cut)
+        })?;
+        if let Some(shared) = pools.share(attempt.pool) {
+            return Ok((shared, true));
+        }
+    }
+    let opening = pools.open_shared(attempt.pool);
     let transport = Rc::new(fresh_connection(attempt, answer, ledger).await?);
     let opened = open(Rc::clone(&transport)).await;
     let (sender, connection, noticed) =
         opened.map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
+    let heard = Rc::clone(&noticed);
     let shared = Rc::new(SharedConnection::new(sender, noticed, transport, attempt.group.config.keep_idle));
     // Whoever holds a handle keeps the connection open, so that this task must not.
     let watched = Rc::downgrade(&shared);
     tokio::task::spawn_local(async move {
+        let (mut connection, mut opening) = (pin!(connection), Some(opening));
         // The library's end of the connection; it is over when all its streams are and nobody can open another.
-        let _ = connection.await;
+        poll_fn(|context| {
+            let ended = connection.as_mut().poll(context);
+            // The server has said how many streams it takes (RFC 9113 §3.4).
+            if heard.traffic().1 > 0 {
+                opening = None;
+            }
+            ended.map(|_| ())
+        })
+        .await;
         watched.upgrade().iter().for_each(|shared| shared.close());
     });
     pools.add_shared(attempt.pool, &shared);

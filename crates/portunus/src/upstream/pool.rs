@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::client::SendRequest;
 use net::clock::coarse;
+use tokio::sync::Notify;
 
 use super::server::PoolId;
 use crate::http::h2_frames::Noticed;
@@ -109,6 +110,35 @@ impl SharedConnection {
     }
 }
 
+/// An HTTP/2 connection that one request opens while others wait for it. Over when it is dropped: the connection can be shared, or there is none.
+#[derive(Debug)]
+pub struct Opening(Rc<Awaited>);
+
+/// What those wait for who need a connection that another request opens.
+#[derive(Debug, Default)]
+pub struct Awaited {
+    waiting: Cell<usize>,
+    is_over: Cell<bool>,
+    over: Notify,
+}
+
+impl Awaited {
+    /// Waits until the connection can be shared, or there is none.
+    pub async fn over(&self) {
+        let over = self.over.notified();
+        if !self.is_over.get() {
+            over.await;
+        }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.is_over.set(true);
+        self.0.over.notify_waiters();
+    }
+}
+
 /// Bytes that have gone over a shared connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Traffic {
@@ -137,6 +167,7 @@ pub struct Pools {
     // Few keys, looked up twice for each request: a tree is one short scan.
     shared: RefCell<BTreeMap<PoolId, Vec<Rc<SharedConnection>>>>,
     idle: RefCell<BTreeMap<PoolId, Vec<Idle>>>,
+    opening: RefCell<BTreeMap<PoolId, Rc<Awaited>>>,
 }
 
 impl Pools {
@@ -162,6 +193,27 @@ impl Pools {
         let connections = shared.get_mut(&pool)?;
         connections.retain(|connection| connection.is_open());
         connections.iter().find(|connection| connection.has_room()).cloned()
+    }
+
+    /// Says that a connection to this server is being opened, so that further requests wait for it.
+    pub fn open_shared(&self, pool: PoolId) -> Opening {
+        let awaited = Rc::<Awaited>::default();
+        let mut opening = self.opening.borrow_mut();
+        opening.retain(|_, other| !other.is_over.get());
+        opening.insert(pool, Rc::clone(&awaited));
+        Opening(awaited)
+    }
+
+    /// A connection to this server that is being opened and that one more request may wait for: it and its opener fit one connection.
+    pub fn await_shared(&self, pool: PoolId) -> Option<Rc<Awaited>> {
+        let opening = self.opening.borrow();
+        let awaited = opening.get(&pool).filter(|awaited| !awaited.is_over.get())?;
+        let waiting = awaited.waiting.get() + 1;
+        if waiting >= STREAMS_PER_CONNECTION {
+            return None;
+        }
+        awaited.waiting.set(waiting);
+        Some(Rc::clone(awaited))
     }
 
     /// Lets later requests share a connection.

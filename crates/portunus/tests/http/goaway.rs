@@ -8,7 +8,9 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::frames::{DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, RST_STREAM, SETTINGS, frame};
+use crate::frames::{
+    DATA, END_HEADERS, END_STREAM, Frame, Frames, GOAWAY, HEADERS, Outcome, RST_STREAM, SETTINGS, block, frame,
+};
 use crate::harness::{Gate, PATIENCE, connect, exchange, read_answer, read_to_end, statuses, wait_until};
 use crate::trial::{Parts, server, yaml};
 
@@ -420,6 +422,36 @@ fn no_more_streams_are_opened_than_the_server_takes_at_once() {
         assert_eq!(ask(&gate, "POST", "abc"), [200]);
     }
     assert_eq!((server.streams(0).len(), server.streams(1).len()), (1, 3));
+}
+
+#[test]
+fn requests_that_wait_for_a_connection_share_it() {
+    // Another connection is needed at the beginning, and after each GOAWAY, by ten requests at once.
+    let server = Http2::start(|peer| {
+        let mut stream = 0;
+        for _ in 0..10 {
+            if stream > 0 {
+                peer.respond(stream);
+            }
+            stream = peer.request().unwrap();
+        }
+        peer.go_away(stream);
+        peer.respond(stream);
+        peer.ignore();
+    });
+    let gate = gate(&server);
+    let mut client = Frames::open_plain(gate.address("web"));
+    for round in 0..3_u32 {
+        let streams: Vec<u32> = (0..10).map(|number| 2 * (10 * round + number) + 1).collect();
+        let head = block(&[(":method", b"GET"), (":scheme", b"http"), (":authority", b"x"), (":path", b"/")]);
+        let all: Vec<u8> = streams.iter().flat_map(|id| frame(HEADERS, END_HEADERS | END_STREAM, *id, &head)).collect();
+        client.send(&all);
+        for stream in streams {
+            assert!(matches!(client.outcome(stream), Outcome::Answer(200, _)), "stream {stream}");
+        }
+    }
+    let connections = server.bodies().iter().map(|(connection, ..)| *connection).max();
+    assert_eq!((server.bodies().len(), connections), (30, Some(2)));
 }
 
 #[test]
