@@ -49,29 +49,19 @@ impl fmt::Debug for LastLook {
     }
 }
 
-/// When a wait ends.
-#[derive(Debug, Clone, Copy)]
-enum Limit {
-    /// So long after it first blocks: the clock is read only then.
-    After(Duration),
-    /// At this time on the coarse clock.
-    At(Duration),
-}
-
 pin_project! {
     /// A wait under a deadline. A struct and not an `async fn`, which would hold the future that it is given twice.
-    #[derive(Debug)]
     #[must_use = "futures do nothing unless awaited"]
-    pub struct Within<'d, F> {
+    pub struct Within<'d, E, F> {
         deadline: &'d mut Deadline,
-        limit: Limit,
+        expires: E,
         last_look: LastLook,
         #[pin]
         future: F,
     }
 }
 
-impl<F: Future> Future for Within<'_, F> {
+impl<E: FnMut() -> Option<Duration>, F: Future> Future for Within<'_, E, F> {
     type Output = Result<F::Output, Elapsed>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -80,18 +70,17 @@ impl<F: Future> Future for Within<'_, F> {
             if let Poll::Ready(output) = this.future.as_mut().poll(context) {
                 return Poll::Ready(Ok(output));
             }
-            let at = match *this.limit {
-                Limit::After(limit) => coarse() + limit,
-                Limit::At(at) => at,
-            };
-            *this.limit = Limit::At(at);
+            let Some(at) = (this.expires)() else { return Poll::Pending };
             ready!(this.deadline.poll_elapsed(at, context));
         }
         ready!(this.last_look.poll(context));
-        match this.future.poll(context) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => Poll::Ready(Err(Elapsed)),
+        if let Poll::Ready(output) = this.future.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
         }
+        // The deadline may have moved meanwhile.
+        *this.last_look = LastLook::default();
+        let Some(at) = (this.expires)() else { return Poll::Pending };
+        this.deadline.poll_elapsed(at, context).map(Err)
     }
 }
 
@@ -109,20 +98,37 @@ impl Deadline {
         Deadline { sleep: None, armed: Duration::ZERO }
     }
 
-    /// Waits for `future`, at most `limit`.
+    /// Waits for `future`, at most `limit` after the wait first blocks: the clock is read only then.
     ///
     /// # Errors
     /// [`Elapsed`] if the limit passed first; the future is dropped then.
-    pub fn within<F: Future>(&mut self, limit: Duration, future: F) -> Within<'_, F> {
-        Within { deadline: self, limit: Limit::After(limit), last_look: LastLook::default(), future }
+    pub fn within<F: Future>(
+        &mut self,
+        limit: Duration,
+        future: F,
+    ) -> Within<'_, impl FnMut() -> Option<Duration> + use<F>, F> {
+        let mut at = None;
+        self.bounded(move || Some(*at.get_or_insert_with(|| coarse() + limit)), future)
     }
 
     /// Waits for `future` until `at` on the coarse clock.
     ///
     /// # Errors
     /// [`Elapsed`] if the deadline passed first; the future is dropped then.
-    pub fn until<F: Future>(&mut self, at: Duration, future: F) -> Within<'_, F> {
-        Within { deadline: self, limit: Limit::At(at), last_look: LastLook::default(), future }
+    pub fn until<F: Future>(
+        &mut self,
+        at: Duration,
+        future: F,
+    ) -> Within<'_, impl FnMut() -> Option<Duration> + use<F>, F> {
+        self.bounded(move || Some(at), future)
+    }
+
+    /// Waits for `future` until the time on the coarse clock that `expires` gives whenever the wait blocks; while it gives none, without end.
+    ///
+    /// # Errors
+    /// [`Elapsed`] if that time passed first; the future is dropped then.
+    pub fn bounded<E: FnMut() -> Option<Duration>, F: Future>(&mut self, expires: E, future: F) -> Within<'_, E, F> {
+        Within { deadline: self, expires, last_look: LastLook::default(), future }
     }
 
     /// Ready once `at` (on the coarse clock) has passed; else arranges to be woken then or earlier.
@@ -154,6 +160,8 @@ impl Deadline {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use super::*;
 
     async fn never() {
@@ -169,6 +177,27 @@ mod tests {
             assert_eq!(deadline.within(limit, never()).await, Err(Elapsed));
             assert!(coarse() - before >= limit, "never early");
         }
+    }
+
+    #[tokio::test]
+    async fn a_wait_lasts_as_long_as_its_deadline_moves() {
+        let (mut deadline, mut asked) = (Deadline::new(), 0);
+        let (begun, step) = (coarse(), Duration::from_millis(20));
+        // Moved on twice, then left where it is.
+        let expires = || {
+            asked += 1;
+            Some(begun + step * asked.min(3))
+        };
+        assert_eq!(deadline.bounded(expires, never()).await, Err(Elapsed));
+        assert!(coarse() - begun >= 3 * step, "never early");
+        // Without an end, only what is waited for ends the wait.
+        let mut later = 0;
+        let third = poll_fn(|context| {
+            later += 1;
+            context.waker().wake_by_ref();
+            if later == 3 { Poll::Ready(7) } else { Poll::Pending }
+        });
+        assert_eq!(deadline.bounded(|| None, third).await, Ok(7));
     }
 
     #[tokio::test]

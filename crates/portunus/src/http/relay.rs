@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use net::clock::coarse;
-use net::deadline::LastLook;
+use net::deadline::{LastLook, Within};
 use net::{Deadline, Elapsed};
 use pin_project_lite::pin_project;
 
@@ -25,7 +25,9 @@ pub struct Flow {
     uploading: Cell<bool>,
     /// The final head of the response is there.
     has_response: Cell<bool>,
-    /// When something moved last, on the coarse clock; told only once there is a response.
+    /// Something has moved since that was last asked.
+    has_moved: Cell<bool>,
+    /// When that was last the case, on the coarse clock.
     moved_at: Cell<Duration>,
 }
 
@@ -37,9 +39,15 @@ impl Flow {
     }
 
     fn moved(&self) {
-        if self.has_response.get() {
+        self.has_moved.set(true);
+    }
+
+    /// Since when nothing has moved, for a wait that blocks. Both directions belong to one task, so the clock need not be read before that.
+    fn still_since(&self) -> Duration {
+        if self.has_moved.replace(false) {
             self.moved_at.set(coarse());
         }
+        self.moved_at.get()
     }
 }
 
@@ -173,82 +181,33 @@ where
     }
 }
 
-pin_project! {
-    /// A wait of the upload, which has a limit of its own only while there is no response: afterwards a client that is quiet may be listening, and a server
-    /// that takes nothing may be talking.
-    struct BeforeResponse<'d, F> {
-        deadline: &'d mut Deadline,
-        flow: &'d Flow,
-        limit: Duration,
-        // When the limit is over, once the wait blocks.
-        at: Option<Duration>,
-        last_look: LastLook,
-        #[pin]
-        future: F,
-    }
-}
-
-impl<F: Future> Future for BeforeResponse<'_, F> {
-    type Output = Result<F::Output, Elapsed>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        if let Poll::Ready(output) = this.future.as_mut().poll(context) {
-            return Poll::Ready(Ok(output));
-        }
-        if this.flow.has_response.get() {
-            return Poll::Pending;
-        }
-        if !this.last_look.has_begun() {
-            let at = *this.at.get_or_insert_with(|| coarse() + *this.limit);
-            ready!(this.deadline.poll_elapsed(at, context));
-        }
-        ready!(this.last_look.poll(context));
-        match this.future.poll(context) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => Poll::Ready(Err(Elapsed)),
-        }
-    }
-}
-
+/// A wait of the upload, which has a limit of its own only while there is no response: afterwards a client that is quiet may be listening, and a server
+/// that takes nothing may be talking.
 fn before_response<'d, F: Future>(
     flow: &'d Flow,
     deadline: &'d mut Deadline,
     limit: Duration,
     future: F,
-) -> BeforeResponse<'d, F> {
-    BeforeResponse { deadline, flow, limit, at: None, last_look: LastLook::default(), future }
+) -> Within<'d, impl FnMut() -> Option<Duration> + use<'d, F>, F> {
+    let mut since = None;
+    let expires = move || (!flow.has_response.get()).then(|| *since.get_or_insert_with(coarse) + limit);
+    deadline.bounded(expires, future)
 }
 
-pin_project! {
-    /// A wait that may last for as long as something moves in either direction.
-    struct WhileMoving<'d, F> {
-        deadline: &'d mut Deadline,
-        flow: &'d Flow,
-        idle: Duration,
-        last_look: LastLook,
-        #[pin]
-        future: F,
-    }
-}
-
-impl<F: Future> Future for WhileMoving<'_, F> {
-    type Output = Result<F::Output, Elapsed>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut this = self.project();
-        if let Poll::Ready(output) = this.future.as_mut().poll(context) {
-            return Poll::Ready(Ok(output));
-        }
-        if !this.last_look.has_begun() {
-            ready!(this.deadline.poll_elapsed(this.flow.moved_at.get() + *this.idle, context));
-        }
-        ready!(this.last_look.poll(context));
-        match this.future.poll(context) {
-            Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => Poll::Ready(Err(Elapsed)),
-        }
-    }
+/// As [`before_response`], and notes in `since` when a wait began that blocked: where the next piece is at hand, the clock is not read.
+fn before_response_since<'d, F: Future>(
+    since: &'d Cell<Option<Duration>>,
+    flow: &'d Flow,
+    deadline: &'d mut Deadline,
+    limit: Duration,
+    future: F,
+) -> Within<'d, impl FnMut() -> Option<Duration> + use<'d, F>, F> {
+    let expires = move || {
+        let began = since.get().unwrap_or_else(coarse);
+        since.set(Some(began));
+        (!flow.has_response.get()).then_some(began + limit)
+    };
+    deadline.bounded(expires, future)
 }
 
 /// Sends a request: its head, then its body as it arrives.
@@ -278,11 +237,12 @@ pub async fn upload(
     let mut joined = Joined::default();
     loop {
         let next = if joined.is_empty() {
-            let waited_since = coarse();
-            let next = before_response(flow, deadline, allowance.left(), body.next()).await;
+            let since = Cell::new(None);
+            let next = before_response_since(&since, flow, deadline, allowance.left(), body.next()).await;
             let next = next.map_err(|_| UploadError::ClientSlow)?.map_err(UploadError::Client)?;
             let count = next.map_or(0, <[u8]>::len);
-            allowance.moved(coarse().saturating_sub(waited_since), count as u64);
+            let waited = since.get().map_or(Duration::ZERO, |since| coarse().saturating_sub(since));
+            allowance.moved(waited, count as u64);
             Some(next.map(|_| count))
         } else {
             at_hand(body.next()).await.transpose().map_err(UploadError::Client)?.map(|next| next.map(<[u8]>::len))
@@ -438,7 +398,8 @@ pub async fn download(
                 answer.flush().await?;
             }
             let future = UnlessGone { answer, future: body.next() };
-            let next = WhileMoving { deadline, flow, idle, last_look: LastLook::default(), future }.await;
+            // As long as something moves in either direction.
+            let next = deadline.bounded(|| Some(flow.still_since() + idle), future).await;
             match next {
                 Ok(next) => Some(next.map_err(DownloadError::Gone)?),
                 Err(Elapsed) if flow.uploading.get() => return Err(DownloadError::Idle),
