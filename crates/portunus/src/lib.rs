@@ -31,6 +31,7 @@ pub mod client;
 pub mod transport;
 pub mod identity;
 pub mod host;
+pub(crate) mod short_text;
 pub mod reach;
 pub mod route;
 pub mod http;

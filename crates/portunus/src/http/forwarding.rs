@@ -9,11 +9,13 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use wire::http::hop::{is_forbidden_in_trailers, is_nominated, nominates_any};
+use wire::http::http1::write_field;
 use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
 
 use super::date;
 use crate::client::RequestClient;
 use crate::config::{Forwarding, HeaderEdits, RouteConfig};
+use crate::short_text::ShortText;
 
 /// What an upstream is told about the client.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +60,7 @@ const LONGEST_SPECIAL: usize = 24;
 
 fn kind(name: &[u8]) -> Kind {
     let mut lower = [0; LONGEST_SPECIAL];
-    let Some(lower) = lower.get_mut(..name.len()) else { return kind_by_start(name) };
+    let Some(lower) = lower.get_mut(..name.len()).filter(|_| may_be_special(name)) else { return kind_by_start(name) };
     lower.copy_from_slice(name);
     lower.make_ascii_lowercase();
     match &*lower {
@@ -93,6 +95,13 @@ fn kind(name: &[u8]) -> Kind {
         b"expect" => Kind::Expect,
         _ => kind_by_start(name),
     }
+}
+
+/// Whether a name may be one of the special ones, by its first letter.
+fn may_be_special(name: &[u8]) -> bool {
+    name.first().is_some_and(|first| {
+        matches!(first.to_ascii_lowercase(), b'c' | b'e' | b'f' | b'h' | b'k' | b'p' | b't' | b'u' | b'x')
+    })
 }
 
 /// Families of names, whatever they go on with: an upstream may read members that we do not write.
@@ -251,57 +260,21 @@ pub(super) fn is_edited(edits: &HeaderEdits, name: &[u8]) -> bool {
             || edits.set.iter().any(|(set, _)| name.eq_ignore_ascii_case(set.as_bytes())))
 }
 
-/// A short text on the stack; longer ones are cut, which none of ours is.
-struct Text {
-    bytes: [u8; 160],
-    len: usize,
-}
-
-impl Text {
-    fn new() -> Text {
-        Text { bytes: [0; 160], len: 0 }
-    }
-
-    fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-}
-
-impl Write for Text {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let room = self.bytes.get_mut(self.len..).unwrap_or_default();
-        let count = room.len().min(bytes.len());
-        room.iter_mut().zip(bytes).for_each(|(room, byte)| *room = *byte);
-        self.len += count;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, put: &mut impl FnMut(&[u8], &[u8])) {
-    let mut address = Text::new();
-    if let Some(peer) = facts.client.peer {
-        let _ = write!(address, "{peer}");
-    }
-    let mut client = Text::new();
-    if let Some(address) = facts.client.address {
-        let _ = write!(client, "{address}");
-    }
+    let peer = ShortText::of_address(facts.client.peer);
+    let is_peer = facts.client.address == facts.client.peer;
+    let client = if is_peer { peer } else { ShortText::of_address(facts.client.address) };
     let scheme: &[u8] = if facts.secure { b"https" } else { b"http" };
     // What a trusted peer says of the client stands; of others only the socket is believed.
     let told = |name: &str| told(head, facts, forwarding, name);
     if forwarding.x_forwarded {
-        put_chain(head, facts, forwarding, (client.as_bytes(), address.as_bytes()), put);
+        put_chain(head, facts, forwarding, (client.as_bytes(), peer.as_bytes()), put);
         put(b"X-Forwarded-Proto", told("x-forwarded-proto").unwrap_or(scheme));
         let host = told("x-forwarded-host").unwrap_or(&head.authority);
         if !host.is_empty() {
             put(b"X-Forwarded-Host", host);
         }
-        let mut port = Text::new();
-        let _ = write!(port, "{}", facts.port);
+        let port = ShortText::of_number(u64::from(facts.port));
         put(b"X-Forwarded-Port", told("x-forwarded-port").unwrap_or(port.as_bytes()));
     }
     if forwarding.x_real_ip && !client.as_bytes().is_empty() {
@@ -413,7 +386,7 @@ fn put_forwarded(
 fn put_node(address: Option<IpAddr>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"for=");
     match address {
-        Some(IpAddr::V4(address)) => _ = write!(out, "{address}"),
+        Some(IpAddr::V4(_)) => out.extend_from_slice(ShortText::of_address(address).as_bytes()),
         Some(IpAddr::V6(address)) => _ = write!(out, "\"[{address}]\""),
         None => out.extend_from_slice(b"unknown"),
     }
@@ -522,7 +495,7 @@ pub fn interim_fields(head: &ResponseHead, put: impl FnMut(&[u8], &[u8])) {
 /// Appends the framing field of a message, if it needs one. `bodiless_length` is kept where a message has a length but no body (HEAD, 304).
 pub fn write_framing(framing: BodyFraming, out: &mut Vec<u8>) {
     match framing {
-        BodyFraming::Length(length) => _ = write!(out, "Content-Length: {length}\r\n"),
+        BodyFraming::Length(length) => write_field(b"Content-Length", ShortText::of_number(length).as_bytes(), out),
         BodyFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         BodyFraming::None | BodyFraming::UntilClose => {}
     }

@@ -16,6 +16,7 @@ use wire::proxy_protocol::{Version, kind};
 use super::keyholder::{KeyOperation, KeyOutcome};
 use super::record::{ConnRecord, ContractRecord, FlowRecord, RequestRecord, TunnelRecord};
 use crate::client::Told;
+use crate::short_text::ShortText;
 
 pub use mmproxy::MmproxyLine;
 
@@ -674,18 +675,8 @@ fn hexadecimal(out: &mut Vec<u8>, byte: u8) {
 }
 
 /// Appends a number.
-fn decimal(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
+fn decimal(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(ShortText::of_number(value).as_bytes());
 }
 
 /// Appends the last `width` digits of a number, zeros in front.
@@ -700,18 +691,7 @@ fn fixed(out: &mut Vec<u8>, mut value: u32, width: usize) {
 
 /// Appends an address; an IPv4 address mapped into IPv6 as what it is.
 fn address(out: &mut Vec<u8>, address: IpAddr) {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => {
-            for (i, octet) in v4.octets().into_iter().enumerate() {
-                if i > 0 {
-                    out.push(b'.');
-                }
-                decimal(out, u64::from(octet));
-            }
-        }
-        // Writing to a Vec cannot fail.
-        IpAddr::V6(v6) => drop(write!(out, "{v6}")),
-    }
+    out.extend_from_slice(ShortText::of_address(Some(address)).as_bytes());
 }
 
 #[cfg(test)]
