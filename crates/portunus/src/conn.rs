@@ -4,7 +4,7 @@
 //! accepted → identified (PROXY header or socket) → opened (TLS or plain) → HTTP/1.1 or HTTP/2 → closed, counted, logged
 //! ```
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::listener::{Accepted, Opened};
 use crate::offload::{self, Terms};
 use crate::report::{ConnRecord, Fault};
 use crate::transport::{Broken, Keys, Transport};
+use crate::upstream::Places;
 use crate::worker::Worker;
 
 /// What stays true for as long as a connection lives.
@@ -44,6 +45,8 @@ pub struct Conn {
     pub accepted_at: (SystemTime, Instant),
     /// Bytes that bodies of its requests and responses take while contracts validate them.
     pub validation_memory: Cell<usize>,
+    /// Where who connected is counted among the clients of an upstream, once that was asked for.
+    pub places: OnceCell<Places>,
 }
 
 /// What a connection's handshake agreed on, and under which rule.
@@ -116,6 +119,7 @@ async fn identify(
         tls: None,
         accepted_at,
         validation_memory: Cell::new(0),
+        places: OnceCell::new(),
     };
     let identified = match &conn.listener.proxy_protocol {
         None => Ok(client::itself(stream, peer)),

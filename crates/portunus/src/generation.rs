@@ -17,7 +17,7 @@ use crate::guard::{Contracts, InForce};
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
 use crate::keyless::KeyGroup;
 use crate::offload::Ways;
-use crate::route::RouteTable;
+use crate::route::{ConfiguredMap, RouteTable};
 use crate::upstream::Group;
 
 /// Why a generation could not be built.
@@ -49,7 +49,8 @@ pub struct Generation {
     /// Its keystores as read from disk.
     pub stores: BTreeMap<String, Arc<keystore::Store>>,
     tables: BTreeMap<String, Arc<IdentityTable>>,
-    fronts: HashMap<String, Arc<TlsFront>>,
+    /// Looked up for every request under TLS.
+    fronts: ConfiguredMap<String, Arc<TlsFront>>,
     /// Peers whose PROXY headers are believed, by listener.
     balancers: HashMap<String, TrustList>,
     /// Who gets the bytes of listeners that tunnel, by listener.
@@ -384,8 +385,8 @@ fn build_fronts(
     tables: &BTreeMap<String, Arc<IdentityTable>>,
     key_groups: &BTreeMap<String, Arc<KeyGroup>>,
     problems: &mut Vec<String>,
-) -> HashMap<String, Arc<TlsFront>> {
-    let mut fronts = HashMap::new();
+) -> ConfiguredMap<String, Arc<TlsFront>> {
+    let mut fronts = ConfiguredMap::default();
     for listener in &config.listeners {
         let Some(tls) = &listener.tls else { continue };
         let Some(table) = tables.get(&tls.keystore) else { continue };

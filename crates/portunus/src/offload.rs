@@ -31,7 +31,7 @@ use crate::passport::{self, Refused};
 use crate::report::Fault;
 use crate::transport::Transport;
 use crate::tunnel::{self, End, Party};
-use crate::upstream::{ConnectError, Group, Server, ServerId, Target, connect, connect_to};
+use crate::upstream::{ConnectError, Group, Places, Server, ServerId, Target, connect, connect_to};
 use crate::worker::Worker;
 
 use life::Life;
@@ -81,7 +81,7 @@ pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, 
     // The rules are not needed any more, and an idle tunnel must not keep them alive.
     drop(terms);
     let group = Arc::clone(&life.way.group);
-    let in_flight = match group.admit(life.conn.client.map(|client| client.ip())) {
+    let in_flight = match group.admit(life.conn.client.map(|client| Places::of(client.ip()))) {
         Ok(in_flight) => in_flight,
         Err(full) => {
             life.tell_end("portunus", full.fault(), full.code());
@@ -89,7 +89,6 @@ pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, 
             return life.untold_traffic();
         }
     };
-    drop(group);
     let upstream = match Box::pin(reach(&mut life, worker)).await {
         Ok(upstream) => upstream,
         Err(error) => {
@@ -101,7 +100,7 @@ pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, 
             return life.untold_traffic();
         }
     };
-    let busy = life.server.as_ref().map(Server::busy);
+    let busy = life.server.as_deref().map(Server::busy);
     let end = carry(&life, first, &upstream, bounds).await;
     drop((busy, in_flight));
     Box::pin(finish(&life, end, upstream)).await;

@@ -26,7 +26,7 @@ use crate::guard::{self, Admitted, Candidate, GuardedBody, InForce, Lease, Room,
 use crate::report::Fault;
 use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
 use crate::transport::{Broken, buffer, recycle};
-use crate::upstream::{Full, Group, Server, ServerId};
+use crate::upstream::{Full, Group, Places, Server, ServerId};
 use crate::worker::Worker;
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,10 +49,23 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     /// That of the request with this head, which pins this generation.
     pub fn new(worker: &'a Worker, conn: &'a Conn, generation: &'a Generation, head: &RequestHead) -> Context<'a> {
-        let named_by = generation.config.forwarding.client_field();
         let peer = conn.client.map(|client| client.ip());
-        let client = RequestClient::of(peer, &head.fields, named_by, |address| generation.trusts(Some(address)));
+        let client = if generation.trusts(peer) {
+            let named_by = generation.config.forwarding.client_field();
+            RequestClient::of(peer, &head.fields, named_by, |address| generation.trusts(Some(address)))
+        } else {
+            RequestClient::itself(peer)
+        };
         Context { worker, conn, generation, client }
+    }
+
+    /// Where its client is counted among those of an upstream; for who connected that is looked up once per connection.
+    fn places(&self) -> Option<Places> {
+        let client = self.client.of_share()?;
+        Some(match self.client.peer {
+            Some(peer) if peer == client => *self.conn.places.get_or_init(|| Places::of(client)),
+            _ => Places::of(client),
+        })
     }
 
     /// What the upstream is told about the client.
@@ -263,7 +276,7 @@ async fn forward_request<B: MessageBody, A: Answer>(
     let context = exchange.context;
     let group = destination(context, admitted, forward)?;
     exchange.ledger.group = Some(Arc::clone(&group));
-    let _in_flight = group.admit(context.client.of_share()).map_err(|full| match full {
+    let _in_flight = group.admit(context.places()).map_err(|full| match full {
         Full::OfAll => Refusal::ours(503, full.code()),
         Full::OfOneClient => Refusal::client(429, full.code()),
     })?;

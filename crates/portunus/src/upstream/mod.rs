@@ -17,8 +17,9 @@ pub use connect::{ConnectError, Target, connect, connect_to};
 pub use members::{Members, Name};
 pub use pool::{Pools, STREAMS_PER_CONNECTION, SharedConnection, Traffic};
 pub use server::{PoolId, Server, ServerId};
+pub use shares::Places;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -29,7 +30,7 @@ use tokio::sync::Notify;
 
 use crate::config::{ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol};
 use crate::report::Fault;
-use shares::{Places, Shares};
+use shares::Shares;
 
 /// Retries a group may make at once out of nothing, so that a quiet group can retry at all.
 const RETRY_RESERVE: i64 = 10;
@@ -201,9 +202,9 @@ impl Group {
     ///
     /// # Errors
     /// As many as configured are under way already, of this client or in all.
-    pub fn admit(self: &Arc<Group>, client: Option<IpAddr>) -> Result<InFlight, Full> {
+    pub fn admit(&self, client: Option<Places>) -> Result<InFlight<'_>, Full> {
         let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let mut permit = InFlight { group: Arc::clone(self), places: None };
+        let mut permit = InFlight { group: self, places: None };
         if before >= self.config.max_in_flight {
             return Err(Full::OfAll);
         }
@@ -299,13 +300,13 @@ impl Full {
 
 /// One admitted request or tunnel of a group; counts itself out when dropped.
 #[derive(Debug)]
-pub struct InFlight {
-    group: Arc<Group>,
+pub struct InFlight<'g> {
+    group: &'g Group,
     /// Where its client is counted.
     places: Option<Places>,
 }
 
-impl Drop for InFlight {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.group.in_flight.fetch_sub(1, Ordering::Relaxed);
         if let Some(places) = self.places {

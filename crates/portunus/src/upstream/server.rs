@@ -1,8 +1,8 @@
 //! One server of a group: its address, its load, and whether it is left out at the moment.
 
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::config::{Ejection, ServerAddress, ServerConfig};
@@ -181,9 +181,9 @@ impl Server {
     }
 
     /// Counts a request in until the guard is dropped.
-    pub fn busy(self: &Arc<Server>) -> Busy {
+    pub fn busy(&self) -> Busy<'_> {
         self.load.fetch_add(1, Ordering::Relaxed);
-        Busy(Arc::clone(self))
+        Busy(self)
     }
 
     /// It answered.
@@ -244,9 +244,9 @@ impl Server {
 
 /// One request being worked on.
 #[derive(Debug)]
-pub struct Busy(Arc<Server>);
+pub struct Busy<'s>(&'s Server);
 
-impl Drop for Busy {
+impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.load.fetch_sub(1, Ordering::Relaxed);
         self.0.end_trial();

@@ -23,14 +23,16 @@ pub struct Shares {
 
 /// Where a client is counted.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Places(u16, u16);
+pub struct Places(u16, u16);
 
-/// The places of a client. Keyed by the process, so that nobody can choose an address that falls on another client's places.
-fn places(client: IpAddr) -> Places {
-    static KEY: OnceLock<std::hash::RandomState> = OnceLock::new();
-    let hash = KEY.get_or_init(std::hash::RandomState::new).hash_one(client_key(client));
-    let place = |bits: u64| (bits % PLACES as u64) as u16;
-    Places(place(hash), place(hash >> 32))
+impl Places {
+    /// The places of a client, the same in each group. Keyed by the process, so that nobody can choose an address that falls on another client's places.
+    pub fn of(client: IpAddr) -> Places {
+        static KEY: OnceLock<std::hash::RandomState> = OnceLock::new();
+        let hash = KEY.get_or_init(std::hash::RandomState::new).hash_one(client_key(client));
+        let place = |bits: u64| (bits % PLACES as u64) as u16;
+        Places(place(hash), place(hash >> 32))
+    }
 }
 
 impl Shares {
@@ -40,8 +42,7 @@ impl Shares {
     }
 
     /// Counts one more of a client; none if it has `most` already.
-    pub(super) fn enter(&self, client: IpAddr, most: usize) -> Option<Places> {
-        let places = places(client);
+    pub(super) fn enter(&self, places: Places, most: usize) -> Option<Places> {
         let before = self.counters(places).map(|count| count.map_or(0, |count| count.fetch_add(1, Ordering::Relaxed)));
         if before.iter().all(|count| *count as usize >= most) {
             self.leave(places);
@@ -61,8 +62,8 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
 
-    fn client(number: u32) -> IpAddr {
-        IpAddr::from(number.to_be_bytes())
+    fn client(number: u32) -> Places {
+        Places::of(IpAddr::from(number.to_be_bytes()))
     }
 
     #[test]
@@ -81,7 +82,7 @@ mod tests {
     #[test]
     fn a_network_of_ipv6_is_one_client() {
         let shares = Shares::default();
-        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let address = |text: &str| Places::of(text.parse().unwrap());
         assert!(shares.enter(address("2001:db8::1"), 1).is_some());
         assert!(shares.enter(address("2001:db8::2"), 1).is_none());
         assert!(shares.enter(address("2001:db8:0:1::1"), 1).is_some());
