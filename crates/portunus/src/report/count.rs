@@ -88,6 +88,29 @@ impl<B: Bounds> Durations<B> {
     }
 }
 
+/// The statuses that have a count of their own; others share one.
+const STATUSES: std::ops::RangeInclusive<u16> = 100..=599;
+
+/// Counts by status of a response, found without a search. They are made at the first one.
+#[derive(Debug, Default)]
+pub(super) struct StatusCounts(OnceLock<Box<[Count]>>);
+
+impl StatusCounts {
+    /// Counts a response.
+    pub(super) fn add(&self, status: u16) {
+        let counts = self.0.get_or_init(|| (0..=STATUSES.len()).map(|_| Count::default()).collect());
+        let place = if STATUSES.contains(&status) { usize::from(status - STATUSES.start()) } else { STATUSES.len() };
+        counts[place].add(1);
+    }
+
+    /// Each status that came, [`OTHER`] for those without a count of their own, and how often.
+    pub(super) fn texts(&self) -> impl Iterator<Item = (String, u64)> {
+        let names = STATUSES.map(|status| status.to_string()).chain([OTHER.to_owned()]);
+        let counts = self.0.get().map(|counts| &**counts).unwrap_or_default();
+        names.zip(counts).map(|(name, count)| (name, count.get())).filter(|(_, count)| *count > 0)
+    }
+}
+
 /// Values by label set, bounded: label sets beyond the capacity share one slot whose labels are all [`OTHER`], and are counted.
 ///
 /// Slots are made by the one writer at first sight and never move or go, so that readers need no lock.
@@ -242,6 +265,17 @@ mod tests {
         check(Duration::from_secs(30), 15);
         check(Duration::from_secs(31), 16);
         check(Duration::MAX, 16);
+    }
+
+    #[test]
+    fn statuses_are_counted_each_on_its_own() {
+        let counts = StatusCounts::default();
+        assert_eq!(counts.texts().count(), 0);
+        for status in [100, 200, 200, 599, 600, 999, 99] {
+            counts.add(status);
+        }
+        let expected = [("100", 1), ("200", 2), ("599", 1), (OTHER, 3)].map(|(name, count)| (name.to_owned(), count));
+        assert_eq!(counts.texts().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -257,7 +257,14 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     page.counters("portunus_upstream_requests", "Requests forwarded, by the server tried last", labels, requests)?;
     let failures = by_server(|cells| cells.failures.get());
     page.counters("portunus_upstream_failures", "Requests that ended badly by the server's fault", labels, failures)?;
-    let responses = sums(workers, |worker| &worker.responses, |slot| Some((slot.texts(), slot.cells.get())));
+    let mut by_status: BTreeMap<([&str; 2], String), u64> = BTreeMap::new();
+    for slot in workers.iter().flat_map(|worker| worker.upstreams.slots()) {
+        for (code, count) in slot.cells.responses.texts() {
+            *by_status.entry((slot.texts(), code)).or_default() += count;
+        }
+    }
+    let responses =
+        by_status.iter().map(|(([upstream, server], code), count)| ([*upstream, *server, code.as_str()], *count));
     let names = ["upstream", "server", "code"];
     page.counters("portunus_upstream_responses", "Responses of a server, by status", names, responses)?;
     let retries =

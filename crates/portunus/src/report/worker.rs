@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::clients::{ClientTable, Published};
-use super::count::{Count, Durations, Family, OTHER};
+use super::count::{Count, Durations, Family, OTHER, StatusCounts};
 use super::diagnostics::OncePerSecond;
 use super::keyless::{KeyCounts, KeyGroupCells, KeyServerCells};
 use super::line::{self, Clock, Form};
@@ -57,6 +57,8 @@ pub(super) struct UpstreamCells {
     pub(super) failures: Count,
     pub(super) retries: Count,
     pub(super) durations: Durations,
+    /// The server's responses.
+    pub(super) responses: StatusCounts,
 }
 
 /// The counters of one worker, as readers see them. The capacities bound what `/metrics` can grow to.
@@ -68,8 +70,6 @@ pub(super) struct WorkerShared {
     pub(super) requests: Family<4, Count>,
     /// By upstream, server.
     pub(super) upstreams: Family<2, UpstreamCells>,
-    /// By upstream, server, code of the server's response.
-    pub(super) responses: Family<3, Count>,
     /// By listener, server name, upstream, server.
     pub(super) tunnels: Family<4, TunnelCells>,
     /// By listener, version, cipher, key type, resumed.
@@ -99,7 +99,6 @@ impl WorkerShared {
             listeners: Family::new(256),
             requests: Family::new(4096),
             upstreams: Family::new(1024),
-            responses: Family::new(4096),
             tunnels: Family::new(1024),
             handshakes: Family::new(512),
             failures: Family::new(1024),
@@ -137,12 +136,11 @@ impl WorkerShared {
     }
 
     /// How often a label set did not fit, by family.
-    pub(super) fn overflows(&self) -> [(&'static str, u64); 12] {
+    pub(super) fn overflows(&self) -> [(&'static str, u64); 11] {
         [
             ("listeners", self.listeners.overflow()),
             ("requests", self.requests.overflow()),
             ("upstreams", self.upstreams.overflow()),
-            ("upstream_responses", self.responses.overflow()),
             ("tunnels", self.tunnels.overflow()),
             ("handshakes", self.handshakes.overflow()),
             ("failures", self.failures.overflow()),
@@ -348,11 +346,10 @@ impl WorkerReport {
         let route = record.route.unwrap_or("");
         shared.requests.at([record.listener, route, method_name(record.method), code]).add(1);
         if let Some(upstream) = record.upstream {
-            let server = record.server.unwrap_or("");
+            let cells = shared.upstreams.at([upstream, record.server.unwrap_or("")]);
             if let Some(status) = record.upstream_status {
-                shared.responses.at([upstream, server, code_name(status, &mut digits)]).add(1);
+                cells.responses.add(status);
             }
-            let cells = shared.upstreams.at([upstream, server]);
             cells.requests.add(1);
             cells.retries.add(u64::from(record.retries));
             cells.failures.add(u64::from(record.fault == Fault::Upstream));

@@ -18,11 +18,13 @@ pub fn readings(path: &[u8]) -> [Vec<u8>; 2] {
     [simplified(path), decoded].map(|reading| if reading == path { Vec::new() } else { reading })
 }
 
-/// Whether there is a `;`, an escape, or two slashes in a row. Without branches, so that it is done for many bytes at once.
+/// Whether there is a `;`, an escape, or two slashes in a row.
 fn may_have_readings(path: &[u8]) -> bool {
-    let after = path.iter().skip(1).chain(&[0]);
-    path.iter().zip(after).fold(false, |found, (&byte, &next)| {
-        found | (byte == b';') | (byte == b'%') | ((byte == b'/') & (next == b'/'))
+    let mut before = 0;
+    path.iter().any(|&byte| {
+        let is_doubled = byte == b'/' && before == b'/';
+        before = byte;
+        is_doubled || byte == b';' || byte == b'%'
     })
 }
 
