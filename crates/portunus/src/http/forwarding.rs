@@ -97,11 +97,21 @@ fn kind(name: &[u8]) -> Kind {
     }
 }
 
-/// Whether a name may be one of the special ones, by its first letter.
+/// Whether a name may be one of the special ones, by its first letter and its length.
 fn may_be_special(name: &[u8]) -> bool {
-    name.first().is_some_and(|first| {
-        matches!(first.to_ascii_lowercase(), b'c' | b'e' | b'f' | b'h' | b'k' | b'p' | b't' | b'u' | b'x')
-    })
+    let first = name.first().map_or(0, u8::to_ascii_lowercase);
+    match first {
+        b'c' => matches!(name.len(), 10 | 11 | 14 | 16 | 17 | 18),
+        b'e' => name.len() == 6,
+        b'f' => matches!(name.len(), 9 | 16),
+        b'h' => matches!(name.len(), 4 | 14),
+        b'k' => name.len() == 10,
+        b'p' => matches!(name.len(), 16 | 18 | 19),
+        b't' => matches!(name.len(), 2 | 14 | 17),
+        b'u' => name.len() == 7,
+        b'x' => true,
+        _ => false,
+    }
 }
 
 /// Families of names, whatever they go on with: an upstream may read members that we do not write.
@@ -166,13 +176,15 @@ pub fn remove_nominated(fields: &mut Fields) {
 /// Removes what says who the client is and comes from nobody who may say so, as soon as the client is known and before routes, contracts and tokens
 /// look at the head: nothing may be decided by a field that ends here.
 pub fn remove_unbelieved(fields: &mut Fields, client: &RequestClient, forwarding: &Forwarding) {
+    // All names of these kinds begin with one of four letters.
+    let may_be = |name: &[u8]| matches!(name.first(), Some(b'c' | b'C' | b'f' | b'F' | b't' | b'T' | b'x' | b'X'));
     let ends_here = |name: &[u8]| match kind(name) {
         Kind::Forwarding => !(client.via_trusted && forwarding.trusts_field(name)),
         Kind::ClientCertificate => true,
         _ => false,
     };
     // Names of these kinds are few, and most requests have none.
-    if fields.iter().any(|(name, _)| ends_here(name)) {
+    if fields.iter().any(|(name, _)| may_be(name) && ends_here(name)) {
         fields.retain(|name, _| !ends_here(name));
     }
 }
@@ -504,6 +516,40 @@ pub fn write_framing(framing: BodyFraming, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn special_names_are_found_in_any_case() {
+        let check = |expected: Kind, names: &[&str]| {
+            for name in names {
+                let upper = name.to_ascii_uppercase();
+                assert_eq!((kind(name.as_bytes()), kind(upper.as_bytes())), (expected, expected), "{name}");
+            }
+        };
+        check(Kind::Hop, &["connection", "keep-alive", "proxy-connection", "te", "upgrade", "transfer-encoding"]);
+        check(Kind::Hop, &["proxy-authorization", "proxy-authenticate", "http2-settings"]);
+        check(Kind::Ours, &["host", "content-length"]);
+        check(Kind::Forwarding, &["forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip"]);
+        check(Kind::Forwarding, &["cf-connecting-ip", "cf-connecting-ipv6", "fastly-client-ip", "x-azure-clientip"]);
+        check(Kind::Forwarding, &["x-envoy-external-address", "x-azure-socketip", "x-original-forwarded-for"]);
+        check(Kind::Forwarding, &["x-original-host", "x-original-url", "x-rewrite-url", "x-forwarded-anything-at-all"]);
+        check(Kind::ClientCertificate, &["client-cert", "client-cert-chain", "x-client-cert-subject"]);
+        check(Kind::RequestId, &["x-request-id"]);
+        check(Kind::MethodOverride, &["x-http-method-override", "x-http-method", "x-method-override"]);
+        check(Kind::Expect, &["expect"]);
+        check(Kind::Plain, &["", "user-agent", "content-type", "cookie", "x-forwarded", "x", "hosts", "tf"]);
+    }
+
+    #[test]
+    fn what_says_who_the_client_is_ends_here() {
+        let mut fields = Fields::new();
+        let ending = ["Forwarded", "TRUE-Client-IP", "cf-connecting-ip", "Client-Cert", "X-Forwarded-For", "x-real-ip"];
+        for name in ["Host", "Cookie", "Expect", "TE"].into_iter().chain(ending) {
+            fields.push(name.as_bytes(), b"1");
+        }
+        remove_unbelieved(&mut fields, &RequestClient::itself(None), &Forwarding::default());
+        let left: Vec<&[u8]> = fields.iter().map(|(name, _)| name).collect();
+        assert_eq!(left, [&b"Host"[..], b"Cookie", b"Expect", b"TE"]);
+    }
 
     #[test]
     fn base64_pads() {
