@@ -233,6 +233,27 @@ fn patterns_that_build_their_automaton_are_charged_and_others_wait_no_longer() {
     }
 }
 
+/// Every pattern reads every byte of a name: long names take as many turns as long strings.
+#[test]
+fn long_names_are_charged_by_their_bytes() {
+    let name = |n: usize| format!("{}{n}", "a".repeat(1_000));
+    let members: Vec<String> = (0..2_000).map(|n| format!("\"{}\":1", name(n))).collect();
+    let patterns: Vec<String> = (0..100).map(|n| format!("\"^[a-m]*{n}[n-z]*$\":true")).collect();
+    let required: Vec<String> = (0..1_000).map(|n| format!("\"{}\"", name(n))).collect();
+    let branch = format!("{{\"required\":[{}]}}", required.join(","));
+    let branches: Vec<String> = (0..10).map(|n| format!("{{\"title\":\"{n}\",\"allOf\":[{branch}]}}")).collect();
+    let text = format!("{{{}}}", members.join(","));
+    for (schema, times) in [
+        (format!("{{\"patternProperties\":{{{}}}}}", patterns.join(",")), 100),
+        (format!("{{\"anyOf\":[{}]}}", branches.join(",")), 10),
+    ] {
+        let cost = cost(&schema, &text);
+        assert_eq!(cost.verdict, Ok(()));
+        assert!(cost.steps >= (times * text.len() / 40) as u64, "{times}: {} steps for {}", cost.steps, text.len());
+        assert!(cost.longest <= TURN, "{times}: {}", cost.longest);
+    }
+}
+
 /// Small records are what takes most memory for its bytes: two cells and a container each.
 #[test]
 fn what_is_recorded_takes_a_few_times_its_text() {

@@ -50,6 +50,9 @@ type Outcome = Result<(), Stop>;
 /// Elements whose hashes are sorted rather than kept in a table.
 const FEW_ELEMENTS: usize = 64;
 
+/// Bytes of a text that are compared, hashed or matched by one pattern in the time of one step.
+const BYTES_PER_STEP: usize = 32;
+
 /// Names times members that are compared one by one.
 const FEW: usize = 1_024;
 
@@ -326,7 +329,7 @@ impl<'a> Evaluation<'a> {
     fn string(&mut self, rules: Option<&StringRules>, at: usize) -> Outcome {
         let Some(rules) = rules else { return Ok(()) };
         let looks = 1 + rules.patterns.len() + rules.formats.len();
-        self.spend(looks * (self.space.tape.bytes(at).len() / 32), at)?;
+        self.spend(looks * (self.space.tape.byte_count(at) / BYTES_PER_STEP), at)?;
         match check_string(rules, self.space.tape.text(at), &mut self.steps_left) {
             Some(reason) => self.fail(reason, at),
             None => Ok(()),
@@ -378,6 +381,7 @@ impl<'a> Evaluation<'a> {
     fn discriminate(&mut self, discriminator: &Discriminator, at: usize) -> Outcome {
         let value = self.find_member(at, &discriminator.property)?;
         let value = value.filter(|&value| self.space.tape.tag(value) == Tag::String);
+        self.spend(value.map_or(0, |value| self.space.tape.byte_count(value) / BYTES_PER_STEP), at)?;
         let name = value.map(|value| String::from_utf8_lossy(self.space.tape.bytes(value)));
         let branch = name.and_then(|name| discriminator.branches.get(name.as_ref()).copied());
         match (branch.or(discriminator.base), value) {
@@ -585,8 +589,10 @@ impl<'a> Evaluation<'a> {
         }
         self.spend(names.len() + 2 * count, at)?;
         let tape = &self.space.tape;
+        let bytes: usize = tape.members(at).map(|key| tape.byte_count(key)).sum();
         let there: HashSet<&[u8]> = tape.members(at).map(|key| tape.bytes(key)).collect();
         let missing: Vec<&Box<str>> = names.iter().filter(|name| !there.contains(name.as_bytes())).collect();
+        self.steps_left = self.steps_left.saturating_sub((bytes / BYTES_PER_STEP) as u64);
         missing.into_iter().try_for_each(|name| self.is_missing(name, at))
     }
 
@@ -596,7 +602,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn member(&mut self, rules: &'a ObjectRules, key: usize) -> Outcome {
-        self.spend(1 + rules.patterns.len(), key)?;
+        self.spend((1 + rules.patterns.len()) * (1 + self.space.tape.byte_count(key) / BYTES_PER_STEP), key)?;
         if let Some(id) = rules.names
             && !self.holds(id, key)?
         {

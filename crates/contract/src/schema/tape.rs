@@ -154,6 +154,11 @@ impl Tape {
         &self.text[cell.place as usize..][..cell.count()]
     }
 
+    /// How many bytes a text has.
+    pub fn byte_count(&self, at: usize) -> usize {
+        self.cells[at].count()
+    }
+
     pub fn text(&self, at: usize) -> Text<'_> {
         Text { bytes: self.bytes(at), is_ascii: self.cells[at].head & ASCII != 0 }
     }
