@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use portunus::command::dev_ca::{DevCa, Purpose};
+use keystore::dev_ca::{DevCa, Purpose};
 use rustix::process::Signal;
 use tls::{Connector, Error, Handshake, KeyType, ProtocolVersion, Read as Plain, ServerName, Session};
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use portunus::command::dev_ca::{DevCa, IssuedPair, Purpose};
+use keystore::dev_ca::{DevCa, IssuedPair, Purpose};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use tls::KeyType;
 

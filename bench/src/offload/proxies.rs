@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use portunus::command::dev_ca::{DevCa, Purpose};
+use keystore::dev_ca::{DevCa, Purpose};
 use tls::KeyType;
 
 use super::rows::{Kind, Row};

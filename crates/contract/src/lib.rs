@@ -5,20 +5,20 @@
 //! Ruled by RFC 8259, JSON Schema 2020-12 and OpenAPI 3.0 and 3.1.
 #![deny(unsafe_code)]
 
-mod body;
-mod contract;
-pub mod document;
-pub mod format;
-pub mod json;
 pub mod judge;
-pub mod limits;
-pub mod number;
+mod contract;
+mod body;
 pub mod openapi;
-pub mod options;
+pub mod document;
 mod parameter;
-pub mod pattern;
-pub mod reason;
 pub mod schema;
+pub mod number;
+pub mod format;
+pub mod pattern;
+pub mod options;
+pub mod json;
+pub mod limits;
+pub mod reason;
 mod turn;
 
 pub use contract::{Contract, Found, Matched, Problem};

@@ -1,8 +1,10 @@
 //! A certificate found in a store: its bytes, and the facts by which it is paired, chained and named. Small, since ten thousands are held at once.
 
-use crate::names::{self, NameError};
 use std::time::SystemTime;
+
 use tls::crypto::{self, Certificate, KeyKind, PrivateKey, digest};
+
+use crate::names::{self, NameError};
 
 /// SHA-256 of something that is only ever compared.
 pub(crate) type Digest = [u8; 32];

@@ -1,13 +1,15 @@
 //! Looking at a store without serving it: what it holds, what is wrong with it, and its pairs as PEM.
 
+use std::time::SystemTime;
+
+use tls::KeyType;
+use tls::crypto::{KeyKind, PrivateKey, digest};
+use zeroize::Zeroizing;
+
 use crate::date::days_until;
 use crate::pair::{Loaded, Pair, drop_shadowed, validity_problem};
 use crate::pem::{self, Label};
 use crate::{Keys, LoadError, Location, Password, load_pairs, names, parallel};
-use std::time::SystemTime;
-use tls::KeyType;
-use tls::crypto::{KeyKind, PrivateKey, digest};
-use zeroize::Zeroizing;
 
 /// One pair of a store, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! Aliases, certificate types and dates are kept as they are, so that what is read and written again loses nothing.
 
 use std::fmt;
+
 use tls::crypto::{Error as CryptoError, digest};
 use zeroize::Zeroizing;
 

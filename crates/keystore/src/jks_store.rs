@@ -1,5 +1,10 @@
 //! A Java keystore to pairs: what its aliases mean, and the two forms its keys come in.
 
+use std::path::Path;
+
+use tls::KeyType;
+use tls::crypto::PrivateKey;
+
 use crate::certified::Certified;
 use crate::jks::{self, Content, JksError, PasswordBytes};
 use crate::names::{self, DEFAULT};
@@ -7,9 +12,6 @@ use crate::pair::{Loaded, Pair, Report, Source};
 use crate::pem;
 use crate::pem_folder::{key_problem, read_key};
 use crate::{Keys, Password, parallel};
-use std::path::Path;
-use tls::KeyType;
-use tls::crypto::PrivateKey;
 
 /// Reads the content of a Java keystore.
 pub(crate) fn load(path: &Path, bytes: &[u8], password: Option<&Password>, keys: Keys) -> Loaded {

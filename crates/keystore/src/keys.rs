@@ -2,11 +2,13 @@
 //!
 //! Reads folders with all below, and single files: PEM, DER, encrypted PKCS#8, PKCS#12 and Java keystores.
 
+use std::path::{Path, PathBuf};
+
+use tls::crypto::{self, PrivateKey};
+
 use crate::files::{self, MAX_FILES};
 use crate::pem::{self, Label};
 use crate::{Form, Keys, LoadError, Location, Password, jks, load_pairs, pem_folder};
-use std::path::{Path, PathBuf};
-use tls::crypto::{self, PrivateKey};
 
 /// Endings of the files that are read in folders.
 const ENDINGS: [&str; 5] = ["key", "pem", "p12", "pfx", "jks"];

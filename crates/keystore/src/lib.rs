@@ -7,22 +7,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-pub mod names;
-pub mod pem;
-pub mod jks;
-pub mod date;
-pub mod keys;
+mod unchanged;
+pub mod dev_ca;
+pub mod edit;
+pub mod inspect;
+mod pkcs12_store;
+mod jks_store;
 pub mod trust;
-mod certified;
-mod pair;
+pub mod keys;
+mod pem_folder;
 mod parallel;
 pub mod files;
-mod pem_folder;
-mod jks_store;
-mod pkcs12_store;
-pub mod inspect;
-pub mod edit;
-mod unchanged;
+mod pair;
+mod certified;
+pub mod date;
+pub mod jks;
+pub mod pem;
+pub mod names;
 
 pub use pair::EXPIRY_WARNING_DAYS;
 

@@ -3,8 +3,9 @@
 //! One form only leaves this file: lower case, A-labels (RFC 5890), no final dot. Matching a client's name is the program's business, but for
 //! `covers`, which the checks here need.
 
-use idna::AsciiDenyList;
 use std::fmt;
+
+use idna::AsciiDenyList;
 
 /// The name of what is served to a client that asks for no name, or for an unknown one.
 pub const DEFAULT: &str = "default";

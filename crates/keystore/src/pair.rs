@@ -1,15 +1,17 @@
 //! A chain with its key (or the promise of one elsewhere), whatever store it came from: the checks every pair passes, and how a load's pairs become a `Store`.
 
-use crate::certified::{Certified, Digest, public_key_digest};
-use crate::date::{date, days_until};
-use crate::{Entry, LoadError, Store};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
+
 use tls::crypto::{KeyKind, PrivateKey, digest};
 use tls::{Identity, KeyType};
 use zeroize::Zeroizing;
+
+use crate::certified::{Certified, Digest, public_key_digest};
+use crate::date::{date, days_until};
+use crate::{Entry, LoadError, Store};
 
 /// From this many days before its end, a certificate is worth a warning.
 pub const EXPIRY_WARNING_DAYS: i64 = 14;

@@ -3,6 +3,7 @@
 //! Finds blocks and decodes their base64; what the DER in them means is not known here.
 
 use std::fmt;
+
 use zeroize::Zeroizing;
 
 /// Longest text that is read, bytes. A bundle of all public authorities takes 220 KiB.

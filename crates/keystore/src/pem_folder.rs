@@ -1,14 +1,16 @@
 //! A folder of PEM files to pairs. Keys find their certificates by public key, not by file name; names come from the certificates.
 
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tls::crypto::{self, PrivateKey, digest};
+
 use crate::certified::{Certified, Digest, public_key_digest};
 use crate::files::{self, MAX_FILES};
 use crate::pair::{Loaded, Pair, Report, Source};
 use crate::pem::{self, Label};
 use crate::{Keys, Password, names, parallel};
-use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use tls::crypto::{self, PrivateKey, digest};
 
 /// Endings of the files that are read.
 const ENDINGS: [&str; 4] = ["pem", "crt", "cer", "key"];

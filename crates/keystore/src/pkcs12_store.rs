@@ -1,13 +1,15 @@
 //! A PKCS#12 file to pairs. Keys find their certificates by public key; names come from the certificates, and `default` from the label.
 
+use std::collections::HashSet;
+use std::path::Path;
+
+use tls::crypto::pkcs12::{self, Contents, Key, Label};
+use tls::crypto::{self, PrivateKey};
+
 use crate::certified::{Certified, public_key_digest};
 use crate::names;
 use crate::pair::{Loaded, Pair, Report, Source};
 use crate::{Keys, Password};
-use std::collections::HashSet;
-use std::path::Path;
-use tls::crypto::pkcs12::{self, Contents, Key, Label};
-use tls::crypto::{self, PrivateKey};
 
 /// Most certificates that a chain is followed through.
 const MAX_CHAIN: usize = 16;

@@ -3,13 +3,15 @@
 
 mod material;
 
-use keystore::edit::{self, AddOptions, EditError, NewPair};
-use keystore::{Location, Password, Store, inspect};
-use material::{EC, EC_OTHER, GOOD, RSA};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+
+use keystore::edit::{self, AddOptions, EditError, NewPair};
+use keystore::{Location, Password, Store, inspect};
 use tempfile::TempDir;
 use tls::KeyType;
+
+use material::{EC, EC_OTHER, GOOD, RSA};
 
 fn password() -> Password {
     Password::new("changeit".to_owned())

@@ -3,13 +3,15 @@
 
 mod material;
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use keystore::edit::{self, AddOptions, EditError, NewPair};
 use keystore::jks::{self, Certificate, Content, Entry, Keystore, PasswordBytes};
 use keystore::{LoadError, Location, Password, Store};
-use material::{EC, EC_OTHER, ED25519, GOOD, RSA};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use tempfile::TempDir;
+
+use material::{EC, EC_OTHER, ED25519, GOOD, RSA};
 
 const PASSWORD: &str = "changeit";
 

@@ -3,10 +3,12 @@
 
 mod material;
 
-use keystore::{Keys, Location, Password, Store};
-use material::{EC, EC_OTHER, RSA};
 use std::process::Command;
+
+use keystore::{Keys, Location, Password, Store};
 use tempfile::TempDir;
+
+use material::{EC, EC_OTHER, RSA};
 
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();

@@ -3,12 +3,14 @@
 
 mod material;
 
-use keystore::{LoadError, Location, Password, Store};
-use material::{EC, EC_OTHER, ED25519, RSA};
 use std::path::Path;
 use std::sync::Arc;
+
+use keystore::{LoadError, Location, Password, Store};
 use tempfile::TempDir;
 use tls::KeyType;
+
+use material::{EC, EC_OTHER, ED25519, RSA};
 
 /// A folder with these files; a name with a slash makes the folder before it.
 fn folder(files: &[(&str, &str)]) -> TempDir {

@@ -4,24 +4,25 @@
 //! program. All socket I/O goes through here, so that another engine can replace the readiness engine behind the same calls. An
 //! idle stream holds no buffer.
 
-pub mod alarm;
-pub mod chunk;
-pub mod clock;
-pub mod confine;
-pub mod deadline;
-pub mod engine;
-pub mod listen;
-mod netlink;
-mod option;
-pub mod own_addresses;
-pub mod poller;
-pub mod pool;
-pub mod process;
-pub mod routing;
-pub mod splice;
-pub mod stream;
-pub mod transparent;
 pub mod udp;
+pub mod transparent;
+pub mod splice;
+pub mod routing;
+pub mod poller;
+pub mod pace;
+pub mod own_addresses;
+mod option;
+mod netlink;
+pub mod listen;
+pub mod stream;
+pub mod engine;
+pub mod process;
+pub mod deadline;
+pub mod confine;
+pub mod clock;
+pub mod chunk;
+pub mod pool;
+pub mod alarm;
 
 pub use alarm::Alarm;
 pub use chunk::Chunk;

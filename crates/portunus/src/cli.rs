@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use compat::{api_firewall, go_mmproxy, gokeyless, sillyproxy};
 
-use crate::compat::{api_firewall, go_mmproxy, gokeyless, sillyproxy};
-use crate::{command, config};
+use crate::command;
 
 /// The gateway for the edge of a network: TLS, HTTP routing, key material.
 #[derive(Debug, Parser)]
@@ -28,7 +28,7 @@ pub enum Command {
         file: PathBuf,
         /// How it is run
         #[command(flatten)]
-        options: command::run::Options,
+        options: crate::supervisor::Options,
     },
     /// Have a running server load its configuration again, and wait for the outcome
     Reload(command::reload::ReloadCommand),

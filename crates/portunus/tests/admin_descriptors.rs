@@ -6,10 +6,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use config::{AdminConfig, Endpoint, LogConfig};
 use portunus::admin::{self, AdminState};
-use portunus::config::{AdminConfig, Endpoint, LogConfig};
-use portunus::report::Reporter;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use telemetry::Reporter;
 
 #[test]
 fn metrics_are_served_without_a_free_descriptor() {

@@ -240,7 +240,7 @@ fn a_suggested_name_is_valid_yaml() {
         assert_eq!(status == Some(0), is_host, "{name}: {written}: {err}");
         assert!(is_host || (err.lines().count() == 1 && !err.contains("must be")), "{name}: {written}: {err}");
         if is_host {
-            let config = portunus::config::parse("p.yaml", &file(written), Path::new("/")).unwrap();
+            let config = config::parse("p.yaml", &file(written), Path::new("/")).unwrap();
             assert!(
                 format!("{:?}", config.routes[0].action).contains(&format!("Fixed({name:?})")),
                 "{name}: {written}"
@@ -397,7 +397,7 @@ routes:
   - { path: '/a/{*rest}', respond: { status: 200 } }
   - { path: '/x', name: named, respond: { status: 200 } }
 ";
-    let config = portunus::config::parse("p.yaml", text, Path::new("/")).unwrap();
+    let config = config::parse("p.yaml", text, Path::new("/")).unwrap();
     let names: Vec<&str> = config.routes.iter().map(|route| route.name.as_str()).collect();
     assert_eq!(names[..3], ["GET www.example.com+1/a/{*rest}", "*/a/{*rest}", "*/a/{*rest}#2"]);
     assert_eq!(names[3], "named");

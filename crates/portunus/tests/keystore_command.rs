@@ -1,11 +1,12 @@
 //! `portunus keystore` as an operator uses it, on every kind of store.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use clap::Parser;
 use portunus::command::keystore::{Answer, KeystoreCommand, answer};
 use rcgen::{CertificateParams, KeyPair};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use tempfile::TempDir;
 
 #[derive(Parser)]

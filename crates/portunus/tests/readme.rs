@@ -8,7 +8,7 @@ use std::path::Path;
 fn the_configuration_in_the_readme_is_valid() {
     let readme = include_str!("../../../README.md");
     let block = readme.split("```yaml\n").nth(1).expect("a YAML block").split("```").next().unwrap();
-    if let Err(problems) = portunus::config::parse("README.md", block, Path::new("/")) {
+    if let Err(problems) = config::parse("README.md", block, Path::new("/")) {
         panic!("{problems}");
     }
 }

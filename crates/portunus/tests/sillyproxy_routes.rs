@@ -3,9 +3,9 @@
 
 use std::ffi::OsString;
 
-use portunus::compat::{Front, sillyproxy};
-use portunus::config::{self, Action, Config, ForwardTo, HostRewrite, Secret, ServerAddress};
-use portunus::route::{RouteTable, Routed, build_authority, build_target};
+use compat::{Front, sillyproxy};
+use config::{self, Action, Config, ForwardTo, HostRewrite, Secret, ServerAddress};
+use proxy::route::{RouteTable, Routed, build_authority, build_target};
 use wire::http::RequestHead;
 use wire::http::head::HeadLimits;
 use wire::http::http1::{Parsed, parse_request};

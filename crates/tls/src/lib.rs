@@ -3,22 +3,22 @@
 //! Owns every call into AWS-LC: sessions, identities, tickets, certificate and key material. Opens no socket and reads no file. Everything
 //! `unsafe` stands next to the reason why it is sound, and no pointer leaves the crate. Ruled by RFC 8446, RFC 5246, RFC 5077, RFC 7301.
 
-pub mod acceptor;
-mod chain;
-pub mod client_auth;
-pub mod connector;
-pub mod crypto;
-pub mod error;
-mod ffi;
-pub mod identity;
-pub mod info;
-mod link;
-pub mod policy;
-pub mod remote;
-mod scheme;
 pub mod session;
+pub mod info;
+pub mod error;
+pub mod client_auth;
+pub mod acceptor;
 pub mod tickets;
+mod link;
+pub mod identity;
+pub mod connector;
+pub mod remote;
+pub mod policy;
 mod trust;
+mod chain;
+pub mod crypto;
+mod scheme;
+mod ffi;
 
 pub use acceptor::{Acceptor, Choice, Chooser};
 pub use client_auth::ClientAuth;

@@ -11,4 +11,5 @@ pub mod hello_records;
 pub mod http;
 pub mod keyless;
 pub mod proxy_protocol;
+pub mod short_text;
 pub mod simple_proxy;

@@ -7,11 +7,13 @@
 use std::net::SocketAddr;
 
 mod crc32c;
+mod info;
 mod tlv;
 mod v1;
 mod v2;
 mod write;
 
+pub use info::ProxyInfo;
 pub use tlv::{Ssl, Tlv, Tlvs, kind};
 pub use write::{CertificateExtras, Extras, SslExtras, write_v1, write_v2};
 

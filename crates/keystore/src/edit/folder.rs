@@ -1,13 +1,15 @@
 //! Changing a folder of PEM files. We write one file per pair, with the key and the chain in it, called after the name and the key type.
 
+use std::collections::HashSet;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
 use super::{EditError, NewPair, type_word, write_error};
 use crate::pair::{Pair, Source};
 use crate::pem::{self, Label};
 use crate::{files, names};
-use std::collections::HashSet;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use zeroize::Zeroizing;
 
 pub(super) fn add(
     folder: &Path,

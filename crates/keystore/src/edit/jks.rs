@@ -1,13 +1,15 @@
 //! Changing a Java keystore. Every entry that is not concerned is written back byte for byte, also those that we do not understand.
 
+use std::path::Path;
+use std::time::SystemTime;
+
+use tls::KeyType;
+
 use super::{AddOptions, EditError, MIN_JKS_PASSWORD, NewPair, open_file, save_file, type_word};
 use crate::jks::{self, Certificate, Content, Entry, JksError, Keystore, PasswordBytes, X509};
 use crate::pair::{Pair, Source};
 use crate::pem::{self, Label};
 use crate::{Password, jks_store};
-use std::path::Path;
-use std::time::SystemTime;
-use tls::KeyType;
 
 pub(super) fn add(
     path: &Path,

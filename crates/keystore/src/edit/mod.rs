@@ -6,17 +6,19 @@ mod folder;
 mod jks;
 mod pkcs12;
 
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tls::KeyType;
+use tls::crypto::{self, PrivateKey};
+
 use crate::certified::{Certified, public_key_digest};
 use crate::jks::MAX_FILE_BYTES;
 use crate::pair::{Pair, Report, Source, validity_problem};
 use crate::pem::{self, Label};
 use crate::{Form, Keys, LoadError, Location, Password, files, load_pairs, names};
-use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::SystemTime;
-use tls::KeyType;
-use tls::crypto::{self, PrivateKey};
 
 /// What `open` makes of the file at `path`.
 fn open_file<T>(path: &Path, open: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<T, EditError> {

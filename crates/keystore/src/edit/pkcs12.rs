@@ -1,13 +1,15 @@
 //! Changing a PKCS#12 file: it is read whole and written anew, encrypted as we write it.
 
+use std::collections::HashSet;
+use std::path::Path;
+
+use tls::crypto::digest;
+use tls::crypto::pkcs12::{self, Contents, Key, Label, LabelledCertificate};
+
 use super::{EditError, NewPair, open_file, same_key, save_file, type_word};
 use crate::certified::{Certified, Digest};
 use crate::pair::{Pair, Source};
 use crate::{Password, pkcs12_store};
-use std::collections::HashSet;
-use std::path::Path;
-use tls::crypto::digest;
-use tls::crypto::pkcs12::{self, Contents, Key, Label, LabelledCertificate};
 
 pub(super) fn add(
     path: &Path,

@@ -1,9 +1,10 @@
 //! Keys and certificates for the tests, made in memory: one key of each kind, since making RSA keys is slow.
 #![allow(dead_code, unreachable_pub)]
 
+use std::sync::LazyLock;
+
 use keystore::pem::{self, Label};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
-use std::sync::LazyLock;
 
 /// Years of validity that hold for as long as these tests are likely to run.
 pub const GOOD: (i32, i32) = (2022, 2122);

@@ -8,8 +8,7 @@ use std::net::IpAddr;
 
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode, Uri};
-
-use crate::config::Endpoint;
+use config::Endpoint;
 
 /// The rule for one listener.
 #[derive(Debug)]

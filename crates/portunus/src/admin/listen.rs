@@ -9,16 +9,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::Router;
+use config::Endpoint;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use telemetry::OncePerSecond;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
-
-use crate::config::Endpoint;
-use crate::report::OncePerSecond;
 
 /// Connections open at once; further ones are closed at once.
 const MAX_CONNECTIONS: usize = 32;

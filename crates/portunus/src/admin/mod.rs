@@ -14,14 +14,16 @@ use std::io;
 use std::path::Path;
 use std::thread::JoinHandle;
 
+use config::Reloaded;
+use config::{AdminConfig, Endpoint};
+use telemetry::Exposition;
 use tokio::sync::oneshot;
-
-use crate::config::{AdminConfig, Endpoint};
-use crate::reload::Reloaded;
-use crate::report::Exposition;
 
 /// Something the program is asked for as JSON text.
 pub type JsonSource = Box<dyn Fn() -> String + Send + Sync>;
+
+/// Loads the configuration again; what is wrong with it, if it is.
+pub type ReloadRequest = Box<dyn Fn() -> Result<Reloaded, Vec<String>> + Send + Sync>;
 
 /// What the admin side shows and does. The functions are called one request at a time and may take their time.
 pub struct AdminState {
@@ -32,7 +34,7 @@ pub struct AdminState {
     /// The configuration in use, secrets redacted.
     pub config_json: JsonSource,
     /// Loads the configuration again, or tells every problem with it.
-    pub reload: Box<dyn Fn() -> Result<Reloaded, Vec<String>> + Send + Sync>,
+    pub reload: ReloadRequest,
     /// Whether traffic is served; else why not.
     pub ready: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Further pages of JSON by path, e.g. `/upstreams`.

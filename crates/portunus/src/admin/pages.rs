@@ -9,11 +9,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use telemetry::Exposition;
 use tokio::sync::Mutex;
 
 use super::admit::Admission;
 use super::{AdminState, JsonSource};
-use crate::report::Exposition;
 
 const JSON: &str = "application/json";
 

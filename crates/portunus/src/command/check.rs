@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::config::{self, Config, Mistaken};
-use crate::generation::Generation;
+use config::{self, Config, Mistaken};
+use proxy::generation::Generation;
 
 /// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal.
 pub fn run(file: &Path) -> ExitCode {

@@ -182,7 +182,7 @@ fn report(what: &str, findings: &Findings) -> bool {
 }
 
 fn head_limits() -> HeadLimits {
-    let limits = crate::limits::Limits::default();
+    let limits = config::limits::Limits::default();
     HeadLimits {
         head_bytes: limits.max_head_bytes,
         request_line_bytes: limits.max_request_line_bytes,

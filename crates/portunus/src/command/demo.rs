@@ -12,11 +12,13 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use keystore::dev_ca::{DevCa, Purpose};
+use telemetry::render_summary;
 use tls::KeyType;
 
-use super::dev_ca::{DevCa, Purpose};
-use super::run::{read, serve_observed};
-use crate::report::render_summary;
+use super::run::read;
+use crate::edge;
+use crate::supervisor::Origin;
 
 const WEBSITE: &str = "www.portunus.test";
 const API: &str = "api.portunus.test";
@@ -107,7 +109,7 @@ fn serve_prepared(file: &Path) -> ExitCode {
         Ok(read) => read,
         Err(status) => return status,
     };
-    serve_observed(config, source, |reporter| {
+    edge::run(config, source, Origin::default(), |reporter| {
         let reporter = Arc::clone(reporter);
         // Ends with the process.
         #[expect(clippy::disallowed_methods, reason = "a thread of its own")]
@@ -307,7 +309,7 @@ mod tests {
         let options = options(&folder.path().join("demo"));
         for _ in 0..2 {
             let prepared = prepare(&options).expect("it can be made, and made again");
-            let config = crate::config::load(&prepared.config).unwrap_or_else(|problems| panic!("{problems}"));
+            let config = config::load(&prepared.config).unwrap_or_else(|problems| panic!("{problems}"));
             assert_eq!((config.listeners.len(), config.routes.len()), (2, 4));
             let store = keystore::Store::load(&config.keystores["demo"].location, None, None).unwrap();
             assert_eq!(store.entries.len(), 6);

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use crate::compat::Front;
-use crate::compat::gokeyless::{self, Translated};
-use crate::keyholder;
-use crate::server::Source;
+use compat::Front;
+use compat::gokeyless::{self, Translated};
+use proxy::server::Source;
 
-use super::run::serve_observed;
+use crate::supervisor::Origin;
+use crate::{edge, key_server};
 
 /// Runs what a front door makes of `arguments`; a reload asks it again, since it reads files.
 pub fn run(arguments: Vec<OsString>, front_door: fn(&[OsString]) -> Front) -> ExitCode {
@@ -31,7 +31,7 @@ pub fn run_announced(
                 Front::Refused { problems, .. } => Err(problems),
                 Front::Exit { errors, .. } => Err(errors.lines().map(str::to_owned).collect()),
             });
-            serve_observed(*config, source, |_| announcements.iter().for_each(|line| say!("{line}")))
+            edge::run(*config, source, Origin::default(), |_| announcements.iter().for_each(|line| say!("{line}")))
         }
         ended @ (Front::Refused { .. } | Front::Exit { .. }) => finish(ended),
     }
@@ -60,7 +60,7 @@ pub fn run_gokeyless(arguments: Vec<OsString>) -> ExitCode {
         ended => return import_gokeyless(ended),
     }
     match gokeyless::load(&arguments) {
-        Ok(config) => keyholder::serve::serve(config, Box::new(move || gokeyless::load(&arguments))),
+        Ok(config) => key_server::run(config, Box::new(move || gokeyless::load(&arguments)), Origin::default()),
         Err(problems) => {
             problems.iter().for_each(|problem| complain!("error: {problem}"));
             ExitCode::FAILURE

@@ -9,8 +9,6 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::keyholder;
-
 /// Keep private keys on a machine of their own, and sign for edges
 #[derive(Debug, Args)]
 pub struct KeyholderCommand {
@@ -27,7 +25,7 @@ enum Action {
         file: PathBuf,
         /// How it is run
         #[command(flatten)]
-        options: super::run::Options,
+        options: crate::supervisor::Options,
     },
     /// Check FILE and everything it names: chains, names, usages, keys, permissions
     Check {
@@ -52,12 +50,12 @@ impl KeyholderCommand {
 /// Does what the arguments say; gives the exit status.
 pub fn run(command: KeyholderCommand) -> ExitCode {
     match command.action {
-        Action::Run { file, options } => keyholder::serve::run(&file, options),
+        Action::Run { file, options } => crate::key_server::run_file(&file, options),
         Action::Check { file } => check::run(&file),
         Action::Init(init) => init::run(&init),
         Action::Bench(bench) => bench::run(&bench),
         Action::Schema => {
-            println!("{:#}", crate::config::keyholder_json_schema());
+            println!("{:#}", config::keyholder_json_schema());
             ExitCode::SUCCESS
         }
     }

@@ -3,16 +3,17 @@
 //! Arguments, passwords and texts; what a store is and how it changes is the `keystore` crate's. Asks for a password at a terminal only, and
 //! never for a confirmation: what replaces or removes more than was named has its own option.
 
-use clap::{Args, Subcommand, ValueEnum};
-use keystore::date::date;
-use keystore::edit::{self, AddOptions, NewPair};
-use keystore::inspect::{self, Inspection, Listed};
-use keystore::{Location, Password};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
+
+use clap::{Args, Subcommand, ValueEnum};
+use keystore::date::date;
+use keystore::edit::{self, AddOptions, NewPair};
+use keystore::inspect::{self, Inspection, Listed};
+use keystore::{Location, Password};
 use tls::KeyType;
 use zeroize::Zeroizing;
 

@@ -3,11 +3,9 @@
 pub mod check;
 pub mod contract;
 pub mod demo;
-pub mod dev_ca;
 pub mod front;
 pub mod keyholder;
 pub mod keystore;
 pub mod reload;
 pub mod routing;
 pub mod run;
-mod watched;

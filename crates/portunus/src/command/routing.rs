@@ -9,8 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
 use net::routing::{self, Part, Plan};
-
-use crate::passport::self_test;
+use proxy::passport::self_test;
 
 /// Policy routing for connections onward from the client's own address.
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use portunus::command::dev_ca::{DevCa, Purpose};
+use keystore::dev_ca::{DevCa, Purpose};
 
 use crate::client::openssl;
 use crate::harness::{Gate, PORTUNUS, Reply, Upstream, connect, exchange, read_answer, statuses, wait_until};

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use portunus::command::dev_ca::{DevCa, Purpose};
+use keystore::dev_ca::{DevCa, Purpose};
 use tls::KeyType;
 
 use crate::harness::{Gate, Reply, Upstream, connect, exchange, statuses, wait_until};

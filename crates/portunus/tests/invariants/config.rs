@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use portunus::config::{
+use config::{
     Action, Config, ForwardTo, HeaderEdits, HostPattern, Problem, Problems, RouteConfig, Segment, Template,
     TemplatePart, parse, redacted_json,
 };
-use portunus::route::RouteTable;
+use proxy::route::RouteTable;
 use wire::http::target::canonical_path;
 
 /// Any bytes as a configuration file.

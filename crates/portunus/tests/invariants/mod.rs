@@ -16,7 +16,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const ALL: [Target; 3] = [("routes_json", routes_json::check), ("route", route::check), ("token", token::check)];
 
 /// A configuration with one plain listener called `web`, and no routes.
-fn empty_config() -> portunus::config::Config {
+fn empty_config() -> ::config::Config {
     let text = "listeners: [{ name: web, bind: \"127.0.0.1:0\" }]";
-    portunus::config::parse("fuzz.yaml", text, std::path::Path::new("")).expect("a listener is enough")
+    ::config::parse("fuzz.yaml", text, std::path::Path::new("")).expect("a listener is enough")
 }

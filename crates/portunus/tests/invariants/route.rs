@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use portunus::config::{self, Action, Config, Forward, Leniency, PathPattern, RouteConfig, Segment};
-use portunus::route::{RouteTable, Routed, build_target};
+use config::{self, Action, Config, Forward, Leniency, PathPattern, RouteConfig, Segment};
+use proxy::route::{RouteTable, Routed, build_target};
 use wire::http::head::HeadLimits;
 use wire::http::http1::{Parsed, parse_request};
 use wire::http::target::{canonical_path, canonical_query};
@@ -165,7 +165,7 @@ fn serves(route: &RouteConfig, method: &Method) -> bool {
     route.methods.is_empty() || route.methods.contains(method) || by_get
 }
 
-fn check_target(forward: &Forward, head: &RequestHead, params: &portunus::route::Params) {
+fn check_target(forward: &Forward, head: &RequestHead, params: &proxy::route::Params) {
     let mut out = Vec::new();
     if build_target(forward, head, params, &mut out).is_ok() {
         assert_is_target(&out);

@@ -1,8 +1,8 @@
 //! A routes file of SillyProxy, any bytes: is read or refused with a place, and what is read can be compiled and asked.
 
-use portunus::compat::sillyproxy::{UpstreamOptions, read_routes};
-use portunus::config::{Action, ForwardTo};
-use portunus::route::{RouteTable, Routed, build_authority, build_target};
+use compat::sillyproxy::{UpstreamOptions, read_routes};
+use config::{Action, ForwardTo};
+use proxy::route::{RouteTable, Routed, build_authority, build_target};
 use wire::http::RequestHead;
 use wire::http::target::{canonical_authority, canonical_path};
 
@@ -44,9 +44,9 @@ fn has_place(text: &str) -> bool {
 }
 
 /// A request made after the pattern of a route finds a route (this one or a more specific one), and what goes upstream is well-formed.
-fn ask_after_pattern(table: &RouteTable, route: &portunus::config::RouteConfig) {
+fn ask_after_pattern(table: &RouteTable, route: &config::RouteConfig) {
     let path = super::route::sample_path(&route.path);
-    let Some(portunus::config::HostPattern::Exact(host)) = route.hosts.first() else { panic!("always one host") };
+    let Some(config::HostPattern::Exact(host)) = route.hosts.first() else { panic!("always one host") };
     let mut head = RequestHead {
         method: route.methods[0].clone(),
         authority: host.clone().into_bytes(),

@@ -3,8 +3,9 @@
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-use portunus::auth::{Algorithm, AllowedAddresses, KeyRing, TokenRule};
-use portunus::config::{KeySource, UpstreamConfig};
+use config::Algorithm;
+use config::{KeySource, UpstreamConfig};
+use proxy::auth::{AllowedAddresses, KeyRing, TokenRule};
 
 /// The set whose private halves nobody has.
 const SET: &[u8] = br#"{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"},{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;

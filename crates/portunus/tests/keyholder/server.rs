@@ -129,7 +129,7 @@ impl Keyholder {
             let address = member(event, "address").and_then(|address| address.parse().ok());
             match (member(event, "message"), member(event, "listener")) {
                 (Some("admin listening"), _) => admin = address,
-                (Some("listening"), Some("edges")) => edges = address,
+                (Some("listening"), Some("edges")) => edges = edges.or(address),
                 (Some("listening"), Some("local")) => local = true,
                 _ => {}
             }

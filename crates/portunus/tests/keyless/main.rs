@@ -19,11 +19,12 @@ mod reload;
 
 use std::path::Path;
 
-use harness::Gate;
-use key_server::KeyServer;
-use portunus::command::dev_ca::{DevCa, Purpose};
+use keystore::dev_ca::{DevCa, Purpose};
 use tempfile::TempDir;
 use tls::KeyType;
+
+use harness::Gate;
+use key_server::KeyServer;
 
 /// The name of the site.
 const SITE: &str = "a.example";

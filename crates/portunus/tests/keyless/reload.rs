@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use portunus::command::dev_ca::{DevCa, Purpose};
+use keystore::dev_ca::{DevCa, Purpose};
 use tls::KeyType;
 
 use crate::client::{End, connector, visit};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::Receiver;
 
-use portunus::command::dev_ca::{DevCa, Purpose};
+use keystore::dev_ca::{DevCa, Purpose};
 use tls::KeyType;
 use wire::proxy_protocol::{Found, MAX_HEADER_BYTES, kind, read};
 

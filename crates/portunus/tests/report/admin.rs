@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use config::Reloaded;
+use config::{AdminConfig, Endpoint, LogConfig};
 use portunus::admin::{self, AdminHandle, AdminState};
-use portunus::config::{AdminConfig, Endpoint, LogConfig};
-use portunus::reload::Reloaded;
-use portunus::report::Reporter;
+use telemetry::Reporter;
 
 use crate::exposition::{open_metrics, prometheus_text};
 use crate::record;

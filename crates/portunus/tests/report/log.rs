@@ -8,8 +8,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portunus::config::{AccessLog, LogConfig};
-use portunus::report::{Reporter, RequestRecord, WorkerReport};
+use config::{AccessLog, LogConfig};
+use telemetry::{Reporter, RequestRecord, WorkerReport};
 
 use crate::{record, value};
 

@@ -9,7 +9,7 @@ mod metrics;
 
 use std::time::{Duration, SystemTime};
 
-use portunus::report::{Exposition, Fault, Reporter, RequestRecord};
+use telemetry::{Exposition, Fault, Reporter, RequestRecord};
 
 /// A request that went well; tests change what they are about.
 fn record() -> RequestRecord<'static> {

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use portunus::config::LogConfig;
-use portunus::report::{
+use config::LogConfig;
+use telemetry::{
     CertificateExpiry, ConnRecord, Exposition, Fault, Reporter, RequestRecord, WorkerReport, render_summary,
 };
 

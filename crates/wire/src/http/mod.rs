@@ -5,11 +5,13 @@
 mod octets;
 
 pub mod chunked;
+pub mod field_kind;
 pub mod fields;
 pub mod head;
 pub mod hop;
 pub mod hpack;
 pub mod http1;
+pub mod percent;
 pub mod target;
 
 pub use chunked::{ChunkEvent, ChunkedDecoder};

@@ -8,11 +8,10 @@ use std::net::Ipv6Addr;
 
 use super::head::HeadError;
 use super::octets::{self, HOST, PATH, QUERY, TARGET, UNRESERVED};
+use super::percent;
 
 /// The longest host, bytes (RFC 1035 §2.3.4 allows 255 on the wire, 253 as text with its final dot left out).
 const MAX_HOST_BYTES: usize = 253;
-
-const UPPER_HEX: &[u8; 16] = b"0123456789ABCDEF";
 
 /// Appends the canonical form of an absolute path to `out`; says whether it holds an encoded slash.
 ///
@@ -60,7 +59,7 @@ fn canonical_escapes(mut path: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError
                 }
                 b'\\' => return Err(HeadError::bad("backslash_in_path")),
                 b'#' | b'?' => return Err(HeadError::bad("bad_path_byte")),
-                _ if octets::is(octet, TARGET) => push_escape(octet, out),
+                _ if octets::is(octet, TARGET) => percent::push(octet, out),
                 _ => return Err(HeadError::bad("bad_path_byte")),
             }
             path = rest;
@@ -75,7 +74,7 @@ fn canonical_escapes(mut path: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError
                 path = multibyte(path, out)?;
                 continue;
             }
-            _ => push_escape(octet, out),
+            _ => percent::push(octet, out),
         }
         path = path.get(3..).unwrap_or_default();
     }
@@ -95,7 +94,7 @@ fn multibyte<'a>(mut path: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], Head
     let Some(character) = character.get_mut(..len) else { return Err(BAD) };
     for octet in character.iter_mut() {
         (*octet, path) = octet_beyond_ascii(path)?;
-        push_escape(*octet, out);
+        percent::push(*octet, out);
     }
     // Finds what the first octet does not tell: overlong forms, surrogates, and values past U+10FFFF.
     std::str::from_utf8(character).map(|_| path).map_err(|_| BAD)
@@ -113,20 +112,10 @@ fn octet_beyond_ascii(path: &[u8]) -> Result<(u8, &[u8]), HeadError> {
 /// The octet that the escape at the start of `path` stands for.
 fn escape(path: &[u8]) -> Result<u8, HeadError> {
     match path {
-        [b'%', high, low, ..] => hex_pair(*high, *low),
+        [b'%', high, low, ..] => percent::decode(*high, *low),
         _ => None,
     }
     .ok_or(HeadError::bad("bad_escape"))
-}
-
-fn hex_pair(high: u8, low: u8) -> Option<u8> {
-    let digit = |octet: u8| char::from(octet).to_digit(16).map(|digit| digit as u8);
-    Some(digit(high)? << 4 | digit(low)?)
-}
-
-fn push_escape(octet: u8, out: &mut Vec<u8>) {
-    let digit = |nibble: u8| UPPER_HEX[usize::from(nibble & 0xf)];
-    out.extend_from_slice(&[b'%', digit(octet >> 4), digit(octet)]);
 }
 
 /// Looks for slashes among the escapes of a canonical path, and for escapes that were escaped once more.
@@ -152,7 +141,7 @@ fn innermost_escape(path: &[u8]) -> Option<u8> {
         digits = inner;
     }
     match digits {
-        [high, low, ..] => hex_pair(*high, *low),
+        [high, low, ..] => percent::decode(*high, *low),
         _ => None,
     }
 }
@@ -202,7 +191,7 @@ pub fn canonical_query(mut query: &[u8], out: &mut Vec<u8>) -> Result<(), HeadEr
         match rest.split_first() {
             None => return Ok(()),
             Some((&octet, rest)) if octet != b'#' && octets::is(octet, TARGET) => {
-                push_escape(octet, out);
+                percent::push(octet, out);
                 query = rest;
             }
             Some(_) => return Err(HeadError::bad("bad_query_byte")),

@@ -8,10 +8,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use config::{self, KeyholderConfig, KeyholderTls};
+use keyserver::holdings::Holdings;
 use tls::crypto::Certificate;
-
-use crate::config::{self, KeyholderConfig, KeyholderTls};
-use crate::keyholder::holdings::Holdings;
 
 /// A certificate that ends sooner than this is worth a warning.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);

@@ -8,9 +8,8 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use keystore::dev_ca::{DevCa, IssuedPair, Purpose};
 use tls::KeyType;
-
-use crate::command::dev_ca::{DevCa, IssuedPair, Purpose};
 
 /// Most sites that are made.
 const MAX_SITES: u32 = 100_000;

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use net::{Alarm, Chunk, Stream};
 use tls::Session;
+use transport::{NoKeys, Transport};
 use wire::keyless::{Dialect, EXTENSION_ALPN, Frame, opcode};
 
 use super::tally::Tally;
 use super::{Address, Plan, Target, Verify};
-use crate::transport::{NoKeys, Transport};
 
 /// How long to wait for what is outstanding at the end.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);

@@ -1,0 +1,39 @@
+//! Front doors: the arguments and files of other programs, translated into the one `Config`. Nothing else in the program knows of them.
+#![forbid(unsafe_code)]
+
+pub mod sillyproxy;
+pub mod go_mmproxy;
+mod go_flags;
+pub mod gokeyless;
+pub mod api_firewall;
+mod go_duration;
+
+use config::Config;
+
+/// What a front door made of its arguments.
+#[derive(Debug)]
+pub enum Front {
+    /// Serve this.
+    Run {
+        /// What to serve.
+        config: Box<Config>,
+        /// What to tell the operator first, one line each.
+        warnings: Vec<String>,
+    },
+    /// It cannot be done; exit code 1.
+    Refused {
+        /// Why, one line each.
+        problems: Vec<String>,
+        /// How the other program writes one of them to its standard output.
+        line: fn(&str) -> String,
+    },
+    /// All is done, or cannot be done.
+    Exit {
+        /// Exit code of the process.
+        code: u8,
+        /// For standard output.
+        output: String,
+        /// For standard error.
+        errors: String,
+    },
+}

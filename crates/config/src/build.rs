@@ -1,0 +1,200 @@
+//! The checked tree of a file to the immutable [`Config`]: what keys mean, alone and together. Every problem is noted, none ends the work.
+//!
+//! Structural mistakes are `shape.rs`'s business and reported before: a value of the wrong shape is skipped here without a word. Touches no
+//! disk; the files a configuration names are gathered for `load` to look at.
+
+mod address;
+mod circles;
+mod contracts;
+mod datagrams;
+mod headers;
+mod key_servers;
+mod keyholder;
+mod keystores;
+mod listeners;
+mod process;
+mod read;
+mod routes;
+mod template;
+mod tunnels;
+mod upstreams;
+mod variables;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+pub(super) use datagrams::header_text;
+pub(super) use keyholder::build_keyholder;
+pub(super) use listeners::{policy_text, version_text};
+pub(super) use template::parameter_names;
+pub use variables::warnings as variable_warnings;
+
+use super::machine::Machine;
+use super::model::Config;
+use super::problem::{Collector, Span, closest, listed, shown};
+use super::yaml::Node;
+
+/// A file or folder that the configuration names and that must exist.
+#[derive(Debug)]
+pub(super) struct Referenced {
+    pub(super) path: PathBuf,
+    pub(super) is_folder: bool,
+    pub(super) span: Span,
+}
+
+/// What is wrong with one value.
+#[derive(Debug, PartialEq, Eq)]
+struct Fault {
+    what: String,
+    fix: String,
+}
+
+impl Fault {
+    fn new(what: impl Into<String>, fix: impl Into<String>) -> Fault {
+        Fault { what: what.into(), fix: fix.into() }
+    }
+}
+
+/// The state of the work.
+struct Build<'a> {
+    file: &'a str,
+    base: &'a Path,
+    machine: &'a Machine,
+    problems: &'a mut Collector,
+    referenced: Vec<Referenced>,
+}
+
+/// Builds the configuration, of all that is right if a problem is noted.
+pub(super) fn build(
+    root: &Node,
+    file: &str,
+    base: &Path,
+    machine: &Machine,
+    problems: &mut Collector,
+) -> (Option<Config>, Vec<Referenced>) {
+    let mut build = Build { file, base, machine, problems, referenced: Vec::new() };
+    let keystores = build.keystores(root);
+    let upstreams = build.upstreams(root);
+    let (listeners, admin) = build.listeners_and_admin(root);
+    let limits = build.limits(root);
+    let routes = build.routes(root, limits.max_body_bytes);
+    let config = Config {
+        workers: process::workers(root),
+        listeners,
+        udp_listeners: build.udp_listeners(root),
+        keystores,
+        key_servers: build.key_servers(root),
+        routes,
+        upstreams,
+        contracts: build.contracts(root),
+        host_rules: build.host_rules(root),
+        trusted_proxies: build.trusted_proxies(root),
+        forwarding: build.forwarding(root),
+        admin,
+        log: build.log(root),
+        limits,
+    };
+    build.circles(root, &config);
+    let referenced = build.referenced;
+    (Some(config), referenced)
+}
+
+impl Build<'_> {
+    /// The value, or its fault noted, unless the scalar is known to be wrong already.
+    fn take<T>(&mut self, span: Span, result: Result<T, Fault>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(fault) => {
+                if !self.problems.knows(span) {
+                    self.problems.add(span, fault.what, fault.fix);
+                }
+                None
+            }
+        }
+    }
+
+    /// Reads the scalar under `key`, if it is there.
+    fn parsed<T>(&mut self, node: &Node, key: &str, read: impl FnOnce(&str) -> Result<T, Fault>) -> Option<T> {
+        let node = node.get(key)?;
+        let text = node.text()?;
+        self.take(node.span, read(text))
+    }
+
+    /// Reads each scalar of the list (or the one scalar) under `key`; duplicates are noted and left out.
+    fn parsed_list<T: PartialEq>(&mut self, node: &Node, key: &str, read: impl Fn(&str) -> Result<T, Fault>) -> Vec<T> {
+        let mut out: Vec<T> = Vec::new();
+        for item in node.get(key).map(Node::one_or_many).unwrap_or_default() {
+            let Some(text) = item.text() else { continue };
+            let Some(value) = self.take(item.span, read(text)) else { continue };
+            if out.contains(&value) {
+                self.problems.add(item.span, format!("{} is in `{key}` twice", shown(text)), "remove one of the two");
+            } else {
+                out.push(value);
+            }
+        }
+        out
+    }
+
+    /// A path under `key`, relative to the folder of the configuration file; it must exist at load.
+    fn file(&mut self, node: &Node, key: &str) -> Option<PathBuf> {
+        self.reference(node.get(key)?, false)
+    }
+
+    /// The same for a folder.
+    fn folder(&mut self, node: &Node, key: &str) -> Option<PathBuf> {
+        self.reference(node.get(key)?, true)
+    }
+
+    fn reference(&mut self, node: &Node, is_folder: bool) -> Option<PathBuf> {
+        let path = self.base.join(node.text()?);
+        self.referenced.push(Referenced { path: path.clone(), is_folder, span: node.span });
+        Some(path)
+    }
+
+    /// Notes a name that something of the same kind has already; `names` holds the lines.
+    fn unique(&mut self, name: &str, what: &str, at: Span, names: &mut HashMap<String, usize>) {
+        if let Some(line) = names.insert(name.to_owned(), at.line) {
+            let taken = format!("there is already a {what} {} in line {line}", shown(name));
+            self.problems.add(at, taken, format!("give each {what} its own name"));
+        }
+    }
+
+    /// The name under `key`, which must be among `known`; `what` is what it names.
+    fn name_of(&mut self, node: &Node, what: &str, known: &BTreeMap<&str, Span>) -> Option<String> {
+        let text = node.text()?;
+        if known.contains_key(text) {
+            return Some(text.to_owned());
+        }
+        let fix = match (self.problems.is_full(), closest(text, known.keys().copied())) {
+            (false, Some(name)) => format!("did you mean {}?", shown(name)),
+            _ if known.is_empty() => format!("define it: the file has no {what}s yet"),
+            _ => format!("define it, or use one of {}", listed(known.keys().copied())),
+        };
+        self.problems.add(node.span, format!("there is no {what} {}", shown(text)), fix);
+        None
+    }
+}
+
+/// Reads an address or a network that stands in another file.
+pub(super) fn network(text: &str) -> Result<ipnet::IpNet, String> {
+    address::network(text).map_err(|fault| format!("{}; {}", fault.what, fault.fix))
+}
+
+/// The keys of the table under `key`, with their places.
+fn names_in<'a>(root: &'a Node, key: &str) -> BTreeMap<&'a str, Span> {
+    let entries = root.get(key).map(Node::entries).unwrap_or_default();
+    entries.iter().map(|entry| (entry.key.as_str(), entry.key_span)).collect()
+}
+
+/// A name that the user gives to something: it appears in metrics, logs and file names.
+fn identifier(text: &str) -> Result<String, Fault> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let starts = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if starts && text.len() <= 64 && text.bytes().all(fits) {
+        return Ok(text.to_owned());
+    }
+    Err(Fault::new(
+        format!("{} cannot be a name", shown(text)),
+        "use up to 64 letters, digits, `.`, `_` and `-`, a letter or digit first",
+    ))
+}

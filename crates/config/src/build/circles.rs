@@ -1,0 +1,128 @@
+//! Listeners that lead to each other: what comes in at one would go round until a bound stops it.
+//!
+//! Sees only what is certain from the file and from this machine: fixed targets of UDP, and tunnels with one way for everybody. What depends on name
+//! servers or headers is refused when it happens (`passport.rs`, `offload/hops.rs`).
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use super::Build;
+use crate::machine::Machine;
+use crate::model::{Config, Endpoint, ListenerConfig, ServerAddress, Service, TargetsConfig, UdpListenerConfig};
+use crate::problem::{Span, shown};
+use crate::yaml::Node;
+
+/// A listener, where it is bound and where it leads for certain.
+struct Station<'a> {
+    name: &'a str,
+    bind: Vec<SocketAddr>,
+    targets: Vec<SocketAddr>,
+    /// The same of Unix sockets.
+    bind_paths: Vec<&'a Path>,
+    target_paths: Vec<&'a PathBuf>,
+    at: Span,
+}
+
+impl<'a> Station<'a> {
+    /// A listener that is bound nowhere and leads nowhere.
+    fn at(name: &'a str, at: Span) -> Station<'a> {
+        let (bind, targets, bind_paths, target_paths) = Default::default();
+        Station { name, bind, targets, bind_paths, target_paths, at }
+    }
+
+    fn leads_to(&self, other: &Station<'_>, machine: &Machine) -> bool {
+        self.targets.iter().any(|target| other.bind.iter().any(|bind| is_reached(*bind, *target, machine)))
+            || self.target_paths.iter().any(|target| other.bind_paths.contains(&target.as_path()))
+    }
+}
+
+/// Whether what is sent to `target` comes in at a socket bound to `bind`.
+pub(super) fn is_reached(bind: SocketAddr, target: SocketAddr, machine: &Machine) -> bool {
+    let covers = || bind.ip().is_unspecified() && bind.is_ipv4() == target.is_ipv4() && machine.is_own(target.ip());
+    bind.port() == target.port() && (bind.ip() == target.ip() || covers())
+}
+
+impl Build<'_> {
+    /// Notes each circle of listeners once, at its first one. UDP listeners that lead to themselves are noted elsewhere.
+    pub(super) fn circles(&mut self, root: &Node, config: &Config) {
+        let items = |key: &str| root.get(key).map(Node::items).unwrap_or_default();
+        let machine = self.machine;
+        let streams = items("listeners").iter().zip(&config.listeners);
+        let streams: Vec<_> = streams.map(|(node, one)| stream(node, one, config, machine)).collect();
+        let datagrams: Vec<_> =
+            items("udp_listeners").iter().zip(&config.udp_listeners).map(|(node, one)| datagram(node, one)).collect();
+        for (stations, least) in [(streams, 1), (datagrams, 2)] {
+            for start in 0..stations.len() {
+                let Some(way) = way_back(&stations, start, machine).filter(|way| way.len() >= least) else { continue };
+                let [first, rest @ ..] = &way[..] else { continue };
+                let others: Vec<String> = rest.iter().chain([first]).map(|station| shown(station.name)).collect();
+                let what = format!("{} leads to {}", shown(first.name), others.join(", which leads to "));
+                self.problems.add(first.at, what, "let one of them lead to an application instead");
+            }
+        }
+    }
+}
+
+fn stream<'a>(node: &Node, listener: &'a ListenerConfig, config: &'a Config, machine: &Machine) -> Station<'a> {
+    let only = match &listener.service {
+        Service::Tunnel(tunnel) => match &tunnel.rules[..] {
+            [only] if only.names.is_empty() && only.alpn.is_empty() => config.upstreams.get(&only.upstream),
+            _ => None,
+        },
+        _ => None,
+    };
+    let servers = only.map(|upstream| &upstream.servers[..]).unwrap_or_default();
+    let at = node.get("tunnel").map_or(node.span, |tunnel| tunnel.span);
+    let mut station = Station::at(&listener.name, at);
+    for endpoint in &listener.bind {
+        match endpoint {
+            Endpoint::Tcp(address) => station.bind.push(*address),
+            Endpoint::Unix(socket) => station.bind_paths.push(socket),
+        }
+    }
+    for server in servers {
+        match &server.address {
+            ServerAddress::Ip(address) => station.targets.push(*address),
+            ServerAddress::Name(name, port) => {
+                let addresses = machine.addresses(name).into_iter();
+                station.targets.extend(addresses.map(|address| SocketAddr::new(address, *port)));
+            }
+            ServerAddress::Unix(path) => station.target_paths.push(path),
+        }
+    }
+    station
+}
+
+fn datagram<'a>(node: &Node, listener: &'a UdpListenerConfig) -> Station<'a> {
+    let mut station = Station::at(&listener.name, node.get("to").map_or(node.span, |to| to.span));
+    station.bind.clone_from(&listener.bind);
+    if let TargetsConfig::Fixed { v4, v6 } = &listener.to {
+        station.targets = [*v4, *v6].into_iter().flatten().collect();
+    }
+    station
+}
+
+/// The stations passed on a way from `start` back to it by way of later ones only, so that each circle is found at its first station.
+fn way_back<'s, 'a>(stations: &'s [Station<'a>], start: usize, machine: &Machine) -> Option<Vec<&'s Station<'a>>> {
+    let mut came_from: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut pending = vec![start];
+    while let Some(at) = pending.pop() {
+        let here = stations.get(at)?;
+        for (next, _) in stations.iter().enumerate().skip(start).filter(|(_, station)| here.leads_to(station, machine))
+        {
+            if next == start {
+                let way = std::iter::successors(Some(at), |at| came_from.get(at).copied());
+                let mut way: Vec<_> = way.filter_map(|at| stations.get(at)).collect();
+                way.reverse();
+                return Some(way);
+            }
+            if let Entry::Vacant(place) = came_from.entry(next) {
+                place.insert(at);
+                pending.push(next);
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,318 @@
+//! `contracts` and `hosts`: documents, modes, limits, tokens and lists.
+//!
+//! Reads no document: that is the generation's, which alone can tell whether it compiles.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract::options::Undeclared;
+use wire::http::Method;
+use wire::http::target::canonical_path;
+
+use super::routes::method;
+use super::template::Target;
+use super::{Build, Fault, address, headers, identifier, names_in, read};
+use crate::contracts::{
+    AllowConfig, ContractChoice, ContractConfig, Detail, HostRule, JwtConfig, KeySource, Mode, OperationRule,
+    ShadowExclude, TokenPlaces,
+};
+use crate::jwt::Algorithm;
+use crate::model::{ServerConfig, UpstreamProtocol, UpstreamTls};
+use crate::problem::shown;
+use crate::yaml::Node;
+
+/// How often a key set is fetched again.
+const REFRESH: Duration = Duration::from_secs(600);
+
+/// How far clocks may be apart.
+const LEEWAY: Duration = Duration::from_secs(30);
+
+/// A status that says that somebody looked for what is not there.
+const EXCLUDED_STATUS: u16 = 404;
+
+impl Build<'_> {
+    pub(super) fn contracts(&mut self, root: &Node) -> BTreeMap<String, Arc<ContractConfig>> {
+        let mut out = BTreeMap::new();
+        for entry in root.get("contracts").map(Node::entries).unwrap_or_default() {
+            if entry.key == "none" {
+                self.problems.add(
+                    entry.key_span,
+                    "a contract cannot be called `none`",
+                    "`contract: none` means that there is none",
+                );
+            }
+            let name = self.take(entry.key_span, identifier(&entry.key));
+            let contract = self.contract(&entry.key, &entry.value);
+            if let (Some(name), Some(contract)) = (name, contract) {
+                out.insert(name, Arc::new(contract));
+            }
+        }
+        out
+    }
+
+    fn contract(&mut self, name: &str, node: &Node) -> Option<ContractConfig> {
+        let options = self.contract_options(node);
+        let config = ContractConfig {
+            name: name.to_owned(),
+            place: format!("{}:{}", self.file, node.span.line),
+            document: self.file(node, "document")?,
+            options,
+            request: mode(node, "request").unwrap_or_default(),
+            response: mode(node, "response").unwrap_or_default(),
+            operations: node
+                .get("operations")
+                .map(Node::items)
+                .unwrap_or_default()
+                .iter()
+                .filter_map(|item| self.operation(item))
+                .collect(),
+            pass_options: read::boolean(node, "pass_options").unwrap_or(false),
+            block_status: read::int(node, "block_status"),
+            detail: match read::text(node, "detail") {
+                Some("empty") => Detail::Empty,
+                Some("status") => Detail::Status,
+                Some("pointer") => Detail::Pointer,
+                _ => Detail::Code,
+            },
+            status_header: self
+                .parsed(node, "status_header", |text| headers::field_name(text).map(|_| text.to_owned())),
+            shadow_exclude: self.shadow_exclude(node.get("shadow")),
+            jwt: node.get("jwt").and_then(|jwt| self.jwt(name, jwt)),
+            deny_tokens: node.get("deny_tokens").and_then(|list| self.deny_tokens(list)),
+            allow_addresses: node.get("allow_addresses").and_then(|list| self.allow_addresses(list)),
+        };
+        Some(config)
+    }
+
+    fn contract_options(&mut self, node: &Node) -> contract::options::Options {
+        let mut options = contract::options::Options {
+            base_path: self.parsed(node, "base_path", base_path),
+            opaque_media_types: self.parsed_list(node, "opaque_media_types", media_range),
+            allow_repeated_scalars: read::text(node, "repeated_scalars") == Some("pass"),
+            ..contract::options::Options::default()
+        };
+        if let Some(list) = node.get("encodings") {
+            let names: Vec<_> = list.one_or_many().iter().filter_map(Node::text).collect();
+            options.codings.gzip = names.contains(&"gzip");
+            options.codings.deflate = names.contains(&"deflate");
+            options.codings.br = names.contains(&"br");
+            options.codings.zstd = names.contains(&"zstd");
+        }
+        if let Some(node) = node.get("undeclared") {
+            let read = |key: &str, target: &mut Undeclared| {
+                if let Some(mode) = mode(node, key) {
+                    *target = match mode {
+                        Mode::Block => Undeclared::Refuse,
+                        Mode::Log => Undeclared::Report,
+                        Mode::Off => Undeclared::Ignore,
+                    };
+                }
+            };
+            read("query", &mut options.undeclared_query);
+            read("headers", &mut options.undeclared_fields);
+            read("cookies", &mut options.undeclared_cookies);
+            read("body_fields", &mut options.undeclared_body_fields);
+            read("body", &mut options.undeclared_body);
+            read("status", &mut options.undeclared_status);
+        }
+        if let Some(node) = node.get("limits") {
+            contract_limits(node, &mut options.limits);
+        }
+        options
+    }
+
+    fn operation(&mut self, node: &Node) -> Option<OperationRule> {
+        Some(OperationRule {
+            path: self.parsed(node, "path", |text| {
+                if text.starts_with('/') {
+                    Ok(text.to_owned())
+                } else {
+                    Err(Fault::new(
+                        format!("the path {} does not start with `/`", shown(text)),
+                        "write it as the document does",
+                    ))
+                }
+            })?,
+            methods: self.parsed_list::<Method>(node, "methods", method),
+            request: mode(node, "request"),
+            response: mode(node, "response"),
+            max_body_bytes: read::size(node, "max_body"),
+        })
+    }
+
+    fn shadow_exclude(&mut self, node: Option<&Node>) -> ShadowExclude {
+        let default = ShadowExclude { statuses: vec![EXCLUDED_STATUS], paths: Vec::new() };
+        let Some(node) = node else { return default };
+        let statuses = match node.get("exclude_statuses") {
+            None => default.statuses,
+            Some(list) => list.one_or_many().iter().filter_map(|item| item.text()?.parse().ok()).collect(),
+        };
+        ShadowExclude { statuses, paths: self.parsed_list(node, "exclude_paths", |text| Ok(text.to_owned())) }
+    }
+
+    fn jwt(&mut self, contract: &str, node: &Node) -> Option<JwtConfig> {
+        let algorithms: Vec<Algorithm> = self.parsed_list(node, "algorithms", |text| {
+            Algorithm::from_name(text)
+                .ok_or_else(|| Fault::new(format!("{} is no algorithm", shown(text)), "write `RS256`"))
+        });
+        let keys = if let Some(path) = self.file(node, "public_key") {
+            Some(KeySource::Pem(path))
+        } else if let Some(path) = self.file(node, "key_set") {
+            Some(KeySource::Set(path))
+        } else if let Some(secret) = read::mapping(node, "secret") {
+            self.secret(secret).map(KeySource::Secret)
+        } else {
+            node.get("key_url").and_then(|url| self.key_url(contract, url))
+        };
+        // A public key must never do as a shared secret (RFC 8725 §2.1).
+        let is_secret = matches!(keys, Some(KeySource::Secret(_)));
+        if let (Some(at), Some(wrong)) =
+            (node.get("algorithms"), algorithms.iter().find(|algorithm| algorithm.is_symmetric() != is_secret))
+        {
+            let what = if is_secret { "needs a public key" } else { "needs a shared secret" };
+            self.problems.add(at.span, format!("{} {what}", wrong.name()), "keep the algorithms that go with the keys");
+        }
+        Some(JwtConfig {
+            algorithms,
+            keys: keys?,
+            issuers: self.parsed_list(node, "issuers", |text| Ok(text.to_owned())),
+            audiences: self.parsed_list(node, "audiences", |text| Ok(text.to_owned())),
+            leeway: read::duration(node, "leeway").unwrap_or(LEEWAY),
+            require_expiry: read::boolean(node, "require_expiry").unwrap_or(true),
+            bearer_schemes: node
+                .get("bearer_schemes")
+                .map(|_| self.parsed_list(node, "bearer_schemes", |text| Ok(text.to_owned()))),
+        })
+    }
+
+    fn key_url(&mut self, contract: &str, node: &Node) -> Option<KeySource> {
+        let mut upstream = self.connection_settings("contract.jwt.key_url", node);
+        upstream.name = format!("{contract}-keys");
+        if let Some(entry) = node.entry("protocol").filter(|_| upstream.protocol == UpstreamProtocol::Http2) {
+            self.problems.add(entry.key_span, "key sets are fetched over HTTP/1.1", "remove `protocol`");
+        }
+        let at = node.get("url")?;
+        let target = self.take(at.span, Target::cut(at.text()?))?;
+        let Some(tls) = target.tls else {
+            self.problems.add(
+                at.span,
+                "the URL names no server",
+                "write a whole URL: `https://id.example.com/jwks.json`",
+            );
+            return None;
+        };
+        if tls && upstream.tls.is_none() {
+            upstream.tls = Some(UpstreamTls::default());
+        } else if !tls && upstream.tls.is_some() {
+            self.problems.add(at.span, "`tls` beside an `http://` URL", "write `https://`, or remove `tls`");
+        }
+        let text = at.text()?;
+        let rest = text.split_once("://").map_or("", |(_, rest)| rest);
+        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let with_port = match (host.rsplit_once(':'), tls) {
+            (Some((_, port)), _) if port.bytes().all(|byte| byte.is_ascii_digit()) => host.to_owned(),
+            (_, true) => format!("{host}:443"),
+            (_, false) => format!("{host}:80"),
+        };
+        let server = self.take(at.span, address::server(&with_port, self.base, address::Service::Web))?;
+        upstream.servers = vec![ServerConfig { address: server, weight: 1 }];
+        Some(KeySource::Url {
+            upstream: Arc::new(upstream),
+            host: host.to_owned(),
+            target: if path.is_empty() { "/".to_owned() } else { path.to_owned() },
+            refresh: read::duration(node, "refresh").unwrap_or(REFRESH),
+        })
+    }
+
+    fn deny_tokens(&mut self, node: &Node) -> Option<TokenPlaces> {
+        let places = TokenPlaces {
+            file: self.file(node, "file")?,
+            cookie: read::text(node, "cookie").map(str::to_owned),
+            header: self.parsed(node, "header", headers::field_name),
+            trim_bearer: read::boolean(node, "trim_bearer").unwrap_or(true),
+        };
+        if places.cookie.is_none() && node.get("header").is_none() {
+            self.problems.add(
+                node.span,
+                "nothing says where tokens are",
+                "add `header: Authorization` or `cookie: NAME`",
+            );
+        }
+        Some(places)
+    }
+
+    fn allow_addresses(&mut self, node: &Node) -> Option<AllowConfig> {
+        Some(AllowConfig { file: self.file(node, "file")?, header: self.parsed(node, "header", headers::field_name) })
+    }
+
+    pub(super) fn host_rules(&mut self, root: &Node) -> Vec<HostRule> {
+        let known = names_in(root, "contracts");
+        let mut out: Vec<HostRule> = Vec::new();
+        for entry in root.get("hosts").map(Node::entries).unwrap_or_default() {
+            let host = self.take(entry.key_span, address::host_pattern(&entry.key));
+            let contract = entry.value.get("contract").and_then(|name| self.name_of(name, "contract", &known));
+            if let (Some(host), Some(contract)) = (host, contract) {
+                if out.iter().any(|rule| rule.host == host) {
+                    self.problems.add(
+                        entry.key_span,
+                        format!("{} is there twice", shown(&entry.key)),
+                        "remove one of the two",
+                    );
+                }
+                out.push(HostRule { host, contract });
+            }
+        }
+        out
+    }
+
+    /// The contract that a route names.
+    pub(super) fn contract_choice(&mut self, node: &Node, known: &BTreeMap<&str, super::Span>) -> ContractChoice {
+        match node.get("contract") {
+            None => ContractChoice::Inherited,
+            Some(name) if name.text() == Some("none") => ContractChoice::None,
+            Some(name) => self.name_of(name, "contract", known).map_or(ContractChoice::None, ContractChoice::Named),
+        }
+    }
+}
+
+fn mode(node: &Node, key: &str) -> Option<Mode> {
+    match read::text(node, key)? {
+        "block" => Some(Mode::Block),
+        "log" => Some(Mode::Log),
+        "off" => Some(Mode::Off),
+        _ => None,
+    }
+}
+
+fn contract_limits(node: &Node, limits: &mut contract::options::Limits) {
+    limits.body_bytes = read::size(node, "body").unwrap_or(limits.body_bytes);
+    limits.decoded_body_bytes = read::size(node, "decoded_body").unwrap_or(limits.decoded_body_bytes);
+    limits.decoded_ratio = read::int(node, "decoded_ratio").unwrap_or(limits.decoded_ratio);
+    limits.query_parameters = read::int(node, "query_parameters").unwrap_or(limits.query_parameters);
+    limits.multipart_parts = read::int(node, "multipart_parts").unwrap_or(limits.multipart_parts);
+    limits.document_bytes = read::memory_size(node, "document").unwrap_or(limits.document_bytes);
+}
+
+/// Reads a base path, which must be one that can occur.
+fn base_path(text: &str) -> Result<String, Fault> {
+    let mut canonical = Vec::new();
+    let fits = text.starts_with('/')
+        && !text.contains(['?', '#'])
+        && canonical_path(text.as_bytes(), &mut canonical) == Ok(false)
+        && canonical == text.as_bytes();
+    if fits {
+        let trimmed = text.trim_end_matches('/');
+        return Ok(if trimmed.is_empty() { "/" } else { trimmed }.to_owned());
+    }
+    Err(Fault::new(format!("{} is not a path", shown(text)), "write a canonical path such as `/v1`, or `/` for none"))
+}
+
+/// Reads a media type or `type/*`.
+fn media_range(text: &str) -> Result<String, Fault> {
+    let text = text.to_ascii_lowercase();
+    match text.split_once('/') {
+        Some((kind, subtype)) if headers::is_token(kind) && kind != "*" && headers::is_token(subtype) => Ok(text),
+        _ => Err(Fault::new(format!("{} is not a media type", shown(&text)), "write `type/subtype` or `type/*`")),
+    }
+}

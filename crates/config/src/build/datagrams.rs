@@ -1,0 +1,225 @@
+//! `udp_listeners`, and under which address connections go onward.
+//!
+//! Binds nothing and reads no file.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use super::listeners::Bound;
+use super::{Build, Fault, address, circles, identifier, read};
+use crate::model::{
+    AllowedDestination, DatagramHeader, Endpoint, ServerAddress, ServerConfig, SourceConfig, TargetsConfig, Trust,
+    UdpListenerConfig, UpstreamConfig, UpstreamProtocol,
+};
+use crate::problem::shown;
+use crate::yaml::{Node, Value};
+
+impl Build<'_> {
+    pub(super) fn udp_listeners(&mut self, root: &Node) -> Vec<Arc<UdpListenerConfig>> {
+        let mut bound = Bound::new();
+        let mut names: HashMap<String, usize> = HashMap::new();
+        let mut out = Vec::new();
+        for node in root.get("udp_listeners").map(Node::items).unwrap_or_default() {
+            let name = self.parsed(node, "name", identifier).unwrap_or_default();
+            if let Some(at) = node.get("name").filter(|_| !name.is_empty()) {
+                self.unique(&name, "UDP listener", at.span, &mut names);
+            }
+            let bind = self.bind_list(node, (&name, "UDP listener"), ":53", &mut bound, udp_address);
+            let to = self.udp_targets(node);
+            self.loops(node, &bind, &to);
+            let default = UdpListenerConfig::new(name);
+            let networks = self.parsed_list(node, "trust", address::network);
+            let trust = self.file(node, "trust_file").map_or(Trust::Networks(networks), Trust::File);
+            let listener = UdpListenerConfig {
+                bind,
+                to,
+                header: read::text(node, "proxy_protocol").and_then(header).unwrap_or(default.header),
+                trust,
+                pass_without_header: read::text(node, "without_header") == Some("pass"),
+                answer_header: read::boolean(node, "answer_header").unwrap_or(default.answer_header),
+                source: self.source(node),
+                idle_timeout: read::duration(node, "idle_timeout").unwrap_or(default.idle_timeout),
+                max_flows: read::int(node, "max_flows").unwrap_or(default.max_flows),
+                max_flows_per_client: read::int(node, "max_flows_per_client").unwrap_or(default.max_flows_per_client),
+                ..default
+            };
+            self.header_rules(node, &listener);
+            out.push(Arc::new(listener));
+        }
+        out
+    }
+
+    /// Under which address connections go onward.
+    pub(super) fn source(&mut self, node: &Node) -> SourceConfig {
+        let source = SourceConfig {
+            client: read::text(node, "source") == Some("client"),
+            mark: read::int(node, "mark").unwrap_or(0),
+            allow: self.parsed_list(node, "allow_sources", address::network),
+        };
+        if let Some(entry) = node.entry("allow_sources").filter(|_| !source.client) {
+            let what = "`allow_sources` has no effect without `source: client`";
+            self.problems.add(entry.key_span, what, "add `source: client`, or remove `allow_sources`");
+        }
+        source
+    }
+
+    /// What an upstream's `source` and `to_destinations` go together with.
+    pub(super) fn source_rules(&mut self, node: &Node, upstream: &UpstreamConfig) {
+        let is_tcp = upstream.protocol == UpstreamProtocol::Tcp;
+        let is_unix = |server: &ServerConfig| matches!(server.address, ServerAddress::Unix(_));
+        if let Some(entry) = node.entry("source").filter(|_| upstream.source.client) {
+            if !is_tcp {
+                let what = "`source: client` is for tunnels: HTTP connections are shared by clients";
+                self.problems.add(entry.key_span, what, "add `protocol: tcp`, or remove `source`");
+            }
+            if upstream.servers.iter().any(is_unix) {
+                let what = "a Unix socket is reached from no address, so not from the client's";
+                self.problems.add(entry.key_span, what, "name servers by address, or remove `source`");
+            }
+        }
+        let Some(entry) = node.entry("to_destinations") else { return };
+        if !is_tcp {
+            let what = "`to_destinations` is for tunnels, whose PROXY header names a destination";
+            self.problems.add(entry.key_span, what, "add `protocol: tcp`, or name `servers`");
+        }
+        for key in ["tls", "health", "ejection", "balance"] {
+            if let Some(other) = node.entry(key) {
+                let what = format!("`{key}` is about servers, and with `to_destinations` there are none");
+                self.problems.add(other.key_span, what, format!("remove `{key}`"));
+            }
+        }
+    }
+
+    fn udp_targets(&mut self, node: &Node) -> TargetsConfig {
+        if node.get("to_destinations").is_some() {
+            return TargetsConfig::Destination { allow: self.destinations(node) };
+        }
+        let (mut v4, mut v6) = (None, None);
+        for item in node.get("to").map(Node::one_or_many).unwrap_or_default() {
+            let Some(text) = item.text() else { continue };
+            let Some(target) = self.take(item.span, target(text)) else { continue };
+            let place = if target.is_ipv4() { &mut v4 } else { &mut v6 };
+            if place.replace(target).is_some() {
+                let what = format!("{} is a second target of its family", shown(text));
+                self.problems.add(item.span, what, "name one IPv4 and one IPv6 address at most");
+            }
+        }
+        TargetsConfig::Fixed { v4, v6 }
+    }
+
+    /// Destinations that a header may name.
+    pub(super) fn destinations(&mut self, node: &Node) -> Vec<AllowedDestination> {
+        let mut out = Vec::new();
+        let list = node.get("to_destinations");
+        for item in list.map(Node::one_or_many).unwrap_or_default() {
+            let at = item.get("network").unwrap_or(item);
+            let Some(text) = at.text() else { continue };
+            let Some(network) = self.take(at.span, address::network(text)) else { continue };
+            let ports = self.parsed(item, "ports", ports).unwrap_or(1..=u16::MAX);
+            out.push(AllowedDestination { network, ports });
+        }
+        if let Some(list) = list.filter(|list| matches!(&list.value, Value::List(items) if items.is_empty())) {
+            self.problems.add(list.span, "`to_destinations` is empty", "name the networks that clients may reach");
+        }
+        out
+    }
+
+    /// A target that is the listener's own address would send to itself for ever.
+    fn loops(&mut self, node: &Node, bind: &[SocketAddr], to: &TargetsConfig) {
+        let TargetsConfig::Fixed { v4, v6 } = to else { return };
+        for target in [v4, v6].into_iter().flatten() {
+            let own = bind.iter().find(|bind| circles::is_reached(**bind, *target, self.machine));
+            if let (Some(bind), Some(at)) = (own, node.get("to")) {
+                let what = format!("the target {target} is this listener itself, bound to {bind}");
+                self.problems.add(at.span, what, "let the application listen on another port");
+            }
+        }
+    }
+
+    fn header_rules(&mut self, node: &Node, listener: &UdpListenerConfig) {
+        let off = listener.header == DatagramHeader::Off;
+        if off {
+            for key in ["trust", "trust_file", "without_header"] {
+                if let Some(entry) = node.entry(key) {
+                    let what = format!("`{key}` has no effect without `proxy_protocol`");
+                    self.problems.add(entry.key_span, what, "say which header: `proxy_protocol: each`");
+                }
+            }
+            if let Some(entry) = node.entry("to_destinations") {
+                let what = "`to_destinations` needs a header that names the destination";
+                self.problems.add(entry.key_span, what, "add `proxy_protocol` and `trust`");
+            }
+        } else if let Some(entry) = node.entry("proxy_protocol")
+            && node.entry("trust").is_none()
+            && node.entry("trust_file").is_none()
+        {
+            let what = "nobody's headers are believed";
+            let fix = "name the balancers: `trust: [\"10.0.0.0/8\"]`, or `trust_file`";
+            self.problems.add(entry.key_span, what, fix);
+        }
+        if let (Some(_), Some(entry)) = (node.entry("trust"), node.entry("trust_file")) {
+            self.problems.add(entry.key_span, "`trust` and `trust_file` exclude each other", "keep one of the two");
+        }
+        if let Some(entry) = node.entry("answer_header")
+            && listener.answer_header
+            && listener.header != DatagramHeader::Simple
+        {
+            let what = "`answer_header` goes with the Simple Proxy Protocol only";
+            self.problems.add(entry.key_span, what, "write `proxy_protocol: simple`, or remove `answer_header`");
+        }
+    }
+}
+
+fn udp_address(endpoint: Endpoint) -> Result<SocketAddr, Fault> {
+    match endpoint {
+        Endpoint::Tcp(address) => Ok(address),
+        Endpoint::Unix(_) => {
+            Err(Fault::new("a UDP listener cannot be a Unix socket".to_owned(), "name an address and a port: `:53`"))
+        }
+    }
+}
+
+fn target(text: &str) -> Result<SocketAddr, Fault> {
+    let fault = |fix: String| Fault::new(format!("{} is not the address of a target", shown(text)), fix);
+    match text.parse::<SocketAddr>() {
+        Ok(address) if address.port() == 0 => Err(fault("use a port from 1 to 65535".to_owned())),
+        Ok(address) if address.ip().is_unspecified() => {
+            Err(fault("name the address that the application answers from, such as `127.0.0.1:5353`".to_owned()))
+        }
+        Ok(address) => Ok(net::transparent::canonical(address)),
+        Err(_) => match text.parse::<IpAddr>() {
+            Ok(address) => Err(fault(format!("add a port: `{}`", SocketAddr::new(address, 5353)))),
+            Err(_) => Err(fault("write an address and a port, such as `127.0.0.1:5353` or `[::1]:5353`".to_owned())),
+        },
+    }
+}
+
+fn ports(text: &str) -> Result<RangeInclusive<u16>, Fault> {
+    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port != 0);
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (port(first.trim()), port(last.trim())) {
+        (Some(first), Some(last)) if first <= last => Ok(first..=last),
+        _ => Err(Fault::new(
+            format!("{} is neither a port nor a range of ports", shown(text)),
+            "write one port, or the lowest and the highest: `1000-2000`",
+        )),
+    }
+}
+
+fn header(text: &str) -> Option<DatagramHeader> {
+    use DatagramHeader::{Auto, Each, First, Off, Simple};
+    [Off, Each, First, Auto, Simple].into_iter().find(|header| header_text(*header) == text)
+}
+
+/// The word for a kind of header in a file.
+pub(crate) fn header_text(header: DatagramHeader) -> &'static str {
+    match header {
+        DatagramHeader::Off => "off",
+        DatagramHeader::Each => "each",
+        DatagramHeader::First => "first",
+        DatagramHeader::Auto => "auto",
+        DatagramHeader::Simple => "simple",
+    }
+}

@@ -1,0 +1,194 @@
+//! Header fields in a configuration: names, values and edits.
+//!
+//! Checks what RFC 9110 §5 demands, and that no edit touches the framing of a message or the connection (RFC 9110 §7.6.1): those are the program's.
+
+use super::variables::variable_in;
+use super::{Build, Fault};
+use crate::model::HeaderEdits;
+use crate::problem::shown;
+use crate::yaml::Node;
+
+/// Fields that frame a message or govern one connection.
+const FRAMING: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
+
+/// Reads a field name, to lower case.
+pub(super) fn field_name(text: &str) -> Result<String, Fault> {
+    if text.len() <= 256 && is_token(text) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err(Fault::new(
+        format!("{} is not a field name", shown(text)),
+        "use letters, digits and `-`, without colon or spaces",
+    ))
+}
+
+/// A token (RFC 9110 §5.6.2).
+pub(super) fn is_token(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(fits)
+}
+
+/// Reads a field value: visible ASCII with spaces and tabs inside (RFC 9110 §5.5).
+pub(super) fn field_value(text: &str) -> Result<String, Fault> {
+    if text.trim() != text {
+        return Err(Fault::new("a field value cannot start or end with blanks", "remove them"));
+    }
+    match text.chars().find(|c| !matches!(c, '\t' | ' '..='~')) {
+        None => Ok(text.to_owned()),
+        Some('\n' | '\r') => Err(Fault::new("a field value cannot hold a line break", "write it on one line")),
+        Some(_) => {
+            Err(Fault::new("a field value can hold visible ASCII only", "encode the rest as the field's own rules say"))
+        }
+    }
+}
+
+/// Fields about the client that the program writes itself.
+const WRITTEN: [&str; 8] = [
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-real-ip",
+    "forwarded",
+    "via",
+    "x-request-id",
+];
+
+/// The text of a value: nothing in it is replaced, so what looks like a variable is refused; `{{` and `}}` are braces.
+fn literal(name: &str, text: &str) -> Result<String, Fault> {
+    let plain = text.replace("{{", "").replace("}}", "");
+    let is_variable = plain.contains(['{', '}']) || variable_in(&plain).is_some();
+    if !is_variable {
+        return Ok(text.replace("{{", "{").replace("}}", "}"));
+    }
+    let what = format!("the value {} looks like a variable, and none are replaced here", shown(text));
+    let fix = match WRITTEN.iter().find(|written| name.eq_ignore_ascii_case(written)) {
+        Some(written) => format!("remove it: Portunus writes `{written}` itself (`forwarding`)"),
+        None => "write the text itself, and `{{` or `}}` for a brace".to_owned(),
+    };
+    Err(Fault::new(what, fix))
+}
+
+impl Build<'_> {
+    /// Edits under `key`; `host` has a key of its own on the way to the upstream.
+    pub(super) fn header_edits(&mut self, route: &Node, key: &str) -> HeaderEdits {
+        let Some(node) = route.get(key) else { return HeaderEdits::default() };
+        let on_request = key == "request_headers";
+        HeaderEdits {
+            remove: self
+                .parsed_list(node, "remove", |text| field_name(text).and_then(|name| editable(name, on_request))),
+            set: self.edited(node, "set", on_request),
+            add: self.edited(node, "add", on_request),
+        }
+    }
+
+    /// Fields to write, whose values are literal text.
+    fn edited(&mut self, node: &Node, key: &str, on_request: bool) -> Vec<(String, String)> {
+        let mut fields = self.fields(node, key, |name| editable(name, on_request));
+        for entry in node.get(key).map(Node::entries).unwrap_or_default() {
+            if let Some(text) = entry.value.text() {
+                self.take(entry.value.span, literal(&entry.key, text));
+            }
+        }
+        for (name, value) in &mut fields {
+            if let Ok(text) = literal(name, value) {
+                *value = text;
+            }
+        }
+        fields
+    }
+
+    /// Names and values of the table under `key`; a name in two spellings is one too many.
+    pub(super) fn fields(
+        &mut self,
+        node: &Node,
+        key: &str,
+        allow: impl Fn(String) -> Result<String, Fault>,
+    ) -> Vec<(String, String)> {
+        let mut out: Vec<(String, String)> = Vec::new();
+        for entry in node.get(key).map(Node::entries).unwrap_or_default() {
+            let name = self.take(entry.key_span, field_name(&entry.key).and_then(&allow));
+            let value = entry.value.text().and_then(|text| self.take(entry.value.span, field_value(text)));
+            let (Some(name), Some(value)) = (name, value) else { continue };
+            if out.iter().any(|(other, _)| *other == name) {
+                let what = format!("{} is in `{key}` twice; case does not matter", shown(&name));
+                self.problems.add(entry.key_span, what, "keep one of the two");
+            } else {
+                out.push((name, value));
+            }
+        }
+        out
+    }
+}
+
+/// Whether a field may be edited.
+fn editable(name: String, on_request: bool) -> Result<String, Fault> {
+    if FRAMING.contains(&name.as_str()) {
+        let what = format!("{} frames the message or governs the connection", shown(&name));
+        return Err(Fault::new(what, "leave it out; Portunus writes it itself"));
+    }
+    if on_request && name == "host" {
+        return Err(Fault::new(
+            "`host` cannot be edited here",
+            "use the route's key `host`: `host: { set: app.internal }`",
+        ));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values() {
+        assert_eq!(field_name("X-Beta"), Ok("x-beta".to_owned()));
+        for wrong in ["", "a b", "a:", ":path", "é", "a\n"] {
+            assert!(field_name(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(field_value("a\tb c"), Ok("a\tb c".to_owned()));
+        assert_eq!(field_value(""), Ok(String::new()));
+        for wrong in [" a", "a ", "a\nb", "a\r\nb: c", "a\0", "é", "\u{7f}"] {
+            assert!(field_value(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn values_hold_no_variables() {
+        for (text, expected) in [
+            ("max-age=31536000", "max-age=31536000"),
+            ("{{\"group\":\"a\"}}", "{\"group\":\"a\"}"),
+            ("$apr1$x", "$apr1$x"),
+            ("100% %2F %AB%", "100% %2F %AB%"),
+        ] {
+            assert_eq!(literal("x-a", text), Ok(expected.to_owned()), "{text}");
+        }
+        for text in
+            ["{client_ip}", "{", "}", "{{a}", "$remote_addr", "a${host}", "%[src]", "%{REMOTE_ADDR}s", "%REQ(X)%"]
+        {
+            assert!(literal("x-a", text).is_err(), "{text}");
+        }
+        let fix = literal("X-Real-IP", "$remote_addr").unwrap_err().fix;
+        assert_eq!(fix, "remove it: Portunus writes `x-real-ip` itself (`forwarding`)");
+    }
+
+    #[test]
+    fn framing_is_not_editable() {
+        for name in FRAMING {
+            assert!(editable(name.to_owned(), true).is_err() && editable(name.to_owned(), false).is_err(), "{name}");
+        }
+        assert!(editable("host".to_owned(), true).is_err());
+        assert!(editable("host".to_owned(), false).is_ok());
+    }
+}

@@ -1,0 +1,474 @@
+//! `routes`: what happens to which request.
+//!
+//! Conflicts between routes are `route::RouteTable::compile`'s to find; it knows which patterns overlap.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use wire::http::Method;
+
+use super::template::{Target, parameter_names, path_pattern};
+use super::variables::none_in_target;
+use super::{Build, Fault, address, headers, identifier, names_in, read};
+use crate::model::{
+    Action, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, PathPattern, RouteConfig, Template,
+    UpstreamProtocol, UpstreamTls,
+};
+use crate::problem::{Span, shown};
+use crate::yaml::{Entry, Node, Value};
+
+/// `hsts: true`: a year, this host only.
+const HSTS: &str = "max-age=31536000";
+/// Largest body of a fixed answer, bytes.
+const MAX_RESPOND_BYTES: usize = 64 * 1024;
+
+/// Names that routes refer to.
+struct Known<'a> {
+    upstreams: BTreeMap<&'a str, Span>,
+    listeners: BTreeMap<&'a str, Span>,
+    contracts: BTreeMap<&'a str, Span>,
+    /// Listeners that redirect everything, or carry bytes: no route is reached there.
+    redirecting: Vec<&'a str>,
+    tunnelling: Vec<&'a str>,
+    /// Upstreams that only tunnels can use, and why.
+    for_tunnels: BTreeMap<&'a str, &'static str>,
+}
+
+/// Upstreams that only tunnels can use. Connections of routes are shared by clients, so that none can have a client's PROXY header.
+fn for_tunnels(root: &Node) -> BTreeMap<&str, &'static str> {
+    let entries = root.get("upstreams").map(Node::entries).unwrap_or_default();
+    let why = |node: &Node| match (read::text(node, "send_proxy"), read::text(node, "protocol")) {
+        (Some("v1" | "v2" | "v2_tlvs"), _) => Some("send_proxy"),
+        (_, Some("tcp")) => Some("protocol: tcp"),
+        _ => None,
+    };
+    entries.iter().filter_map(|entry| Some((entry.key.as_str(), why(&entry.value)?))).collect()
+}
+
+impl Build<'_> {
+    pub(super) fn routes(&mut self, root: &Node, max_body_bytes: u64) -> Vec<RouteConfig> {
+        let mut known = Known {
+            upstreams: names_in(root, "upstreams"),
+            listeners: BTreeMap::new(),
+            contracts: names_in(root, "contracts"),
+            redirecting: Vec::new(),
+            tunnelling: Vec::new(),
+            for_tunnels: for_tunnels(root),
+        };
+        for listener in root.get("listeners").map(Node::items).unwrap_or_default() {
+            let Some(name) = listener.get("name").and_then(Node::text) else { continue };
+            known.listeners.insert(name, listener.span);
+            if listener.get("redirect_to_https").is_some_and(|node| read::as_bool(node) != Some(false)) {
+                known.redirecting.push(name);
+            }
+            if listener.entry("tunnel").is_some() {
+                known.tunnelling.push(name);
+            }
+        }
+        let mut names: HashMap<String, usize> = HashMap::new();
+        let nodes = root.get("routes").map(Node::items).unwrap_or_default();
+        let mut routes: Vec<RouteConfig> =
+            nodes.iter().filter_map(|node| self.route(node, &known, max_body_bytes, &mut names)).collect();
+        // A route that vanishes without a word would open or close what the user did not mean to.
+        debug_assert!(routes.len() == nodes.len() || !self.problems.is_empty());
+        tell_apart(&mut routes);
+        routes
+    }
+
+    fn route(
+        &mut self,
+        node: &Node,
+        known: &Known<'_>,
+        max_body_bytes: u64,
+        names: &mut HashMap<String, usize>,
+    ) -> Option<RouteConfig> {
+        let place = format!("{}:{}", self.file, node.span.line);
+        let name = self.parsed(node, "name", identifier);
+        if let (Some(name), Some(at)) = (&name, node.get("name")) {
+            self.unique(name, "route", at.span, names);
+        }
+        let path = match node.get("path") {
+            Some(_) => self.parsed(node, "path", path_pattern),
+            None => Some(PathPattern::any()),
+        };
+        let matched = (self.route_listeners(node, known), self.hosts(node), self.parsed_list(node, "methods", method));
+        let (listeners, hosts, methods) = matched;
+        // What was left out of a list would have the route match more than it says, and meet routes that it does not.
+        let is_whole = |key: &str, taken: usize| {
+            let given = node.get(key).map_or(0, |list| list.one_or_many().len());
+            given == taken || (taken == 0 && key == "hosts" && given == 1 && is_any_host(node))
+        };
+        let is_matched = is_whole("listeners", listeners.len())
+            && is_whole("hosts", hosts.len())
+            && is_whole("methods", methods.len())
+            // A name in the place of `hosts`, misspelt: what the route matches is not known.
+            && node.get("host").and_then(Node::text).is_none_or(|text| matches!(text, "keep" | "upstream"));
+        let action = self.action(node, path.as_ref(), known);
+        let headers = self.fields(node, "headers", Ok);
+        let (request_headers, response_headers) = self.edits(node);
+        let hsts = self.hsts(node);
+        let upgrades = self.upgrades(node);
+        let contract = self.contract_choice(node, &known.contracts);
+        if !is_matched || node.get("headers").map_or(0, |table| table.entries().len()) != headers.len() {
+            return None;
+        }
+        Some(RouteConfig {
+            name: name.unwrap_or_else(|| label(&methods, &hosts, path.as_ref())),
+            place,
+            listeners,
+            hosts,
+            methods,
+            path: path?,
+            headers,
+            action: action?,
+            request_headers,
+            response_headers,
+            hsts,
+            allow_ambiguous_path: read::boolean(node, "allow_ambiguous_path").unwrap_or(false),
+            allow_encoded_slash: read::boolean(node, "allow_encoded_slash").unwrap_or(false),
+            keep_method_override: read::boolean(node, "keep_method_override").unwrap_or(false),
+            max_body_bytes: read::size(node, "max_body").unwrap_or(max_body_bytes),
+            client_idle_timeout: read::duration(node, "client_idle_timeout"),
+            min_body_rate: read::size(node, "min_body_rate"),
+            stream_idle_timeout: read::duration(node, "stream_idle_timeout"),
+            upgrades,
+            contract,
+            lenient: Leniency::default(),
+        })
+    }
+
+    fn edits(&mut self, node: &Node) -> (HeaderEdits, HeaderEdits) {
+        (self.header_edits(node, "request_headers"), self.header_edits(node, "response_headers"))
+    }
+
+    fn route_listeners(&mut self, node: &Node, known: &Known<'_>) -> Vec<String> {
+        let mut out: Vec<String> = Vec::new();
+        let Some(list) = node.get("listeners") else { return out };
+        self.not_empty(list, "listeners", "name a listener, or remove `listeners` for all of them");
+        for item in list.one_or_many() {
+            let Some(name) = self.name_of(item, "listener", &known.listeners) else { continue };
+            if known.redirecting.contains(&name.as_str()) {
+                let what = format!(
+                    "the listener {} redirects everything to https, so no route is reached there",
+                    shown(&name)
+                );
+                self.problems.add(item.span, what, "name another listener, or remove its `redirect_to_https`");
+            } else if known.tunnelling.contains(&name.as_str()) {
+                let what = format!("the listener {} is a tunnel, so no route is reached there", shown(&name));
+                self.problems.add(item.span, what, "name another listener, or remove its `tunnel`");
+            } else if out.contains(&name) {
+                self.problems.add(
+                    item.span,
+                    format!("{} is in `listeners` twice", shown(&name)),
+                    "remove one of the two",
+                );
+            } else {
+                out.push(name);
+            }
+        }
+        out
+    }
+
+    /// Empty for any host.
+    fn hosts(&mut self, node: &Node) -> Vec<HostPattern> {
+        let Some(list) = node.get("hosts") else { return Vec::new() };
+        self.not_empty(list, "hosts", "name a host, or remove `hosts` for any host");
+        match list.one_or_many().iter().find(|item| item.text() == Some("*")) {
+            Some(_) if list.one_or_many().len() == 1 => Vec::new(),
+            Some(any) => {
+                self.problems.add(any.span, "`*` makes the other hosts superfluous", "keep `*` alone, or remove it");
+                Vec::new()
+            }
+            None => self.parsed_list(node, "hosts", address::host_pattern),
+        }
+    }
+
+    /// An empty list would match nothing, while no list matches everything.
+    fn not_empty(&mut self, list: &Node, key: &str, fix: &str) {
+        if matches!(&list.value, Value::List(items) if items.is_empty()) {
+            self.problems.add(list.span, format!("`{key}` is empty"), fix);
+        }
+    }
+
+    fn hsts(&mut self, node: &Node) -> Option<String> {
+        match read::as_bool(node.get("hsts")?) {
+            Some(true) => Some(HSTS.to_owned()),
+            Some(false) => None,
+            None => self.parsed(node, "hsts", hsts_value),
+        }
+    }
+
+    fn upgrades(&mut self, node: &Node) -> Vec<String> {
+        if node.get("upgrades").is_none() {
+            return vec!["websocket".to_owned()];
+        }
+        self.parsed_list(node, "upgrades", |text| {
+            if !headers::is_token(text) {
+                return Err(Fault::new(
+                    format!("{} is not a protocol", shown(text)),
+                    "write its token, as in `websocket`",
+                ));
+            }
+            if text.eq_ignore_ascii_case("h2c") {
+                return Err(Fault::new("an upgrade to h2c is refused", "clients that speak HTTP/2 say so by ALPN"));
+            }
+            Ok(text.to_ascii_lowercase())
+        })
+    }
+
+    /// The one action of a route. None if a problem was noted.
+    fn action(&mut self, route: &Node, path: Option<&PathPattern>, known: &Known<'_>) -> Option<Action> {
+        let key = ["upstream", "upstream_url", "redirect", "respond"].into_iter().find_map(|key| route.entry(key))?;
+        if !key.key.starts_with("upstream") {
+            for only in ["rewrite", "host", "request_headers", "keep_method_override", "max_body", "upgrades"]
+                .into_iter()
+                .filter_map(|only| route.entry(only))
+            {
+                let what = format!("`{}` has no effect beside `{}`", only.key, key.key);
+                self.problems.add(only.key_span, what, "remove it; it is for routes with `upstream` or `upstream_url`");
+            }
+        }
+        match key.key.as_str() {
+            "upstream" => {
+                let group = self.name_of(&key.value, "upstream", &known.upstreams);
+                if let Some(why) = group.as_ref().and_then(|group| known.for_tunnels.get(group.as_str())) {
+                    let what = format!("no route can use an upstream with `{why}`: it is for tunnels");
+                    self.problems.add(key.value.span, what, "use another upstream, or a listener with `tunnel`");
+                }
+                let rewrite = self.rewrite(route, path);
+                let host = self.host_rewrite(route);
+                Some(Action::Forward(Forward { to: ForwardTo::Group(group?), rewrite, host }))
+            }
+            "upstream_url" => self.upstream_url(route, key, path),
+            "redirect" => self.redirect(&key.value, path),
+            _ => self.respond(&key.value, known),
+        }
+    }
+
+    fn rewrite(&mut self, route: &Node, path: Option<&PathPattern>) -> Option<Template> {
+        let parameters = parameter_names(path?);
+        self.parsed(route, "rewrite", |text| {
+            none_in_target(text, path)?;
+            Target::cut_path(text)?.path_template(&parameters)
+        })
+    }
+
+    fn host_rewrite(&mut self, route: &Node) -> HostRewrite {
+        let Some(node) = route.get("host") else { return HostRewrite::Keep };
+        match node.text() {
+            Some("upstream") => HostRewrite::Upstream,
+            Some(_) => HostRewrite::Keep,
+            None => self.parsed(node, "set", address::authority).map_or(HostRewrite::Keep, HostRewrite::Fixed),
+        }
+    }
+
+    fn upstream_url(&mut self, route: &Node, entry: &Entry, path: Option<&PathPattern>) -> Option<Action> {
+        let node = &entry.value;
+        let mut settings = self.connection_settings("upstream_url", node);
+        if settings.protocol == UpstreamProtocol::Tcp {
+            let at = node.get("protocol").map_or(node.span, |node| node.span);
+            self.problems.add(at, "no route can use `protocol: tcp`: it is for tunnels", "write `http1` or `http2`");
+        }
+        let rewrite = self.rewrite(route, path);
+        let host = self.host_rewrite(route);
+        let to = node.get("to")?;
+        self.take(to.span, none_in_target(to.text()?, path))?;
+        let target = self.take(to.span, Target::cut(to.text()?))?;
+        let Some(tls) = target.tls else {
+            self.problems.add(to.span, "`to` names no server", "write a whole URL: `https://{tenant}.example.com/`");
+            return None;
+        };
+        match (tls, settings.tls.is_some(), node.entry("tls")) {
+            (false, true, Some(entry)) => {
+                self.problems.add(entry.key_span, "`tls` beside an `http://` URL", "write `https://`, or remove `tls`")
+            }
+            (true, false, Some(entry)) => self.problems.add(
+                entry.key_span,
+                "`tls: false` beside an `https://` URL",
+                "write `http://`, or remove `tls`",
+            ),
+            (true, false, None) => settings.tls = Some(UpstreamTls::default()),
+            _ => {}
+        }
+        let parameters = parameter_names(path?);
+        let authority = self.take(to.span, target.authority_template(&parameters))?;
+        let allow = self.allow(node, to, &authority);
+        let has_path = !target.path.is_empty() || target.query.is_some();
+        if let (true, Some(entry)) = (has_path, route.entry("rewrite")) {
+            self.problems.add(
+                entry.key_span,
+                "`rewrite` beside a URL that has a path itself",
+                "keep the path in one of the two",
+            );
+        }
+        let from_url = if has_path { Some(self.take(to.span, target.path_template(&parameters))?) } else { None };
+        let to = ForwardTo::Authority { tls, authority, allow, settings: Arc::new(settings) };
+        Some(Action::Forward(Forward { to, rewrite: from_url.or(rewrite), host }))
+    }
+
+    /// The allow-list of a template of an authority: demanded if a parameter stands in it, and every entry can come out of it.
+    fn allow(&mut self, node: &Node, to: &Node, authority: &Template) -> Vec<String> {
+        let allow = self.parsed_list(node, "allow", |text| {
+            let allowed = address::authority(text)?;
+            if authority.can_become(&allowed) {
+                Ok(allowed)
+            } else {
+                Err(Fault::new(
+                    format!("{} can never come out of `to`", shown(text)),
+                    "correct it or remove it; a parameter is (part of) one label",
+                ))
+            }
+        });
+        if authority.has_parameters() && node.get("allow").is_none_or(|list| list.one_or_many().is_empty()) {
+            let what = "a parameter chooses the host, so a client could reach any server";
+            self.problems.add(
+                to.span,
+                what,
+                "list the hosts that may come out of it: `allow: [a.example.com, b.example.com]`",
+            );
+        }
+        allow
+    }
+
+    fn redirect(&mut self, node: &Node, path: Option<&PathPattern>) -> Option<Action> {
+        let status = read::text(node, "status").and_then(|text| text.parse().ok()).unwrap_or(308);
+        let to = node.get("to")?;
+        self.take(to.span, none_in_target(to.text()?, path))?;
+        let target = self.take(to.span, Target::cut(to.text()?))?;
+        let parameters = parameter_names(path?);
+        let template = self.take(to.span, target.whole_template(&parameters))?;
+        if target.tls.is_some() {
+            let authority = self.take(to.span, target.authority_template(&parameters))?;
+            let allow = self.allow(node, to, &authority);
+            return Some(Action::Redirect { status, to: template, allow });
+        }
+        // RFC 3986 §4.2. That parameters do not make one of it is seen to when it is rendered.
+        if target.path.starts_with("//") {
+            self.problems.add(
+                to.span,
+                "a Location that starts with `//` leads to another host",
+                "write the whole URL, or a path with one `/`",
+            );
+        }
+        if let Some(entry) = node.entry("allow") {
+            self.problems.add(entry.key_span, "`allow` beside a path", "remove it; a path stays on the same host");
+        }
+        Some(Action::Redirect { status, to: template, allow: Vec::new() })
+    }
+
+    fn respond(&mut self, node: &Node, known: &Known<'_>) -> Option<Action> {
+        let status = read::int(node, "status")?;
+        let body = read::text(node, "body").unwrap_or_default();
+        if let Some(at) = node.get("body").filter(|_| !body.is_empty() && matches!(status, 204 | 205 | 304)) {
+            self.problems.add(
+                at.span,
+                format!("an answer {status} has no body"),
+                "remove `body`, or use another status",
+            );
+        }
+        if let Some(at) = node.get("body").filter(|_| body.len() > MAX_RESPOND_BYTES) {
+            self.problems.add(at.span, "the body is longer than 64 KiB", "serve it from an upstream");
+        }
+        let content_type = match node.get("content_type") {
+            Some(_) => self.parsed(node, "content_type", content_type)?,
+            None => "text/plain; charset=utf-8".to_owned(),
+        };
+        let while_up = node.get("while_up").and_then(|name| self.name_of(name, "upstream", &known.upstreams));
+        Some(Action::Respond { status, content_type, body: body.as_bytes().into(), while_up })
+    }
+}
+
+/// Longest label of a route without a name, bytes.
+const MAX_LABEL_BYTES: usize = 96;
+
+/// What a route without a name is called in logs and metrics: methods, first host and path, so that it stays when lines of the file move.
+fn label(methods: &[Method], hosts: &[HostPattern], path: Option<&PathPattern>) -> String {
+    let methods: Vec<&str> = methods.iter().map(Method::as_str).collect();
+    let host = match hosts.first() {
+        None => "*".to_owned(),
+        Some(HostPattern::Exact(name)) => name.clone(),
+        Some(HostPattern::Wildcard(parent)) => format!("*.{parent}"),
+    };
+    let further = if hosts.len() > 1 { format!("+{}", hosts.len() - 1) } else { String::new() };
+    let space = if methods.is_empty() { "" } else { " " };
+    let path = path.map_or("/", |path| path.text.as_str());
+    let text = format!("{}{space}{host}{further}{path}", methods.join(","));
+    let plain = |c: char| if c.is_ascii_alphanumeric() || " ._~/{}*:+,-%@=&;!()".contains(c) { c } else { '_' };
+    // One byte for each character from here on.
+    text.chars().map(plain).take(MAX_LABEL_BYTES).collect()
+}
+
+/// Numbers the labels that several routes have. No name that a user gives has a `/`, so none of those is among them.
+fn tell_apart(routes: &mut [RouteConfig]) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    for route in routes {
+        let count = seen.entry(route.name.clone()).or_insert(0);
+        *count += 1;
+        if *count > 1 && route.name.contains('/') {
+            route.name = format!("{}#{count}", route.name);
+        }
+    }
+}
+
+/// Whether a route takes `hosts: "*"`.
+fn is_any_host(route: &Node) -> bool {
+    route.get("hosts").is_some_and(|list| list.one_or_many().first().and_then(Node::text) == Some("*"))
+}
+
+/// Reads a method (RFC 9110 §9.1: case-sensitive).
+pub(super) fn method(text: &str) -> Result<Method, Fault> {
+    match Method::from_bytes(text.as_bytes()) {
+        Some(Method::Connect | Method::Trace) => {
+            Err(Fault::new(format!("{} is never routed", shown(text)), "remove it; Portunus refuses it everywhere"))
+        }
+        Some(_) if matches!(text.to_ascii_uppercase().as_str(), "ALL" | "ANY" | "*") => {
+            Err(Fault::new(format!("{} is not a method", shown(text)), "remove `methods` for any method"))
+        }
+        Some(method) if text.bytes().all(|byte| !byte.is_ascii_lowercase()) => Ok(method),
+        Some(_) => {
+            let what = format!("the method {} is in lower case; methods are case-sensitive", shown(text));
+            Err(Fault::new(what, format!("write {}", shown(&text.to_ascii_uppercase()))))
+        }
+        None => Err(Fault::new(
+            format!("{} is not a method", shown(text)),
+            "use a token of at most 32 characters, such as `GET`",
+        )),
+    }
+}
+
+/// Reads a Strict-Transport-Security value (RFC 6797 §6.1).
+fn hsts_value(text: &str) -> Result<String, Fault> {
+    let fault = || {
+        Fault::new(
+            format!("{} is not a Strict-Transport-Security value", shown(text)),
+            "write `max-age=31536000; includeSubDomains`, or `true`",
+        )
+    };
+    let mut has_age = false;
+    for directive in text.split(';').map(str::trim) {
+        let known = match directive.split_once('=') {
+            Some((name, age)) if name.eq_ignore_ascii_case("max-age") && !has_age => {
+                has_age = true;
+                !age.is_empty() && age.len() <= 10 && age.bytes().all(|byte| byte.is_ascii_digit())
+            }
+            Some(_) => false,
+            None => directive.eq_ignore_ascii_case("includeSubDomains") || directive.eq_ignore_ascii_case("preload"),
+        };
+        if !known {
+            return Err(fault());
+        }
+    }
+    if has_age { Ok(text.to_owned()) } else { Err(fault()) }
+}
+
+/// Reads a media type: `type/subtype` and what follows, as a field value.
+fn content_type(text: &str) -> Result<String, Fault> {
+    let essence = text.split(';').next().unwrap_or_default().trim_end();
+    match essence.split_once('/') {
+        Some((kind, subtype)) if headers::is_token(kind) && headers::is_token(subtype) => headers::field_value(text),
+        _ => Err(Fault::new(
+            format!("{} is not a media type", shown(text)),
+            "write `type/subtype`, such as `text/plain`",
+        )),
+    }
+}

@@ -1,0 +1,164 @@
+//! Variables of other proxies where text is literal here: found, and answered with what is meant.
+//!
+//! Nothing but parameters of the path is replaced, and those only in templates. In header values and templates a variable is refused, since it would go
+//! out as it stands; a body of a route of its own may be any text, so there it is a warning.
+
+use super::Fault;
+use crate::model::{Action, Config, PathPattern, Segment};
+use crate::problem::shown;
+
+/// What variables of other proxies begin with; nginx's are words, so that a `$` before anything else is a character like others.
+const NGINX: [&str; 25] = [
+    "arg",
+    "binary_",
+    "body_",
+    "bytes_",
+    "connection",
+    "content_",
+    "cookie_",
+    "document_",
+    "geoip",
+    "host",
+    "http",
+    "is_args",
+    "msec",
+    "proxy_",
+    "query_string",
+    "realip_",
+    "remote_",
+    "request",
+    "scheme",
+    "server_",
+    "ssl_",
+    "status",
+    "time_",
+    "upstream_",
+    "uri",
+];
+
+/// The first variable of another proxy in a text: `$uri` and `${uri}` (nginx), `%[src]` (HAProxy), `%REQ(X)%` and `%PROTOCOL%` (Envoy).
+pub(super) fn variable_in(text: &str) -> Option<&str> {
+    text.match_indices(['$', '%']).find_map(|(at, _)| {
+        let rest = text.get(at..)?;
+        let length = if rest.starts_with('$') { nginx(rest) } else { haproxy(rest).or_else(|| envoy(rest)) };
+        rest.get(..length?)
+    })
+}
+
+fn nginx(rest: &str) -> Option<usize> {
+    let word = rest.get(1..)?;
+    let (word, around) = word.strip_prefix('{').map_or((word, 1), |word| (word, 3));
+    if !NGINX.iter().any(|known| word.starts_with(known)) {
+        return None;
+    }
+    let length = word.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_').count();
+    Some(if around == 3 && !word.get(length..)?.starts_with('}') { length + 2 } else { length + around })
+}
+
+fn haproxy(rest: &str) -> Option<usize> {
+    let inner = rest.strip_prefix("%[")?;
+    Some(inner.find(']').map_or(rest.len(), |end| end + 3))
+}
+
+fn envoy(rest: &str) -> Option<usize> {
+    let word = rest.get(1..)?;
+    let length = word.bytes().take_while(|byte| byte.is_ascii_uppercase() || *byte == b'_').count();
+    let after = word.get(length..)?;
+    if length < 3 || !after.starts_with(['%', '(']) {
+        return None;
+    }
+    Some(after.find('%').map_or(1 + length, |end| length + end + 2))
+}
+
+/// Refuses a target that holds a variable, or a capture such as `$1`, and says how it is written here.
+pub(super) fn none_in_target(text: &str, path: Option<&PathPattern>) -> Result<(), Fault> {
+    let capture = || {
+        let at = text.match_indices('$').find(|(at, _)| text.as_bytes().get(at + 1).is_some_and(u8::is_ascii_digit))?.0;
+        text.get(at..at + 2)
+    };
+    let Some(variable) = variable_in(text).or_else(capture) else { return Ok(()) };
+    let what = format!(
+        "{} holds {}, which looks like a variable, and only parameters of the path are replaced here",
+        shown(text),
+        shown(variable)
+    );
+    Err(Fault::new(what, native(text, variable, path)))
+}
+
+/// How a target with a variable is written here.
+fn native(text: &str, variable: &str, path: Option<&PathPattern>) -> String {
+    let name = variable.trim_start_matches(['$', '%', '{', '[']);
+    let begins = |words: &[&str]| words.iter().any(|word| name.to_ascii_lowercase().starts_with(word));
+    if begins(&["args", "is_args", "query"]) {
+        return "leave it out, with the `?` before it: the query of the request is appended by itself".to_owned();
+    }
+    if begins(&["host", "http_host", "server_name"]) {
+        return "leave out scheme and host, and write the target from `/` on: it stays on the same host".to_owned();
+    }
+    if begins(&["scheme"]) {
+        return "write `https://` or `http://`".to_owned();
+    }
+    let is_path = begins(&["uri", "request_uri", "document_uri", "path", "url"])
+        || name.starts_with(|c: char| c.is_ascii_digit());
+    if is_path {
+        return with_parameters(text, variable, path);
+    }
+    "name what is meant, or percent-encode a `$` or `%` that is meant; from the path, `{name}` takes a parameter"
+        .to_owned()
+}
+
+/// The target with the parameters of the route's path for a variable that stands for the path, where that is a target.
+fn with_parameters(text: &str, variable: &str, path: Option<&PathPattern>) -> String {
+    let catch_all = path.and_then(|path| match path.segments.last() {
+        Some(Segment::CatchAll { name }) => Some((name, &path.text)),
+        _ => None,
+    });
+    let Some((name, pattern)) = catch_all else {
+        return "end the path of the route with `{*rest}` and write `{rest}`; the query is appended by itself"
+            .to_owned();
+    };
+    // A capture is what the catch-all takes, all else the whole path.
+    let is_capture = variable.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
+    let value = if is_capture { format!("{{{name}}}") } else { pattern.replace("{*", "{") };
+    let behind_slash = format!("/{variable}");
+    let is_doubled = !is_capture && text.contains(&behind_slash);
+    let written = text.replace(if is_doubled { &behind_slash } else { variable }, &value);
+    format!("write {}; the query is appended by itself", shown(&written))
+}
+
+/// A text for each body of a route that holds what looks like a variable and is sent as it stands.
+pub fn warnings(config: &Config) -> impl Iterator<Item = String> {
+    config.routes.iter().filter_map(|route| {
+        let Action::Respond { body, .. } = &route.action else { return None };
+        let variable = variable_in(std::str::from_utf8(body).ok()?)?;
+        Some(format!(
+            "{}: route `{}`: {} in its body looks like a variable and is sent as it stands; nothing in bodies is replaced",
+            route.place,
+            route.name,
+            shown(variable)
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_found_whole() {
+        for (text, expected) in [
+            ("a$uri/b", "$uri"),
+            ("$request_uri", "$request_uri"),
+            ("x${host}y", "${host}"),
+            ("${host", "${host"),
+            ("$http_x_a-b", "$http_x_a"),
+            ("a%[src]b", "%[src]"),
+            ("%[src", "%[src"),
+            ("%REQ(X)%z", "%REQ(X)%"),
+            ("%PROTOCOL%", "%PROTOCOL%"),
+            ("100% $ $x $5 %41 %AB% [] {} $metadata", ""),
+        ] {
+            assert_eq!(variable_in(text).unwrap_or_default(), expected, "{text}");
+        }
+    }
+}

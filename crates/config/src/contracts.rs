@@ -1,0 +1,203 @@
+//! Contracts as configured: which document, how strictly, and what becomes of what breaks it. Part of the model; see `model.rs`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::http::Method;
+
+use super::jwt::Algorithm;
+use super::model::{HostPattern, Secret, UpstreamConfig};
+
+/// What becomes of a message that breaks its contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// It is refused.
+    #[default]
+    Block,
+    /// It passes, and everything that `Block` would refuse is logged and counted.
+    Log,
+    /// It is not judged.
+    Off,
+}
+
+impl Mode {
+    /// The word for it in configurations.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mode::Block => "block",
+            Mode::Log => "log",
+            Mode::Off => "off",
+        }
+    }
+}
+
+/// What a refusal's body tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Detail {
+    /// There is no body.
+    Empty,
+    /// The status, in words.
+    Status,
+    /// Also the reason code.
+    #[default]
+    Code,
+    /// Also where in the message, and what is wrong there.
+    Pointer,
+}
+
+/// A contract by name.
+#[derive(Debug, Clone)]
+pub struct ContractConfig {
+    /// Its name.
+    pub name: String,
+    /// Where it stands, for messages: `portunus.yaml:31`.
+    pub place: String,
+    /// The OpenAPI document.
+    pub document: PathBuf,
+    /// How the document is read and applied.
+    pub options: contract::options::Options,
+    /// What becomes of requests that break it.
+    pub request: Mode,
+    /// What becomes of responses that break it.
+    pub response: Mode,
+    /// Operations that differ; the last one that matches counts.
+    pub operations: Vec<OperationRule>,
+    /// OPTIONS on a path of the document passes although the document does not list it.
+    pub pass_options: bool,
+    /// The status of every refusal; none: the one that fits.
+    pub block_status: Option<u16>,
+    /// What the body of a refusal tells.
+    pub detail: Detail,
+    /// The field that says in an answer of ours what broke the contract.
+    pub status_header: Option<String>,
+    /// What is never listed as a shadow.
+    pub shadow_exclude: ShadowExclude,
+    /// How tokens of OAuth 2 and OpenID Connect are checked.
+    pub jwt: Option<JwtConfig>,
+    /// Tokens that are refused.
+    pub deny_tokens: Option<TokenPlaces>,
+    /// Addresses that may speak.
+    pub allow_addresses: Option<AllowConfig>,
+}
+
+impl ContractConfig {
+    /// The files it names and that are read anew when they change.
+    pub fn files(&self) -> Vec<&Path> {
+        let keys = self.jwt.as_ref().and_then(|jwt| match &jwt.keys {
+            KeySource::Pem(path) | KeySource::Set(path) | KeySource::Secret(Secret::File(path)) => Some(path.as_path()),
+            KeySource::Secret(_) | KeySource::Url { .. } => None,
+        });
+        let denied = self.deny_tokens.as_ref().map(|places| places.file.as_path());
+        let allowed = self.allow_addresses.as_ref().map(|list| list.file.as_path());
+        [Some(self.document.as_path()), keys, denied, allowed].into_iter().flatten().collect()
+    }
+}
+
+/// Where tokens are looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenPlaces {
+    /// The file with one token in each line.
+    pub file: PathBuf,
+    /// A cookie by this name.
+    pub cookie: Option<String>,
+    /// A field by this name, lower case.
+    pub header: Option<String>,
+    /// `Bearer ` before the token in the field is not part of it.
+    pub trim_bearer: bool,
+}
+
+/// What differs for some operations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperationRule {
+    /// The path as the document writes it, with the base path before it: `/v1/pets/{id}`.
+    pub path: String,
+    /// Methods; empty for all.
+    pub methods: Vec<Method>,
+    /// What becomes of requests.
+    pub request: Option<Mode>,
+    /// What becomes of responses.
+    pub response: Option<Mode>,
+    /// Largest body, bytes.
+    pub max_body_bytes: Option<u64>,
+}
+
+/// What is never listed as a shadow.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShadowExclude {
+    /// Statuses of responses.
+    pub statuses: Vec<u16>,
+    /// Beginnings of paths.
+    pub paths: Vec<String>,
+}
+
+/// How tokens are checked.
+#[derive(Debug, Clone)]
+pub struct JwtConfig {
+    /// The algorithms that are taken.
+    pub algorithms: Vec<Algorithm>,
+    /// Where the keys are.
+    pub keys: KeySource,
+    /// Accepted issuers; empty for any.
+    pub issuers: Vec<String>,
+    /// Accepted audiences; empty for any.
+    pub audiences: Vec<String>,
+    /// How far clocks may be apart.
+    pub leeway: Duration,
+    /// A token without an end is refused.
+    pub require_expiry: bool,
+    /// Names of the `http` `bearer` schemes whose credential is a token to verify; none for all of them.
+    pub bearer_schemes: Option<Vec<String>>,
+}
+
+/// Where keys come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeySource {
+    /// A PEM file with a public key or a certificate.
+    Pem(PathBuf),
+    /// A key set in a file.
+    Set(PathBuf),
+    /// A shared secret.
+    Secret(Secret),
+    /// A key set at a URL.
+    Url {
+        /// Whom to ask, and how to connect.
+        upstream: Arc<UpstreamConfig>,
+        /// The Host to send.
+        host: String,
+        /// Path and query.
+        target: String,
+        /// How often.
+        refresh: Duration,
+    },
+}
+
+/// Which clients may speak.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowConfig {
+    /// The list.
+    pub file: PathBuf,
+    /// The field (lower case) in which trusted proxies name the client, for this list alone; none: the client of the request.
+    pub header: Option<String>,
+}
+
+/// Which contract a route is under.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ContractChoice {
+    /// That of its host, else of its listener, else none.
+    #[default]
+    Inherited,
+    /// None, whatever its host and listener say.
+    None,
+    /// This one.
+    Named(String),
+}
+
+/// What holds for a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostRule {
+    /// The host.
+    pub host: HostPattern,
+    /// Its contract.
+    pub contract: String,
+}

@@ -1,0 +1,206 @@
+//! Configuration: one YAML file to one immutable [`Config`], every mistake reported at once with file, line, what and fix.
+//!
+//! The way: text → `yaml.rs` (a tree that knows its positions) → `shape.rs` (is it the right shape?) → `build.rs` (does it make sense?) →
+//! `model.rs`. The reference for users is `docs/configuration.md`, generated from the shape. Nothing here starts, opens or resolves anything; only
+//! [`load`] touches the disk, to read the file, to see whether what it names exists, and what names mean on this machine.
+#![forbid(unsafe_code)]
+
+mod shape;
+mod reload;
+mod contracts_json;
+mod redact;
+mod build;
+mod keyholder;
+mod defaults;
+mod units;
+mod contracts;
+mod model;
+mod jwt;
+pub mod limits;
+mod machine;
+pub mod yaml;
+pub mod problem;
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+pub use build::variable_warnings;
+pub use jwt::{Algorithm, KeyKind};
+pub use keyholder::*;
+pub use model::*;
+pub use problem::{Problem, Problems};
+pub use redact::redacted_json;
+pub use reload::{Reloaded, waits_for_restart};
+pub use shape::reference::{keyholder_reference, reference};
+pub use shape::schema::{json_schema, keyholder_json_schema};
+
+use machine::Machine;
+use problem::Collector;
+
+/// Reads, checks and builds the configuration of a file; also looks whether the files and folders it names exist.
+///
+/// Relative paths in it start at the file's own folder.
+///
+/// # Errors
+/// Every mistake found, at most 100 of them in full.
+pub fn load(path: &Path) -> Result<Config, Problems> {
+    look_through(path).map_err(|mistaken| mistaken.problems)
+}
+
+/// Does what [`load`] does, and keeps what could be read beside what is wrong, for whoever looks for more mistakes.
+///
+/// # Errors
+/// As [`load`].
+pub fn look_through(path: &Path) -> Result<Config, Mistaken<Config>> {
+    let name = path.display().to_string();
+    let text = read_text(path, &name)?;
+    build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &GATE)
+}
+
+/// A file with mistakes.
+#[derive(Debug)]
+pub struct Mistaken<T> {
+    /// All that was found.
+    pub problems: Problems,
+    /// What it says without the parts that they concern; none if it cannot be understood at all.
+    pub rest: Option<Box<T>>,
+}
+
+impl<T> From<Problems> for Mistaken<T> {
+    fn from(problems: Problems) -> Mistaken<T> {
+        Mistaken { problems, rest: None }
+    }
+}
+
+/// Reads an address or a network.
+///
+/// # Errors
+/// What is wrong with it and how to write it, as one sentence.
+pub fn network(text: &str) -> Result<ipnet::IpNet, String> {
+    build::network(text)
+}
+
+/// Builds the configuration of a text, without touching the disk. `file_name` is for messages; relative paths start at `base_dir`.
+///
+/// # Errors
+/// Every mistake found, at most 100 of them in full.
+pub fn parse(file_name: &str, text: &str, base_dir: &Path) -> Result<Config, Problems> {
+    build_text(file_name, text, base_dir, false, &GATE).map_err(|mistaken| mistaken.problems)
+}
+
+/// Reads, checks and builds the configuration of a key server, as [`load`] does.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_keyholder(path: &Path) -> Result<KeyholderConfig, Problems> {
+    let name = path.display().to_string();
+    let text = read_text(path, &name)?;
+    build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &KEY_SERVER)
+        .map_err(|mistaken| mistaken.problems)
+}
+
+/// Builds the configuration of a key server from a text, as [`parse`] does.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_keyholder(file_name: &str, text: &str, base_dir: &Path) -> Result<KeyholderConfig, Problems> {
+    build_text(file_name, text, base_dir, false, &KEY_SERVER).map_err(|mistaken| mistaken.problems)
+}
+
+/// A kind of file: its shape, and what is built from it.
+struct Form<T> {
+    shape: &'static shape::Object,
+    build: Builder<T>,
+}
+
+/// From the tree, the file's name and its folder: what it means, and the files it names.
+type Builder<T> = fn(&yaml::Node, &str, &Path, &Machine, &mut Collector) -> (Option<T>, Vec<build::Referenced>);
+
+const GATE: Form<Config> = Form { shape: &shape::surface::ROOT, build: build::build };
+const KEY_SERVER: Form<KeyholderConfig> =
+    Form { shape: &shape::surface::keyholder::KEYHOLDER, build: build::build_keyholder };
+
+fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Form<T>) -> Result<T, Mistaken<T>> {
+    if text.len() > yaml::MAX_FILE_BYTES {
+        return Err(too_large(file_name).into());
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut problems = Collector::default();
+    let mut value = None;
+    if let Some(root) = yaml::parse(text, &mut problems) {
+        shape::check_file(form.shape, &root, &mut problems);
+        let machine = if look { Machine::here() } else { Machine::default() };
+        let (built, referenced) = (form.build)(&root, file_name, base, &machine, &mut problems);
+        if look {
+            look_at(&referenced, &mut problems);
+        }
+        value = built;
+    }
+    match (problems.finish(file_name, text), value) {
+        (None, Some(value)) => Ok(value),
+        (Some(problems), rest) => Err(Mistaken { problems, rest: rest.map(Box::new) }),
+        // Every step that gives up notes why; should one not, the file is refused all the same.
+        (None, None) => Err(Mistaken::from(Problems::of_file(
+            file_name,
+            "the file could not be understood".to_owned(),
+            "please report this as a bug",
+        ))),
+    }
+}
+
+/// Reads a file of bounded size, so that a runaway generator (or a device) does not fill the memory.
+fn read_text(path: &Path, name: &str) -> Result<String, Problems> {
+    let unreadable = |error: std::io::Error| {
+        let fix = match error.kind() {
+            std::io::ErrorKind::NotFound => "check the path; `examples/` holds configurations to start from",
+            std::io::ErrorKind::PermissionDenied => "let the user that Portunus runs as read it",
+            _ => "check that it is a readable file that lies on a disk, not a pipe or a device",
+        };
+        Problems::of_file(name, format!("cannot read the file: {error}"), fix)
+    };
+    let file = keystore::files::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(yaml::MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > yaml::MAX_FILE_BYTES {
+        return Err(too_large(name));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = 1 + error.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
+        Problems::of_file(name, format!("not UTF-8 text, first in line {line}"), "save it as UTF-8")
+    })
+}
+
+fn too_large(name: &str) -> Problems {
+    let what = format!("the file is larger than {}", units::size_text(yaml::MAX_FILE_BYTES as u64));
+    Problems::of_file(name, what, "make it smaller; check what generated it")
+}
+
+/// Notes what is named and is not there, or is something else.
+fn look_at(referenced: &[build::Referenced], problems: &mut Collector) {
+    for wanted in referenced {
+        let path = if wanted.path.as_os_str().is_empty() { Path::new(".") } else { &wanted.path };
+        let kind = if wanted.is_folder { "folder" } else { "file" };
+        let shown = problem::shown(&path.display().to_string());
+        match fs::metadata(path) {
+            Err(error) => {
+                let fix = "check the path; relative ones start at the folder of this file";
+                problems.add(wanted.span, format!("cannot use the {kind} {shown}: {error}"), fix);
+            }
+            Ok(found) if found.is_dir() != wanted.is_folder => {
+                let (is, fix) = if wanted.is_folder {
+                    ("a file", "name the folder it is in")
+                } else {
+                    ("a folder", "name a file in it")
+                };
+                problems.add(wanted.span, format!("{shown} is {is}, not a {kind}"), fix);
+            }
+            Ok(found) if !wanted.is_folder && !found.is_file() => {
+                let fix = "name a file that lies on a disk, not a pipe or a device";
+                problems.add(wanted.span, format!("{shown} is not a regular file"), fix);
+            }
+            Ok(_) => {}
+        }
+    }
+}

@@ -1,0 +1,752 @@
+//! The validated, immutable configuration: what the rest of the program sees. Nothing here is text that still needs parsing.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use net::pace::Pace;
+use wire::http::Method;
+use wire::http::field_kind::names_client;
+
+use crate::limits::Limits;
+
+mod datagram;
+mod place;
+
+pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
+pub use place::{Bindable, Place, places};
+
+/// The whole configuration of a process.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Worker threads, each with its own runtime and listeners. At least 1.
+    pub workers: usize,
+    /// Where connections come in. At least one, or one for UDP.
+    pub listeners: Vec<Arc<ListenerConfig>>,
+    /// Where datagrams come in.
+    pub udp_listeners: Vec<Arc<UdpListenerConfig>>,
+    /// Key material by name.
+    pub keystores: BTreeMap<String, KeystoreConfig>,
+    /// HTTP routes, in file order.
+    pub routes: Vec<RouteConfig>,
+    /// Groups of key servers.
+    pub key_servers: BTreeMap<String, Arc<KeyServersConfig>>,
+    /// Upstream groups by name.
+    pub upstreams: BTreeMap<String, Arc<UpstreamConfig>>,
+    /// Contracts by name.
+    pub contracts: BTreeMap<String, Arc<ContractConfig>>,
+    /// What holds for hosts.
+    pub host_rules: Vec<HostRule>,
+    /// Peers whose forwarding headers are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Which forwarding headers go upstream.
+    pub forwarding: Forwarding,
+    /// The admin listener, if any.
+    pub admin: Option<AdminConfig>,
+    /// Logs.
+    pub log: LogConfig,
+    /// Every bound; see `limits.rs`.
+    pub limits: Limits,
+}
+
+pub use super::contracts::{
+    AllowConfig, ContractChoice, ContractConfig, Detail, HostRule, JwtConfig, KeySource, Mode, OperationRule,
+    ShadowExclude, TokenPlaces,
+};
+pub use net::Endpoint;
+
+/// One listener: addresses that share all settings.
+#[derive(Debug, Clone)]
+pub struct ListenerConfig {
+    /// Unique name, used by routes, logs and metrics.
+    pub name: String,
+    /// Where it binds. At least one.
+    pub bind: Vec<Endpoint>,
+    /// TLS, unless plain.
+    pub tls: Option<TlsConfig>,
+    /// PROXY headers of those who connect; none: there are none, and whoever connects is the client.
+    pub proxy_protocol: Option<ProxyHeaderRule>,
+    /// What happens with what was accepted.
+    pub service: Service,
+    /// The contract of everything that comes in by it, unless host or route say otherwise.
+    pub contract: Option<String>,
+    /// An HTTP/1 client that has ended its direction is still served to the end; else it has gone.
+    pub serves_half_closed: bool,
+}
+
+impl ListenerConfig {
+    /// Its sockets.
+    pub fn places(&self) -> impl Iterator<Item = Place<Endpoint>> + '_ {
+        places(&self.name, &self.bind)
+    }
+
+    /// Whether it reads requests, in which proxies in front of it name their clients.
+    pub fn reads_requests(&self) -> bool {
+        !matches!(self.service, Service::Tunnel(_))
+    }
+}
+
+/// How a listener takes PROXY headers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyHeaderRule {
+    /// Who is believed. A header from anybody else ends the connection.
+    pub trust: Trust,
+    /// A connection that begins without a header passes as its peer's own; else it is refused.
+    pub pass_without: bool,
+    /// From accept to the last byte of the header.
+    pub header_timeout: Duration,
+}
+
+/// Peers that may speak for others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// These.
+    Networks(Vec<IpNet>),
+    /// Those in a file, which each reload reads again.
+    File(PathBuf),
+}
+
+/// What a listener does with its connections.
+#[derive(Debug, Clone)]
+pub enum Service {
+    /// HTTP, routed by `Config::routes`.
+    Http,
+    /// Bytes, to whom the rules say.
+    Tunnel(Arc<TunnelConfig>),
+    /// Every request is answered 308 to the same URL under https at this port.
+    RedirectToHttps {
+        /// Port in the Location; 443 is left out there.
+        port: u16,
+    },
+}
+
+/// What a listener does that carries bytes and looks no further.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelConfig {
+    /// Who gets what. At least one; the most specific that fits wins.
+    pub rules: Vec<TunnelRule>,
+    /// Nothing moves either way; none for the process's own limit.
+    pub idle_timeout: Option<Duration>,
+    /// The whole life of a tunnel; none for no bound.
+    pub max_lifetime: Option<Duration>,
+}
+
+/// Who gets the connections for some names and protocols.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelRule {
+    /// Server names; empty for any, and for none.
+    pub names: Vec<HostPattern>,
+    /// ALPN protocols; empty for any, and for none.
+    pub alpn: Vec<String>,
+    /// Key into `Config::upstreams`.
+    pub upstream: String,
+    /// TLS is passed by unopened.
+    pub passthrough: bool,
+}
+
+/// TLS of a listener.
+#[derive(Debug, Clone)]
+pub struct TlsConfig {
+    /// Key into `Config::keystores`.
+    pub keystore: String,
+    /// Settings for names without their own.
+    pub settings: Arc<TlsSettings>,
+    /// Settings by host pattern: exact names and `*.` wildcards, lower-case A-labels.
+    pub names: BTreeMap<String, Arc<TlsSettings>>,
+    /// An unknown name is refused with unrecognized_name instead of getting the default certificate.
+    pub strict_sni: bool,
+}
+
+/// What a name is served under. Two names with equal settings are one TLS policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// Versions, suites, groups.
+    pub policy: tls::Policy,
+    /// Lowest version.
+    pub min_version: tls::ProtocolVersion,
+    /// ALPN protocols in our order: `h2`, `http/1.1`.
+    pub alpn: Vec<String>,
+    /// Client certificates.
+    pub client_certificate: Option<ClientCertificateConfig>,
+}
+
+/// A rule for client certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificateConfig {
+    /// Without one: refused, or served without identity headers.
+    pub required: bool,
+    /// PEM file of trusted roots.
+    pub ca: PathBuf,
+    /// PEM or DER file of revocation lists.
+    pub crl: Option<PathBuf>,
+    /// If not empty, one of the certificate's SANs (`DNS:`, `URI:`, `EMAIL:`, `IP:` prefixed) must be here.
+    pub allow_san: Vec<String>,
+}
+
+/// A keystore.
+#[derive(Debug, Clone)]
+pub struct KeystoreConfig {
+    /// Name.
+    pub name: String,
+    /// Where and in which form.
+    pub location: keystore::Location,
+    /// Where its password comes from.
+    pub password: Option<Secret>,
+    /// The group of key servers that has the keys of certificates without one.
+    pub key_servers: Option<String>,
+    /// The name whose identities serve as `default`; else the alias `default` must exist.
+    pub default: Option<String>,
+    /// Period of the unconditional re-read.
+    pub reload_every: Duration,
+}
+
+/// A group of key servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyServersConfig {
+    /// Its servers, their TLS, connecting, ejection; operations in flight are those of one worker.
+    pub upstream: Arc<UpstreamConfig>,
+    /// One operation at one server.
+    pub timeout: Duration,
+    /// One operation in all.
+    pub total_timeout: Duration,
+    /// Connections to each server, by each worker.
+    pub connections: usize,
+    /// Between two pings of a connection.
+    pub ping_every: Duration,
+}
+
+/// Where a secret comes from. But for what a front door was given, the secret itself is read when it is needed, never kept in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Secret {
+    /// A file's content without its final newline.
+    File(PathBuf),
+    /// An environment variable.
+    Env(String),
+    /// The secret itself, from the command line of a front door, where others on the machine could see it anyway. No file can hold one.
+    Argument(ArgumentSecret),
+}
+
+/// Largest file of a secret, bytes.
+const MAX_SECRET_BYTES: u64 = 64 * 1024;
+
+impl Secret {
+    /// Reads the secret where it lies.
+    ///
+    /// # Errors
+    /// The file or variable is missing or not text; the message never holds the secret.
+    pub fn read(&self) -> Result<keystore::Password, String> {
+        let text = match self {
+            Secret::File(path) => keystore::files::text(path, MAX_SECRET_BYTES)
+                .map_err(|error| format!("password file {}: {error}", path.display()))?,
+            Secret::Env(name) => {
+                std::env::var(name).map_err(|_| format!("the environment variable {name} is not set or not text"))?
+            }
+            Secret::Argument(secret) => return Ok(secret.0.clone()),
+        };
+        let text = keystore::Password::new(text);
+        Ok(keystore::Password::new(text.trim_end_matches(['\r', '\n']).to_owned()))
+    }
+}
+
+/// A secret from the command line; never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ArgumentSecret(pub keystore::Password);
+
+impl std::fmt::Debug for ArgumentSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(redacted)")
+    }
+}
+
+/// One route: what it matches, and what is done.
+#[derive(Debug, Clone)]
+pub struct RouteConfig {
+    /// Name in logs and metrics; unique. Made from file and position if the file gives none.
+    pub name: String,
+    /// Where it stands, for messages: `portunus.yaml:31`.
+    pub place: String,
+    /// Listener names it belongs to; empty = all HTTP listeners.
+    pub listeners: Vec<String>,
+    /// Hosts; empty = any.
+    pub hosts: Vec<HostPattern>,
+    /// Methods; empty = any.
+    pub methods: Vec<Method>,
+    /// The path pattern.
+    pub path: PathPattern,
+    /// Fields that must be present with exactly this value (names lower case).
+    pub headers: Vec<(String, String)>,
+    /// What is done.
+    pub action: Action,
+    /// Set, add, remove on the request.
+    pub request_headers: HeaderEdits,
+    /// Set, add, remove on the response.
+    pub response_headers: HeaderEdits,
+    /// Strict-Transport-Security value for answers over TLS, whole.
+    pub hsts: Option<String>,
+    /// Its paths may be such that another server reads them as paths of a more specific route or of another operation.
+    pub allow_ambiguous_path: bool,
+    /// `%2F` may occur within a parameter.
+    pub allow_encoded_slash: bool,
+    /// Fields by which a client asks for another method than its request has go on to the upstream.
+    pub keep_method_override: bool,
+    /// Largest request body, bytes.
+    pub max_body_bytes: u64,
+    /// Longest wait for a client that sends or takes a body; none for the process's own limit.
+    pub client_idle_timeout: Option<Duration>,
+    /// Slowest body of a client, bytes per second; none for the process's own limit.
+    pub min_body_rate: Option<u64>,
+    /// Longest time in which nothing moves either way once there is a response; none for the upstream's `idle_timeout`.
+    pub stream_idle_timeout: Option<Duration>,
+    /// Upgrade tokens that may pass (lower case); `websocket` by default.
+    pub upgrades: Vec<String>,
+    /// The contract it is under.
+    pub contract: ContractChoice,
+    /// What a set of compatible routes does beyond native matching.
+    pub lenient: Leniency,
+}
+
+impl RouteConfig {
+    /// How slow a client may be.
+    pub fn pace(&self, limits: &Limits) -> Pace {
+        Pace {
+            idle: self.client_idle_timeout.unwrap_or(limits.client_idle_timeout),
+            min_rate: self.min_body_rate.unwrap_or(limits.min_body_rate),
+        }
+    }
+}
+
+/// Matching conveniences that native routes do not have; front doors switch them on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Leniency {
+    /// Redirect (301 for GET, 307 otherwise) where adding or removing the final slash, cleaning the path or ignoring case would match.
+    pub redirect_to_match: bool,
+    /// Answer OPTIONS with 200 and Allow.
+    pub answer_options: bool,
+    /// HEAD needs a route that names it; natively a route that names GET serves HEAD too.
+    pub explicit_head: bool,
+    /// A parameter before the last segment may be empty: `/a//b` matches `/a/{x}/b`.
+    pub empty_parameters: bool,
+    /// A host without routes is answered 403 instead of 404; holds for the whole table as soon as one route has it.
+    pub forbid_unknown_hosts: bool,
+}
+
+/// A host of a route.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum HostPattern {
+    /// Exactly this name, lower-case A-label form, without port.
+    Exact(String),
+    /// `*.example.com`, stored as `example.com`: one or more labels before it.
+    Wildcard(String),
+}
+
+impl HostPattern {
+    /// The pattern of a text that was checked: `*.` and a name, or a name.
+    pub fn of_text(text: &str) -> HostPattern {
+        match text.strip_prefix("*.") {
+            Some(parent) => HostPattern::Wildcard(parent.to_owned()),
+            None => HostPattern::Exact(text.to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HostPattern::Exact(name) => f.write_str(name),
+            HostPattern::Wildcard(parent) => write!(f, "*.{parent}"),
+        }
+    }
+}
+
+/// A path pattern: `/users/{id}/files/{*rest}`. Static parts are canonical paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathPattern {
+    /// As written.
+    pub text: String,
+    /// The parts between slashes, in order. A final slash is an empty static segment, so `/` has exactly that one.
+    pub segments: Vec<Segment>,
+}
+
+/// One segment of a path pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Segment {
+    /// Exactly this text (canonical, without slashes).
+    Static(String),
+    /// `prefix{name}`: the rest of the segment after a literal prefix (usually empty) is the parameter.
+    Param {
+        /// Literal start of the segment.
+        prefix: String,
+        /// Name.
+        name: String,
+    },
+    /// `{*name}`: everything from here on, slashes included. Last only.
+    CatchAll {
+        /// Name.
+        name: String,
+    },
+}
+
+/// What a route does.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Forward to a group.
+    Forward(Forward),
+    /// Redirect.
+    Redirect {
+        /// 301, 302, 303, 307 or 308.
+        status: u16,
+        /// Location; the query is appended unless the template has one.
+        to: Template,
+        /// Allowed values of the authority of the rendered Location; anything else is refused (400). Never empty if a parameter stands in
+        /// the authority, and not to be checked if it is empty.
+        allow: Vec<String>,
+    },
+    /// Answer by ourselves.
+    Respond {
+        /// 200 to 599.
+        status: u16,
+        /// Content-Type.
+        content_type: String,
+        /// Body.
+        body: Arc<[u8]>,
+        /// The group that must have a server that is up; without one, the answer is 503.
+        while_up: Option<String>,
+    },
+}
+
+/// Forwarding of a request.
+#[derive(Debug, Clone)]
+pub struct Forward {
+    /// Who gets it.
+    pub to: ForwardTo,
+    /// The path sent; none = the path as matched. The query is appended (with `&` if the template already holds `?`).
+    pub rewrite: Option<Template>,
+    /// The Host field sent.
+    pub host: HostRewrite,
+}
+
+/// Who gets a forwarded request.
+#[derive(Debug, Clone)]
+pub enum ForwardTo {
+    /// A group, by name.
+    Group(String),
+    /// A server whose authority is built from parameters. Each parameter there must be one host label, and on the list if there is one.
+    Authority {
+        /// TLS to the upstream.
+        tls: bool,
+        /// `host[:port]` template.
+        authority: Template,
+        /// Allowed values of the whole authority; empty = any whose parameters are single letter-digit-hyphen labels.
+        allow: Vec<String>,
+        /// Settings of connections made this way (its `servers` are empty).
+        settings: Arc<UpstreamConfig>,
+    },
+}
+
+/// Which Host goes upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostRewrite {
+    /// The client's.
+    Keep,
+    /// The upstream server's own name and port.
+    Upstream,
+    /// This one.
+    Fixed(String),
+}
+
+/// Literal text with parameters in it. How a parameter is escaped depends on where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// The parts in order.
+    pub parts: Vec<TemplatePart>,
+}
+
+/// One part of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TemplatePart {
+    /// Literal.
+    Text(String),
+    /// The parameter with this index among the pattern's parameters.
+    Param {
+        /// Index in path order.
+        index: usize,
+        /// How it is written.
+        escape: Escape,
+    },
+}
+
+/// How a parameter is written into a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Escape {
+    /// As it stood in the canonical path (already a valid piece of a path); native rewrites.
+    Raw,
+    /// Decoded, then everything but letters, digits and `-_.~$&+=:@` percent-encoded (`/` too).
+    PathSegment,
+    /// Percent-encoded for a query value.
+    Query,
+    /// One letter-digit-hyphen label of 1 to 63 bytes, or the request is refused.
+    HostLabel,
+}
+
+/// Edits of header fields, applied remove, set, add.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeaderEdits {
+    /// Names, lower case.
+    pub remove: Vec<String>,
+    /// Replace or create.
+    pub set: Vec<(String, String)>,
+    /// Append.
+    pub add: Vec<(String, String)>,
+}
+
+impl HeaderEdits {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.remove.is_empty() && self.set.is_empty() && self.add.is_empty()
+    }
+}
+
+/// Which forwarding fields are written upstream, and which are believed. All others are removed first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Forwarding {
+    /// `X-Forwarded-For`, `-Proto`, `-Host`, `-Port`.
+    pub x_forwarded: bool,
+    /// `X-Real-IP`.
+    pub x_real_ip: bool,
+    /// `Forwarded` (RFC 7239).
+    pub forwarded: bool,
+    /// `Via` both ways (RFC 9110 §7.6.3).
+    pub via: bool,
+    /// `X-Request-Id`.
+    pub request_id: bool,
+    /// Fields (lower case) that every trusted proxy sets or appends to. The first that names an address names the client.
+    pub trusted_fields: Vec<String>,
+}
+
+impl Forwarding {
+    /// Whether trusted proxies are believed in this field (in any case).
+    pub fn trusts_field(&self, name: &[u8]) -> bool {
+        self.trusted_fields.iter().any(|trusted| trusted.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// The field in which trusted proxies name the client.
+    pub fn client_field(&self) -> Option<&str> {
+        self.trusted_fields.iter().map(String::as_str).find(|field| names_client(field))
+    }
+}
+
+/// A group of servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamConfig {
+    /// Name.
+    pub name: String,
+    /// Its servers.
+    pub servers: Vec<ServerConfig>,
+    /// HTTP spoken to them.
+    pub protocol: UpstreamProtocol,
+    /// TLS to them.
+    pub tls: Option<UpstreamTls>,
+    /// The PROXY header that goes ahead of a tunnel's bytes.
+    pub send_proxy: SendProxy,
+    /// How one is chosen.
+    pub balance: Balance,
+    /// Under which address connections go there.
+    pub source: SourceConfig,
+    /// Instead of to servers, connections go where their header says the client wanted to go, if that is one of these.
+    pub to_destinations: Vec<AllowedDestination>,
+    /// Connecting, TCP and TLS together.
+    pub connect_timeout: Duration,
+    /// From the request's last byte to the answer's head.
+    pub header_timeout: Duration,
+    /// Between two bytes of a body.
+    pub idle_timeout: Duration,
+    /// The whole exchange; none for no bound (tunnels and streams outlive it).
+    pub total_timeout: Option<Duration>,
+    /// Idle connections kept per process.
+    pub max_idle: usize,
+    /// How long an idle connection is kept.
+    pub keep_idle: Duration,
+    /// Requests in flight per process beyond which 503 is answered.
+    pub max_in_flight: usize,
+    /// Requests in flight of one client (IPv6: of one /64) beyond which 429 is responded.
+    pub max_in_flight_per_client: usize,
+    /// Retries: the share of requests that may be retried, percent; 0 switches retries off.
+    pub retry_budget_percent: u32,
+    /// Passive ejection.
+    pub ejection: Ejection,
+    /// Active checks.
+    pub health: Option<HealthCheck>,
+}
+
+/// One server of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Where it is.
+    pub address: ServerAddress,
+    /// Share of the load, 1 to 1000.
+    pub weight: u32,
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerAddress {
+    /// A literal address.
+    Ip(SocketAddr),
+    /// A name resolved again by TTL.
+    Name(String, u16),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl ServerAddress {
+    /// The TCP port; none of a Unix socket.
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            ServerAddress::Ip(address) => Some(address.port()),
+            ServerAddress::Name(_, port) => Some(*port),
+            ServerAddress::Unix(_) => None,
+        }
+    }
+}
+
+/// HTTP version spoken to upstreams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UpstreamProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2 with prior knowledge in the clear, or by ALPN where TLS is on.
+    Http2,
+    /// No HTTP: bytes of tunnels.
+    Tcp,
+}
+
+/// The PROXY header sent to a server before anything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SendProxy {
+    /// None.
+    #[default]
+    Off,
+    /// Version 1.
+    V1,
+    /// Version 2, addresses alone.
+    V2,
+    /// Version 2 with all that is known as TLVs.
+    V2Tlvs,
+}
+
+/// TLS towards upstreams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// PEM file of trusted roots; none = the system's (`/etc/ssl/certs/ca-certificates.crt`).
+    pub ca: Option<PathBuf>,
+    /// Name to send and check instead of the server's own.
+    pub name: Option<String>,
+    /// PEM chain of our client certificate.
+    pub client_certificate: Option<PathBuf>,
+    /// PEM key of our client certificate.
+    pub client_key: Option<PathBuf>,
+    /// False only by explicit opt-out.
+    pub verify: bool,
+    /// Versions, suites, and how strong the servers' certificate chains must be.
+    pub policy: tls::Policy,
+}
+
+/// How a server is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Balance {
+    /// In turn, by weight.
+    #[default]
+    RoundRobin,
+    /// The less loaded of two random ones.
+    LeastLoaded,
+}
+
+/// When a server that fails is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ejection {
+    /// Failures in a row; 0 switches ejection off.
+    pub failures: u32,
+    /// For how long, at first; doubles up to ten times this.
+    pub period: Duration,
+    /// Statuses of responses that count as failures.
+    pub statuses: FailureStatuses,
+    /// Of the servers of a group, so many percent at most are ejected for their statuses.
+    pub most_percent: u32,
+}
+
+/// Statuses from 500 to 599 that count as failures of a server: bit 0 stands for 500.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailureStatuses(u128);
+
+impl FailureStatuses {
+    /// These; others than 500 to 599 are left out.
+    pub fn new(statuses: impl IntoIterator<Item = u16>) -> FailureStatuses {
+        let bits = statuses.into_iter().filter(|status| (500..600).contains(status)).map(|status| 1 << (status - 500));
+        FailureStatuses(bits.fold(0, |all, bit: u128| all | bit))
+    }
+
+    /// Whether a status counts as a failure.
+    pub fn contains(self, status: u16) -> bool {
+        (500..600).contains(&status) && self.0 >> (status - 500) & 1 == 1
+    }
+
+    /// Them, in order.
+    pub fn iter(self) -> impl Iterator<Item = u16> {
+        (500..600).filter(move |status| self.contains(*status))
+    }
+}
+
+/// Active health checks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// Path asked for with GET; 200 to 399 is healthy. None: a server that takes a connection is healthy.
+    pub path: Option<String>,
+    /// Host sent.
+    pub host: Option<String>,
+    /// Between two checks.
+    pub every: Duration,
+    /// For one check.
+    pub timeout: Duration,
+    /// Checks in a row that must fail before the server is left out.
+    pub fall: u32,
+    /// Checks in a row that must succeed before it is back.
+    pub rise: u32,
+}
+
+/// The admin listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// Loopback or Unix socket, unless `allow_remote` was said.
+    pub bind: Endpoint,
+    /// Further Host values accepted beside the bound address, `localhost` and loopback literals.
+    pub hosts: Vec<String>,
+    /// Longest life of a connection.
+    pub connection_timeout: Duration,
+}
+
+/// Logs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// Access log, if any.
+    pub access: Option<AccessLog>,
+    /// Level of the diagnostic log: error, warn, info, debug, trace.
+    pub level: String,
+}
+
+/// The access log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessLog {
+    /// A file, reopened on SIGUSR1; none = stdout.
+    pub path: Option<PathBuf>,
+    /// JSON lines, or text for people.
+    pub json: bool,
+    /// Lines as go-mmproxy writes them instead, 0 to 2 being its `-v`; no file can ask for that.
+    pub mmproxy_verbosity: Option<u8>,
+}
+
+/// True client of a connection.
+pub type ClientAddr = IpAddr;

@@ -1,0 +1,35 @@
+//! What became of a reload: the active generation now, and which settings wait for the next start. Activates nothing itself.
+
+use super::{AccessLog, Config};
+
+/// A reload that was taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Number of the active generation.
+    pub generation: u64,
+    /// Settings that differ from those the process was started with and are only read then, one text each.
+    pub waiting: Vec<String>,
+}
+
+/// What `wanted` changes that a process started with `running` goes on without.
+pub fn waits_for_restart(running: &Config, wanted: &Config) -> Vec<String> {
+    let mut waiting = Vec::new();
+    if running.workers != wanted.workers {
+        let (now, then) = (running.workers, wanted.workers);
+        waiting.push(format!("workers: {now} run; {then} from the next start on"));
+    }
+    if running.log.level != wanted.log.level {
+        let (now, then) = (&running.log.level, &wanted.log.level);
+        waiting.push(format!("log.level: {now} stays; {then} from the next start on"));
+    }
+    let form = |access: &Option<AccessLog>| match access {
+        None => "no access log",
+        Some(AccessLog { json: true, .. }) => "JSON",
+        Some(AccessLog { json: false, .. }) => "text",
+    };
+    let (now, then) = (form(&running.log.access), form(&wanted.log.access));
+    if now != then {
+        waiting.push(format!("log.access: {now} as before; {then} from the next start on"));
+    }
+    waiting
+}

@@ -1,0 +1,249 @@
+//! Keys of `contracts` and `hosts`. Declares them, nothing else; `surface.rs` says how.
+
+use super::listeners::SECRET;
+use super::upstreams::CONNECTION_SETTINGS;
+use super::{DAY, KIB, MIB, MINUTE, SECOND, TIB, object, optional, required};
+use crate::shape::{Object, Shape};
+
+const MODE: Shape = Shape::Choice(&["block", "log", "off"]);
+
+pub(in crate::shape) static CONTRACT: Object = object(
+    "contract",
+    "an OpenAPI document as the list of what may pass",
+    &[&[
+        required(
+            "document",
+            Shape::Text("a file such as `openapi.yaml`"),
+            "The OpenAPI document, 3.0 or 3.1, YAML or JSON. Read again when it or a file it refers to changes.",
+        ),
+        optional(
+            "base_path",
+            Shape::Text("a path such as `/v1`"),
+            "(that of `servers`)",
+            "Path under which the document's paths stand, in place of that of its `servers`; `/` for none.",
+        ),
+        optional("request", MODE, "block", "What becomes of requests that break it. `log`: they pass and are logged."),
+        optional("response", MODE, "block", "What becomes of responses that break it; blocked ones are answered 502."),
+        optional(
+            "operations",
+            Shape::List(&Shape::Object(&OPERATION)),
+            "(none)",
+            "Operations that differ. The last that matches counts.",
+        ),
+        optional(
+            "pass_options",
+            Shape::Bool,
+            "false",
+            "Let OPTIONS pass on paths of the document that do not list it.",
+        ),
+        optional(
+            "block_status",
+            Shape::Int(400, 599),
+            "(what fits: 400, 401, 403, 404, 405, 413, 415, 502)",
+            "One status for every refusal, unknown paths and methods included.",
+        ),
+        optional(
+            "detail",
+            Shape::Choice(&["empty", "status", "code", "pointer"]),
+            "code",
+            "What the body of a refusal tells: nothing; the status; also the reason code; also where and what. JSON (RFC 9457).",
+        ),
+        optional(
+            "status_header",
+            Shape::Text("a field name such as `Contract-Status`"),
+            "(none)",
+            "Field of a refusal that tells what was judged, the reason code, and the name it is about.",
+        ),
+        optional("undeclared", Shape::Object(&UNDECLARED), "(see there)", "What the document does not name."),
+        optional(
+            "repeated_scalars",
+            Shape::Choice(&["block", "pass"]),
+            "block",
+            "Parameters with one value that are there more than once.",
+        ),
+        optional(
+            "opaque_media_types",
+            Shape::OneOrMany(&Shape::Text("a media type such as `application/pdf` or `image/*`")),
+            "(none)",
+            "Declared media types without a reader here whose bodies may pass unread. Others are refused.",
+        ),
+        optional(
+            "encodings",
+            Shape::OneOrMany(&Shape::Choice(&["gzip", "deflate", "br", "zstd"])),
+            "[gzip, deflate, br, zstd]",
+            "Content codings that are decoded and judged; `[]` for none. Others are refused.",
+        ),
+        optional("limits", Shape::Object(&CONTRACT_LIMITS), "(see there)", "What one message may cost."),
+        optional("shadow", Shape::Object(&SHADOW), "(see there)", "What is never listed as undeclared."),
+        optional(
+            "jwt",
+            Shape::Object(&JWT),
+            "(none)",
+            "How tokens for OAuth 2 and OpenID Connect are checked. Needed where the document demands them.",
+        ),
+        optional("deny_tokens", Shape::Object(&DENY_TOKENS), "(none)", "Tokens that are refused, on every request."),
+        optional(
+            "allow_addresses",
+            Shape::Object(&ALLOW_ADDRESSES),
+            "(all)",
+            "Clients that may speak at all, on every request.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static OPERATION: Object = object(
+    "contract.operations",
+    "operations that differ from the rest of their contract",
+    &[&[
+        required(
+            "path",
+            Shape::Text("a path such as `/v1/pets/{id}`"),
+            "The path as the document writes it, after the base path.",
+        ),
+        optional("methods", Shape::OneOrMany(&Shape::Text("a method such as `GET`")), "(all)", "Its methods."),
+        optional("request", MODE, "(as above)", "What becomes of requests."),
+        optional("response", MODE, "(as above)", "What becomes of responses."),
+        optional("max_body", Shape::Size(0, TIB), "(`limits.body`)", "Largest body as sent, either way."),
+    ]],
+);
+
+pub(in crate::shape) static UNDECLARED: Object = object(
+    "contract.undeclared",
+    "what becomes of what the document does not name; `log` lists it and lets it pass",
+    &[&[
+        optional("query", MODE, "block", "Query parameters."),
+        optional("headers", MODE, "off", "Header fields; those that HTTP itself, browsers and proxies use are spared."),
+        optional("cookies", MODE, "off", "Cookies."),
+        optional("body_fields", MODE, "block", "Fields of bodies, at every depth."),
+        optional("body", Shape::Choice(&["block", "off"]), "block", "A body where none is declared."),
+        optional("status", MODE, "block", "Statuses of responses."),
+    ]],
+);
+
+pub(in crate::shape) static CONTRACT_LIMITS: Object = object(
+    "contract.limits",
+    "what one message may cost",
+    &[&[
+        optional("body", Shape::Size(0, TIB), "4MiB", "Body as sent; then 413. Held in memory until the verdict."),
+        optional("decoded_body", Shape::Size(KIB, TIB), "16MiB", "Body after decoding; then 413."),
+        optional("decoded_ratio", Shape::Int(1, 1_000_000), "100", "Decoded bytes per encoded byte; then 413."),
+        optional("query_parameters", Shape::Int(0, 100_000), "256", "Parameters in a query."),
+        optional("multipart_parts", Shape::Int(1, 100_000), "128", "Parts of a multipart body."),
+        optional("document", Shape::Size(KIB, 256 * MIB), "32MiB", "One file of the document."),
+    ]],
+);
+
+pub(in crate::shape) static SHADOW: Object = object(
+    "contract.shadow",
+    "what is never listed as undeclared",
+    &[&[
+        optional("exclude_statuses", Shape::OneOrMany(&Shape::Int(100, 599)), "[404]", "Statuses of responses."),
+        optional(
+            "exclude_paths",
+            Shape::OneOrMany(&Shape::Text("the beginning of a path such as `/.well-known/`")),
+            "(none)",
+            "Beginnings of paths.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static JWT: Object = Object {
+    name: "contract.jwt",
+    doc: "how tokens are checked",
+    fields: &[&[
+        required(
+            "algorithms",
+            Shape::OneOrMany(&Shape::Choice(&[
+                "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256",
+                "HS384", "HS512",
+            ])),
+            "The algorithms that are taken, and no others.",
+        ),
+        optional(
+            "public_key",
+            Shape::Text("a file such as `issuer.pem`"),
+            "",
+            "A PEM file with a public key or a certificate.",
+        ),
+        optional("key_set", Shape::Text("a file such as `jwks.json`"), "", "A file with a JSON Web Key Set."),
+        optional(
+            "key_url",
+            Shape::Object(&KEY_URL),
+            "",
+            "A JSON Web Key Set that is fetched. The last good one is kept.",
+        ),
+        optional("secret", Shape::Object(&SECRET), "", "A shared secret, for HS256, HS384 and HS512 alone."),
+        optional("issuers", Shape::OneOrMany(&Shape::Verbatim("text")), "(any)", "Accepted values of `iss`."),
+        optional("audiences", Shape::OneOrMany(&Shape::Verbatim("text")), "(any)", "Accepted values of `aud`."),
+        optional("leeway", Shape::Duration(0, 10 * MINUTE), "30s", "How far clocks may be apart."),
+        optional("require_expiry", Shape::Bool, "true", "Refuse tokens without `exp`."),
+        optional(
+            "bearer_schemes",
+            Shape::OneOrMany(&Shape::Verbatim("the name of a security scheme")),
+            "(all)",
+            "Security schemes of type `http` and scheme `bearer`, and API keys in `Authorization`, whose tokens are verified; `[]` for none. Tokens of `oauth2` and `openIdConnect` always are.",
+        ),
+    ]],
+    one_of: &["public_key", "key_set", "key_url", "secret"],
+    secret: false,
+};
+
+pub(in crate::shape) static KEY_URL: Object = object(
+    "contract.jwt.key_url",
+    "a key set that is fetched",
+    &[
+        &[
+            required(
+                "url",
+                Shape::Text("a URL such as `https://id.example.com/.well-known/jwks.json`"),
+                "Where it is.",
+            ),
+            optional("refresh", Shape::Duration(10 * SECOND, DAY), "10m", "How often it is fetched again."),
+        ],
+        &CONNECTION_SETTINGS,
+    ],
+);
+
+pub(in crate::shape) static DENY_TOKENS: Object = object(
+    "contract.deny_tokens",
+    "tokens that are refused",
+    &[&[
+        required(
+            "file",
+            Shape::Text("a file such as `denied.txt`"),
+            "One token in each line. Read again when it changes.",
+        ),
+        optional("cookie", Shape::Text("a name such as `session`"), "(not looked at)", "The cookie to look at."),
+        optional(
+            "header",
+            Shape::Text("a field name such as `Authorization`"),
+            "(not looked at)",
+            "The field to look at.",
+        ),
+        optional("trim_bearer", Shape::Bool, "true", "`Bearer ` before the token is not part of it."),
+    ]],
+);
+
+pub(in crate::shape) static ALLOW_ADDRESSES: Object = object(
+    "contract.allow_addresses",
+    "clients that may speak at all",
+    &[&[
+        required(
+            "file",
+            Shape::Text("a file such as `allowed.txt`"),
+            "One address or network in each line. Read again when it changes.",
+        ),
+        optional(
+            "header",
+            Shape::Text("a field name such as `X-Real-IP`"),
+            "(the first of `forwarding.trusted_fields` that names it)",
+            "Another field in which the proxies among `trusted_proxies` name the client, for this list alone. Name only one that each of them sets.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static HOST_RULE: Object = object(
+    "host_rule",
+    "what holds for a host",
+    &[&[required("contract", Shape::Text("the name of a contract"), "Its contract, unless a route says otherwise.")]],
+);

@@ -1,0 +1,637 @@
+//! The life of one connection: handshake, frames in, answers out, end.
+//!
+//! ```text
+//!        ┌→ wait ─┬ bytes ──→ frames: answered, signed here, or queued ─┐
+//!        │        ├ answers → one write                                 │
+//!        └────────┴─────────────────────────────────────────────────────┘
+//! ```
+//!
+//! While as many requests are outstanding as a connection may have, or its answers are not taken, nothing is read from it: a peer that asks
+//! without listening waits for itself. One that does not speak the extension and asks for more than that at its own pace is read on, and its oldest
+//! requests give way (`surplus.rs`). What had arrived when a drain begins is still read and answered. A malformed frame ends the connection, as nothing behind it can be read.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use config::KeyholderListener;
+use net::{Chunk, Deadline, Stream};
+use telemetry::{KeyOperation, KeyOutcome, KeyReport};
+use tls::Session;
+use tokio::sync::watch;
+use transport::{Broken, NoKeys, Transport};
+use wire::keyless::{Dialect, EXTENSION_ALPN, ErrorCode, Frame, FrameError, opcode};
+
+use super::access::Peer;
+use super::backlog::{Busy, Class, Refused};
+use super::busy::Held;
+use super::crypto_thread::{Work, give_up};
+use super::holdings::{Granted, Holdings, View};
+use super::judge::{Verdict, judge};
+use super::link::Link;
+use super::queue::{Job, Payload};
+use super::server::Shared;
+use super::surplus::Surplus;
+
+/// Time that one turn of a connection may spend on signing, before the rest of its requests goes to the queue.
+const INLINE_BUDGET: Duration = Duration::from_micros(400);
+
+/// Requests that one turn takes in, before its answers go out: a thousand pings fit where one padded request does.
+const TURN_REQUESTS: usize = 64;
+
+/// How long a connection that always has something to do keeps the others of its thread waiting.
+const SLICE: Duration = Duration::from_micros(500);
+
+/// How soon a connection that could not hand in a request tries again, at first; doubled with each time that it still cannot.
+const STALL_PAUSE: Duration = Duration::from_millis(2);
+
+/// How often that pause is doubled.
+const MOST_DOUBLINGS: u32 = 5;
+
+/// The answer to a rate that is exceeded: try again after this.
+const RATE_RETRY: Duration = Duration::from_millis(100);
+
+/// Reads that what was received before a drain may take: as much as a connection may have outstanding.
+const LAST_READS: usize = 64;
+
+/// Why the life of a connection ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The peer closed between requests.
+    Closed,
+    /// Neither asked nor answered for too long.
+    Idle,
+    /// The server drains, and all is answered.
+    Drained,
+    /// The peer broke the rules, went silent within a message, or the connection broke: a stable code and details.
+    Failed(&'static str, String),
+}
+
+/// Serves a connection to its end.
+pub(super) async fn run(
+    stream: Stream,
+    listener: Arc<KeyholderListener>,
+    shared: Arc<Shared>,
+    report: Rc<KeyReport>,
+    drain: watch::Receiver<bool>,
+) {
+    let address = stream.peer();
+    let opened = Instant::now();
+    let limit = shared.limits.handshake_timeout;
+    let mut deadline = Deadline::new();
+    let shaken = deadline.within(limit, open(stream, &listener, &shared)).await;
+    let end = match shaken {
+        Err(_) => End::Failed("handshake_timeout", String::new()),
+        Ok(Err((reason, detail))) => End::Failed(reason, detail),
+        Ok(Ok((transport, peer))) => {
+            let info = transport.tls_info();
+            let extended = info.is_some_and(|info| info.alpn.as_deref() == Some(EXTENSION_ALPN));
+            tracing::debug!(peer = peer.label, ?address, extended, "connected");
+            Conn::new(transport, Arc::new(Link::new(peer, extended)), shared.clone(), report).serve(drain).await
+        }
+    };
+    if let End::Failed(reason, detail) = &end {
+        shared.reporter.connection_failed(reason);
+        tracing::info!(
+            ?address,
+            listener = listener.name,
+            reason,
+            detail,
+            seconds = opened.elapsed().as_secs(),
+            "connection failed"
+        );
+    }
+}
+
+/// The handshake, if the listener has one, and who came by it.
+async fn open(
+    stream: Stream,
+    listener: &KeyholderListener,
+    shared: &Shared,
+) -> Result<(Transport, Peer), (&'static str, String)> {
+    let address = stream.peer();
+    let Some(front) = shared.holdings.load().front(&listener.name) else {
+        return Ok((Transport::plain(stream), Peer::unix()));
+    };
+    let session = Session::server(&shared.acceptor, front).map_err(|error| ("handshake_ours", error.to_string()))?;
+    match Transport::handshake(stream, Chunk::empty(), session, &NoKeys).await {
+        Ok(transport) => match transport.tls_info().and_then(|info| info.peer) {
+            Some(certificate) => Ok((transport, Peer::of_certificate(&certificate, address))),
+            // The library has refused before, as the rule demands a certificate.
+            None => Err(("client_certificate", "none was sent".to_owned())),
+        },
+        Err((transport, broken)) => {
+            // The alert must arrive before the end does.
+            transport.stream().shutdown_write();
+            Err(match broken {
+                Broken::Socket(error) => ("handshake_abandoned", error.to_string()),
+                Broken::Tls(error @ tls::Error::PeerCertificate(_)) => ("client_certificate", error.to_string()),
+                broken => ("handshake_failed", broken.to_string()),
+            })
+        }
+    }
+}
+
+struct Conn {
+    transport: Transport,
+    link: Arc<Link>,
+    shared: Arc<Shared>,
+    /// This thread's.
+    report: Rc<KeyReport>,
+    /// What the peer may use, and the generation that says so.
+    view: Arc<View>,
+    generation: Arc<Holdings>,
+    dialect: Dialect,
+    input: Input,
+    /// Answers on their way out.
+    output: Vec<u8>,
+    /// The last request could not be handed in; it is tried again.
+    stalled: bool,
+    /// How often in a row it could not be handed in.
+    stalls: u32,
+    /// Refusals that wait.
+    held: Held,
+    /// Whole frames may be left in the input.
+    more: bool,
+    /// What is asked beyond the places in flight.
+    surplus: Surplus,
+    /// When it is the others' turn, if it does not come to wait before.
+    slice_ends: Option<Instant>,
+    /// Since when what arrives may lie unread.
+    unread_since: Option<Instant>,
+    /// Reads left of what had arrived when the drain began; none before that.
+    last_reads: Option<usize>,
+    /// When the frame began of which only a part has arrived.
+    partial_since: Option<Instant>,
+    /// Memory for signatures made here.
+    result: Vec<u8>,
+}
+
+/// Bytes that were received and not yet used. A frame that fits no chunk is gathered in memory of its own.
+struct Input {
+    chunk: Chunk,
+    large: Vec<u8>,
+}
+
+impl Input {
+    fn bytes(&self) -> &[u8] {
+        if self.large.is_empty() { &self.chunk } else { &self.large }
+    }
+
+    fn advance(&mut self, count: usize) {
+        if self.large.is_empty() {
+            self.chunk.advance(count);
+            if self.chunk.is_empty() {
+                self.chunk = Chunk::empty();
+            }
+        } else {
+            self.large.drain(..count);
+        }
+    }
+
+    /// Moves the chunk's bytes to those that are gathered.
+    fn gather(&mut self) {
+        self.large.extend_from_slice(&self.chunk);
+        self.chunk = Chunk::empty();
+    }
+}
+
+/// What a wait ended with.
+enum Event {
+    Received(usize),
+    Answers(usize),
+    /// Nothing more had arrived when the drain began.
+    NoMore,
+    /// There is more to take in.
+    More,
+}
+
+/// What may be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    Nothing,
+    /// What is there already.
+    Rest,
+    /// What is there or comes.
+    All,
+}
+
+impl Conn {
+    fn new(transport: Transport, link: Arc<Link>, shared: Arc<Shared>, report: Rc<KeyReport>) -> Conn {
+        let generation = shared.holdings.load_full();
+        Conn {
+            view: generation.view_for(&link.peer),
+            generation,
+            dialect: if link.extended { Dialect::Extended } else { Dialect::Plain },
+            input: Input { chunk: Chunk::empty(), large: Vec::new() },
+            output: Vec::new(),
+            stalled: false,
+            stalls: 0,
+            held: Held::new(&shared.refusals),
+            more: false,
+            surplus: Surplus::new(&shared.limits),
+            slice_ends: None,
+            unread_since: None,
+            last_reads: None,
+            partial_since: None,
+            result: Vec::new(),
+            transport,
+            link,
+            shared,
+            report,
+        }
+    }
+
+    async fn serve(mut self, mut drain: watch::Receiver<bool>) -> End {
+        let end = self.turn_after_turn(&mut drain).await;
+        self.link.close();
+        if !matches!(end, End::Failed(..)) {
+            self.transport.finish().await;
+        }
+        end
+    }
+
+    async fn turn_after_turn(&mut self, drain: &mut watch::Receiver<bool>) -> End {
+        let mut deadline = Deadline::new();
+        loop {
+            self.give_way().await;
+            let draining = *drain.borrow_and_update();
+            if draining && self.last_reads.is_none() {
+                self.last_reads = Some(LAST_READS);
+            }
+            // Whole frames that were left over come before new bytes.
+            if self.more
+                && self.may_take()
+                && let Err(end) = self.take_frames()
+            {
+                return self.last_words(end).await;
+            }
+            self.send_refusals(draining);
+            if draining && self.link.in_flight() == 0 && !self.more && self.last_reads == Some(0) {
+                return End::Drained;
+            }
+            let (reading, limit) = (self.reading(), self.patience());
+            if reading == Reading::Nothing {
+                self.unread_since.get_or_insert_with(Instant::now);
+                self.give_oldest_up();
+            }
+            let event = tokio::select! {
+                biased;
+                event = deadline.within(limit, self.wait(reading)) => event,
+                _ = drain.changed() => continue,
+            };
+            match event {
+                Ok(Ok(Event::Answers(count))) => {
+                    if let Err(end) = self.send(count).await {
+                        return end;
+                    }
+                }
+                Ok(Ok(Event::Received(0))) => return self.ended(),
+                Ok(Ok(Event::Received(_))) => {
+                    self.last_reads = self.last_reads.map(|left| left.saturating_sub(1));
+                    if !self.input.large.is_empty() {
+                        self.input.gather();
+                    }
+                    if let Err(end) = self.take_frames() {
+                        return self.last_words(end).await;
+                    }
+                }
+                Ok(Ok(Event::NoMore)) => self.last_reads = Some(0),
+                Ok(Ok(Event::More)) => {}
+                Ok(Err(broken)) => return End::Failed("broken", broken.to_string()),
+                Err(_) if self.stalled => self.stalled = false,
+                Err(_) if self.link.in_flight() > 0 => {}
+                Err(_) if self.partial_since.is_some() => return End::Failed("frame_timeout", String::new()),
+                Err(_) => return End::Idle,
+            }
+        }
+    }
+
+    /// Lets the thread's other connections have their turn, if this one has not waited for anything for a while: no peer gets more of the thread than
+    /// another by what it sends.
+    async fn give_way(&mut self) {
+        let now = Instant::now();
+        if now >= *self.slice_ends.get_or_insert(now + SLICE) {
+            self.slice_ends = None;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Whether a further request may be taken.
+    fn may_take(&self) -> bool {
+        !self.stalled && !self.is_full()
+    }
+
+    fn reading(&self) -> Reading {
+        match self.last_reads {
+            _ if self.more || self.is_full() => Reading::Nothing,
+            None => Reading::All,
+            Some(0) => Reading::Nothing,
+            Some(_) => Reading::Rest,
+        }
+    }
+
+    /// Whether there is no room, and the peer cannot be told.
+    fn is_stuck(&self) -> bool {
+        let is_draining = self.last_reads.is_some();
+        !self.link.extended && !is_draining && self.link.in_flight() >= self.shared.limits.max_in_flight
+    }
+
+    /// Makes room for what is asked now, if the peer does not wait for answers.
+    fn give_oldest_up(&mut self) {
+        // One that has just as much outstanding as it may waits for its answers.
+        if self.is_stuck() && (!self.input.bytes().is_empty() || self.transport.has_unread()) {
+            let most = self.surplus.more(Instant::now());
+            if most > 0 {
+                let oldest = self.shared.scheduler.shed(&self.link, most);
+                self.surplus.gave_way(oldest.len());
+                oldest.iter().for_each(|job| give_up(&self.report, job));
+            }
+        }
+    }
+
+    /// Answers requests whose refusal was held back for long enough.
+    fn send_refusals(&mut self, at_once: bool) {
+        if self.held.next_look().is_none() {
+            return;
+        }
+        for (id, wait) in self.held.due(Instant::now(), at_once) {
+            if self.link.take_cancelled(id) {
+                self.link.finish(1);
+            } else {
+                self.link.refuse(id, ErrorCode::BUSY, Some(microseconds(wait)));
+            }
+        }
+    }
+
+    /// How long to wait for what comes next. A frame has its time from its first byte to its last, however many come in between; while something is
+    /// outstanding it may be that we are what is slow.
+    fn patience(&self) -> Duration {
+        let stall = STALL_PAUSE * (1 << self.stalls.saturating_sub(1).min(MOST_DOUBLINGS));
+        if let Some(until) = self.held.next_look() {
+            let left = until.saturating_duration_since(Instant::now());
+            return if self.stalled { left.min(stall) } else { left };
+        }
+        match self.partial_since {
+            _ if self.stalled => stall,
+            _ if self.is_stuck() => self.surplus.next_look(),
+            Some(since) if self.link.in_flight() == 0 => {
+                self.shared.limits.frame_timeout.saturating_sub(since.elapsed())
+            }
+            _ => self.shared.limits.idle_timeout,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.link.in_flight() >= self.shared.limits.max_in_flight || self.held.is_too_much()
+    }
+
+    /// Waits for answers, or for bytes if there is room for what they ask. Loses nothing if it is dropped.
+    async fn wait(&mut self, reading: Reading) -> Result<Event, Broken> {
+        poll_fn(|context| {
+            let count = self.link.take_answers(&mut self.output, context);
+            if count > 0 {
+                return Poll::Ready(Ok(Event::Answers(count)));
+            }
+            if self.more && self.may_take() {
+                return Poll::Ready(Ok(Event::More));
+            }
+            if reading == Reading::Nothing {
+                self.slice_ends = None;
+                return Poll::Pending;
+            }
+            let read = self.transport.poll_recv_more(context, &mut self.input.chunk);
+            if read.is_pending() {
+                self.unread_since = None;
+                self.slice_ends = None;
+                self.surplus.none_left(self.link.in_flight());
+            }
+            match read {
+                // What the kernel holds may not have been reported yet.
+                Poll::Pending if reading == Reading::Rest && !self.transport.has_unread() => {
+                    Poll::Ready(Ok(Event::NoMore))
+                }
+                read => read.map(|read| read.map(Event::Received)),
+            }
+        })
+        .await
+    }
+
+    /// Sends all answers that there are, in one go.
+    async fn send(&mut self, count: usize) -> Result<(), End> {
+        let limit = self.shared.limits.write_timeout;
+        let sent = tokio::time::timeout(limit, self.transport.send(&self.output)).await;
+        self.output.clear();
+        match sent {
+            Ok(Ok(())) => {
+                self.link.finish(count);
+                self.surplus.sent(count);
+                Ok(())
+            }
+            Ok(Err(broken)) => Err(End::Failed("broken", broken.to_string())),
+            Err(_) => Err(End::Failed("write_timeout", String::new())),
+        }
+    }
+
+    /// The peer sends no more. What is outstanding is answered to nobody: keyless clients do not half-close.
+    fn ended(&self) -> End {
+        match self.input.bytes() {
+            [] => End::Closed,
+            _ => End::Failed("frame_cut", String::new()),
+        }
+    }
+
+    /// Sends what was answered before the fault, then ends.
+    async fn last_words(&mut self, end: End) -> End {
+        let count = poll_fn(|context| Poll::Ready(self.link.take_answers(&mut self.output, context))).await;
+        if count > 0 {
+            let _ = self.send(count).await;
+        }
+        self.transport.finish().await;
+        end
+    }
+
+    /// Takes in the frames that have arrived, as far as they may be taken now.
+    fn take_frames(&mut self) -> Result<(), End> {
+        self.follow_reload();
+        let mut now = Instant::now();
+        // A deadline counts from when a request was sent, and it may have waited for this connection to be read again; not much longer than
+        // refusals are held back, or a peer that never pauses would find all its requests too old.
+        let unread = self.unread_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let received = now - unread.min(2 * self.shared.limits.target_wait);
+        let until = now + INLINE_BUDGET;
+        let (mut used, mut left) = (0, TURN_REQUESTS);
+        // The input is lent out while the frames that borrow from it are looked at.
+        let input = std::mem::replace(&mut self.input, Input { chunk: Chunk::empty(), large: Vec::new() });
+        let outcome = loop {
+            if self.is_full() || left == 0 {
+                break Ok(true);
+            }
+            left -= 1;
+            match Frame::parse(input.bytes().get(used..).unwrap_or_default(), self.dialect) {
+                Ok(Some((frame, length))) => {
+                    if !self.take_frame(&frame, received, until, &mut now) {
+                        self.stalled = true;
+                        self.stalls += 1;
+                        break Ok(true);
+                    }
+                    self.stalls = 0;
+                    used += length;
+                }
+                Ok(None) => break Ok(false),
+                Err(error) => break Err(self.refuse_frame(error)),
+            }
+        };
+        self.report.flush();
+        self.input = input;
+        self.input.advance(used);
+        let is_partial = matches!(outcome, Ok(false)) && !self.input.bytes().is_empty();
+        self.partial_since = is_partial.then(|| self.partial_since.filter(|_| used == 0).unwrap_or(received));
+        if matches!(outcome, Ok(false)) && self.input.chunk.is_full() {
+            self.input.gather();
+        }
+        self.more = outcome?;
+        Ok(())
+    }
+
+    fn refuse_frame(&self, error: FrameError) -> End {
+        if let FrameError::Version { id } = error {
+            self.link.begin();
+            self.link.refuse(id, ErrorCode::VERSION, None);
+        }
+        End::Failed("malformed_frame", format!("{error:?}"))
+    }
+
+    /// After a reload, what the peer may see is looked up again.
+    fn follow_reload(&mut self) {
+        let newest = self.shared.holdings.load();
+        if !Arc::ptr_eq(&newest, &self.generation) {
+            self.generation = Arc::clone(&newest);
+            self.view = self.generation.view_for(&self.link.peer);
+        }
+    }
+
+    /// Takes in one request. False if it must be handed in again later.
+    fn take_frame(&mut self, frame: &Frame<'_>, received: Instant, until: Instant, now: &mut Instant) -> bool {
+        if frame.opcode == opcode::CANCEL && self.link.extended {
+            self.link.cancel(frame.id);
+            return true;
+        }
+        let view = Arc::clone(&self.view);
+        match judge(frame, &view, self.shared.mixed) {
+            Ok(Verdict::Pong) => {
+                self.link.begin();
+                self.link.answer(&Frame { opcode: opcode::PONG, ..Frame::response(frame.id, frame.payload) });
+                self.report.ping();
+                true
+            }
+            Err(code) => {
+                self.link.begin();
+                self.refuse(frame, code);
+                true
+            }
+            Ok(Verdict::Work(operation, granted)) => {
+                if view.rate.as_ref().is_some_and(|rate| !rate.allow()) {
+                    return self.over_rate(frame, *now);
+                }
+                let work = Work {
+                    link: &self.link,
+                    id: frame.id,
+                    operation,
+                    key: &granted.key,
+                    payload: frame.payload,
+                    received,
+                    begun: *now,
+                };
+                if granted.key.class != Class::Rsa && *now < until {
+                    self.link.begin();
+                    *now = work.perform(&self.report, &mut self.result);
+                    return true;
+                }
+                let job = self.job(frame, &work, granted);
+                self.submit(job, frame, *now)
+            }
+        }
+    }
+
+    fn job(&self, frame: &Frame<'_>, work: &Work<'_>, granted: &Granted) -> Job {
+        let longest = self.shared.limits.operation_timeout;
+        let wanted = frame.deadline_us.map(|us| Duration::from_micros(us.into()));
+        Job {
+            link: Arc::clone(&self.link),
+            id: frame.id,
+            operation: work.operation,
+            key: Arc::clone(&granted.key),
+            payload: Payload::new(frame.payload),
+            received: work.received,
+            deadline: work.received + wanted.map_or(longest, |wanted| wanted.min(longest)),
+            is_minor: frame.priority > 0,
+        }
+    }
+
+    fn submit(&mut self, job: Job, frame: &Frame<'_>, now: Instant) -> bool {
+        // Counted first: the answer may be there before this returns.
+        self.link.begin();
+        match self.shared.scheduler.submit(job) {
+            Ok(displaced) => {
+                displaced.iter().for_each(|job| give_up(&self.report, job));
+                true
+            }
+            Err(Refused::Busy(busy)) => {
+                self.refuse_busy(frame, busy, now);
+                true
+            }
+            Err(Refused::Full) => {
+                self.link.finish(1);
+                false
+            }
+        }
+    }
+
+    /// The rule's rate is used up: a peer that understands BUSY is told, others are read later.
+    fn over_rate(&mut self, frame: &Frame<'_>, now: Instant) -> bool {
+        if !self.link.extended {
+            return false;
+        }
+        self.link.begin();
+        self.refuse_busy(frame, Busy { wait: RATE_RETRY, pace: Duration::ZERO }, now);
+        true
+    }
+
+    /// Refuses a request that was counted in, now or a little later.
+    fn refuse_busy(&mut self, frame: &Frame<'_>, busy: Busy, now: Instant) {
+        if self.held.refuse(frame.id, busy, now) {
+            self.link.refuse(frame.id, ErrorCode::BUSY, Some(microseconds(busy.wait)));
+        }
+        self.report_refusal(frame, ErrorCode::BUSY);
+    }
+
+    /// Answers a request that was counted in with an error, and tells of it.
+    fn refuse(&self, frame: &Frame<'_>, code: ErrorCode) {
+        self.link.refuse(frame.id, code, None);
+        self.report_refusal(frame, code);
+    }
+
+    fn report_refusal(&self, frame: &Frame<'_>, code: ErrorCode) {
+        let operation = wire::keyless::Operation::from_opcode(frame.opcode);
+        self.report.operation(&KeyOperation {
+            peer: &self.link.peer.label,
+            address: self.link.peer.address,
+            ski: frame.ski,
+            operation: operation.map_or("unknown", wire::keyless::Operation::name),
+            class: "none",
+            outcome: KeyOutcome::Refused(code),
+            queued: Duration::ZERO,
+            service: Duration::ZERO,
+        });
+    }
+}
+
+fn microseconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

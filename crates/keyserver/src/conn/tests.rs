@@ -1,0 +1,159 @@
+//! Connections of one thread over socket pairs: what one peer sends, and what the others get meanwhile.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use keystore::dev_ca::{DevCa, Purpose};
+use telemetry::{Exposition, KeyholderReporter};
+
+use super::*;
+
+/// A server with one key whose crypto threads never come to anything, its listener, and the key's identifier.
+fn server(kind: tls::KeyType) -> (Arc<Shared>, Arc<KeyholderListener>, [u8; 20]) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("keys")).unwrap();
+    let pair = DevCa::new("Test CA").unwrap().issue(&["a.example"], kind, Purpose::Server).unwrap();
+    std::fs::write(dir.path().join("keys/one.key"), pair.key_pem.as_bytes()).unwrap();
+    let text = "listeners: [{ name: local, bind: 'unix:keys.sock' }]
+keys: { site: { folders: keys } }
+access: [{ clients: unix, keys: site }]
+limits: { target_wait: 10ms }
+";
+    let config = config::parse_keyholder("test", text, dir.path()).unwrap();
+    let holdings = Holdings::load(&config, None).unwrap();
+    let ski = holdings.keys().next().unwrap().ski;
+    let shared = Shared::new(&config, holdings, KeyholderReporter::start(None).unwrap()).unwrap();
+    (Arc::new(shared), Arc::clone(&config.listeners[0]), ski)
+}
+
+/// Requests taken in, by the server's own count.
+fn requests(shared: &Shared) -> u64 {
+    let page = shared.reporter.metrics(Exposition::Text, &[]);
+    let counts = page.lines().filter(|line| line.starts_with("keyless_requests"));
+    counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+/// A peer may have a thousand requests outstanding, and small ones come hundreds in one read. What it may not have is all of them at once.
+#[tokio::test]
+async fn a_peer_that_asks_without_end_leaves_the_others_their_turn() {
+    // What the kernel takes of answers that nobody reads, in answers, and some turns.
+    const MOST: u64 = 600;
+    for opcode in [opcode::PING, 0x99] {
+        let (shared, listener, _) = server(tls::KeyType::Ecdsa);
+        let report = Rc::new(shared.reporter.thread());
+        let (_drain, draining) = watch::channel(false);
+        let local = tokio::task::LocalSet::new();
+        let connect = || {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            ours.set_nonblocking(true).unwrap();
+            let stream = Stream::new(ours.into()).unwrap();
+            let life = run(stream, Arc::clone(&listener), Arc::clone(&shared), Rc::clone(&report), draining.clone());
+            (local.spawn_local(life), theirs)
+        };
+        let (_loud_life, mut loud) = connect();
+        loud.write_all(&[1, 0, 0, 4, 0, 0, 0, 1, 0x11, 0, 1, opcode].repeat(5_000)).unwrap();
+        let (_quiet_life, mut quiet) = connect();
+        let mut ping = Vec::new();
+        Frame { id: 7, opcode: opcode::PING, ..Frame::default() }.write_to(&mut ping).unwrap();
+        quiet.write_all(&ping).unwrap();
+        quiet.set_nonblocking(true).unwrap();
+        let mut answer = [0; 1_024];
+        let listen = async {
+            while quiet.read(&mut answer).is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        local.run_until(listen).await;
+        let taken = requests(&shared);
+        assert!((2..MOST).contains(&taken), "{opcode:#x}: {taken} before the other's one");
+    }
+}
+
+/// What needs no answer is stopped by nothing but the slice of time that a connection has.
+#[tokio::test]
+async fn a_peer_that_cancels_without_end_leaves_the_others_their_turn() {
+    let (shared, listener, _) = server(tls::KeyType::Ecdsa);
+    let report = Rc::new(shared.reporter.thread());
+    let (_drain, draining) = watch::channel(false);
+    let local = tokio::task::LocalSet::new();
+    let pair = || {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        (ours, theirs)
+    };
+    let (ours, mut loud) = pair();
+    loud.write_all(&[1, 0, 0, 4, 0, 0, 0, 1, 0x11, 0, 1, opcode::CANCEL].repeat(15_000)).unwrap();
+    let unread = Stream::new(ours.try_clone().unwrap().into()).unwrap();
+    let transport = Transport::plain(Stream::new(ours.into()).unwrap());
+    let link = Arc::new(Link::new(Peer::unix(), true));
+    let loud_one = Conn::new(transport, link, Arc::clone(&shared), Rc::clone(&report));
+    local.spawn_local(loud_one.serve(draining.clone()));
+    let (ours, mut quiet) = pair();
+    local.spawn_local(run(Stream::new(ours.into()).unwrap(), listener, Arc::clone(&shared), report, draining));
+    let mut ping = Vec::new();
+    Frame { id: 7, opcode: opcode::PING, ..Frame::default() }.write_to(&mut ping).unwrap();
+    quiet.write_all(&ping).unwrap();
+    quiet.set_nonblocking(true).unwrap();
+    let listen = async {
+        while quiet.read(&mut [0; 1_024]).is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    local.run_until(listen).await;
+    assert!(unread.has_unread(), "all was done before the other's one");
+}
+
+/// Requests for RSA signatures, unpadded, with ids from 0.
+fn rsa_requests(count: u32, ski: &[u8; 20]) -> Vec<u8> {
+    let request = |id: u32| {
+        let head = [&[1, 0, 0, 62], &id.to_be_bytes()[..], &[0x11, 0, 1, 0x05, 0x12, 0, 32], &[0x5a; 32]].concat();
+        [&head[..], &[0x04, 0, 20], ski].concat()
+    };
+    (0..count).flat_map(request).collect()
+}
+
+/// Nothing is ever signed here. A peer with as much outstanding as it may have is left alone; of one with more, the oldest give way.
+#[tokio::test]
+async fn of_one_connection_that_asks_without_waiting_the_oldest_requests_give_way() {
+    const OUTSTANDING: u32 = 1_024;
+    for beyond in [0, 1_000] {
+        let (shared, listener, ski) = server(tls::KeyType::Rsa);
+        assert_eq!(shared.limits.max_in_flight, OUTSTANDING as usize);
+        let report = Rc::new(shared.reporter.thread());
+        let (_drain, draining) = watch::channel(false);
+        let local = tokio::task::LocalSet::new();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let life = run(Stream::new(ours.into()).unwrap(), listener, Arc::clone(&shared), report, draining);
+        local.spawn_local(life);
+        theirs.write_all(&rsa_requests(OUTSTANDING + beyond, &ski)).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let (mut bytes, mut given_up) = (Vec::new(), Vec::new());
+        let listen = async {
+            let began = Instant::now();
+            let mut room = [0; 64 * 1024];
+            let is_done = |given_up: &Vec<u32>| match beyond {
+                // Long enough for it to be wrong.
+                0 => began.elapsed() >= Duration::from_millis(500),
+                _ => shared.scheduler.waiting()[1] + given_up.len() == (OUTSTANDING + beyond) as usize,
+            };
+            while !is_done(&given_up) {
+                assert!(began.elapsed() < Duration::from_secs(20), "{} given up", given_up.len());
+                if let Ok(count) = theirs.read(&mut room) {
+                    bytes.extend_from_slice(&room[..count]);
+                }
+                while let Some((frame, length)) = Frame::parse(&bytes, Dialect::Plain).unwrap() {
+                    assert_eq!(frame.error(), Some(ErrorCode::INTERNAL));
+                    given_up.push(frame.id);
+                    bytes.drain(..length);
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        local.run_until(listen).await;
+        assert!(given_up.iter().copied().eq(0..given_up.len() as u32), "the oldest first: {given_up:?}");
+        assert!(given_up.len() < beyond as usize + 256, "no more than room is needed: {}", given_up.len());
+        assert_eq!(shared.scheduler.waiting()[1] + given_up.len(), (OUTSTANDING + beyond) as usize, "each once");
+    }
+}

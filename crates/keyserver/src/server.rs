@@ -1,0 +1,347 @@
+//! The running key server: threads and sockets, what a reload replaces, and a drain at the end.
+//!
+//! ```text
+//! load → bind → threads → serving → leaving → draining ──answered or time over──→ stopped
+//!                            ↺ reload: load everything, swap one pointer
+//! ```
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use config::limits::KeyholderLimits;
+use config::{KeyholderConfig, KeyholderListener, Reloaded};
+use net::{Bound, Listener, SocketFile};
+use telemetry::{Exposition, KeyReport, KeyholderReporter};
+use tokio::sync::watch;
+
+use super::backlog::Class;
+use super::busy::Refusals;
+use super::holdings::Holdings;
+use super::queue::Scheduler;
+use super::{conn, crypto_thread};
+
+/// Pause after the kernel refused to accept for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long the last audit lines may take.
+const AUDIT_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Where the configuration comes from, again at each reload.
+pub type Source = Box<dyn Fn() -> Result<KeyholderConfig, Vec<String>> + Send + Sync>;
+
+/// What all threads share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) holdings: ArcSwap<Holdings>,
+    pub(super) acceptor: tls::Acceptor,
+    pub(super) scheduler: Scheduler,
+    pub(super) refusals: Arc<Refusals>,
+    pub(super) reporter: KeyholderReporter,
+    pub(super) limits: KeyholderLimits,
+    /// Whether ECDSA opcodes are answered for RSA keys.
+    pub(super) mixed: bool,
+    connections: AtomicUsize,
+    /// Whether it serves; else why not.
+    ready: Mutex<Result<(), &'static str>>,
+}
+
+impl Shared {
+    /// What a server of this configuration shares.
+    ///
+    /// # Errors
+    /// The TLS library fails.
+    pub(super) fn new(
+        config: &KeyholderConfig,
+        holdings: Holdings,
+        reporter: KeyholderReporter,
+    ) -> Result<Shared, String> {
+        let tickets = Arc::new(tls::TicketKeys::new(Duration::from_secs(12 * 3600)));
+        let acceptor = tls::Acceptor::new(tickets).map_err(|error| format!("TLS cannot be set up: {error}"))?;
+        Ok(Shared {
+            holdings: ArcSwap::from_pointee(holdings),
+            acceptor,
+            scheduler: Scheduler::new(config.crypto_threads, &config.limits),
+            refusals: Arc::new(Refusals::new(config.limits.target_wait)),
+            reporter,
+            limits: config.limits.clone(),
+            mixed: config.ecdsa_opcodes_on_rsa_keys,
+            connections: AtomicUsize::new(0),
+            ready: Mutex::new(Err("starting")),
+        })
+    }
+
+    fn set_ready(&self, ready: Result<(), &'static str>) {
+        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = ready;
+    }
+}
+
+/// Threads that talk to peers.
+type Workers = Vec<JoinHandle<std::io::Result<()>>>;
+
+/// A running key server.
+pub struct Server {
+    shared: Arc<Shared>,
+    source: Source,
+    /// What was started with: addresses and threads stay as they are.
+    config: KeyholderConfig,
+    drain: watch::Sender<bool>,
+    files: Vec<SocketFile>,
+    threads: Mutex<Threads>,
+}
+
+/// Its threads, until they are joined.
+#[derive(Default)]
+struct Threads {
+    workers: Workers,
+    crypto: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Loads keys and trust, binds, and starts all threads. A process that is to be confined is so already.
+    ///
+    /// # Errors
+    /// Everything that is wrong with configuration, key material or addresses; nothing runs then.
+    pub fn start(config: KeyholderConfig, source: Source) -> Result<Server, Vec<String>> {
+        let one = |what: &str, error: std::io::Error| vec![format!("{what}: {error}")];
+        let reporter = KeyholderReporter::start(config.audit.as_ref()).map_err(|error| one("audit log", error))?;
+        let holdings = Holdings::load(&config, None)?;
+        reporter.loaded(holdings.keys().count(), holdings.load_time, holdings.expiries());
+        let shared = Arc::new(Shared::new(&config, holdings, reporter).map_err(|problem| vec![problem])?);
+        let crypto = crypto_thread::start(&shared, config.crypto_threads)
+            .map_err(|error| one("cannot start a crypto thread", error))?;
+        let (drain, draining) = watch::channel(false);
+        let (workers, files) = listen(&config, &shared, &draining)?;
+        if let Some(path) = &config.pid_file {
+            let written = std::fs::write(path, format!("{}\n", std::process::id()));
+            written.map_err(|error| one(&path.display().to_string(), error))?;
+        }
+        shared.set_ready(Ok(()));
+        Ok(Server { shared, source, config, drain, files, threads: Mutex::new(Threads { workers, crypto }) })
+    }
+
+    /// What it was started with.
+    pub fn config(&self) -> &KeyholderConfig {
+        &self.config
+    }
+
+    /// Number of the generation of keys and trust that is active.
+    pub fn generation(&self) -> u64 {
+        self.shared.holdings.load().generation
+    }
+
+    /// Loads everything again but addresses and threads.
+    ///
+    /// # Errors
+    /// Everything that is wrong; what is held stays.
+    pub fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        let loaded = (self.source)().and_then(|config| {
+            if config.listeners != self.config.listeners {
+                tracing::warn!("changed listeners take a restart; keys, trust and access are loaded");
+            }
+            Holdings::load(&config, Some(&self.shared.holdings.load()))
+        });
+        self.shared.reporter.reloaded(loaded.is_ok());
+        let holdings = loaded?;
+        let (generation, keys) = (holdings.generation, holdings.keys().count());
+        self.shared.reporter.loaded(keys, holdings.load_time, holdings.expiries());
+        self.shared.holdings.store(Arc::new(holdings));
+        Ok(Reloaded { generation, waiting: Vec::new() })
+    }
+
+    /// Opens the audit log again, since it was renamed.
+    pub fn reopen_log(&self) {
+        self.shared.reporter.reopen();
+    }
+
+    /// Whether it serves; else why not.
+    ///
+    /// # Errors
+    /// It is starting or draining.
+    pub fn ready(&self) -> Result<(), &'static str> {
+        *self.shared.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All metrics as text.
+    pub fn metrics(&self, exposition: Exposition) -> String {
+        let waiting = self.shared.scheduler.waiting();
+        let waiting: Vec<_> = Class::ALL.into_iter().map(Class::name).zip(waiting).collect();
+        self.shared.reporter.metrics(exposition, &waiting)
+    }
+
+    /// The keys held, as JSON, without anything secret.
+    pub fn keys_json(&self) -> String {
+        keys_json(&self.shared.holdings.load())
+    }
+
+    /// Is not ready any more; still serves.
+    pub fn leave(&self) {
+        self.shared.set_ready(Err("draining"));
+    }
+
+    /// Accepts nothing new, and answers what was asked.
+    pub fn stop_accepting(&self) {
+        // Whoever comes next may bind the same addresses at once.
+        self.files.iter().for_each(SocketFile::unlink);
+        // Nobody listens only if all workers are gone.
+        let _ = self.drain.send(true);
+    }
+
+    /// Connections that are still open, or workers that have not ended.
+    pub fn open(&self) -> usize {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let workers = threads.workers.iter().filter(|worker| !worker.is_finished()).count();
+        self.shared.connections.load(Ordering::Relaxed).max(workers)
+    }
+
+    /// Ends the crypto threads and the log: how much was still open.
+    pub fn stop(&self) -> usize {
+        let left = self.open();
+        let Threads { workers, crypto } =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if left == 0 {
+            for worker in workers {
+                let _ = worker.join();
+            }
+        }
+        crypto_thread::stop(&self.shared.scheduler, crypto);
+        self.shared.reporter.shutdown(AUDIT_DEADLINE);
+        if let Some(path) = &self.config.pid_file {
+            let _ = std::fs::remove_file(path);
+        }
+        left
+    }
+}
+
+/// Binds all addresses and starts a worker per configured thread.
+fn listen(
+    config: &KeyholderConfig,
+    shared: &Arc<Shared>,
+    draining: &watch::Receiver<bool>,
+) -> Result<(Workers, Vec<SocketFile>), Vec<String>> {
+    let (mut bound, mut files) = (Vec::new(), Vec::new());
+    for listener in &config.listeners {
+        for endpoint in &listener.bind {
+            let sockets = Bound::bind(endpoint, config.workers)
+                .map_err(|error| vec![format!("listener {}: cannot bind {endpoint}: {error}", listener.name)])?;
+            tracing::info!(listener = listener.name, address = %sockets.endpoint(), "listening");
+            files.extend(sockets.file().cloned());
+            bound.push((Arc::clone(listener), sockets));
+        }
+    }
+    let start = |index: usize| {
+        let (bound, shared, draining) = (bound.clone(), Arc::clone(shared), draining.clone());
+        net::engine::spawn(format!("worker-{index}"), None, move || work(index, bound, shared, draining))
+    };
+    let workers: std::io::Result<Workers> = (0..config.workers.max(1)).map(start).collect();
+    let workers = workers.map_err(|error| vec![format!("cannot start a worker: {error}")])?;
+    Ok((workers, files))
+}
+
+/// A worker's life: accepts until the server drains, then waits for its connections.
+async fn work(
+    index: usize,
+    bound: Vec<(Arc<KeyholderListener>, Bound)>,
+    shared: Arc<Shared>,
+    draining: watch::Receiver<bool>,
+) {
+    let report = Rc::new(shared.reporter.thread());
+    let mut accepting = Vec::new();
+    for (listener, sockets) in bound {
+        match sockets.listener(index) {
+            Ok(socket) => {
+                accepting.push(accept(socket, listener, Arc::clone(&shared), Rc::clone(&report), draining.clone()))
+            }
+            Err(error) => tracing::error!(%error, "a worker cannot listen"),
+        }
+    }
+    let tasks: Vec<_> = accepting.into_iter().map(tokio::task::spawn_local).collect();
+    for task in tasks {
+        if let Ok(open) = task.await {
+            for connection in open {
+                let _ = connection.await;
+            }
+        }
+    }
+}
+
+/// Accepts on one socket until the server drains; gives the connections that are still open.
+async fn accept(
+    socket: Listener,
+    listener: Arc<KeyholderListener>,
+    shared: Arc<Shared>,
+    report: Rc<KeyReport>,
+    draining: watch::Receiver<bool>,
+) -> Vec<tokio::task::JoinHandle<()>> {
+    let mut open = Vec::new();
+    let mut drain = draining.clone();
+    let begin = |stream, open: &mut Vec<tokio::task::JoinHandle<()>>| {
+        let Some(place) = Place::take(&shared) else { return };
+        let life = conn::run(stream, Arc::clone(&listener), Arc::clone(&shared), Rc::clone(&report), draining.clone());
+        open.push(tokio::task::spawn_local(async move {
+            life.await;
+            drop(place);
+        }));
+    };
+    while !*drain.borrow_and_update() {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            _ = drain.changed() => continue,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                begin(stream, &mut open);
+                if open.len() >= 64 && open.len().is_power_of_two() {
+                    open.retain(|connection| !connection.is_finished());
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "cannot accept; trying again");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    let closing = socket.close();
+    while let Some((stream, _)) = closing.next().await {
+        begin(stream, &mut open);
+    }
+    open
+}
+
+/// A place among the connections; given back when dropped.
+struct Place(Arc<Shared>);
+
+impl Place {
+    fn take(shared: &Arc<Shared>) -> Option<Place> {
+        if shared.connections.fetch_add(1, Ordering::Relaxed) >= shared.limits.max_connections {
+            shared.connections.fetch_sub(1, Ordering::Relaxed);
+            shared.reporter.connection_failed("too_many_connections");
+            return None;
+        }
+        shared.reporter.connection_opened();
+        Some(Place(Arc::clone(shared)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.reporter.connection_closed();
+    }
+}
+
+/// The keys held, without anything secret.
+fn keys_json(holdings: &Holdings) -> String {
+    let key = |key: &Arc<super::keys::Key>| {
+        serde_json::json!({
+            "ski": key.ski_text(),
+            "kind": key.signing.kind().to_string(),
+            "operations": key.operations.names(),
+            "origin": key.origin,
+        })
+    };
+    serde_json::Value::Array(holdings.keys().map(key).collect()).to_string()
+}

@@ -1,0 +1,180 @@
+//! The edge as a process: what is started before it serves, and how the supervisor runs it.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{AdminConfig, Config, Reloaded};
+use proxy::background::{key_sets, upkeep};
+use proxy::passport::self_test;
+use proxy::server::{Server, Source};
+use telemetry::{Diagnostics, Reporter};
+
+use crate::admin::{AdminState, ReloadRequest};
+use crate::supervisor::{self, Drained, Origin, Plan, Reload, Role, Watched};
+
+/// How long the last log lines may take.
+const LOG_DEADLINE: Duration = Duration::from_secs(2);
+
+/// A running edge.
+pub struct Edge {
+    server: Server,
+    reporter: Arc<Reporter>,
+}
+
+/// Runs an edge until it is told to end. `observe` is called once when it serves, and what it gives is kept until the end.
+pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOnce(&Arc<Reporter>) -> T) -> ExitCode {
+    let watched = watched(&config, origin.watched.as_deref());
+    let (level, period) = (config.log.level.clone(), period(&config));
+    let plan = Plan { prepare: || prepare(&level), watched, period, start: || Edge::start(config, source) };
+    supervisor::run(origin, plan, |edge: &Arc<Edge>| {
+        for (listener, address) in edge.server.endpoints() {
+            tracing::info!(listener, %address, "listening");
+        }
+        let shared = edge.server.shared();
+        tokio::task::spawn_local(self_test::tell(self_test::targets(&edge.config())));
+        tokio::task::spawn_local(upkeep::run(Arc::clone(shared)));
+        tokio::task::spawn_local(key_sets::run(Arc::clone(shared)));
+        observe(&edge.reporter)
+    })
+}
+
+impl Edge {
+    fn start(config: Config, source: Source) -> Result<Edge, Vec<String>> {
+        let descriptors = net::process::raise_descriptor_limit();
+        let reporter = Reporter::start(&config.log, config.workers);
+        let reporter = reporter.map_err(|error| vec![format!("access log: {error}")])?;
+        let server = Server::start(config, source, Arc::clone(&reporter), descriptors)?;
+        Ok(Edge { server, reporter })
+    }
+
+    /// The active configuration.
+    fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.server.shared().generation.load().config)
+    }
+
+    /// Ends the log; says how many lines it never took, those given up in the last moments included.
+    fn end_log(&self) {
+        let waiting = self.reporter.shutdown(LOG_DEADLINE);
+        let lost = self.reporter.lines_lost();
+        if lost > 0 {
+            tracing::error!(
+                lines = lost,
+                waiting,
+                "log: access-log lines were lost; those waiting could not be written at the end"
+            );
+        }
+    }
+}
+
+impl Role for Edge {
+    fn generation(&self) -> u64 {
+        self.server.shared().generation.load().number
+    }
+
+    fn reload(&self, what: Reload) -> Result<Option<Reloaded>, Vec<String>> {
+        match what {
+            Reload::All => self.server.reload().map(Some),
+            Reload::IfChanged => self.server.reload_if_changed(),
+            Reload::Named => self.server.reload_keystores().map(Some),
+        }
+    }
+
+    fn watched(&self, configuration: Option<&Path>) -> Watched {
+        watched(&self.config(), configuration)
+    }
+
+    fn period(&self) -> Duration {
+        period(&self.config())
+    }
+
+    fn supervise(&self) {
+        self.server.replace_dead_workers();
+    }
+
+    fn reopen_logs(&self) {
+        self.reporter.reopen();
+    }
+
+    fn admin(&self) -> Option<AdminConfig> {
+        self.config().admin.clone()
+    }
+
+    fn pages(self: &Arc<Self>, reload: ReloadRequest) -> AdminState {
+        let edge = || Arc::clone(self);
+        let (for_metrics, for_clients, for_config, for_ready, for_shadows) = (edge(), edge(), edge(), edge(), edge());
+        AdminState {
+            metrics: Box::new(move |exposition| for_metrics.reporter.metrics(exposition)),
+            clients: Some(Box::new(move |by_rate| for_clients.reporter.clients_json(by_rate))),
+            config_json: Box::new(move || config::redacted_json(&for_config.config()).to_string()),
+            reload,
+            ready: Box::new(move || for_ready.server.ready()),
+            extra: vec![("/shadow", Box::new(move || for_shadows.reporter.shadows_json()))],
+        }
+    }
+
+    fn drain_times(&self) -> (Duration, Duration) {
+        let limits = &self.config().limits;
+        (limits.drain_delay, limits.drain_timeout)
+    }
+
+    fn leave(&self) {
+        self.server.leave();
+    }
+
+    fn stop_accepting(&self) {
+        self.server.stop_accepting();
+    }
+
+    fn open(&self) -> usize {
+        self.server.open()
+    }
+
+    fn stop(&self) -> Drained {
+        let left = self.server.stop();
+        self.end_log();
+        if left == 0 { Drained::Completed } else { Drained::TimedOut(left) }
+    }
+}
+
+/// What the process does before anything is read.
+fn prepare(level: &str) -> Result<Diagnostics, Vec<String>> {
+    let diagnostics = Diagnostics::start(level).map_err(|error| vec![format!("diagnostics: {error}")])?;
+    if let Err(error) = net::process::forbid_core_dumps() {
+        tracing::warn!(%error, "core dumps stay possible; they would hold private keys");
+    }
+    log_panics();
+    Ok(diagnostics)
+}
+
+/// The configuration file, if it is to be watched, and everything it names that may change without it.
+fn watched(config: &Config, configuration: Option<&Path>) -> Watched {
+    let mut watched = Watched::new(configuration);
+    config.log.access.iter().filter_map(|access| access.path.as_deref()).for_each(|path| watched.add_own(path));
+    for keystore in config.keystores.values() {
+        match &keystore.location {
+            keystore::Location::PemFolder(folder) => watched.add_folder(folder),
+            keystore::Location::Pkcs12(file) | keystore::Location::Jks(file) => watched.add_file(file),
+        }
+    }
+    config.contracts.values().flat_map(|contract| contract.files()).for_each(|file| watched.add_file(file));
+    watched
+}
+
+/// How often the keystores are read without a reason.
+fn period(config: &Config) -> Duration {
+    config.keystores.values().map(|keystore| keystore.reload_every).min().unwrap_or(Duration::MAX)
+}
+
+/// A panic ends one connection; its trace goes where everything else goes.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let payload = panic.payload();
+        let text =
+            payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("no text");
+        tracing::error!(place, "panic: {text}");
+    }));
+}

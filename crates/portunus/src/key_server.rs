@@ -1,0 +1,143 @@
+//! The key server as a process: its sandbox, and how the supervisor runs it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{AdminConfig, AuditTarget, KeyholderConfig, Reloaded};
+use keyserver::confine::confine;
+use keyserver::server::{Server, Source};
+use net::confine::Files;
+use telemetry::Diagnostics;
+
+use crate::admin::{AdminState, ReloadRequest};
+use crate::supervisor::{self, Drained, Options, Origin, Plan, Reload, Role, Watched};
+
+/// A running key server.
+struct KeyServer(Server);
+
+/// Runs the key server that `file` describes until it is told to end.
+pub fn run_file(file: &Path, options: Options) -> ExitCode {
+    let config = match config::load_keyholder(file) {
+        Ok(config) => config,
+        Err(problems) => {
+            complain!("{problems}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let again = file.to_owned();
+    let source: Source = Box::new(move || {
+        config::load_keyholder(&again).map_err(|problems| problems.list().iter().map(ToString::to_string).collect())
+    });
+    run(config, source, Origin::of_file(file, options))
+}
+
+/// Runs a key server until it is told to end: 0 if everything asked was answered, 1 if it could not start or had to end sooner.
+pub fn run(config: KeyholderConfig, source: Source, origin: Origin) -> ExitCode {
+    let watched = watched(&config, origin.watched.as_deref());
+    let (period, kept, control) = (config.reload_every, config.clone(), origin.control.clone());
+    let plan = Plan {
+        prepare: move || prepare(&kept, control),
+        watched,
+        period,
+        start: || Server::start(config, source).map(KeyServer),
+    };
+    supervisor::run(origin, plan, |_| ())
+}
+
+/// What the process does before it reads a key.
+fn prepare(config: &KeyholderConfig, control: Option<PathBuf>) -> Result<Diagnostics, Vec<String>> {
+    let one = |what: &str, error: std::io::Error| vec![format!("{what}: {error}")];
+    net::process::raise_descriptor_limit();
+    net::process::forbid_core_dumps().map_err(|error| one("core dumps cannot be switched off", error))?;
+    if config.lock_memory {
+        net::process::lock_memory().map_err(|problem| vec![problem])?;
+    }
+    // Before any thread is made: what is forbidden here is forbidden to all of them.
+    let files = if config.sandbox { Some(confine(config, control.as_deref())?) } else { None };
+    let diagnostics = Diagnostics::start(&config.log_level).map_err(|error| one("diagnostics", error))?;
+    if files == Some(Files::Open) {
+        tracing::warn!("this kernel has no Landlock: files beside those named in the configuration are not closed off");
+    }
+    Ok(diagnostics)
+}
+
+/// The configuration file, if it is to be watched, and what keys, trust and access are read from.
+fn watched(config: &KeyholderConfig, configuration: Option<&Path>) -> Watched {
+    let mut watched = Watched::new(configuration);
+    if let Some(AuditTarget::File(path)) = &config.audit {
+        watched.add_own(path);
+    }
+    for set in config.keys.values() {
+        set.folders.iter().for_each(|folder| watched.add_folder(folder));
+        set.files.iter().for_each(|file| watched.add_file(file));
+    }
+    for tls in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
+        let files = [Some(&tls.certificate), Some(&tls.private_key), Some(&tls.client_ca), tls.client_crl.as_ref()];
+        files.into_iter().flatten().for_each(|file| watched.add_file(file));
+    }
+    watched
+}
+
+impl Role for KeyServer {
+    fn generation(&self) -> u64 {
+        self.0.generation()
+    }
+
+    fn reload(&self, _what: Reload) -> Result<Option<Reloaded>, Vec<String>> {
+        self.0.reload().map(Some)
+    }
+
+    fn watched(&self, configuration: Option<&Path>) -> Watched {
+        watched(self.0.config(), configuration)
+    }
+
+    fn period(&self) -> Duration {
+        self.0.config().reload_every
+    }
+
+    fn reopen_logs(&self) {
+        self.0.reopen_log();
+    }
+
+    fn admin(&self) -> Option<AdminConfig> {
+        self.0.config().admin.clone()
+    }
+
+    fn pages(self: &Arc<Self>, reload: ReloadRequest) -> AdminState {
+        let server = || Arc::clone(self);
+        let (for_metrics, for_config, for_ready, for_keys) = (server(), server(), server(), server());
+        AdminState {
+            metrics: Box::new(move |exposition| for_metrics.0.metrics(exposition)),
+            clients: None,
+            config_json: Box::new(move || config::redacted_keyholder_json(for_config.0.config()).to_string()),
+            reload,
+            ready: Box::new(move || for_ready.0.ready().map_err(str::to_owned)),
+            extra: vec![("/keys", Box::new(move || for_keys.0.keys_json()))],
+        }
+    }
+
+    fn drain_times(&self) -> (Duration, Duration) {
+        (Duration::ZERO, self.0.config().limits.drain_timeout)
+    }
+
+    fn leave(&self) {
+        self.0.leave();
+    }
+
+    fn stop_accepting(&self) {
+        self.0.stop_accepting();
+    }
+
+    fn open(&self) -> usize {
+        self.0.open()
+    }
+
+    fn stop(&self) -> Drained {
+        match self.0.stop() {
+            0 => Drained::Completed,
+            left => Drained::TimedOut(left),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What the edge and the key server have in common as processes: signals, watched files, reloads, the admin side, and an orderly end.
+//!
+//! ```text
+//! signals caught → started → serving ──SIGTERM──→ leaving ──drain_delay──→ draining ──all done, time over, second signal──→ ended
+//!                               ↺ SIGHUP, file change, period, admin request: reload
+//! ```
+
+mod admin_side;
+mod changes;
+mod signals;
+mod watched;
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{AdminConfig, Reloaded};
+use tokio::time::Instant;
+
+use crate::admin::{AdminState, ReloadRequest};
+use crate::systemd;
+use admin_side::AdminSide;
+use changes::Changes;
+use signals::Signals;
+
+pub use watched::Watched;
+
+/// How often dead workers are looked for, and reloads that the admin side made are followed.
+const SUPERVISION: Duration = Duration::from_millis(200);
+
+/// How often draining looks whether it is done.
+const DRAIN_POLL: Duration = Duration::from_millis(20);
+
+/// What is to be read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reload {
+    /// The configuration and everything it names.
+    All,
+    /// The same, if the configuration says something else than the active one.
+    IfChanged,
+    /// What the active configuration names: certificates, keys, contracts.
+    Named,
+}
+
+/// A process that serves: the edge or the key server, started.
+pub trait Role: Send + Sync + 'static {
+    /// Number of what is active; each reload that is taken makes a new one.
+    fn generation(&self) -> u64;
+
+    /// Reads again; none if there was nothing to do.
+    ///
+    /// # Errors
+    /// Everything that is wrong; what was active stays so.
+    fn reload(&self, what: Reload) -> Result<Option<Reloaded>, Vec<String>>;
+
+    /// What the active configuration names, for watching; `configuration` is the file itself.
+    fn watched(&self, configuration: Option<&Path>) -> Watched;
+
+    /// How often what it names is read without a reason.
+    fn period(&self) -> Duration;
+
+    /// Looks after threads that died. Called several times a second.
+    fn supervise(&self) {}
+
+    /// Opens log files again, since they were renamed.
+    fn reopen_logs(&self);
+
+    /// The admin side that the active configuration wants.
+    fn admin(&self) -> Option<AdminConfig>;
+
+    /// What the admin side shows; `reload` is what it does when asked to.
+    fn pages(self: &Arc<Self>, reload: ReloadRequest) -> AdminState;
+
+    /// `drain_delay` and `drain_timeout`.
+    fn drain_times(&self) -> (Duration, Duration);
+
+    /// Says everywhere that it will shut down; still serves.
+    fn leave(&self);
+
+    /// Accepts nothing new; what is open goes on.
+    fn stop_accepting(&self);
+
+    /// How much is still open.
+    fn open(&self) -> usize;
+
+    /// Ends what is still open, and the logs.
+    fn stop(&self) -> Drained;
+}
+
+/// How a shutdown ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Drained {
+    /// Every connection came to its end.
+    Completed,
+    /// This many connections were closed when `drain_timeout` expired.
+    TimedOut(usize),
+}
+
+/// How a process is run, beside what its configuration says.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Options {
+    /// Serve the admin pages on this Unix socket too, for `portunus reload`, whatever FILE says
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Do not load FILE again when it changes, only when asked to
+    #[arg(long)]
+    pub no_watch: bool,
+}
+
+/// What a process is supervised with.
+#[derive(Debug, Default)]
+pub struct Origin {
+    /// The configuration file, if a change of it is to be loaded.
+    pub watched: Option<PathBuf>,
+    /// Where the admin pages are served whatever the configuration says.
+    pub control: Option<PathBuf>,
+}
+
+impl Origin {
+    /// Of a process that was started from a file.
+    pub fn of_file(file: &Path, options: Options) -> Origin {
+        Origin { watched: (!options.no_watch).then(|| file.to_owned()), control: options.control }
+    }
+}
+
+/// How a role is started.
+pub struct Plan<P, S> {
+    /// What the process does to itself before there is any other thread, and the start of its diagnostics.
+    pub prepare: P,
+    /// What to watch. Watched before it is read, so that no change falls between.
+    pub watched: Watched,
+    /// How often it is read without a reason.
+    pub period: Duration,
+    /// Reads everything and starts to serve.
+    pub start: S,
+}
+
+/// Starts a role and runs it until it is told to end: 0 if it drained, 1 if it could not start or connections had to be closed. `serving` is
+/// called once when it serves, on the main thread's runtime; what it gives is kept until the end.
+pub fn run<R: Role, T, D>(
+    origin: Origin,
+    plan: Plan<impl FnOnce() -> Result<D, Vec<String>>, impl FnOnce() -> Result<R, Vec<String>>>,
+    serving: impl FnOnce(&Arc<R>) -> T,
+) -> ExitCode {
+    // First of all, or a signal that comes while we start would end us instead of being obeyed.
+    let (runtime, mut signals) = match signals::catch() {
+        Ok(caught) => caught,
+        Err(error) => {
+            complain!("error: cannot wait for signals: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    systemd::prepare();
+    let started = (plan.prepare)().and_then(|diagnostics| {
+        let changes = Changes::watch(plan.watched, plan.period);
+        let role = Arc::new((plan.start)()?);
+        let admin = AdminSide::start(&role, origin.control).map_err(|problem| vec![problem])?;
+        Ok((role, admin, changes, diagnostics))
+    });
+    let (role, mut admin, changes, _diagnostics) = match started {
+        Ok(started) => started,
+        Err(problems) => {
+            problems.iter().for_each(|problem| complain!("error: {problem}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    systemd::ready(&systemd::outcome(role.generation(), &[]));
+    runtime.block_on(async {
+        let _serving = serving(&role);
+        serve(&mut signals, changes, origin.watched.as_deref(), &mut admin, &role).await;
+        drain(&mut signals, admin, &*role).await;
+    });
+    match role.stop() {
+        Drained::Completed => ExitCode::SUCCESS,
+        Drained::TimedOut(connections) => {
+            tracing::warn!(connections, "connections were closed before they had ended");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves signals, file changes and periods until SIGTERM or SIGINT.
+async fn serve<R: Role>(
+    signals: &mut Signals,
+    mut changes: Changes,
+    file: Option<&Path>,
+    admin: &mut AdminSide,
+    role: &Arc<R>,
+) {
+    let reported = Reported::default();
+    let mut generation = role.generation();
+    let mut supervision = tokio::time::interval(SUPERVISION);
+    loop {
+        tokio::select! {
+            Some(()) = signals.terminate.recv() => return,
+            Some(()) = signals.interrupt.recv() => return,
+            Some(()) = signals.hangup.recv() => begin_reload(role, Reload::All, "SIGHUP", None),
+            Some(()) = signals.reopen.recv() => role.reopen_logs(),
+            (news, reason) = changes.next() => {
+                if news.configuration {
+                    begin_reload(role, Reload::IfChanged, "configuration changed", Some(Rc::clone(&reported)));
+                }
+                if news.named {
+                    begin_reload(role, Reload::Named, reason, None);
+                }
+            }
+            _ = supervision.tick() => {
+                role.supervise();
+                if role.generation() != generation {
+                    generation = role.generation();
+                    changes.follow(role.watched(file), role.period());
+                    admin.follow(role);
+                }
+            }
+        }
+    }
+}
+
+/// Problems that were logged last, so that a broken file is reported once and not with each touch of it.
+type Reported = Rc<RefCell<Vec<String>>>;
+
+/// Reloads off this thread, so that signals are obeyed meanwhile.
+fn begin_reload<R: Role>(role: &Arc<R>, what: Reload, reason: &'static str, reported: Option<Reported>) {
+    tokio::task::spawn_local(reload(Arc::clone(role), what, reason, reported));
+}
+
+async fn reload<R: Role>(role: Arc<R>, what: Reload, reason: &'static str, reported: Option<Reported>) {
+    let outcome = tokio::task::spawn_blocking(move || announced(&*role, what)).await;
+    let problems = match outcome {
+        Ok(Ok(Some(Reloaded { generation, .. }))) => {
+            tracing::info!(generation, reason, "reloaded");
+            Vec::new()
+        }
+        Ok(Ok(None)) => Vec::new(),
+        Ok(Err(problems)) => problems,
+        Err(error) => vec![error.to_string()],
+    };
+    if reported.as_ref().is_none_or(|reported| *reported.borrow() != problems) {
+        for problem in &problems {
+            tracing::error!(reason, "reload refused, the old generation stays: {problem}");
+        }
+    }
+    if let Some(reported) = reported {
+        *reported.borrow_mut() = problems;
+    }
+}
+
+/// Reloads, and tells systemd of it.
+fn announced(role: &impl Role, what: Reload) -> Result<Option<Reloaded>, Vec<String>> {
+    systemd::reloading();
+    let outcome = role.reload(what);
+    let problems = outcome.as_ref().err().map_or(&[][..], Vec::as_slice);
+    systemd::ready(&systemd::outcome(role.generation(), problems));
+    outcome
+}
+
+/// Shuts down in order: not ready, no longer accepting, until nothing is open, `drain_timeout` is over, or another signal says to end now.
+async fn drain(signals: &mut Signals, admin: AdminSide, role: &impl Role) {
+    let (delay, timeout) = role.drain_times();
+    role.leave();
+    systemd::stopping("draining");
+    tracing::info!(
+        delay_seconds = delay.as_secs_f64(),
+        timeout_seconds = timeout.as_secs_f64(),
+        "draining; another SIGTERM or SIGINT ends at once"
+    );
+    let stages = async {
+        tokio::time::sleep(delay).await;
+        role.stop_accepting();
+        // Its address, too: the next process has the same configuration.
+        drop(admin);
+        let until = Instant::now() + timeout;
+        while role.open() > 0 && Instant::now() < until {
+            tokio::time::sleep(DRAIN_POLL).await;
+        }
+    };
+    let mut stages = std::pin::pin!(stages);
+    loop {
+        tokio::select! {
+            () = &mut stages => return,
+            Some(()) = signals.terminate.recv() => break,
+            Some(()) = signals.interrupt.recv() => break,
+            Some(()) = signals.hangup.recv() => tracing::warn!("SIGHUP: nothing is loaded while the server shuts down"),
+            Some(()) = signals.reopen.recv() => role.reopen_logs(),
+        }
+    }
+    tracing::warn!("a second signal: ending now");
+    role.stop_accepting();
+}

@@ -1,0 +1,88 @@
+//! How many connections there are, in total and by client, and whether one more may come.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Counts connections in total and per client.
+#[derive(Debug)]
+pub struct Admission {
+    /// What the descriptors of the process allow, whatever the configuration says.
+    most: usize,
+    total: AtomicUsize,
+    clients: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One admitted connection; counts itself out when dropped.
+#[derive(Debug)]
+pub struct Counted {
+    admission: Arc<Admission>,
+    client: Option<IpAddr>,
+}
+
+/// What counts as one client: an IPv4 address, or an IPv6 /64.
+pub fn client_key(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let bits = u128::from(address) & !(u128::from(u64::MAX));
+            IpAddr::V6(Ipv6Addr::from(bits))
+        }
+        v4 => v4,
+    }
+}
+
+impl Admission {
+    /// Counts for a process with this many descriptors. A quarter is kept back for connections to upstreams and all else.
+    pub fn new(descriptors: u64) -> Admission {
+        let most = usize::try_from(descriptors - descriptors / 4).unwrap_or(usize::MAX).max(1);
+        Admission { most, total: AtomicUsize::new(0), clients: Mutex::default() }
+    }
+
+    /// Whether one more connection would be too many.
+    pub fn is_full(&self, configured: usize) -> bool {
+        self.total() >= configured.min(self.most)
+    }
+
+    /// Connections open now.
+    pub fn total(&self) -> usize {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Counts a connection in; none if this client has `per_client` already.
+    pub fn admit(self: &Arc<Self>, peer: Option<SocketAddr>, per_client: usize) -> Option<Counted> {
+        self.total.fetch_add(1, Ordering::Relaxed);
+        let mut admitted = Counted { admission: Arc::clone(self), client: None };
+        admitted.count(peer, per_client).then_some(admitted)
+    }
+}
+
+impl Counted {
+    /// Counts the connection as this client's, once it is known who that is; false if it has `per_client` already.
+    pub fn count(&mut self, client: Option<SocketAddr>, per_client: usize) -> bool {
+        let Some(client) = client.map(|client| client_key(client.ip())) else { return true };
+        let mut clients = self.admission.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = clients.entry(client).or_insert(0);
+        if *count >= per_client {
+            return false;
+        }
+        *count += 1;
+        self.client = Some(client);
+        true
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let admission = &self.admission;
+        admission.total.fetch_sub(1, Ordering::Relaxed);
+        let Some(client) = self.client else { return };
+        let mut clients = admission.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = clients.get_mut(&client) {
+            *count -= 1;
+            if *count == 0 {
+                clients.remove(&client);
+            }
+        }
+    }
+}

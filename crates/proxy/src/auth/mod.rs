@@ -1,0 +1,18 @@
+//! The network side of what a contract demands: who may speak at all, and whether a token is what it says.
+//!
+//! `allow.rs` and `deny.rs` are exact sets that hold for every request of whatever names them; `token.rs` checks JSON Web Tokens
+//! with the keys of `keys.rs`, which `background` keeps fresh. Everything is closed: what cannot be read at load is a problem, what cannot
+//! be decided is a refusal. Decides nothing about routes or operations.
+
+pub mod allow;
+mod base64url;
+pub mod deny;
+mod jwk;
+mod json;
+pub mod keys;
+pub mod token;
+
+pub use allow::AllowedAddresses;
+pub use deny::DeniedTokens;
+pub use keys::KeyRing;
+pub use token::TokenRule;

@@ -1,0 +1,168 @@
+//! JSON Web Tokens (RFC 7519) as bearer tokens (RFC 6750): signature, algorithm, times, issuer, audience, scopes.
+//!
+//! Follows RFC 8725: the algorithms are a list in the configuration, never what the token asks for; a key is used for its own kind only;
+//! `crit` is refused; claims are demanded as configured. Fetches nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use config::Algorithm;
+
+use super::base64url;
+use super::json::{Object, Value};
+use super::keys::KeyRing;
+
+/// Longest token that is looked at, bytes. Heads are bounded anyway; this bounds what a signature is computed over.
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
+
+/// Keys tried for a token that names none.
+const MAX_KEYS_TRIED: usize = 8;
+
+/// What a token must fulfil.
+#[derive(Debug)]
+pub struct TokenRule {
+    /// The algorithms that are taken, exactly.
+    pub algorithms: Vec<Algorithm>,
+    /// The keys.
+    pub keys: Arc<KeyRing>,
+    /// `iss` must be one of these; empty for any.
+    pub issuers: Vec<String>,
+    /// `aud` must hold one of these; empty for any.
+    pub audiences: Vec<String>,
+    /// How far clocks may be apart.
+    pub leeway: Duration,
+    /// A token without `exp` is refused.
+    pub require_expiry: bool,
+}
+
+/// Why a token is refused: a stable code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// The code, for logs and metrics.
+    pub code: &'static str,
+    /// It is whole and genuine, but does not reach as far: 403 rather than 401.
+    pub insufficient: bool,
+}
+
+const fn refused(code: &'static str) -> Refused {
+    Refused { code, insufficient: false }
+}
+
+/// What a genuine token says, as far as it is asked for.
+#[derive(Debug)]
+pub struct Claims(Object);
+
+impl Claims {
+    /// Whether every one of these scopes is granted: in `scope` (RFC 8693 §4.2), or in `scp` as some providers write it.
+    pub fn grants(&self, scopes: &[impl AsRef<str>]) -> bool {
+        scopes.iter().all(|wanted| {
+            let wanted = wanted.as_ref();
+            ["scope", "scp"].iter().any(|name| match self.0.get(name) {
+                Some(Value::Text(text)) => text.split(' ').any(|scope| scope == wanted),
+                Some(Value::List(list)) => {
+                    list.iter().any(|scope| matches!(scope, Value::Text(scope) if scope == wanted))
+                }
+                _ => false,
+            })
+        })
+    }
+}
+
+impl TokenRule {
+    /// Judges a token at this moment; what it says if it is genuine and in force.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn judge(&self, token: &[u8], now: SystemTime) -> Result<Claims, Refused> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(refused("jwt_too_long"));
+        }
+        let mut parts = token.split(|byte| *byte == b'.');
+        let (Some(head), Some(payload), Some(signature), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(refused("jwt_malformed"));
+        };
+        let malformed = || refused("jwt_malformed");
+        let message = token.get(..head.len() + 1 + payload.len()).unwrap_or_default();
+        let head = base64url::decode(head).ok_or_else(malformed)?;
+        let head = Object::read(&head).map_err(|_| malformed())?;
+        let signature = base64url::decode(signature).ok_or_else(malformed)?;
+        self.check_signature(&head, message, &signature)?;
+        let payload = base64url::decode(payload).ok_or_else(malformed)?;
+        let claims = Object::read(&payload).map_err(|_| malformed())?;
+        self.check_claims(&claims, now)?;
+        Ok(Claims(claims))
+    }
+
+    fn check_signature(&self, head: &Object, message: &[u8], signature: &[u8]) -> Result<(), Refused> {
+        // What the token demands to be understood and is not (RFC 7515 §4.1.11); `b64` (RFC 7797) is among it.
+        if head.get("crit").is_some() || head.get("b64").is_some() {
+            return Err(refused("jwt_critical_header"));
+        }
+        let algorithm = head.text("alg").and_then(Algorithm::from_name).filter(|one| self.algorithms.contains(one));
+        let Some(algorithm) = algorithm else { return Err(refused("jwt_algorithm")) };
+        let id = match head.get("kid") {
+            None => None,
+            Some(Value::Text(id)) => Some(id.as_str()),
+            Some(_) => return Err(refused("jwt_malformed")),
+        };
+        let Some(keys) = self.keys.keys() else { return Err(refused("jwt_no_keys")) };
+        let mut any = false;
+        for key in keys.iter().filter(|key| key.is_for(algorithm, id)).take(MAX_KEYS_TRIED) {
+            any = true;
+            if key.verify(algorithm, message, signature) {
+                return Ok(());
+            }
+        }
+        if any {
+            return Err(refused("jwt_signature"));
+        }
+        self.keys.want();
+        Err(refused("jwt_unknown_key"))
+    }
+
+    fn check_claims(&self, claims: &Object, now: SystemTime) -> Result<(), Refused> {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let leeway = self.leeway.as_secs_f64();
+        let time = |name| match claims.get(name) {
+            None => Ok(None),
+            Some(Value::Number(seconds)) => Ok(Some(*seconds)),
+            Some(_) => Err(refused("jwt_malformed")),
+        };
+        match time("exp")? {
+            Some(end) if now >= end + leeway => return Err(refused("jwt_expired")),
+            None if self.require_expiry => return Err(refused("jwt_no_expiry")),
+            _ => {}
+        }
+        if time("nbf")?.is_some_and(|start| now + leeway < start) {
+            return Err(refused("jwt_not_yet_valid"));
+        }
+        // A token from the future is one whose clock cannot be believed.
+        if time("iat")?.is_some_and(|at| now + leeway < at) {
+            return Err(refused("jwt_not_yet_valid"));
+        }
+        if !self.issuers.is_empty() && !claims.text("iss").is_some_and(|iss| self.issuers.iter().any(|one| one == iss))
+        {
+            return Err(refused("jwt_issuer"));
+        }
+        let is_ours = |audience: &str| self.audiences.iter().any(|one| one == audience);
+        let fits = match claims.get("aud") {
+            _ if self.audiences.is_empty() => true,
+            Some(Value::Text(audience)) => is_ours(audience),
+            Some(Value::List(list)) => list.iter().any(|one| matches!(one, Value::Text(text) if is_ours(text))),
+            _ => false,
+        };
+        if fits { Ok(()) } else { Err(refused("jwt_audience")) }
+    }
+}
+
+/// The token of an Authorization field of the Bearer scheme (RFC 6750 §2.1; the scheme's case does not matter).
+pub fn bearer(authorization: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = authorization.split_at_checked(7)?;
+    if !scheme.eq_ignore_ascii_case(b"bearer ") {
+        return None;
+    }
+    let token = rest.trim_ascii();
+    (!token.is_empty() && !token.contains(&b' ')).then_some(token)
+}

@@ -1,0 +1,4 @@
+//! Tasks of the main thread, off the data path: names resolved and health checked, key sets fetched.
+
+pub mod key_sets;
+pub mod upkeep;

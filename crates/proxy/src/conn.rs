@@ -1,0 +1,114 @@
+//! The life of one connection, top to bottom.
+//!
+//! ```text
+//! accepted → identified (PROXY header or socket) → opened (TLS or plain) → HTTP/1.1 or HTTP/2 → closed, counted, logged
+//! ```
+
+pub mod accepted;
+
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use config::ListenerConfig;
+use net::Chunk;
+use telemetry::Fault;
+use transport::Transport;
+
+use crate::client::{self, Identified};
+use crate::connection::{Conn, ended_before};
+use crate::handshake;
+use crate::http;
+use crate::tunnel::{self, Terms};
+use crate::worker::Worker;
+use accepted::{Accepted, Opened};
+
+/// Serves one connection to its end.
+pub async fn run(accepted: Accepted) {
+    let worker = Rc::clone(accepted.opened.worker());
+    let generation = worker.pin();
+    let Some(listener) = generation.listener(&accepted.place).cloned() else { return };
+    let front = generation.front(&listener.name).cloned();
+    let limits = &generation.config.limits;
+    let (handshake_timeout, pace) = (limits.handshake_timeout, limits.pace());
+    let terms = Terms::of(&generation, &listener);
+    drop(generation);
+
+    // Boxed, as is everything that is large and soon over: this future lives as long as the connection.
+    let Some((stream, first, mut conn, mut counted)) = identify(accepted, listener, &worker).await else { return };
+    if let Some(terms) = terms {
+        let traffic = tunnel::serve(stream, first, &mut conn, terms, &worker).await;
+        counted.close(traffic);
+        return;
+    }
+    let (opened, first) = match front {
+        None => (Ok(Transport::plain(stream)), first),
+        Some(front) => {
+            let opened =
+                Box::pin(handshake::open((stream, first), &mut conn, &front, handshake_timeout, &worker)).await;
+            (opened, Chunk::empty())
+        }
+    };
+    match opened {
+        Ok(transport) => {
+            transport.pace_writes(Some(pace));
+            let transport = Rc::new(transport);
+            counted.carried_by(&transport);
+            let is_http2 = conn.tls.as_ref().is_some_and(|tls| tls.info.alpn.as_deref() == Some(b"h2"));
+            let conn = Rc::new(conn);
+            let input = match is_http2 {
+                true => Some(first),
+                false => http::h1::serve(&transport, first, &conn, &worker).await,
+            };
+            if let Some(input) = input {
+                Box::pin(http::h2::serve(Rc::clone(&transport), input, Rc::clone(&conn), Rc::clone(&worker))).await;
+            }
+        }
+        Err(traffic) => counted.close(traffic),
+    }
+}
+
+/// Finds out who the client is, and counts the connection as theirs. None if it ended there, logged.
+async fn identify(
+    accepted: Accepted,
+    listener: Arc<ListenerConfig>,
+    worker: &Worker,
+) -> Option<(net::Stream, Chunk, Conn, Opened)> {
+    let Accepted { stream, peer, bound_port, is_balancer, at, opened: mut counted, .. } = accepted;
+    let accepted_at = (at, Instant::now());
+    let mut conn = Conn {
+        listener,
+        client: peer,
+        told: None,
+        bound_port,
+        local_port: bound_port,
+        tls: None,
+        accepted_at,
+        validation_memory: Cell::new(0),
+        places: OnceCell::new(),
+    };
+    let identified = match &conn.listener.proxy_protocol {
+        None => Ok(client::itself(stream, peer)),
+        Some(rule) => Box::pin(client::read_header(stream, peer, rule, is_balancer)).await,
+    };
+    let refusal = match identified {
+        Ok(identified) => {
+            let Identified { stream, first, client, told } = identified;
+            conn.client = client;
+            conn.local_port =
+                told.as_ref().and_then(|told| told.destination).map_or(bound_port, |address| address.port());
+            conn.told = told;
+            let generation = worker.pin();
+            let most = generation.config.limits.max_connections_per_client;
+            let is_proxy = conn.listener.reads_requests() && generation.trusts(conn.client.map(|client| client.ip()));
+            if counted.identify(conn.client.filter(|_| !is_proxy), !is_balancer, most) {
+                return Some((stream, first, conn, counted));
+            }
+            ("accept", "too_many_connections_from_client", String::new())
+        }
+        Err(why) => ("proxy_header", why.code(), why.detail()),
+    };
+    ended_before(&conn, &worker.report, refusal.0, Fault::Client, refusal.1, &refusal.2);
+    None
+}

@@ -1,0 +1,357 @@
+//! A contract in force: its document compiled, its lists and keys read, what holds for each of its operations.
+//!
+//! Built whole by a generation, or refused with every problem; afterwards immutable. Which contract a request is under is decided here, too.
+
+pub mod forwarded;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use config::{Config, ContractChoice, ContractConfig, JwtConfig, KeySource, Mode, RouteConfig};
+use contract::Contract;
+use contract::openapi::{Scheme, SchemeKind};
+use wire::http::RequestHead;
+
+use crate::auth::{AllowedAddresses, DeniedTokens, KeyRing, TokenRule};
+use crate::host::HostMap;
+use crate::upstream::Group;
+
+/// A contract in force.
+#[derive(Debug)]
+pub struct InForce {
+    /// As configured.
+    pub config: Arc<ContractConfig>,
+    /// Its name, for counters.
+    pub name: Arc<str>,
+    /// The document.
+    pub contract: Contract,
+    /// What holds for each operation, by its number.
+    rules: Vec<Rule>,
+    /// How tokens are checked.
+    pub tokens: Option<TokenRule>,
+    /// Tokens that are refused.
+    pub denied: Option<DeniedTokens>,
+    /// Clients that may speak.
+    pub allowed: Option<AllowedAddresses>,
+    /// What is allowed and may still not be meant.
+    pub warnings: Vec<String>,
+    /// The way to a key set at a URL.
+    key_group: Option<Arc<Group>>,
+}
+
+/// What holds for one operation.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Method and path, for logs and counters.
+    pub label: Box<str>,
+    /// What becomes of requests.
+    pub request: Mode,
+    /// What becomes of responses.
+    pub response: Mode,
+    /// Largest body as sent, bytes.
+    pub max_body_bytes: u64,
+    /// The verdict depends on a field that does not go on as the client sends it.
+    pub reads_rewritten: bool,
+}
+
+impl InForce {
+    /// Reads everything that a contract of this configuration names. Keys from a URL are taken over from `previous` where their source is the same.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with file and line where there is one.
+    pub fn load(
+        config: &Arc<ContractConfig>,
+        whole: &Config,
+        previous: Option<&InForce>,
+    ) -> Result<InForce, Vec<String>> {
+        let mut problems = Vec::new();
+        let denied = config.deny_tokens.as_ref().map(DeniedTokens::load).transpose();
+        let denied = denied.map_err(|problem| problems.push(problem)).ok().flatten();
+        let allowed = config.allow_addresses.as_ref().map(|list| AllowedAddresses::load(&list.file)).transpose();
+        let allowed = allowed.map_err(|found| problems.extend(found)).ok().flatten();
+        let tokens = config.jwt.as_ref().map(|jwt| token_rule(jwt, previous)).transpose();
+        let tokens = tokens.map_err(|problem| problems.push(problem)).ok().flatten();
+        let key_group = tokens.as_ref().and_then(|rule| key_group(&rule.keys, previous)).transpose();
+        let key_group = key_group.map_err(|problem| problems.push(problem)).ok().flatten();
+        let contract = Contract::load(&config.document, &options(config));
+        let contract = contract.map_err(|found| problems.extend(found.iter().map(ToString::to_string))).ok();
+        let rules = contract.as_ref().map(|contract| rules(config, contract, whole, &mut problems)).unwrap_or_default();
+        let warnings = contract.as_ref().map(|contract| {
+            let mut warnings = check_schemes(config, contract, &mut problems);
+            warnings.extend(check_fields(config, contract, &rules, whole, &mut problems));
+            warnings
+        });
+        match contract {
+            Some(contract) if problems.is_empty() => Ok(InForce {
+                name: config.name.as_str().into(),
+                config: Arc::clone(config),
+                contract,
+                rules,
+                tokens,
+                denied,
+                allowed,
+                key_group,
+                warnings: warnings.unwrap_or_default(),
+            }),
+            _ => Err(problems.into_iter().map(|problem| format!("contract {}: {problem}", config.name)).collect()),
+        }
+    }
+
+    /// What holds for the operation with this number.
+    pub fn rule(&self, operation: usize) -> Option<&Rule> {
+        self.rules.get(operation)
+    }
+
+    /// Keys that are fetched, and the way to them.
+    pub fn fetched_keys(&self) -> Option<(Arc<KeyRing>, Arc<Group>)> {
+        Some((Arc::clone(&self.tokens.as_ref()?.keys), Arc::clone(self.key_group.as_ref()?)))
+    }
+}
+
+fn token_rule(jwt: &JwtConfig, previous: Option<&InForce>) -> Result<TokenRule, String> {
+    let kept = previous.and_then(|previous| previous.tokens.as_ref()).map(|rule| &rule.keys);
+    let is_fetched = matches!(jwt.keys, KeySource::Url { .. });
+    let keys = match kept.filter(|ring| is_fetched && ring.source == jwt.keys) {
+        Some(ring) => Arc::clone(ring),
+        None => Arc::new(KeyRing::load(&jwt.keys, &jwt.algorithms)?),
+    };
+    Ok(TokenRule {
+        algorithms: jwt.algorithms.clone(),
+        keys,
+        issuers: jwt.issuers.clone(),
+        audiences: jwt.audiences.clone(),
+        leeway: jwt.leeway,
+        require_expiry: jwt.require_expiry,
+    })
+}
+
+fn key_group(keys: &KeyRing, previous: Option<&InForce>) -> Option<Result<Arc<Group>, String>> {
+    let KeySource::Url { upstream, .. } = &keys.source else { return None };
+    let kept = previous.and_then(|previous| previous.key_group.as_ref()).filter(|group| group.config == *upstream);
+    match kept.filter(|group| group.config.tls.is_none()) {
+        Some(group) => Some(Ok(Arc::clone(group))),
+        None => Some(Group::new(upstream).map(Arc::new)),
+    }
+}
+
+/// The rule of each operation. What the configuration names and the document has not is a problem, and so are tokens that nobody could check.
+fn rules(config: &ContractConfig, contract: &Contract, whole: &Config, problems: &mut Vec<String>) -> Vec<Rule> {
+    let mut used = vec![false; config.operations.len()];
+    let mut rules = Vec::new();
+    for operation in contract.operations() {
+        let path = operation.template();
+        let mut rule = Rule {
+            label: format!("{} {path}", operation.method()).into(),
+            request: config.request,
+            response: config.response,
+            max_body_bytes: config.options.limits.body_bytes,
+            reads_rewritten: forwarded::is_needed(operation, whole),
+        };
+        for (own, used) in config.operations.iter().zip(&mut used) {
+            let method = own.methods.is_empty() || own.methods.iter().any(|one| one.as_str() == operation.method());
+            if method && is_path_of(&own.path, path, config) {
+                *used = true;
+                rule.request = own.request.unwrap_or(rule.request);
+                rule.response = own.response.unwrap_or(rule.response);
+                rule.max_body_bytes = own.max_body_bytes.unwrap_or(rule.max_body_bytes);
+            }
+        }
+        rules.push(rule);
+    }
+    for (own, _) in config.operations.iter().zip(used).filter(|(_, used)| !used) {
+        let named: Vec<&str> = own.methods.iter().map(|method| method.as_str()).chain([own.path.as_str()]).collect();
+        let named = named.join(" ");
+        problems.push(format!("{}: `operations` names {named}, which the document does not have", config.place));
+    }
+    rules
+}
+
+/// How the document is read: the largest body of any operation is the largest one of all, and each operation has its own bound below.
+fn options(config: &ContractConfig) -> contract::options::Options {
+    let mut options = config.options.clone();
+    let largest = config.operations.iter().filter_map(|rule| rule.max_body_bytes).max().unwrap_or(0);
+    options.limits.body_bytes = options.limits.body_bytes.max(largest);
+    options.limits.decoded_body_bytes = options.limits.decoded_body_bytes.max(options.limits.body_bytes);
+    options
+}
+
+/// Whether a path of the configuration is this template of the document, with the base path before it or without.
+fn is_path_of(own: &str, template: &str, config: &ContractConfig) -> bool {
+    let base = config.options.base_path.as_deref().unwrap_or_default().trim_end_matches('/');
+    own == template || own.strip_prefix(base).is_some_and(|rest| rest == template)
+}
+
+/// Whether a scheme's credential is a token by its very type, so that a contract without `jwt` cannot be kept.
+fn needs_token(kind: &SchemeKind) -> bool {
+    matches!(kind, SchemeKind::OAuth2 | SchemeKind::OpenIdConnect(_))
+}
+
+/// Whether a scheme's credential may be a bearer token: one of HTTP, or what a document calls an API key in Authorization, which upstreams read as one.
+fn may_be_token(kind: &SchemeKind) -> bool {
+    *kind == SchemeKind::Bearer || matches!(kind, SchemeKind::KeyInField(name) if name == "authorization")
+}
+
+/// Whether the credential of a scheme is a token that this contract verifies.
+pub fn verifies_token(config: &ContractConfig, scheme: &Scheme) -> bool {
+    let Some(jwt) = &config.jwt else { return false };
+    let is_named = || jwt.bearer_schemes.as_ref().is_none_or(|names| names.contains(&scheme.name));
+    needs_token(&scheme.kind) || (may_be_token(&scheme.kind) && is_named())
+}
+
+/// What is wrong between the document's security schemes and `jwt`, and warnings of bearer credentials that nobody verifies here.
+fn check_schemes(config: &ContractConfig, contract: &Contract, problems: &mut Vec<String>) -> Vec<String> {
+    let document = config.document.display();
+    let mut first_uses = BTreeMap::new();
+    for operation in contract.operations() {
+        for demand in operation.security().iter().flat_map(|requirement| &requirement.demands) {
+            let label = || format!("{} {}", operation.method(), operation.template());
+            first_uses.entry(demand.scheme.name.as_str()).or_insert_with(|| (&*demand.scheme, label()));
+        }
+    }
+    let mut warnings = Vec::new();
+    for (name, (scheme, operation)) in &first_uses {
+        match &config.jwt {
+            None if needs_token(&scheme.kind) => problems.push(format!(
+                "{document}: {operation}: the scheme {name} demands tokens, and nothing says how to verify them: add `jwt` to the contract"
+            )),
+            _ if may_be_token(&scheme.kind) && !verifies_token(config, scheme) => {
+                let fix = if config.jwt.is_some() { "name the scheme in `jwt.bearer_schemes`" } else { "add `jwt`" };
+                warnings.push(format!(
+                    "{document}: {operation}: the bearer token of the scheme {name} must be present and is not verified here; {fix} to verify it"
+                ));
+            }
+            _ => {}
+        }
+    }
+    let Some(jwt) = &config.jwt else { return warnings };
+    for name in jwt.bearer_schemes.iter().flatten() {
+        if first_uses.get(name.as_str()).is_none_or(|(scheme, _)| !may_be_token(&scheme.kind)) {
+            let what = "which is no scheme of type `http` and scheme `bearer`, nor an API key in `Authorization`, that an operation uses";
+            problems.push(format!("{}: `jwt.bearer_schemes` names {name}, {what}; remove it", config.place));
+        }
+    }
+    if !first_uses.values().any(|(scheme, _)| verifies_token(config, scheme)) {
+        let what = "no operation of the document demands a bearer token, so `jwt` verifies nothing";
+        let fix = "add `security` to the document's operations, or remove `jwt`";
+        problems.push(format!("{}: {what}; {fix}", config.place));
+    }
+    warnings
+}
+
+/// What is wrong between the fields that the document declares and those that can arrive, and warnings of the same.
+fn check_fields(
+    config: &ContractConfig,
+    contract: &Contract,
+    rules: &[Rule],
+    whole: &Config,
+    problems: &mut Vec<String>,
+) -> Vec<String> {
+    let (found, mut warnings) = forwarded::never_arrive(config, contract, rules, &whole.forwarding);
+    problems.extend(found);
+    for route in whole.routes.iter().filter(|route| may_hold(config, route, whole)) {
+        warnings.extend(forwarded::edited_by(route, config, contract, rules));
+    }
+    warnings
+}
+
+/// Whether requests on a route may be under a contract.
+fn may_hold(config: &ContractConfig, route: &RouteConfig, whole: &Config) -> bool {
+    match &route.contract {
+        ContractChoice::Named(name) => *name == config.name,
+        ContractChoice::None => false,
+        ContractChoice::Inherited => {
+            let is_visible =
+                |listener: &str| route.listeners.is_empty() || route.listeners.iter().any(|own| own == listener);
+            let names = |contract: &Option<String>| contract.as_deref() == Some(config.name.as_str());
+            whole.host_rules.iter().any(|rule| rule.contract == config.name)
+                || whole.listeners.iter().any(|listener| names(&listener.contract) && is_visible(&listener.name))
+        }
+    }
+}
+
+/// Which contract holds where.
+#[derive(Debug, Default)]
+pub struct Contracts {
+    by_name: BTreeMap<String, Arc<InForce>>,
+    /// By route number.
+    routes: Vec<OfRoute>,
+    listeners: HashMap<String, Arc<InForce>>,
+    hosts: HostMap<Arc<InForce>>,
+}
+
+/// Which contract a route is under.
+#[derive(Debug, Default)]
+enum OfRoute {
+    #[default]
+    Inherited,
+    None,
+    Named(Arc<InForce>),
+}
+
+impl Contracts {
+    /// Loads every contract of a configuration.
+    ///
+    /// # Errors
+    /// Everything that is wrong with any of them.
+    pub fn load(config: &Config, previous: Option<&Contracts>) -> Result<Contracts, Vec<String>> {
+        let mut contracts = Contracts::default();
+        let mut problems = Vec::new();
+        for (name, contract) in &config.contracts {
+            let before = previous.and_then(|previous| previous.by_name.get(name)).map(Arc::as_ref);
+            match InForce::load(contract, config, before) {
+                Ok(in_force) => _ = contracts.by_name.insert(name.clone(), Arc::new(in_force)),
+                Err(found) => problems.extend(found),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let named = |name: &str| contracts.by_name.get(name).cloned();
+        let of_route = |route: &RouteConfig| match &route.contract {
+            ContractChoice::Inherited => Ok(OfRoute::Inherited),
+            ContractChoice::None => Ok(OfRoute::None),
+            // The configuration was checked; should a name not be there all the same, nothing may stand open for it.
+            ContractChoice::Named(name) => {
+                let missing = || vec![format!("route {}: there is no contract {name}", route.name)];
+                named(name).map(OfRoute::Named).ok_or_else(missing)
+            }
+        };
+        contracts.routes = config.routes.iter().map(of_route).collect::<Result<_, _>>()?;
+        let of_listener = |listener: &Arc<config::ListenerConfig>| {
+            Some((listener.name.clone(), named(listener.contract.as_deref()?)?))
+        };
+        contracts.listeners = config.listeners.iter().filter_map(of_listener).collect();
+        contracts.hosts =
+            config.host_rules.iter().filter_map(|rule| Some((rule.host.clone(), named(&rule.contract)?))).collect();
+        Ok(contracts)
+    }
+
+    /// Whether there is none at all.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<InForce>> {
+        self.by_name.values()
+    }
+
+    /// The contracts of the listener and the host of a request, whose lists hold whatever its route says.
+    pub fn around(&self, listener: &str, head: &RequestHead) -> [Option<&Arc<InForce>>; 2] {
+        [self.listeners.get(listener), self.of_host(head.host())]
+    }
+
+    /// The contract that a request on a route is under.
+    pub fn of(&self, route: usize, listener: &str, head: &RequestHead) -> Option<&Arc<InForce>> {
+        match self.routes.get(route) {
+            Some(OfRoute::Named(contract)) => Some(contract),
+            Some(OfRoute::None) => None,
+            Some(OfRoute::Inherited) | None => self.of_host(head.host()).or_else(|| self.listeners.get(listener)),
+        }
+    }
+
+    /// As routes are chosen.
+    fn of_host(&self, host: &[u8]) -> Option<&Arc<InForce>> {
+        self.hosts.find(host)
+    }
+}

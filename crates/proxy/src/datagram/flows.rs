@@ -1,0 +1,308 @@
+//! The flows of one listener on one worker: which datagram belongs to which, and the making and ending of them.
+//!
+//! Owns the sockets towards targets. Reads no listener and sends nothing; `datagram.rs` does.
+
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use config::{DatagramHeader, TargetsConfig, UdpListenerConfig};
+use net::transparent::canonical;
+use net::udp::Sent;
+use net::{Poller, Source, UdpFlow};
+use telemetry::{FlowRecord, OncePerSecond};
+use wire::simple_proxy;
+
+use super::header::{self, Said};
+use super::table::{FlowId, Key, Table};
+use crate::passport::{self, Refused};
+use crate::worker::Worker;
+
+/// How the balancer of a flow was found to go about headers; for the mode that finds out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Habit {
+    /// Only the first datagram is known, and it had one.
+    Unknown,
+    /// Every datagram has one.
+    Each,
+    /// Only the first had one; what comes is payload, whatever it looks like.
+    First,
+}
+
+/// One flow.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) socket: UdpFlow,
+    pub(super) config: Arc<UdpListenerConfig>,
+    client: SocketAddr,
+    /// Where answers go, and from which address of ours.
+    pub(super) balancer: SocketAddr,
+    pub(super) local: Option<IpAddr>,
+    /// What each answer begins with.
+    pub(super) answer_head: Option<Box<[u8; simple_proxy::HEADER_BYTES]>>,
+    target: SocketAddr,
+    habit: Habit,
+    opened: (SystemTime, Instant),
+    /// Datagrams and bytes of payload, from the client and to it.
+    pub(super) received: (u64, u64),
+    pub(super) answered: (u64, u64),
+    /// Datagrams the kernel did not take, either way.
+    pub(super) lost: u64,
+    /// Times the network said that the target could not be reached.
+    pub(super) unreachable: u64,
+}
+
+/// A datagram on its way up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrived<'a> {
+    /// The socket's peer.
+    pub(super) balancer: SocketAddr,
+    /// The address of ours it came to.
+    pub(super) local: Option<IpAddr>,
+    /// All of it.
+    pub(super) bytes: &'a [u8],
+    /// When.
+    pub(super) now: Duration,
+}
+
+/// Who a new flow is for, as far as the datagram and the listener's rule say.
+struct Newcomer {
+    client: SocketAddr,
+    /// Whether the client's own address is to be used onward; a balancer's own datagrams go under ours.
+    is_client: bool,
+    destination: Option<SocketAddr>,
+}
+
+/// The flows of one listener on one worker.
+#[derive(Debug)]
+pub(super) struct Flows {
+    pub(super) table: Table<Flow>,
+    pub(super) poller: Poller,
+    worker: Rc<Worker>,
+    /// Where the listener is bound.
+    bound: SocketAddr,
+    is_closing: bool,
+    complaint: OncePerSecond,
+}
+
+impl Flows {
+    pub(super) fn new(worker: Rc<Worker>, bound: SocketAddr) -> std::io::Result<Flows> {
+        Ok(Flows {
+            table: Table::new(),
+            poller: Poller::new()?,
+            worker,
+            bound,
+            is_closing: false,
+            complaint: OncePerSecond::new(),
+        })
+    }
+
+    /// Takes in no new flows from now on.
+    pub(super) fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// The flow a datagram belongs to, made if it is new; and where its payload begins.
+    ///
+    /// # Errors
+    /// A stable code of why the datagram goes nowhere.
+    pub(super) fn flow_of(
+        &mut self,
+        config: &Arc<UdpListenerConfig>,
+        arrived: Arrived<'_>,
+    ) -> Result<(FlowId, usize), &'static str> {
+        let balancer = arrived.balancer;
+        let of_balancer = Key { client: None, balancer, destination: None };
+        let first_only = matches!(config.header, DatagramHeader::First | DatagramHeader::Auto);
+        if first_only && let Some(id) = self.table.find(&of_balancer) {
+            return self.belongs(config.header, id, arrived.bytes).map(|payload| (id, payload));
+        }
+        let (newcomer, payload) = match header::read(config.header, arrived.bytes) {
+            Said::Client { client, destination, payload } => {
+                (Newcomer { client, is_client: true, destination: Some(destination) }, payload)
+            }
+            Said::Balancer { payload } => (Newcomer { client: balancer, is_client: false, destination: None }, payload),
+            Said::Nothing if config.header == DatagramHeader::Off || config.pass_without_header => {
+                (Newcomer { client: balancer, is_client: true, destination: None }, 0)
+            }
+            Said::Nothing => return Err("header_missing"),
+            Said::Wrong(code) => return Err(code),
+        };
+        let decides = matches!(config.to, TargetsConfig::Destination { .. });
+        let destination = newcomer.destination.filter(|_| decides);
+        let key = if first_only { of_balancer } else { Key { client: Some(newcomer.client), balancer, destination } };
+        match self.table.find(&key) {
+            Some(id) => Ok((id, payload)),
+            None => Ok((self.open(config, key, &newcomer, arrived)?, payload)),
+        }
+    }
+
+    /// Where the payload of a further datagram of a flow begins, whose first one had the header.
+    ///
+    /// A client can send anything, also what looks like a header of somebody else. So once a flow is known, no header can change whose it is.
+    fn belongs(&mut self, mode: DatagramHeader, id: FlowId, bytes: &[u8]) -> Result<usize, &'static str> {
+        let Some(flow) = self.table.get_mut(id) else { return Err("flow_gone") };
+        if mode == DatagramHeader::First || flow.habit == Habit::First {
+            return Ok(0);
+        }
+        match (header::read(mode, bytes), flow.habit) {
+            (Said::Client { client, payload, .. }, _) if client == flow.client => {
+                flow.habit = Habit::Each;
+                Ok(payload)
+            }
+            (Said::Client { .. }, _) => Err("header_names_another_client"),
+            (Said::Balancer { payload }, Habit::Each) if flow.client == flow.balancer => Ok(payload),
+            (_, Habit::Each) => Err("header_missing"),
+            (_, _) => {
+                flow.habit = Habit::First;
+                Ok(0)
+            }
+        }
+    }
+
+    fn open(
+        &mut self,
+        config: &Arc<UdpListenerConfig>,
+        key: Key,
+        newcomer: &Newcomer,
+        arrived: Arrived<'_>,
+    ) -> Result<FlowId, &'static str> {
+        if self.is_closing {
+            return Err("closing");
+        }
+        let client = canonical(newcomer.client);
+        let (target, source) = self.way(config, newcomer, client, arrived.local).map_err(|refused| {
+            self.worker.told.once(&config.name, refused.code(), Some(client));
+            refused.code()
+        })?;
+        while let Some(id) = self.table.in_the_way(client.ip(), config.max_flows, config.max_flows_per_client) {
+            self.end(id, "evicted");
+        }
+        let socket = self.connect(target, source)?;
+        let head = config.answer_header.then(|| {
+            let proxy = newcomer.destination.unwrap_or(arrived.balancer);
+            Box::new(simple_proxy::write(&simple_proxy::Header { client, proxy }))
+        });
+        let flow = Flow {
+            socket,
+            config: Arc::clone(config),
+            client,
+            balancer: key.balancer,
+            local: arrived.local,
+            answer_head: head,
+            target,
+            habit: Habit::Unknown,
+            opened: (SystemTime::now(), Instant::now()),
+            received: (0, 0),
+            answered: (0, 0),
+            lost: 0,
+            unreachable: 0,
+        };
+        let id = self.table.insert(key, client.ip(), arrived.now, flow).ok_or("flow_not_opened")?;
+        let registered = self.table.get(id).map(|flow| self.poller.add(&flow.socket, id.to_bits()));
+        if !matches!(registered, Some(Ok(()))) {
+            self.table.remove(id);
+            return Err("flow_not_opened");
+        }
+        self.worker.shared.flows.fetch_add(1, Ordering::Relaxed);
+        self.worker.report.connection_opened(&config.name);
+        Ok(id)
+    }
+
+    /// Target and source of a new flow.
+    fn way(
+        &self,
+        config: &UdpListenerConfig,
+        newcomer: &Newcomer,
+        client: SocketAddr,
+        local: Option<IpAddr>,
+    ) -> Result<(SocketAddr, Source), Refused> {
+        let as_client = config.source.client && newcomer.is_client;
+        if as_client {
+            passport::check_source(client.ip(), &config.source, &self.worker.own)?;
+        }
+        // Datagrams say which address they came to only where the socket is bound to all of them.
+        let came_to = SocketAddr::new(local.unwrap_or(self.bound.ip()), self.bound.port());
+        let target = passport::target(&config.to, client.ip(), as_client, newcomer.destination, Some(came_to))?;
+        Ok((target, Source { address: as_client.then_some(client), mark: config.source.mark }))
+    }
+
+    fn connect(&mut self, target: SocketAddr, source: Source) -> Result<UdpFlow, &'static str> {
+        match UdpFlow::connect(target, source) {
+            Ok(socket) => Ok(socket),
+            // Out of descriptors: the longest idle flow gives up its own.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                let (id, _) = self.table.longest_idle().ok_or("no_descriptors")?;
+                self.end(id, "evicted");
+                UdpFlow::connect(target, source).map_err(|_| "no_descriptors")
+            }
+            Err(error) => {
+                if self.complaint.allow().is_some() {
+                    let fix = match error.kind() {
+                        std::io::ErrorKind::PermissionDenied => "; `source: client` and `mark` need CAP_NET_ADMIN",
+                        _ => "",
+                    };
+                    tracing::error!(to = %target, "cannot open a UDP flow: {error}{fix}");
+                }
+                Err("flow_not_opened")
+            }
+        }
+    }
+
+    /// Something was sent on behalf of a flow, up or down.
+    pub(super) fn note(&mut self, id: FlowId, now: Duration, is_answer: bool, bytes: usize, sent: Sent) {
+        self.table.moved(id, now, is_answer);
+        let Some(flow) = self.table.get_mut(id) else { return };
+        let (datagrams, total) = if is_answer { &mut flow.answered } else { &mut flow.received };
+        *datagrams += (sent.sent + sent.lost) as u64;
+        *total += bytes as u64;
+        flow.lost += sent.lost as u64;
+    }
+
+    /// When the next flow will have been idle for its time; none without flows.
+    pub(super) fn next_end(&self, idle: Duration) -> Option<Duration> {
+        self.table.longest_idle().map(|(_, since)| since + idle)
+    }
+
+    /// Ends the flows that have been idle for their time.
+    pub(super) fn end_idle(&mut self, now: Duration, idle: Duration, reason: &'static str) {
+        while let Some((id, since)) = self.table.longest_idle() {
+            if since + idle > now {
+                return;
+            }
+            self.end(id, reason);
+        }
+    }
+
+    /// Ends a flow: one log line, its totals.
+    pub(super) fn end(&mut self, id: FlowId, reason: &'static str) {
+        let Some(flow) = self.table.remove(id) else { return };
+        self.worker.shared.flows.fetch_sub(1, Ordering::Relaxed);
+        self.worker.report.flow_closed(&FlowRecord {
+            started: flow.opened.0,
+            listener: &flow.config.name,
+            client: flow.client,
+            balancer: flow.balancer,
+            target: flow.target,
+            port_kept: flow.socket.port_kept(),
+            duration: flow.opened.1.elapsed(),
+            datagrams_received: flow.received.0,
+            datagrams_sent: flow.answered.0,
+            bytes_received: flow.received.1,
+            bytes_sent: flow.answered.1,
+            datagrams_lost: flow.lost,
+            unreachable: flow.unreachable,
+            reason,
+        });
+    }
+}
+
+impl Drop for Flows {
+    fn drop(&mut self) {
+        while let Some((id, _)) = self.table.longest_idle() {
+            self.end(id, "closed");
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! One request, from its head to its answer's last byte, whichever version the client speaks.
+//!
+//! ```text
+//! judged → routed → admitted → server chosen → connected → sent ─┬→ answered → relayed
+//!    └────────┴─────────┴──→ refusal                             └→ upgraded → tunnel
+//! ```
+
+mod answered;
+mod relay;
+mod replay;
+pub mod upstream_h1;
+mod upstream_h2;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
+use net::Deadline;
+use telemetry::Fault;
+use transport::{buffer, recycle};
+use wire::http::http1::reason_phrase;
+use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
+
+use crate::contracts::InForce;
+use crate::guard::{self, Admitted, Candidate, GuardedBody, Lease, Room, ScratchRoom};
+use crate::message::context::{Context, Cut, Failure, client_failed};
+use crate::message::date;
+use crate::message::forwarding::{self, TrailerRule};
+use crate::message::grpc;
+use crate::message::ledger::Ledger;
+use crate::message::refusal::{self, Refusal};
+use crate::message::scratch::Timers;
+use crate::message::sides::{Answer, MessageBody, while_wanted};
+use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
+use crate::upstream::{Full, Group, Server, ServerId};
+use replay::Replay;
+use upstream_h1::{Attempt, Failed, Next, Upgraded};
+
+/// Everything one exchange works with, each part borrowed from its owner.
+pub struct Exchange<'a, B, A> {
+    /// Where the request comes from.
+    pub context: Context<'a>,
+    /// Its head.
+    pub head: &'a RequestHead,
+    /// Room for the upstream's head.
+    pub response: &'a mut ResponseHead,
+    /// Its body.
+    pub body: &'a mut B,
+    /// Where its answer goes.
+    pub answer: &'a mut A,
+    /// What becomes of it.
+    pub ledger: &'a mut Ledger,
+    /// One timer per wait.
+    pub timers: &'a mut Timers,
+}
+
+/// Serves one request. Gives the upstream's connection if it was upgraded: a tunnel begins.
+///
+/// # Errors
+/// [`Cut`], after which the client's side must be broken off.
+pub async fn run<B: MessageBody, A: Answer>(mut exchange: Exchange<'_, B, A>) -> Result<Option<Upgraded>, Cut> {
+    let context = exchange.context;
+    if context.client.via_trusted {
+        exchange.ledger.client = context.client.address;
+        let forwarding = &context.generation.config.forwarding;
+        exchange.ledger.given_id = forwarding::given_id(exchange.head, &context.facts(), forwarding).map(Box::from);
+    }
+    let outcome = serve(&mut exchange).await;
+    let Exchange { head, body, answer, ledger, .. } = exchange;
+    match outcome {
+        Ok(upgraded) => Ok(upgraded),
+        Err(Failure::Cut) => Err(Cut),
+        Err(Failure::Refused(_)) if answer.has_begun() => Err(Cut),
+        Err(Failure::Refused(refusal)) => {
+            // Behind a body that is malformed, too long or too slow nothing can be read as a request.
+            // What a contract refuses is well framed, and may be read to its end.
+            let is_broken = refusal.told.is_none() && matches!(refusal.status, 400 | 408 | 413 | 417 | 431);
+            if !body.is_done() && is_broken {
+                answer.be_last();
+            }
+            refuse(&refusal, head, answer, ledger).await.map(|()| None)
+        }
+    }
+}
+
+async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> Result<Option<Upgraded>, Failure> {
+    let (context, head) = (exchange.context, exchange.head);
+    #[cfg(any(test, feature = "forced-panics"))]
+    assert_ne!(head.target, b"/panic", "a fault that a test asked for");
+    judge_scheme(context, head)?;
+    judge_connection(context, head)?;
+    guard::judge_method(head)?;
+    if let Service::RedirectToHttps { port } = context.conn.listener.service {
+        return redirect_to_https(head, port, exchange.answer, exchange.ledger).await.map(|()| None);
+    }
+    guard::judge_around(context.generation, &context.conn.listener.name, head, &context.client)?;
+    let (route, params) = match context.generation.routes.find(&context.conn.listener.name, head) {
+        Routed::Found(route, params) => (route, params),
+        other => return answer_unrouted(other, exchange).await.map(|()| None),
+    };
+    exchange.ledger.route = Some(Arc::clone(&route.config));
+    exchange.answer.pace(route.config.pace(&context.generation.config.limits));
+    let listener = &context.conn.listener.name;
+    let in_force = guard::contract_of(context.generation, listener, route, head, &context.client)?;
+    let (status, location) = match &route.config.action {
+        Action::Forward(forward) => return forward_admitted(route, params, in_force, forward, exchange).await,
+        Action::Respond { status, content_type, body, while_up } => {
+            let group = while_up.as_ref().map(|name| context.generation.group(name));
+            if group.is_some_and(|group| group.is_none_or(|group| !group.is_up())) {
+                return Err(Refusal::upstream(503, "no_server_up").into());
+            }
+            let fixed = (*status, content_type.as_str(), &**body);
+            return respond_fixed(context, &route.config, fixed, head, exchange.answer, exchange.ledger)
+                .await
+                .map(|()| None);
+        }
+        Action::Redirect { status, to, allow } => {
+            let mut location = buffer();
+            build_location(to, allow, head, &params, &mut location)
+                .map_err(|_| Refusal::client(400, "bad_parameter"))?;
+            (*status, location)
+        }
+    };
+    let sent = redirect(status, &location, exchange.answer, exchange.ledger).await;
+    recycle(location);
+    sent.map(|()| None)
+}
+
+/// Has a request judged by the contract it is under, if any, and forwards it.
+async fn forward_admitted<B: MessageBody, A: Answer>(
+    route: &CompiledRoute,
+    params: Params,
+    in_force: Option<&Arc<InForce>>,
+    forward: &Forward,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Upgraded>, Failure> {
+    let (context, head) = (exchange.context, exchange.head);
+    let mut scratch = ScratchRoom::empty();
+    let mut body = GuardedBody::through(exchange.body, Lease::new(context));
+    let admitted = match in_force {
+        None => guard::admit(head, route, params)?,
+        Some(in_force) => {
+            let candidate = Candidate { context, head, route, params, in_force };
+            let Exchange { answer, response, ledger, timers, .. } = exchange;
+            let mut room = Room { answer: *answer, interim: response, ledger, timers };
+            guard::admit_under(candidate, &mut body, &mut scratch, &mut room).await?
+        }
+    };
+    body.rule_trailers(TrailerRule::of_request(head, &route.config));
+    let Exchange { answer, response, ledger, timers, .. } = exchange;
+    let mut guarded = Exchange { context, head, response, body: &mut body, answer: *answer, ledger, timers };
+    let outcome = forward_request(&admitted, forward, &mut guarded).await;
+    guard::note_watched(&admitted, context, &mut body, exchange.ledger);
+    outcome
+}
+
+/// Answers where the routes lead nowhere.
+async fn answer_unrouted<B: MessageBody, A: Answer>(
+    routed: Routed<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<(), Failure> {
+    let refusal = match routed {
+        Routed::Options(allow) => return options(&allow, exchange.answer, exchange.ledger).await,
+        Routed::RedirectTo(status, location) => {
+            return redirect(status, &location, exchange.answer, exchange.ledger).await;
+        }
+        Routed::UnknownHost => {
+            Refusal::client(exchange.context.generation.routes.unknown_host_status(), "unknown_host")
+        }
+        Routed::EncodedSlash => Refusal::client(400, "encoded_slash"),
+        Routed::AmbiguousPath => Refusal::client(400, "ambiguous_path"),
+        Routed::MethodNotAllowed(allow) => Refusal { allow: Some(allow), ..Refusal::client(405, "method_not_allowed") },
+        Routed::NotFound | Routed::Found(..) => Refusal::client(404, "no_route"),
+    };
+    Err(refusal.into())
+}
+
+/// A resource of https is asked for over TLS, or by a peer that may say so (RFC 9110 §7.4).
+fn judge_scheme(context: Context<'_>, head: &RequestHead) -> Result<(), Refusal> {
+    if head.says_https && context.conn.tls.is_none() && !context.client.via_trusted {
+        return Err(Refusal::client(421, "https_without_tls"));
+    }
+    Ok(())
+}
+
+/// Whether this connection may carry a request for this host: its handshake must have been done under the very rule that the host
+/// has now. Else the request belongs on another connection (RFC 9110 §15.5.20).
+fn judge_connection(context: Context<'_>, head: &RequestHead) -> Result<(), Refusal> {
+    let Some(tls) = &context.conn.tls else { return Ok(()) };
+    let Some(front) = context.generation.front(&context.conn.listener.name) else {
+        return Err(Refusal::client(421, "listener_gone"));
+    };
+    let host = std::str::from_utf8(head.host()).ok().map(|host| host.strip_suffix('.').unwrap_or(host));
+    if front.rule(host).is_same_policy(&tls.rule) {
+        return Ok(());
+    }
+    Err(Refusal::client(421, "other_tls_policy"))
+}
+
+/// Chooses a server, sends the request, and goes on to the next server while that is safe.
+async fn forward_request<B: MessageBody, A: Answer>(
+    admitted: &Admitted<'_>,
+    forward: &Forward,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Upgraded>, Failure> {
+    let context = exchange.context;
+    let group = destination(context, admitted, forward)?;
+    exchange.ledger.group = Some(Arc::clone(&group));
+    let _in_flight = group.admit(context.places()).map_err(|full| match full {
+        Full::OfAll => Refusal::ours(503, full.code()),
+        Full::OfOneClient => Refusal::client(429, full.code()),
+    })?;
+    if group.is_resolving() {
+        // The first answer of a name server, and then never again.
+        let resolved = while_wanted(Box::pin(group.resolved(group.config.connect_timeout)), exchange.answer).await;
+        resolved.map_err(|why| {
+            exchange.ledger.blame(Fault::Client, why);
+            Cut
+        })?;
+    }
+    let (mut tried, mut fresh, mut last, replay) = (Vec::new(), false, None, Replay::default());
+    loop {
+        let Some(server) = group.choose(&tried) else {
+            return Err(last.unwrap_or_else(|| no_server(&group).into()));
+        };
+        exchange.ledger.server = Some(Arc::clone(&server));
+        let _busy = server.busy();
+        let pool = server.pool();
+        let attempt =
+            Attempt { context, admitted, forward, group: &group, server: &server, pool, fresh, replay: &replay };
+        let outcome = match group.config.total_timeout {
+            None => try_once(attempt, exchange).await,
+            Some(limit) => bounded(limit, attempt, exchange).await,
+        };
+        let failed = match outcome {
+            Ok(upgraded) => {
+                let status = exchange.ledger.upstream_status;
+                if group.note_response(&server, status) {
+                    tracing::warn!(upstream = group.config.name, server = %server.name, status, "server ejected");
+                }
+                return Ok(upgraded);
+            }
+            Err(failed) => failed,
+        };
+        if failed.servers_fault && server.failed(group.config.ejection) {
+            tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
+        }
+        let may_go_on = match failed.next {
+            Next::Nowhere => false,
+            // Each server gets it once at most. Only where there is no other may it get it again: it may never have seen it.
+            Next::AsIfNew if tried.is_empty() && !group.is_up_without(&server) => !std::mem::replace(&mut fresh, true),
+            Next::AsIfNew | Next::AnyOther => note_tried(&mut tried, &server, &group),
+            Next::OtherServer => note_tried(&mut tried, &server, &group) && group.may_retry(),
+        };
+        if !may_go_on {
+            return Err(failed.failure);
+        }
+        last = Some(failed.failure);
+        exchange.ledger.retries += 1;
+    }
+}
+
+/// Leaves a server out of what follows. Whether there is another.
+fn note_tried(tried: &mut Vec<ServerId>, server: &Server, group: &Group) -> bool {
+    tried.push(server.id);
+    group.has_other(tried)
+}
+
+/// A group has no server that could be asked, and that is known without asking.
+fn no_server(group: &Group) -> Refusal {
+    let code = if group.is_unresolved() { "upstream_unresolved" } else { "no_healthy_upstream" };
+    Refusal::upstream(503, code)
+}
+
+async fn try_once<B: MessageBody, A: Answer>(
+    attempt: Attempt<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Upgraded>, Failed> {
+    match attempt.group.config.protocol {
+        // The configuration lets no route use the third.
+        UpstreamProtocol::Http1 | UpstreamProtocol::Tcp => upstream_h1::attempt(attempt, exchange).await,
+        UpstreamProtocol::Http2 => Box::pin(upstream_h2::attempt(attempt, exchange)).await.map(|()| None),
+    }
+}
+
+/// One try that must be over in time, its answer included.
+async fn bounded<B: MessageBody, A: Answer>(
+    limit: Duration,
+    attempt: Attempt<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Upgraded>, Failed> {
+    let outcome = Deadline::new().within(limit, Box::pin(try_once(attempt, exchange))).await;
+    outcome.unwrap_or_else(|_| {
+        exchange.ledger.blame(Fault::Upstream, "upstream_total_timeout");
+        let failure = Refusal::upstream(504, "upstream_total_timeout").into();
+        Err(Failed { failure, servers_fault: true, next: Next::Nowhere })
+    })
+}
+
+fn destination(context: Context<'_>, admitted: &Admitted<'_>, forward: &Forward) -> Result<Arc<Group>, Refusal> {
+    match &forward.to {
+        ForwardTo::Group(name) => context.generation.group(name).cloned().ok_or(Refusal::ours(502, "unknown_upstream")),
+        ForwardTo::Authority { authority, allow, .. } => {
+            let mut written = buffer();
+            let bad = Refusal::client(400, "bad_parameter");
+            build_authority(authority, allow, admitted.head(), admitted.params(), &mut written)
+                .map_err(|_| bad.clone())?;
+            let group = context.generation.made_group(admitted.route().index, &written, allow.is_empty());
+            recycle(written);
+            group.ok_or(bad)
+        }
+    }
+}
+
+/// Begins an answer of our own.
+fn begin_own(answer: &mut impl Answer, status: u16) {
+    answer.begin(status);
+    answer.field(b"Date", &date::now());
+}
+
+/// Answers in the upstream's place.
+///
+/// # Errors
+/// The client is gone.
+pub async fn refuse(
+    refusal: &Refusal,
+    head: &RequestHead,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+) -> Result<(), Cut> {
+    ledger.refused(refusal);
+    let is_grpc = grpc::is_call(head);
+    // Clients of gRPC read their own status; the log has the one that this stands for.
+    begin_own(answer, if is_grpc { 200 } else { refusal.status });
+    if let Some(told) = &refusal.told {
+        if let Some((name, value)) = &told.header {
+            answer.field(name.as_bytes(), value.as_bytes());
+        }
+        if let Some(challenge) = told.challenge.filter(|_| refusal.status == 401) {
+            answer.field(b"WWW-Authenticate", challenge.as_bytes());
+        }
+    }
+    if let Some(allow) = &refusal.allow {
+        answer.field(b"Allow", allow.as_bytes());
+    }
+    if matches!(refusal.status, 429 | 503) {
+        answer.field(b"Retry-After", b"1");
+    }
+    if is_grpc {
+        answer.field(b"Content-Type", grpc::CONTENT_TYPE);
+        answer.field(b"Grpc-Status", grpc::status(refusal.status).as_bytes());
+        answer.field(b"Grpc-Message", format!("{} {}", refusal.status, reason_phrase(refusal.status)).as_bytes());
+        answer.finish_head(BodyFraming::None, None);
+        return answer.end(None).await.map_err(|broken| client_failed(&broken, ledger));
+    }
+    let (body, content_type) = refusal::body(refusal, head);
+    send_whole(answer, content_type, &body, head, ledger).await
+}
+
+async fn respond_fixed(
+    context: Context<'_>,
+    route: &RouteConfig,
+    (status, content_type, body): (u16, &str, &[u8]),
+    head: &RequestHead,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+) -> Result<(), Failure> {
+    ledger.status = status;
+    answer.begin(status);
+    own_fields(context, route, answer);
+    send_whole(answer, content_type, body, head, ledger).await.map_err(|Cut| Failure::Cut)
+}
+
+/// Fields that a route adds to answers of our own.
+fn own_fields(context: Context<'_>, route: &RouteConfig, answer: &mut impl Answer) {
+    if let Some(hsts) = route.hsts.as_ref().filter(|_| context.conn.tls.is_some()) {
+        answer.field(b"Strict-Transport-Security", hsts.as_bytes());
+    }
+    let edits = &route.response_headers;
+    if !forwarding::is_edited(edits, b"date") {
+        answer.field(b"Date", &date::now());
+    }
+    for (name, value) in edits.set.iter().chain(&edits.add) {
+        answer.field(name.as_bytes(), value.as_bytes());
+    }
+}
+
+async fn send_whole(
+    answer: &mut impl Answer,
+    content_type: &str,
+    body: &[u8],
+    head: &RequestHead,
+    ledger: &mut Ledger,
+) -> Result<(), Cut> {
+    if !body.is_empty() {
+        answer.field(b"Content-Type", content_type.as_bytes());
+    }
+    let is_head = head.method == wire::http::Method::Head;
+    if is_head {
+        answer.finish_head(BodyFraming::None, Some(body.len().to_string().as_bytes()));
+    } else {
+        answer.finish_head(BodyFraming::Length(body.len() as u64), None);
+        if !body.is_empty() {
+            answer.piece(body).await.map_err(|broken| client_failed(&broken, ledger))?;
+            ledger.sent.set(body.len() as u64);
+        }
+    }
+    answer.end(None).await.map_err(|broken| client_failed(&broken, ledger))
+}
+
+async fn options(allow: &str, answer: &mut impl Answer, ledger: &mut Ledger) -> Result<(), Failure> {
+    ledger.status = 200;
+    begin_own(answer, 200);
+    answer.field(b"Allow", allow.as_bytes());
+    answer.finish_head(BodyFraming::Length(0), None);
+    answer.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Cut| Failure::Cut)
+}
+
+async fn redirect(status: u16, location: &[u8], answer: &mut impl Answer, ledger: &mut Ledger) -> Result<(), Failure> {
+    ledger.status = status;
+    begin_own(answer, status);
+    answer.field(b"Location", location);
+    answer.finish_head(BodyFraming::Length(0), None);
+    answer.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Cut| Failure::Cut)
+}
+
+/// The same URL under https. A request without Host has no such URL.
+async fn redirect_to_https(
+    head: &RequestHead,
+    port: u16,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+) -> Result<(), Failure> {
+    if head.authority.is_empty() || head.target.first() != Some(&b'/') {
+        return Err(Refusal::client(400, "no_https_url").into());
+    }
+    let mut location = b"https://".to_vec();
+    location.extend_from_slice(head.host());
+    if port != 443 {
+        location.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    location.extend_from_slice(&head.target);
+    redirect(308, &location, answer, ledger).await
+}
+
+/// Whether the client may be sent chunked bodies and interim answers.
+pub fn is_modern(version: Version) -> bool {
+    version != Version::H10
+}

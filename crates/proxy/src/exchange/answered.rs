@@ -1,0 +1,84 @@
+//! The upstream's answer on its way to the client, whichever version brought it: judged, begun, relayed to its end.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::task::Poll;
+
+use net::Deadline;
+use net::pace::Pace;
+use wire::http::ResponseHead;
+
+use crate::exchange::relay::{self, Flow, Upload, UploadError};
+use crate::exchange::upstream_h1::{Attempt, OnConnection, begin_answer, download_failure, stopped_failure};
+use crate::guard::response::Plan;
+use crate::guard::{GuardedBody, HoldError, Lease, ScratchRoom, response as guarded};
+use crate::message::body::BodyError;
+use crate::message::context::{Failure, client_failed};
+use crate::message::forwarding::TrailerRule;
+use crate::message::ledger::Ledger;
+use crate::message::refusal::Refusal;
+use crate::message::sides::{Answer, MessageBody};
+
+/// Relays an answer whose head is read, while the rest of the request goes on.
+///
+/// # Errors
+/// It breaks the contract, or one side broke; nothing may be answered in its place once it has begun.
+#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
+pub(crate) async fn relay_answer<F: Future<Output = Result<(), UploadError>>>(
+    attempt: Attempt<'_>,
+    response: &ResponseHead,
+    body: &mut impl MessageBody,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+    deadline: &mut Deadline,
+    upload: &mut Upload<'_, F>,
+    flow: &Flow,
+) -> Result<(), OnConnection> {
+    flow.response_began();
+    let (context, admitted) = (attempt.context, attempt.admitted);
+    let mut scratch = ScratchRoom::empty();
+    let plan = guarded::judge_head(admitted, context, response, &mut scratch, ledger).map_err(OnConnection::clients)?;
+    if response.status == 101 {
+        begin_answer(attempt, response, answer);
+        let flushed = answer.flush().await;
+        return flushed.map_err(|broken| OnConnection::clients(Failure::from(client_failed(&broken, ledger))));
+    }
+    let idle = attempt.idle();
+    let mut body = GuardedBody::through(body, Lease::new(context));
+    body.rule_trailers(TrailerRule::of_response(response, &admitted.route().config));
+    match plan {
+        Plan::Free => {}
+        Plan::Watch { judging, blocks } => body.watch(judging, blocks),
+        Plan::Hold(mut judging) => {
+            let (pace, held_bytes) = (Pace { idle, min_rate: 0 }, Cell::new(0));
+            let holding = body.hold(&mut judging, pace, &held_bytes, deadline);
+            let held = upload.beside(holding, None, |context| answer.poll_gone(context)).await;
+            ledger.received.set(flow.received.get());
+            let held = held.map_err(|stopped| stopped_failure(stopped, ledger))?;
+            guarded::finished(admitted, context, &judging, ledger);
+            held.map_err(not_held)?;
+        }
+    }
+    begin_answer(attempt, response, answer);
+    let relaying = relay::download(&mut body, answer, idle, flow, &ledger.sent, deadline);
+    let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
+    ledger.received.set(flow.received.get());
+    if let Some(judging) = body.watched() {
+        guarded::finished(admitted, context, &judging, ledger);
+    }
+    relayed.map_err(|stopped| stopped_failure(stopped, ledger))?.map_err(|error| download_failure(&error, ledger))
+}
+
+/// What is answered instead of a body that could not be held to its end.
+fn not_held(error: HoldError) -> OnConnection {
+    match error {
+        HoldError::Judged(stop) => OnConnection::clients(stop.refusal),
+        HoldError::NoMemory => OnConnection::clients(Refusal::ours(503, "validation_memory")),
+        HoldError::Slow => OnConnection::servers(Refusal::upstream(504, "response_stalled")),
+        HoldError::Body(BodyError::Malformed(_) | BodyError::Void(_)) => {
+            OnConnection::servers(Refusal::upstream(502, "response_malformed"))
+        }
+        HoldError::Body(BodyError::Cut) => OnConnection::servers(Refusal::upstream(502, "response_cut")),
+        HoldError::Body(_) => OnConnection::servers(Refusal::upstream(502, "response_broken")),
+    }
+}

@@ -1,0 +1,543 @@
+//! One try of a request at one server over HTTP/1.1: send it, read the answer's head, relay the rest.
+
+use std::io::Write;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::{Forward, HostRewrite, UpstreamProtocol};
+use net::Chunk;
+use telemetry::Fault;
+use transport::{Broken, Transport, buffer, recycle};
+use wire::http::http1::{Parsed, parse_response, write_field};
+use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead, Version};
+
+use crate::exchange::Exchange;
+use crate::exchange::answered::relay_answer;
+use crate::exchange::relay::{self, DownloadError, Flow, Stopped, Upload, UploadError, UploadTerms};
+use crate::exchange::replay::Replay;
+use crate::guard::Admitted;
+use crate::message::body::{BodyError, BodyReader, BodyWriter};
+use crate::message::context::{Context, Failure, client_failed};
+use crate::message::forwarding::{self, Facts};
+use crate::message::ledger::Ledger;
+use crate::message::refusal::Refusal;
+use crate::message::sides::{Answer, MessageBody, while_wanted};
+use crate::route;
+use crate::upstream::{ConnectError, Group, PoolId, Server, Target, connect};
+
+/// What is tried, and where.
+#[derive(Debug, Clone, Copy)]
+pub struct Attempt<'a> {
+    /// Where the request comes from.
+    pub context: Context<'a>,
+    /// The request, admitted.
+    pub admitted: &'a Admitted<'a>,
+    /// How it is forwarded.
+    pub forward: &'a Forward,
+    /// The group.
+    pub group: &'a Group,
+    /// The server.
+    pub server: &'a Arc<Server>,
+    /// Where its connections are kept.
+    pub pool: PoolId,
+    /// No connection at hand will do.
+    pub fresh: bool,
+    /// What was sent of the body before.
+    pub replay: &'a Replay,
+}
+
+impl Attempt<'_> {
+    /// What the upstream is told about the client.
+    pub(crate) fn facts(&self) -> Facts<'_> {
+        Facts {
+            judged: self.admitted.is_under_contract(),
+            continued: self.admitted.has_continued(),
+            ..self.context.facts()
+        }
+    }
+
+    /// What the request's body is held to.
+    pub(crate) fn upload_terms(&self) -> UploadTerms {
+        let route = &self.admitted.route().config;
+        let mut pace = route.pace(&self.context.generation.config.limits);
+        if self.is_grpc() && route.min_body_rate.is_none() {
+            // Messages that come as they happen: how often is nobody's business but theirs.
+            pace.min_rate = 0;
+        }
+        UploadTerms { pace, max_body_bytes: route.max_body_bytes, stall: self.group.config.idle_timeout }
+    }
+
+    /// A call of gRPC, to a server that may understand it: what a client says of its body alone loosens nothing.
+    fn is_grpc(&self) -> bool {
+        let head = self.admitted.head();
+        let is_http2 = head.version == Version::H2 && self.group.config.protocol == UpstreamProtocol::Http2;
+        is_http2 && head.fields.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"))
+    }
+
+    /// How long nothing may move either way once there is a response.
+    pub(crate) fn idle(&self) -> Duration {
+        self.admitted.route().config.stream_idle_timeout.unwrap_or(self.group.config.idle_timeout)
+    }
+}
+
+/// A connection whose upstream granted an upgrade, and what it sent already.
+#[derive(Debug)]
+pub struct Upgraded {
+    /// The upstream's connection.
+    pub transport: Transport,
+    /// Bytes behind the 101.
+    pub first: Chunk,
+}
+
+/// A try that failed.
+#[derive(Debug)]
+pub struct Failed {
+    /// What the client gets if nothing else helps.
+    pub failure: Failure,
+    /// It counts against the server.
+    pub servers_fault: bool,
+    /// Where it may be sent after that.
+    pub next: Next,
+}
+
+/// Where a request may be sent after a try that failed. None of it lets a server have the same request twice but [`Next::AsIfNew`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Nowhere: it may have been executed, or a response has begun.
+    Nowhere,
+    /// To another server: this one did not execute it, or it is idempotent.
+    OtherServer,
+    /// As [`Next::OtherServer`], and no retry, which the budget would bound: this one could not be connected to and said so at once.
+    AnyOther,
+    /// As [`Next::OtherServer`], and it is no failure of this one: a connection that was used before ended before a word of response, as one does that the
+    /// server closes at rest in that very moment. Where no other server can be asked, to this one on a fresh connection.
+    AsIfNew,
+}
+
+/// What is known of a request whose try failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It may have been executed.
+    Unknown,
+    /// The server did not get it, or says that it has not looked at it.
+    Unsent,
+    /// As [`Fate::Unsent`], since the server could not be connected to and said so at once.
+    NoConnection,
+    /// As [`Fate::Unsent`], because of the connection: it had ended, or takes no more requests. That is no failure of the server.
+    ConnectionOver,
+    /// As [`Fate::Unsent`], because the server takes no more requests at the moment.
+    TurnedAway,
+    /// A connection that was used before ended before a word of response.
+    Stale,
+}
+
+impl Failed {
+    pub(crate) fn finally(failure: impl Into<Failure>) -> Failed {
+        Failed { failure: failure.into(), servers_fault: false, next: Next::Nowhere }
+    }
+}
+
+/// Tries a request at one server. A pooled connection that had ended before the request reached the server is replaced once by a fresh one.
+///
+/// # Errors
+/// See [`Failed`].
+pub async fn attempt<B: MessageBody, A: Answer>(
+    attempt: Attempt<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Upgraded>, Failed> {
+    let mut head = buffer();
+    write_head(&attempt, exchange.ledger.id(), &mut head).map_err(Failed::finally)?;
+    // What may not be sent twice is worth asking the kernel whether the server has closed just now.
+    let is_careful = !may_repeat(attempt.admitted.head());
+    let pooled = if attempt.fresh { None } else { attempt.context.worker.pools.take(attempt.pool, is_careful) };
+    let mut result = match pooled {
+        Some(transport) => Some(on_connection((transport, true), &head, attempt, exchange).await),
+        None => None,
+    };
+    if result.as_ref().is_none_or(|tried| matches!(tried, Err(OnConnection { fate: Fate::ConnectionOver, .. }))) {
+        result = Some(match fresh_connection(attempt, exchange.answer, exchange.ledger).await {
+            Ok(transport) => on_connection((transport, false), &head, attempt, exchange).await,
+            Err(failed) => Err(failed),
+        });
+    }
+    recycle(head);
+    // There is always a result here.
+    let result = result.unwrap_or_else(|| Err(OnConnection::servers(Refusal::upstream(502, "upstream_closed"))));
+    result.map_err(|failed| failed.judge(attempt.admitted.head(), exchange.answer))
+}
+
+/// A wait for a connect after which it is the server's failure that the client gave up. By then the kernel has asked twice.
+const SLOW_CONNECT: Duration = Duration::from_secs(1);
+
+/// Connects while the client waits for it.
+pub(super) async fn fresh_connection(
+    attempt: Attempt<'_>,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+) -> Result<Transport, OnConnection> {
+    let target = Target::own(attempt.group, attempt.server);
+    let started = Instant::now();
+    // The future is big and rare.
+    match while_wanted(Box::pin(connect(target)), answer).await {
+        Ok(connected) => connected.map_err(|error| cannot_connect(attempt.server, &error)),
+        Err(why) => {
+            ledger.blame(Fault::Client, why);
+            // Impatient clients must not keep a server in use that nobody can connect to.
+            let servers_fault = started.elapsed() >= SLOW_CONNECT;
+            Err(OnConnection { servers_fault, ..OnConnection::clients(Failure::Cut) })
+        }
+    }
+}
+
+pub(crate) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnection {
+    if error.is_our_shortage() {
+        // No descriptors or no memory: nothing that the server could help.
+        let failure = Refusal::ours(503, "no_descriptors").into();
+        return OnConnection { failure, servers_fault: false, fate: Fate::Unsent };
+    }
+    let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
+    tracing::debug!(server = %server.name, ?error, "cannot connect");
+    let failure = Refusal::upstream(status, error.code()).into();
+    // Who said no at once got nothing and cost nothing: to go on is no retry. Who said nothing cost the client that time.
+    let fate = if matches!(error, ConnectError::Timeout) { Fate::Unsent } else { Fate::NoConnection };
+    OnConnection { failure, servers_fault: true, fate }
+}
+
+/// Whether a request may be sent once more although it may have run: it is idempotent and has no body that might be used up.
+pub(crate) fn may_repeat(head: &RequestHead) -> bool {
+    head.method.is_idempotent() && matches!(head.framing, BodyFraming::None | BodyFraming::Length(0))
+}
+
+/// A failure on one connection.
+pub(crate) struct OnConnection {
+    pub(crate) failure: Failure,
+    pub(crate) servers_fault: bool,
+    /// What is known of the request. What is unsent can be sent again: nothing was taken of its body that is not kept.
+    pub(crate) fate: Fate,
+}
+
+impl OnConnection {
+    /// Whether the client can still be given another response.
+    pub(crate) fn is_open(&self, answer: &impl Answer) -> bool {
+        !answer.has_begun() && matches!(self.failure, Failure::Refused(_))
+    }
+
+    /// Where the request may be sent after this.
+    pub(crate) fn judge(self, request: &RequestHead, answer: &impl Answer) -> Failed {
+        let may_repeat = may_repeat(request);
+        let next = match self.fate {
+            _ if !self.is_open(answer) => Next::Nowhere,
+            Fate::Stale if may_repeat => Next::AsIfNew,
+            Fate::NoConnection if self.servers_fault => Next::AnyOther,
+            Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway if self.servers_fault => Next::OtherServer,
+            Fate::Unknown if self.servers_fault && may_repeat => Next::OtherServer,
+            _ => Next::Nowhere,
+        };
+        Failed { failure: self.failure, servers_fault: self.servers_fault && self.fate != Fate::Stale, next }
+    }
+
+    pub(crate) fn servers(refusal: Refusal) -> OnConnection {
+        OnConnection { failure: refusal.into(), servers_fault: true, fate: Fate::Unknown }
+    }
+
+    pub(crate) fn clients(failure: impl Into<Failure>) -> OnConnection {
+        OnConnection { failure: failure.into(), servers_fault: false, fate: Fate::Unknown }
+    }
+}
+
+/// What a connection is good for after a message.
+enum After {
+    /// Another request.
+    Reuse,
+    /// Nothing.
+    Close,
+    /// A tunnel.
+    Tunnel,
+}
+
+async fn on_connection<B: MessageBody, A: Answer>(
+    (transport, was_used): (Transport, bool),
+    head: &[u8],
+    attempt: Attempt<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Upgraded>, OnConnection> {
+    let mut input = Chunk::empty();
+    let body_was_done = exchange.body.is_done();
+    let after = message((&transport, &mut input), head, attempt, exchange).await.map_err(|failed| {
+        let is_untouched = exchange.ledger.received.get() == 0 && exchange.body.is_done() == body_was_done;
+        let fate = match failed.fate {
+            Fate::Stale if !was_used => Fate::Unknown,
+            Fate::ConnectionOver if !is_untouched => Fate::Unknown,
+            fate => fate,
+        };
+        OnConnection { fate, ..failed }
+    })?;
+    match after {
+        After::Tunnel => return Ok(Some(Upgraded { transport, first: input })),
+        // Bytes behind the answer belong to no request: such a connection is not used again.
+        After::Reuse if input.is_empty() => {
+            let config = &attempt.group.config;
+            attempt.context.worker.pools.put(attempt.pool, transport, config.keep_idle, config.max_idle);
+        }
+        After::Reuse | After::Close => {}
+    }
+    Ok(None)
+}
+
+async fn message<B: MessageBody, A: Answer>(
+    (transport, input): (&Transport, &mut Chunk),
+    head: &[u8],
+    attempt: Attempt<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<After, OnConnection> {
+    let Exchange { response, body, answer, ledger, timers, .. } = exchange;
+    let limits = &attempt.context.generation.config.limits;
+    let head_limits = HeadLimits {
+        head_bytes: limits.max_response_head_bytes.min(net::chunk::CHUNK_BYTES),
+        request_line_bytes: limits.max_request_line_bytes,
+        fields: limits.max_fields,
+    };
+    let request = attempt.admitted.head();
+    let started = Instant::now();
+    let writer = BodyWriter::new(transport, request.framing);
+    let flow = Flow::default();
+    let upload = relay::upload(head, *body, writer, attempt.upload_terms(), &flow, &mut timers.upload);
+    let mut upload = pin!(upload);
+    let mut upload = Upload::new(upload.as_mut());
+
+    let mut interim = Interim::default();
+    loop {
+        let reading = read_head(transport, input, &request.method, &head_limits, response);
+        let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
+        let read = upload.beside(reading, patience, |context| answer.poll_gone(context)).await;
+        ledger.received.set(flow.received.get());
+        let read = read.map_err(|stopped| stopped_failure(stopped, ledger))?;
+        read.map_err(|failed| match failed.fate {
+            // Not even the head was taken off our hands.
+            Fate::Unknown if !interim.has_passed() && upload.refused && request.framing != BodyFraming::Chunked => {
+                OnConnection { fate: Fate::ConnectionOver, ..failed }
+            }
+            _ if interim.has_passed() => OnConnection { fate: Fate::Unknown, ..failed },
+            _ => failed,
+        })?;
+        if response.status == 101 {
+            check_upgrade(request, response, attempt)?;
+        }
+        if response.status >= 200 || response.status == 101 {
+            break;
+        }
+        interim.pass(attempt, response, *answer, ledger).await?;
+    }
+    head_arrived(response, ledger, started);
+    let is_tunnel = response.status == 101;
+    let mut reader = BodyReader::for_response(transport, input, response.framing);
+    let deadline = &mut timers.download;
+    relay_answer(attempt, response, &mut reader, *answer, ledger, deadline, &mut upload, &flow).await?;
+    Ok(match upload.is_complete() && response.keep_alive {
+        _ if is_tunnel => After::Tunnel,
+        true => After::Reuse,
+        false => After::Close,
+    })
+}
+
+/// Interim answers of one try so far.
+#[derive(Debug, Default)]
+pub(crate) struct Interim(u32);
+
+impl Interim {
+    /// Whether there was one.
+    fn has_passed(&self) -> bool {
+        self.0 > 0
+    }
+
+    /// Passes one on to a client that can take it. A 100 that nobody waits for ends here (RFC 9110 §10.1.1).
+    pub(crate) async fn pass(
+        &mut self,
+        attempt: Attempt<'_>,
+        response: &ResponseHead,
+        answer: &mut impl Answer,
+        ledger: &mut Ledger,
+    ) -> Result<(), OnConnection> {
+        self.0 += 1;
+        if self.0 > attempt.context.generation.config.limits.max_interim_responses {
+            return Err(OnConnection::servers(Refusal::upstream(502, "too_many_interim_responses")));
+        }
+        let awaited = attempt.admitted.head().expects_continue && !attempt.admitted.has_continued();
+        let wanted = response.status != 100 || awaited;
+        if wanted && answer.takes_interim() {
+            let sent = answer.interim(response).await;
+            sent.map_err(|broken| OnConnection::clients(client_failed(&broken, ledger)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Notes that the final head is there.
+pub(crate) fn head_arrived(response: &ResponseHead, ledger: &mut Ledger, started: Instant) {
+    ledger.upstream_status = Some(response.status);
+    ledger.upstream_duration = Some(started.elapsed());
+    ledger.status = response.status;
+}
+
+pub(crate) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnection {
+    match stopped {
+        Stopped::Elapsed => OnConnection::servers(Refusal::upstream(504, "upstream_header_timeout")),
+        Stopped::Upload(error) => OnConnection::clients(upload_failure(&error, ledger)),
+        Stopped::Gone(why) => {
+            ledger.blame(Fault::Client, why);
+            OnConnection::clients(Failure::Cut)
+        }
+    }
+}
+
+fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
+    let refusal = match error {
+        UploadError::Client(BodyError::Malformed(error)) => Refusal::client(error.status, error.code),
+        UploadError::Client(BodyError::Judged(refusal)) => Refusal::clone(refusal),
+        UploadError::Client(BodyError::Cut | BodyError::Broken) => return cut_by_client("request_cut", ledger),
+        UploadError::Client(BodyError::Void(code)) => return cut_by_client(code, ledger),
+        UploadError::ClientSlow => Refusal::client(408, "request_body_slow"),
+        UploadError::TooLarge => Refusal::client(413, "body_too_large"),
+        UploadError::Upstream => Refusal::upstream(502, "upstream_broke"),
+    };
+    ledger.blame(refusal.fault, refusal.code);
+    Failure::Refused(refusal)
+}
+
+fn cut_by_client(code: &'static str, ledger: &mut Ledger) -> Failure {
+    ledger.blame(Fault::Client, code);
+    Failure::Cut
+}
+
+/// The answer had begun or might have: nothing can be answered in its place any more.
+pub(crate) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
+    let (fault, code) = match error {
+        DownloadError::Upstream(BodyError::Cut) => (Fault::Upstream, "response_cut"),
+        DownloadError::Upstream(BodyError::Broken) => (Fault::Upstream, "response_broken"),
+        DownloadError::Upstream(BodyError::Malformed(_) | BodyError::Void(_)) => {
+            (Fault::Upstream, "response_malformed")
+        }
+        DownloadError::Upstream(BodyError::Judged(refusal)) => (refusal.fault, refusal.code),
+        DownloadError::UpstreamSlow => (Fault::Upstream, "response_stalled"),
+        DownloadError::Idle => (Fault::Client, "stream_idle_timeout"),
+        DownloadError::Client => (Fault::Client, "client_gone"),
+        DownloadError::ClientSlow => (Fault::Client, "client_slow"),
+        DownloadError::Gone(why) => (Fault::Client, *why),
+    };
+    ledger.blame(fault, code);
+    OnConnection { failure: Failure::Cut, servers_fault: fault == Fault::Upstream, fate: Fate::Unknown }
+}
+
+/// A 101 is good only for what was asked for (RFC 9110 §7.8).
+fn check_upgrade(request: &RequestHead, response: &ResponseHead, attempt: Attempt<'_>) -> Result<(), OnConnection> {
+    let asked = upgrade_token(request, attempt);
+    let granted = response.upgrade.as_deref();
+    if asked.is_some() && granted.is_some_and(|granted| Some(granted) == asked) {
+        return Ok(());
+    }
+    Err(OnConnection::servers(Refusal::upstream(502, "unasked_upgrade")))
+}
+
+/// The protocol an upgrade may go to, if this request asks for one that its route allows.
+fn upgrade_token<'a>(request: &'a RequestHead, attempt: Attempt<'_>) -> Option<&'a str> {
+    let token = request.upgrade.as_deref().filter(|_| attempt.admitted.may_upgrade())?;
+    let allowed = &attempt.admitted.route().config.upgrades;
+    let fits = request.framing == BodyFraming::None && allowed.iter().any(|allowed| allowed == token);
+    fits.then_some(token)
+}
+
+/// Reads one head, interim or final.
+async fn read_head(
+    transport: &Transport,
+    input: &mut Chunk,
+    method: &Method,
+    limits: &HeadLimits,
+    response: &mut ResponseHead,
+) -> Result<(), OnConnection> {
+    loop {
+        if !input.is_empty() {
+            match parse_response(input, limits, method, response) {
+                Ok(Parsed::Complete { head_len }) => {
+                    input.advance(head_len);
+                    forwarding::remove_nominated(&mut response.fields);
+                    return Ok(());
+                }
+                Ok(Parsed::Partial) if input.is_full() => {
+                    return Err(OnConnection::servers(Refusal::upstream(502, "response_head_too_large")));
+                }
+                Ok(Parsed::Partial) => {}
+                Err(error) => return Err(OnConnection::servers(Refusal::upstream(502, error.code))),
+            }
+        }
+        let is_silent = input.is_empty();
+        match transport.recv_more(input).await {
+            Ok(0) if transport.stream().has_unsent() => return Err(ended(is_silent, Fate::ConnectionOver)),
+            Ok(0) | Err(Broken::Socket(_)) => return Err(ended(is_silent, Fate::Stale)),
+            Ok(_) => {}
+            Err(Broken::Tls(_) | Broken::Key(_)) => {
+                return Err(OnConnection::servers(Refusal::upstream(502, "upstream_tls_broke")));
+            }
+        }
+    }
+}
+
+/// The connection ended instead of a head. If the server's end arrives while it has not acknowledged all of the request, it had ended before it could read
+/// it. Else, and after a reset, nothing is certain: it may have died of the request, or have closed a connection at rest with the request unread.
+fn ended(is_known: bool, fate: Fate) -> OnConnection {
+    let failed = OnConnection::servers(Refusal::upstream(502, "upstream_closed"));
+    OnConnection { fate: if is_known { fate } else { Fate::Unknown }, ..failed }
+}
+
+/// Writes the head of the answer from the upstream's.
+pub(crate) fn begin_answer(attempt: Attempt<'_>, response: &ResponseHead, answer: &mut impl Answer) {
+    let route = &attempt.admitted.route().config;
+    let context = attempt.context;
+    answer.begin(response.status);
+    let hsts = route.hsts.as_deref().filter(|_| context.conn.tls.is_some());
+    let via = context.generation.config.forwarding.via;
+    forwarding::response_fields(response, &route.response_headers, hsts, via, |name, value| answer.field(name, value));
+    if response.status == 101 {
+        answer.field(b"Connection", b"upgrade");
+        answer.field(b"Upgrade", response.upgrade.as_deref().unwrap_or_default().as_bytes());
+        answer.finish_head(BodyFraming::None, None);
+        return;
+    }
+    let bodiless = attempt.admitted.head().method == Method::Head || response.status == 304;
+    let declared = response.fields.get("content-length").filter(|_| bodiless);
+    answer.finish_head(response.framing, declared);
+}
+
+/// Writes the head of the request as the upstream shall see it.
+fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let request = attempt.admitted.head();
+    let config = &attempt.admitted.route().config;
+    out.extend_from_slice(request.method.as_str().as_bytes());
+    out.push(b' ');
+    route::build_target(attempt.forward, request, attempt.admitted.params(), out)
+        .map_err(|_| Refusal::client(400, "bad_parameter"))?;
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    match &attempt.forward.host {
+        HostRewrite::Keep if !request.authority.is_empty() => write_field(b"Host", &request.authority, out),
+        HostRewrite::Fixed(host) => write_field(b"Host", host.as_bytes(), out),
+        HostRewrite::Keep | HostRewrite::Upstream => {
+            write_field(b"Host", attempt.server.authority.as_bytes(), out);
+        }
+    }
+    let forwarding = &attempt.context.generation.config.forwarding;
+    forwarding::request_fields(request, &attempt.facts(), forwarding, request_id, config, |name, value| {
+        write_field(name, value, out);
+    });
+    match request.framing {
+        // A method that usually has a body says so when it has none (RFC 9110 §8.6).
+        BodyFraming::None if matches!(request.method, Method::Post | Method::Put | Method::Patch) => {
+            out.extend_from_slice(b"Content-Length: 0\r\n");
+        }
+        framing => forwarding::write_framing(framing, out),
+    }
+    if let Some(token) = upgrade_token(request, *attempt) {
+        let _ = write!(out, "Connection: upgrade\r\nUpgrade: {token}\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+    Ok(())
+}

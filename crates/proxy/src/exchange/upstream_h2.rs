@@ -1,0 +1,343 @@
+//! One try of a request at one server over HTTP/2 (RFC 9113): with prior knowledge in the clear, or by ALPN under TLS.
+//!
+//! Connections belong to a worker and carry many requests at once; a stream that is dropped is reset.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Instant;
+
+use bytes::Bytes;
+use config::HostRewrite;
+use h2::client::ResponseFuture;
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use net::Deadline;
+use telemetry::Fault;
+use transport::{Broken, buffer, recycle};
+use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
+
+use crate::exchange::Exchange;
+use crate::exchange::answered::relay_answer;
+use crate::exchange::relay::{self, Flow, Upload, UploadError};
+use crate::exchange::replay::Replay;
+use crate::exchange::upstream_h1::{
+    Attempt, Failed, Fate, Interim, OnConnection, fresh_connection, head_arrived, stopped_failure,
+};
+use crate::message::context::Failure;
+use crate::message::forwarding;
+use crate::message::h2::{H2Body, broken, fields_to_trailers, send_data};
+use crate::message::ledger::Ledger;
+use crate::message::refusal::Refusal;
+use crate::message::sides::{Answer, BodySink, MessageBody, while_wanted};
+use crate::route;
+use crate::upstream::h2::open;
+use crate::upstream::{SharedConnection, Traffic};
+
+/// Connections of one server that may turn out to be over, one behind the other, before that counts as a failure of the server.
+const CONNECTIONS_OVER: u32 = 2;
+
+/// Tries a request at one server. Where it was not looked at because its connection ends (RFC 9113 §6.8), it goes to another connection, which is no
+/// retry; where the stream was refused (§8.7), it goes once more to the same server, which is one.
+///
+/// # Errors
+/// See [`Failed`].
+pub async fn attempt<B: MessageBody, A: Answer>(
+    attempt: Attempt<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<(), Failed> {
+    let (mut over, mut turned_away) = (0, false);
+    loop {
+        let request = request(&attempt, exchange.ledger.id()).map_err(Failed::finally)?;
+        // The last try is not spent on a connection that may be about to end.
+        let fresh = attempt.fresh || over == CONNECTIONS_OVER;
+        let tried = match connection(Attempt { fresh, ..attempt }, exchange.answer, exchange.ledger).await {
+            Ok((shared, was_used)) => {
+                let _stream = shared.enter();
+                stream((&shared, was_used), request, attempt, exchange).await
+            }
+            Err(failed) => Err(failed),
+        };
+        let Err(failed) = tried else { return Ok(()) };
+        let is_again = failed.is_open(exchange.answer)
+            && match failed.fate {
+                Fate::ConnectionOver => over < CONNECTIONS_OVER,
+                Fate::TurnedAway => !turned_away && attempt.group.may_retry(),
+                Fate::Unknown | Fate::Unsent | Fate::NoConnection | Fate::Stale => false,
+            };
+        if !is_again {
+            return Err(failed.judge(attempt.admitted.head(), exchange.answer));
+        }
+        over += u32::from(failed.fate == Fate::ConnectionOver);
+        turned_away |= failed.fate == Fate::TurnedAway;
+        exchange.ledger.retries += u32::from(failed.fate == Fate::TurnedAway);
+    }
+}
+
+/// A connection with room for one more stream: one at hand, which was used before, one that another request is opening, or a new one.
+async fn connection(
+    attempt: Attempt<'_>,
+    answer: &mut impl Answer,
+    ledger: &mut Ledger,
+) -> Result<(Rc<SharedConnection>, bool), OnConnection> {
+    let pools = &attempt.context.worker.pools;
+    if let Some(shared) = pools.share(attempt.pool).filter(|_| !attempt.fresh) {
+        return Ok((shared, true));
+    }
+    if let Some(awaited) = pools.await_shared(attempt.pool).filter(|_| !attempt.fresh) {
+        // Whoever opens it may have no luck, or a server that says nothing; then this request opens one itself.
+        let limit = attempt.group.config.connect_timeout;
+        let opened = Box::pin(async move { _ = Deadline::new().within(limit, awaited.over()).await });
+        while_wanted(opened, answer).await.map_err(|why| {
+            ledger.blame(Fault::Client, why);
+            OnConnection::clients(Failure::Cut)
+        })?;
+        if let Some(shared) = pools.share(attempt.pool) {
+            return Ok((shared, true));
+        }
+    }
+    let opening = pools.open_shared(attempt.pool);
+    let transport = Rc::new(fresh_connection(attempt, answer, ledger).await?);
+    let opened = open(Rc::clone(&transport)).await;
+    let (sender, connection, noticed) =
+        opened.map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
+    let heard = Rc::clone(&noticed);
+    let shared = Rc::new(SharedConnection::new(sender, noticed, transport, attempt.group.config.keep_idle));
+    // Whoever holds a handle keeps the connection open, so that this task must not.
+    let watched = Rc::downgrade(&shared);
+    tokio::task::spawn_local(async move {
+        let (mut connection, mut opening) = (pin!(connection), Some(opening));
+        // The library's end of the connection; it is over when all its streams are and nobody can open another.
+        poll_fn(|context| {
+            let ended = connection.as_mut().poll(context);
+            // The server has said how many streams it takes (RFC 9113 §3.4).
+            if heard.traffic().1 > 0 {
+                opening = None;
+            }
+            ended.map(|_| ())
+        })
+        .await;
+        watched.upgrade().iter().for_each(|shared| shared.close());
+    });
+    pools.add_shared(attempt.pool, &shared);
+    Ok((shared, false))
+}
+
+/// A connection just opened. The second part moves the frames, and must be driven beside whatever the first is used for.
+/// The request as the upstream shall see it.
+fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Refusal> {
+    let bad = || Refusal::client(400, "bad_request_for_http2");
+    let head = attempt.admitted.head();
+    let mut target = buffer();
+    route::build_target(attempt.forward, head, attempt.admitted.params(), &mut target)
+        .map_err(|_| Refusal::client(400, "bad_parameter"))?;
+    let authority: &[u8] = match &attempt.forward.host {
+        HostRewrite::Keep if !head.authority.is_empty() => &head.authority,
+        HostRewrite::Fixed(host) => host.as_bytes(),
+        HostRewrite::Keep | HostRewrite::Upstream => attempt.server.authority.as_bytes(),
+    };
+    let scheme = if attempt.group.connector().is_some() { "https" } else { "http" };
+    let uri = http::Uri::builder().scheme(scheme).authority(authority).path_and_query(target.as_slice()).build();
+    recycle(target);
+    let mut request = Request::new(());
+    *request.uri_mut() = uri.map_err(|_| bad())?;
+    *request.method_mut() = http::Method::from_bytes(head.method.as_str().as_bytes()).map_err(|_| bad())?;
+    *request.version_mut() = http::Version::HTTP_2;
+    let config = &attempt.admitted.route().config;
+    let forwarding = &attempt.context.generation.config.forwarding;
+    let facts = attempt.facts();
+    let headers = request.headers_mut();
+    forwarding::request_fields(head, &facts, forwarding, request_id, config, |name, value| put(headers, name, value));
+    if let BodyFraming::Length(length) = head.framing {
+        request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    Ok(request)
+}
+
+/// Adds a field; both parts were checked when they were parsed, and what HTTP/2 cannot carry is left out.
+fn put(headers: &mut HeaderMap, name: &[u8], value: &[u8]) {
+    if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+        headers.append(name, value);
+    }
+}
+
+/// The sending side of a stream as a place for a body.
+struct H2Sink<'r> {
+    stream: SendStream<Bytes>,
+    replay: &'r Replay,
+    /// Bytes so far.
+    at: usize,
+}
+
+impl H2Sink<'_> {
+    async fn send(&mut self, piece: &[u8], is_last: bool) -> Result<(), Broken> {
+        let piece = Bytes::copy_from_slice(piece);
+        self.replay.keep(self.at, &piece);
+        self.at += piece.len();
+        send_data(&mut self.stream, piece, is_last).await
+    }
+}
+
+impl BodySink for H2Sink<'_> {
+    async fn write(&mut self, _: &[u8], piece: &[u8]) -> Result<(), Broken> {
+        if piece.is_empty() { Ok(()) } else { self.send(piece, false).await }
+    }
+
+    async fn finish(&mut self, _: &[u8], piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
+        if !piece.is_empty() {
+            let is_last = trailers.is_none();
+            self.send(piece, is_last).await?;
+            if is_last {
+                return Ok(());
+            }
+        }
+        match trailers {
+            Some(trailers) => {
+                self.replay.keep_trailers(trailers);
+                self.stream.send_trailers(fields_to_trailers(trailers))
+            }
+            None => self.stream.send_data(Bytes::new(), true),
+        }
+        .map_err(broken)
+    }
+}
+
+async fn stream<B: MessageBody, A: Answer>(
+    (shared, was_used): (&SharedConnection, bool),
+    request: Request<()>,
+    attempt: Attempt<'_>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<(), OnConnection> {
+    let Exchange { response, body, answer, ledger, timers, .. } = exchange;
+    let started = Instant::now();
+    let mut body = attempt.replay.whole(*body);
+    let is_bodiless = body.is_done();
+    let (mut answered, sink) = begin(shared, request, is_bodiless).await?;
+    let sent = Sent { shared, was_used, stream: answered.stream_id().as_u32(), before: shared.traffic() };
+    let flow = Flow::default();
+    let sending = async {
+        if is_bodiless {
+            return Ok::<(), UploadError>(());
+        }
+        let sink = H2Sink { stream: sink, replay: attempt.replay, at: 0 };
+        relay::upload(&[], &mut body, sink, attempt.upload_terms(), &flow, &mut timers.upload).await
+    };
+    let sending = pin!(sending);
+    let mut upload = Upload::new(sending);
+    let method = &attempt.admitted.head().method;
+    let mut interim = Interim::default();
+    let stream = loop {
+        let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
+        let next = next_head(&mut answered, sent, attempt.replay);
+        let read = upload.beside(next, patience, |context| answer.poll_gone(context)).await;
+        ledger.received.set(flow.received.get());
+        let (parts, stream) = read.map_err(|stopped| stopped_failure(stopped, ledger))??.into_parts();
+        read_response(&parts, stream.as_ref().is_none_or(RecvStream::is_end_stream), method, response);
+        match stream {
+            Some(stream) => break stream,
+            // HTTP/2 knows no upgrades (RFC 9113 §8.6).
+            None if response.status == 101 => {
+                return Err(OnConnection::servers(Refusal::upstream(502, "unasked_upgrade")));
+            }
+            None => interim.pass(attempt, response, *answer, ledger).await?,
+        }
+    };
+    head_arrived(response, ledger, started);
+    attempt.replay.give_up();
+    let mut incoming = H2Body::new(stream, shared.noticed(), response.framing, false);
+    if incoming.malformed().is_some() {
+        return Err(OnConnection::servers(Refusal::upstream(502, "response_malformed")));
+    }
+    let deadline = &mut timers.download;
+    relay_answer(attempt, response, &mut incoming, *answer, ledger, deadline, &mut upload, &flow).await
+}
+
+/// The next head of an answer: an interim one, which comes without a body, or the final one.
+async fn next_head(
+    answered: &mut ResponseFuture,
+    sent: Sent<'_>,
+    replay: &Replay,
+) -> Result<Response<Option<RecvStream>>, OnConnection> {
+    let head = poll_fn(|context| match answered.poll_informational(context) {
+        Poll::Ready(Some(interim)) => Poll::Ready(interim.map(|head| head.map(|()| None))),
+        Poll::Ready(None) => Pin::new(&mut *answered).poll(context).map_ok(|head| head.map(Some)),
+        Poll::Pending => Poll::Pending,
+    });
+    head.await.map_err(|error| match sent.fate(&error) {
+        // The deadline of a gRPC call may pass there first: a server that gives up one call is well.
+        Fate::Unknown if error.is_remote() && error.reason() == Some(Reason::CANCEL) => {
+            OnConnection::clients(Refusal::upstream(502, "upstream_cancelled"))
+        }
+        // It would be unsent, but its body is not here any more.
+        Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway if !replay.is_whole() => failure(Fate::Unknown),
+        fate => failure(fate),
+    })
+}
+
+/// Opens a stream. Where that cannot be done nothing was sent, and the connection is of no more use: it has ended, or its stream ids are used up.
+async fn begin(
+    shared: &SharedConnection,
+    request: Request<()>,
+    is_bodiless: bool,
+) -> Result<(ResponseFuture, SendStream<Bytes>), OnConnection> {
+    let over = |_| {
+        shared.close();
+        failure(Fate::ConnectionOver)
+    };
+    let mut sender = shared.sender().ready().await.map_err(over)?;
+    sender.send_request(request, is_bodiless).map_err(over)
+}
+
+/// A request that was handed to a connection.
+#[derive(Clone, Copy)]
+struct Sent<'a> {
+    shared: &'a SharedConnection,
+    /// The connection had carried others before.
+    was_used: bool,
+    stream: u32,
+    before: Traffic,
+}
+
+impl Sent<'_> {
+    /// What is known of it when its stream has failed.
+    fn fate(&self, error: &h2::Error) -> Fate {
+        let noticed = self.shared.noticed();
+        if noticed.is_ignored(self.stream) {
+            return Fate::ConnectionOver;
+        }
+        if error.is_remote() && error.reason() == Some(Reason::REFUSED_STREAM) {
+            return Fate::TurnedAway;
+        }
+        let now = self.shared.traffic();
+        let sent = now.sent - self.before.sent;
+        // Nothing went out, or the connection ended before any of it was received.
+        if now.written == self.before.written
+            || (error.is_io() && sent <= self.shared.transport().stream().unsent_bytes())
+        {
+            return Fate::ConnectionOver;
+        }
+        if error.is_io() && self.was_used && now.heard == self.before.heard { Fate::Stale } else { Fate::Unknown }
+    }
+}
+
+fn failure(fate: Fate) -> OnConnection {
+    OnConnection { fate, ..OnConnection::servers(Refusal::upstream(502, "upstream_http2")) }
+}
+
+fn read_response(parts: &http::response::Parts, is_end: bool, method: &Method, head: &mut ResponseHead) {
+    head.clear();
+    head.status = parts.status.as_u16();
+    head.version = Version::H2;
+    for (name, value) in &parts.headers {
+        head.fields.push(name.as_str().as_bytes(), value.as_bytes());
+    }
+    let length = parts.headers.get(http::header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    head.framing = match length {
+        _ if is_end || *method == Method::Head => BodyFraming::None,
+        Some(length) => BodyFraming::Length(length),
+        None => BodyFraming::Chunked,
+    };
+    head.keep_alive = true;
+}

@@ -1,0 +1,298 @@
+//! A body under a contract: held until its verdict, or judged as it passes, or just passed on.
+//!
+//! Memory is chunks of the pool: one that came full or holds the whole body is kept as it is, what trickles in is copied together, so that a body
+//! never takes more than twice its size and a chunk. Knows nothing of operations; what judges is given to it.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use net::chunk::CHUNK_BYTES;
+use net::clock::coarse;
+use net::pace::{Allowance, Pace};
+use net::{Chunk, Deadline};
+use tokio::task::yield_now;
+use wire::http::Fields;
+
+use crate::guard::judging::{Judging, Stop};
+use crate::guard::memory::{Lease, NoMemory};
+use crate::message::body::BodyError;
+use crate::message::forwarding::TrailerRule;
+use crate::message::refusal::Refusal;
+use crate::message::sides::MessageBody;
+
+/// A body, as the guard lets it go on.
+pub struct GuardedBody<'b, B> {
+    inner: &'b mut B,
+    /// Pieces that were held and are not yet passed on.
+    held: VecDeque<Chunk>,
+    /// Lent by the last call.
+    lent: Chunk,
+    /// Judges what passes.
+    watching: Option<Watching<'b>>,
+    /// The memory that all this takes.
+    lease: Lease<'b>,
+    /// Bytes that were validated since others had their turn.
+    since_turn: usize,
+    /// Trailers are nothing a contract speaks of, so they do not pass one.
+    drops_trailers: bool,
+    /// Which other trailers may go on.
+    trailer_rule: Option<TrailerRule<'b>>,
+}
+
+/// A judge of a body that is not held.
+struct Watching<'b> {
+    judging: Judging<'b>,
+    /// A violation ends the body.
+    blocks: bool,
+}
+
+/// Why a body could not be held to its end.
+#[derive(Debug)]
+pub enum HoldError {
+    /// It was cut or broken.
+    Body(BodyError),
+    /// It came too slowly.
+    Slow,
+    /// It breaks the contract.
+    Judged(Stop),
+    /// It would take more memory than there is for bodies under validation.
+    NoMemory,
+}
+
+/// Bytes that are validated before others have their turn, where they are there without waiting.
+const BYTES_PER_TURN: usize = 256 * 1024;
+
+impl<'b, B: MessageBody> GuardedBody<'b, B> {
+    /// A body that nobody judges.
+    pub fn through(inner: &'b mut B, lease: Lease<'b>) -> GuardedBody<'b, B> {
+        let (held, lent) = (VecDeque::new(), Chunk::empty());
+        GuardedBody {
+            inner,
+            held,
+            lent,
+            watching: None,
+            lease,
+            since_turn: 0,
+            drops_trailers: false,
+            trailer_rule: None,
+        }
+    }
+
+    /// Lets only the trailers go on that this rule allows.
+    pub fn rule_trailers(&mut self, rule: TrailerRule<'b>) {
+        self.trailer_rule = Some(rule);
+    }
+
+    /// Judges what passes from now on; `blocks`: a violation cuts it.
+    pub fn watch(&mut self, judging: Judging<'b>, blocks: bool) {
+        self.drops_trailers = blocks;
+        self.watching = Some(Watching { judging, blocks });
+    }
+
+    /// What the judge of a passing body has found, once the body is over or given up.
+    pub fn watched(&mut self) -> Option<Judging<'b>> {
+        self.watching.take().map(|watching| watching.judging)
+    }
+
+    /// Reads the whole body into memory while `judging` judges it.
+    ///
+    /// # Errors
+    /// See [`HoldError`]. What was held is dropped.
+    pub async fn hold(
+        &mut self,
+        judging: &mut Judging<'_>,
+        pace: Pace,
+        received: &Cell<u64>,
+        deadline: &mut Deadline,
+    ) -> Result<(), HoldError> {
+        self.drops_trailers = true;
+        let mut allowance = Allowance::new(pace);
+        let mut total = 0_u64;
+        loop {
+            let waited_since = coarse();
+            let next = deadline.within(allowance.left(), self.inner.next()).await;
+            let Some(piece) = next.map_err(|_| HoldError::Slow)?.map_err(HoldError::Body)? else { break };
+            allowance.moved(coarse().saturating_sub(waited_since), piece.len() as u64);
+            total += piece.len() as u64;
+            received.set(total);
+            feed(judging, piece, &mut self.since_turn).await.map_err(HoldError::Judged)?;
+            self.keep_last();
+            self.count(judging.bytes_held()).map_err(|_| HoldError::NoMemory)?;
+        }
+        while !judging.finish().map_err(HoldError::Judged)? {
+            self.count(judging.bytes_held()).map_err(|_| HoldError::NoMemory)?;
+            yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// Counts the memory that the body takes, `judged` of it with the judge. One that came in one piece is not counted.
+    fn count(&mut self, judged: usize) -> Result<(), NoMemory> {
+        let is_small = self.held.len() <= 1 && judged <= CHUNK_BYTES;
+        if is_small && self.inner.is_done() && !self.lease.is_counted() {
+            return Ok(());
+        }
+        self.lease.hold(self.held.len() * CHUNK_BYTES + judged)
+    }
+
+    /// Whether the body is judged while it passes and may not pass whole before its verdict.
+    fn holds_back_the_end(&self) -> bool {
+        self.watching.as_ref().is_some_and(|watching| watching.blocks)
+    }
+
+    /// The next piece of a body whose end waits for the verdict: what was read last is kept back.
+    async fn next_but_the_end(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        loop {
+            let piece = self.inner.next().await?;
+            let Some(watching) = &mut self.watching else { return Ok(None) };
+            let is_over = piece.is_none();
+            let judged = match piece {
+                Some(piece) => feed(&mut watching.judging, piece, &mut self.since_turn).await.map(|()| true),
+                None => finish(&mut watching.judging, &mut self.lease, self.held.len() * CHUNK_BYTES).await,
+            };
+            if !judged.map_err(|stop| BodyError::Judged(Box::new(stop.refusal)))? {
+                return Err(BodyError::Judged(Box::new(NoMemory::refusal())));
+            }
+            let bytes = watching.judging.bytes_held();
+            if is_over {
+                // The verdict is there: what is held may go now.
+                watching.blocks = false;
+            } else {
+                self.keep_last();
+                self.count(bytes).map_err(|_| BodyError::Judged(Box::new(NoMemory::refusal())))?;
+            }
+            if is_over || self.held.len() > 1 {
+                let Some(chunk) = self.held.pop_front() else { return Ok(None) };
+                self.lent = chunk;
+                return Ok(Some(&self.lent));
+            }
+        }
+    }
+
+    /// Keeps the piece that was read last.
+    fn keep_last(&mut self) {
+        // A body that came in one piece is kept as it is, however small.
+        let is_all = self.held.is_empty() && self.inner.is_done();
+        if let Some(chunk) = self.inner.take_last(if is_all { 0 } else { CHUNK_BYTES / 2 }) {
+            self.held.push_back(chunk);
+            return;
+        }
+        let mut rest = self.inner.last();
+        while !rest.is_empty() {
+            let needs_room = self.held.back_mut().is_none_or(|chunk| chunk.room().is_empty());
+            if needs_room {
+                self.held.push_back(Chunk::take());
+            }
+            let Some(chunk) = self.held.back_mut() else { return };
+            let room = chunk.room();
+            let count = room.len().min(rest.len());
+            let (now, later) = rest.split_at(count);
+            if let Some(room) = room.get_mut(..count) {
+                room.copy_from_slice(now);
+            }
+            chunk.filled(count);
+            rest = later;
+        }
+    }
+}
+
+/// Gives a judge one piece, in turns.
+async fn feed(judging: &mut Judging<'_>, piece: &[u8], since_turn: &mut usize) -> Result<(), Stop> {
+    *since_turn += piece.len();
+    loop {
+        let is_done = judging.feed(piece)?;
+        if is_done && *since_turn <= BYTES_PER_TURN && !judging.is_turn_over() {
+            return Ok(());
+        }
+        *since_turn = 0;
+        yield_now().await;
+        if is_done {
+            return Ok(());
+        }
+    }
+}
+
+/// Has a judge finish, in turns; says whether there was memory for that, beside what the body takes itself.
+async fn finish(judging: &mut Judging<'_>, lease: &mut Lease<'_>, beside: usize) -> Result<bool, Stop> {
+    while !judging.finish()? {
+        if lease.hold(beside + judging.bytes_held()).is_err() {
+            return Ok(false);
+        }
+        yield_now().await;
+    }
+    Ok(true)
+}
+
+impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
+    fn is_done(&self) -> bool {
+        self.held.is_empty() && self.inner.is_done()
+    }
+
+    fn has_input(&self) -> bool {
+        !self.held.is_empty() || self.inner.has_input()
+    }
+
+    async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        if !self.holds_back_the_end()
+            && let Some(chunk) = self.held.pop_front()
+        {
+            self.lent = chunk;
+            if self.lease.is_counted() {
+                // The judge is done; what is left is lent or waits here.
+                let _ = self.lease.hold((1 + self.held.len()) * CHUNK_BYTES);
+            }
+            return Ok(Some(&self.lent));
+        }
+        self.lent = Chunk::empty();
+        match &mut self.watching {
+            None => self.inner.next().await,
+            Some(watching) if watching.blocks => self.next_but_the_end().await,
+            Some(watching) => match self.inner.next().await? {
+                Some(piece) => {
+                    let _ = feed(&mut watching.judging, piece, &mut self.since_turn).await;
+                    let bytes = watching.judging.bytes_held();
+                    if (bytes > CHUNK_BYTES || self.lease.is_counted()) && self.lease.hold(bytes).is_err() {
+                        watching.judging.give_up();
+                    }
+                    Ok(Some(piece))
+                }
+                None => {
+                    if let Ok(false) = finish(&mut watching.judging, &mut self.lease, 0).await {
+                        watching.judging.give_up();
+                    }
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        let mut trailers = self.inner.trailers().filter(|_| !self.drops_trailers)?;
+        if let Some(rule) = &self.trailer_rule {
+            trailers.retain(|name, _| rule.allows(name));
+        }
+        (!trailers.is_empty()).then_some(trailers)
+    }
+
+    fn last(&self) -> &[u8] {
+        if self.lent.is_empty() { self.inner.last() } else { &self.lent }
+    }
+
+    fn take_last(&mut self, _least_bytes: usize) -> Option<Chunk> {
+        None
+    }
+}
+
+impl HoldError {
+    /// The answer to a request whose body could not be held; none if there is nobody to answer.
+    pub fn into_refusal(self) -> Option<Refusal> {
+        match self {
+            HoldError::Body(BodyError::Malformed(error)) => Some(Refusal::client(error.status, error.code)),
+            HoldError::Body(BodyError::Judged(refusal)) => Some(*refusal),
+            HoldError::Body(BodyError::Cut | BodyError::Broken | BodyError::Void(_)) => None,
+            HoldError::Slow => Some(Refusal::client(408, "request_body_slow")),
+            HoldError::NoMemory => Some(NoMemory::refusal()),
+            HoldError::Judged(stop) => Some(stop.refusal),
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! A request before its contract: operation, head, tokens, body, in that order, each before anything of it goes on. Its lists have spoken.
+//!
+//! Under `block` the body is held until the verdict, unless the document says that nobody looks into it: then it passes while its length is
+//! judged. Under `log` nothing waits. What was found goes into the record, and what no document declares to the list of shadows.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use config::{ContractConfig, Mode};
+use contract::judge::{BodyPlan, FieldSource, Findings, Framing, Hold, Part, RequestParts, Violation, Where, code};
+use contract::openapi::{Demand, PathValues, Requirement};
+use contract::{Found, Matched};
+use telemetry::{Fault, ShadowKind};
+use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
+
+use crate::auth::token;
+use crate::contracts::{InForce, Rule, verifies_token};
+use crate::guard::Admitted;
+use crate::guard::Reason;
+use crate::guard::Under;
+use crate::guard::as_forwarded;
+use crate::guard::body::{GuardedBody, HoldError};
+use crate::guard::fits;
+use crate::guard::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
+use crate::message::body::BodyError;
+use crate::message::context::{Context, Failure, client_failed};
+use crate::message::contract_note::ContractNote;
+use crate::message::ledger::Ledger;
+use crate::message::refusal::{Refusal, Told};
+use crate::message::scratch::Timers;
+use crate::message::sides::{Answer, MessageBody};
+use crate::route::{CompiledRoute, Params, is_void, readings};
+
+/// Fields as a judge visits them.
+pub(super) struct Visited<'f>(pub(super) &'f Fields);
+
+impl FieldSource for Visited<'_> {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a [u8], &'a [u8])) {
+        self.0.iter().for_each(|(name, value)| visit(name, value));
+    }
+}
+
+/// A routed request that asks for admission under a contract.
+#[derive(Clone, Copy)]
+pub struct Candidate<'a> {
+    /// Where it comes from.
+    pub context: Context<'a>,
+    /// Its head.
+    pub head: &'a RequestHead,
+    /// Its route.
+    pub route: &'a CompiledRoute,
+    /// The parameters of its path.
+    pub params: Params,
+    /// The contract.
+    pub in_force: &'a Arc<InForce>,
+}
+
+/// What is asked of the exchange while a request is judged.
+pub struct Room<'r, A> {
+    /// Where interim answers go.
+    pub answer: &'r mut A,
+    /// Room for such an answer.
+    pub interim: &'r mut ResponseHead,
+    /// What becomes of the request.
+    pub ledger: &'r mut Ledger,
+    /// Timers.
+    pub timers: &'r mut Timers,
+}
+
+/// Judges a request by its contract, its body included.
+///
+/// # Errors
+/// A refusal, or the client is gone.
+pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: Answer>(
+    candidate: Candidate<'a>,
+    body: &mut GuardedBody<'b, B>,
+    scratch: &'b mut ScratchRoom,
+    room: &mut Room<'_, A>,
+) -> Result<Admitted<'a>, Failure> {
+    let Candidate { head, route, in_force, .. } = candidate;
+    let method = if head.method == Method::Head { head_method(in_force, head) } else { head.method.as_str() };
+    let found = in_force.contract.find(method, head.path());
+    let hidden = candidate.hidden_operation(method, &found);
+    let (operation, values) = match found {
+        Found::Operation(operation, values) => (operation, values),
+        other => {
+            let admitted = candidate.unknown(&other, room.ledger)?;
+            let is_judged = hidden.is_some_and(|rule| rule.request == Mode::Block);
+            return if is_judged { Err(candidate.ambiguous().into()) } else { Ok(admitted) };
+        }
+    };
+    let number = operation.operation.number();
+    room.ledger.contract = Some(ContractNote::new(in_force, Some(number)));
+    let Some(rule) = in_force.rule(number) else { return Err(Refusal::ours(500, "no_rule").into()) };
+    if hidden.is_some_and(|hidden| hidden.request == Mode::Block && rule.request == Mode::Off) {
+        return Err(candidate.ambiguous().into());
+    }
+    if rule.request == Mode::Off {
+        fits(head, route.config.max_body_bytes)?;
+        return Ok(candidate.admitted(Reason::Off, Some(operation), rule.response, false));
+    }
+    let is_ambiguous = hidden.is_some() || candidate.loses_a_value(method, operation, &values);
+    let asked = Asked { candidate, operation, rule, is_ambiguous };
+    let (judging, holds) = asked.judge_head(&values, scratch, room.ledger)?;
+    if body.is_done() {
+        return asked.verdict(judging, false, room.ledger);
+    }
+    if asked.blocks() && holds {
+        return asked.hold(judging, body, room).await;
+    }
+    let reason = if asked.blocks() { Reason::Judged } else { Reason::Logged };
+    body.watch(judging, asked.blocks());
+    Ok(candidate.admitted(reason, Some(operation), rule.response, false))
+}
+
+/// A request whose operation is known.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    candidate: Candidate<'a>,
+    operation: Matched<'a>,
+    rule: &'a Rule,
+    /// Another server may read its path as that of another operation.
+    is_ambiguous: bool,
+}
+
+impl<'a> Asked<'a> {
+    fn blocks(&self) -> bool {
+        self.rule.request == Mode::Block
+    }
+
+    /// Judges the head, and says what is to judge the body and whether it must be held.
+    fn judge_head<'b>(
+        &self,
+        values: &PathValues,
+        scratch: &'b mut ScratchRoom,
+        ledger: &mut Ledger,
+    ) -> Result<(Judging<'b>, bool), Failure>
+    where
+        'a: 'b,
+    {
+        let Candidate { head, route, in_force, .. } = self.candidate;
+        let max_body_bytes = self.rule.max_body_bytes.min(route.config.max_body_bytes);
+        let mut findings = if self.blocks() { Findings::first() } else { Findings::all() };
+        if self.is_ambiguous {
+            let what = "may be read as the path of another operation";
+            let _ = findings.add(Violation::new(AMBIGUOUS_PATH, Where::of(Part::Path), what));
+        }
+        let rendered = |id: &[u8]| as_forwarded::fields(&self.candidate, self.operation.operation, id);
+        let (as_sent, as_forwarded) = (Visited(&head.fields), self.rule.reads_rewritten.then(|| rendered(ledger.id())));
+        let parts = self.candidate.parts(as_forwarded.as_ref().map_or(&as_sent as &dyn FieldSource, |fields| fields));
+        *scratch = ScratchRoom::take();
+        let Some(room) = scratch.as_mut() else { return Err(Refusal::ours(500, "no_scratch").into()) };
+        let planned = caught(|| self.operation.judge_request(values, &parts, room, &mut findings));
+        if planned.is_none() {
+            let _ = findings.add(panicked(Part::Header));
+        }
+        let challenged = self.judge_tokens(&parts, &mut findings);
+        if matches!(head.framing, BodyFraming::Length(length) if length > max_body_bytes) {
+            let what = format!("is larger than {max_body_bytes} bytes");
+            let _ = findings.add(Violation::new(code::BODY_TOO_LARGE, Where::of(Part::Body), what));
+        }
+        if self.blocks()
+            && let Some(first) = findings.violations().first()
+        {
+            let mut refused = refusal(in_force, Side::Request, first);
+            challenge(&mut refused, challenged);
+            self.found(&findings, ledger);
+            return Err(refused.into());
+        }
+        let plan = planned.and_then(Result::ok);
+        let holds = plan.as_ref().is_some_and(|plan| plan.hold == Hold::UntilVerdict);
+        let judge = plan.map(|BodyPlan { mut judge, .. }| {
+            judge.set_limit(max_body_bytes);
+            judge
+        });
+        Ok((Judging::new(in_force, Side::Request, judge, findings), holds))
+    }
+
+    /// Reads the whole body and gives the verdict.
+    async fn hold<'b, B: MessageBody, A: Answer>(
+        &self,
+        mut judging: Judging<'b>,
+        body: &mut GuardedBody<'b, B>,
+        room: &mut Room<'_, A>,
+    ) -> Result<Admitted<'a>, Failure> {
+        let Candidate { context, head, .. } = self.candidate;
+        let has_continued = head.expects_continue && room.answer.takes_interim();
+        if has_continued {
+            room.interim.clear();
+            room.interim.status = 100;
+            let sent = room.answer.interim(room.interim).await;
+            sent.map_err(|broken| client_failed(&broken, room.ledger))?;
+        }
+        let pace = self.candidate.route.config.pace(&context.generation.config.limits);
+        let received = Cell::new(0);
+        let held = body.hold(&mut judging, pace, &received, &mut room.timers.upload).await;
+        room.ledger.received.set(received.get());
+        let error = match held {
+            Ok(()) => return self.verdict(judging, has_continued, room.ledger),
+            Err(error) => error,
+        };
+        if matches!(error, HoldError::Judged(_)) {
+            self.found(&judging.findings, room.ledger);
+        }
+        let code = if let HoldError::Body(BodyError::Void(code)) = error { code } else { "request_cut" };
+        match error.into_refusal() {
+            Some(refused) => Err(refused.into()),
+            None => {
+                room.ledger.blame(Fault::Client, code);
+                Err(Failure::Cut)
+            }
+        }
+    }
+
+    /// The verdict on a request of which everything is here.
+    fn verdict(
+        &self,
+        mut judging: Judging<'_>,
+        has_continued: bool,
+        ledger: &mut Ledger,
+    ) -> Result<Admitted<'a>, Failure> {
+        let _ = judging.finish();
+        let findings = judging.findings;
+        self.found(&findings, ledger);
+        let reason = match findings.violations().first() {
+            Some(first) if self.blocks() => {
+                return Err(refusal(self.candidate.in_force, Side::Request, first).into());
+            }
+            Some(_) => Reason::Logged,
+            None => Reason::Judged,
+        };
+        Ok(self.candidate.admitted(reason, Some(self.operation), self.rule.response, has_continued))
+    }
+
+    fn found(&self, findings: &Findings, ledger: &mut Ledger) {
+        let Candidate { context, in_force, .. } = self.candidate;
+        note(context, in_force, self.rule, Side::Request, findings, self.blocks(), ledger);
+    }
+
+    /// Verifies the bearer token that a request shows, once and whatever alternative it satisfies, since the upstream would believe it; then one
+    /// alternative whose credentials are all there and whose scopes it grants is enough. Gives why it was refused.
+    fn judge_tokens(&self, parts: &RequestParts<'_>, findings: &mut Findings) -> Option<token::Refused> {
+        let rule = self.candidate.in_force.tokens.as_ref()?;
+        let requirements = self.operation.operation.security();
+        let is_verified = |demand: &&Demand| verifies_token(&self.candidate.in_force.config, &demand.scheme);
+        let mut demands = requirements.iter().flat_map(|requirement| &requirement.demands).filter(is_verified);
+        // All of them read the one Authorization field.
+        let token = demands.find_map(|demand| demand.scheme.credential(parts))?;
+        let refused = match rule.judge(without_bearer(token), SystemTime::now()) {
+            Err(refused) => refused,
+            Ok(claims) => {
+                let mut shown = requirements.iter().filter(|one| one.credentials(parts).is_some()).peekable();
+                shown.peek()?;
+                let grants = |one: &Requirement| {
+                    one.demands.iter().filter(is_verified).all(|demand| claims.grants(&demand.scopes))
+                };
+                if shown.any(grants) {
+                    return None;
+                }
+                token::Refused { code: "jwt_scope", insufficient: true }
+            }
+        };
+        let what = "the token is not accepted";
+        let _ = findings.add(Violation::new(refused.code, Where::of(Part::Security), what));
+        Some(refused)
+    }
+}
+
+/// What follows `Bearer` in a credential that is a whole Authorization field, as API keys are; else all of it.
+fn without_bearer(credential: &[u8]) -> &[u8] {
+    match credential.split_at_checked(7) {
+        Some((scheme, token)) if scheme.trim_ascii_end().eq_ignore_ascii_case(b"bearer") => token.trim_ascii(),
+        _ => credential,
+    }
+}
+
+/// HEAD is judged as itself where the document lists it, else as the GET whose head it asks for (RFC 9110 §9.3.2).
+fn head_method(in_force: &InForce, head: &RequestHead) -> &'static str {
+    match in_force.contract.find("HEAD", head.path()) {
+        Found::UnknownMethod { .. } => "GET",
+        _ => "HEAD",
+    }
+}
+
+fn challenge(refusal: &mut Refusal, challenged: Option<token::Refused>) {
+    let Some(told) = &mut refusal.told else { return };
+    told.challenge = Some(match challenged {
+        Some(_) => "Bearer error=\"invalid_token\"",
+        None => "Bearer",
+    });
+    if challenged.is_some_and(|refused| refused.insufficient) && refusal.status == 401 {
+        refusal.status = 403;
+    }
+    if challenged.is_some_and(|refused| refused.code == "jwt_no_keys") && refusal.status == 401 {
+        refusal.status = 503;
+    }
+}
+
+/// Why a path that may be read as that of another operation is refused.
+const AMBIGUOUS_PATH: &str = "ambiguous_path";
+
+impl<'a> Candidate<'a> {
+    /// The rule of another operation that the path is of where a server makes slashes one or drops `;` parameters. It may demand what the one that
+    /// the path is of as written does not.
+    fn hidden_operation(&self, method: &str, found: &Found<'a>) -> Option<&'a Rule> {
+        if self.route.config.allow_ambiguous_path {
+            return None;
+        }
+        let own = if let Found::Operation(own, _) = found { Some(own.operation.number()) } else { None };
+        let other = readings(self.head.path()).into_iter().find_map(|reading| {
+            let Found::Operation(other, _) = self.in_force.contract.find(method, &reading) else { return None };
+            Some(other.operation.number()).filter(|other| Some(*other) != own)
+        });
+        self.in_force.rule(other?)
+    }
+
+    /// Whether a value of the path is empty where a server drops `;` parameters, so that the path is none of this operation there.
+    fn loses_a_value(&self, method: &str, own: Matched<'_>, values: &PathValues) -> bool {
+        let path = self.head.path();
+        let is_elsewhere = |reading: &Vec<u8>| match self.in_force.contract.find(method, reading) {
+            Found::Operation(other, _) => other.operation.number() != own.operation.number(),
+            _ => true,
+        };
+        let is_elsewhere = |reading: &Vec<u8>| !reading.is_empty() && is_elsewhere(reading);
+        !self.route.config.allow_ambiguous_path
+            && readings(path).iter().any(is_elsewhere)
+            && own.operation.plain_path_values(values, path).any(is_void)
+    }
+
+    /// The refusal of a path that may be that of an operation which is judged, while the one that it is of as written is not.
+    fn ambiguous(&self) -> Refusal {
+        let config = &self.in_force.config;
+        let told = Some(Box::new(told_unknown(config, AMBIGUOUS_PATH)));
+        Refusal { told, ..Refusal::client(config.block_status.unwrap_or(400), AMBIGUOUS_PATH) }
+    }
+
+    fn admitted(
+        &self,
+        reason: Reason,
+        operation: Option<Matched<'a>>,
+        response: Mode,
+        has_continued: bool,
+    ) -> Admitted<'a> {
+        let under = Under { in_force: self.in_force, operation, response, has_continued };
+        Admitted { head: self.head, route: self.route, params: self.params, reason, under: Some(under) }
+    }
+
+    fn parts<'p>(&self, fields: &'p dyn FieldSource) -> RequestParts<'p>
+    where
+        'a: 'p,
+    {
+        RequestParts {
+            path: self.head.path(),
+            query: self.head.query().strip_prefix(b"?"),
+            fields,
+            framing: match self.head.framing {
+                BodyFraming::None | BodyFraming::Length(0) => Framing::Empty,
+                BodyFraming::Length(length) => Framing::Length(length),
+                BodyFraming::Chunked | BodyFraming::UntilClose => Framing::Unknown,
+            },
+            has_client_certificate: self.context.conn.tls.as_ref().is_some_and(|tls| tls.info.peer.is_some()),
+        }
+    }
+
+    /// What the document does not have.
+    fn unknown(&self, found: &Found<'a>, ledger: &mut Ledger) -> Result<Admitted<'a>, Failure> {
+        let config = &self.in_force.config;
+        let (method, path) = (self.head.method.as_str(), String::from_utf8_lossy(self.head.path()));
+        let (kind, status, code, allow) = match found {
+            Found::UnknownMethod { allow } => (ShadowKind::Method, 405, "method_undeclared", Some((*allow).to_owned())),
+            _ => (ShadowKind::Path, 404, "path_undeclared", None),
+        };
+        let note = ledger.contract.insert(ContractNote::new(self.in_force, None));
+        let is_allowed = config.pass_options && kind == ShadowKind::Method && self.head.method == Method::Options;
+        if !is_allowed && !config.shadow_exclude.paths.iter().any(|prefix| path.starts_with(prefix)) {
+            self.context.worker.report.shadow(&self.in_force.name, kind, method, &path);
+        }
+        // What the document does not have cannot be judged on its way back either.
+        let blocks = config.request == Mode::Block || config.response == Mode::Block;
+        let is_silent = is_allowed || (!blocks && config.request == Mode::Off);
+        if !is_silent {
+            note.broken("request", code, || format!("{method} {path}"), 1, blocks);
+        }
+        if is_allowed || !blocks {
+            fits(self.head, self.route.config.max_body_bytes)?;
+            return Ok(self.admitted(Reason::NoOperation, None, Mode::Off, false));
+        }
+        let allow = allow.filter(|_| config.block_status.is_none());
+        let told = Some(Box::new(told_unknown(config, code)));
+        Err(Refusal { allow, told, ..Refusal::client(config.block_status.unwrap_or(status), code) }.into())
+    }
+}
+
+fn told_unknown(config: &ContractConfig, code: &'static str) -> Told {
+    Told {
+        detail: config.detail,
+        part: "",
+        name: String::new(),
+        pointer: String::new(),
+        what: String::new(),
+        header: config.status_header.clone().map(|name| (name, format!("request:{code}:request"))),
+        challenge: None,
+    }
+}
+
+/// Notes what a judge has found: for the record, and for the list of shadows.
+pub(super) fn note(
+    context: Context<'_>,
+    in_force: &InForce,
+    rule: &Rule,
+    side: Side,
+    findings: &Findings,
+    blocks: bool,
+    ledger: &mut Ledger,
+) {
+    if let Some(note) = &mut ledger.contract {
+        note.judged(side.as_str(), findings, blocks);
+    }
+    let report = &context.worker.report;
+    let list = |part: Part, name: &str| {
+        if !is_excluded(in_force, part, name) {
+            // Of a body that nobody declared there is no name.
+            report.shadow(
+                &in_force.name,
+                kind_of(part),
+                &rule.label,
+                if name.is_empty() { part.as_str() } else { name },
+            );
+        }
+    };
+    findings.shadows().iter().for_each(|shadow| list(shadow.part, &shadow.name));
+    for violation in findings.violations() {
+        let is_undeclared = violation.code == code::PARAMETER_UNDECLARED
+            || violation.code == code::BODY_UNDECLARED
+            || violation.code == code::STATUS_UNDECLARED
+            || violation.code.ends_with("unknown_field");
+        if is_undeclared {
+            let place = &violation.place;
+            list(place.part, if place.name.is_empty() { &place.pointer } else { &place.name });
+        }
+    }
+}
+
+fn is_excluded(in_force: &InForce, part: Part, name: &str) -> bool {
+    part == Part::Status && in_force.config.shadow_exclude.statuses.iter().any(|status| status.to_string() == name)
+}
+
+fn kind_of(part: Part) -> ShadowKind {
+    match part {
+        Part::Status => ShadowKind::Status,
+        Part::Body => ShadowKind::Field,
+        _ => ShadowKind::Parameter,
+    }
+}
+
+/// Notes what the judge of a body that was not held has found by the end of the exchange.
+pub fn note_watched<B: MessageBody>(
+    admitted: &Admitted<'_>,
+    context: Context<'_>,
+    body: &mut GuardedBody<'_, B>,
+    ledger: &mut Ledger,
+) {
+    if !matches!(admitted.reason(), Reason::Judged | Reason::Logged) {
+        return;
+    }
+    let (Some(under), Some(judging)) = (admitted.under, body.watched()) else { return };
+    let Some(rule) = under.operation.and_then(|operation| under.in_force.rule(operation.operation.number())) else {
+        return;
+    };
+    note(context, under.in_force, rule, Side::Request, &judging.findings, rule.request == Mode::Block, ledger);
+}

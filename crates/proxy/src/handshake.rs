@@ -1,0 +1,127 @@
+//! The TLS handshake of an accepted connection, and the keys it may need from elsewhere.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use net::clock::coarse;
+use net::{Chunk, Deadline};
+use telemetry::{ConnRecord, Fault};
+use tls::{Chooser, KeyAnswer, KeyRequest, Session};
+use transport::{Broken, KeyFailure, Keys, Transport};
+
+use crate::client;
+use crate::connection::{Conn, ConnTls, record};
+use crate::identity::TlsFront;
+use crate::keyless::Ask;
+use crate::worker::Worker;
+
+/// Performs the TLS handshake. A failure is logged here; what it cost in bytes is given back.
+pub async fn open(
+    (stream, first): (net::Stream, Chunk),
+    conn: &mut Conn,
+    front: &Arc<TlsFront>,
+    limit: Duration,
+    worker: &Worker,
+) -> Result<Transport, (u64, u64)> {
+    let started = Instant::now();
+    let chooser: Arc<dyn Chooser + Send + Sync> = Arc::clone(front) as _;
+    let session = match Session::server(&worker.shared.acceptor, chooser) {
+        Ok(session) => session,
+        Err(error) => {
+            failed(conn, worker, started, Fault::Ours, "tls_setup", &error.to_string());
+            return Err((0, 0));
+        }
+    };
+    let under_way = UnderWay { conn, worker, started, over: false };
+    let keys = ServedKeys { front, worker, until: coarse() + limit };
+    let outcome = Deadline::new().within(limit, Transport::handshake(stream, first, session, &keys)).await;
+    under_way.over();
+    let transport = match outcome {
+        Ok(Ok(transport)) => transport,
+        Ok(Err((transport, broken))) => {
+            let (fault, reason, detail) = classify(&broken);
+            failed(conn, worker, started, fault, reason, &detail);
+            // The alert must arrive before the end does.
+            transport.stream().shutdown_write();
+            return Err(transport.traffic());
+        }
+        Err(_) => {
+            failed(conn, worker, started, Fault::Client, "tls_handshake_timeout", "");
+            return Err((0, 0));
+        }
+    };
+    if let Some(info) = transport.tls_info() {
+        worker.report.handshake(&conn.listener.name, &info, started.elapsed());
+        let rule = Arc::clone(front.rule(info.server_name.as_deref()));
+        if !client::is_allowed(&rule, info.peer.as_deref()) {
+            failed(conn, worker, started, Fault::Client, "client_certificate_not_allowed", "");
+            transport.refuse(tls::Alert::ACCESS_DENIED).await;
+            return Err(transport.traffic());
+        }
+        conn.tls = Some(ConnTls { info, rule });
+    }
+    Ok(transport)
+}
+
+/// A handshake that nobody may drop without a line in the log.
+struct UnderWay<'a> {
+    conn: &'a Conn,
+    worker: &'a Worker,
+    started: Instant,
+    over: bool,
+}
+
+impl UnderWay<'_> {
+    /// It came to an end, which its caller tells of.
+    fn over(mut self) {
+        self.over = true;
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if !self.over {
+            failed(self.conn, self.worker, self.started, Fault::Ours, "cut_short", "");
+        }
+    }
+}
+
+/// The keys of identities without one, as the handshakes of this listener have them used.
+struct ServedKeys<'a> {
+    front: &'a TlsFront,
+    worker: &'a Worker,
+    /// When the handshake must be over, on the coarse clock.
+    until: Duration,
+}
+
+impl Keys for ServedKeys<'_> {
+    async fn answer(&self, request: &KeyRequest, server_name: &str) -> Result<KeyAnswer, KeyFailure> {
+        let group = self.front.key_group().ok_or(KeyFailure::Unavailable)?;
+        let client = self.worker.key_clients.of(group, &self.worker.report);
+        client.answer(request, Ask { server_name, until: self.until }).await
+    }
+}
+
+fn classify(broken: &Broken) -> (Fault, &'static str, String) {
+    match broken {
+        Broken::Socket(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            (Fault::Client, "tls_handshake_abandoned", String::new())
+        }
+        Broken::Socket(error) => (Fault::Client, "tls_handshake_broken", error.to_string()),
+        Broken::Tls(tls::Error::Ours(detail)) => (Fault::Ours, "tls_handshake_ours", detail.to_string()),
+        Broken::Tls(tls::Error::PeerCertificate(detail)) => (Fault::Client, "client_certificate", detail.to_string()),
+        Broken::Tls(tls::Error::PeerAlert(alert)) => {
+            (Fault::Client, "tls_alert_received", format!("alert {}", alert.0))
+        }
+        Broken::Tls(tls::Error::Refused(alert)) => (Fault::Client, "tls_refused", format!("alert {}", alert.0)),
+        Broken::Key(failure) => (Fault::Upstream, failure.code(), failure.to_string()),
+        Broken::Tls(error) => (Fault::Client, "tls_handshake_failed", error.to_string()),
+    }
+}
+
+fn failed(conn: &Conn, worker: &Worker, started: Instant, fault: Fault, reason: &'static str, detail: &str) {
+    worker.report.connection_failed(&ConnRecord {
+        duration: started.elapsed(),
+        ..record(conn, "tls_handshake", fault, reason, detail)
+    });
+}

@@ -1,0 +1,419 @@
+//! HTTP/2 on a client's connection (RFC 9113): one task per stream, all on the connection's core.
+//!
+//! Framing, flow control and HPACK are the `h2` crate's. Ours are the floods it does not bound (`h2_floods`), how many requests a connection has
+//! at once and in all, streams whose client has lost interest, and the translation between its messages and the ones that `exchange` works on.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use config::limits::Limits;
+use h2::server::{Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use http::Request;
+use net::clock::coarse;
+use net::engine::in_place;
+use net::{Chunk, Deadline};
+use telemetry::Fault;
+use tokio::sync::futures::Notified;
+use transport::Transport;
+use wire::http::{BodyFraming, RequestHead};
+
+use crate::connection::Conn;
+use crate::exchange::{self, Exchange};
+use crate::http::h1;
+use crate::http2::floods::Floods;
+use crate::http2::frames::{Noticed, Sender};
+use crate::http2::io::H2Io;
+use crate::http2::outbox::Outbox;
+use crate::message::context::{Context, Cut};
+use crate::message::forwarding::remove_unbelieved;
+use crate::message::h2::{H2Answer, H2Body, Sending, is_malformed, read_request};
+use crate::message::ledger::OpenRequest;
+use crate::message::refusal::Refusal;
+use crate::message::scratch::{self, Timers};
+use crate::message::sides::{Answer, MessageBody};
+use crate::worker::Worker;
+
+/// What a client of HTTP/2 says first (RFC 9113 §3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Bytes a client may send on one stream ahead of us.
+const STREAM_WINDOW: u32 = 256 * 1024;
+
+/// Bytes a client may send on one connection ahead of us.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// What small DATA frames that wait to be read may take beyond the window, in the library's units: 256 for each. Enough for a full window of messages
+/// of 16 bytes, which a gRPC client sends while its upstream is busy; beyond it the library ends the connection.
+const SMALL_FRAMES: usize = 256 * (STREAM_WINDOW as usize / 16);
+
+/// Bytes of answers the library may hold for one stream.
+const SEND_BUFFER: usize = 128 * 1024;
+
+/// Without streams, how long a client may take to acknowledge the farewell before it is closed under it.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Whether the first bytes of a connection are the preface of HTTP/2; none if there are too few to tell.
+pub fn is_preface(first: &[u8]) -> Option<bool> {
+    let (begun, _) = PREFACE.split_at(first.len().min(PREFACE.len()));
+    if first.starts_with(PREFACE) { Some(true) } else { Some(false).filter(|_| first != begun) }
+}
+
+/// Serves streams until the connection ends. `input`: bytes of the client that were received already.
+pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worker: Rc<Worker>) {
+    let generation = worker.pin();
+    let limits = generation.config.limits.clone();
+    drop(generation);
+    let mut deadline = Deadline::new();
+    let sending = Sending { outbox: Rc::default(), transport };
+    let (io, noticed) = H2Io::new(Rc::clone(&sending.transport), input, Sender::Client, Floods::of_client(&limits));
+    let io = io.with_outbox(&sending.outbox);
+    let handshake = builder(&limits).handshake::<_, Bytes>(io);
+    let Ok(Ok(mut connection)) = deadline.within(limits.handshake_timeout, handshake).await else {
+        h1::record_silence(&conn, &worker, "http2_preface_broken");
+        return close(&sending).await;
+    };
+    let mut stage = pin!(worker.shutdown.notified());
+    let mut leaving = None;
+    let mut accepted = 0;
+    let mut turns = Turns::default();
+    let running = Rc::new(Running::new(&limits));
+    let end = loop {
+        let is_idle = running.count.get() == 0;
+        let limit = if leaving.is_some() && is_idle { FAREWELL } else { limits.keep_alive_timeout };
+        let next = poll_fn(|context| {
+            let parts = (&*noticed, &*sending.outbox);
+            turns.poll(&noticed, || match poll_streams(&mut connection, parts, &running, context) {
+                Poll::Pending if leaving.is_none() => poll_shutdown(&worker, stage.as_mut(), accepted > 0, context),
+                Poll::Pending => running.poll_idle(context, is_idle).map(|()| Turn::Idle),
+                next => next,
+            })
+        });
+        match deadline.within(limit, next).await {
+            Ok(Turn::Accepted(Some(Ok(opened)))) => {
+                accepted += 1;
+                if leaving.is_none() && accepted >= limits.max_requests_per_connection {
+                    leaving = Some("max_requests");
+                    connection.graceful_shutdown();
+                }
+                let is_late = accepted > limits.max_requests_per_connection + u64::from(limits.h2_max_streams);
+                spawn(*opened, is_late, (&noticed, &sending), (&conn, &worker), &running);
+            }
+            Ok(Turn::Accepted(None)) => break leaving.unwrap_or("closed_without_request"),
+            Ok(Turn::Accepted(Some(Err(_)))) => break "http2_broken",
+            Ok(Turn::Leave(why)) => {
+                leaving = Some(why);
+                connection.graceful_shutdown();
+            }
+            Ok(Turn::Flooded) => {
+                give_up(&mut connection, Reason::ENHANCE_YOUR_CALM, &mut deadline, &limits).await;
+                break "http2_flood";
+            }
+            // Quiet connections with streams on them are waiting for an upstream.
+            Ok(Turn::Idle) => {}
+            Err(_) if running.count.get() > 0 => {}
+            Err(_) => {
+                // A client that does not answer the farewell either is gone, or wants its place held for nothing.
+                if let Some(why) = leaving {
+                    give_up(&mut connection, Reason::NO_ERROR, &mut deadline, &limits).await;
+                    break why;
+                }
+                leaving = Some("silent");
+                connection.graceful_shutdown();
+            }
+        }
+    };
+    if accepted == 0 || end == "http2_flood" {
+        h1::record_silence(&conn, &worker, end);
+    }
+    drop(connection);
+    close(&sending).await;
+}
+
+/// Closes the connection under the streams.
+async fn close(sending: &Sending) {
+    if sending.outbox.has_timed_out() {
+        // What the kernel still holds for the client would be held on.
+        return sending.transport.reset_on_close();
+    }
+    // What the client has sent meanwhile would reset the connection and take the farewell with it.
+    Box::pin(h1::linger(&sending.transport)).await;
+}
+
+/// Tells one turn of a connection from the next: it ends where the connection has nothing more to do, or leaves it to later.
+#[derive(Default)]
+struct Turns {
+    goes_on: bool,
+}
+
+impl Turns {
+    fn poll(&mut self, noticed: &Noticed, poll: impl FnOnce() -> Poll<Turn>) -> Poll<Turn> {
+        if !self.goes_on {
+            noticed.floods.begin_turn();
+        }
+        let next = poll();
+        self.goes_on = next.is_ready();
+        next
+    }
+}
+
+/// Ready when the connection is to leave. While new ones are accepted, each gets its first request served: told to leave before it, its client
+/// would only open the next one.
+fn poll_shutdown<'w>(
+    worker: &'w Worker,
+    stage: Pin<&mut Notified<'w>>,
+    served: bool,
+    context: &mut std::task::Context<'_>,
+) -> Poll<Turn> {
+    worker.watch_shutdown(stage, context);
+    let leaves = worker.is_draining() || (served && worker.is_leaving());
+    if leaves { Poll::Ready(Turn::Leave("drained")) } else { Poll::Pending }
+}
+
+/// A stream just opened.
+type Opened = (Request<RecvStream>, SendResponse<Bytes>);
+
+enum Turn {
+    Accepted(Option<Result<Box<Opened>, h2::Error>>),
+    Leave(&'static str),
+    Flooded,
+    /// The last stream has ended.
+    Idle,
+}
+
+/// Streams of one connection that are being worked on. A stream that was reset frees its place in the library at once, but here only when its
+/// task has ended; until then the next one waits to be accepted.
+struct Running {
+    count: Cell<u32>,
+    most: u32,
+    /// Streams that the library may keep while nobody asks it for them: those that are open, and those that were reset since.
+    most_unasked: u32,
+    /// Who is to learn that a place is free again, or that the last one has ended.
+    watcher: Cell<Option<Waker>>,
+}
+
+impl Running {
+    fn new(limits: &Limits) -> Running {
+        let most_unasked = limits.h2_max_streams.saturating_add(limits.h2_failed_request_burst);
+        Running { count: Cell::new(0), most: limits.h2_max_streams, most_unasked, watcher: Cell::new(None) }
+    }
+
+    /// Whether all places are taken; whoever asks is woken when one is free.
+    fn is_full(&self, context: &mut std::task::Context<'_>) -> bool {
+        let is_full = self.count.get() >= self.most;
+        if is_full {
+            self.watcher.set(Some(context.waker().clone()));
+        }
+        is_full
+    }
+
+    /// Ready when the last stream has ended; never if there was none to begin with.
+    fn poll_idle(&self, context: &mut std::task::Context<'_>, was_idle: bool) -> Poll<()> {
+        if was_idle {
+            return Poll::Pending;
+        }
+        self.watcher.set(Some(context.waker().clone()));
+        if self.count.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+/// Counts a stream out when it ends, however it ends.
+struct Slot(Rc<Running>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let rest = self.0.count.get() - 1;
+        self.0.count.set(rest);
+        if (rest == 0 || rest + 1 == self.0.most)
+            && let Some(watcher) = self.0.watcher.take()
+        {
+            watcher.wake();
+        }
+    }
+}
+
+/// The next stream once there is a place for it, unless the client has sent too much that brings nothing.
+fn poll_streams(
+    connection: &mut Connection<H2Io, Bytes>,
+    (noticed, outbox): (&Noticed, &Outbox),
+    running: &Running,
+    context: &mut std::task::Context<'_>,
+) -> Poll<Turn> {
+    if noticed.floods.is_flooded() {
+        return Poll::Ready(Turn::Flooded);
+    }
+    let accepted = if running.is_full(context) {
+        // Frames of the streams that have a place are moved all the same. The library keeps what is open or was cancelled, and rejects the rest.
+        let closed = connection.poll_closed(context);
+        noticed.floods.accepted_all_but(running.most_unasked);
+        closed.map(|closed| closed.err().map(Err))
+    } else {
+        let accepted = connection.poll_accept(context);
+        match accepted {
+            Poll::Ready(_) => noticed.floods.accepted(),
+            Poll::Pending => noticed.floods.accepted_all(),
+        }
+        accepted
+    };
+    if let Poll::Ready(accepted) = accepted {
+        return Poll::Ready(Turn::Accepted(accepted.map(|opened| opened.map(Box::new))));
+    }
+    if !outbox.is_blocked() {
+        outbox.drained();
+    }
+    // What was just read may have been too much.
+    if noticed.floods.is_flooded() { Poll::Ready(Turn::Flooded) } else { Poll::Pending }
+}
+
+fn builder(limits: &Limits) -> h2::server::Builder {
+    let mut builder = h2::server::Builder::new();
+    builder
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .data_frame_budget(SMALL_FRAMES)
+        .max_concurrent_streams(limits.h2_max_streams)
+        .max_header_list_size(u32::try_from(limits.max_head_bytes).unwrap_or(u32::MAX))
+        .max_send_buffer_size(SEND_BUFFER)
+        // All that may be open at once may be reset at once, and more may come for them.
+        .max_concurrent_reset_streams(limits.h2_max_streams as usize)
+        // Errors are held against what goes well (`h2_floods`).
+        .max_local_error_reset_streams(None)
+        .max_pending_accept_reset_streams(limits.h2_failed_request_burst as usize);
+    builder
+}
+
+/// Says why and lets it be written, within bounds.
+async fn give_up(connection: &mut Connection<H2Io, Bytes>, reason: Reason, deadline: &mut Deadline, limits: &Limits) {
+    connection.abrupt_shutdown(reason);
+    let closed = poll_fn(|context| connection.poll_closed(context));
+    let _ = deadline.within(limits.handshake_timeout, closed).await;
+}
+
+fn spawn(
+    (request, mut respond): Opened,
+    is_late: bool,
+    (noticed, sending): (&Rc<Noticed>, &Sending),
+    (conn, worker): (&Rc<Conn>, &Rc<Worker>),
+    running: &Rc<Running>,
+) {
+    // The client goes on although it was told to go, and may try again elsewhere (RFC 9113 §8.7).
+    if is_late {
+        respond.send_reset(Reason::REFUSED_STREAM);
+        noticed.forget(request.body().stream_id().as_u32());
+        return;
+    }
+    running.count.set(running.count.get() + 1);
+    let slot = Slot(Rc::clone(running));
+    let (noticed, sending) = (Rc::clone(noticed), sending.clone());
+    let (conn, worker) = (Rc::clone(conn), Rc::clone(worker));
+    tokio::task::spawn_local(in_place(|| async move {
+        stream(request, respond, (noticed, sending), &conn, &worker).await;
+        drop(slot);
+    }));
+}
+
+/// Whether the client has reset the stream.
+async fn is_gone(answer: &mut H2Answer) -> bool {
+    poll_fn(|context| Poll::Ready(answer.poll_gone(context).is_ready())).await
+}
+
+/// Serves one stream.
+async fn stream(
+    request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+    (noticed, sending): (Rc<Noticed>, Sending),
+    conn: &Conn,
+    worker: &Worker,
+) {
+    let opened_at = coarse();
+    let mut parts = scratch::take();
+    let generation = worker.pin();
+    let mut open = OpenRequest::new(&mut parts, conn, worker);
+    let (message, received) = request.into_parts();
+    let limits = &generation.config.limits;
+    let path = noticed.take_path(received.stream_id().as_u32());
+    let read = read_request(&message, path.as_deref(), received.is_end_stream(), limits, &mut open.parts.request);
+    let mut body = H2Body::new(received, Rc::clone(&noticed), open.parts.request.framing, true);
+    let mut answer = H2Answer::new(respond, &open.parts.request, sending, limits.pace());
+    let context = Context::new(worker, conn, &generation, &open.parts.request);
+    remove_unbelieved(&mut open.parts.request.fields, &context.client, &generation.config.forwarding);
+    let scratch::Parts { request, response, timers } = &mut *open.parts;
+    let ledger = &mut open.ledger;
+    let read = match (body.malformed(), read) {
+        // Nothing is begun for a client that has already gone on.
+        _ if is_gone(&mut answer).await => Err(Rejected::Cancelled),
+        // Found beside the library, perhaps in trailers that came along with the head.
+        (Some(code), _) => Err(Rejected::Stream(code)),
+        (None, Err(error)) if is_malformed(&error) => Err(Rejected::Stream(error.code)),
+        (None, Err(error)) => Err(Rejected::Request(error.into())),
+        (None, Ok(())) => end_of_nothing(&mut body, request, timers, limits).await,
+    };
+    let is_rejected = matches!(read, Err(Rejected::Request(_)));
+    let outcome = match read {
+        Ok(()) => {
+            let (body, answer) = (&mut body, &mut answer);
+            let exchange = exchange::run(Exchange { context, head: request, response, body, answer, ledger, timers });
+            exchange.await.map(|_| ()).map_err(|Cut| Reason::INTERNAL_ERROR)
+        }
+        Err(Rejected::Stream(code)) => {
+            ledger.blame(Fault::Client, code);
+            Err(Reason::PROTOCOL_ERROR)
+        }
+        Err(Rejected::Cancelled) => {
+            ledger.blame(Fault::Client, "request_cancelled");
+            Err(Reason::CANCEL)
+        }
+        Err(Rejected::Request(refusal)) => {
+            let refused = exchange::refuse(&refusal, request, &mut answer, ledger).await;
+            refused.map_err(|Cut| Reason::INTERNAL_ERROR)
+        }
+    };
+    match outcome {
+        Err(Reason::PROTOCOL_ERROR) => noticed.floods.rejected(),
+        _ if is_rejected => noticed.floods.rejected(),
+        Err(_) if !answer.has_begun() => noticed.floods.cancelled(coarse().saturating_sub(opened_at)),
+        _ => noticed.floods.answered(),
+    }
+    match outcome {
+        Err(_) if body.malformed().is_some() => answer.reset(Reason::PROTOCOL_ERROR),
+        Err(reason) => answer.reset(reason),
+        // The answer is whole and the rest of the request unwanted (RFC 9113 §8.1).
+        Ok(()) if !body.is_finished() => answer.reset(Reason::NO_ERROR),
+        Ok(()) => {}
+    }
+    open.end();
+    scratch::give(parts);
+}
+
+/// Why a request is not served.
+enum Rejected {
+    /// Its client has reset the stream.
+    Cancelled,
+    /// It is malformed, and its stream ends.
+    Stream(&'static str),
+    /// It gets this response.
+    Request(Refusal),
+}
+
+/// Waits for the end of a request that says its body is empty: data that comes all the same makes it malformed (RFC 9113 §8.1.1), and an upstream
+/// would have done by then what it asks for.
+async fn end_of_nothing(
+    body: &mut H2Body,
+    head: &RequestHead,
+    timers: &mut Timers,
+    limits: &Limits,
+) -> Result<(), Rejected> {
+    if head.framing != BodyFraming::Length(0) || body.is_done() {
+        return Ok(());
+    }
+    match timers.upload.within(limits.client_idle_timeout, body.next()).await {
+        Ok(Ok(None)) => Ok(()),
+        Ok(Ok(Some(_)) | Err(_)) => Err(Rejected::Stream("request_cut")),
+        Err(_) => Err(Rejected::Request(Refusal::client(408, "request_body_slow"))),
+    }
+}

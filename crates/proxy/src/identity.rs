@@ -1,0 +1,256 @@
+//! Which certificate and TLS settings a ClientHello gets: first the name, then the key type.
+//!
+//! Pure but for the tables it reads. Owns the meaning of SNI (RFC 6066 §3), of names in keystores, and of "the same TLS policy" that
+//! decides on 421 and on resumption.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use config::TlsSettings;
+use tls::{Alert, Choice, Chooser, ClientAuth, Identity, KeyType, ProtocolVersion};
+use wire::client_hello::ClientHello;
+
+use crate::host::HostMap;
+use crate::keyless::KeyGroup;
+
+/// The name under which a keystore holds what clients without a known name get.
+pub const DEFAULT_NAME: &str = "default";
+
+/// The identities of one name, at most one per key type.
+#[derive(Debug, Clone, Default)]
+pub struct Pairs {
+    ecdsa: Option<Arc<Identity>>,
+    rsa: Option<Arc<Identity>>,
+    ed25519: Option<Arc<Identity>>,
+}
+
+impl Pairs {
+    fn put(&mut self, identity: &Arc<Identity>) {
+        let place = match identity.key_type() {
+            KeyType::Ecdsa => &mut self.ecdsa,
+            KeyType::Rsa => &mut self.rsa,
+            KeyType::Ed25519 => &mut self.ed25519,
+        };
+        *place = Some(Arc::clone(identity));
+    }
+
+    /// The identity this client can verify: ECDSA, then Ed25519, then RSA. If it can verify none, the one most clients take, so that the
+    /// handshake fails with the library's own alert.
+    fn choose(&self, hello: &ClientHello<'_>) -> Option<&Arc<Identity>> {
+        let ecdsa = self.ecdsa.as_ref().filter(|identity| can_verify_ecdsa(hello, identity.curve()));
+        let ed25519 = || self.ed25519.as_ref().filter(|_| hello.signature_schemes.contains(&ED25519));
+        let rest = || self.rsa.as_ref().or(self.ecdsa.as_ref()).or(self.ed25519.as_ref());
+        ecdsa.or_else(ed25519).or_else(rest)
+    }
+}
+
+/// RFC 8446 §4.2.3.
+const ED25519: u16 = 0x0807;
+
+/// Whether a client can verify an ECDSA signature on `curve` (a NamedGroup).
+///
+/// In TLS 1.3 a scheme names its curve. Before, schemes name only the digest, and the certificate's curve must be among the supported
+/// groups (RFC 8422 §5.1); the client must also offer a suite that authenticates with ECDSA. A client without
+/// signature_algorithms means SHA-1 with anything (RFC 5246 §7.4.1.4.1).
+fn can_verify_ecdsa(hello: &ClientHello<'_>, curve: u16) -> bool {
+    let scheme = match curve {
+        tls::identity::CURVE_P384 => 0x0503,
+        tls::identity::CURVE_P521 => 0x0603,
+        _ => 0x0403,
+    };
+    // Every policy goes up to TLS 1.3, so that a client that offers it gets it, and only the strict rule counts.
+    if hello.offers_tls13() {
+        return hello.signature_schemes.contains(&scheme);
+    }
+    let schemes = &hello.signature_schemes;
+    let any_scheme =
+        schemes.is_empty() || schemes.iter().any(|scheme| matches!(scheme, 0x0403 | 0x0503 | 0x0603 | 0x0203));
+    let suite = hello
+        .cipher_suites
+        .iter()
+        .any(|suite| matches!(suite, 0xc009 | 0xc00a | 0xc023 | 0xc024 | 0xc02b | 0xc02c | 0xcca9 | 0xc0ac..=0xc0af));
+    any_scheme && suite && (hello.groups.is_empty() || hello.groups.contains(&curve))
+}
+
+/// Names to identities, built from one keystore.
+#[derive(Debug, Default)]
+pub struct IdentityTable {
+    exact: HashMap<Box<str>, Pairs>,
+    /// Keyed by what follows `*.`.
+    wildcard: HashMap<Box<str>, Pairs>,
+    default: Pairs,
+}
+
+impl IdentityTable {
+    /// The table of a store. `default` names the host whose identities are the default ones; without it the alias `default` is.
+    ///
+    /// # Errors
+    /// There is no default identity, or `default` names none.
+    pub fn new(store: &keystore::Store, default: Option<&str>) -> Result<IdentityTable, String> {
+        let mut table = IdentityTable::default();
+        for entry in &store.entries {
+            for name in &entry.names {
+                if name == DEFAULT_NAME {
+                    table.default.put(&entry.identity);
+                } else if let Some(base) = name.strip_prefix("*.") {
+                    table.wildcard.entry(base.into()).or_default().put(&entry.identity);
+                } else {
+                    table.exact.entry(name.as_str().into()).or_default().put(&entry.identity);
+                }
+            }
+        }
+        if let Some(default) = default {
+            let pairs =
+                table.find(default).ok_or_else(|| format!("no certificate is for the default name {default:?}"))?;
+            table.default = pairs.clone();
+        }
+        if table.default.choose(&ClientHello::default()).is_none() {
+            return Err(
+                "no default certificate; name one with `default: HOST`, or store one under the alias `default`".into(),
+            );
+        }
+        Ok(table)
+    }
+
+    /// The identities of `name` (lower case, A-labels): exact, then wildcard, which stands for one label in a certificate (RFC 9525 §6.3).
+    fn find(&self, name: &str) -> Option<&Pairs> {
+        self.exact.get(name).or_else(|| {
+            let (_, base) = name.split_once('.')?;
+            self.wildcard.get(base)
+        })
+    }
+}
+
+/// Settings of a name, ready for use, with a digest that is equal exactly where they mean the same.
+#[derive(Debug)]
+pub struct TlsRule {
+    settings: Arc<TlsSettings>,
+    alpn: Arc<[Vec<u8>]>,
+    client_auth: Option<Arc<ClientAuth>>,
+    /// SHA-256 over settings and the contents of the CA and CRL files.
+    digest: [u8; 32],
+}
+
+impl TlsRule {
+    /// Reads the CA and CRL files and digests the whole.
+    ///
+    /// # Errors
+    /// A file is missing or holds no certificate or list; says which.
+    pub fn new(settings: &Arc<TlsSettings>) -> Result<TlsRule, String> {
+        let mut digested = format!("{settings:?}").into_bytes();
+        let mut client_auth = None;
+        if let Some(rule) = &settings.client_certificate {
+            let roots = keystore::trust::certificates(&rule.ca)?;
+            let lists = rule.crl.as_deref().map(keystore::trust::revocation_lists).transpose()?.unwrap_or_default();
+            roots.iter().chain(&lists).for_each(|der| digested.extend_from_slice(&tls::crypto::digest::sha256(der)));
+            let auth = ClientAuth::new(&roots, &lists, rule.required)
+                .map_err(|error| format!("{}: {error}", rule.ca.display()))?;
+            client_auth = Some(Arc::new(auth));
+        }
+        let alpn = settings.alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let digest = tls::crypto::digest::sha256(&digested);
+        Ok(TlsRule { settings: Arc::clone(settings), alpn, client_auth, digest })
+    }
+
+    /// Whether connections made under `other` may carry requests for names under this rule.
+    pub fn is_same_policy(&self, other: &TlsRule) -> bool {
+        self.digest == other.digest
+    }
+
+    /// The SAN allow-list for client certificates; empty where there is none.
+    pub fn allowed_sans(&self) -> &[String] {
+        self.settings.client_certificate.as_ref().map_or(&[], |rule| &rule.allow_san)
+    }
+}
+
+/// One listener's view of names: identities and rules. Answers the TLS library's early callback.
+#[derive(Debug)]
+pub struct TlsFront {
+    identities: Arc<IdentityTable>,
+    default_rule: Arc<TlsRule>,
+    rules: HostMap<Arc<TlsRule>>,
+    strict_sni: bool,
+    key_group: Option<Arc<KeyGroup>>,
+}
+
+impl TlsFront {
+    /// Puts a listener's view together; `rules` go by host pattern, `key_group` has the keys of identities without one.
+    pub fn new(
+        identities: Arc<IdentityTable>,
+        default_rule: Arc<TlsRule>,
+        rules: HostMap<Arc<TlsRule>>,
+        strict_sni: bool,
+        key_group: Option<Arc<KeyGroup>>,
+    ) -> TlsFront {
+        TlsFront { identities, default_rule, rules, strict_sni, key_group }
+    }
+
+    /// The key servers that have the keys of identities without one.
+    pub fn key_group(&self) -> Option<&Arc<KeyGroup>> {
+        self.key_group.as_ref()
+    }
+
+    /// The name under which a certificate is known for a host: its own, or the wildcard's; none if only the default serves it.
+    pub fn known_name(&self, host: &str) -> Option<Box<str>> {
+        if self.identities.exact.contains_key(host) {
+            return Some(host.into());
+        }
+        let (_, base) = host.split_once('.')?;
+        self.identities.wildcard.contains_key(base).then(|| format!("*.{base}").into())
+    }
+
+    /// The rule a host is served under: its own, its longest wildcard's, the listener's. Hosts are matched as those of routes.
+    pub fn rule(&self, host: Option<&str>) -> &Arc<TlsRule> {
+        host.and_then(|host| self.rules.find(host.as_bytes())).unwrap_or(&self.default_rule)
+    }
+}
+
+impl Chooser for TlsFront {
+    fn choose(&self, hello: &ClientHello<'_>) -> Result<Choice, Alert> {
+        let name = hello.server_name.and_then(host_name);
+        if self.strict_sni && hello.server_name.is_some() && name.is_none() {
+            return Err(Alert::UNRECOGNIZED_NAME);
+        }
+        let found = name.as_deref().and_then(|name| self.identities.find(name));
+        if found.is_none() && name.is_some() && self.strict_sni {
+            return Err(Alert::UNRECOGNIZED_NAME);
+        }
+        let pairs = found.unwrap_or(&self.identities.default);
+        let rule = self.rule(name.as_deref());
+        let identity = pairs.choose(hello).ok_or(Alert::HANDSHAKE_FAILURE)?;
+        Ok(Choice {
+            identity: Arc::clone(identity),
+            policy: rule.settings.policy,
+            min_version: rule.settings.min_version.max(ProtocolVersion::Tls10),
+            alpn: Arc::clone(&rule.alpn),
+            client_auth: rule.client_auth.clone(),
+            context: context(found.and(name.as_deref()), rule),
+        })
+    }
+
+    fn asks_for_certificates(&self) -> bool {
+        self.default_rule.client_auth.is_some() || self.rules.values().any(|rule| rule.client_auth.is_some())
+    }
+}
+
+/// What a ticket may not cross: the name served and the rule it is served under.
+fn context(name: Option<&str>, rule: &TlsRule) -> [u8; 32] {
+    let mut bytes = Vec::with_capacity(32 + 64);
+    bytes.extend_from_slice(&rule.digest);
+    bytes.extend_from_slice(name.unwrap_or(DEFAULT_NAME).as_bytes());
+    tls::crypto::digest::sha256(&bytes)
+}
+
+/// SNI bytes as a host name in lower case; none for anything that is no DNS name (an address, controls, too long).
+pub fn host_name(bytes: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let valid = !text.is_empty()
+        && text.len() <= 253
+        && text.split('.').all(|label| {
+            (1..=63).contains(&label.len())
+                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+        })
+        && text.parse::<std::net::IpAddr>().is_err();
+    valid.then(|| text.to_ascii_lowercase())
+}

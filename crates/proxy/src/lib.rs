@@ -1,0 +1,36 @@
+//! The data path: from an accepted connection to an upstream and back.
+//!
+//! Modules stand from top to bottom; one imports only from those below it, and a test holds them to that.
+#![forbid(unsafe_code)]
+
+pub mod background;
+pub mod server;
+mod listener;
+mod conn;
+mod http;
+mod exchange;
+mod guard;
+mod tunnel;
+mod handshake;
+mod pump;
+mod message;
+mod connection;
+mod datagram;
+mod worker;
+mod loop_guard;
+pub mod generation;
+mod tunnel_routes;
+mod reach;
+mod contracts;
+pub mod auth;
+pub mod route;
+pub mod client;
+mod identity;
+mod keyless;
+pub mod upstream;
+mod admission;
+mod http2;
+pub mod passport;
+mod host;
+mod configured_map;
+mod field_fate;

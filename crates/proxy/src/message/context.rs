@@ -1,0 +1,93 @@
+//! What a request is served under, and how an exchange fails.
+
+use telemetry::Fault;
+use transport::Broken;
+use wire::http::RequestHead;
+
+use crate::client::RequestClient;
+use crate::connection::Conn;
+use crate::generation::Generation;
+use crate::message::forwarding::Facts;
+use crate::message::ledger::Ledger;
+use crate::message::refusal::Refusal;
+use crate::upstream::Places;
+use crate::worker::Worker;
+
+/// Where a request comes from and what it is served under.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// This core.
+    pub worker: &'a Worker,
+    /// The client's connection.
+    pub conn: &'a Conn,
+    /// The generation pinned by this request.
+    pub generation: &'a Generation,
+    /// Who sent the request.
+    pub client: RequestClient,
+}
+
+impl<'a> Context<'a> {
+    /// That of the request with this head, which pins this generation.
+    pub fn new(worker: &'a Worker, conn: &'a Conn, generation: &'a Generation, head: &RequestHead) -> Context<'a> {
+        let peer = conn.client.map(|client| client.ip());
+        let client = if generation.trusts(peer) {
+            let named_by = generation.config.forwarding.client_field();
+            RequestClient::of(peer, &head.fields, named_by, |address| generation.trusts(Some(address)))
+        } else {
+            RequestClient::itself(peer)
+        };
+        Context { worker, conn, generation, client }
+    }
+
+    /// Where its client is counted among those of an upstream; for who connected that is looked up once per connection.
+    pub fn places(&self) -> Option<Places> {
+        let client = self.client.of_share()?;
+        Some(match self.client.peer {
+            Some(peer) if peer == client => *self.conn.places.get_or_init(|| Places::of(client)),
+            _ => Places::of(client),
+        })
+    }
+
+    /// What the upstream is told about the client.
+    pub fn facts(&self) -> Facts<'_> {
+        Facts {
+            client: self.client,
+            secure: self.conn.tls.is_some(),
+            port: self.conn.local_port,
+            judged: false,
+            continued: false,
+            certificate: self.conn.tls.as_ref().and_then(|tls| tls.info.peer.as_deref()),
+        }
+    }
+}
+
+/// Why an exchange did not come to a proper answer.
+#[derive(Debug)]
+pub enum Failure {
+    /// Nothing was answered yet: this is the answer.
+    Refused(Refusal),
+    /// The answer was cut, or the client is gone: the connection (HTTP/2: the stream) must end so that nobody takes it for whole.
+    Cut,
+}
+
+impl From<Cut> for Failure {
+    fn from(_: Cut) -> Failure {
+        Failure::Cut
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Refused(refusal)
+    }
+}
+
+/// The client's connection or stream must be abandoned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut;
+
+/// Notes why something could not be sent to the client.
+pub fn client_failed(broken: &Broken, ledger: &mut Ledger) -> Cut {
+    ledger.blame(Fault::Client, if broken.is_timeout() { "client_slow" } else { "client_gone" });
+    Cut
+}

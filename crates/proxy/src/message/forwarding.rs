@@ -1,0 +1,442 @@
+//! Which fields cross the gate, in both directions, and the fields that tell the upstream who the client is.
+//!
+//! Hop-by-hop fields end here (RFC 9110 §7.6.1). Identity fields are ours: copies from a client are dropped before ours are
+//! written, unless the peer is a trusted proxy that sets them, and `Connection` cannot nominate ours away because ours are written last.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::Write;
+use std::net::IpAddr;
+
+use config::{Forwarding, HeaderEdits, RouteConfig};
+use wire::http::field_kind::FieldKind;
+use wire::http::hop::{is_forbidden_in_trailers, is_nominated, nominates_any};
+use wire::http::http1::write_field;
+use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
+use wire::short_text::ShortText;
+
+use crate::client::RequestClient;
+use crate::field_fate::rewrites;
+use crate::message::date;
+
+/// What an upstream is told about the client.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// Who sent the request.
+    pub client: RequestClient,
+    /// The request came over TLS.
+    pub secure: bool,
+    /// Port the client connected to.
+    pub port: u16,
+    /// A contract has decided on its method: fields that speak of another one end here.
+    pub judged: bool,
+    /// The client was told to send its body already.
+    pub continued: bool,
+    /// The client's certificate, verified.
+    pub certificate: Option<&'a tls::PeerCertificate>,
+}
+
+/// Which trailers of a message go on. What cannot be said in its head cannot be said behind its body either: nothing that we write or that the
+/// route sets or removes, nothing that `Connection` nominates, and in a request nothing that stands in its head, which was validated there.
+#[derive(Debug, Clone, Copy)]
+pub struct TrailerRule<'m> {
+    head: &'m Fields,
+    edits: &'m HeaderEdits,
+    is_request: bool,
+    sets_hsts: bool,
+}
+
+impl<'m> TrailerRule<'m> {
+    /// Of a request on a route.
+    pub fn of_request(head: &'m RequestHead, route: &'m RouteConfig) -> TrailerRule<'m> {
+        TrailerRule { head: &head.fields, edits: &route.request_headers, is_request: true, sets_hsts: false }
+    }
+
+    /// Of a response on a route.
+    pub fn of_response(head: &'m ResponseHead, route: &'m RouteConfig) -> TrailerRule<'m> {
+        let sets_hsts = route.hsts.is_some();
+        TrailerRule { head: &head.fields, edits: &route.response_headers, is_request: false, sets_hsts }
+    }
+
+    /// Whether a trailer of this name goes on.
+    pub fn allows(&self, name: &[u8]) -> bool {
+        let is = |other: &[u8]| other.eq_ignore_ascii_case(name);
+        let is_added = self.edits.add.iter().any(|(added, _)| is(added.as_bytes()));
+        let is_ours = is_added || is_edited(self.edits, name) || (self.sets_hsts && is(b"strict-transport-security"));
+        let is_said = self.is_request && self.head.iter().any(|(present, _)| is(present));
+        let may_trail = FieldKind::of(name) == FieldKind::Plain
+            && !is_forbidden_in_trailers(name)
+            && !is_nominated(self.head, name);
+        may_trail && !is_ours && !is_said
+    }
+}
+
+/// Removes the fields that `Connection` nominates as ending here (RFC 9110 §7.6.1), as soon as a head of HTTP/1 is read and before anything looks
+/// at it: what routes, contracts and tokens were satisfied by is what goes on. Fields of the connection itself stay for those who serve them and
+/// end later; what says where a message goes, what it is, or who the client is cannot be nominated.
+pub fn remove_nominated(fields: &mut Fields) {
+    if !nominates_any(fields) {
+        return;
+    }
+    let all = fields.clone();
+    let may_be = |name: &[u8]| {
+        !matches!(FieldKind::of(name), FieldKind::Hop | FieldKind::Ours | FieldKind::Expect | FieldKind::Forwarding)
+    };
+    fields.retain(|name, _| !(may_be(name) && is_nominated(&all, name)));
+}
+
+/// Removes what says who the client is and comes from nobody who may say so, as soon as the client is known and before routes, contracts and tokens
+/// look at the head: nothing may be decided by a field that ends here.
+pub fn remove_unbelieved(fields: &mut Fields, client: &RequestClient, forwarding: &Forwarding) {
+    // All names of these kinds begin with one of four letters.
+    let may_be = |name: &[u8]| matches!(name.first(), Some(b'c' | b'C' | b'f' | b'F' | b't' | b'T' | b'x' | b'X'));
+    let ends_here = |name: &[u8]| match FieldKind::of(name) {
+        FieldKind::Forwarding => !(client.via_trusted && forwarding.trusts_field(name)),
+        FieldKind::ClientCertificate => true,
+        _ => false,
+    };
+    // Names of these kinds are few, and most requests have none.
+    if fields.iter().any(|(name, _)| may_be(name) && ends_here(name)) {
+        fields.retain(|name, _| !ends_here(name));
+    }
+}
+
+/// Gives the fields of a request as the upstream shall see them, but for Host and framing, to `put`, in order.
+pub fn request_fields(
+    head: &RequestHead,
+    facts: &Facts<'_>,
+    forwarding: &Forwarding,
+    request_id: &[u8],
+    route: &RouteConfig,
+    mut put: impl FnMut(&[u8], &[u8]),
+) {
+    let edits = &route.request_headers;
+    let accepts_trailers = head.fields.get_all("te").any(|value| value.eq_ignore_ascii_case(b"trailers"));
+    for (name, value) in head.fields.iter() {
+        let keep = match FieldKind::of(name) {
+            FieldKind::Plain => true,
+            FieldKind::MethodOverride => route.keep_method_override && !facts.judged,
+            FieldKind::Expect => !facts.continued,
+            FieldKind::Forwarding => believes(facts, forwarding, name) && !rewrites(forwarding, name),
+            FieldKind::Hop | FieldKind::Ours | FieldKind::ClientCertificate | FieldKind::RequestId => false,
+        };
+        if keep && !is_edited(edits, name) {
+            put(name, value);
+        }
+    }
+    if accepts_trailers {
+        put(b"TE", b"trailers");
+    }
+    identity_fields(head, facts, forwarding, &mut put);
+    if forwarding.request_id {
+        put(b"X-Request-Id", request_id);
+    }
+    edits.set.iter().chain(&edits.add).for_each(|(name, value)| put(name.as_bytes(), value.as_bytes()));
+}
+
+pub(crate) fn is_edited(edits: &HeaderEdits, name: &[u8]) -> bool {
+    !edits.is_empty()
+        && (edits.remove.iter().any(|removed| name.eq_ignore_ascii_case(removed.as_bytes()))
+            || edits.set.iter().any(|(set, _)| name.eq_ignore_ascii_case(set.as_bytes())))
+}
+
+fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, put: &mut impl FnMut(&[u8], &[u8])) {
+    let peer = ShortText::of_address(facts.client.peer);
+    let is_peer = facts.client.address == facts.client.peer;
+    let client = if is_peer { peer } else { ShortText::of_address(facts.client.address) };
+    let scheme: &[u8] = if facts.secure { b"https" } else { b"http" };
+    // What a trusted peer says of the client stands; of others only the socket is believed.
+    let told = |name: &str| told(head, facts, forwarding, name);
+    if forwarding.x_forwarded {
+        put_chain(head, facts, forwarding, (client.as_bytes(), peer.as_bytes()), put);
+        put(b"X-Forwarded-Proto", told("x-forwarded-proto").unwrap_or(scheme));
+        let host = told("x-forwarded-host").unwrap_or(&head.authority);
+        if !host.is_empty() {
+            put(b"X-Forwarded-Host", host);
+        }
+        let port = ShortText::of_number(u64::from(facts.port));
+        put(b"X-Forwarded-Port", told("x-forwarded-port").unwrap_or(port.as_bytes()));
+    }
+    if forwarding.x_real_ip && !client.as_bytes().is_empty() {
+        put(b"X-Real-IP", client.as_bytes());
+    }
+    if forwarding.forwarded {
+        put_forwarded(head, facts, forwarding, scheme, put);
+    }
+    if forwarding.via {
+        // A single field; earlier Via fields went on before it, which is the same list (RFC 9110 §7.6.3).
+        put(b"Via", if head.version == Version::H2 { b"2 portunus" } else { b"1.1 portunus" });
+    }
+    if let Some(certificate) = facts.certificate {
+        put_certificate(certificate, put);
+    }
+}
+
+/// Whether the peer is believed in this field (in any case).
+fn believes(facts: &Facts<'_>, forwarding: &Forwarding, name: &[u8]) -> bool {
+    facts.client.via_trusted && forwarding.trusts_field(name)
+}
+
+/// What a trusted peer says in a field (lower case) that has one value. What comes more than once, or is malformed, is not believed: part of it
+/// may be the client's.
+fn told<'h>(head: &'h RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, name: &str) -> Option<&'h [u8]> {
+    if !believes(facts, forwarding, name.as_bytes()) {
+        return None;
+    }
+    let mut values = head.fields.get_all(name);
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let is_sane = match name {
+        "x-forwarded-proto" => value.len() <= 16 && value.iter().all(u8::is_ascii_alphanumeric),
+        "x-forwarded-port" => value.len() <= 5 && value.iter().all(u8::is_ascii_digit),
+        "x-request-id" => value.len() <= MAX_REQUEST_ID_BYTES && value.iter().all(u8::is_ascii_graphic),
+        _ => true,
+    };
+    (is_sane && !value.is_empty()).then_some(value)
+}
+
+/// Longest request id that is taken from a trusted peer, bytes.
+const MAX_REQUEST_ID_BYTES: usize = 128;
+
+/// The request id that a trusted peer gave.
+pub fn given_id<'h>(head: &'h RequestHead, facts: &Facts<'_>, forwarding: &Forwarding) -> Option<&'h [u8]> {
+    told(head, facts, forwarding, "x-request-id")
+}
+
+/// `X-Forwarded-For`: what a trusted peer sent, else the client; then the peer, if it is another.
+fn put_chain(
+    head: &RequestHead,
+    facts: &Facts<'_>,
+    forwarding: &Forwarding,
+    (client, peer): (&[u8], &[u8]),
+    put: &mut impl FnMut(&[u8], &[u8]),
+) {
+    let is_sent = believes(facts, forwarding, b"x-forwarded-for") && head.fields.contains("x-forwarded-for");
+    if !is_sent && client == peer {
+        if !client.is_empty() {
+            put(b"X-Forwarded-For", client);
+        }
+        return;
+    }
+    let mut chain = Vec::new();
+    let mut push = |value: &[u8]| {
+        chain.extend_from_slice(value);
+        chain.extend_from_slice(b", ");
+    };
+    if is_sent {
+        head.fields.get_all("x-forwarded-for").for_each(push);
+    } else {
+        push(client);
+    }
+    chain.extend_from_slice(if peer.is_empty() { b"unknown" } else { peer });
+    put(b"X-Forwarded-For", &chain);
+}
+
+/// `Forwarded` (RFC 7239): what a trusted peer sent, else the client; then our element, about the peer.
+fn put_forwarded(
+    head: &RequestHead,
+    facts: &Facts<'_>,
+    forwarding: &Forwarding,
+    scheme: &[u8],
+    put: &mut impl FnMut(&[u8], &[u8]),
+) {
+    let mut chain = Vec::new();
+    if believes(facts, forwarding, b"forwarded") && head.fields.contains("forwarded") {
+        for value in head.fields.get_all("forwarded") {
+            chain.extend_from_slice(value);
+            chain.extend_from_slice(b", ");
+        }
+    } else if facts.client.address != facts.client.peer {
+        put_node(facts.client.address, &mut chain);
+        chain.extend_from_slice(b", ");
+    }
+    put_node(facts.client.peer, &mut chain);
+    chain.extend_from_slice(b";host=\"");
+    chain.extend_from_slice(&head.authority);
+    chain.extend_from_slice(b"\";proto=");
+    chain.extend_from_slice(scheme);
+    put(b"Forwarded", &chain);
+}
+
+/// `for=` and an address.
+fn put_node(address: Option<IpAddr>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"for=");
+    match address {
+        Some(IpAddr::V4(_)) => out.extend_from_slice(ShortText::of_address(address).as_bytes()),
+        Some(IpAddr::V6(address)) => _ = write!(out, "\"[{address}]\""),
+        None => out.extend_from_slice(b"unknown"),
+    }
+}
+
+/// The client's certificate: the standard field (RFC 9440 §2.2) and readable parts of it.
+fn put_certificate(certificate: &tls::PeerCertificate, put: &mut impl FnMut(&[u8], &[u8])) {
+    let mut encoded = vec![b':'];
+    encode_base64(&certificate.der, &mut encoded);
+    encoded.push(b':');
+    put(b"Client-Cert", &encoded);
+    put(b"X-Client-Cert-Verified", b"SUCCESS");
+    let mut names = Vec::new();
+    names.extend(certificate.dns_names.iter().map(|name| format!("DNS:{}", list_value(name))));
+    names.extend(certificate.uris.iter().map(|uri| format!("URI:{}", list_value(uri))));
+    names.extend(certificate.emails.iter().map(|email| format!("EMAIL:{}", list_value(email))));
+    names.extend(certificate.addresses.iter().map(|address| format!("IP:{address}")));
+    let parts = [
+        ("X-Client-Cert-Subject", &certificate.subject),
+        ("X-Client-Cert-Issuer", &certificate.issuer),
+        ("X-Client-Cert-Serial", &certificate.serial),
+        ("X-Client-Cert-Fingerprint", &certificate.fingerprint),
+        ("X-Client-Cert-San", &names.join(", ")),
+    ];
+    for (name, text) in parts {
+        // A certificate may hold any character; a field may not.
+        let safe: Vec<u8> = text.bytes().map(|byte| if (0x20..0x7f).contains(&byte) { byte } else { b'?' }).collect();
+        put(name.as_bytes(), &safe);
+    }
+}
+
+/// A name as it stands in a list that commas separate: itself if it is plain, else a JSON string in which everything but plain characters is
+/// `\uXXXX`. So no comma stands within a name: whoever splits the list at commas, knowing of quotes or not, finds no name that the certificate
+/// does not hold (class of CVE-2021-44532).
+fn list_value(name: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, ',' | ';' | '"' | '\\');
+    if name.chars().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let mut quoted = String::from("\"");
+    for c in name.chars() {
+        if is_plain(c) {
+            quoted.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(quoted, "\\u{unit:04x}");
+            }
+        }
+    }
+    quoted.push('"');
+    Cow::Owned(quoted)
+}
+
+/// Base64 with padding (RFC 4648 §4).
+fn encode_base64(bytes: &[u8], out: &mut Vec<u8>) {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for group in bytes.chunks(3) {
+        let joined = group.iter().fold(0_u32, |joined, &byte| joined << 8 | u32::from(byte)) << (8 * (3 - group.len()));
+        for place in 0..4 {
+            let digit = (joined >> (18 - 6 * place) & 63) as usize;
+            out.push(if place <= group.len() { ALPHABET.get(digit).copied().unwrap_or(b'=') } else { b'=' });
+        }
+    }
+}
+
+/// Gives the fields of a response as the client shall see them, but for framing and connection, to `put`, in order.
+pub fn response_fields(
+    head: &ResponseHead,
+    edits: &HeaderEdits,
+    hsts: Option<&str>,
+    via: bool,
+    mut put: impl FnMut(&[u8], &[u8]),
+) {
+    let mut is_dated = head.status < 200 || is_edited(edits, b"date");
+    for (name, value) in head.fields.iter() {
+        is_dated |= name.eq_ignore_ascii_case(b"date");
+        let keep = match FieldKind::of(name) {
+            FieldKind::Hop => name.eq_ignore_ascii_case(b"proxy-authenticate"),
+            FieldKind::Ours => name.eq_ignore_ascii_case(b"host"),
+            _ => true,
+        };
+        let replaced = hsts.is_some() && name.eq_ignore_ascii_case(b"strict-transport-security");
+        if keep && !replaced && !is_edited(edits, name) {
+            put(name, value);
+        }
+    }
+    // Who hands an answer on without one has to write when it came (RFC 9110 §6.6.1).
+    if !is_dated {
+        put(b"Date", &date::now());
+    }
+    if via {
+        put(b"Via", b"1.1 portunus");
+    }
+    if let Some(hsts) = hsts {
+        put(b"Strict-Transport-Security", hsts.as_bytes());
+    }
+    edits.set.iter().chain(&edits.add).for_each(|(name, value)| put(name.as_bytes(), value.as_bytes()));
+}
+
+/// Gives the fields of an interim answer as the client shall see them to `put`: it has no body, and its connection is another one.
+pub fn interim_fields(head: &ResponseHead, put: impl FnMut(&[u8], &[u8])) {
+    response_fields(head, &HeaderEdits::default(), None, false, put);
+}
+
+/// Appends the framing field of a message, if it needs one. `bodiless_length` is kept where a message has a length but no body (HEAD, 304).
+pub fn write_framing(framing: BodyFraming, out: &mut Vec<u8>) {
+    match framing {
+        BodyFraming::Length(length) => write_field(b"Content-Length", ShortText::of_number(length).as_bytes(), out),
+        BodyFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        BodyFraming::None | BodyFraming::UntilClose => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_who_the_client_is_ends_here() {
+        let mut fields = Fields::new();
+        let ending = ["Forwarded", "TRUE-Client-IP", "cf-connecting-ip", "Client-Cert", "X-Forwarded-For", "x-real-ip"];
+        for name in ["Host", "Cookie", "Expect", "TE"].into_iter().chain(ending) {
+            fields.push(name.as_bytes(), b"1");
+        }
+        remove_unbelieved(&mut fields, &RequestClient::itself(None), &Forwarding::default());
+        let left: Vec<&[u8]> = fields.iter().map(|(name, _)| name).collect();
+        assert_eq!(left, [&b"Host"[..], b"Cookie", b"Expect", b"TE"]);
+    }
+
+    #[test]
+    fn base64_pads() {
+        for (plain, encoded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+            let mut out = Vec::new();
+            encode_base64(plain.as_bytes(), &mut out);
+            assert_eq!(out, encoded.as_bytes());
+        }
+    }
+
+    #[test]
+    fn names_in_a_list_have_no_commas() {
+        for (name, expected) in [
+            ("a.example", "a.example"),
+            ("spiffe://test/x?y=z&w=%2C", "spiffe://test/x?y=z&w=%2C"),
+            ("https://x,DNS:admin", "\"https://x\\u002cDNS:admin\""),
+            ("a\", DNS:b", "\"a\\u0022\\u002c\\u0020DNS:b\""),
+            ("a\\", "\"a\\u005c\""),
+            ("\u{1f600}", "\"\\ud83d\\ude00\""),
+        ] {
+            let value = list_value(name);
+            assert_eq!(value, expected);
+            let read = serde_json::from_str::<String>(&value).unwrap_or_else(|_| value.clone().into_owned());
+            assert_eq!(read, name, "it comes back");
+        }
+    }
+
+    #[test]
+    fn kinds_ignore_case_and_length() {
+        assert_eq!(FieldKind::of(b"CONNECTION"), FieldKind::Hop);
+        assert_eq!(FieldKind::of(b"X-Forwarded-For"), FieldKind::Forwarding);
+        assert_eq!(FieldKind::of(b"X-Client-Cert-Anything"), FieldKind::ClientCertificate);
+        assert_eq!(FieldKind::of(b"X-HTTP-Method-Override"), FieldKind::MethodOverride);
+        for longer in ["X-Client-Cert-Anything-Longer-Than-Ours", "x-client-cert-subject-alternative-name"] {
+            assert_eq!(FieldKind::of(longer.as_bytes()), FieldKind::ClientCertificate, "{longer}");
+        }
+        for family in [
+            "X-Forwarded-Prefix",
+            "x-forwarded-client-cert",
+            "X-Forwarded-Tls-Client-Cert-Info",
+            "X-Original-Forwarded-For",
+        ] {
+            assert_eq!(FieldKind::of(family.as_bytes()), FieldKind::Forwarding, "{family}");
+        }
+        assert_eq!(FieldKind::of(b"Accept"), FieldKind::Plain);
+        assert_eq!(FieldKind::of(b"X-Forwarded"), FieldKind::Plain);
+        assert_eq!(FieldKind::of(&[b'a'; 300]), FieldKind::Plain);
+    }
+}

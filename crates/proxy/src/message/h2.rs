@@ -1,0 +1,588 @@
+//! HTTP/2 messages to ours and back (RFC 9113 §8).
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use config::limits::Limits;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use net::Chunk;
+use net::pace::{Pace, Watch};
+use transport::{Broken, Transport};
+use wire::http::hop::is_forbidden_in_trailers;
+use wire::http::hpack::PATH_FILLER;
+use wire::http::target::{canonical_authority, canonical_path, canonical_query};
+use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHead, Version};
+
+use crate::http2::frames::Noticed;
+use crate::http2::outbox::Outbox;
+use crate::message::body::BodyError;
+use crate::message::forwarding::interim_fields;
+use crate::message::sides::{Answer, MessageBody};
+
+/// Translates a request's head, with the same strictness as for HTTP/1. `path`: the path and query as they came, where the library could not take
+/// them. A head with an error is read in part only, but has its type: a gRPC call is rejected in gRPC's own way.
+///
+/// # Errors
+/// 400 with a code; 414 or 431 for what is over the limits; 417 for an expectation that is not `100-continue`.
+pub fn read_request(
+    message: &http::request::Parts,
+    path: Option<&[u8]>,
+    is_bodiless: bool,
+    limits: &Limits,
+    head: &mut RequestHead,
+) -> Result<(), HeadError> {
+    head.clear();
+    head.version = Version::H2;
+    head.keep_alive = true;
+    let read = read_head(message, path, is_bodiless, limits, head);
+    if read.is_err()
+        && !head.fields.contains("content-type")
+        && let Some(value) = message.headers.get(http::header::CONTENT_TYPE)
+    {
+        head.fields.push(b"content-type", value.as_bytes());
+    }
+    read
+}
+
+fn read_head(
+    message: &http::request::Parts,
+    path: Option<&[u8]>,
+    is_bodiless: bool,
+    limits: &Limits,
+    head: &mut RequestHead,
+) -> Result<(), HeadError> {
+    let bad = |code| HeadError { status: 400, code };
+    head.method = Method::from_bytes(message.method.as_str().as_bytes()).ok_or(bad("bad_method"))?;
+    read_target(message, path, head)?;
+    // The size as a whole is bounded by the library.
+    if head.target.len() > limits.max_request_line_bytes {
+        return Err(HeadError { status: 414, code: "request_line_too_long" });
+    }
+    if message.headers.len() > limits.max_fields {
+        return Err(HeadError { status: 431, code: "too_many_fields" });
+    }
+    read_fields(&message.headers, head)?;
+    let host = message.headers.get_all("host").iter().map(|host| host.as_bytes()).collect::<Vec<_>>();
+    if let Some(authority) = message.uri.authority() {
+        canonical_authority(authority.as_str().as_bytes(), &mut head.authority)?;
+        let mut canonical = Vec::new();
+        for host in host {
+            canonical.clear();
+            canonical_authority(host, &mut canonical)?;
+            if canonical != head.authority {
+                return Err(bad("host_disagrees"));
+            }
+        }
+    } else {
+        match host.as_slice() {
+            [host] => canonical_authority(host, &mut head.authority)?,
+            _ => return Err(bad("no_authority")),
+        }
+    }
+    head.framing = match only(message, "content-length", bad("duplicate_content_length"))? {
+        _ if is_bodiless => BodyFraming::None,
+        // The library compares it with the data that comes.
+        Some(length) => BodyFraming::Length(parse_length(length).ok_or(bad("bad_content_length"))?),
+        None => BodyFraming::Chunked,
+    };
+    match only(message, "expect", bad("duplicate_expect"))? {
+        None => {}
+        Some(expect) if expect.eq_ignore_ascii_case(b"100-continue") && !is_bodiless => head.expects_continue = true,
+        Some(_) => return Err(HeadError { status: 417, code: "unknown_expectation" }),
+    }
+    Ok(())
+}
+
+/// Whether a head with this fault is no message of HTTP/2 at all (RFC 9113 §8.1.1, §8.2.1, §8.3.1): its stream ends. What is a message
+/// and is refused for what it asks for, such as a path with dot segments, is answered.
+pub fn is_malformed(error: &HeadError) -> bool {
+    matches!(
+        error.code,
+        "bad_method"
+            | "path_not_absolute"
+            | "bad_path_byte"
+            | "bad_query_byte"
+            | "bad_host"
+            | "bad_port"
+            | "host_disagrees"
+            | "bad_scheme"
+            | "control_in_field_value"
+            | "space_around_field_value"
+            | "duplicate_content_length"
+            | "bad_content_length"
+    )
+}
+
+/// The value of a field that may occur once.
+fn only<'m>(
+    message: &'m http::request::Parts,
+    name: &str,
+    duplicate: HeadError,
+) -> Result<Option<&'m [u8]>, HeadError> {
+    let mut values = message.headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (first, None) => Ok(first.map(HeaderValue::as_bytes)),
+        _ => Err(duplicate),
+    }
+}
+
+fn read_target(message: &http::request::Parts, path: Option<&[u8]>, head: &mut RequestHead) -> Result<(), HeadError> {
+    if head.method == Method::Connect {
+        return Ok(());
+    }
+    // Of another scheme nothing is here, and no field tells the upstream of it. Without `:authority` the library drops the scheme; another one
+    // was found before (`h2_blocks`).
+    let is_served = |scheme: &http::uri::Scheme| matches!(scheme.as_str(), "http" | "https");
+    if message.uri.scheme().map_or(message.uri.authority().is_some(), |scheme| !is_served(scheme)) {
+        return Err(HeadError { status: 400, code: "bad_scheme" });
+    }
+    let target = match path {
+        Some(path) => path,
+        None => message.uri.path_and_query().map_or("", PathAndQuery::as_str).as_bytes(),
+    };
+    // A path that was replaced and is not remembered.
+    if path.is_none() && target.get(1) == Some(&PATH_FILLER) {
+        return Err(HeadError { status: 400, code: "bad_path_byte" });
+    }
+    if target == b"*" && head.method == Method::Options {
+        head.target.push(b'*');
+        head.path_len = 1;
+        return Ok(());
+    }
+    let (path, query) = target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()));
+    head.has_encoded_slash = canonical_path(path, &mut head.target)?;
+    head.path_len = head.target.len();
+    if let Some(query) = query.strip_prefix(b"?") {
+        head.target.push(b'?');
+        canonical_query(query, &mut head.target)?;
+    }
+    Ok(())
+}
+
+fn read_fields(headers: &HeaderMap, head: &mut RequestHead) -> Result<(), HeadError> {
+    let mut cookies: Vec<u8> = Vec::new();
+    for (name, value) in headers {
+        // `_` and `-` become one in CGI names (row 10 of the attack matrix).
+        if name.as_str().contains('_') {
+            return Err(HeadError { status: 400, code: "underscore_in_field_name" });
+        }
+        // HTTP/1 would take it off, and what is judged would not be what is read (RFC 9113 §8.2.1).
+        if [value.as_bytes().first(), value.as_bytes().last()]
+            .into_iter()
+            .flatten()
+            .any(|end| matches!(end, b' ' | b'\t'))
+        {
+            return Err(HeadError { status: 400, code: "space_around_field_value" });
+        }
+        if value.as_bytes().iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
+            return Err(HeadError { status: 400, code: "control_in_field_value" });
+        }
+        if *name == http::header::COOKIE {
+            // Crumbs become one field again (RFC 9113 §8.2.3).
+            if !cookies.is_empty() {
+                cookies.extend_from_slice(b"; ");
+            }
+            cookies.extend_from_slice(value.as_bytes());
+        } else {
+            head.fields.push(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    if !cookies.is_empty() {
+        head.fields.push(b"cookie", &cookies);
+    }
+    Ok(())
+}
+
+fn parse_length(text: &[u8]) -> Option<u64> {
+    let digits = text.iter().all(u8::is_ascii_digit) && (1..=18).contains(&text.len());
+    digits.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
+}
+
+/// Trailer fields that may go on. Framing and routing have no place there.
+fn trailers_to_fields(trailers: &HeaderMap, is_request: bool) -> Fields {
+    let mut fields = Fields::new();
+    for (name, value) in trailers {
+        let is_odd = is_request && name.as_str().contains('_');
+        if !is_odd && !is_forbidden_in_trailers(name.as_str().as_bytes()) {
+            fields.push(name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    fields
+}
+
+/// Trailer fields for the library; those it cannot take are left out.
+pub fn fields_to_trailers(fields: &Fields) -> HeaderMap {
+    let mut trailers = HeaderMap::new();
+    for (name, value) in fields.iter() {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            trailers.append(name, value);
+        }
+    }
+    trailers
+}
+
+/// The body of one stream.
+pub struct H2Body {
+    stream: RecvStream,
+    /// Of the connection's frames.
+    noticed: Rc<Noticed>,
+    /// Lent to the caller; its room in the window is given back with the next call.
+    lent: Bytes,
+    /// What is left of the declared length.
+    rest: Option<u64>,
+    /// What came last of the declared length, while the end of the stream has not: more may come, and then no message was whole.
+    held: Bytes,
+    /// Received ahead, to know whether there is input.
+    done: bool,
+    trailers: Option<Fields>,
+    /// A client's, whose names may not hold `_`, as in heads.
+    is_request: bool,
+}
+
+impl H2Body {
+    /// The body of a stream just opened, of a request or of an answer, framed like this.
+    pub fn new(stream: RecvStream, noticed: Rc<Noticed>, framing: BodyFraming, is_request: bool) -> H2Body {
+        let done = stream.is_end_stream();
+        let rest = if let BodyFraming::Length(length) = framing { Some(length) } else { None };
+        let (lent, held) = (Bytes::new(), Bytes::new());
+        H2Body { stream, noticed, lent, rest, held, done, trailers: None, is_request }
+    }
+
+    /// Why the message is malformed, if it is: what the library does not see, or dropped.
+    pub fn malformed(&self) -> Option<&'static str> {
+        let stream = self.stream.stream_id().as_u32();
+        if self.is_request { self.noticed.malformed_trailers(stream) } else { self.noticed.malformed(stream) }
+    }
+
+    /// Whether the client has sent all of it and we have taken it.
+    pub fn is_finished(&self) -> bool {
+        self.done || self.stream.is_end_stream()
+    }
+}
+
+impl Drop for H2Body {
+    fn drop(&mut self) {
+        self.noticed.forget(self.stream.stream_id().as_u32());
+    }
+}
+
+impl MessageBody for H2Body {
+    fn is_done(&self) -> bool {
+        self.done && self.held.is_empty()
+    }
+
+    fn has_input(&self) -> bool {
+        false
+    }
+
+    async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        let used = std::mem::take(&mut self.lent).len();
+        let _ = self.stream.flow_control().release_capacity(used);
+        while !self.done {
+            match self.stream.data().await {
+                Some(Ok(piece)) if piece.is_empty() => {}
+                Some(Ok(piece)) => {
+                    self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
+                    if self.rest == Some(0) && !self.stream.is_end_stream() {
+                        self.held = piece;
+                        continue;
+                    }
+                    self.lent = piece;
+                    return Ok(Some(&self.lent));
+                }
+                Some(Err(_)) => return Err(BodyError::Cut),
+                None => {
+                    // What breaks off before its trailers is not whole.
+                    let trailers = self.stream.trailers().await.map_err(|_| BodyError::Cut)?;
+                    let malformed = self.noticed.malformed_trailers(self.stream.stream_id().as_u32());
+                    if let (Some(_), Some(code)) = (&trailers, malformed) {
+                        return Err(BodyError::Void(code));
+                    }
+                    self.done = true;
+                    self.trailers = trailers.map(|trailers| trailers_to_fields(&trailers, self.is_request));
+                }
+            }
+        }
+        self.lent = std::mem::take(&mut self.held);
+        Ok(Some(&*self.lent).filter(|piece| !piece.is_empty()))
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        self.trailers.take().filter(|trailers| !trailers.is_empty())
+    }
+
+    fn last(&self) -> &[u8] {
+        &self.lent
+    }
+
+    fn take_last(&mut self, _least_bytes: usize) -> Option<Chunk> {
+        None
+    }
+}
+
+/// What all answers of a connection send by.
+#[derive(Debug, Clone)]
+pub struct Sending {
+    /// What waits to be sent.
+    pub outbox: Rc<Outbox>,
+    /// The connection under all streams.
+    pub transport: Rc<Transport>,
+}
+
+/// Where an answer stands.
+enum Stage {
+    /// The head is not out.
+    Head(SendResponse<Bytes>),
+    /// Body bytes may go out.
+    Body(SendStream<Bytes>),
+    /// All is said.
+    Ended,
+}
+
+/// Writes an answer on one stream.
+pub struct H2Answer {
+    stage: Stage,
+    sending: Sending,
+    pace: Pace,
+    /// Watches the client while it gives this stream no window.
+    watch: Watch,
+    response: Response<()>,
+    is_head_request: bool,
+    /// Body bytes still to come where that is known.
+    rest: Option<u64>,
+}
+
+impl H2Answer {
+    /// The answer of a stream just opened.
+    pub fn new(respond: SendResponse<Bytes>, head: &RequestHead, sending: Sending, pace: Pace) -> H2Answer {
+        H2Answer {
+            stage: Stage::Head(respond),
+            sending,
+            pace,
+            watch: Watch::new(pace),
+            response: Response::new(()),
+            is_head_request: head.method == Method::Head,
+            rest: None,
+        }
+    }
+
+    /// Ends the stream early.
+    pub fn reset(&mut self, reason: Reason) {
+        match &mut self.stage {
+            Stage::Head(respond) => respond.send_reset(reason),
+            Stage::Body(stream) => stream.send_reset(reason),
+            Stage::Ended => {}
+        }
+    }
+
+    /// Sends one piece as the client's window and the connection's queue allow; with `is_last`, its end ends the stream.
+    async fn send_body(&mut self, mut piece: &[u8], is_last: bool) -> Result<(), Broken> {
+        let H2Answer { stage: Stage::Body(stream), sending, watch, .. } = self else { return Ok(()) };
+        let ended = |error| sending.ended(error);
+        while !piece.is_empty() {
+            stream.reserve_capacity(piece.len());
+            let window =
+                poll_fn(|context| poll_window(stream, watch, &sending.outbox, context)).await.map_err(ended)?;
+            let (now, later) = piece.split_at(window.min(piece.len()));
+            // Copied only now, so that a stream without a window has nothing in hand but what was received for it.
+            sending.outbox.hand_over(now.len()).await.map_err(|_| ended(io::ErrorKind::BrokenPipe.into()))?;
+            let sent = stream.send_data(Bytes::copy_from_slice(now), is_last && later.is_empty());
+            sent.map_err(|error| ended(io::Error::new(io::ErrorKind::BrokenPipe, error)))?;
+            watch.moved(now.len());
+            piece = later;
+        }
+        Ok(())
+    }
+
+    fn send_head(&mut self, end: bool) -> Result<(), Broken> {
+        let Stage::Head(respond) = &mut self.stage else { return Ok(()) };
+        let response = std::mem::replace(&mut self.response, Response::new(()));
+        let stream = respond.send_response(response, end).map_err(broken)?;
+        self.stage = if end { Stage::Ended } else { Stage::Body(stream) };
+        Ok(())
+    }
+}
+
+/// Bytes that the client lets this stream send now. A wait that is due to other streams of the connection, whose socket is full, is not this one's fault:
+/// the socket has a watch of its own.
+fn poll_window(
+    stream: &mut SendStream<Bytes>,
+    watch: &mut Watch,
+    outbox: &Outbox,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    loop {
+        let window = stream.capacity();
+        if window > 0 {
+            return Poll::Ready(Ok(window));
+        }
+        match stream.poll_capacity(context) {
+            Poll::Ready(Some(Ok(_))) => {}
+            Poll::Ready(Some(Err(error))) => {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, error)));
+            }
+            Poll::Ready(None) => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            Poll::Pending => break,
+        }
+    }
+    loop {
+        ready!(watch.poll_too_slow(context));
+        if !outbox.is_blocked() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        watch.excuse();
+    }
+}
+
+impl Sending {
+    /// Why nothing can be sent any more: because of this error, or because the whole connection took nothing for too long.
+    fn ended(&self, error: io::Error) -> Broken {
+        Broken::Socket(if self.outbox.has_timed_out() { io::ErrorKind::TimedOut.into() } else { error })
+    }
+}
+
+/// Sends one piece as the peer's window allows; with `is_last`, its end ends the stream.
+pub async fn send_data(stream: &mut SendStream<Bytes>, mut piece: Bytes, is_last: bool) -> Result<(), Broken> {
+    while !piece.is_empty() {
+        stream.reserve_capacity(piece.len());
+        let room = match poll_fn(|context| stream.poll_capacity(context)).await {
+            Some(Ok(room)) => room.min(piece.len()),
+            Some(Err(error)) => return Err(broken(error)),
+            None => return Err(Broken::Socket(std::io::ErrorKind::BrokenPipe.into())),
+        };
+        let part = piece.split_to(room);
+        stream.send_data(part, is_last && piece.is_empty()).map_err(broken)?;
+    }
+    Ok(())
+}
+
+/// A failure of the library as one of the connection.
+pub fn broken(error: h2::Error) -> Broken {
+    Broken::Socket(std::io::Error::new(std::io::ErrorKind::BrokenPipe, error))
+}
+
+impl Answer for H2Answer {
+    fn pace(&mut self, pace: Pace) {
+        if self.pace != pace {
+            self.pace = pace;
+            self.watch = Watch::new(pace);
+            self.sending.transport.loosen_writes(pace);
+        }
+    }
+
+    fn takes_interim(&self) -> bool {
+        true
+    }
+
+    fn be_last(&mut self) {}
+
+    async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken> {
+        let Stage::Head(respond) = &mut self.stage else { return Ok(()) };
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::CONTINUE);
+        interim_fields(head, |name, value| {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+                response.headers_mut().append(name, value);
+            }
+        });
+        respond.send_informational(response).map_err(broken)
+    }
+
+    fn begin(&mut self, status: u16) {
+        self.response = Response::new(());
+        *self.response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    }
+
+    fn field(&mut self, name: &[u8], value: &[u8]) {
+        // Both were checked when they were parsed; what HTTP/2 cannot carry is left out.
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+            self.response.headers_mut().append(name, value);
+        }
+    }
+
+    fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
+        let status = self.response.status().as_u16();
+        let is_bodiless = self.is_head_request || matches!(status, 204 | 304) || framing == BodyFraming::None;
+        self.rest = match framing {
+            _ if is_bodiless => Some(0),
+            BodyFraming::Length(length) => Some(length),
+            _ => None,
+        };
+        if let Some(length) = declared_length {
+            self.field(b"content-length", length);
+        } else if let BodyFraming::Length(length) = framing {
+            self.response.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), Broken> {
+        self.send_head(self.rest == Some(0))
+    }
+
+    fn has_room(&mut self, bytes: usize) -> bool {
+        if let Stage::Body(stream) = &mut self.stage {
+            stream.reserve_capacity(bytes);
+            return self.sending.outbox.has_room(bytes) && stream.capacity() >= bytes;
+        }
+        self.sending.outbox.has_room(bytes)
+    }
+
+    async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {
+        self.send_head(false)?;
+        self.rest = self.rest.map(|rest| rest.saturating_sub(piece.len() as u64));
+        let is_last = self.rest == Some(0);
+        self.send_body(piece, is_last).await?;
+        if is_last {
+            self.stage = Stage::Ended;
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken> {
+        if matches!(self.stage, Stage::Head(_)) {
+            return self.send_head(true);
+        }
+        let Stage::Body(stream) = &mut self.stage else { return Ok(()) };
+        let ended = match trailers {
+            Some(trailers) => stream.send_trailers(fields_to_trailers(trailers)),
+            None => stream.send_data(Bytes::new(), true),
+        };
+        ended.map_err(broken)?;
+        self.stage = Stage::Ended;
+        Ok(())
+    }
+
+    async fn last(&mut self, piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
+        if trailers.is_none() && !piece.is_empty() {
+            // The end goes with the last bytes.
+            self.rest = Some(piece.len() as u64);
+        }
+        if !piece.is_empty() {
+            self.piece(piece).await?;
+        }
+        self.end(trailers).await
+    }
+
+    fn has_begun(&self) -> bool {
+        !matches!(self.stage, Stage::Head(_))
+    }
+
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
+        let gone = match &mut self.stage {
+            Stage::Head(respond) => respond.poll_reset(context),
+            Stage::Body(stream) => stream.poll_reset(context),
+            Stage::Ended => return Poll::Pending,
+        };
+        gone.map(|gone| match gone {
+            Ok(_) => "request_cancelled",
+            Err(_) if self.sending.outbox.has_timed_out() => "client_slow",
+            Err(_) => "client_gone",
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! What becomes of one request, noted as it happens and reported at its end.
+
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use config::RouteConfig;
+use telemetry::{Fault, RequestRecord};
+use wire::http::{RequestHead, Version};
+
+use crate::connection::Conn;
+use crate::message::contract_note::ContractNote;
+use crate::message::refusal::Refusal;
+use crate::message::scratch::Parts;
+use crate::upstream::{Group, Server};
+use crate::worker::Worker;
+
+/// Notes on one request.
+#[derive(Debug)]
+pub struct Ledger {
+    started: SystemTime,
+    started_at: Instant,
+    /// The id sent upstream.
+    pub request_id: [u8; 32],
+    /// The client that trusted proxies name; else it is the connection's.
+    pub client: Option<IpAddr>,
+    /// An id that a trusted peer gave.
+    pub given_id: Option<Box<[u8]>>,
+    /// The route taken.
+    pub route: Option<Arc<RouteConfig>>,
+    /// The group chosen.
+    pub group: Option<Arc<Group>>,
+    /// The server tried last.
+    pub server: Option<Arc<Server>>,
+    /// Status sent; 0 if none.
+    pub status: u16,
+    /// Status the upstream gave.
+    pub upstream_status: Option<u16>,
+    /// Body bytes from the client.
+    pub received: Cell<u64>,
+    /// Body bytes to the client.
+    pub sent: Cell<u64>,
+    /// Until the upstream's head.
+    pub upstream_duration: Option<Duration>,
+    /// Further tries.
+    pub retries: u32,
+    /// What its contract said.
+    pub contract: Option<ContractNote>,
+    fault: Fault,
+    reason: &'static str,
+}
+
+impl Ledger {
+    /// Opens the notes when a request's head is complete.
+    fn open() -> Ledger {
+        Ledger {
+            started: SystemTime::now(),
+            started_at: Instant::now(),
+            request_id: random_id(),
+            client: None,
+            given_id: None,
+            route: None,
+            group: None,
+            server: None,
+            status: 0,
+            upstream_status: None,
+            received: Cell::new(0),
+            sent: Cell::new(0),
+            upstream_duration: None,
+            retries: 0,
+            contract: None,
+            fault: Fault::None,
+            reason: "",
+        }
+    }
+
+    /// Notes whose fault an unhappy end was. The first word stands.
+    pub fn blame(&mut self, fault: Fault, reason: &'static str) {
+        if self.fault == Fault::None {
+            self.fault = fault;
+            self.reason = reason;
+        }
+    }
+
+    /// Notes that we answer in the upstream's place.
+    pub fn refused(&mut self, refusal: &Refusal) {
+        self.status = refusal.status;
+        self.blame(refusal.fault, refusal.code);
+    }
+
+    /// The id in force.
+    pub fn id(&self) -> &[u8] {
+        self.given_id.as_deref().unwrap_or(&self.request_id)
+    }
+
+    /// Closes the notes: one record.
+    fn close(&self, head: &RequestHead, conn: &Conn, worker: &Worker) {
+        worker.report.request(&RequestRecord {
+            started: self.started,
+            listener: &conn.listener.name,
+            client: self.client.or(conn.client.map(|client| client.ip().to_canonical())),
+            peer: conn.client,
+            told: conn.told.as_deref(),
+            tls: conn.tls.as_ref().map(|tls| &tls.info),
+            method: head.method.as_str(),
+            version: match head.version {
+                Version::H10 => "HTTP/1.0",
+                Version::H11 => "HTTP/1.1",
+                Version::H2 => "HTTP/2",
+            },
+            host: &head.authority,
+            target: &head.target,
+            user_agent: head.fields.get("user-agent").unwrap_or_default(),
+            request_id: self.id(),
+            route: self.route.as_ref().map(|route| route.name.as_str()),
+            upstream: self.group.as_ref().map(|group| group.config.name.as_str()),
+            server: self.server.as_ref().map(|server| &*server.name),
+            status: self.status,
+            upstream_status: self.upstream_status,
+            bytes_received: self.received.get(),
+            bytes_sent: self.sent.get(),
+            duration: self.started_at.elapsed(),
+            upstream_duration: self.upstream_duration,
+            retries: self.retries,
+            fault: self.fault,
+            reason: self.reason,
+            contract: self.contract.as_ref().map(ContractNote::record),
+        });
+    }
+}
+
+/// A request under way, with all that its record needs. However it ends, it leaves exactly one record: also when its task is
+/// dropped because the grace time of a drain is over, or unwinds.
+pub struct OpenRequest<'a> {
+    /// Heads and timers.
+    pub parts: &'a mut Parts,
+    /// Notes.
+    pub ledger: Ledger,
+    conn: &'a Conn,
+    worker: &'a Worker,
+    ended: bool,
+}
+
+impl<'a> OpenRequest<'a> {
+    /// Opens the notes on a request that is read into `parts`.
+    pub fn new(parts: &'a mut Parts, conn: &'a Conn, worker: &'a Worker) -> OpenRequest<'a> {
+        OpenRequest { parts, ledger: Ledger::open(), conn, worker, ended: false }
+    }
+
+    /// The request came to its end, good or bad: one record.
+    pub fn end(mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for OpenRequest<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            let reason = if std::thread::panicking() { "panicked" } else { "cut_short" };
+            self.ledger.blame(Fault::Ours, reason);
+        }
+        self.ledger.close(&self.parts.request, self.conn, self.worker);
+    }
+}
+
+/// 128 random bits in hexadecimal. For telling requests apart, not for secrets.
+fn random_id() -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut bits = fastrand::u128(..);
+    std::array::from_fn(|_| {
+        let digit = DIGITS.get((bits & 15) as usize).copied().unwrap_or(b'0');
+        bits >>= 4;
+        digit
+    })
+}

@@ -1,0 +1,13 @@
+//! What is shared by those who serve a request: its context, its body, its response, its rejection, and the notes taken on it.
+
+pub mod context;
+pub mod ledger;
+pub mod contract_note;
+pub mod h2;
+pub mod sides;
+pub mod body;
+pub mod forwarding;
+pub mod refusal;
+pub mod grpc;
+pub mod scratch;
+pub mod date;

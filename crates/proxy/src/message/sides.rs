@@ -1,0 +1,140 @@
+//! What an exchange needs of both sides, whichever version each of them speaks.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use net::Chunk;
+use net::pace::Pace;
+use transport::Broken;
+use wire::http::{BodyFraming, Fields, ResponseHead};
+
+use crate::message::body::{BodyError, BodyReader, BodyWriter};
+
+/// A body as it arrives: a request's from the client, an answer's from the upstream.
+pub trait MessageBody {
+    /// Whether it has been read to its end.
+    fn is_done(&self) -> bool;
+
+    /// Whether the next piece is there already.
+    fn has_input(&self) -> bool;
+
+    /// The next piece, lent until the next call; none at the end.
+    async fn next(&mut self) -> Result<Option<&[u8]>, BodyError>;
+
+    /// Trailers, after the end.
+    fn trailers(&mut self) -> Option<Fields>;
+
+    /// The piece that was lent last.
+    fn last(&self) -> &[u8];
+
+    /// The memory in which that piece lies, where it can be had without a copy and has at least that many bytes of it.
+    fn take_last(&mut self, least_bytes: usize) -> Option<Chunk>;
+}
+
+/// Where a request's body goes.
+pub trait BodySink {
+    /// Writes `before` (a head, or nothing) and one piece of the body, together.
+    async fn write(&mut self, before: &[u8], piece: &[u8]) -> Result<(), Broken>;
+
+    /// Writes `before`, the last piece of the body (or nothing) and its end, together.
+    async fn finish(&mut self, before: &[u8], piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken>;
+}
+
+/// The answer to a request as it is written: begin, fields, finish the head, pieces, end.
+///
+/// Whatever is sent is bounded by how slowly the client may take it: that fails with `TimedOut`.
+pub trait Answer {
+    /// Sets how slowly the client may take what is sent from now on.
+    fn pace(&mut self, pace: Pace);
+
+    /// Whether the client understands interim answers.
+    fn takes_interim(&self) -> bool;
+
+    /// Sends an interim (1xx) answer.
+    async fn interim(&mut self, head: &ResponseHead) -> Result<(), Broken>;
+
+    /// Notes that no further message may follow on this connection, where a connection carries one at a time.
+    fn be_last(&mut self);
+
+    /// Begins the head.
+    fn begin(&mut self, status: u16);
+
+    /// Adds a field.
+    fn field(&mut self, name: &[u8], value: &[u8]);
+
+    /// Ends the head. `framing` tells what body follows; `declared_length` is the Content-Length of an answer that has no body but says how long
+    /// it would be (HEAD, 304). Nothing is sent yet.
+    fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>);
+
+    /// Sends what is written so far.
+    async fn flush(&mut self) -> Result<(), Broken>;
+
+    /// Whether so many bytes of the body would be taken now. While they would not, no more is received for it than is in hand.
+    fn has_room(&mut self, _bytes: usize) -> bool {
+        true
+    }
+
+    /// Sends a piece of the body, together with the head if that is still unsent.
+    async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken>;
+
+    /// Ends the body.
+    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Broken>;
+
+    /// Sends the last piece of the body (or nothing) and its end, together.
+    async fn last(&mut self, piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken>;
+
+    /// Whether the head is out, so that nothing else can be answered.
+    fn has_begun(&self) -> bool;
+
+    /// Ready when the client does not wait for the answer any more, with the word for it.
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<&'static str>;
+}
+
+/// Waits for `output` only while the client waits for its answer; else gives the word for how it went.
+pub async fn while_wanted<T>(
+    mut output: Pin<Box<impl Future<Output = T>>>,
+    answer: &mut impl Answer,
+) -> Result<T, &'static str> {
+    poll_fn(|context| match output.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Ok(output)),
+        Poll::Pending => answer.poll_gone(context).map(Err),
+    })
+    .await
+}
+
+impl MessageBody for BodyReader<'_> {
+    fn is_done(&self) -> bool {
+        BodyReader::is_done(self)
+    }
+
+    fn has_input(&self) -> bool {
+        BodyReader::has_input(self)
+    }
+
+    async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        BodyReader::next(self).await
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        BodyReader::trailers(self)
+    }
+
+    fn last(&self) -> &[u8] {
+        BodyReader::last(self)
+    }
+
+    fn take_last(&mut self, least_bytes: usize) -> Option<Chunk> {
+        BodyReader::take_last(self, least_bytes)
+    }
+}
+
+impl BodySink for BodyWriter<'_> {
+    async fn write(&mut self, before: &[u8], piece: &[u8]) -> Result<(), Broken> {
+        BodyWriter::write(self, before, piece).await
+    }
+
+    async fn finish(&mut self, before: &[u8], piece: &[u8], trailers: Option<&Fields>) -> Result<(), Broken> {
+        BodyWriter::finish(self, before, piece, trailers).await
+    }
+}

@@ -1,0 +1,174 @@
+//! From routes as configured to the table, with everything that is wrong with them reported together.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use config::{Action, ForwardTo, RouteConfig, Segment};
+
+use super::methods::MethodSet;
+use super::params::MAX_PARAMS;
+use super::template::{check_authority, check_location, check_rewrite};
+use super::tree::Tree;
+use super::{CompiledRoute, RouteTable, View};
+
+/// Most segments of a pattern: bounds how deep a search can go.
+const MAX_SEGMENTS: usize = 64;
+
+impl RouteTable {
+    /// Compiles `routes` for the HTTP listeners called `listeners`.
+    ///
+    /// # Errors
+    /// One text per conflict, and per pattern or template that cannot work.
+    pub(super) fn compile_routes(listeners: &[&str], routes: &[RouteConfig]) -> Result<RouteTable, Vec<String>> {
+        let mut problems: Vec<String> = routes.iter().flat_map(check_route).collect();
+        let routes: Vec<CompiledRoute> = routes
+            .iter()
+            .enumerate()
+            .map(|(index, config)| CompiledRoute {
+                methods: MethodSet::new(&config.methods, !config.lenient.explicit_head),
+                index,
+                config: Arc::new(config.clone()),
+            })
+            .collect();
+        let mut conflicts = Conflicts::default();
+        let mut seen_by: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
+        let mut views = Vec::new();
+        let mut named = Vec::with_capacity(listeners.len());
+        for listener in listeners {
+            let visible = routes.iter().filter(|route| is_visible(&route.config, listener));
+            let visible: Vec<usize> = visible.map(|route| route.index).collect();
+            let view = *seen_by.entry(visible).or_insert_with_key(|visible| {
+                views.push(build_view(&routes, visible, &mut conflicts));
+                views.len() - 1
+            });
+            named.push((Box::from(*listener), view));
+        }
+        problems.append(&mut conflicts.texts);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let forbid_unknown_hosts = routes.iter().any(|route| route.config.lenient.forbid_unknown_hosts);
+        Ok(RouteTable { routes, listeners: named, views, forbid_unknown_hosts })
+    }
+}
+
+/// Whether a listener sees a route.
+fn is_visible(route: &RouteConfig, listener: &str) -> bool {
+    route.listeners.is_empty() || route.listeners.iter().any(|name| name == listener)
+}
+
+/// The trees of a listener that sees the routes at these positions.
+fn build_view(routes: &[CompiledRoute], visible: &[usize], conflicts: &mut Conflicts) -> View {
+    let mut view = View::default();
+    for route in visible.iter().filter_map(|index| routes.get(*index)) {
+        if route.config.hosts.is_empty() {
+            insert(view.any.get_or_insert_with(Tree::new), route);
+        }
+        for host in &route.config.hosts {
+            insert(view.hosts.entry(host, Tree::new), route);
+        }
+    }
+    for (host, tree) in view.hosts.iter_mut() {
+        conflicts.arrange(routes, &host, tree);
+    }
+    if let Some(tree) = &mut view.any {
+        conflicts.arrange(routes, "any host", tree);
+    }
+    view
+}
+
+fn insert(tree: &mut Tree, route: &CompiledRoute) {
+    let config = &route.config;
+    let number = u32::try_from(route.index).unwrap_or(u32::MAX);
+    tree.insert(&config.path, number, config.lenient.empty_parameters);
+    tree.redirects |= config.lenient.redirect_to_match;
+}
+
+/// How specific a route is among those with its pattern: smaller goes first.
+fn rank(route: &CompiledRoute) -> (Reverse<usize>, bool, bool) {
+    (Reverse(route.config.headers.len()), route.config.listeners.is_empty(), route.methods.is_any())
+}
+
+/// Conflicts found so far.
+#[derive(Default)]
+struct Conflicts {
+    texts: Vec<String>,
+    /// Two routes may meet on several hosts and listeners; that is one mistake.
+    pairs: BTreeSet<(usize, usize)>,
+}
+
+impl Conflicts {
+    /// Puts the routes of each pattern into order and notes those between which no order exists.
+    fn arrange(&mut self, routes: &[CompiledRoute], host: &str, tree: &mut Tree) {
+        tree.arrange(|numbers| {
+            let mut same_pattern: Vec<&CompiledRoute> =
+                numbers.iter().filter_map(|number| routes.get(*number as usize)).collect();
+            // Among equals a route that names HEAD goes before one that only implies it; then file order, which decides for a request
+            // that carries one field twice.
+            same_pattern.sort_by_key(|route| (rank(route), route.methods.implies_head(), route.index));
+            for (at, first) in same_pattern.iter().enumerate() {
+                let rest = same_pattern.iter().skip(at + 1);
+                for second in rest.take_while(|second| rank(second) == rank(first)) {
+                    if first.methods.overlaps(&second.methods) && !fields_differ(&first.config, &second.config) {
+                        self.note(host, first, second);
+                    }
+                }
+            }
+            *numbers = same_pattern.iter().map(|route| u32::try_from(route.index).unwrap_or(u32::MAX)).collect();
+        });
+    }
+
+    fn note(&mut self, host: &str, first: &CompiledRoute, second: &CompiledRoute) {
+        let (first, second) = if first.index < second.index { (first, second) } else { (second, first) };
+        if self.pairs.insert((first.index, second.index)) {
+            let (first, second) = (&first.config, &second.config);
+            self.texts.push(format!(
+                "{}: route `{}` ({}) and route `{}` ({}, at {}) match the same requests on {host}; give one of them another path, \
+                 method or field value, or remove it",
+                second.place, second.name, second.path.text, first.name, first.path.text, first.place,
+            ));
+        }
+    }
+}
+
+/// Whether both demand one field with different values, so that (but for a repeated field) no request suits both.
+fn fields_differ(first: &RouteConfig, second: &RouteConfig) -> bool {
+    first
+        .headers
+        .iter()
+        .any(|(name, value)| second.headers.iter().any(|(other, demanded)| name == other && value != demanded))
+}
+
+/// What is wrong with one route alone.
+fn check_route(route: &RouteConfig) -> Vec<String> {
+    let segments = &route.path.segments;
+    let params = segments.iter().filter(|segment| !matches!(segment, Segment::Static(_))).count();
+    let mut problems = Vec::new();
+    if segments.is_empty() {
+        problems.push("the path has no segment; write `/`".into());
+    }
+    if segments.len() > MAX_SEGMENTS {
+        problems.push(format!("the path has {} segments, {MAX_SEGMENTS} is the most", segments.len()));
+    }
+    if params > MAX_PARAMS {
+        problems.push(format!("the path has {params} parameters, {MAX_PARAMS} is the most"));
+    }
+    if segments.iter().rev().skip(1).any(|segment| matches!(segment, Segment::CatchAll { .. })) {
+        problems.push("a catch-all must be the last part of the path".into());
+    }
+    match &route.action {
+        Action::Forward(forward) => {
+            problems.extend(forward.rewrite.as_ref().and_then(|template| check_rewrite(template, params)));
+            if let ForwardTo::Authority { authority, .. } = &forward.to {
+                problems.extend(check_authority(authority, params));
+            }
+        }
+        Action::Redirect { to, .. } => problems.extend(check_location(to, params)),
+        Action::Respond { .. } => {}
+    }
+    problems
+        .iter()
+        .map(|problem| format!("{}: route `{}` ({}): {problem}", route.place, route.name, route.path.text))
+        .collect()
+}

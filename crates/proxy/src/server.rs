@@ -1,0 +1,537 @@
+//! Owns the workers and the bound sockets; swaps generations; drains.
+//!
+//! ```text
+//! start ──→ running ──SIGTERM──→ leaving ──drain_delay──→ draining ──all done, time over, or a second signal──→ stopped
+//!             ↺ reload: build everything, bind what is new, swap one pointer, close what is gone
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use config::{Bindable, Config, Place};
+use config::{Reloaded, waits_for_restart};
+use net::{Bound, Endpoint, UdpBound};
+use telemetry::{CertificateExpiry, Reporter};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
+use transport;
+
+use crate::admission::Admission;
+use crate::datagram;
+use crate::generation::Generation;
+use crate::guard;
+use crate::listener;
+use crate::message::scratch;
+use crate::worker::{Shared, Worker};
+
+/// How often a worker hands its log lines over and tidies its pools.
+const TICK: Duration = Duration::from_millis(200);
+
+/// A ticket master rotates this often; a ticket opens for up to twice as long.
+const TICKET_ROTATION: Duration = Duration::from_secs(12 * 3600);
+
+/// What the server tells a worker.
+#[derive(Debug)]
+enum Command {
+    /// Accept on this endpoint.
+    Listen(Bound, Place<Endpoint>),
+    /// Accept on it no more.
+    Close(Place<Endpoint>),
+    /// Serve datagrams that come to this address.
+    ListenUdp(UdpBound, Place<SocketAddr>),
+    /// Take in no new flows there.
+    CloseUdp(Place<SocketAddr>),
+    /// What it was started with is done: count it among those that serve.
+    Up,
+    /// Tell clients to go elsewhere for their next request.
+    Leave,
+    /// Take in what has connected already, then nothing new; end connections after what they are doing.
+    Drain,
+    /// End now.
+    Stop,
+    /// Die of a defect.
+    #[cfg(test)]
+    Panic,
+}
+
+/// Where the configuration comes from, again at each reload.
+pub type Source = Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>;
+
+/// A running server.
+pub struct Server {
+    shared: Arc<Shared>,
+    source: Source,
+    /// As the process was started: what is only read then.
+    started: Arc<Config>,
+    is_leaving: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+/// Bound sockets, by what was configured.
+type Sockets<A, S> = BTreeMap<Place<A>, S>;
+
+/// Those that were bound just now.
+type Fresh<A, S> = Vec<(Place<A>, S)>;
+
+struct Inner {
+    workers: Vec<WorkerThread>,
+    bound: Sockets<Endpoint, Bound>,
+    udp_bound: Sockets<SocketAddr, UdpBound>,
+    stage: Stage,
+}
+
+/// How far the life of the server has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Running,
+    /// New connections are still served, and told to go elsewhere afterwards.
+    Leaving,
+    /// No new connections.
+    Draining,
+}
+
+struct WorkerThread {
+    commands: UnboundedSender<Command>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Server {
+    /// Builds the first generation, binds, and starts the workers. `descriptors`: how many the process may open.
+    ///
+    /// # Errors
+    /// Everything that is wrong with configuration, key material or addresses; nothing runs then.
+    pub fn start(
+        config: Config,
+        source: Source,
+        reporter: Arc<Reporter>,
+        descriptors: u64,
+    ) -> Result<Server, Vec<String>> {
+        let config = Arc::new(config);
+        let generation = Generation::build(Arc::clone(&config), None).map_err(|error| error.problems)?;
+        report_stores(&generation, &reporter);
+        reporter.generation(generation.number);
+        reporter.validation_memory().allow(config.limits.max_validation_memory_bytes);
+        let mut bound = BTreeMap::new();
+        bind_missing(&config, &mut bound)?;
+        let mut udp_bound = BTreeMap::new();
+        bind_missing_udp(&config, &mut udp_bound)?;
+        let tickets = Arc::new(tls::TicketKeys::new(TICKET_ROTATION));
+        let acceptor = tls::Acceptor::new(tickets).map_err(|error| vec![format!("TLS cannot be set up: {error}")])?;
+        let shared = Arc::new(Shared {
+            generation: Arc::new(ArcSwap::from_pointee(generation)),
+            acceptor,
+            admission: Arc::new(Admission::new(descriptors)),
+            hops: Arc::default(),
+            flows: AtomicUsize::new(0),
+            listening: AtomicUsize::new(0),
+            workers_up: AtomicUsize::new(0),
+            validation_memory: reporter.validation_memory(),
+            reporter,
+        });
+        let workers = (0..config.workers)
+            .map(|index| start_worker(&shared, index, &bound, &udp_bound))
+            .collect::<io::Result<_>>()
+            .map_err(|error| vec![format!("cannot start a worker: {error}")])?;
+        let inner = Mutex::new(Inner { workers, bound, udp_bound, stage: Stage::Running });
+        Ok(Server { shared, source, started: config, is_leaving: AtomicBool::new(false), inner })
+    }
+
+    /// Where it listens: listener name, and address as bound.
+    pub fn endpoints(&self) -> Vec<(String, Endpoint)> {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = self.shared.generation.load();
+        let listener =
+            |place: &Place<Endpoint>| generation.listener(place).map_or_else(String::new, |one| one.name.clone());
+        let udp_listener = |place: &Place<SocketAddr>| {
+            generation.udp_listener(place).map_or_else(String::new, |one| one.config.name.clone())
+        };
+        let tcp = inner.bound.iter().map(|(place, bound)| (listener(place), bound.endpoint().clone()));
+        let udp = inner.udp_bound.iter().map(|(place, bound)| (udp_listener(place), Endpoint::Tcp(bound.address())));
+        tcp.chain(udp).collect()
+    }
+
+    /// What all workers share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Reads the configuration and everything it names anew and puts it in force.
+    ///
+    /// # Errors
+    /// Everything that is wrong; the old generation stays in force.
+    pub fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        let config = (self.source)().inspect_err(|_| self.note_reload(false))?;
+        self.put_in_force(Arc::new(config))
+    }
+
+    /// Reads the configuration anew, and puts it in force if it says something else than the active one.
+    ///
+    /// # Errors
+    /// As [`Server::reload`].
+    pub fn reload_if_changed(&self) -> Result<Option<Reloaded>, Vec<String>> {
+        let config = (self.source)().inspect_err(|_| self.note_reload(false))?;
+        // All that a file can say is in this text; secrets it only refers to.
+        if format!("{config:?}") == format!("{:?}", self.shared.generation.load().config) {
+            return Ok(None);
+        }
+        self.put_in_force(Arc::new(config)).map(Some)
+    }
+
+    /// Reads key material anew under the configuration in force.
+    ///
+    /// # Errors
+    /// As [`Server::reload`].
+    pub fn reload_keystores(&self) -> Result<Reloaded, Vec<String>> {
+        let config = Arc::clone(&self.shared.generation.load().config);
+        self.put_in_force(config)
+    }
+
+    fn put_in_force(&self, config: Arc<Config>) -> Result<Reloaded, Vec<String>> {
+        // One reload at a time: the next one builds on what this one made.
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.stage != Stage::Running {
+            return Err(vec!["the server is shutting down; nothing is loaded any more".to_owned()]);
+        }
+        let previous = self.shared.generation.load_full();
+        let built = Generation::build(Arc::clone(&config), Some(&previous)).and_then(|generation| {
+            let log = self.shared.reporter.open_log(&previous.config.log, &config.log);
+            let log = log.map_err(|error| vec![error.to_string()])?;
+            let fresh = bind_missing(&config, &mut inner.bound)?;
+            let fresh_udp = bind_missing_udp(&config, &mut inner.udp_bound).inspect_err(|_| {
+                // All or nothing: what nobody will serve must not stay bound.
+                for (place, bound) in &fresh {
+                    inner.bound.remove(place);
+                    bound.unlink();
+                }
+            })?;
+            Ok((generation, fresh, fresh_udp, log))
+        });
+        let (generation, fresh, fresh_udp, log) = built.map_err(|error| {
+            error.failed_keystores.iter().for_each(|name| self.shared.reporter.keystore_failed(name));
+            self.note_reload(false);
+            error.problems
+        })?;
+        report_stores(&generation, &self.shared.reporter);
+        let number = generation.number;
+        self.shared.validation_memory.allow(config.limits.max_validation_memory_bytes);
+        self.shared.generation.store(Arc::new(generation));
+        if let Some(log) = log {
+            self.shared.reporter.switch_log(log);
+        }
+        for (place, bound) in fresh {
+            inner.tell(|| Command::Listen(bound.clone(), place.clone()));
+        }
+        let gone = take_gone(&mut inner.bound, config.listeners.iter().flat_map(|listener| listener.places()));
+        for (place, bound) in gone {
+            bound.unlink();
+            inner.tell(|| Command::Close(place.clone()));
+        }
+        inner.follow_udp(&config, &fresh_udp);
+        self.shared.reporter.retain(
+            |keystore| config.keystores.contains_key(keystore),
+            |upstream, _| config.upstreams.contains_key(upstream),
+        );
+        self.note_reload(true);
+        let waiting = waits_for_restart(&self.started, &config);
+        waiting.iter().for_each(|setting| tracing::warn!("reloaded, but a setting waits for a restart: {setting}"));
+        Ok(Reloaded { generation: number, waiting })
+    }
+
+    fn note_reload(&self, ok: bool) {
+        self.shared.reporter.reload(ok, self.shared.generation.load().number);
+    }
+
+    /// Replaces workers whose thread has died. Their connections are lost, the others' are not.
+    pub fn replace_dead_workers(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.stage != Stage::Running {
+            return;
+        }
+        for index in 0..inner.workers.len() {
+            if inner.workers.get(index).is_none_or(|worker| !worker.thread.is_finished()) {
+                continue;
+            }
+            tracing::error!(worker = index, "a worker died and is replaced");
+            match start_worker(&self.shared, index, &inner.bound, &inner.udp_bound) {
+                Ok(fresh) => {
+                    if let Some(place) = inner.workers.get_mut(index) {
+                        *place = fresh;
+                    }
+                }
+                Err(error) => tracing::error!(worker = index, %error, "cannot replace the worker yet"),
+            }
+        }
+    }
+
+    /// Whether it can serve requests, for load balancers; else why not.
+    ///
+    /// # Errors
+    /// It is starting or shutting down, or there are upstreams and none has a server that is up.
+    pub fn ready(&self) -> Result<(), String> {
+        // Nothing is locked here: a reload under way holds the lock for as long as it takes.
+        if self.is_leaving.load(Ordering::Relaxed) {
+            return Err("draining".to_owned());
+        }
+        if self.shared.workers_up.load(Ordering::Relaxed) < self.started.workers {
+            return Err("starting".to_owned());
+        }
+        let generation = self.shared.generation.load();
+        let names = generation.config.upstreams.keys();
+        let mut groups = names.filter_map(|name| generation.group(name)).peekable();
+        if groups.peek().is_some() && !groups.any(|group| group.is_up()) {
+            return Err("no healthy upstream".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Begins to shut down: not ready any more, and each response says that its connection closes. New connections are still served.
+    pub fn leave(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.stage = Stage::Leaving;
+        self.is_leaving.store(true, Ordering::Relaxed);
+        inner.tell(|| Command::Leave);
+    }
+
+    /// Stops accepting: what is queued is taken in, then the addresses are free for another process. Open connections end after what they are
+    /// doing.
+    pub fn stop_accepting(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.stage = Stage::Draining;
+        // Files go first: who comes next may bind the same path at once, and nobody connects to ours any more.
+        let bound = std::mem::take(&mut inner.bound);
+        bound.values().for_each(Bound::unlink);
+        inner.tell(|| Command::Drain);
+        // Workers close their sockets when they have taken in what is queued; ours must not keep them open, or the kernel would go on
+        // completing handshakes that nobody serves.
+        drop(bound);
+        inner.udp_bound.clear();
+    }
+
+    /// Connections, flows and listening sockets that are still open.
+    pub fn open(&self) -> usize {
+        let Shared { admission, flows, listening, .. } = &*self.shared;
+        // In this order: an accepted connection is counted before its listener is gone.
+        listening.load(Ordering::Acquire) + admission.total() + flows.load(Ordering::Relaxed)
+    }
+
+    /// Ends the workers, and with them whatever is still open: how many connections and flows that were.
+    pub fn stop(&self) -> usize {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = self.shared.admission.total() + self.shared.flows.load(Ordering::Relaxed);
+        inner.tell(|| Command::Stop);
+        for worker in inner.workers.drain(..) {
+            let _ = worker.thread.join();
+        }
+        left
+    }
+}
+
+impl Inner {
+    /// Serves fresh UDP addresses, and those no longer that are configured no more.
+    fn follow_udp(&mut self, config: &Config, fresh: &[(Place<SocketAddr>, UdpBound)]) {
+        for (place, bound) in fresh {
+            self.tell(|| Command::ListenUdp(bound.clone(), place.clone()));
+        }
+        let gone = take_gone(&mut self.udp_bound, config.udp_listeners.iter().flat_map(|listener| listener.places()));
+        for (place, _) in gone {
+            self.tell(|| Command::CloseUdp(place.clone()));
+        }
+    }
+
+    fn tell(&self, command: impl Fn() -> Command) {
+        for worker in &self.workers {
+            // A dead worker learns of everything when it is replaced.
+            let _ = worker.commands.send(command());
+        }
+    }
+}
+
+/// Takes out the sockets that are wanted no more.
+fn take_gone<A: Bindable, S>(bound: &mut Sockets<A, S>, wanted: impl Iterator<Item = Place<A>>) -> Sockets<A, S> {
+    let wanted: BTreeSet<Place<A>> = wanted.collect();
+    let (kept, gone) = std::mem::take(bound).into_iter().partition(|(place, _)| wanted.contains(place));
+    *bound = kept;
+    gone
+}
+
+/// Binds the listeners that are not bound.
+fn bind_missing(config: &Config, bound: &mut Sockets<Endpoint, Bound>) -> Result<Fresh<Endpoint, Bound>, Vec<String>> {
+    let places = config.listeners.iter().flat_map(|listener| listener.places().map(|place| (&*listener.name, place)));
+    bind_places(places, bound, |endpoint| Bound::bind(endpoint, config.workers), Bound::unlink)
+}
+
+/// As [`bind_missing`], for UDP.
+fn bind_missing_udp(
+    config: &Config,
+    bound: &mut Sockets<SocketAddr, UdpBound>,
+) -> Result<Fresh<SocketAddr, UdpBound>, Vec<String>> {
+    let listeners = config.udp_listeners.iter();
+    let places = listeners.flat_map(|listener| listener.places().map(|place| (&*listener.name, place)));
+    bind_places(places, bound, |address| UdpBound::bind(*address, config.workers), |_| {})
+}
+
+/// Binds what is configured and not bound; gives what it bound. On failure nothing is left bound that was not before.
+fn bind_places<'a, A: Bindable, S: Clone>(
+    places: impl Iterator<Item = (&'a str, Place<A>)>,
+    bound: &mut Sockets<A, S>,
+    bind: impl Fn(&A) -> io::Result<S>,
+    give_up: impl Fn(&S),
+) -> Result<Fresh<A, S>, Vec<String>> {
+    let mut fresh = Fresh::new();
+    let mut problems = Vec::new();
+    for (listener, place) in places.filter(|(_, place)| !bound.contains_key(place)) {
+        match bind(&place.address) {
+            Ok(socket) => fresh.push((place, socket)),
+            Err(error) => problems.push(explain_bind(listener, &place.address, &error)),
+        }
+    }
+    if !problems.is_empty() {
+        fresh.iter().for_each(|(_, socket)| give_up(socket));
+        return Err(problems);
+    }
+    bound.extend(fresh.iter().cloned());
+    Ok(fresh)
+}
+
+fn explain_bind(listener: &str, endpoint: &impl Bindable, error: &io::Error) -> String {
+    let fix = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need CAP_NET_BIND_SERVICE (see packaging/portunus.service), or choose a higher port"
+        }
+        io::ErrorKind::AddrInUse => "; another program has it: stop that one or choose another address",
+        io::ErrorKind::AddrNotAvailable => "; no interface has this address",
+        _ => "",
+    };
+    format!("listener {listener}: cannot bind {endpoint}: {error}{fix}")
+}
+
+fn report_stores(generation: &Generation, reporter: &Reporter) {
+    generation.warnings().for_each(|warning| tracing::warn!("{warning}"));
+    for (name, store) in &generation.stores {
+        for warning in &store.warnings {
+            tracing::warn!(keystore = name, "{warning}");
+        }
+        let expiries = store.entries.iter().flat_map(|entry| {
+            entry.names.iter().map(|name| CertificateExpiry {
+                name: name.clone(),
+                key_type: entry.identity.key_type(),
+                not_after: entry.not_after,
+            })
+        });
+        reporter.keystore_loaded(name, expiries.collect());
+    }
+}
+
+fn start_worker(
+    shared: &Arc<Shared>,
+    index: usize,
+    bound: &Sockets<Endpoint, Bound>,
+    udp_bound: &Sockets<SocketAddr, UdpBound>,
+) -> io::Result<WorkerThread> {
+    let (commands, receiver) = unbounded_channel();
+    for (place, bound) in bound {
+        let _ = commands.send(Command::Listen(bound.clone(), place.clone()));
+    }
+    for (place, bound) in udp_bound {
+        let _ = commands.send(Command::ListenUdp(bound.clone(), place.clone()));
+    }
+    let _ = commands.send(Command::Up);
+    let shared = Arc::clone(shared);
+    let cores = net::process::allowed_cores();
+    // Pinning helps only where there is a core for each.
+    let workers = shared.generation.load().config.workers;
+    let core = if workers == cores.len() { cores.get(index).copied() } else { None };
+    let thread = net::engine::spawn(format!("worker-{index}"), core, move || work(shared, index, receiver))?;
+    Ok(WorkerThread { commands, thread })
+}
+
+/// A worker's main task: obeys commands and keeps house.
+async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver<Command>) {
+    let worker = Worker::new(&shared, index);
+    let mut listening: BTreeMap<Place<Endpoint>, AbortHandle> = BTreeMap::new();
+    let mut udp_closing: BTreeMap<Place<SocketAddr>, Rc<Notify>> = BTreeMap::new();
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            command = commands.recv() => match command {
+                Some(Command::Listen(bound, place)) => listen(&worker, index, &bound, place, &mut listening),
+                Some(Command::Close(place)) => {
+                    if let Some(task) = listening.remove(&place) {
+                        task.abort();
+                    }
+                }
+                Some(Command::ListenUdp(bound, place)) => {
+                    udp_closing.insert(place.clone(), listen_udp(&worker, index, &bound, place));
+                }
+                Some(Command::CloseUdp(place)) => {
+                    if let Some(closing) = udp_closing.remove(&place) {
+                        closing.notify_one();
+                    }
+                }
+                Some(Command::Up) => _ = shared.workers_up.fetch_add(1, Ordering::Relaxed),
+                Some(Command::Leave) => worker.begin_leave(),
+                Some(Command::Drain) => worker.begin_drain(),
+                Some(Command::Stop) | None => break,
+                #[cfg(test)]
+                Some(Command::Panic) => panic!("a fault that a test asked for"),
+            },
+            _ = tick.tick() => {
+                // An idle worker must not hold an old generation back.
+                worker.key_clients.refresh(worker.pin().key_groups(), &worker.report);
+                worker.pools.sweep();
+                trim_memory();
+                worker.report.flush();
+            }
+        }
+    }
+    worker.report.flush();
+}
+
+/// Lets go of pooled memory that this worker did not need lately.
+fn trim_memory() {
+    net::chunk::trim();
+    scratch::trim();
+    guard::trim();
+    transport::trim_buffers();
+}
+
+fn listen(
+    worker: &Rc<Worker>,
+    index: usize,
+    bound: &Bound,
+    place: Place<Endpoint>,
+    listening: &mut BTreeMap<Place<Endpoint>, AbortHandle>,
+) {
+    match bound.listener(index) {
+        Ok(listener) => {
+            let serving = listener::serve(listener, Rc::new(place.clone()), Rc::clone(worker));
+            listening.insert(place, tokio::task::spawn_local(serving).abort_handle());
+        }
+        Err(error) => tracing::error!(endpoint = %place.address, %error, "cannot listen"),
+    }
+}
+
+/// Serves datagrams; gives what ends that.
+fn listen_udp(worker: &Rc<Worker>, index: usize, bound: &UdpBound, place: Place<SocketAddr>) -> Rc<Notify> {
+    let closing = Rc::new(Notify::new());
+    match bound.listener(index) {
+        Ok(listener) => {
+            let serving = datagram::serve(listener, place, Rc::clone(worker), Rc::clone(&closing));
+            tokio::task::spawn_local(serving);
+        }
+        Err(error) => tracing::error!(address = %place.address, %error, "cannot serve UDP"),
+    }
+    closing
+}

@@ -1,0 +1,225 @@
+//! Connections as bytes: chosen by SNI and ALPN, opened or not, carried to one server of a group, and told of.
+//!
+//! ```text
+//! identified → begun (way chosen; TLS opened or passed by) → connected (PROXY header sent) → carried → told
+//! ```
+//!
+//! Owns the order of these steps and the one record that each connection leaves. What is carried is never looked into. A tunnel keeps the rules it
+//! began under: a reload does not touch it.
+
+mod begin;
+mod header;
+mod life;
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::{ListenerConfig, ServerAddress, Service, TunnelConfig};
+use net::clock::coarse;
+use net::transparent::canonical;
+use net::{Chunk, Source, Stream};
+use telemetry::Fault;
+use transport::Transport;
+
+use crate::connection::Conn;
+use crate::generation::Generation;
+use crate::identity::TlsFront;
+use crate::passport::{self, Refused};
+use crate::pump::{self, End, Party};
+use crate::tunnel_routes::Ways;
+use crate::upstream::{ConnectError, Group, Places, Server, ServerId, Target, connect, connect_to};
+use crate::worker::Worker;
+use life::Life;
+
+/// What a tunnelled connection is served under, pinned when it was accepted.
+#[derive(Debug)]
+pub struct Terms {
+    /// The listener's own settings.
+    config: Arc<TunnelConfig>,
+    /// Who gets what.
+    ways: Arc<Ways>,
+    /// How TLS is opened; none on a plain listener.
+    front: Option<Arc<TlsFront>>,
+    /// For the handshake, or for the ClientHello.
+    handshake_timeout: Duration,
+    /// Where the listener does not say otherwise.
+    idle_timeout: Duration,
+}
+
+impl Terms {
+    /// Those of a listener; none if it does not tunnel.
+    pub fn of(generation: &Generation, listener: &ListenerConfig) -> Option<Terms> {
+        let Service::Tunnel(config) = &listener.service else { return None };
+        Some(Terms {
+            config: Arc::clone(config),
+            ways: Arc::clone(generation.ways(&listener.name)?),
+            front: generation.front(&listener.name).cloned(),
+            handshake_timeout: generation.config.limits.handshake_timeout,
+            idle_timeout: generation.config.limits.tunnel_idle_timeout,
+        })
+    }
+}
+
+/// Serves one connection to its end. Gives the bytes received from and sent to the client's socket that were not told yet.
+pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, worker: &Worker) -> (u64, u64) {
+    let begun = match Box::pin(begin::begin(stream, first, conn, &terms, worker)).await {
+        Ok(begun) => begun,
+        Err(traffic) => return traffic,
+    };
+    let bounds = pump::Bounds {
+        idle: terms.config.idle_timeout.unwrap_or(terms.idle_timeout),
+        until: terms.config.max_lifetime.map(|lifetime| coarse() + lifetime),
+    };
+    let (mut life, first) = Life::new(conn, worker, begun, terms.front.as_deref());
+    // The rules are not needed any more, and an idle tunnel must not keep them alive.
+    drop(terms);
+    let group = Arc::clone(&life.way.group);
+    let in_flight = match group.admit(life.conn.client.map(|client| Places::of(client.ip()))) {
+        Ok(in_flight) => in_flight,
+        Err(full) => {
+            life.tell_end("portunus", full.fault(), full.code());
+            Box::pin(cut(&life.client)).await;
+            return life.untold_traffic();
+        }
+    };
+    let upstream = match Box::pin(reach(&mut life, worker)).await {
+        Ok(upstream) => upstream,
+        Err(error) => {
+            if let ConnectError::Client(refused) = &error {
+                worker.told.once(&conn.listener.name, refused.code(), conn.client);
+            }
+            life.tell_end("portunus", error.fault(), error.code());
+            Box::pin(cut(&life.client)).await;
+            return life.untold_traffic();
+        }
+    };
+    let busy = life.server.as_deref().map(Server::busy);
+    let end = carry(&life, first, &upstream, bounds).await;
+    drop((busy, in_flight));
+    Box::pin(finish(&life, end, upstream)).await;
+    life.untold_traffic()
+}
+
+/// Carries bytes until the tunnel ends, and tells now and then how many.
+async fn carry(life: &Life<'_>, first: Chunk, upstream: &Transport, bounds: pump::Bounds) -> End {
+    let client = (&life.client, first);
+    let mut carrying = pin!(pump::run(client, (upstream, Chunk::empty()), bounds, &life.carried));
+    poll_fn(|context| {
+        let polled = carrying.as_mut().poll(context);
+        life.tell_moved_if_due();
+        polled
+    })
+    .await
+}
+
+/// Connects to a server of the way's group, to another one where that fails, and sends the PROXY header.
+async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, ConnectError> {
+    let group = Arc::clone(&life.way.group);
+    let header = header::render(life);
+    let started = Instant::now();
+    let source = passport::source(&group.config.source, life.conn.client, life.conn.told.as_deref(), &worker.own)
+        .map_err(ConnectError::Client)?;
+    if !group.config.to_destinations.is_empty() {
+        let came_to = life.client.stream().local();
+        let address = passport::destination(&group.config.to_destinations, life.conn.told.as_deref(), source, came_to);
+        let address = address.map_err(ConnectError::Client)?;
+        life.destination = Some(address);
+        let transport = connect_to(address, source, &header, group.config.connect_timeout).await?;
+        life.connected(&transport, Some(address.port()), source, started.elapsed())?;
+        return Ok(transport);
+    }
+    group.resolved(group.config.connect_timeout).await;
+    let unfit = unfit_servers(&group, source, life.conn.client);
+    let mut tried = unfit.clone();
+    let mut last = match unfit.is_empty() {
+        false => ConnectError::Client(Refused::NoTarget),
+        true if group.is_unresolved() => ConnectError::Unresolved,
+        true => ConnectError::NoServer,
+    };
+    while let Some(server) = group.choose(&tried) {
+        let _busy = server.busy();
+        if is_where_it_came(&server.address, life) {
+            return Err(ConnectError::Client(Refused::Loop));
+        }
+        life.retries = u32::try_from(tried.len() - unfit.len()).unwrap_or(u32::MAX);
+        life.server = Some(Arc::clone(&server));
+        tried.push(server.id);
+        match connect(Target { group: &group, server: &server, source, ahead: &header }).await {
+            Ok(transport) => {
+                server.succeeded();
+                life.connected(&transport, server.address.port(), source, started.elapsed())?;
+                return Ok(transport);
+            }
+            Err(error) => {
+                // A shortage of our own, or a privilege we lack, says nothing about the server.
+                let is_ours = error.is_our_shortage() || error.fault() == Fault::Ours;
+                if !is_ours && server.failed(group.config.ejection) {
+                    tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
+                }
+                last = error;
+            }
+        }
+    }
+    Err(last)
+}
+
+/// Whether a server is the very address that the client reached. The kernel is asked for it only where the port is the same.
+fn is_where_it_came(server: &ServerAddress, life: &Life<'_>) -> bool {
+    let ServerAddress::Ip(server) = server else { return false };
+    server.port() == life.conn.bound_port && life.client.stream().local().map(canonical) == Some(*server)
+}
+
+/// Servers that a connection under `source` cannot reach. A balancer's own connections go under our address, but to the same servers while there
+/// are any of its family.
+fn unfit_servers(group: &Group, source: Source, client: Option<SocketAddr>) -> Vec<ServerId> {
+    match (source.address, client) {
+        (Some(source), _) => group.of_other_family(source.is_ipv4()),
+        (None, Some(client)) if group.config.source.client => {
+            let unfit = group.of_other_family(client.is_ipv4());
+            if group.has_other(&unfit) { unfit } else { Vec::new() }
+        }
+        (None, _) => Vec::new(),
+    }
+}
+
+/// Ends both sides as the tunnel ended, and tells of it. A side that was cut is never shown an orderly end.
+async fn finish(life: &Life<'_>, end: End, upstream: Transport) {
+    let first = match life.carried.ended_first.get() {
+        Some(Party::Client) => "client",
+        Some(Party::Upstream) => "upstream",
+        None => "portunus",
+    };
+    match end {
+        End::Finished => life.tell_end(first, Fault::None, ""),
+        End::Idle => life.tell_end("portunus", Fault::None, "tunnel_idle"),
+        End::Expired => life.tell_end("portunus", Fault::None, "tunnel_lifetime"),
+        End::ClientCut => life.tell_end("client", Fault::Client, "tls_cut_without_close_notify"),
+        End::ClientBroke => life.tell_end("client", Fault::Client, "tunnel_client_broke"),
+        End::UpstreamCut => life.tell_end("upstream", Fault::Upstream, "tls_cut_without_close_notify"),
+        End::UpstreamBroke => life.tell_end("upstream", Fault::Upstream, "tunnel_upstream_broke"),
+    }
+    match end {
+        End::Finished => {}
+        End::Idle | End::Expired => {
+            life.client.reset_on_close();
+            upstream.reset_on_close();
+        }
+        End::ClientCut | End::ClientBroke => cut(&upstream).await,
+        End::UpstreamCut | End::UpstreamBroke => cut(&life.client).await,
+    }
+}
+
+/// Lets arrive what was sent and then resets, so that what was cut cannot look whole and nothing that came before is lost.
+async fn cut(transport: &Transport) {
+    /// How long the other side may take to receive the rest.
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const POLL: Duration = Duration::from_millis(5);
+    let until = coarse() + PATIENCE;
+    while transport.stream().has_unsent() && coarse() < until {
+        tokio::time::sleep(POLL).await;
+    }
+    transport.reset_on_close();
+}

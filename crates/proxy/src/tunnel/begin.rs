@@ -1,0 +1,183 @@
+//! The beginning of a tunnel: the way is chosen, and TLS is opened or left as it is.
+//!
+//! What fails here has its line in the log, and nothing has gone upstream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::clock::coarse;
+use net::{Chunk, Deadline, Stream};
+use telemetry::Fault;
+use tls::Alert;
+use transport::Transport;
+use wire::client_hello::ClientHello;
+use wire::hello_records::client_hello;
+
+use crate::connection::{Conn, ended_before};
+use crate::handshake;
+use crate::identity::host_name;
+use crate::tunnel::Terms;
+use crate::tunnel_routes::Way;
+use crate::worker::Worker;
+
+/// A connection whose way is known.
+pub(super) struct Begun {
+    /// The client's side.
+    pub(super) client: Transport,
+    /// Bytes of it that were received already and go upstream first.
+    pub(super) first: Chunk,
+    /// Where it goes.
+    pub(super) way: Arc<Way>,
+    /// SNI, where TLS was not opened.
+    pub(super) server_name: Option<Box<str>>,
+}
+
+/// Chooses the way and opens TLS where that is due. On failure gives the bytes that were received and sent.
+pub(super) async fn begin(
+    stream: Stream,
+    first: Chunk,
+    conn: &mut Conn,
+    terms: &Terms,
+    worker: &Worker,
+) -> Result<Begun, (u64, u64)> {
+    let until = coarse() + terms.handshake_timeout;
+    let (stream, first) = if terms.ways.has_passthrough() {
+        match peek(stream, first, conn, terms, until, worker).await? {
+            Peeked::PassBy(begun) => return Ok(begun),
+            Peeked::Open(stream, first) => (stream, first),
+        }
+    } else {
+        (stream, first)
+    };
+    let Some(front) = &terms.front else {
+        // A plain listener without names has one way for all.
+        let Some(way) = terms.ways.only() else { return Err((0, 0)) };
+        return Ok(Begun { client: Transport::plain(stream), first, way: Arc::clone(way), server_name: None });
+    };
+    let limit = until.saturating_sub(coarse());
+    let client = handshake::open((stream, first), conn, front, limit, worker).await?;
+    let info = conn.tls.as_ref().map(|tls| &tls.info);
+    let name = info.and_then(|info| info.server_name.as_deref());
+    let protocol = info.and_then(|info| info.alpn.as_deref());
+    let way = match terms.ways.only() {
+        Some(only) => Some(only),
+        None => terms.ways.find(name, protocol.as_slice(), true),
+    };
+    match way.cloned() {
+        Some(way) => Ok(Begun { client, first: Chunk::empty(), way, server_name: None }),
+        None => {
+            ended_before(conn, &worker.report, "tunnel", Fault::Client, "no_tunnel_for_name", name.unwrap_or_default());
+            client.refuse(Alert::UNRECOGNIZED_NAME).await;
+            Err(client.traffic())
+        }
+    }
+}
+
+/// What the ClientHello decided.
+enum Peeked {
+    /// TLS stays closed; the ClientHello goes upstream like all else.
+    PassBy(Begun),
+    /// TLS is to be opened, beginning with these bytes.
+    Open(Stream, Chunk),
+}
+
+/// Reads the ClientHello without taking it, and chooses by it.
+async fn peek(
+    stream: Stream,
+    mut first: Chunk,
+    conn: &Conn,
+    terms: &Terms,
+    until: Duration,
+    worker: &Worker,
+) -> Result<Peeked, (u64, u64)> {
+    let mut deadline = Deadline::new();
+    loop {
+        match choose(&first, terms) {
+            Ok(None) if !first.is_full() => {}
+            Ok(None) => return Err(refuse(stream, &first, conn, worker, Refusal::TOO_LONG).await),
+            Ok(Some((way, server_name))) => {
+                return Ok(match way {
+                    Some(way) => {
+                        let client = Transport::resumed(stream, first.len());
+                        Peeked::PassBy(Begun { client, first, way, server_name })
+                    }
+                    None => Peeked::Open(stream, first),
+                });
+            }
+            Err(refusal) => return Err(refuse(stream, &first, conn, worker, refusal).await),
+        }
+        match deadline.until(until, stream.recv_more(&mut first)).await {
+            Ok(Ok(count)) if count > 0 => {}
+            Ok(Ok(_)) => return Err(lost(&first, conn, worker, "tls_handshake_abandoned")),
+            Ok(Err(_)) => return Err(lost(&first, conn, worker, "tls_handshake_broken")),
+            Err(_) => return Err(lost(&first, conn, worker, "tls_handshake_timeout")),
+        }
+    }
+}
+
+/// Why a ClientHello leads nowhere.
+struct Refusal {
+    reason: &'static str,
+    /// The name that nothing is known of.
+    name: Option<Box<str>>,
+    alert: Option<Alert>,
+}
+
+impl Refusal {
+    const TOO_LONG: Refusal = Refusal { reason: "client_hello_too_long", name: None, alert: Some(Alert::DECODE_ERROR) };
+    const NOT_TLS: Refusal = Refusal { reason: "not_tls", name: None, alert: None };
+    const MALFORMED: Refusal =
+        Refusal { reason: "client_hello_malformed", name: None, alert: Some(Alert::DECODE_ERROR) };
+
+    fn no_way(name: Option<Box<str>>) -> Refusal {
+        Refusal { reason: "no_tunnel_for_name", name, alert: Some(Alert::UNRECOGNIZED_NAME) }
+    }
+}
+
+/// A way to pass by on, with the name that led there; or none, if TLS is to be opened.
+type Chosen = (Option<Arc<Way>>, Option<Box<str>>);
+
+/// None while the ClientHello is not whole.
+fn choose(bytes: &[u8], terms: &Terms) -> Result<Option<Chosen>, Refusal> {
+    let message = client_hello(bytes).map_err(|error| match error {
+        wire::hello_records::NotHello::NotTls => Refusal::NOT_TLS,
+        wire::hello_records::NotHello::Malformed => Refusal::MALFORMED,
+        wire::hello_records::NotHello::TooLong => Refusal::TOO_LONG,
+    })?;
+    let Some(message) = message else { return Ok(None) };
+    let hello = ClientHello::parse(&message).map_err(|_| Refusal::MALFORMED)?;
+    let name = hello.server_name.and_then(host_name);
+    match terms.ways.find(name.as_deref(), &hello.alpn, false) {
+        Some(way) if way.passthrough => Ok(Some((Some(Arc::clone(way)), name.map(Into::into)))),
+        // The handshake may still be refused, by its own rules.
+        Some(_) => Ok(Some((None, None))),
+        None => Err(Refusal::no_way(name.map(Into::into))),
+    }
+}
+
+/// Refuses with an alert in the clear, which is all there can be before a handshake, and a line in the log.
+async fn refuse(stream: Stream, first: &Chunk, conn: &Conn, worker: &Worker, refusal: Refusal) -> (u64, u64) {
+    ended_before(
+        conn,
+        &worker.report,
+        "tls_handshake",
+        Fault::Client,
+        refusal.reason,
+        refusal.name.as_deref().unwrap_or_default(),
+    );
+    let mut sent = 0;
+    if let Some(alert) = refusal.alert {
+        // A fatal alert (RFC 8446 §6) in a record of the version that all clients take (§5.1).
+        let record = [21, 3, 1, 0, 2, 2, alert.0];
+        if Deadline::new().within(Duration::from_secs(1), stream.send(&record)).await.is_ok_and(|sent| sent.is_ok()) {
+            sent = record.len() as u64;
+        }
+    }
+    stream.shutdown_write();
+    (first.len() as u64, sent)
+}
+
+fn lost(first: &Chunk, conn: &Conn, worker: &Worker, reason: &'static str) -> (u64, u64) {
+    ended_before(conn, &worker.report, "tls_handshake", Fault::Client, reason, "");
+    (first.len() as u64, 0)
+}

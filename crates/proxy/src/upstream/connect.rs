@@ -1,0 +1,181 @@
+//! Connecting to a server: address, socket, TLS.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use config::{ServerAddress, UpstreamTls};
+use net::{Chunk, Deadline, Source, Stream};
+use telemetry::Fault;
+use tls::{Connector, ServerName, Session};
+use transport::{Broken, NoKeys, Transport};
+
+use super::Group;
+use super::server::Server;
+use crate::passport::Refused;
+
+/// Roots that Debian and its kin keep, trusted where no other file is named.
+const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum ConnectError {
+    /// A name has no address (yet).
+    Unresolved,
+    /// All servers fail their checks, or are left out since they cannot be connected to.
+    NoServer,
+    /// The deadline passed.
+    Timeout,
+    /// Refused, unreachable, no descriptors.
+    Socket(io::Error),
+    /// The client may not be passed on, or there is nowhere for it to go.
+    Client(Refused),
+    /// TLS failed: certificate, version, alert.
+    Tls(tls::Error),
+}
+
+impl ConnectError {
+    /// Whether we ran out of descriptors or memory, which says nothing about the server.
+    pub fn is_our_shortage(&self) -> bool {
+        let ConnectError::Socket(error) = self else { return false };
+        matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
+    }
+
+    /// Whose fault it is.
+    pub fn fault(&self) -> Fault {
+        match self {
+            ConnectError::Client(_) => Fault::Client,
+            ConnectError::Socket(error) if error.kind() == io::ErrorKind::PermissionDenied => Fault::Ours,
+            _ => Fault::Upstream,
+        }
+    }
+
+    /// Stable code for logs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ConnectError::Unresolved => "upstream_unresolved",
+            ConnectError::NoServer => "no_healthy_upstream",
+            ConnectError::Timeout => "upstream_connect_timeout",
+            ConnectError::Client(refused) => refused.code(),
+            ConnectError::Socket(error) if error.kind() == io::ErrorKind::PermissionDenied => "upstream_not_permitted",
+            ConnectError::Socket(error) if error.kind() == io::ErrorKind::ConnectionRefused => "upstream_refused",
+            ConnectError::Socket(_) => "upstream_unreachable",
+            ConnectError::Tls(tls::Error::PeerCertificate(_)) => "upstream_certificate",
+            ConnectError::Tls(_) => "upstream_tls",
+        }
+    }
+}
+
+/// Where to connect and with which TLS.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// The group, for its settings.
+    pub group: &'a Group,
+    /// The server.
+    pub server: &'a Server,
+    /// Under which address.
+    pub source: Source,
+    /// What goes ahead of everything, TLS included: a PROXY header or nothing.
+    pub ahead: &'a [u8],
+}
+
+impl<'a> Target<'a> {
+    /// A server reached under our own address.
+    pub fn own(group: &'a Group, server: &'a Server) -> Target<'a> {
+        Target { group, server, source: Source { address: None, mark: group.config.source.mark }, ahead: &[] }
+    }
+}
+
+/// Connects within the group's connect deadline, TLS included.
+///
+/// # Errors
+/// See [`ConnectError`].
+pub async fn connect(target: Target<'_>) -> Result<Transport, ConnectError> {
+    let limit = target.group.config.connect_timeout;
+    let connected = Deadline::new().within(limit, connect_unbounded(target)).await;
+    let connected = connected.unwrap_or(Err(ConnectError::Timeout));
+    match &connected {
+        Err(error) if error.is_our_shortage() || error.fault() != Fault::Upstream => {}
+        // A server that refuses says so at once: nobody waits for it.
+        connected => target.server.note_silence(matches!(connected, Err(ConnectError::Timeout))),
+    }
+    connected
+}
+
+async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError> {
+    let stream = match &target.server.address {
+        ServerAddress::Ip(address) => connect_tcp(*address, target.source).await?,
+        ServerAddress::Unix(path) => connect_unix(path).await?,
+        // Each address of a name is a server of its own.
+        ServerAddress::Name(..) => return Err(ConnectError::Unresolved),
+    };
+    stream.send(target.ahead).await.map_err(ConnectError::Socket)?;
+    let Some(connector) = target.group.connector_to(target.server) else { return Ok(Transport::plain(stream)) };
+    let name = server_name(target)?;
+    let session = Session::client(connector, &name).map_err(ConnectError::Tls)?;
+    Transport::handshake(stream, Chunk::empty(), session, &NoKeys).await.map_err(|(_, broken)| match broken {
+        Broken::Socket(error) => ConnectError::Socket(error),
+        Broken::Tls(error) => ConnectError::Tls(error),
+        Broken::Key(failure) => ConnectError::Tls(tls::Error::Ours(failure.to_string().into())),
+    })
+}
+
+async fn connect_tcp(address: SocketAddr, source: Source) -> Result<Stream, ConnectError> {
+    net::transparent::connect_tcp(address, source).await.map_err(ConnectError::Socket)
+}
+
+/// Connects to an address that is no server's, within `limit`, without TLS, and sends `ahead`.
+///
+/// # Errors
+/// See [`ConnectError`].
+pub async fn connect_to(
+    address: SocketAddr,
+    source: Source,
+    ahead: &[u8],
+    limit: Duration,
+) -> Result<Transport, ConnectError> {
+    let connecting = async {
+        let stream = connect_tcp(address, source).await?;
+        stream.send(ahead).await.map_err(ConnectError::Socket)?;
+        Ok(Transport::plain(stream))
+    };
+    Deadline::new().within(limit, connecting).await.unwrap_or(Err(ConnectError::Timeout))
+}
+
+async fn connect_unix(path: &Path) -> Result<Stream, ConnectError> {
+    Stream::connect_unix(path).await.map_err(ConnectError::Socket)
+}
+
+/// The name to verify: the configured one, else the server's own. A Unix socket has none, so there it must be configured.
+fn server_name(target: Target<'_>) -> Result<ServerName, ConnectError> {
+    let configured = target.group.config.tls.as_ref().and_then(|tls| tls.name.as_deref());
+    let text = match (configured, &target.server.config.address) {
+        (Some(name), _) => name,
+        (None, ServerAddress::Ip(address)) => return Ok(ServerName::Ip(address.ip())),
+        (None, ServerAddress::Name(name, _)) => name,
+        (None, ServerAddress::Unix(_)) => "localhost",
+    };
+    Ok(match text.parse::<IpAddr>() {
+        Ok(address) => ServerName::Ip(address),
+        Err(_) => ServerName::Dns(text.to_owned()),
+    })
+}
+
+/// The TLS context of a group, which offers the protocol `alpn`, if there is one.
+///
+/// # Errors
+/// A file is missing or unusable; says which.
+pub fn connector(settings: &UpstreamTls, alpn: Option<&[u8]>) -> Result<Connector, String> {
+    let mut roots = Vec::new();
+    if settings.verify {
+        roots = keystore::trust::certificates(settings.ca.as_deref().unwrap_or(Path::new(SYSTEM_ROOTS)))?;
+    }
+    let identity = match (&settings.client_certificate, &settings.client_key) {
+        (Some(chain), Some(key)) => Some(keystore::trust::pair(chain, key)?),
+        _ => None,
+    };
+    let alpn: Vec<Vec<u8>> = alpn.into_iter().map(Vec::from).collect();
+    Connector::new(&roots, settings.verify, identity, &alpn, settings.policy.min_version())
+        .map_err(|error| error.to_string())
+}

@@ -1,0 +1,316 @@
+//! Upstream groups: which servers there are, how they fare, and connections to them.
+//!
+//! A [`Group`] is shared by all workers and outlives reloads that leave its configuration alone; connections belong to one worker.
+//! Owns no HTTP: that is `http`.
+
+mod balance;
+mod connect;
+pub mod h2;
+pub mod health;
+mod members;
+mod pool;
+pub mod resolve;
+mod server;
+mod shares;
+
+pub use connect::{ConnectError, Target, connect, connect_to};
+pub use members::{Members, Name};
+pub use pool::{Pools, STREAMS_PER_CONNECTION, SharedConnection, Traffic};
+pub use server::{PoolId, Server, ServerId};
+pub use shares::Places;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, Guard};
+use config::{ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol};
+use net::Deadline;
+use telemetry::Fault;
+use tokio::sync::Notify;
+
+use shares::Shares;
+
+/// Retries a group may make at once out of nothing, so that a quiet group can retry at all.
+const RETRY_RESERVE: i64 = 10;
+
+/// A group of servers, shared by all workers.
+#[derive(Debug)]
+pub struct Group {
+    /// As configured.
+    pub config: Arc<UpstreamConfig>,
+    /// Its servers at the moment; replaced when a name leads elsewhere.
+    members: ArcSwap<Members>,
+    names: Vec<Arc<Name>>,
+    /// The members have changed, or a name was asked for the first time.
+    changed: Notify,
+    /// Held while a server is ejected for its statuses, so that not all are at once.
+    ejecting: Mutex<()>,
+    connector: Option<Arc<tls::Connector>>,
+    /// Its address was put together from a request, so that names must not lead to ourselves.
+    is_dynamic: bool,
+    /// Servers on Unix sockets are spoken to without TLS.
+    is_plain_on_unix: bool,
+    in_flight: AtomicUsize,
+    /// The same by client.
+    shares: Shares,
+    /// Retries still allowed, in hundredths.
+    retry_credit: AtomicI64,
+}
+
+impl Group {
+    /// A group as configured. Reads the files of its TLS settings.
+    ///
+    /// # Errors
+    /// A file is missing or unusable; says which.
+    pub fn new(config: &Arc<UpstreamConfig>) -> Result<Group, String> {
+        let connector = match &config.tls {
+            Some(tls) => {
+                let alpn: Option<&[u8]> = match config.protocol {
+                    UpstreamProtocol::Http1 => Some(b"http/1.1"),
+                    UpstreamProtocol::Http2 => Some(b"h2"),
+                    UpstreamProtocol::Tcp => None,
+                };
+                Some(Arc::new(connect::connector(tls, alpn)?))
+            }
+            None => None,
+        };
+        Ok(Group::with(config, connector, false))
+    }
+
+    /// A group of key servers, whose connections offer the keyless extension by ALPN. On Unix sockets there is no TLS.
+    ///
+    /// # Errors
+    /// As [`Group::new`].
+    pub fn of_key_servers(config: &Arc<UpstreamConfig>) -> Result<Group, String> {
+        let mut connector = None;
+        if let Some(tls) = &config.tls {
+            let mut made = connect::connector(tls, Some(wire::keyless::EXTENSION_ALPN))?;
+            // These connections are few and long; what servers make of a resumed client certificate differs.
+            made.never_resume();
+            connector = Some(Arc::new(made));
+        }
+        Ok(Group { is_plain_on_unix: true, ..Group::with(config, connector, false) })
+    }
+
+    /// A group like this one, but for a single server whose address was put together from a request. `check_addresses`: names must not
+    /// lead to ourselves or to the link.
+    pub fn with_server(&self, name: &str, address: ServerAddress, check_addresses: bool) -> Group {
+        let mut config = UpstreamConfig::clone(&self.config);
+        config.name = name.to_owned();
+        config.servers = vec![ServerConfig { address, weight: 1 }];
+        Group::with(&Arc::new(config), self.connector.clone(), check_addresses)
+    }
+
+    fn with(config: &Arc<UpstreamConfig>, connector: Option<Arc<tls::Connector>>, is_dynamic: bool) -> Group {
+        Group {
+            config: Arc::clone(config),
+            members: ArcSwap::from_pointee(Members::new(&config.servers)),
+            names: members::names(&config.servers),
+            changed: Notify::new(),
+            ejecting: Mutex::new(()),
+            connector,
+            in_flight: AtomicUsize::new(0),
+            shares: Shares::default(),
+            retry_credit: AtomicI64::new(RETRY_RESERVE * 100),
+            is_dynamic,
+            is_plain_on_unix: false,
+        }
+    }
+
+    /// Whether names of its servers must not lead to ourselves or to the link.
+    pub fn refuses_inner_addresses(&self) -> bool {
+        self.is_dynamic
+    }
+
+    /// Its servers at the moment.
+    pub fn members(&self) -> Guard<Arc<Members>> {
+        self.members.load()
+    }
+
+    /// Names among its servers.
+    pub fn names(&self) -> &[Arc<Name>] {
+        &self.names
+    }
+
+    /// Whether a server is neither ejected nor fails its checks.
+    pub fn is_up(&self) -> bool {
+        self.members().servers.iter().any(|server| server.is_available())
+    }
+
+    /// Whether there is no server because no name leads to one.
+    pub fn is_unresolved(&self) -> bool {
+        !self.names.is_empty() && self.members().servers.is_empty()
+    }
+
+    /// Whether it has no server yet, and a name server has still to say that there is none.
+    pub fn is_resolving(&self) -> bool {
+        self.names.iter().any(|name| !name.is_asked()) && self.members().servers.is_empty()
+    }
+
+    /// Waits, at most for `limit`, until there is a server or each name was asked. Does not wait where that is so.
+    pub async fn resolved(&self, limit: Duration) {
+        let waiting = async {
+            loop {
+                // What changes from here on is not missed.
+                let changed = self.changed.notified();
+                if !self.is_resolving() {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        if self.is_resolving() {
+            let _ = Deadline::new().within(limit, waiting).await;
+        }
+    }
+
+    /// Waits for the next change of the members, or for the first word of a name server.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The addresses that a name leads to at the moment.
+    pub fn addresses_of(&self, name: &Name) -> Vec<SocketAddr> {
+        self.members().addresses_of(name.origin)
+    }
+
+    /// Notes that a name server was asked; with the addresses that it named, they are the servers of that name from now on. Requests under way are not
+    /// touched. To be called by one task only.
+    pub fn note_resolved(&self, name: &Name, addresses: Option<&[SocketAddr]>) {
+        if let Some(addresses) = addresses {
+            let members = self.members.load().with_addresses(&self.config.servers, name.origin, addresses);
+            self.members.store(Arc::new(members));
+        }
+        name.set_asked();
+        self.changed.notify_waiters();
+    }
+
+    /// TLS towards its servers, if any.
+    pub fn connector(&self) -> Option<&tls::Connector> {
+        self.connector.as_deref()
+    }
+
+    /// TLS towards one server, if any.
+    pub fn connector_to(&self, server: &Server) -> Option<&tls::Connector> {
+        let is_plain = self.is_plain_on_unix && matches!(server.address, ServerAddress::Unix(_));
+        self.connector().filter(|_| !is_plain)
+    }
+
+    /// Admits one request or tunnel of a client, if it is known whose it is.
+    ///
+    /// # Errors
+    /// As many as configured are under way already, of this client or in all.
+    pub fn admit(&self, client: Option<Places>) -> Result<InFlight<'_>, Full> {
+        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let mut permit = InFlight { group: self, places: None };
+        if before >= self.config.max_in_flight {
+            return Err(Full::OfAll);
+        }
+        if let Some(client) = client {
+            let places = self.shares.enter(client, self.config.max_in_flight_per_client);
+            permit.places = Some(places.ok_or(Full::OfOneClient)?);
+        }
+        let earned = i64::from(self.config.retry_budget_percent);
+        if self.retry_credit.load(Ordering::Relaxed) < RETRY_RESERVE * 100 {
+            self.retry_credit.fetch_add(earned, Ordering::Relaxed);
+        }
+        Ok(permit)
+    }
+
+    /// Takes one retry from the budget, if there is one left.
+    pub fn may_retry(&self) -> bool {
+        if self.config.retry_budget_percent == 0 {
+            return false;
+        }
+        let taken = self.retry_credit.fetch_sub(100, Ordering::Relaxed);
+        if taken < 100 {
+            self.retry_credit.fetch_add(100, Ordering::Relaxed);
+        }
+        taken >= 100
+    }
+
+    /// Servers that a client of the other family cannot be passed on to under its own address.
+    pub fn of_other_family(&self, is_v4: bool) -> Vec<ServerId> {
+        let other = |server: &&Arc<Server>| server.socket_address().is_some_and(|address| address.is_ipv4() != is_v4);
+        self.members().servers.iter().filter(other).map(|server| server.id).collect()
+    }
+
+    /// The server for the next request, leaving out those `tried`; none if no other is to be had at the moment.
+    pub fn choose(&self, tried: &[ServerId]) -> Option<Arc<Server>> {
+        let members = self.members();
+        let index = members.schedule.choose(&members.servers, self.config.balance, tried)?;
+        members.servers.get(index).cloned()
+    }
+
+    /// Whether it has a server that was not tried.
+    pub fn has_other(&self, tried: &[ServerId]) -> bool {
+        self.members().has_other(tried)
+    }
+
+    /// Whether a server other than this one should be given requests.
+    pub fn is_up_without(&self, server: &Server) -> bool {
+        self.members().servers.iter().any(|other| other.id != server.id && other.is_available())
+    }
+
+    /// A server has responded with this status. True if that ejects it now.
+    pub fn note_response(&self, server: &Server, status: Option<u16>) -> bool {
+        let rule = self.config.ejection;
+        if !status.is_some_and(|status| rule.statuses.contains(status)) {
+            server.succeeded();
+            return false;
+        }
+        // Rare, and never waited for by a request that goes well.
+        let _one_at_a_time = self.ejecting.lock().unwrap_or_else(PoisonError::into_inner);
+        server.failed_if(rule, || {
+            let members = self.members();
+            let ejected = members.servers.iter().filter(|server| server.is_ejected()).count();
+            (ejected + 1) * 100 <= members.servers.len() * rule.most_percent as usize
+        })
+    }
+}
+
+/// Why a request or tunnel was not admitted to a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// The group has as many as it may have.
+    OfAll,
+    /// Its client has as many as one client may have.
+    OfOneClient,
+}
+
+impl Full {
+    /// Stable code for logs.
+    pub fn code(self) -> &'static str {
+        match self {
+            Full::OfAll => "upstream_full",
+            Full::OfOneClient => "too_many_in_flight",
+        }
+    }
+
+    /// Whose fault it is.
+    pub fn fault(self) -> Fault {
+        match self {
+            Full::OfAll => Fault::Ours,
+            Full::OfOneClient => Fault::Client,
+        }
+    }
+}
+
+/// One admitted request or tunnel of a group; counts itself out when dropped.
+#[derive(Debug)]
+pub struct InFlight<'g> {
+    group: &'g Group,
+    /// Where its client is counted.
+    places: Option<Places>,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.group.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if let Some(places) = self.places {
+            self.group.shares.leave(places);
+        }
+    }
+}

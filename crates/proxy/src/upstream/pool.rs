@@ -1,0 +1,260 @@
+//! Idle connections of one worker, kept by where they lead, newest first.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use net::clock::coarse;
+use tokio::sync::Notify;
+use transport::Transport;
+
+use super::server::PoolId;
+use crate::http2::frames::Noticed;
+
+/// Idle connections of the whole process.
+static IDLE: AtomicUsize = AtomicUsize::new(0);
+
+/// One connection at rest.
+#[derive(Debug)]
+struct Idle {
+    transport: Transport,
+    since: Duration,
+    keep: Duration,
+}
+
+impl Idle {
+    fn is_fresh(&self) -> bool {
+        coarse().saturating_sub(self.since) < self.keep
+    }
+}
+
+/// Streams we put on one HTTP/2 connection before opening another.
+pub const STREAMS_PER_CONNECTION: usize = 100;
+
+/// An HTTP/2 connection that many requests share.
+#[derive(Debug)]
+pub struct SharedConnection {
+    sender: SendRequest<Bytes>,
+    noticed: Rc<Noticed>,
+    transport: Rc<Transport>,
+    streams: Cell<u32>,
+    closed: Cell<bool>,
+    /// When it was last used, on the coarse clock, and how long it is kept without.
+    used: Cell<Duration>,
+    keep: Duration,
+}
+
+impl SharedConnection {
+    /// A connection just opened, kept for `keep` without streams.
+    pub fn new(
+        sender: SendRequest<Bytes>,
+        noticed: Rc<Noticed>,
+        transport: Rc<Transport>,
+        keep: Duration,
+    ) -> SharedConnection {
+        let (streams, closed) = (Cell::new(0), Cell::new(false));
+        SharedConnection { sender, noticed, transport, streams, closed, used: Cell::new(coarse()), keep }
+    }
+
+    /// Whether it may be given new streams at all: it has not ended, and the server has not said that it takes no more.
+    fn is_open(&self) -> bool {
+        !self.closed.get() && !self.noticed.is_going_away()
+    }
+
+    /// Whether one more stream fits, by our bound and by the server's (RFC 9113 §5.1.2).
+    fn has_room(&self) -> bool {
+        let most = self.sender.current_max_send_streams().min(STREAMS_PER_CONNECTION);
+        (self.streams.get() as usize) < most
+    }
+
+    /// Whether it is worth keeping.
+    fn is_fresh(&self) -> bool {
+        let is_used = self.streams.get() > 0 || coarse().saturating_sub(self.used.get()) < self.keep;
+        is_used && self.is_open()
+    }
+
+    /// A handle to open a stream with.
+    pub fn sender(&self) -> SendRequest<Bytes> {
+        self.sender.clone()
+    }
+
+    /// What was noticed of the server's frames.
+    pub fn noticed(&self) -> Rc<Noticed> {
+        Rc::clone(&self.noticed)
+    }
+
+    /// What carries it.
+    pub fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// What has gone over it so far.
+    pub fn traffic(&self) -> Traffic {
+        let (written, heard) = self.noticed.traffic();
+        Traffic { written, heard, sent: self.transport.traffic().1 }
+    }
+
+    /// Notes that the connection has ended.
+    pub fn close(&self) {
+        self.closed.set(true);
+    }
+
+    /// Counts a stream in until the guard is dropped.
+    pub fn enter(self: &Rc<SharedConnection>) -> StreamSlot {
+        self.streams.set(self.streams.get() + 1);
+        StreamSlot(Rc::clone(self))
+    }
+}
+
+/// An HTTP/2 connection that one request opens while others wait for it. Over when it is dropped: the connection can be shared, or there is none.
+#[derive(Debug)]
+pub struct Opening(Rc<Awaited>);
+
+/// What those wait for who need a connection that another request opens.
+#[derive(Debug, Default)]
+pub struct Awaited {
+    waiting: Cell<usize>,
+    is_over: Cell<bool>,
+    over: Notify,
+}
+
+impl Awaited {
+    /// Waits until the connection can be shared, or there is none.
+    pub async fn over(&self) {
+        let over = self.over.notified();
+        if !self.is_over.get() {
+            over.await;
+        }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.is_over.set(true);
+        self.0.over.notify_waiters();
+    }
+}
+
+/// Bytes that have gone over a shared connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Traffic {
+    /// Of frames, towards the server.
+    pub written: u64,
+    /// Of frames, from it.
+    pub heard: u64,
+    /// On the socket, towards the server.
+    pub sent: u64,
+}
+
+/// One stream on a shared connection.
+#[derive(Debug)]
+pub struct StreamSlot(Rc<SharedConnection>);
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        self.0.streams.set(self.0.streams.get() - 1);
+        self.0.used.set(coarse());
+    }
+}
+
+/// The pools of one worker.
+#[derive(Debug, Default)]
+pub struct Pools {
+    // Few keys, looked up twice for each request: a tree is one short scan.
+    shared: RefCell<BTreeMap<PoolId, Vec<Rc<SharedConnection>>>>,
+    idle: RefCell<BTreeMap<PoolId, Vec<Idle>>>,
+    opening: RefCell<BTreeMap<PoolId, Rc<Awaited>>>,
+}
+
+impl Pools {
+    /// A connection to this server that is still usable: nothing was received while it was idle. The newest first, so that surplus
+    /// ones age and go. With `is_careful` the kernel is asked, too: an end may have arrived that the worker has not been told of yet.
+    pub fn take(&self, pool: PoolId, is_careful: bool) -> Option<Transport> {
+        let mut pools = self.idle.borrow_mut();
+        let pool = pools.get_mut(&pool)?;
+        while let Some(idle) = pool.pop() {
+            IDLE.fetch_sub(1, Ordering::Relaxed);
+            // Bytes nobody asked for would become the answer to the next request (RFC 9112 §6.3).
+            let has_news = idle.transport.has_news() || (is_careful && idle.transport.has_unread());
+            if !has_news && idle.is_fresh() {
+                return Some(idle.transport);
+            }
+        }
+        None
+    }
+
+    /// An HTTP/2 connection to this server with room for one more stream.
+    pub fn share(&self, pool: PoolId) -> Option<Rc<SharedConnection>> {
+        let mut shared = self.shared.borrow_mut();
+        let connections = shared.get_mut(&pool)?;
+        connections.retain(|connection| connection.is_open());
+        connections.iter().find(|connection| connection.has_room()).cloned()
+    }
+
+    /// Says that a connection to this server is being opened, so that further requests wait for it.
+    pub fn open_shared(&self, pool: PoolId) -> Opening {
+        let awaited = Rc::<Awaited>::default();
+        let mut opening = self.opening.borrow_mut();
+        opening.retain(|_, other| !other.is_over.get());
+        opening.insert(pool, Rc::clone(&awaited));
+        Opening(awaited)
+    }
+
+    /// A connection to this server that is being opened and that one more request may wait for: it and its opener fit one connection.
+    pub fn await_shared(&self, pool: PoolId) -> Option<Rc<Awaited>> {
+        let opening = self.opening.borrow();
+        let awaited = opening.get(&pool).filter(|awaited| !awaited.is_over.get())?;
+        let waiting = awaited.waiting.get() + 1;
+        if waiting >= STREAMS_PER_CONNECTION {
+            return None;
+        }
+        awaited.waiting.set(waiting);
+        Some(Rc::clone(awaited))
+    }
+
+    /// Lets later requests share a connection.
+    pub fn add_shared(&self, pool: PoolId, connection: &Rc<SharedConnection>) {
+        self.shared.borrow_mut().entry(pool).or_default().push(Rc::clone(connection));
+    }
+
+    /// Keeps a connection for `keep`, unless the process has `max_idle` already.
+    pub fn put(&self, pool: PoolId, transport: Transport, keep: Duration, max_idle: usize) {
+        if IDLE.load(Ordering::Relaxed) >= max_idle || transport.has_news() {
+            return;
+        }
+        IDLE.fetch_add(1, Ordering::Relaxed);
+        let idle = Idle { transport, since: coarse(), keep };
+        self.idle.borrow_mut().entry(pool).or_default().push(idle);
+    }
+
+    /// Closes connections that have been idle for too long or were ended by the server. Called about once a second.
+    pub fn sweep(&self) {
+        let mut pools = self.idle.borrow_mut();
+        pools.retain(|_, pool| {
+            let before = pool.len();
+            pool.retain(|idle| idle.is_fresh() && !idle.transport.has_news());
+            IDLE.fetch_sub(before - pool.len(), Ordering::Relaxed);
+            !pool.is_empty()
+        });
+        self.shared.borrow_mut().retain(|_, connections| {
+            connections.retain(|connection| connection.is_fresh());
+            !connections.is_empty()
+        });
+    }
+
+    /// Closes everything, to free descriptors.
+    pub fn clear(&self) {
+        let pools = std::mem::take(&mut *self.idle.borrow_mut());
+        IDLE.fetch_sub(pools.values().map(Vec::len).sum(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Pools {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

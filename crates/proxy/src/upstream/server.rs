@@ -1,0 +1,326 @@
+//! One server of a group: its address, its load, and whether it is left out at the moment.
+
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use config::{Ejection, ServerAddress, ServerConfig};
+
+/// Identifies a server for the life of the process.
+pub type ServerId = u64;
+
+/// Identifies connections that serve alike.
+pub type PoolId = u64;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A number that no other server, name or pool of the process has.
+pub(super) fn next_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Whether a server should be given requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Yes.
+    Up,
+    /// Its ejection is over, but it could not be connected to when that was last tried: one try at a time.
+    OnTrial,
+    /// Left out for a while, since requests to it failed.
+    Ejected,
+    /// It fails its active checks.
+    Unhealthy,
+}
+
+/// A server, shared by all workers.
+#[derive(Debug)]
+pub struct Server {
+    /// Unique for the life of the process.
+    pub id: ServerId,
+    /// As configured.
+    pub config: ServerConfig,
+    /// Its place among the configured servers of its group.
+    pub origin: usize,
+    /// Where it is: never a name.
+    pub address: ServerAddress,
+    /// Its address, for logs and metrics.
+    pub name: Box<str>,
+    /// What it is called in Host, as configured.
+    pub authority: Box<str>,
+    /// The last try to connect ran into its deadline: to try again costs somebody that time.
+    is_silent: AtomicBool,
+    /// Somebody tries whether it can be connected to again.
+    is_on_trial: AtomicBool,
+    load: AtomicUsize,
+    healthy: AtomicBool,
+    failures: AtomicU32,
+    ejections: AtomicU32,
+    ejected_until_ms: AtomicU64,
+}
+
+/// Milliseconds of the monotonic clock since the first call.
+fn now_ms() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    u64::try_from(START.get_or_init(Instant::now).elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Server {
+    /// A server that nothing is known of yet: taken as healthy.
+    pub fn new(config: &ServerConfig, origin: usize) -> Server {
+        Server::with(config, origin, config.address.clone())
+    }
+
+    /// One of the servers that a name leads to.
+    pub fn at(config: &ServerConfig, origin: usize, address: SocketAddr) -> Server {
+        Server::with(config, origin, ServerAddress::Ip(address))
+    }
+
+    fn with(config: &ServerConfig, origin: usize, address: ServerAddress) -> Server {
+        let text = |address: &ServerAddress| match address {
+            ServerAddress::Ip(address) => address.to_string(),
+            ServerAddress::Name(name, port) => format!("{name}:{port}"),
+            ServerAddress::Unix(path) => format!("unix:{}", path.display()),
+        };
+        Server {
+            id: next_id(),
+            config: config.clone(),
+            origin,
+            name: text(&address).into(),
+            authority: text(&config.address).into(),
+            address,
+            is_silent: AtomicBool::new(false),
+            is_on_trial: AtomicBool::new(false),
+            load: AtomicUsize::new(0),
+            healthy: AtomicBool::new(true),
+            failures: AtomicU32::new(0),
+            ejections: AtomicU32::new(0),
+            ejected_until_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// The address it is connected to over TCP.
+    pub fn socket_address(&self) -> Option<SocketAddr> {
+        match self.address {
+            ServerAddress::Ip(address) => Some(address),
+            ServerAddress::Name(..) | ServerAddress::Unix(_) => None,
+        }
+    }
+
+    /// Whether it is one of the servers that a name leads to.
+    pub fn is_of_name(&self) -> bool {
+        matches!(self.config.address, ServerAddress::Name(..))
+    }
+
+    /// Whether requests should go there.
+    pub fn is_available(&self) -> bool {
+        self.standing() == Standing::Up
+    }
+
+    /// Whether it is left out for a while.
+    pub fn is_ejected(&self) -> bool {
+        now_ms() < self.ejected_until_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether it should be given requests.
+    pub fn standing(&self) -> Standing {
+        // The clock is read only for servers that have failed.
+        let until = self.ejected_until_ms.load(Ordering::Relaxed);
+        self.standing_at(if until == 0 { 0 } else { now_ms() })
+    }
+
+    fn standing_at(&self, now_ms: u64) -> Standing {
+        if !self.is_healthy() {
+            Standing::Unhealthy
+        } else if now_ms < self.ejected_until_ms.load(Ordering::Relaxed) {
+            Standing::Ejected
+        } else if self.is_silent() && self.ejections.load(Ordering::Relaxed) > 0 {
+            Standing::OnTrial
+        } else {
+            Standing::Up
+        }
+    }
+
+    /// Whether the last try to connect ran into its deadline.
+    pub fn is_silent(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a try to connect ran into its deadline.
+    pub fn note_silence(&self, is_silent: bool) {
+        if self.is_silent() != is_silent {
+            self.is_silent.store(is_silent, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the one place of who tries whether it is back; false if it is taken.
+    pub(super) fn begin_trial(&self) -> bool {
+        !self.is_on_trial.swap(true, Ordering::Relaxed)
+    }
+
+    /// Gives that place back. Harmless for those who never had it: then two may try at a time.
+    pub fn end_trial(&self) {
+        if self.is_on_trial.load(Ordering::Relaxed) {
+            self.is_on_trial.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// What the active checks say.
+    pub fn is_healthy(&self) -> bool {
+        self.healthy.load(Ordering::Relaxed)
+    }
+
+    /// Sets what the active checks say; true if that is new.
+    pub fn set_healthy(&self, healthy: bool) -> bool {
+        self.healthy.swap(healthy, Ordering::Relaxed) != healthy
+    }
+
+    /// Requests it is working on.
+    pub fn load(&self) -> usize {
+        self.load.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request in until the guard is dropped.
+    pub fn busy(&self) -> Busy<'_> {
+        self.load.fetch_add(1, Ordering::Relaxed);
+        Busy(self)
+    }
+
+    /// It answered.
+    pub fn succeeded(&self) {
+        // Written only when it changes something: this line is shared by all cores.
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+        if self.ejections.load(Ordering::Relaxed) != 0 {
+            self.forgive_at(now_ms());
+        }
+    }
+
+    /// The next ejection is a first one again, unless what succeeded was under way when this one began.
+    fn forgive_at(&self, now_ms: u64) {
+        if now_ms >= self.ejected_until_ms.load(Ordering::Relaxed) {
+            self.ejections.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// It did not answer. True if that ejects it now.
+    pub fn failed(&self, rule: Ejection) -> bool {
+        self.failed_at(rule, now_ms(), || true)
+    }
+
+    /// As [`Server::failed`], but it is ejected only if `may` says so; if not, the next failure asks again.
+    pub fn failed_if(&self, rule: Ejection, may: impl FnOnce() -> bool) -> bool {
+        self.failed_at(rule, now_ms(), may)
+    }
+
+    fn failed_at(&self, rule: Ejection, now_ms: u64, may: impl FnOnce() -> bool) -> bool {
+        if now_ms < self.ejected_until_ms.load(Ordering::Relaxed) {
+            return false;
+        }
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        if rule.failures == 0 || failures < rule.failures || !may() {
+            return false;
+        }
+        self.failures.store(0, Ordering::Relaxed);
+        let times = self.ejections.fetch_add(1, Ordering::Relaxed).min(9);
+        let period = rule.period.saturating_mul(1 << times.min(4)).min(rule.period.saturating_mul(10));
+        let until = now_ms.saturating_add(u64::try_from(period.as_millis()).unwrap_or(u64::MAX));
+        self.ejected_until_ms.store(until, Ordering::Relaxed);
+        true
+    }
+
+    /// Under what its connections are kept for further requests.
+    pub fn pool(&self) -> PoolId {
+        self.id
+    }
+
+    /// Ends an ejection: it was seen to work.
+    pub fn restore(&self) {
+        self.ejected_until_ms.store(0, Ordering::Relaxed);
+        self.succeeded();
+    }
+}
+
+/// One request being worked on.
+#[derive(Debug)]
+pub struct Busy<'s>(&'s Server);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.load.fetch_sub(1, Ordering::Relaxed);
+        self.0.end_trial();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn server() -> Server {
+        Server::new(&ServerConfig { address: ServerAddress::Unix("/x".into()), weight: 1 }, 0)
+    }
+
+    #[test]
+    fn failures_in_a_row_eject_and_a_success_forgives() {
+        let rule = Ejection { failures: 2, period: Duration::from_secs(3600), ..Ejection::default() };
+        let server = server();
+        assert!(!server.failed(rule));
+        server.succeeded();
+        assert!(!server.failed(rule) && server.is_available());
+        assert!(server.failed(rule) && !server.is_available());
+        server.succeeded();
+        assert!(!server.is_available(), "ejected for its time, whatever was under way");
+    }
+
+    /// How long it is left out now, found by looking at each tenth of the period.
+    fn left_out(server: &Server, period_ms: u64, now_ms: u64) -> u64 {
+        (0..)
+            .map(|tenths| tenths * period_ms / 10)
+            .find(|after| server.standing_at(now_ms + after) == Standing::Up)
+            .unwrap()
+    }
+
+    #[test]
+    fn each_ejection_in_a_row_is_twice_as_long_up_to_ten_times() {
+        let rule = Ejection { failures: 3, period: Duration::from_millis(1_000), ..Ejection::default() };
+        let (server, mut now_ms) = (server(), 1_000_000);
+        for expected in [1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
+            assert!((0..3).map(|_| server.failed_at(rule, now_ms, || true)).eq([false, false, true]));
+            assert!(!server.failed_at(rule, now_ms, || true), "what was under way says nothing new");
+            server.forgive_at(now_ms);
+            assert_eq!(left_out(&server, 1_000, now_ms), expected);
+            now_ms += expected;
+        }
+        // It works again, for long; only then does it fail once more.
+        server.forgive_at(now_ms);
+        assert!((0..3).map(|_| server.failed_at(rule, now_ms, || true)).eq([false, false, true]));
+        assert_eq!(left_out(&server, 1_000, now_ms), 1_000, "a first one again");
+        server.restore();
+        assert_eq!(left_out(&server, 1_000, now_ms), 0);
+        assert!((0..3).map(|_| server.failed_at(rule, now_ms, || true)).eq([false, false, true]));
+        assert_eq!(left_out(&server, 1_000, now_ms), 1_000, "it was seen to work, which forgives, too");
+    }
+
+    #[test]
+    fn a_success_forgives_earlier_ejections_also_when_no_failure_came_before_it() {
+        let rule = Ejection { failures: 1, period: Duration::ZERO, ..Ejection::default() };
+        let server = server();
+        (0..5).for_each(|_| assert!(server.failed(rule)));
+        server.succeeded();
+        let rule = Ejection { failures: 1, period: Duration::from_secs(1), ..Ejection::default() };
+        assert!(server.failed_at(rule, 1_000_000, || true));
+        assert_eq!(left_out(&server, 1_000, 1_000_000), 1_000);
+    }
+
+    #[test]
+    fn ejection_can_be_switched_off() {
+        let server = server();
+        for _ in 0..100 {
+            assert!(!server.failed(Ejection { failures: 0, period: Duration::from_secs(1), ..Ejection::default() }));
+        }
+        assert!(server.is_available());
+    }
+}

@@ -1,0 +1,218 @@
+//! Diagnostics for people who run the program: `tracing` events on standard error. Not the access log.
+//!
+//! Events are handed to a writer thread of their own, so that a terminal or pipe nobody reads cannot stop a worker. In front of a terminal
+//! they are text, else JSON lines. A panic becomes one event.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use tracing_subscriber::filter::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::prelude::*;
+
+use super::queue::Queue;
+use super::writer::{self, Target};
+
+/// How long the end of the program waits for standard error to take the last events.
+const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The running diagnostics; dropping it writes what waits.
+#[derive(Debug)]
+pub struct Diagnostics {
+    queue: Arc<Queue>,
+}
+
+impl Diagnostics {
+    /// Sends events of `level` (`error`, `warn`, `info`, `debug`, `trace`) and above to standard error. Once per process.
+    ///
+    /// # Errors
+    /// The level is none of those, diagnostics run already, or no thread can be started.
+    pub fn start(level: &str) -> io::Result<Diagnostics> {
+        let queue = Arc::new(Queue::new());
+        let subscriber = subscriber(level, !io::stderr().is_terminal(), &queue)?;
+        writer::start("diagnostics", Target::Stderr, Arc::clone(&queue))?;
+        subscriber.try_init().map_err(io::Error::other)?;
+        std::panic::set_hook(Box::new(|panic| {
+            let place = panic.location().map(ToString::to_string);
+            let payload = panic.payload();
+            let said = payload.downcast_ref::<&str>().copied();
+            let said = said.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)");
+            tracing::error!(place, said, "a panic; this is a defect of the program");
+        }));
+        Ok(Diagnostics { queue })
+    }
+}
+
+impl Drop for Diagnostics {
+    fn drop(&mut self) {
+        self.queue.stop(LAST_EVENTS_TIMEOUT);
+    }
+}
+
+type Subscriber = Box<dyn tracing::Subscriber + Send + Sync>;
+
+fn subscriber(level: &str, json: bool, queue: &Arc<Queue>) -> io::Result<Subscriber> {
+    let writer = Lines(Arc::clone(queue));
+    let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(writer);
+    let layer = if json {
+        layer.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+    } else {
+        layer.with_target(false).boxed()
+    };
+    Ok(Box::new(tracing_subscriber::registry().with(filter(level)?).with(layer)))
+}
+
+/// The crates of the program, by their names in events.
+const OURS: [&str; 12] = [
+    "portunus",
+    "compat",
+    "config",
+    "contract",
+    "keyserver",
+    "keystore",
+    "net",
+    "proxy",
+    "telemetry",
+    "tls",
+    "transport",
+    "wire",
+];
+
+/// Our own crates at `level`; libraries only from `warn` on, as their details are about their insides.
+fn filter(level: &str) -> io::Result<EnvFilter> {
+    let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
+    let known = ["error", "warn", "info", "debug", "trace"];
+    if !known.contains(&level) {
+        return Err(invalid(format!("`{level}` is no log level; say one of {}", known.join(", "))));
+    }
+    let libraries = if level == "error" { "error" } else { "warn" };
+    let ours = OURS.map(|name| format!("{name}={level}"));
+    EnvFilter::try_new(format!("{libraries},{}", ours.join(","))).map_err(|error| invalid(error.to_string()))
+}
+
+/// Makes each event one entry of the queue.
+#[derive(Debug, Clone)]
+struct Lines(Arc<Queue>);
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Lines;
+
+    fn make_writer(&'a self) -> Lines {
+        self.clone()
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        // The formatter writes an event with one call.
+        self.0.push(event);
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Lets something through once a second at most, and counts the rest. For messages about faults that repeat; fit for a `static`.
+#[derive(Debug, Default)]
+pub struct OncePerSecond {
+    /// Milliseconds on the process's monotonic clock; 0 before the first time.
+    next_ms: AtomicU64,
+    suppressed: AtomicU64,
+}
+
+impl OncePerSecond {
+    /// One that lets the first through.
+    pub const fn new() -> OncePerSecond {
+        OncePerSecond { next_ms: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
+    }
+
+    /// How many were held back since the last one, if this one may pass.
+    pub fn allow(&self) -> Option<u64> {
+        static START: OnceLock<Instant> = OnceLock::new();
+        let elapsed = START.get_or_init(Instant::now).elapsed();
+        self.allow_at(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn allow_at(&self, now_ms: u64) -> Option<u64> {
+        let next = self.next_ms.load(Relaxed);
+        let due = now_ms >= next && self.next_ms.compare_exchange(next, now_ms + 1000, Relaxed, Relaxed).is_ok();
+        if due {
+            Some(self.suppressed.swap(0, Relaxed))
+        } else {
+            self.suppressed.fetch_add(1, Relaxed);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::super::queue::Work;
+    use super::*;
+
+    fn events(level: &str, json: bool, run: impl FnOnce()) -> Vec<String> {
+        let queue = Arc::new(Queue::new());
+        tracing::subscriber::with_default(subscriber(level, json, &queue).unwrap(), run);
+        std::thread::scope(|scope| {
+            // Once stopping, the queue gives out what it holds and then says so.
+            let stopping = scope.spawn(|| queue.stop(Duration::from_secs(10)));
+            let mut events = Vec::new();
+            loop {
+                match queue.next() {
+                    Work::Write(chunk) => {
+                        events.push(String::from_utf8(chunk.bytes.clone()).unwrap());
+                        queue.count_written(chunk.lines);
+                        queue.recycle(chunk);
+                    }
+                    Work::Reopen => panic!("nobody asked for that"),
+                    Work::Stop => break,
+                }
+            }
+            queue.ended();
+            assert_eq!(stopping.join().unwrap(), 0);
+            events
+        })
+    }
+
+    #[test]
+    fn an_event_is_one_json_line_with_its_fields() {
+        let lines = events("info", true, || {
+            tracing::info!(target: "portunus", port = 8443, "listening\non \u{1b}[31m all");
+            tracing::debug!(target: "portunus", "too fine");
+            tracing::info!(target: "h2", "of a library");
+            tracing::warn!(target: "h2", "of a library, but serious");
+        });
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert_eq!(lines[0].matches('\n').count(), 1);
+        let event: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
+        assert_eq!(event["port"], 8443);
+        assert_eq!(event["level"], "INFO");
+        assert_eq!(event["message"], "listening\non \u{1b}[31m all");
+    }
+
+    #[test]
+    fn an_event_is_text_at_a_terminal() {
+        let lines = events("debug", false, || tracing::debug!(target: "tls", alert = 40, "refused"));
+        assert!(
+            lines[0].contains("DEBUG") && lines[0].contains("refused") && lines[0].contains("alert=40"),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn an_unknown_level_is_refused() {
+        assert!(filter("loud").unwrap_err().to_string().contains("error, warn, info"));
+    }
+
+    #[test]
+    fn once_per_second_counts_what_it_holds_back() {
+        let gate = OncePerSecond::new();
+        let passed: Vec<Option<u64>> = [0, 1, 999, 1000, 1001, 5000, 5999].map(|ms| gate.allow_at(ms)).into();
+        assert_eq!(passed, [Some(0), None, None, Some(2), None, Some(1), None]);
+    }
+}

@@ -1,0 +1,157 @@
+//! Access-log lines in the words of go-mmproxy, for its front door: JSON with its keys, by its verbosity.
+//!
+//! One difference: what a connection did is told when it ends, so its beginning and its end are two lines at once, each with its own time.
+
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+use super::{Clock, ConnRecord, FlowRecord, Json, TunnelRecord};
+use crate::Fault;
+
+/// Verbosity from which failures of single connections are told.
+const FAILURES: u8 = 1;
+
+/// Verbosity from which connections are told that went well.
+const EVERYTHING: u8 = 2;
+
+/// One line that is not about traffic, on its way into a text.
+#[derive(Debug)]
+pub struct MmproxyLine {
+    out: Vec<u8>,
+}
+
+impl MmproxyLine {
+    /// Begins a line of now.
+    pub fn new(level: &'static str, message: &str) -> MmproxyLine {
+        let mut out = Vec::new();
+        begin(&mut out, &mut Clock::default(), SystemTime::now(), level, message);
+        MmproxyLine { out }
+    }
+
+    /// Adds a text.
+    pub fn text(mut self, key: &'static str, value: &str) -> MmproxyLine {
+        Json::on(&mut self.out).text(key, value.as_bytes());
+        self
+    }
+
+    /// Adds a number.
+    pub fn number(mut self, key: &'static str, value: u64) -> MmproxyLine {
+        Json::on(&mut self.out).number(key, value);
+        self
+    }
+
+    /// The line, without a newline.
+    pub fn end(mut self) -> String {
+        self.out.push(b'}');
+        String::from_utf8_lossy(&self.out).into_owned()
+    }
+}
+
+fn begin<'a>(out: &'a mut Vec<u8>, clock: &mut Clock, at: SystemTime, level: &'static str, message: &str) -> Json<'a> {
+    out.extend_from_slice(b"{\"time\":\"");
+    clock.write(out, at);
+    out.push(b'"');
+    let mut json = Json::on(out);
+    json.text("level", level.as_bytes());
+    json.text("msg", message.as_bytes());
+    json
+}
+
+/// What lines of one connection have in common.
+#[derive(Clone, Copy)]
+struct Ends<'a> {
+    protocol: &'static str,
+    /// The socket's peer.
+    remote: Option<SocketAddr>,
+    /// Whom the header named; none if it named nobody.
+    client: Option<SocketAddr>,
+    target: &'a str,
+}
+
+impl Ends<'_> {
+    fn write(&self, json: &mut Json<'_>) {
+        json.number("listenerNum", 0);
+        json.text("protocol", self.protocol.as_bytes());
+        if let Some(remote) = self.remote {
+            json.text("remoteAddr", remote.to_string().as_bytes());
+        }
+        let client = self.client.map_or_else(|| "UNKNOWN".to_owned(), |client| client.to_string());
+        json.text("clientAddr", client.as_bytes());
+        json.some("targetAddr", self.target.as_bytes());
+    }
+}
+
+/// A connection that went nowhere.
+pub(super) fn connection(out: &mut Vec<u8>, clock: &mut Clock, verbosity: u8, record: &ConnRecord<'_>) {
+    if verbosity < FAILURES {
+        return;
+    }
+    let message = match record.reason {
+        "proxy_untrusted_peer" | "proxy_header_untrusted" => "connection origin not in allowed subnets",
+        "proxy_header_missing" | "proxy_header_invalid" => "failed to parse PROXY header",
+        "proxy_header_timeout" | "proxy_header_cut" | "closed_without_header" | "proxy_header_broken" => {
+            "failed to read PROXY header"
+        }
+        _ => "connection failed",
+    };
+    let mut json = begin(out, clock, SystemTime::now(), "DEBUG", message);
+    Ends { protocol: "tcp", remote: record.client, client: None, target: "" }.write(&mut json);
+    let error = if record.detail.is_empty() { record.reason } else { record.detail };
+    json.text("error", error.as_bytes());
+    json.flag("dropConnection", true);
+    json.end();
+}
+
+/// A connection that was passed on, or should have been.
+pub(super) fn tunnel(out: &mut Vec<u8>, clock: &mut Clock, verbosity: u8, record: &TunnelRecord<'_>) {
+    let told = record.told;
+    let ends = Ends {
+        protocol: "tcp",
+        remote: told.map_or(record.client, |told| told.balancer),
+        client: record.client.filter(|_| told.is_none_or(|told| told.destination.is_some())),
+        target: record.server.unwrap_or(""),
+    };
+    if verbosity >= EVERYTHING {
+        let mut json = begin(out, clock, record.started, "DEBUG", "new connection");
+        ends.write(&mut json);
+        json.end();
+    }
+    let message = match record.fault {
+        Fault::None => "closing connection",
+        _ if record.connect_duration.is_none() => "failed to establish upstream connection",
+        _ => "connection broken",
+    };
+    if verbosity >= EVERYTHING || verbosity >= FAILURES && record.fault != Fault::None {
+        let mut json = begin(out, clock, SystemTime::now(), "DEBUG", message);
+        ends.write(&mut json);
+        json.some("error", record.reason.as_bytes());
+        json.flag("dropConnection", true);
+        json.end();
+    }
+}
+
+/// A UDP flow.
+pub(super) fn flow(out: &mut Vec<u8>, clock: &mut Clock, verbosity: u8, record: &FlowRecord<'_>) {
+    if verbosity < EVERYTHING {
+        return;
+    }
+    let target = record.target.to_string();
+    let ends = Ends { protocol: "udp", remote: Some(record.balancer), client: Some(record.client), target: &target };
+    for (at, message) in [(record.started, "new connection"), (SystemTime::now(), "closing connection")] {
+        let mut json = begin(out, clock, at, "DEBUG", message);
+        ends.write(&mut json);
+        json.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_json_objects() {
+        let line = MmproxyLine::new("INFO", "listening").number("listenerNum", 0).text("listenAdr", "a\"b").end();
+        let value: Result<serde_json::Value, _> = serde_json::from_str(&line);
+        assert!(value.is_ok_and(|value| value["msg"] == "listening" && value["listenAdr"] == "a\"b"), "{line}");
+    }
+}

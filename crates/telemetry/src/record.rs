@@ -1,0 +1,244 @@
+//! What is known of a request or a connection when it ends. Plain data: who fills it in decides nothing about its form.
+//!
+//! Absent on purpose: header fields. Authorization and Cookie can not reach a log line, because no record has a place for them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, SystemTime};
+
+use wire::proxy_protocol::ProxyInfo;
+
+/// Whose fault an unhappy end was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fault {
+    /// Nobody's: it went well.
+    #[default]
+    None,
+    /// The client's.
+    Client,
+    /// The upstream's.
+    Upstream,
+    /// Ours.
+    Ours,
+}
+
+impl Fault {
+    /// The word for it in logs and metrics; empty if nobody is at fault.
+    pub fn side(self) -> &'static str {
+        match self {
+            Fault::None => "",
+            Fault::Client => "client",
+            Fault::Upstream => "upstream",
+            Fault::Ours => "ours",
+        }
+    }
+}
+
+/// What a contract said of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Verdict {
+    /// It was not judged: modes are off.
+    #[default]
+    Off,
+    /// Nothing is wrong with it.
+    Passed,
+    /// Something is wrong, and it passed because the mode is `log`.
+    Logged,
+    /// It was refused.
+    Blocked,
+}
+
+impl Verdict {
+    /// The word for it in logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Off => "off",
+            Verdict::Passed => "passed",
+            Verdict::Logged => "logged",
+            Verdict::Blocked => "blocked",
+        }
+    }
+}
+
+/// What a contract said of a request and its answer.
+#[derive(Debug, Clone, Copy)]
+pub struct ContractRecord<'a> {
+    /// Name of the contract.
+    pub contract: &'a str,
+    /// Method and path template; empty where the document knows none.
+    pub operation: &'a str,
+    /// The worse of both verdicts.
+    pub verdict: Verdict,
+    /// `request` or `response`: what the reason is about; empty without one.
+    pub side: &'static str,
+    /// Stable code of the first violation; empty if there is none.
+    pub reason: &'static str,
+    /// Where it is: part, name, and a pointer into the value. Hostile bytes possible.
+    pub place: &'a str,
+    /// Violations found, on both sides.
+    pub violations: u32,
+}
+
+/// One HTTP request, finished.
+#[derive(Debug, Clone)]
+pub struct RequestRecord<'a> {
+    /// When its first byte was read (wall clock).
+    pub started: SystemTime,
+    /// Listener name.
+    pub listener: &'a str,
+    /// Who sent it: the connection's peer, or whom the trusted proxies name; none on Unix sockets.
+    pub client: Option<IpAddr>,
+    /// The connection's peer; none on Unix sockets.
+    pub peer: Option<SocketAddr>,
+    /// What a believed PROXY header said.
+    pub told: Option<&'a ProxyInfo>,
+    /// What TLS agreed on, if there was TLS.
+    pub tls: Option<&'a tls::Info>,
+    /// Method, as text.
+    pub method: &'a str,
+    /// `HTTP/1.0`, `HTTP/1.1`, `HTTP/2`.
+    pub version: &'static str,
+    /// Authority of the request, hostile bytes possible.
+    pub host: &'a [u8],
+    /// Path and query, hostile bytes possible.
+    pub target: &'a [u8],
+    /// User-Agent, hostile bytes possible.
+    pub user_agent: &'a [u8],
+    /// The request id sent upstream.
+    pub request_id: &'a [u8],
+    /// Name of the route, if one matched.
+    pub route: Option<&'a str>,
+    /// Name of the upstream group, if one was chosen.
+    pub upstream: Option<&'a str>,
+    /// Address of the server that answered or failed last.
+    pub server: Option<&'a str>,
+    /// Status sent to the client; 0 if none was.
+    pub status: u16,
+    /// Status the upstream gave, if it gave one.
+    pub upstream_status: Option<u16>,
+    /// Body bytes from the client.
+    pub bytes_received: u64,
+    /// Body bytes to the client.
+    pub bytes_sent: u64,
+    /// First byte of the request to last byte of the answer.
+    pub duration: Duration,
+    /// Request sent to upstream's head received.
+    pub upstream_duration: Option<Duration>,
+    /// Further tries on other servers.
+    pub retries: u32,
+    /// Whose fault, if unhappy.
+    pub fault: Fault,
+    /// Stable lower-case code of what went wrong, empty if nothing: `duplicate_content_length`, `upstream_connect_timeout`.
+    pub reason: &'static str,
+    /// What its contract said, if it is under one.
+    pub contract: Option<ContractRecord<'a>>,
+}
+
+impl RequestRecord<'_> {
+    /// Whether trusted proxies named the client, so that it is not the connection's peer.
+    pub fn is_forwarded(&self) -> bool {
+        self.client != self.peer.map(|peer| peer.ip().to_canonical())
+    }
+}
+
+/// One UDP flow, ended.
+#[derive(Debug, Clone)]
+pub struct FlowRecord<'a> {
+    /// When its first datagram came (wall clock).
+    pub started: SystemTime,
+    /// Listener name.
+    pub listener: &'a str,
+    /// True client.
+    pub client: SocketAddr,
+    /// The socket's peer: whoever answers went to.
+    pub balancer: SocketAddr,
+    /// Where datagrams went.
+    pub target: SocketAddr,
+    /// Whether the client's own port could be used.
+    pub port_kept: bool,
+    /// First datagram to end.
+    pub duration: Duration,
+    /// Datagrams from the client.
+    pub datagrams_received: u64,
+    /// Datagrams to the client.
+    pub datagrams_sent: u64,
+    /// Payload bytes from the client.
+    pub bytes_received: u64,
+    /// Payload bytes to the client.
+    pub bytes_sent: u64,
+    /// Datagrams from the client that the kernel did not take.
+    pub datagrams_lost: u64,
+    /// Times the network said that the target could not be reached.
+    pub unreachable: u64,
+    /// Why it ended: `idle`, `evicted`, `closed`.
+    pub reason: &'static str,
+}
+
+/// One tunnel, ended.
+#[derive(Debug, Clone)]
+pub struct TunnelRecord<'a> {
+    /// When it was accepted.
+    pub started: SystemTime,
+    /// Listener name.
+    pub listener: &'a str,
+    /// True client; none on Unix sockets.
+    pub client: Option<SocketAddr>,
+    /// What a believed PROXY header said.
+    pub told: Option<&'a ProxyInfo>,
+    /// What TLS agreed on, if it was opened.
+    pub tls: Option<&'a tls::Info>,
+    /// SNI of TLS that was not opened.
+    pub server_name: Option<&'a str>,
+    /// Whether TLS was passed by unopened.
+    pub passthrough: bool,
+    /// What the connection is called towards upstreams.
+    pub connection_id: &'a [u8],
+    /// Name of the upstream group.
+    pub upstream: &'a str,
+    /// Address of the server that was reached, or failed last.
+    pub server: Option<&'a str>,
+    /// Further tries on other servers.
+    pub retries: u32,
+    /// From the first try to the connection; none if there was none.
+    pub connect_duration: Option<Duration>,
+    /// Whether the client's own port could be used; none where it did not go onward under its own address.
+    pub port_kept: Option<bool>,
+    /// Bytes carried from the client.
+    pub bytes_received: u64,
+    /// Bytes carried to the client.
+    pub bytes_sent: u64,
+    /// Accept to the moment its way was known, handshake included.
+    pub ready_after: Duration,
+    /// Accept to end.
+    pub duration: Duration,
+    /// `client`, `upstream` or `portunus`: whose end came first.
+    pub ended_by: &'static str,
+    /// Whose fault, if unhappy.
+    pub fault: Fault,
+    /// Stable code of why it ended, empty if both sides just finished.
+    pub reason: &'static str,
+}
+
+/// One connection that ended without ever becoming a request: refused, failed handshake, silent.
+#[derive(Debug, Clone)]
+pub struct ConnRecord<'a> {
+    /// When it was accepted.
+    pub started: SystemTime,
+    /// Listener name.
+    pub listener: &'a str,
+    /// True client; none on Unix sockets.
+    pub client: Option<SocketAddr>,
+    /// What a believed PROXY header said.
+    pub told: Option<&'a ProxyInfo>,
+    /// SNI as sent, if it was seen.
+    pub server_name: Option<&'a str>,
+    /// Accept to end.
+    pub duration: Duration,
+    /// `accept`, `tls_handshake`, `head`, ...
+    pub phase: &'static str,
+    /// Whose fault.
+    pub fault: Fault,
+    /// Stable code.
+    pub reason: &'static str,
+    /// Detail for people, e.g. the library's reason; hostile bytes possible.
+    pub detail: &'a str,
+}

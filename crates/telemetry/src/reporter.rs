@@ -1,0 +1,251 @@
+//! The process-wide end of reporting: makes the workers' ends, keeps what happens seldom, sums it all up when asked.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use config::{AccessLog, LogConfig};
+use prometheus_client::registry::Registry;
+
+use super::clients::{self, Order, Published};
+use super::diagnostics::OncePerSecond;
+use super::exposition;
+use super::line::Form;
+use super::metrics::Totals;
+use super::process::Process;
+use super::queue::Queue;
+use super::shadow;
+use super::slow::{CertificateExpiry, SlowEvents};
+use super::summary::Sample;
+use super::validation::ValidationMemory;
+use super::worker::{Log, WorkerReport, WorkerShared};
+use super::writer::{self, Opened, Target};
+
+/// Clients listed for the admin side.
+const LISTED_CLIENTS: usize = 100;
+
+pub use super::exposition::Exposition;
+
+/// The process-wide end of reporting: metrics registry, log writer, client table. Shared with the admin side.
+#[derive(Debug)]
+pub struct Reporter {
+    shared: Arc<Shared>,
+    registry: Registry,
+    pub(super) last_sample: Mutex<Option<(Instant, Sample)>>,
+}
+
+/// An access log's new place, open.
+#[derive(Debug)]
+pub struct NewLog(Opened);
+
+/// What the metrics are made of.
+#[derive(Debug)]
+pub(super) struct Shared {
+    workers: Mutex<Vec<Arc<WorkerShared>>>,
+    log: Option<Log>,
+    slow: Mutex<SlowEvents>,
+    pub(super) validation_memory: Arc<ValidationMemory>,
+    pub(super) process: Process,
+    pub(super) started: SystemTime,
+}
+
+impl Reporter {
+    /// Opens the log and starts its writer thread.
+    ///
+    /// # Errors
+    /// The log file cannot be opened.
+    pub fn start(log: &LogConfig, workers: usize) -> io::Result<Arc<Reporter>> {
+        let log = log.access.as_ref().map(open_log).transpose()?;
+        let shared = Arc::new(Shared {
+            workers: Mutex::new((0..workers).map(|index| Arc::new(WorkerShared::new(index))).collect()),
+            log,
+            slow: Mutex::default(),
+            validation_memory: Arc::default(),
+            process: Process::open(),
+            started: SystemTime::now(),
+        });
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Totals::new(Arc::clone(&shared))));
+        Ok(Arc::new(Reporter { shared, registry, last_sample: Mutex::new(None) }))
+    }
+
+    /// The handle of one worker. A worker that takes the place of one that died goes on with its counters.
+    pub fn worker(self: &Arc<Reporter>, index: usize) -> WorkerReport {
+        let mut workers = lock(&self.shared.workers);
+        let shared = workers.iter().find(|shared| shared.adopt(index)).cloned().unwrap_or_else(|| {
+            let shared = Arc::new(WorkerShared::new(index));
+            shared.adopt(index);
+            workers.push(Arc::clone(&shared));
+            shared
+        });
+        WorkerReport::new(shared, self.shared.log.clone())
+    }
+
+    /// A reload ended: `generation` is now current, or, if not `ok`, still is.
+    pub fn reload(&self, ok: bool, generation: u64) {
+        self.shared.slow().reload(ok.then_some(generation), SystemTime::now());
+    }
+
+    /// The first configuration, at start: no reload.
+    pub fn generation(&self, generation: u64) {
+        self.shared.slow().generation = generation;
+    }
+
+    /// A keystore was loaded; these are all its certificates.
+    pub fn keystore_loaded(&self, keystore: &str, certificates: Vec<CertificateExpiry>) {
+        self.shared.slow().keystore(keystore, Some(certificates), SystemTime::now());
+    }
+
+    /// A keystore could not be loaded; what it held before stays in use.
+    pub fn keystore_failed(&self, keystore: &str) {
+        self.shared.slow().keystore(keystore, None, SystemTime::now());
+    }
+
+    /// A server of an upstream group came up or went down.
+    pub fn upstream_server(&self, upstream: &str, server: &str, up: bool) {
+        self.shared.slow().server(upstream, server, up);
+    }
+
+    /// The name of an upstream's servers could not be resolved.
+    pub fn resolution_failed(&self, upstream: &str, name: &str, reason: &'static str) {
+        self.shared.slow().resolution_failed(upstream, name, reason);
+    }
+
+    /// The account of the memory that bodies under validation take.
+    pub fn validation_memory(&self) -> Arc<ValidationMemory> {
+        Arc::clone(&self.shared.validation_memory)
+    }
+
+    /// The session ticket keys were rotated.
+    pub fn ticket_keys_rotated(&self) {
+        self.shared.slow().ticket_rotations += 1;
+    }
+
+    /// Forgets the keystores and servers that a new configuration no longer has: those for which the function says false.
+    pub fn retain(&self, keystore: impl Fn(&str) -> bool, server: impl Fn(&str, &str) -> bool) {
+        self.shared.slow().retain(keystore, server);
+    }
+
+    /// All metrics as text.
+    pub fn metrics(&self, exposition: Exposition) -> String {
+        let mut text = String::with_capacity(64 * 1024);
+        // Writing to a String cannot fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        match exposition {
+            Exposition::OpenMetrics => text,
+            Exposition::Text => exposition::to_text(&text),
+        }
+    }
+
+    /// The heaviest client addresses as JSON, by bytes since they were first noticed, or by bytes per second of late.
+    pub fn clients_json(&self, by_rate: bool) -> String {
+        let order = if by_rate { Order::Rate } else { Order::Bytes };
+        let workers = self.shared.workers();
+        clients::to_json(&clients::heaviest(published(&workers), order, LISTED_CLIENTS))
+    }
+
+    /// What stands in no document, the most frequent first, as JSON.
+    pub fn shadows_json(&self) -> String {
+        let workers = self.shared.workers();
+        shadow::to_json(workers.iter().map(|worker| &worker.shadows))
+    }
+
+    /// Opens the log file again (SIGUSR1). Returns at once; a path that cannot be opened is tried again, and meanwhile the old file is
+    /// written.
+    pub fn reopen(&self) {
+        if let Some(log) = &self.shared.log {
+            log.queue.reopen();
+        }
+    }
+
+    /// Opens the place that the access log is to go to from a reload on, if there is an access log and that is another place. Nothing is
+    /// written there before [`Reporter::switch_log`].
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open_log(&self, now: &LogConfig, wanted: &LogConfig) -> io::Result<Option<NewLog>> {
+        match (&now.access, &wanted.access) {
+            (Some(now), Some(wanted)) if now.path != wanted.path => {
+                Opened::new(target(wanted)).map(|opened| Some(NewLog(opened))).map_err(|error| explain(wanted, &error))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Writes the access log to another place from its next line on.
+    pub fn switch_log(&self, log: NewLog) {
+        if let Some(running) = &self.shared.log {
+            running.queue.retarget(log.0);
+        }
+    }
+
+    /// Writes what waits and closes the log, until `deadline` from now. Call it after the workers' ends are dropped. Returns the number of
+    /// lines that could not be written.
+    pub fn shutdown(&self, deadline: Duration) -> u64 {
+        self.shared.log.as_ref().map_or(0, |log| log.queue.stop(deadline))
+    }
+
+    /// Lines of the access log that were lost so far, wherever.
+    pub fn lines_lost(&self) -> u64 {
+        self.shared.lines().1
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        // Ends the writer thread; nobody is left to wait for it.
+        self.shutdown(Duration::ZERO);
+    }
+}
+
+impl Shared {
+    pub(super) fn workers(&self) -> Vec<Arc<WorkerShared>> {
+        lock(&self.workers).clone()
+    }
+
+    pub(super) fn slow(&self) -> MutexGuard<'_, SlowEvents> {
+        lock(&self.slow)
+    }
+
+    /// Lines written, and lines dropped anywhere.
+    pub(super) fn lines(&self) -> (u64, u64) {
+        let dropped: u64 = self.workers().iter().map(|worker| worker.lines_dropped.get()).sum();
+        match &self.log {
+            Some(log) => (log.queue.written(), dropped + log.queue.lost()),
+            None => (0, dropped),
+        }
+    }
+}
+
+/// What the workers show of their client tables.
+pub(super) fn published(workers: &[Arc<WorkerShared>]) -> impl Iterator<Item = &Published> {
+    workers.iter().map(|worker| &worker.clients)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn target(access: &AccessLog) -> Target {
+    access.path.clone().map_or(Target::Stdout, Target::File)
+}
+
+fn explain(access: &AccessLog, error: &io::Error) -> io::Error {
+    let path = access.path.as_ref().map_or("standard output".into(), |path| path.display().to_string());
+    io::Error::new(error.kind(), format!("the access log {path} cannot be opened: {error}"))
+}
+
+fn open_log(access: &AccessLog) -> io::Result<Log> {
+    let queue = Arc::new(Queue::new());
+    writer::start("access-log", target(access), Arc::clone(&queue)).map_err(|error| explain(access, &error))?;
+    let form = match access.mmproxy_verbosity {
+        Some(verbosity) => Form::Mmproxy(verbosity),
+        None if access.json => Form::Json,
+        None => Form::Text,
+    };
+    Ok(Log { queue, form, complaint: Arc::new(OncePerSecond::new()) })
+}
