@@ -55,6 +55,9 @@ pub struct Limits {
     pub h2_failed_request_burst: u32,
     /// As many of these requests are allowed again each second: busy clients of gRPC cancel, or miss deadlines, in bursts while a server is slow.
     pub h2_failed_request_rate: u32,
+    /// As many of those that the client did not cancel are allowed again each second: ordinary clients send no heads that are rejected, and keep to
+    /// the limit on streams.
+    pub h2_rejected_request_rate: u32,
     /// From SIGTERM to the end of accepting: time for load balancers to see that `/readyz` says 503.
     pub drain_delay: Duration,
     /// After that, how long open requests and tunnels may go on.
@@ -94,6 +97,7 @@ impl Default for Limits {
             h2_control_frame_rate: 2_000,
             h2_failed_request_burst: 500,
             h2_failed_request_rate: 500,
+            h2_rejected_request_rate: 100,
             drain_delay: Duration::ZERO,
             drain_timeout: Duration::from_secs(30),
         }

@@ -366,6 +366,7 @@ fn limits_json(limits: &crate::limits::Limits) -> Value {
         "h2_control_frame_rate": limits.h2_control_frame_rate,
         "h2_failed_request_burst": limits.h2_failed_request_burst,
         "h2_failed_request_rate": limits.h2_failed_request_rate,
+        "h2_rejected_request_rate": limits.h2_rejected_request_rate,
         "drain_delay": duration_text(limits.drain_delay),
         "drain_timeout": duration_text(limits.drain_timeout),
     })

@@ -118,6 +118,7 @@ impl Build<'_> {
             ("h2_control_frame_rate", &mut limits.h2_control_frame_rate),
             ("h2_failed_request_burst", &mut limits.h2_failed_request_burst),
             ("h2_failed_request_rate", &mut limits.h2_failed_request_rate),
+            ("h2_rejected_request_rate", &mut limits.h2_rejected_request_rate),
         ] {
             *target = read::int(node, key).unwrap_or(*target);
         }

@@ -1,7 +1,8 @@
 //! What a client may have an HTTP/2 connection do for nothing (RFC 9113 §10.5).
 //!
-//! Each frame is cheap, and so is each request that is thrown away; what hurts is how many there are beside the useful ones. Owns two allowances,
-//! one of frames that carry nothing and one of requests that come to nothing, both earned by what the client is sent, and the length of a turn.
+//! Each frame is cheap, and so is each request that is thrown away; what hurts is how many there are beside the useful ones. Owns three allowances,
+//! of frames that carry nothing, of requests that come to nothing, and of those among them that the client did not cancel, all earned by what the
+//! client is sent, and the length of a turn.
 //! Does not read header blocks and does not end the connection: `h2` does, once an allowance is used up.
 
 use std::cell::{Cell, RefCell};
@@ -108,6 +109,10 @@ impl Allowance {
     fn is_spent(&self) -> bool {
         self.left.get() < 0
     }
+
+    fn is_half_spent(&self) -> bool {
+        self.left.get() < self.burst / 2
+    }
 }
 
 #[derive(Debug)]
@@ -116,6 +121,8 @@ struct Bounds {
     frames: Allowance,
     /// Requests that come to nothing.
     requests: Allowance,
+    /// Those among them that were rejected: ordinary clients cancel a lot, but send few of these.
+    rejected: Allowance,
     /// Most fields of a request.
     max_fields: usize,
     /// Streams that may send DATA.
@@ -141,6 +148,7 @@ impl Floods {
         Floods(Some(Bounds {
             frames: Allowance::new(limits.h2_control_frame_burst, limits.h2_control_frame_rate, now),
             requests: Allowance::new(limits.h2_failed_request_burst, limits.h2_failed_request_rate, now),
+            rejected: Allowance::new(limits.h2_failed_request_burst, limits.h2_rejected_request_rate, now),
             max_fields: limits.max_fields,
             bodies: RefCell::default(),
             waiting: Cell::new(0),
@@ -157,7 +165,7 @@ impl Floods {
 
     /// Whether the peer has used up an allowance.
     pub fn is_flooded(&self) -> bool {
-        self.0.as_ref().is_some_and(|bounds| bounds.frames.is_spent() || bounds.requests.is_spent())
+        self.0.as_ref().is_some_and(|bounds| bounds.allowances().into_iter().any(Allowance::is_spent))
     }
 
     /// Most fields that a request may have.
@@ -168,7 +176,7 @@ impl Floods {
     /// Whether others are to have their turn.
     pub fn is_turn_over(&self) -> bool {
         self.0.as_ref().is_some_and(|bounds| {
-            let is_failing = bounds.requests.left.get() < bounds.requests.burst / 2;
+            let is_failing = bounds.requests.is_half_spent() || bounds.rejected.is_half_spent();
             bounds.turn.get() >= if is_failing { SHORT_TURN } else { TURN }
         })
     }
@@ -216,7 +224,7 @@ impl Floods {
             return;
         }
         let now = coarse();
-        for allowance in [&bounds.frames, &bounds.requests] {
+        for allowance in bounds.allowances() {
             if is_blocked {
                 allowance.refill(now);
             }
@@ -250,29 +258,42 @@ impl Floods {
         let waiting = bounds.waiting.get();
         if bounds.is_drained.get() && waiting > most {
             bounds.waiting.set(most);
-            (most..waiting).for_each(|_| bounds.spend(&bounds.requests));
+            (most..waiting).for_each(|_| bounds.reject());
         }
     }
 
     /// A request was rejected for its head.
     pub fn rejected(&self) {
-        self.0.iter().for_each(|bounds| bounds.spend(&bounds.requests));
+        self.0.iter().for_each(Bounds::reject);
     }
 
     /// A request was cancelled before its response began, after so long.
     pub fn cancelled(&self, age: Duration) {
         if age < PREMATURE {
-            self.rejected();
+            self.0.iter().for_each(|bounds| bounds.spend(&bounds.requests));
         }
     }
 
     /// A request got a response, which pays for another that gets none.
     pub fn answered(&self) {
-        self.0.iter().for_each(|bounds| bounds.requests.give(CREDIT));
+        self.0.iter().for_each(|bounds| {
+            bounds.requests.give(CREDIT);
+            bounds.rejected.give(CREDIT);
+        });
     }
 }
 
 impl Bounds {
+    fn allowances(&self) -> [&Allowance; 3] {
+        [&self.frames, &self.requests, &self.rejected]
+    }
+
+    /// A request came to nothing, and its client did not cancel it.
+    fn reject(&self) {
+        self.spend(&self.requests);
+        self.spend(&self.rejected);
+    }
+
     /// Whether a frame is part of a body that is expected. One that is empty and does not end it carries nothing.
     fn is_body(&self, head: FrameHead) -> bool {
         let ends = head.flags & END_STREAM != 0;
@@ -369,6 +390,7 @@ mod tests {
             h2_control_frame_rate: 0,
             h2_failed_request_burst: requests,
             h2_failed_request_rate: 0,
+            h2_rejected_request_rate: 0,
             ..Limits::default()
         })
     }
@@ -524,6 +546,32 @@ mod tests {
                 is_spent |= frames.is_spent() || requests.is_spent();
             }
             assert_eq!(is_spent, is_flood, "{calls} calls a second");
+        }
+    }
+
+    #[test]
+    fn rejected_requests_come_back_more_slowly_than_cancelled_ones() {
+        let limits = Limits::default();
+        let burst = limits.h2_failed_request_burst as usize;
+        let not_given_out = |floods: &Floods| {
+            floods.opened();
+            floods.set_drained(true);
+            floods.accepted_all();
+        };
+        for (what, fail, expected) in [
+            ("rejected", &Floods::rejected as &dyn Fn(&Floods), 100),
+            ("cancelled", &|floods| floods.cancelled(Duration::ZERO), 500),
+            ("not given out", &not_given_out, 100),
+        ] {
+            let floods = Floods::of_client(&limits);
+            // Nothing comes back but what is given here.
+            floods.set_blocked(true);
+            let allowances = floods.0.as_ref().unwrap().allowances();
+            allowances.into_iter().for_each(|allowance| allowance.refilled.set(Duration::ZERO));
+            assert_eq!(allowed(&floods, fail), burst, "{what}");
+            allowances.into_iter().for_each(|allowance| allowance.refill(Duration::from_secs(1)));
+            // The one that was too much is made up for first.
+            assert_eq!(allowed(&floods, fail), expected - 1, "{what}, a second later");
         }
     }
 

@@ -160,6 +160,12 @@ pub(in crate::shape) static LIMITS: Object = object(
             "As many of these requests are allowed again each second.",
         ),
         optional(
+            "h2_rejected_request_rate",
+            Shape::Int(0, 1_000_000),
+            "100",
+            "As many of those that the client did not cancel are allowed again each second.",
+        ),
+        optional(
             "drain_delay",
             Shape::Duration(0, DAY),
             "0s",
