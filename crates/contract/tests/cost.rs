@@ -254,6 +254,44 @@ fn long_names_are_charged_by_their_bytes() {
     }
 }
 
+/// Alternatives and patterns over one long string are what many values would be.
+#[test]
+fn long_strings_are_evaluated_in_turns() {
+    let patterns: Vec<String> =
+        (0..20).map(|n| format!(r#"{{"type":["string","integer"],"pattern":"^[a-z]*(x|y){n}$"}}"#)).collect();
+    let (any, none) = (patterns.join(","), patterns.join("},{\"not\":").replace(",\"integer\"", ""));
+    let of_items = |schema: &str| format!(r#"{{"type":"array","items":{schema}}}"#);
+    let of_members = |schema: &str| format!(r#"{{"type":"object","additionalProperties":{schema}}}"#);
+    let anchored = (0..20).map(|n| format!(r#"{{"pattern":"^(a|b|é)*(?:{n})?$"}}"#)).collect::<Vec<_>>().join(",");
+    let long = "a".repeat(500_000);
+    for (rules, good, bad, reason) in [
+        (format!(r#"{{"anyOf":[{any}]}}"#), format!("{long}x7"), long.clone(), Reason::AnyOf),
+        (format!(r#"{{"allOf":[{{"not":{none}}}]}}"#), long.clone(), format!("{long}y19"), Reason::Not),
+        (format!(r#"{{"allOf":[{anchored}]}}"#), long.clone(), format!("{long}c"), Reason::Pattern),
+    ] {
+        let good = good.replacen("aaaa", "\\u00e9a", if reason == Reason::Pattern { 1 } else { 0 });
+        let texts = |value: &str| (format!("[1,\"{value}\",2]"), format!("{{\"k\":1,\"l\":\"{value}\",\"m\":2}}"));
+        for (schema, good, bad) in [
+            (of_items(&rules), texts(&good).0, texts(&bad).0),
+            (of_members(&rules), texts(&good).1, texts(&bad).1),
+            (rules.clone(), format!("\"{good}\""), format!("\"{bad}\"")),
+        ] {
+            for (text, expected) in [(good, Ok(())), (bad, Err(reason))] {
+                let cost = cost(&schema, &text);
+                assert_eq!(cost.verdict, expected, "{schema}");
+                let (program, id) = compile(&schema);
+                let whole = support::judge_in_turns(&program, id, &mut Run::default(), text.as_bytes(), 50_000);
+                assert_eq!(whole.map_err(|violation| violation.reason), expected, "{schema}");
+                assert!(cost.longest <= TURN / 2, "{schema}: {}", cost.longest);
+                let pieces = text.len().div_ceil(32 << 10) as u32;
+                // A wrong one may be found out at once.
+                let is_short = expected == Err(Reason::Pattern);
+                assert!(is_short || cost.turns >= pieces + 2, "{schema}: {} turns", cost.turns);
+            }
+        }
+    }
+}
+
 /// Small records are what takes most memory for its bytes: two cells and a container each.
 #[test]
 fn what_is_recorded_takes_a_few_times_its_text() {

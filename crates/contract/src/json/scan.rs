@@ -90,7 +90,7 @@ pub struct Scanner {
     /// Strings with escapes are resolved here.
     scratch: Vec<u8>,
     limits: Limits,
-    /// Where a container ended whose end the sink has refused.
+    /// Where a container ended whose end the sink has refused, or a string at which it has paused.
     refused_at: usize,
     /// How long the last window was.
     window_len: usize,
@@ -145,6 +145,7 @@ impl Scanner {
         if !self.cut.is_empty() {
             let Some(taken) = self.cut.extend(rest)? else { return Ok(()) };
             rest = &rest[taken..];
+            self.window_len = rest.len();
             self.whole_token(sink)?;
         }
         self.window_len = rest.len();
@@ -156,11 +157,11 @@ impl Scanner {
         Ok(())
     }
 
-    /// As [`Scanner::feed`], for a sink that may pause at the end of a container ([`Reason::Paused`]): says how much of the chunk was read.
+    /// As [`Scanner::feed`], for a sink that may pause ([`Reason::Paused`]) at the end of a container, or of a string that is longer than a chunk:
+    /// says how much of the chunk was read.
     pub(crate) fn feed_some(&mut self, chunk: &[u8], sink: &mut impl Sink) -> Result<usize, Reason> {
         match self.feed(chunk, sink) {
             Ok(()) => Ok(chunk.len()),
-            // Containers end in the chunk itself, never in a token that was cut before it.
             Err(Reason::Paused) => Ok(chunk.len() - (self.window_len - self.refused_at)),
             Err(reason) => Err(reason),
         }
@@ -193,6 +194,11 @@ impl Scanner {
         let length = bytes.len();
         self.cut.bytes = bytes;
         self.cut.clear();
+        if matches!(used, Err(Reason::Paused)) {
+            self.count_value()?;
+            // Where the window of the chunk begins.
+            return Err(self.refused(0, Reason::Paused));
+        }
         if used? == length { Ok(()) } else { Err(Reason::Syntax) }
     }
 

@@ -125,7 +125,7 @@ impl<'s> Reader<'s> {
         let fresh = findings.fresh();
         let work = match self {
             Reader::Json(json) => return json.finish(findings),
-            Reader::Text(text) => return text.finish().map(|()| None),
+            Reader::Text(text) => return text.finish(fresh),
             Reader::Opaque { received, min_bytes, .. } if received < min_bytes => return Err(of_body(too_short())),
             Reader::Opaque { .. } => return Ok(None),
             Reader::Form(form) => Work::new(async |turn| {
@@ -252,7 +252,7 @@ pub(super) struct TextReader<'s> {
     at: usize,
 }
 
-impl TextReader<'_> {
+impl<'s> TextReader<'s> {
     fn feed_some(&mut self, bytes: &[u8]) -> Result<bool, Violation> {
         if self.json.is_empty() {
             crate::parameter::push_string(bytes, self.json);
@@ -268,9 +268,30 @@ impl TextReader<'_> {
         Ok(is_done)
     }
 
-    fn finish(mut self) -> Result<(), Violation> {
+    /// Ends the string, of which everything may be left to say.
+    fn finish(mut self, mut found: Findings) -> Result<Option<Work<'s, Findings>>, Violation> {
         let rest: &[u8] = if self.has_begun { b"\"" } else { b"\"\"" };
-        self.check.feed(rest).and_then(|()| self.check.finish()).map_err(of_text)
+        let before = self.check.steps_taken();
+        self.check.feed_some(rest).map_err(of_text)?;
+        if !self.check.is_pending() {
+            return self.check.finish().map(|()| None).map_err(of_text);
+        }
+        Ok(Some(Work::new(async move |turn| {
+            let judged = self.evaluate(before, &turn).await;
+            let _ = judged.or_else(|violation| found.add(of_text(violation)));
+            found
+        })))
+    }
+
+    async fn evaluate(mut self, mut before: u64, turn: &Turn) -> Result<(), crate::reason::Violation> {
+        while self.check.is_pending() {
+            let steps = self.check.steps_taken() - before;
+            before += steps;
+            turn.hold(self.json.capacity() + self.check.bytes_held());
+            turn.spend(usize::try_from(steps).unwrap_or(usize::MAX)).await;
+            self.check.feed_some(b"")?;
+        }
+        self.check.finish()
     }
 }
 

@@ -328,8 +328,7 @@ impl<'a> Evaluation<'a> {
 
     fn string(&mut self, rules: Option<&StringRules>, at: usize) -> Outcome {
         let Some(rules) = rules else { return Ok(()) };
-        let looks = 1 + rules.patterns.len() + rules.formats.len();
-        self.spend(looks * (self.space.tape.byte_count(at) / BYTES_PER_STEP), at)?;
+        self.spend(rules.looks() * (self.space.tape.byte_count(at) / BYTES_PER_STEP), at)?;
         match check_string(rules, self.space.tape.text(at), &mut self.steps_left) {
             Some(reason) => self.fail(reason, at),
             None => Ok(()),

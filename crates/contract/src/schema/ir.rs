@@ -151,6 +151,13 @@ pub(super) struct StringRules {
     pub formats: Vec<Format>,
 }
 
+impl StringRules {
+    /// How often it reads a string, at most.
+    pub fn looks(&self) -> usize {
+        1 + self.patterns.len() + self.formats.len()
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArrayRules {
     pub prefix: Vec<Id>,

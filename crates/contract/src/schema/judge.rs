@@ -44,6 +44,9 @@ const MAX_RECORDED_DEPTH: usize = 500;
 /// Steps that an evaluation takes before what it finds out is kept.
 const STEPS_WITHOUT_MEMORY: u64 = 4_096;
 
+/// Strings of so many bytes are evaluated in turns where several patterns or formats read them. No window holds one.
+pub(super) const LONG_TEXT_BYTES: usize = 64 << 10;
+
 const UNKNOWN: u32 = 1 << 31;
 const NO_SLOT: u32 = u32::MAX;
 
@@ -358,6 +361,26 @@ impl Judging<'_> {
         outcome
     }
 
+    /// A string that must be evaluated; a long one may pause, as containers do.
+    #[inline(never)]
+    fn evaluate_text(&mut self, plan: u32, text: Text<'_>) -> Result<(), Reason> {
+        if text.bytes.len() < LONG_TEXT_BYTES {
+            return self.evaluate_scalar(plan, |tape| tape.string(text));
+        }
+        self.judge.space.tape.clear();
+        self.judge.space.tape.string(text);
+        self.judge.recording = Some((plan, self.judge.frames.len()));
+        self.evaluate_recorded()
+    }
+
+    #[cold]
+    fn check_long_text(&mut self, plan: u32, strings: &StringPlan, text: Text<'_>) -> Result<(), Reason> {
+        if strings.rules.looks() > 2 {
+            return self.evaluate_text(plan, text);
+        }
+        check_text(strings, text, &mut self.judge.steps_left).map_err(|reason| self.broken(plan, kind::STRING, reason))
+    }
+
     fn evaluate(&mut self, plan: u32) -> Result<(), Reason> {
         let pause_at = self.judge.pause_at;
         let goes_on = std::mem::take(&mut self.judge.is_paused);
@@ -633,9 +656,12 @@ impl Sink for Judging<'_> {
         match self.block(plan, kind::STRING) {
             ACCEPT => Ok(()),
             REJECT => self.refuse(plan, kind::STRING),
-            RECORD => self.evaluate_scalar(plan, |tape| tape.string(text)),
+            RECORD => self.evaluate_text(plan, text),
             block => {
                 let strings = &self.program.strings[block as usize];
+                if text.bytes.len() >= LONG_TEXT_BYTES {
+                    return self.check_long_text(plan, strings, text);
+                }
                 check_text(strings, text, &mut self.judge.steps_left)
                     .map_err(|reason| self.broken(plan, kind::STRING, reason))
             }

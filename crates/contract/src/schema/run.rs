@@ -1,6 +1,6 @@
 //! One value's way through a program, as its bytes or its parts arrive. Its room is reused, so that it does not allocate.
 
-use super::judge::{Judge, Judging};
+use super::judge::{Judge, Judging, LONG_TEXT_BYTES};
 use super::program::{Program, SchemaId};
 use crate::json::{Number, Scanner, Sink, Text};
 use crate::reason::{Reason, Violation};
@@ -127,7 +127,7 @@ impl Check<'_> {
             judging.evaluate_recorded()?;
         }
         // Where matching is charged for, in pieces: a turn ends between them.
-        let piece_bytes = if self.program.is_costly { COSTLY_PIECE_BYTES } else { usize::MAX };
+        let piece_bytes = if self.program.is_costly { COSTLY_PIECE_BYTES } else { LONG_TEXT_BYTES };
         while *taken < chunk.len() && !judging.judge.is_turn_over() {
             let rest = &chunk[*taken..];
             let piece = &rest[..rest.len().min(piece_bytes)];

@@ -66,6 +66,22 @@ fn forms_are_validated_in_turns() {
     }
 }
 
+/// Of text, everything may be left to say when it ends.
+#[test]
+fn long_text_is_validated_in_turns() {
+    let patterns: Vec<String> = (0..20).map(|n| format!("{{pattern: '^[a-z]*(x|y){n}$'}}")).collect();
+    let schema = format!("{{type: string, anyOf: [{}]}}", patterns.join(", "));
+    let contract = contract(&posting(&format!("{{text/plain: {{schema: {schema}}}}}")));
+    let text = "a".repeat(500_000);
+    for (last, expected) in [("x7", "ok"), ("x20", "any_of body")] {
+        let request = Request::post("/a", "text/plain", format!("{text}{last}"));
+        let (turns, held, verdict) = turns(&contract, &request, Findings::first());
+        assert_eq!(verdict, expected);
+        assert!(turns >= 2, "{turns}");
+        assert!(held >= text.len(), "{held}");
+    }
+}
+
 /// A form of tens of thousands of fields costs as much per field as a small one.
 #[test]
 fn many_parts_are_linear() {
