@@ -253,7 +253,7 @@ pub async fn upload(
             // Nothing more is at hand: what there is goes out before we wait.
             None => {
                 accepted(before_response(flow, deadline, stall, writer.write(before, &joined.0)).await)?;
-                (before, _) = (&[], joined.0.clear());
+                (before, _) = (&[], joined.empty());
                 flow.moved();
                 continue;
             }
@@ -270,7 +270,7 @@ pub async fn upload(
         }
         if !joined.is_empty() {
             accepted(before_response(flow, deadline, stall, writer.write(before, &joined.0)).await)?;
-            (before, _) = (&[], joined.0.clear());
+            (before, _) = (&[], joined.empty());
         }
         accepted(before_response(flow, deadline, stall, writer.write(before, body.last())).await)?;
         before = &[];
@@ -308,11 +308,16 @@ impl Joined {
         }
         true
     }
+
+    /// Drops what it holds, and gives the memory back.
+    fn empty(&mut self) {
+        recycle(std::mem::take(&mut self.0));
+    }
 }
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        recycle(std::mem::take(&mut self.0));
+        self.empty();
     }
 }
 
@@ -405,11 +410,8 @@ pub async fn download(
                 Err(Elapsed) if flow.uploading.get() => return Err(DownloadError::Idle),
                 Err(Elapsed) => return Err(DownloadError::UpstreamSlow),
             }
-        } else if answer.has_room(joined.0.len()) {
-            at_hand(body.next()).await
         } else {
-            // It would wait beside what is joined, and that twice the memory.
-            None
+            at_hand(body.next()).await
         };
         let next = next.transpose().map_err(DownloadError::Upstream)?.map(|next| next.map(<[u8]>::len));
         let count = match next {
@@ -421,7 +423,8 @@ pub async fn download(
                 continue;
             }
         };
-        if joined.takes(count, body.is_done()) {
+        // Only what can go out now: a response that waits for its client has no more memory than what it was received in.
+        if answer.has_room(joined.0.len() + count) && joined.takes(count, body.is_done()) {
             joined.0.extend_from_slice(body.last());
             continue;
         }
@@ -443,7 +446,8 @@ async fn send_joined(answer: &mut impl Answer, joined: &mut Joined, sent: &Cell<
     if !joined.is_empty() {
         answer.piece(&joined.0).await?;
         sent.set(sent.get() + joined.0.len() as u64);
-        joined.0.clear();
+        // The next piece may wait for the client, and not with this memory beside it.
+        joined.empty();
     }
     Ok(())
 }

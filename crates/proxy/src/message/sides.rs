@@ -70,7 +70,7 @@ pub trait Answer {
     /// Sends what is written so far.
     async fn flush(&mut self) -> Result<(), Broken>;
 
-    /// Whether so many bytes of the body would be taken now. While they would not, no more is received for it than is in hand.
+    /// Whether so many bytes of the body would be taken now. Pieces that would not are not joined.
     fn has_room(&mut self, _bytes: usize) -> bool {
         true
     }
