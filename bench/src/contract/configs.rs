@@ -89,7 +89,7 @@ http {
 const FORWARD: &str = "\
 workers: 1
 listeners: [{ name: plain, bind: \"@listen\" }]
-upstreams: { bench: { servers: [\"@upstream\"], max_idle: 1024, keep_idle: 1h } }
+upstreams: { bench: { servers: [\"@upstream\"], pool_max_idle: 1024, pool_idle_timeout: 1h } }
 routes: [{ upstream: bench }]
 forwarding: { x_forwarded: false, x_real_ip: false, via: false, request_id: false }
 log: { access: none, level: warn }
@@ -101,7 +101,7 @@ const CONTRACT: &str = "\
 workers: 1
 listeners: [{ name: plain, bind: \"@listen\", contract: forum }]
 contracts: { forum: { document: @folder/openapi.json, request: block, response: block } }
-upstreams: { bench: { servers: [\"@upstream\"], max_idle: 1024, keep_idle: 1h } }
+upstreams: { bench: { servers: [\"@upstream\"], pool_max_idle: 1024, pool_idle_timeout: 1h } }
 routes: [{ upstream: bench }]
 forwarding: { x_forwarded: false, x_real_ip: false, via: false, request_id: false }
 log: { access: none, level: warn }

@@ -143,8 +143,8 @@ keystores:
 upstreams:
   bench:
     servers: [\"@upstream\"]
-    max_idle: 1024
-    keep_idle: 1h
+    pool_max_idle: 1024
+    pool_idle_timeout: 1h
 routes:
   - upstream: bench
 forwarding: { x_forwarded: true, x_real_ip: false, via: false, request_id: false }

@@ -43,9 +43,9 @@ impl UpstreamConfig {
             header_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(60),
             total_timeout: None,
-            max_idle: 256,
+            pool_max_idle: 256,
             // Below the minute after which common servers drop an idle connection, so that we close first.
-            keep_idle: Duration::from_secs(30),
+            pool_idle_timeout: Duration::from_secs(30),
             max_in_flight: 10_000,
             max_in_flight_per_client: UpstreamConfig::share_of(10_000),
             retry_budget_percent: 20,

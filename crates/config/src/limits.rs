@@ -28,7 +28,7 @@ pub struct Limits {
     /// Request line, bytes.
     pub max_request_line_bytes: usize,
     /// Fields in a head.
-    pub max_fields: usize,
+    pub max_headers: usize,
     /// Request body, bytes, where the route does not say otherwise.
     pub max_body_bytes: u64,
     /// Response head from an upstream, bytes; at most one receive chunk (32 KiB).
@@ -84,7 +84,7 @@ impl Default for Limits {
             tunnel_idle_timeout: Duration::from_secs(3600),
             max_head_bytes: 32 * 1024,
             max_request_line_bytes: 8 * 1024,
-            max_fields: 100,
+            max_headers: 100,
             max_body_bytes: 64 * 1024 * 1024,
             max_response_head_bytes: 32 * 1024,
             max_interim_responses: 8,

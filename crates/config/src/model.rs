@@ -413,7 +413,7 @@ pub enum Action {
         /// Body.
         body: Arc<[u8]>,
         /// The group that must have a server that is up; without one, the answer is 503.
-        while_up: Option<String>,
+        if_healthy: Option<String>,
     },
 }
 
@@ -566,9 +566,9 @@ pub struct UpstreamConfig {
     /// The whole exchange; none for no bound (tunnels and streams outlive it).
     pub total_timeout: Option<Duration>,
     /// Idle connections kept per process.
-    pub max_idle: usize,
+    pub pool_max_idle: usize,
     /// How long an idle connection is kept.
-    pub keep_idle: Duration,
+    pub pool_idle_timeout: Duration,
     /// Requests in flight per process beyond which 503 is answered.
     pub max_in_flight: usize,
     /// Requests in flight of one client (IPv6: of one /64) beyond which 429 is responded.

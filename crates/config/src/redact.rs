@@ -234,8 +234,8 @@ pub(super) fn upstream_json(upstream: &UpstreamConfig) -> Value {
         "header_timeout": duration_text(upstream.header_timeout),
         "idle_timeout": duration_text(upstream.idle_timeout),
         "total_timeout": upstream.total_timeout.map(duration_text),
-        "max_idle": upstream.max_idle,
-        "keep_idle": duration_text(upstream.keep_idle),
+        "pool_max_idle": upstream.pool_max_idle,
+        "pool_idle_timeout": duration_text(upstream.pool_idle_timeout),
         "max_in_flight": upstream.max_in_flight,
         "max_in_flight_per_client": upstream.max_in_flight_per_client,
         "retries": { "budget": upstream.retry_budget_percent },
@@ -290,9 +290,9 @@ fn action_json(action: &Action, parameters: &[&str]) -> Value {
         Action::Redirect { status, to, allow } => {
             return json!({ "redirect": { "to": template(to, parameters), "status": status, "allow": allow } });
         }
-        Action::Respond { status, content_type, body, while_up } => {
+        Action::Respond { status, content_type, body, if_healthy } => {
             return json!({ "respond": {
-                "status": status, "content_type": content_type, "body_bytes": body.len(), "while_up": while_up,
+                "status": status, "content_type": content_type, "body_bytes": body.len(), "if_healthy": if_healthy,
             } });
         }
         Action::Forward(forward) => forward,
@@ -351,14 +351,14 @@ fn limits_json(limits: &crate::limits::Limits) -> Value {
         "client_idle_timeout": duration_text(limits.client_idle_timeout),
         "min_body_rate": limits.min_body_rate,
         "tunnel_idle_timeout": duration_text(limits.tunnel_idle_timeout),
-        "max_head": limits.max_head_bytes,
+        "max_header_bytes": limits.max_head_bytes,
         "max_request_line": limits.max_request_line_bytes,
-        "max_fields": limits.max_fields,
+        "max_headers": limits.max_headers,
         "max_body": limits.max_body_bytes,
         "max_response_head": limits.max_response_head_bytes,
         "max_interim_responses": limits.max_interim_responses,
         "max_requests_per_connection": limits.max_requests_per_connection,
-        "max_drain": limits.max_drain_bytes,
+        "max_discarded_body": limits.max_drain_bytes,
         "max_validation_memory": limits.max_validation_memory_bytes,
         "max_validation_memory_per_connection": limits.max_validation_memory_per_connection_bytes,
         "h2_max_streams": limits.h2_max_streams,

@@ -439,7 +439,7 @@ impl Conn {
     fn ended(&self) -> End {
         match self.input.bytes() {
             [] => End::Closed,
-            _ => End::Failed("frame_cut", String::new()),
+            _ => End::Failed("frame_truncated", String::new()),
         }
     }
 

@@ -240,7 +240,7 @@ async fn reload<R: Role>(role: Arc<R>, what: Reload, reason: &'static str, repor
     };
     if reported.as_ref().is_none_or(|reported| *reported.borrow() != problems) {
         for problem in &problems {
-            tracing::error!(reason, "reload refused, the old generation stays: {problem}");
+            tracing::error!(reason, "reload rejected, the active configuration stays: {problem}");
         }
     }
     if let Some(reported) = reported {

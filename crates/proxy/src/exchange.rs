@@ -104,10 +104,10 @@ async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> 
     let in_force = guard::contract_of(context.generation, listener, route, head, &context.client)?;
     let (status, location) = match &route.config.action {
         Action::Forward(forward) => return forward_admitted(route, params, in_force, forward, exchange).await,
-        Action::Respond { status, content_type, body, while_up } => {
-            let group = while_up.as_ref().map(|name| context.generation.group(name));
+        Action::Respond { status, content_type, body, if_healthy } => {
+            let group = if_healthy.as_ref().map(|name| context.generation.group(name));
             if group.is_some_and(|group| group.is_none_or(|group| !group.is_up())) {
-                return Err(Refusal::upstream(503, "no_server_up").into());
+                return Err(Refusal::upstream(503, "no_healthy_upstream").into());
             }
             let fixed = (*status, content_type.as_str(), &**body);
             return respond_fixed(context, &route.config, fixed, head, exchange.answer, exchange.ledger)
@@ -194,7 +194,7 @@ fn judge_connection(context: Context<'_>, head: &RequestHead) -> Result<(), Refu
     if front.rule(host).is_same_policy(&tls.rule) {
         return Ok(());
     }
-    Err(Refusal::client(421, "other_tls_policy"))
+    Err(Refusal::client(421, "tls_policy_mismatch"))
 }
 
 /// Chooses a server, sends the request, and goes on to the next server while that is safe.

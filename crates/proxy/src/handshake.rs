@@ -107,7 +107,7 @@ fn classify(broken: &Broken) -> (Fault, &'static str, String) {
         Broken::Socket(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
             (Fault::Client, "tls_handshake_abandoned", String::new())
         }
-        Broken::Socket(error) => (Fault::Client, "tls_handshake_broken", error.to_string()),
+        Broken::Socket(error) => (Fault::Client, "tls_handshake_reset", error.to_string()),
         Broken::Tls(tls::Error::Ours(detail)) => (Fault::Ours, "tls_handshake_ours", detail.to_string()),
         Broken::Tls(tls::Error::PeerCertificate(detail)) => (Fault::Client, "client_certificate", detail.to_string()),
         Broken::Tls(tls::Error::PeerAlert(alert)) => {

@@ -91,7 +91,12 @@ impl Told {
         }
         listeners.insert(listener.into());
         let client = client.map_or_else(String::new, |client| client.to_string());
-        tracing::warn!(listener, client, reason, "a client was refused; told once, counted always");
+        tracing::warn!(
+            listener,
+            client,
+            reason,
+            "a client was rejected; logged once per reason, the metric counts every case"
+        );
     }
 }
 

@@ -197,9 +197,9 @@ async fn finish(life: &Life<'_>, end: End, upstream: Transport) {
         End::Idle => life.tell_end("portunus", Fault::None, "tunnel_idle"),
         End::Expired => life.tell_end("portunus", Fault::None, "tunnel_lifetime"),
         End::ClientCut => life.tell_end("client", Fault::Client, "tls_cut_without_close_notify"),
-        End::ClientBroke => life.tell_end("client", Fault::Client, "tunnel_client_broke"),
+        End::ClientBroke => life.tell_end("client", Fault::Client, "tunnel_client_reset"),
         End::UpstreamCut => life.tell_end("upstream", Fault::Upstream, "tls_cut_without_close_notify"),
-        End::UpstreamBroke => life.tell_end("upstream", Fault::Upstream, "tunnel_upstream_broke"),
+        End::UpstreamBroke => life.tell_end("upstream", Fault::Upstream, "tunnel_upstream_reset"),
     }
     match end {
         End::Finished => {}

@@ -31,7 +31,7 @@ pub(super) struct Traffic {
     pub(super) requests: u64,
     pub(super) connections: u64,
     pub(super) tunnels: u64,
-    /// Lives of those tunnels together, milliseconds.
+    /// Total tunnel duration, milliseconds.
     pub(super) tunnel_ms: u64,
     /// Bytes per second both ways, smoothed.
     pub(super) rate: f64,

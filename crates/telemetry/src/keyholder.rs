@@ -141,11 +141,11 @@ impl Families {
         let ours = registry.sub_registry_with_prefix("portunus_keyholder");
         ours.register("waiting", "Operations that wait now", all.waiting.clone());
         ours.register("connections", "Connections open now", all.connections.clone());
-        ours.register("connections_failed", "Connections that ended badly", all.failed.clone());
+        ours.register("connections_failed", "Failed connections", all.failed.clone());
         ours.register("reloads", "Reloads by outcome", all.reloads.clone());
         ours.register("keys", "Keys held", all.keys.clone());
         ours.register("audit_lines_lost", "Audit lines that could not be written", all.audit_lost.clone());
-        registry.register("keyless_failed_connection", "Connections that ended badly", all.old_failed.clone());
+        registry.register("keyless_failed_connection", "Failed connections", all.old_failed.clone());
         registry.register("keyless_key_load_duration", "Time to load all keys, seconds", all.old_load.clone());
         let text = "End of validity of the server's certificates";
         registry.register("certificate_expiration_timestamp_seconds", text, all.expiry.clone());

@@ -60,7 +60,7 @@ impl Collector for Totals {
 }
 
 fn process(page: &mut Page<'_>, shared: &Shared) -> fmt::Result {
-    page.info("portunus_build", "What is running", &[("version", env!("CARGO_PKG_VERSION"))])?;
+    page.info("portunus_build", "Build information", &[("version", env!("CARGO_PKG_VERSION"))])?;
     let usage = shared.process.usage();
     page.counters("process_cpu_seconds", "User and system time used", [], [([], usage.cpu_seconds)])?;
     page.gauge("process_resident_memory_bytes", "Resident memory", usage.resident_bytes)?;
@@ -153,7 +153,7 @@ fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     let labels = ["listener", "reason"];
     page.counters("portunus_connections_refused", "Connections closed at once", labels, failures("accept"))?;
     page.counters("portunus_tls_handshake_failures", "Failed handshakes", labels, failures("tls_handshake"))?;
-    page.counters("portunus_datagrams_refused", "Datagrams that were not let in", labels, failures("datagram"))?;
+    page.counters("portunus_datagrams_refused", "Datagrams rejected", labels, failures("datagram"))?;
     let others = sums(
         workers,
         |worker| &worker.failures,
@@ -203,7 +203,7 @@ fn requests(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     let help = "First byte of a request to last byte of the answer";
     page.histograms("portunus_request_duration_seconds", help, ["listener"], times)?;
     let faults = sums(workers, |worker| &worker.faults, every_label);
-    let help = "Requests and connections that ended badly, by whose fault it was";
+    let help = "Failed requests and connections, by the side at fault";
     page.counters("portunus_faults", help, ["side", "reason"], faults)?;
     let labels = ["contract", "operation", "verdict", "reason"];
     let verdicts = sums(workers, |worker| &worker.verdicts, every_label);
@@ -256,7 +256,7 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     let requests = by_server(|cells| cells.requests.get());
     page.counters("portunus_upstream_requests", "Requests forwarded, by the server tried last", labels, requests)?;
     let failures = by_server(|cells| cells.failures.get());
-    page.counters("portunus_upstream_failures", "Requests that ended badly by the server's fault", labels, failures)?;
+    page.counters("portunus_upstream_failures", "Upstream request failures", labels, failures)?;
     let mut by_status: BTreeMap<([&str; 2], String), u64> = BTreeMap::new();
     for slot in workers.iter().flat_map(|worker| worker.upstreams.slots()) {
         for (code, count) in slot.cells.responses.texts() {
@@ -335,7 +335,7 @@ fn top_clients(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Resul
     page.counters("portunus_client_tunnels", "Tunnels ended of the heaviest clients", labels, tunnels)?;
     let seconds =
         names.iter().zip(&top).map(|(name, (_, traffic))| ([name.as_str()], traffic.tunnel_ms as f64 / 1000.0));
-    page.counters("portunus_client_tunnel_seconds", "Lives of those tunnels together", labels, seconds)?;
+    page.counters("portunus_client_tunnel_seconds", "Total tunnel duration", labels, seconds)?;
     page.counters("portunus_client_connections", "Connections ended of the heaviest clients", labels, connections)
 }
 

@@ -28,7 +28,7 @@ impl Fault {
             Fault::None => "",
             Fault::Client => "client",
             Fault::Upstream => "upstream",
-            Fault::Ours => "ours",
+            Fault::Ours => "proxy",
         }
     }
 }

@@ -45,7 +45,7 @@ impl KeyFailure {
             KeyFailure::Busy { .. } => "keyless_busy",
             KeyFailure::Refused(_) => "keyless_refused",
             KeyFailure::WrongSignature => "keyless_wrong_signature",
-            KeyFailure::Unaskable => "keyless_unaskable",
+            KeyFailure::Unaskable => "keyless_unsupported_operation",
         }
     }
 

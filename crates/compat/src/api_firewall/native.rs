@@ -158,7 +158,7 @@ impl Writer<'_> {
             ("SERVER_DIAL_TIMEOUT", "connect_timeout"),
             ("SERVER_READ_TIMEOUT", "header_timeout"),
             ("SERVER_WRITE_TIMEOUT", "idle_timeout"),
-            ("SERVER_MAX_IDLE_CONN_DURATION", "keep_idle"),
+            ("SERVER_MAX_IDLE_CONN_DURATION", "pool_idle_timeout"),
         ] {
             if let Some(duration) = self.duration(name).filter(|duration| *duration != "0ms") {
                 self.line(format!("    {key}: {duration}"));
@@ -189,7 +189,7 @@ impl Writer<'_> {
         );
         self.line(
             "  - name: readiness\n    listeners: [health]\n    path: /v1/readiness\n    methods: [GET]\n    \
-             respond: { status: 200, content_type: application/json, body: '{\"status\":\"ok\"}', while_up: backend }",
+             respond: { status: 200, content_type: application/json, body: '{\"status\":\"ok\"}', if_healthy: backend }",
         );
     }
 
@@ -347,7 +347,7 @@ impl Writer<'_> {
         }
         self.line("limits:");
         if let Some(size) = self.number("READ_BUFFER_SIZE") {
-            self.line(format!("  max_head: {}", size.clamp(1024, 32 * 1024)));
+            self.line(format!("  max_header_bytes: {}", size.clamp(1024, 32 * 1024)));
         }
         if let Some(size) = self.number("SERVER_READ_BUFFER_SIZE") {
             self.line(format!("  max_response_head: {}", size.clamp(1024, 32 * 1024)));

@@ -95,20 +95,20 @@ impl Build<'_> {
         };
         count("max_connections", &mut limits.max_connections);
         count("max_connections_per_client", &mut limits.max_connections_per_client);
-        count("max_fields", &mut limits.max_fields);
+        count("max_headers", &mut limits.max_headers);
         let memory = |key: &str, target: &mut usize| {
             if let Some(value) = read::memory_size(node, key) {
                 *target = value;
             }
         };
-        memory("max_head", &mut limits.max_head_bytes);
+        memory("max_header_bytes", &mut limits.max_head_bytes);
         memory("max_request_line", &mut limits.max_request_line_bytes);
         memory("max_response_head", &mut limits.max_response_head_bytes);
         memory("max_validation_memory", &mut limits.max_validation_memory_bytes);
         memory("max_validation_memory_per_connection", &mut limits.max_validation_memory_per_connection_bytes);
         limits.min_body_rate = read::size(node, "min_body_rate").unwrap_or(limits.min_body_rate);
         limits.max_body_bytes = read::size(node, "max_body").unwrap_or(limits.max_body_bytes);
-        limits.max_drain_bytes = read::size(node, "max_drain").unwrap_or(limits.max_drain_bytes);
+        limits.max_drain_bytes = read::size(node, "max_discarded_body").unwrap_or(limits.max_drain_bytes);
         limits.max_interim_responses = read::int(node, "max_interim_responses").unwrap_or(limits.max_interim_responses);
         limits.max_requests_per_connection =
             read::int(node, "max_requests_per_connection").unwrap_or(limits.max_requests_per_connection);
@@ -140,7 +140,7 @@ impl Build<'_> {
                 }
             }
         };
-        agree("max_request_line", &mut limits.max_request_line_bytes, "max_head", limits.max_head_bytes);
+        agree("max_request_line", &mut limits.max_request_line_bytes, "max_header_bytes", limits.max_head_bytes);
         agree(
             "max_connections_per_client",
             &mut limits.max_connections_per_client,

@@ -373,8 +373,8 @@ impl Build<'_> {
             Some(_) => self.parsed(node, "content_type", content_type)?,
             None => "text/plain; charset=utf-8".to_owned(),
         };
-        let while_up = node.get("while_up").and_then(|name| self.name_of(name, "upstream", &known.upstreams));
-        Some(Action::Respond { status, content_type, body: body.as_bytes().into(), while_up })
+        let if_healthy = node.get("if_healthy").and_then(|name| self.name_of(name, "upstream", &known.upstreams));
+        Some(Action::Respond { status, content_type, body: body.as_bytes().into(), if_healthy })
     }
 }
 

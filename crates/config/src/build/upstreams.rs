@@ -106,8 +106,8 @@ impl Build<'_> {
             header_timeout: read::duration(node, "header_timeout").unwrap_or(default.header_timeout),
             idle_timeout: read::duration(node, "idle_timeout").unwrap_or(default.idle_timeout),
             total_timeout: read::duration(node, "total_timeout"),
-            max_idle: read::int(node, "max_idle").unwrap_or(default.max_idle),
-            keep_idle: read::duration(node, "keep_idle").unwrap_or(default.keep_idle),
+            pool_max_idle: read::int(node, "pool_max_idle").unwrap_or(default.pool_max_idle),
+            pool_idle_timeout: read::duration(node, "pool_idle_timeout").unwrap_or(default.pool_idle_timeout),
             max_in_flight,
             max_in_flight_per_client: read::int(node, "max_in_flight_per_client")
                 .unwrap_or_else(|| UpstreamConfig::share_of(max_in_flight)),

@@ -233,8 +233,8 @@ fn the_schema_is_a_schema_and_refuses_what_the_shape_refuses() {
     check("{ listeners: [], workers: 4 }", true);
     check("{ listeners: [], workers: 0 }", false);
     check("{ listeners: [], workers: many }", false);
-    check("{ listeners: [], limits: { max_head: 32KiB, head_timeout: 5s } }", true);
-    check("{ listeners: [], limits: { max_head: 32 KiB } }", false);
+    check("{ listeners: [], limits: { max_header_bytes: 32KiB, head_timeout: 5s } }", true);
+    check("{ listeners: [], limits: { max_header_bytes: 32 KiB } }", false);
     check("{ listeners: [], limits: { head_timeout: 5 } }", false);
     check("{ listeners: [], routes: [{ upstream: a, respond: { status: 200 } }] }", false);
     check("{ listeners: [], routes: [{ path: / }] }", false);

@@ -186,7 +186,7 @@ fn head_limits() -> HeadLimits {
     HeadLimits {
         head_bytes: limits.max_head_bytes,
         request_line_bytes: limits.max_request_line_bytes,
-        fields: limits.max_fields,
+        fields: limits.max_headers,
     }
 }
 

@@ -35,7 +35,7 @@ pub fn run(command: &ReloadCommand) -> ExitCode {
         }
         Ok(Outcome { generation: None, lines }) => {
             lines.iter().for_each(|problem| complain!("{problem}"));
-            complain!("error: not reloaded; the configuration that was active stays so");
+            complain!("error: reload rejected; the active configuration stays");
             ExitCode::FAILURE
         }
         Err(error) => {

@@ -134,7 +134,7 @@ fn a_body_is_framed_whatever_the_method() {
 
 #[test]
 fn a_body_left_unread_by_a_refusal_is_drained_or_ends_the_connection() {
-    let parts = Parts { route: ", methods: [GET]", file: "limits: { max_drain: 1KiB }", ..Parts::default() };
+    let parts = Parts { route: ", methods: [GET]", file: "limits: { max_discarded_body: 1KiB }", ..Parts::default() };
     let inner = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
     for (repeats, statuses_expected, seen_expected) in [(1, &[405, 200][..], 1), (100, &[405], 0)] {
         let body = inner.repeat(repeats);

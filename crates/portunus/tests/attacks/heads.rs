@@ -139,7 +139,7 @@ fn an_https_url_is_not_served_without_tls() {
 
 #[test]
 fn sizes_and_counts_have_bounds() {
-    let file = "limits: { max_head: 8KiB, max_request_line: 1KiB, max_fields: 20 }";
+    let file = "limits: { max_header_bytes: 8KiB, max_request_line: 1KiB, max_headers: 20 }";
     let mut trial = Trial::start(Parts { file, ..Parts::default() });
     let get = |target: &str, fields: &str| format!("GET {target} HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
     trial.refuse(get(&format!("/{}", "a".repeat(1024)), ""), 414, "request_line_too_long");

@@ -400,7 +400,7 @@ fn header_blocks_have_a_bound_once_unpacked() {
 #[test]
 fn more_fields_than_allowed_are_431() {
     let upstream = Upstream::ok();
-    let gate = secure_gate(upstream.address, Parts { file: "limits: { max_fields: 20 }", ..Parts::default() });
+    let gate = secure_gate(upstream.address, Parts { file: "limits: { max_headers: 20 }", ..Parts::default() });
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(
         1,

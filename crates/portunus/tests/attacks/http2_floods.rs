@@ -216,6 +216,6 @@ fn what_is_no_http2_ends_with_a_line_in_the_log() {
     client.send(&frame(PING, 0, 0, &[0; 8]).repeat(MANY));
     assert_eq!(client.farewell(), Some(ENHANCE_YOUR_CALM));
     let reasons: Vec<_> = gate.log(2).iter().map(|line| line["reason"].clone()).collect();
-    assert_eq!(reasons, ["http2_preface_broken", "http2_flood"]);
+    assert_eq!(reasons, ["http2_preface_invalid", "http2_flood"]);
     assert_eq!(upstream.raw(), b"");
 }

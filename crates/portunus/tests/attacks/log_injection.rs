@@ -20,7 +20,7 @@ fn raw_lines(trial: &Trial, count: usize) -> Vec<String> {
 
 #[test]
 fn each_message_is_one_well_formed_line() {
-    let trial = Trial::start(Parts { file: "limits: { max_head: 32KiB }", ..Parts::default() });
+    let trial = Trial::start(Parts { file: "limits: { max_header_bytes: 32KiB }", ..Parts::default() });
     let long = "u".repeat(20_000);
     let megabyte = format!("User-Agent: {}", "u".repeat(1 << 20));
     let fake = "{\"time\":\"x\",\"status\":200}";

@@ -214,7 +214,7 @@ fn a_cut_body_never_looks_whole() {
             assert!(!whole, "{number}: {}", answer.escape_ascii());
             let line = gate.log(1).remove(0);
             assert_eq!(line["fault"], "upstream", "{number}: {line}");
-            let reasons = ["response_cut", "response_broken", "response_malformed", "upstream_closed"];
+            let reasons = ["response_truncated", "upstream_reset", "response_malformed", "upstream_closed"];
             assert!(reasons.contains(&line["reason"].as_str().unwrap()), "{line}");
         }
     }

@@ -53,7 +53,7 @@ fn a_slow_head_is_408() {
     let answer = dribble(client, b"A: b\r\n");
     assert_eq!(statuses(&answer), [408], "{}", answer.escape_ascii());
     let log = gate.log(2);
-    assert!(log.iter().all(|line| line["reason"] == "request_head_slow" && line["status"] == 408), "{log:?}");
+    assert!(log.iter().all(|line| line["reason"] == "request_header_timeout" && line["status"] == 408), "{log:?}");
     assert_eq!(upstream.raw(), b"");
     probe(&gate);
 }
@@ -77,7 +77,7 @@ fn a_slow_body_is_408_and_never_whole_upstream() {
         assert_eq!(statuses(&answer), [408], "{head}");
     }
     let log = gate.log(4);
-    assert!(log.iter().all(|line| line["reason"] == "request_body_slow" && line["fault"] == "client"), "{log:?}");
+    assert!(log.iter().all(|line| line["reason"] == "request_body_timeout" && line["fault"] == "client"), "{log:?}");
     probe(&gate);
     assert_eq!(upstream.seen().into_iter().filter(|seen| seen.whole).count(), 1);
 }
@@ -97,7 +97,7 @@ fn what_was_sent_quickly_buys_no_slow_rest() {
         assert!(started.elapsed() < Duration::from_secs(30), "a byte now and then keeps the request");
         let _ = client.write_all(b"x");
     }
-    assert_eq!(gate.log(1)[0]["reason"], "request_body_slow");
+    assert_eq!(gate.log(1)[0]["reason"], "request_body_timeout");
     assert!(upstream.seen().iter().all(|seen| !seen.whole));
 }
 
@@ -115,7 +115,7 @@ fn a_client_that_does_not_read_is_let_go() {
     probe(&gate);
     let log = gate.log(2);
     let line = log.iter().find(|line| line["target"] == "/big").unwrap();
-    assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some("client_slow"), Some("client")));
+    assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some("client_write_timeout"), Some("client")));
     // It cannot take what it has for the whole.
     assert!(read_to_end(&mut client).len() < 64 << 20);
 }
@@ -124,7 +124,7 @@ fn a_client_that_does_not_read_is_let_go() {
 fn silent_connections_end_and_give_their_descriptors_back() {
     let upstream = Upstream::ok();
     // Connections to the upstream are not kept: only the clients' are to be counted.
-    let gate = gate(upstream.address, Parts { upstream: ", max_idle: 0", file: SHORT, ..Parts::default() });
+    let gate = gate(upstream.address, Parts { upstream: ", pool_max_idle: 0", file: SHORT, ..Parts::default() });
     probe(&gate);
     let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", gate.pid())).unwrap().count();
     let before = descriptors();
@@ -192,7 +192,7 @@ fn a_window_that_never_opens_ends_its_stream() {
         assert!(!matches!(outcome, crate::frames::Outcome::Answer(..)), "{outcome:?}");
     }
     let log = gate.log(2);
-    assert!(log.iter().all(|line| line["reason"] == "client_slow" && line["fault"] == "client"), "{log:?}");
+    assert!(log.iter().all(|line| line["reason"] == "client_write_timeout" && line["fault"] == "client"), "{log:?}");
 }
 
 /// One that accepts nothing has a second, and may otherwise be as slow as it likes: patience must not grow with what is to be sent.
@@ -221,7 +221,7 @@ fn big() -> Upstream {
 /// Whether there is a line of a client that was too slow.
 fn was_slow(gate: &Gate, target: &str) -> bool {
     let log = std::fs::read_to_string(gate.dir.path().join("access.log")).unwrap_or_default();
-    let mut lines = log.lines().filter(|line| line.contains("client_slow") && line.contains(target));
+    let mut lines = log.lines().filter(|line| line.contains("client_write_timeout") && line.contains(target));
     lines.any(|line| line.contains(r#""fault":"client""#))
 }
 

@@ -134,7 +134,7 @@ fn a_101_nobody_asked_for_is_a_bad_gateway() {
         let sent = request.clone() + "GET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         let answer = exchange(gate.address("web"), sent.as_bytes());
         assert_eq!(statuses(&answer), [502, 502], "{request}");
-        assert_eq!(gate.log(1)[0]["reason"], "unasked_upgrade");
+        assert_eq!(gate.log(1)[0]["reason"], "unexpected_upgrade");
         // No connection that said such a thing is used again.
         let seen = upstream.seen();
         assert!(seen.iter().enumerate().all(|(number, request)| request.connection == number), "{seen:?}");

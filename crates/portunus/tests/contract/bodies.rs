@@ -259,7 +259,7 @@ fn a_cut_body_never_reaches_the_upstream() {
     )
     .unwrap();
     drop(client);
-    wait_until("the cut request in the log", || shop.gate.log(1)[0]["reason"] == "request_cut");
+    wait_until("the cut request in the log", || shop.gate.log(1)[0]["reason"] == "request_truncated");
     assert_eq!(shop.upstream.raw().len(), 0);
 }
 

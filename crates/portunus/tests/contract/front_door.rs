@@ -202,7 +202,7 @@ fn defaults_are_printed_and_settings_without_effect_are_told() {
         "undeclared: { query: block, body_fields: block }",
         "trim_bearer: true",
         "max_body: 4194304",
-        "max_head: 8192",
+        "max_header_bytes: 8192",
         "head_timeout: 5000ms",
         "connect_timeout: 200ms",
         "max_in_flight: 512",

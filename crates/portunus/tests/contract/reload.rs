@@ -19,9 +19,9 @@ fn a_document_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {
         (SHOP.replace("openapi: 3.1.0", "swagger: '2.0'"), "openapi.yaml"),
     ] {
         write(shop.gate.dir.path(), "openapi.yaml", &broken);
-        shop.gate.wait_for("reload refused, the old generation stays");
+        shop.gate.wait_for("reload rejected, the active configuration stays");
         wait_until("the reason", || {
-            shop.gate.diagnostics().iter().any(|line| line.contains("refused") && line.contains(told))
+            shop.gate.diagnostics().iter().any(|line| line.contains("rejected") && line.contains(told))
         });
         assert_eq!(shop.get("GET /v1/products?page=5", "").status, 400);
         assert_eq!(shop.get("GET /v1/products?page=4", "").status, 200);

@@ -92,7 +92,7 @@ fn what_does_not_end_within_the_grace_time_is_cut_and_told() {
     let mut lines = lines_of(&dir);
     lines.sort_by_key(|line| line["target"].as_str().map(str::to_owned));
     let told: Vec<_> = lines.iter().map(|line| (line["target"].as_str(), line["fault"].as_str())).collect();
-    assert_eq!(told, [(Some(""), Some("ours")), (Some("/"), Some("ours"))], "one line each: {lines:#?}");
+    assert_eq!(told, [(Some(""), Some("proxy")), (Some("/"), Some("proxy"))], "one line each: {lines:#?}");
     assert!(lines.iter().all(|line| line["reason"] == "cut_short"), "{lines:#?}");
 }
 

@@ -98,9 +98,9 @@ fn half_a_pair_leaves_everything_as_it_was() {
     let (second, second_key) = server_pair("pair.example");
     replace(&certs.join("pair.crt"), &second);
     fs::remove_file(certs.join("1-Ecdsa.pem")).unwrap();
-    gate.wait_for("reload refused");
+    gate.wait_for("reload rejected");
     wait_until("the metric", || failures(&gate) >= 1.0);
-    let line = gate.diagnostics().into_iter().find(|line| line.contains("reload refused")).unwrap();
+    let line = gate.diagnostics().into_iter().find(|line| line.contains("reload rejected")).unwrap();
     assert!(line.contains("pair.crt") && line.contains("keystore main"), "the line names the file: {line}");
     assert!(!line.contains("PRIVATE"), "{line}");
     assert_eq!(metric(&gate, "portunus_config_generation"), Some(good), "before: {before}");
@@ -131,7 +131,7 @@ fn what_cannot_be_read_raises_a_metric_and_a_line_and_nothing_else() {
         wait_until("the metric", || failures(&gate) >= wanted);
         assert_eq!((shown(&gate, "a.example"), shown(&gate, "b.example")), ("a.example".into(), "b.example".into()));
     }
-    assert!(gate.diagnostics().iter().any(|line| line.contains("reload refused") && line.contains("broken.pem")));
+    assert!(gate.diagnostics().iter().any(|line| line.contains("reload rejected") && line.contains("broken.pem")));
     fs::remove_file(certs.join("broken.pem")).unwrap();
     gate.signal("HUP");
     wait_until("recovery", || metric(&gate, "portunus_config_last_reload_successful") == Some(1.0));

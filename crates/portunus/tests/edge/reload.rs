@@ -36,7 +36,7 @@ fn a_hundred_reloads_under_traffic_lose_nothing() {
     let upstream = Upstream::ok();
     let listener = tls_listener("tls", "127.0.0.3", "");
     let config = |variant: usize| {
-        let more = format!("{}\nlimits: {{ max_fields: {} }}", keystore("a.example"), 50 + variant);
+        let more = format!("{}\nlimits: {{ max_headers: {} }}", keystore("a.example"), 50 + variant);
         yaml(&upstream, &listener, &more).replace("workers: 1", "workers: 2")
     };
     let gate = Gate::start_in(certificates(&[("a.example", false)]), &config(0));
@@ -116,7 +116,7 @@ fn what_is_wrong_changes_nothing_and_says_so() {
     // Ten times what may be read: a generator has run away.
     check(&(good.clone() + &"# filler, filler, filler, filler\n".repeat(1_300_000)), &["larger than"]);
     check(&good.replace("127.0.0.1:0", "192.0.2.77:80"), &["cannot bind"]);
-    gate.wait_for("reload refused, the old generation stays");
+    gate.wait_for("reload rejected, the active configuration stays");
     gate.rewrite(&good);
     assert!(post_reload(&gate).ends_with("{\"generation\":2}\n"));
     assert_eq!(metric(&gate, "portunus_config_last_reload_successful"), Some(1.0));
@@ -207,11 +207,11 @@ fn told(gate: &Gate, text: &str) -> usize {
 fn a_change_of_the_configuration_file_is_loaded_and_a_broken_one_is_reported_once() {
     let upstream = Upstream::ok();
     let gate = watching(&upstream, "", None);
-    let fields = |count: usize| format!("limits: {{ max_fields: {count} }}");
+    let fields = |count: usize| format!("limits: {{ max_headers: {count} }}");
     gate.rewrite(&yaml(&upstream, "", &fields(51)));
     gate.wait_for("\"generation\":2,\"reason\":\"configuration changed\"");
-    gate.rewrite(&yaml(&upstream, "", "limits: { max_fields: none }"));
-    gate.wait_for("reload refused, the old generation stays");
+    gate.rewrite(&yaml(&upstream, "", "limits: { max_headers: none }"));
+    gate.wait_for("reload rejected, the active configuration stays");
     // The same mistake again, and then no mistake: only the latter has something to say.
     let broken = std::fs::read_to_string(gate.dir.path().join("portunus.yaml")).unwrap();
     let failures = || metric(&gate, "portunus_config_reloads_total{result=\"failure\"}");
@@ -219,7 +219,7 @@ fn a_change_of_the_configuration_file_is_loaded_and_a_broken_one_is_reported_onc
     wait_until("the second look", || failures() == Some(2.0));
     gate.rewrite(&yaml(&upstream, "", &fields(52)));
     gate.wait_for("\"generation\":3,\"reason\":\"configuration changed\"");
-    assert_eq!(told(&gate, "reload refused"), 1);
+    assert_eq!(told(&gate, "reload rejected"), 1);
     assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
     assert_eq!(gate.stop(), Some(0));
 }
@@ -236,11 +236,11 @@ fn the_reload_command_waits_for_the_outcome() {
     };
     let (code, out, err) = reload("control.sock");
     assert_eq!((code, &*out, &*err), (Some(0), "reloaded: configuration 2 is active\n", ""));
-    gate.rewrite(&yaml(&upstream, "  - { name: web, bind: 5 }", "limits: { max_fields: none }"));
+    gate.rewrite(&yaml(&upstream, "  - { name: web, bind: 5 }", "limits: { max_headers: none }"));
     let (code, out, err) = reload("control.sock");
     assert_eq!((code, &*out), (Some(1), ""));
-    assert!(err.contains("max_fields") && err.contains("portunus.yaml:4:"), "{err}");
-    assert!(err.ends_with("not reloaded; the configuration that was active stays so\n"), "{err}");
+    assert!(err.contains("max_headers") && err.contains("portunus.yaml:4:"), "{err}");
+    assert!(err.ends_with("reload rejected; the active configuration stays\n"), "{err}");
     let (code, _, err) = reload("nowhere.sock");
     assert!(code == Some(1) && err.contains("--control"), "{err}");
 }

@@ -50,8 +50,9 @@ fn a_request_cut_by_its_client_is_never_whole_upstream() {
     assert_eq!(read_to_end(&mut client), b"");
     let lines = gate.log(3);
     // Its end may come while the upstream is still being connected to, when nobody reads the body.
-    let is_cut = |line: &serde_json::Value| line["reason"] == "request_cut" || line["reason"] == "client_gone";
-    assert!(lines[..2].iter().all(is_cut) && lines[2]["reason"] == "request_head_cut", "{lines:#?}");
+    let is_cut =
+        |line: &serde_json::Value| line["reason"] == "request_truncated" || line["reason"] == "client_disconnected";
+    assert!(lines[..2].iter().all(is_cut) && lines[2]["reason"] == "request_header_truncated", "{lines:#?}");
     assert!(upstream.seen().iter().all(|seen| !seen.whole));
 }
 
@@ -222,7 +223,7 @@ const EVENTS: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r
 fn expect_freed(gate: &Gate, told: &Receiver<Told>) {
     assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Ended), "the upstream's request must end");
     wait_until("the log", || {
-        gate.log(1).iter().any(|line| line["reason"] == "client_gone" && line["fault"] == "client")
+        gate.log(1).iter().any(|line| line["reason"] == "client_disconnected" && line["fault"] == "client")
     });
 }
 
@@ -318,7 +319,9 @@ fn waiting_for_the_end_of_a_client_loses_nothing_it_sent() {
     write!(client, "GET /5 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     reset(&client);
     drop(client);
-    wait_until("the log", || gate.log(4).iter().any(|line| line["target"] == "/4" && line["reason"] == "client_gone"));
+    wait_until("the log", || {
+        gate.log(4).iter().any(|line| line["target"] == "/4" && line["reason"] == "client_disconnected")
+    });
 }
 
 /// An upstream under TLS that reads the first bytes of each handshake and says nothing: a connect that never ends. Tells when it was asked and when the

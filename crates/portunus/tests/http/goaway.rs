@@ -464,7 +464,7 @@ fn a_connection_that_nobody_uses_is_closed_after_its_time() {
         peer.ignore();
         closed.lock().unwrap().send(()).unwrap();
     });
-    let gate = gate_before(&[server.address], ", keep_idle: 1s");
+    let gate = gate_before(&[server.address], ", pool_idle_timeout: 1s");
     assert_eq!(ask(&gate, "GET", ""), [200]);
     end.recv_timeout(PATIENCE / 2).expect("the connection is still open");
 }

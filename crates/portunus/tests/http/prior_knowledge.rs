@@ -86,7 +86,7 @@ fn what_only_begins_like_a_preface_is_no_request() {
         }
         assert_eq!(read_to_end(&mut stream), b"");
         let line = gate.log(6 + number).pop().unwrap();
-        assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some("http2_preface_broken"), Some("client")));
+        assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some("http2_preface_invalid"), Some("client")));
     }
     let whole: Vec<_> = upstream.seen().into_iter().map(|seen| seen.head).collect();
     assert_eq!(whole.len(), 1, "{whole:?}");

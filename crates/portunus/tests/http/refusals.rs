@@ -8,7 +8,7 @@ use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_answer, stat
 use crate::secure::Secure;
 use crate::trial::{Parts, gate, refusing, secure_gate, yaml};
 
-const LIMITS: &str = "limits: { head_timeout: 300ms, client_idle_timeout: 300ms, max_request_line: 1KiB, max_fields: 10, max_body: 1KiB }";
+const LIMITS: &str = "limits: { head_timeout: 300ms, client_idle_timeout: 300ms, max_request_line: 1KiB, max_headers: 10, max_body: 1KiB }";
 
 /// An upstream that is silent about `/silent` and answers all else.
 fn upstream() -> Upstream {
@@ -71,8 +71,8 @@ fn each_refusal_has_its_status_and_reason() {
     check(&gate, lines, &get("/a%2fb", "x"), 400, "encoded_slash", "client");
     check(&gate, lines, &get("/other", "named.example"), 404, "no_route", "client");
     check(&gate, lines, &get("/only", "named.example").replace("GET", "PUT"), 405, "method_not_allowed", "client");
-    check(&gate, lines, "GET /slow HTTP/1.1\r\nHost: x\r\n", 408, "request_head_slow", "client");
-    check(&gate, lines, &post("/slow", "Content-Length: 5\r\n"), 408, "request_body_slow", "client");
+    check(&gate, lines, "GET /slow HTTP/1.1\r\nHost: x\r\n", 408, "request_header_timeout", "client");
+    check(&gate, lines, &post("/slow", "Content-Length: 5\r\n"), 408, "request_body_timeout", "client");
     check(&gate, lines, &post("/small", "Content-Length: 11\r\n"), 413, "body_too_large", "client");
     check(
         &gate,
@@ -90,7 +90,7 @@ fn each_refusal_has_its_status_and_reason() {
     check(&gate, lines, &get("/gone", "x"), 502, "upstream_refused", "upstream");
     check(&gate, lines, &get("/dies", "x"), 502, "upstream_closed", "upstream");
     check(&gate, lines, &get("/garbage", "x"), 502, "bad_version", "upstream");
-    check(&gate, lines, &get("/silent", "x"), 504, "upstream_header_timeout", "upstream");
+    check(&gate, lines, &get("/silent", "x"), 504, "response_header_timeout", "upstream");
     let forbidden = exchange(gate.address("web"), get("/forbidden", "x").as_bytes());
     assert_eq!(statuses(&forbidden), [403]);
 }
@@ -106,7 +106,7 @@ fn a_group_that_is_full_answers_503() {
     assert_eq!(statuses(&answer), [503]);
     assert!(String::from_utf8_lossy(&answer).contains("\r\nRetry-After: "));
     let line = gate.log(1).remove(0);
-    assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some("upstream_full"), Some("ours")));
+    assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some("upstream_overflow"), Some("proxy")));
     assert_eq!(upstream.seen().len(), 1);
 }
 
@@ -169,7 +169,7 @@ fn an_upstream_that_takes_no_body_is_504() {
     assert!(read_answer(&mut client).0.starts_with("HTTP/1.1 504 "));
     let _ = client.shutdown(std::net::Shutdown::Both);
     sending.join().unwrap();
-    assert_eq!(gate.log(1)[0]["reason"], "upstream_header_timeout");
+    assert_eq!(gate.log(1)[0]["reason"], "response_header_timeout");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_host_under_another_tls_policy_is_421() {
     for (host, status) in [("a.test", 200), ("b.test", 421), ("B.TEST.:443", 421)] {
         assert_eq!(ask(&strict, host), [status], "{host}");
     }
-    assert_eq!(strict.log(3)[1]["reason"], "other_tls_policy");
+    assert_eq!(strict.log(3)[1]["reason"], "tls_policy_mismatch");
     assert_eq!(upstream.seen().len(), 3);
 }
 

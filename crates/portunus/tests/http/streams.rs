@@ -178,8 +178,9 @@ fn a_client_stream_of_grpc_has_no_least_rate_but_a_longest_pause() {
     client.send(&frame(DATA, END_STREAM, 1, b"hello"));
     assert_eq!(client.outcome(1), Outcome::Answer(200, b"230".to_vec()));
     let log = gate.log(4);
-    let slow =
-        |path: &str| log.iter().filter(|line| line["target"] == path && line["reason"] == "request_body_slow").count();
+    let slow = |path: &str| {
+        log.iter().filter(|line| line["target"] == path && line["reason"] == "request_body_timeout").count()
+    };
     assert_eq!((slow("/one"), slow("/own"), slow("/count")), (1, 1, 1), "{log:#?}");
 }
 

@@ -40,7 +40,7 @@ fn the_running_server_cannot_open_what_was_not_named() {
         keyholder.signal("HUP");
         let is_held = || keyholder.page("/keys").contains("linked.key");
         if sandbox {
-            keyholder.wait_for("reload refused", 1);
+            keyholder.wait_for("reload rejected", 1);
             let told = keyholder.diagnostics().join("\n");
             assert!(told.contains("linked.key") && told.contains("Permission denied"), "{told}");
             assert!(!is_held());
@@ -114,7 +114,7 @@ fn keys_come_and_go_by_reload_and_by_file_change_and_a_broken_one_changes_nothin
     wait_until("the new key is held", || held("new.key"));
     std::fs::write(&new, "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").unwrap();
     keyholder.signal("HUP");
-    keyholder.wait_for("reload refused", 1);
+    keyholder.wait_for("reload rejected", 1);
     assert!(held("new.key"), "what was held stays");
     std::fs::remove_file(&new).unwrap();
     wait_until("the key is gone", || !held("new.key"));

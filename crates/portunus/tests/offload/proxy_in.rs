@@ -169,7 +169,7 @@ fn bad_headers_end_the_connection_and_nothing_goes_upstream() {
             assert_eq!(exchange(gate.address(listener), &[header, GET].concat()), b"", "{reason}");
         }
     }
-    for (part, reason) in [(&b""[..], "closed_without_header"), (b"PROXY TC", "proxy_header_cut")] {
+    for (part, reason) in [(&b""[..], "closed_without_header"), (b"PROXY TC", "proxy_header_truncated")] {
         let mut stream = connect(gate.address("web"));
         stream.write_all(part).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -181,7 +181,7 @@ fn bad_headers_end_the_connection_and_nothing_goes_upstream() {
         assert_eq!(read_to_end(&mut stream), b"", "stalled");
     }
     let expected: Vec<&str> = table.iter().flat_map(|(_, reason)| [*reason; 2]).collect();
-    let ends = ["closed_without_header", "proxy_header_cut", "proxy_header_timeout", "proxy_header_timeout"];
+    let ends = ["closed_without_header", "proxy_header_truncated", "proxy_header_timeout", "proxy_header_timeout"];
     let lines = gate.log(expected.len() + ends.len());
     for (line, reason) in lines.iter().zip(expected.iter().chain(&ends)) {
         assert_eq!((line["phase"].as_str(), line["reason"].as_str()), (Some("proxy_header"), Some(*reason)), "{line}");
@@ -255,7 +255,7 @@ fn the_trust_file_is_read_again_and_a_broken_one_changes_nothing() {
     assert!(believed());
     std::fs::write(&list, "rubbish\n").unwrap();
     gate.signal("HUP");
-    gate.wait_for("reload refused");
+    gate.wait_for("reload rejected");
     assert!(believed(), "the old list stays");
     std::fs::write(&list, "192.0.2.0/24\n").unwrap();
     gate.signal("HUP");

@@ -178,7 +178,7 @@ fn a_cut_is_not_an_orderly_end() {
 
     let lines = gate.log(2);
     assert_eq!((&lines[0]["fault"], &lines[0]["reason"]), (&"client".into(), &"tls_cut_without_close_notify".into()));
-    assert_eq!((&lines[1]["fault"], &lines[1]["reason"]), (&"upstream".into(), &"tunnel_upstream_broke".into()));
+    assert_eq!((&lines[1]["fault"], &lines[1]["reason"]), (&"upstream".into(), &"tunnel_upstream_reset".into()));
     assert_eq!(lines[1]["ended_by"], "upstream");
 }
 
@@ -217,10 +217,10 @@ fn a_group_takes_no_more_tunnels_than_it_may() {
     let mut fourth = Secure::connect(gate.address("tls"), gate.dir.path(), "a.test", "any");
     assert!(fourth.read(&mut [0; 1]).is_err(), "no orderly end");
     for line in gate.log(2) {
-        assert_eq!((&line["fault"], &line["reason"]), (&"ours".into(), &"upstream_full".into()), "{line}");
+        assert_eq!((&line["fault"], &line["reason"]), (&"proxy".into(), &"upstream_overflow".into()), "{line}");
         assert_eq!((&line["upstream"]["name"], &line["upstream"]["server"]), (&"tcp".into(), &serde_json::Value::Null));
     }
-    assert!(gate.metrics().contains("portunus_faults_total{side=\"ours\",reason=\"upstream_full\"} 2\n"));
+    assert!(gate.metrics().contains("portunus_faults_total{side=\"proxy\",reason=\"upstream_overflow\"} 2\n"));
     // A place that is given back is taken again.
     let (mut near, mut far) = held.pop().unwrap();
     near.end();

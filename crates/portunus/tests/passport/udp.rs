@@ -124,7 +124,7 @@ assert first.recv(65536) == b"203.0.113.8 4711 " + forged
         ["b'203.0.113.7 4711 one'", "b'203.0.113.7 4711 two'", "b'203.0.113.8 4711 one'", "b'203.0.113.8 4711 two'"];
     assert_eq!(lines, expected);
     refused(&site, "header_missing", 1);
-    refused(&site, "header_names_another_client", 1);
+    refused(&site, "proxy_header_client_changed", 1);
 }
 
 #[test]
@@ -211,7 +211,8 @@ assert silent(s)
     refused(&site, "source_is_multicast", 2);
     refused(&site, "source_is_broadcast", 1);
     refused(&site, "source_is_link_local", 2);
-    let told = running.diagnostics.lock().unwrap().iter().filter(|line| line.contains("told once")).count();
+    let told =
+        running.diagnostics.lock().unwrap().iter().filter(|line| line.contains("logged once per reason")).count();
     assert!((6..=12).contains(&told), "once per reason and worker, not {told} times");
 }
 

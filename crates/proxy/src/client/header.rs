@@ -43,10 +43,10 @@ impl NotIdentified {
             NotIdentified::UntrustedHeader => "proxy_header_untrusted",
             NotIdentified::Missing => "proxy_header_missing",
             NotIdentified::Slow => "proxy_header_timeout",
-            NotIdentified::Gone(true) => "proxy_header_cut",
+            NotIdentified::Gone(true) => "proxy_header_truncated",
             NotIdentified::Gone(false) => "closed_without_header",
             NotIdentified::Invalid(_) | NotIdentified::OfDatagrams => "proxy_header_invalid",
-            NotIdentified::Broken(_) => "proxy_header_broken",
+            NotIdentified::Broken(_) => "proxy_header_reset",
         }
     }
 

@@ -152,7 +152,7 @@ impl Flows {
                 flow.habit = Habit::Each;
                 Ok(payload)
             }
-            (Said::Client { .. }, _) => Err("header_names_another_client"),
+            (Said::Client { .. }, _) => Err("proxy_header_client_changed"),
             (Said::Balancer { payload }, Habit::Each) if flow.client == flow.balancer => Ok(payload),
             (_, Habit::Each) => Err("header_missing"),
             (_, _) => {

@@ -74,11 +74,11 @@ fn not_held(error: HoldError) -> OnConnection {
     match error {
         HoldError::Judged(stop) => OnConnection::clients(stop.refusal),
         HoldError::NoMemory => OnConnection::clients(Refusal::ours(503, "validation_memory")),
-        HoldError::Slow => OnConnection::servers(Refusal::upstream(504, "response_stalled")),
+        HoldError::Slow => OnConnection::servers(Refusal::upstream(504, "response_body_timeout")),
         HoldError::Body(BodyError::Malformed(_) | BodyError::Void(_)) => {
             OnConnection::servers(Refusal::upstream(502, "response_malformed"))
         }
-        HoldError::Body(BodyError::Cut) => OnConnection::servers(Refusal::upstream(502, "response_cut")),
-        HoldError::Body(_) => OnConnection::servers(Refusal::upstream(502, "response_broken")),
+        HoldError::Body(BodyError::Cut) => OnConnection::servers(Refusal::upstream(502, "response_truncated")),
+        HoldError::Body(_) => OnConnection::servers(Refusal::upstream(502, "upstream_reset")),
     }
 }

@@ -278,7 +278,7 @@ async fn on_connection<B: MessageBody, A: Answer>(
         // Bytes behind the answer belong to no request: such a connection is not used again.
         After::Reuse if input.is_empty() => {
             let config = &attempt.group.config;
-            attempt.context.worker.pools.put(attempt.pool, transport, config.keep_idle, config.max_idle);
+            attempt.context.worker.pools.put(attempt.pool, transport, config.pool_idle_timeout, config.pool_max_idle);
         }
         After::Reuse | After::Close => {}
     }
@@ -296,7 +296,7 @@ async fn message<B: MessageBody, A: Answer>(
     let head_limits = HeadLimits {
         head_bytes: limits.max_response_head_bytes.min(net::chunk::CHUNK_BYTES),
         request_line_bytes: limits.max_request_line_bytes,
-        fields: limits.max_fields,
+        fields: limits.max_headers,
     };
     let request = attempt.admitted.head();
     let started = Instant::now();
@@ -382,7 +382,7 @@ pub(crate) fn head_arrived(response: &ResponseHead, ledger: &mut Ledger, started
 
 pub(crate) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnection {
     match stopped {
-        Stopped::Elapsed => OnConnection::servers(Refusal::upstream(504, "upstream_header_timeout")),
+        Stopped::Elapsed => OnConnection::servers(Refusal::upstream(504, "response_header_timeout")),
         Stopped::Upload(error) => OnConnection::clients(upload_failure(&error, ledger)),
         Stopped::Gone(why) => {
             ledger.blame(Fault::Client, why);
@@ -395,11 +395,11 @@ fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
     let refusal = match error {
         UploadError::Client(BodyError::Malformed(error)) => Refusal::client(error.status, error.code),
         UploadError::Client(BodyError::Judged(refusal)) => Refusal::clone(refusal),
-        UploadError::Client(BodyError::Cut | BodyError::Broken) => return cut_by_client("request_cut", ledger),
+        UploadError::Client(BodyError::Cut | BodyError::Broken) => return cut_by_client("request_truncated", ledger),
         UploadError::Client(BodyError::Void(code)) => return cut_by_client(code, ledger),
-        UploadError::ClientSlow => Refusal::client(408, "request_body_slow"),
+        UploadError::ClientSlow => Refusal::client(408, "request_body_timeout"),
         UploadError::TooLarge => Refusal::client(413, "body_too_large"),
-        UploadError::Upstream => Refusal::upstream(502, "upstream_broke"),
+        UploadError::Upstream => Refusal::upstream(502, "upstream_reset"),
     };
     ledger.blame(refusal.fault, refusal.code);
     Failure::Refused(refusal)
@@ -413,16 +413,16 @@ fn cut_by_client(code: &'static str, ledger: &mut Ledger) -> Failure {
 /// The answer had begun or might have: nothing can be answered in its place any more.
 pub(crate) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
     let (fault, code) = match error {
-        DownloadError::Upstream(BodyError::Cut) => (Fault::Upstream, "response_cut"),
-        DownloadError::Upstream(BodyError::Broken) => (Fault::Upstream, "response_broken"),
+        DownloadError::Upstream(BodyError::Cut) => (Fault::Upstream, "response_truncated"),
+        DownloadError::Upstream(BodyError::Broken) => (Fault::Upstream, "upstream_reset"),
         DownloadError::Upstream(BodyError::Malformed(_) | BodyError::Void(_)) => {
             (Fault::Upstream, "response_malformed")
         }
         DownloadError::Upstream(BodyError::Judged(refusal)) => (refusal.fault, refusal.code),
-        DownloadError::UpstreamSlow => (Fault::Upstream, "response_stalled"),
+        DownloadError::UpstreamSlow => (Fault::Upstream, "response_body_timeout"),
         DownloadError::Idle => (Fault::Client, "stream_idle_timeout"),
-        DownloadError::Client => (Fault::Client, "client_gone"),
-        DownloadError::ClientSlow => (Fault::Client, "client_slow"),
+        DownloadError::Client => (Fault::Client, "client_disconnected"),
+        DownloadError::ClientSlow => (Fault::Client, "client_write_timeout"),
         DownloadError::Gone(why) => (Fault::Client, *why),
     };
     ledger.blame(fault, code);
@@ -436,7 +436,7 @@ fn check_upgrade(request: &RequestHead, response: &ResponseHead, attempt: Attemp
     if asked.is_some() && granted.is_some_and(|granted| Some(granted) == asked) {
         return Ok(());
     }
-    Err(OnConnection::servers(Refusal::upstream(502, "unasked_upgrade")))
+    Err(OnConnection::servers(Refusal::upstream(502, "unexpected_upgrade")))
 }
 
 /// The protocol an upgrade may go to, if this request asks for one that its route allows.
@@ -476,7 +476,7 @@ async fn read_head(
             Ok(0) | Err(Broken::Socket(_)) => return Err(ended(is_silent, Fate::Stale)),
             Ok(_) => {}
             Err(Broken::Tls(_) | Broken::Key(_)) => {
-                return Err(OnConnection::servers(Refusal::upstream(502, "upstream_tls_broke")));
+                return Err(OnConnection::servers(Refusal::upstream(502, "upstream_tls_reset")));
             }
         }
     }

@@ -103,7 +103,7 @@ async fn connection(
     let (sender, connection, noticed) =
         opened.map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
     let heard = Rc::clone(&noticed);
-    let shared = Rc::new(SharedConnection::new(sender, noticed, transport, attempt.group.config.keep_idle));
+    let shared = Rc::new(SharedConnection::new(sender, noticed, transport, attempt.group.config.pool_idle_timeout));
     // Whoever holds a handle keeps the connection open, so that this task must not.
     let watched = Rc::downgrade(&shared);
     tokio::task::spawn_local(async move {
@@ -238,7 +238,7 @@ async fn stream<B: MessageBody, A: Answer>(
             Some(stream) => break stream,
             // HTTP/2 knows no upgrades (RFC 9113 §8.6).
             None if response.status == 101 => {
-                return Err(OnConnection::servers(Refusal::upstream(502, "unasked_upgrade")));
+                return Err(OnConnection::servers(Refusal::upstream(502, "unexpected_upgrade")));
             }
             None => interim.pass(attempt, response, *answer, ledger).await?,
         }

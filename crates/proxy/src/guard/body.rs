@@ -290,7 +290,7 @@ impl HoldError {
             HoldError::Body(BodyError::Malformed(error)) => Some(Refusal::client(error.status, error.code)),
             HoldError::Body(BodyError::Judged(refusal)) => Some(*refusal),
             HoldError::Body(BodyError::Cut | BodyError::Broken | BodyError::Void(_)) => None,
-            HoldError::Slow => Some(Refusal::client(408, "request_body_slow")),
+            HoldError::Slow => Some(Refusal::client(408, "request_body_timeout")),
             HoldError::NoMemory => Some(NoMemory::refusal()),
             HoldError::Judged(stop) => Some(stop.refusal),
         }

@@ -203,7 +203,7 @@ impl<'a> Asked<'a> {
         if matches!(error, HoldError::Judged(_)) {
             self.found(&judging.findings, room.ledger);
         }
-        let code = if let HoldError::Body(BodyError::Void(code)) = error { code } else { "request_cut" };
+        let code = if let HoldError::Body(BodyError::Void(code)) = error { code } else { "request_truncated" };
         match error.into_refusal() {
             Some(refused) => Err(refused.into()),
             None => {

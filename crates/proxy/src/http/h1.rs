@@ -77,7 +77,7 @@ pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker:
                 Some(true) => return Some(input),
                 Some(false) => {}
                 None => {
-                    record_silence(conn, worker, "http2_preface_broken");
+                    record_silence(conn, worker, "http2_preface_invalid");
                     break Next::Close;
                 }
             }
@@ -190,7 +190,7 @@ async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: 
             Next::Close
         }
         Err(None) => {
-            open.ledger.blame(Fault::Client, "request_head_cut");
+            open.ledger.blame(Fault::Client, "request_header_truncated");
             Next::Abandon
         }
     };
@@ -209,7 +209,7 @@ async fn read_head(
     let head_limits = HeadLimits {
         head_bytes: limits.max_head_bytes.min(net::chunk::CHUNK_BYTES),
         request_line_bytes: limits.max_request_line_bytes,
-        fields: limits.max_fields,
+        fields: limits.max_headers,
     };
     let mut until = None;
     loop {
@@ -232,7 +232,7 @@ async fn read_head(
             match parts.timers.upload.until(until, transport.recv_more(input)).await {
                 Ok(Ok(0) | Err(_)) => return Err(None),
                 Ok(Ok(_)) => {}
-                Err(_) => return Err(Some(Refusal::client(408, "request_head_slow"))),
+                Err(_) => return Err(Some(Refusal::client(408, "request_header_timeout"))),
             }
             let added = input.get(before..).unwrap_or_default();
             if memchr::memchr(b'\n', added).is_some() || input.len() > head_limits.request_line_bytes {
@@ -330,11 +330,11 @@ async fn tunnel_through(
             Next::Close
         }
         pump::End::ClientBroke => {
-            ledger.blame(Fault::Client, "tunnel_client_broke");
+            ledger.blame(Fault::Client, "tunnel_client_reset");
             Next::Abandon
         }
         pump::End::UpstreamBroke | pump::End::UpstreamCut => {
-            ledger.blame(Fault::Upstream, "tunnel_upstream_broke");
+            ledger.blame(Fault::Upstream, "tunnel_upstream_reset");
             Next::Abandon
         }
     }
@@ -522,7 +522,7 @@ impl Answer for H1Answer<'_> {
     fn poll_gone(&mut self, context: &mut std::task::Context<'_>) -> Poll<&'static str> {
         // A client that has only finished sending may still be reading; most have gone.
         let gone = self.transport.stream().poll_gone(context, !self.serves_half_closed, &mut self.gone);
-        gone.map(|()| "client_gone")
+        gone.map(|()| "client_disconnected")
     }
 }
 

@@ -75,7 +75,7 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
     let io = io.with_outbox(&sending.outbox);
     let handshake = builder(&limits).handshake::<_, Bytes>(io);
     let Ok(Ok(mut connection)) = deadline.within(limits.handshake_timeout, handshake).await else {
-        h1::record_silence(&conn, &worker, "http2_preface_broken");
+        h1::record_silence(&conn, &worker, "http2_preface_invalid");
         return close(&sending).await;
     };
     let mut stage = pin!(worker.shutdown.notified());
@@ -365,7 +365,7 @@ async fn stream(
             Err(Reason::PROTOCOL_ERROR)
         }
         Err(Rejected::Cancelled) => {
-            ledger.blame(Fault::Client, "request_cancelled");
+            ledger.blame(Fault::Client, "client_disconnected");
             Err(Reason::CANCEL)
         }
         Err(Rejected::Request(refusal)) => {
@@ -413,7 +413,7 @@ async fn end_of_nothing(
     }
     match timers.upload.within(limits.client_idle_timeout, body.next()).await {
         Ok(Ok(None)) => Ok(()),
-        Ok(Ok(Some(_)) | Err(_)) => Err(Rejected::Stream("request_cut")),
-        Err(_) => Err(Rejected::Request(Refusal::client(408, "request_body_slow"))),
+        Ok(Ok(Some(_)) | Err(_)) => Err(Rejected::Stream("request_truncated")),
+        Err(_) => Err(Rejected::Request(Refusal::client(408, "request_body_timeout"))),
     }
 }

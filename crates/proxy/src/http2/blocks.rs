@@ -92,7 +92,7 @@ impl Blocks {
         }
         let (mut found, mut replaced) = (Found::default(), Vec::new());
         // A request with more is rejected for the first of them. Trailers have no such bound, and go on whole.
-        let most_fields = if begins { noticed.floods.max_fields().saturating_add(1) } else { usize::MAX };
+        let most_fields = if begins { noticed.floods.max_headers().saturating_add(1) } else { usize::MAX };
         let Ok(is_replaced) = self.table.read(block, most_fields, &mut found, &mut replaced) else {
             self.give_up(out);
             return false;

@@ -124,7 +124,7 @@ struct Bounds {
     /// Those among them that were rejected: ordinary clients cancel a lot, but send few of these.
     rejected: Allowance,
     /// Most fields of a request.
-    max_fields: usize,
+    max_headers: usize,
     /// Streams that may send DATA.
     bodies: RefCell<BTreeSet<u32>>,
     /// Requests whose heads are whole and which the library has not given out.
@@ -149,7 +149,7 @@ impl Floods {
             frames: Allowance::new(limits.h2_control_frame_burst, limits.h2_control_frame_rate, now),
             requests: Allowance::new(limits.h2_failed_request_burst, limits.h2_failed_request_rate, now),
             rejected: Allowance::new(limits.h2_failed_request_burst, limits.h2_rejected_request_rate, now),
-            max_fields: limits.max_fields,
+            max_headers: limits.max_headers,
             bodies: RefCell::default(),
             waiting: Cell::new(0),
             is_drained: Cell::new(false),
@@ -169,8 +169,8 @@ impl Floods {
     }
 
     /// Most fields that a request may have.
-    pub fn max_fields(&self) -> usize {
-        self.0.as_ref().map_or(usize::MAX, |bounds| bounds.max_fields)
+    pub fn max_headers(&self) -> usize {
+        self.0.as_ref().map_or(usize::MAX, |bounds| bounds.max_headers)
     }
 
     /// Whether others are to have their turn.

@@ -88,6 +88,6 @@ pub struct Cut;
 
 /// Notes why something could not be sent to the client.
 pub fn client_failed(broken: &Broken, ledger: &mut Ledger) -> Cut {
-    ledger.blame(Fault::Client, if broken.is_timeout() { "client_slow" } else { "client_gone" });
+    ledger.blame(Fault::Client, if broken.is_timeout() { "client_write_timeout" } else { "client_disconnected" });
     Cut
 }

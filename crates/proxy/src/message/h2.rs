@@ -64,7 +64,7 @@ fn read_head(
     if head.target.len() > limits.max_request_line_bytes {
         return Err(HeadError { status: 414, code: "request_line_too_long" });
     }
-    if message.headers.len() > limits.max_fields {
+    if message.headers.len() > limits.max_headers {
         return Err(HeadError { status: 431, code: "too_many_fields" });
     }
     read_fields(&message.headers, head)?;
@@ -580,9 +580,9 @@ impl Answer for H2Answer {
             Stage::Ended => return Poll::Pending,
         };
         gone.map(|gone| match gone {
-            Ok(_) => "request_cancelled",
-            Err(_) if self.sending.outbox.has_timed_out() => "client_slow",
-            Err(_) => "client_gone",
+            Ok(_) => "client_disconnected",
+            Err(_) if self.sending.outbox.has_timed_out() => "client_write_timeout",
+            Err(_) => "client_disconnected",
         })
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
             status: 200,
             content_type: "text/plain".to_string(),
             body: [].into(),
-            while_up: None,
+            if_healthy: None,
         },
         request_headers: HeaderEdits::default(),
         response_headers: HeaderEdits::default(),

@@ -95,7 +95,7 @@ fn a_panic_in_a_request_ends_its_connection_and_leaves_a_line() {
     let lines = end(site);
     let told: Vec<_> = lines.iter().filter(|line| line["reason"] == "panicked").collect();
     assert_eq!(told.len(), 1, "{lines:#?}");
-    assert_eq!((&told[0]["target"], &told[0]["fault"]), (&"/panic".into(), &"ours".into()));
+    assert_eq!((&told[0]["target"], &told[0]["fault"]), (&"/panic".into(), &"proxy".into()));
     assert_eq!(lines.len(), 17);
 }
 
@@ -144,14 +144,14 @@ fn a_panic_of_the_judge_refuses_the_message_and_nothing_else() {
     let seen = answering.join().unwrap();
     assert!(seen.starts_with("POST /say ") && !seen.contains("panic"), "{seen}");
     let metrics = site.reporter.metrics(Exposition::Text);
-    assert!(metrics.contains("portunus_faults_total{side=\"ours\",reason=\"judge_panic\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("portunus_faults_total{side=\"proxy\",reason=\"judge_panic\"} 1\n"), "{metrics}");
     let told: Vec<_> = metrics.lines().filter(|line| line.contains("reason=\"judge_panic\"")).collect();
     assert_eq!(told.len(), 2, "{told:#?}");
     drop(client);
     let lines = end(site);
     assert_eq!(lines.len(), 2);
     let fault = (&lines[0]["status"], &lines[0]["fault"], &lines[0]["reason"]);
-    assert_eq!(fault, (&500.into(), &"ours".into(), &"judge_panic".into()), "{lines:#?}");
+    assert_eq!(fault, (&500.into(), &"proxy".into(), &"judge_panic".into()), "{lines:#?}");
 }
 
 #[test]

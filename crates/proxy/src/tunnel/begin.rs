@@ -109,7 +109,7 @@ async fn peek(
         match deadline.until(until, stream.recv_more(&mut first)).await {
             Ok(Ok(count)) if count > 0 => {}
             Ok(Ok(_)) => return Err(lost(&first, conn, worker, "tls_handshake_abandoned")),
-            Ok(Err(_)) => return Err(lost(&first, conn, worker, "tls_handshake_broken")),
+            Ok(Err(_)) => return Err(lost(&first, conn, worker, "tls_handshake_reset")),
             Err(_) => return Err(lost(&first, conn, worker, "tls_handshake_timeout")),
         }
     }

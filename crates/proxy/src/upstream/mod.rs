@@ -284,7 +284,7 @@ impl Full {
     /// Stable code for logs.
     pub fn code(self) -> &'static str {
         match self {
-            Full::OfAll => "upstream_full",
+            Full::OfAll => "upstream_overflow",
             Full::OfOneClient => "too_many_in_flight",
         }
     }

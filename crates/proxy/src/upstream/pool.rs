@@ -221,9 +221,9 @@ impl Pools {
         self.shared.borrow_mut().entry(pool).or_default().push(Rc::clone(connection));
     }
 
-    /// Keeps a connection for `keep`, unless the process has `max_idle` already.
-    pub fn put(&self, pool: PoolId, transport: Transport, keep: Duration, max_idle: usize) {
-        if IDLE.load(Ordering::Relaxed) >= max_idle || transport.has_news() {
+    /// Keeps a connection for `keep`, unless the process has `pool_max_idle` already.
+    pub fn put(&self, pool: PoolId, transport: Transport, keep: Duration, pool_max_idle: usize) {
+        if IDLE.load(Ordering::Relaxed) >= pool_max_idle || transport.has_news() {
             return;
         }
         IDLE.fetch_add(1, Ordering::Relaxed);

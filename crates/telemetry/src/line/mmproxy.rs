@@ -89,7 +89,7 @@ pub(super) fn connection(out: &mut Vec<u8>, clock: &mut Clock, verbosity: u8, re
     let message = match record.reason {
         "proxy_untrusted_peer" | "proxy_header_untrusted" => "connection origin not in allowed subnets",
         "proxy_header_missing" | "proxy_header_invalid" => "failed to parse PROXY header",
-        "proxy_header_timeout" | "proxy_header_cut" | "closed_without_header" | "proxy_header_broken" => {
+        "proxy_header_timeout" | "proxy_header_truncated" | "closed_without_header" | "proxy_header_reset" => {
             "failed to read PROXY header"
         }
         _ => "connection failed",

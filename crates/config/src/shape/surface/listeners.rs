@@ -66,7 +66,7 @@ pub(in crate::shape) static TUNNEL: Object = object(
             "upstream",
             Shape::Text("the name of an upstream"),
             "(refuse)",
-            "Who gets what no rule fits. Without it that is refused.",
+            "Default upstream. If unset, unmatched connections are rejected.",
         )],
         &TUNNEL_PASSTHROUGH,
         &[

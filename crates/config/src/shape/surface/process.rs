@@ -94,9 +94,9 @@ pub(in crate::shape) static LIMITS: Object = object(
             "1h",
             "A WebSocket or other tunnel in which nothing moves either way.",
         ),
-        optional("max_head", Shape::Size(KIB, 32 * KIB), "32KiB", "Request head; then 431."),
+        optional("max_header_bytes", Shape::Size(KIB, 32 * KIB), "32KiB", "Request head; then 431."),
         optional("max_request_line", Shape::Size(64, MIB), "8KiB", "Request line; then 414."),
-        optional("max_fields", Shape::Int(4, 256), "100", "Fields in a head; then 431."),
+        optional("max_headers", Shape::Int(4, 256), "100", "Fields in a head; then 431."),
         optional(
             "max_body",
             Shape::Size(0, TIB),
@@ -117,7 +117,7 @@ pub(in crate::shape) static LIMITS: Object = object(
             "Requests on one connection, then it is closed politely.",
         ),
         optional(
-            "max_drain",
+            "max_discarded_body",
             Shape::Size(0, MIB),
             "64KiB",
             "An unread request body is read up to this size to keep the connection; else the connection closes.",

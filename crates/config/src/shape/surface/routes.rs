@@ -181,7 +181,7 @@ pub(in crate::shape) static RESPOND: Object = object(
             "Content-Type, if there is a body.",
         ),
         optional(
-            "while_up",
+            "if_healthy",
             Shape::Text("an upstream"),
             "(always)",
             "Answered only while this upstream has a server that is neither ejected nor fails its checks; else 503.",

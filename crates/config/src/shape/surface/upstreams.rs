@@ -31,8 +31,8 @@ pub(in crate::shape) static CONNECTION_SETTINGS: [Field; 10] = [
         "Between two bytes of a response body; where the request body is still on its way, a byte of that counts too.",
     ),
     optional("total_timeout", Shape::Either(&[Shape::Choice(&["none"]), TIMEOUT]), "none", "For the whole exchange."),
-    optional("keep_idle", TIMEOUT, "30s", "How long an unused connection is kept."),
-    optional("max_idle", Shape::Int(0, 1_000_000), "256", "Unused connections kept in the process."),
+    optional("pool_idle_timeout", TIMEOUT, "30s", "How long an unused connection is kept."),
+    optional("pool_max_idle", Shape::Int(0, 1_000_000), "256", "Unused connections kept in the process."),
     optional(
         "max_in_flight",
         Shape::Int(1, 1_000_000),

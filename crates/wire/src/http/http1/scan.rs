@@ -119,7 +119,7 @@ fn fields_section(
     window: &[u8],
     start: usize,
     names: Names,
-    max_fields: usize,
+    max_headers: usize,
     too_long: TooLong,
     fields: &mut Fields,
     notes: &mut Notes,
@@ -133,7 +133,7 @@ fn fields_section(
                 fields.adopt(&window[start..at]);
                 return Ok(Some(end));
             }
-            Some(_) if fields.len() == max_fields => {
+            Some(_) if fields.len() == max_headers => {
                 return Err(HeadError { code: "too_many_fields", ..too_long.head });
             }
             Some(_) => {}
