@@ -125,6 +125,6 @@ fn responses_that_nobody_reads_take_bounded_memory() {
             }
             client
         };
-        check_for(&secure, what, 3, 7_900, open);
+        check_for(&secure, what, 3, 9_000, open);
     }
 }
