@@ -16,11 +16,11 @@ pub fn waits_for_restart(running: &Config, wanted: &Config) -> Vec<String> {
     let mut waiting = Vec::new();
     if running.workers != wanted.workers {
         let (now, then) = (running.workers, wanted.workers);
-        waiting.push(format!("workers: {now} run; {then} from the next start on"));
+        waiting.push(format!("workers stays {now} until a restart (the file says {then})"));
     }
     if running.log.level != wanted.log.level {
         let (now, then) = (&running.log.level, &wanted.log.level);
-        waiting.push(format!("log.level: {now} stays; {then} from the next start on"));
+        waiting.push(format!("log.level stays `{now}` until a restart (the file says `{then}`)"));
     }
     let form = |access: &Option<AccessLog>| match access {
         None => "no access log",
@@ -29,7 +29,7 @@ pub fn waits_for_restart(running: &Config, wanted: &Config) -> Vec<String> {
     };
     let (now, then) = (form(&running.log.access), form(&wanted.log.access));
     if now != then {
-        waiting.push(format!("log.access: {now} as before; {then} from the next start on"));
+        waiting.push(format!("log.access stays {now} until a restart (the file says {then})"));
     }
     waiting
 }

@@ -89,7 +89,7 @@ pub fn check(location: &Location, password: Option<&Password>) -> Inspection {
     inspection.problems.extend(damaged.into_iter().flatten());
     if !inspection.pairs.iter().any(|pair| pair.names.iter().any(|name| name == names::DEFAULT)) {
         inspection.warnings.push(format!(
-            "{}: has no `default`, which clients get that ask for no name or for an unknown one",
+            "{}: has no `default` certificate for clients that send no server name or an unknown one",
             location.path().display()
         ));
     }

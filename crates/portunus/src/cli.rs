@@ -10,7 +10,7 @@ use compat::{api_firewall, go_mmproxy, gokeyless, sillyproxy};
 
 use crate::command;
 
-/// The gateway for the edge of a network: TLS, HTTP routing, key material.
+/// One program at the edge of a network: TLS, HTTP routing, API contracts, TCP and UDP, private keys.
 #[derive(Debug, Parser)]
 #[command(name = "portunus", version, about)]
 pub struct Arguments {

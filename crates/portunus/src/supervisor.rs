@@ -176,7 +176,7 @@ pub fn run<R: Role, T, D>(
     match role.stop() {
         Drained::Completed => ExitCode::SUCCESS,
         Drained::TimedOut(connections) => {
-            tracing::warn!(connections, "connections were closed before they had ended");
+            tracing::warn!(connections, "drain_timeout expired; connections were closed");
             ExitCode::FAILURE
         }
     }

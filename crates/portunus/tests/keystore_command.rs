@@ -78,7 +78,7 @@ fn every_command_works_on_every_kind_of_store() {
         assert_eq!(json[1]["key"], "RSA 2048");
 
         let checked = run(at, &format!("check {store}"));
-        assert!(checked.ends_with("2 certificates with their keys, 1 names, nothing wrong\n"), "{checked}");
+        assert!(checked.ends_with("2 certificates with their keys, 1 names, no problems\n"), "{checked}");
         fails(at, &format!("export {store} --name a.example"), "choose with --key-type: ");
         let chain = std::fs::read_to_string(at.join("ec.crt")).unwrap().replace('\r', "");
         assert_eq!(run(at, &format!("export {store} --name a.example --key-type ecdsa")), chain);

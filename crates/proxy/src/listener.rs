@@ -37,7 +37,7 @@ async fn accept_on(listener: &Listener, place: &Rc<Place<Endpoint>>, worker: &Rc
         if worker.shared.admission.is_full(worker.pin().config.limits.max_connections) {
             static FULL: OncePerSecond = OncePerSecond::new();
             if FULL.allow().is_some() {
-                tracing::warn!("connections are at their limit; further ones wait");
+                tracing::warn!("max_connections reached; new connections wait in the accept queue");
             }
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;

@@ -138,7 +138,12 @@ fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     let datagrams = by_listener(|cells| cells.datagrams_sent.get());
     page.counters("portunus_datagrams_sent", "Datagrams sent back from listeners", labels, some(datagrams))?;
     let datagrams = by_listener(|cells| cells.datagrams_lost.get());
-    page.counters("portunus_datagrams_lost", "Datagrams the kernel did not take", labels, some(datagrams))?;
+    page.counters(
+        "portunus_datagrams_lost",
+        "Datagrams dropped because a socket buffer was full",
+        labels,
+        some(datagrams),
+    )?;
 
     let failures = |phase: &'static str| {
         sums(
@@ -164,7 +169,12 @@ fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
         },
     );
     let labels = ["listener", "phase", "reason"];
-    page.counters("portunus_connections_failed", "Connections that ended before a request, otherwise", labels, others)
+    page.counters(
+        "portunus_connections_failed",
+        "Connections that ended before a request for other reasons",
+        labels,
+        others,
+    )
 }
 
 fn handshakes(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {

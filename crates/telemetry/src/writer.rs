@@ -243,7 +243,7 @@ impl Writer {
         }
         if let Some(suppressed) = self.complaint.allow() {
             let log = self.target.name();
-            tracing::error!(log, %error, suppressed, "log: {what}; free space or mend the path, then send SIGUSR1");
+            tracing::error!(log, %error, suppressed, "log: {what}; free disk space or fix the path, then send SIGUSR1");
         }
     }
 }

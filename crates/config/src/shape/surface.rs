@@ -103,7 +103,7 @@ pub(crate) static ROOT: Object = object(
             "listeners",
             Shape::List(&Shape::Object(&LISTENER)),
             "(none)",
-            "Where connections come in. At least one, unless there is one in `udp_listeners`.",
+            "Listening addresses. At least one, unless there is one in `udp_listeners`.",
         ),
         optional("udp_listeners", Shape::List(&Shape::Object(&UDP_LISTENER)), "(none)", "Where datagrams come in."),
         optional(

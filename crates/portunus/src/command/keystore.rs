@@ -259,7 +259,7 @@ fn check(arguments: Check, ask: Option<Ask<'_>>, answer: &mut Answer) -> Result<
     if inspection.problems.is_empty() {
         let names: std::collections::BTreeSet<&String> = inspection.pairs.iter().flat_map(|pair| &pair.names).collect();
         let (pairs, names, place) = (inspection.pairs.len(), names.len(), location.path().display());
-        let _ = writeln!(answer.output, "{place}: {pairs} certificates with their keys, {names} names, nothing wrong");
+        let _ = writeln!(answer.output, "{place}: {pairs} certificates with their keys, {names} names, no problems");
     }
     Ok(())
 }

@@ -94,7 +94,7 @@ pub fn run(command: RoutingCommand) -> ExitCode {
 fn setup(plan: &Plan) -> io::Result<bool> {
     let missing = routing::missing(plan)?;
     if missing.is_empty() {
-        println!("everything is there already");
+        println!("all rules and routes are already in place");
     }
     for part in &missing {
         match routing::make(part) {
@@ -110,7 +110,7 @@ fn setup(plan: &Plan) -> io::Result<bool> {
 
 fn teardown() -> io::Result<bool> {
     match routing::remove_ours()? {
-        0 => println!("nothing of ours is there"),
+        0 => println!("nothing to remove"),
         count => println!("removed {count} rules and routes"),
     }
     Ok(true)

@@ -76,7 +76,7 @@ fn a_full_process_lets_others_wait_and_serves_them_in_the_end() {
     for client in &mut waiting {
         client.write_all(&last_request()).unwrap();
     }
-    gate.wait_for("connections are at their limit");
+    gate.wait_for("max_connections reached");
     assert_eq!(upstream.seen().len(), 2, "those outside wait");
     assert!(gate.metrics().starts_with("HTTP/1.1 200 "), "the operator gets in");
     held.clear();

@@ -154,7 +154,7 @@ fn the_log_and_the_admin_side_move_and_what_cannot_says_so() {
     gate.rewrite(&format!("{moved}{}\n", log("second.log")));
     let answer = post_reload(&gate);
     assert!(
-        answer.contains("{\"generation\":2,\"waiting_for_restart\":[\"workers: 1 run; 2 from the next"),
+        answer.contains("{\"generation\":2,\"waiting_for_restart\":[\"workers stays 1 until a restart"),
         "{answer}"
     );
     gate.wait_for("a setting waits for a restart: workers");

@@ -107,7 +107,7 @@ fn connections_beyond_the_total_wait() {
     }
     let mut waiting = connect(gate.address("web"));
     waiting.write_all(b"GET /waiting HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    gate.wait_for("connections are at their limit");
+    gate.wait_for("max_connections reached");
     assert_eq!(upstream.seen().len(), 2);
     drop(held);
     assert_eq!(read_answer(&mut waiting).1, b"ok");

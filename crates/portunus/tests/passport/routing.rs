@@ -32,14 +32,14 @@ fn routing_is_made_once_checked_in_words_and_taken_away() {
     assert!(good && !told.contains("missing"), "{told}");
 
     let (good, told) = site.routing(&["setup"]);
-    assert!(good && told.contains("everything is there already"), "{told}");
+    assert!(good && told.contains("all rules and routes are already in place"), "{told}");
     assert_eq!(rules(&site), made);
 
     let (good, told) = site.routing(&["teardown"]);
     assert!(good && told.contains("removed 4"), "{told}");
     assert_eq!(rules(&site), before);
     let (good, told) = site.routing(&["teardown"]);
-    assert!(good && told.contains("nothing of ours"), "{told}");
+    assert!(good && told.contains("nothing to remove"), "{told}");
 }
 
 #[test]

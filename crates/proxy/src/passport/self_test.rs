@@ -40,7 +40,7 @@ impl Finding {
         match self {
             Finding::Works => format!("{target} answers to foreign addresses"),
             Finding::NobodyListens => {
-                format!("answers of {target} to foreign addresses come back, though nobody takes TCP connections there")
+                format!("replies from {target} are routed back correctly, but nothing listens there yet")
             }
             Finding::NotPermitted => format!(
                 "cannot connect to {target} from a client's address: this process lacks CAP_NET_ADMIN; run it as root, or give it \

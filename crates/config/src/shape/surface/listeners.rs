@@ -35,7 +35,7 @@ pub(in crate::shape) static LISTENER: Object = object(
             "tunnel",
             Shape::Object(&TUNNEL),
             "(HTTP)",
-            "Carry bytes and look no further, instead of HTTP. TLS is opened if the listener has `tls`.",
+            "TCP mode: forward bytes without parsing HTTP. TLS is terminated if the listener has `tls`.",
         ),
         optional(
             "redirect_to_https",
@@ -188,7 +188,7 @@ pub(in crate::shape) static TLS: Object = object(
     "tls",
     "TLS of a listener",
     &[
-        &[required("keystore", Shape::Text("the name of a keystore"), "Which keystore the certificates come from.")],
+        &[required("keystore", Shape::Text("the name of a keystore"), "Keystore with the certificates.")],
         &TLS_SETTINGS,
         &[
             optional(
@@ -275,7 +275,7 @@ pub(in crate::shape) static KEYSTORE: Object = Object {
             "reload_every",
             Shape::Duration(SECOND, 30 * DAY),
             "30m",
-            "The store is read again at this period, besides on every change of its files.",
+            "Re-read the store this often, in addition to whenever its files change.",
         ),
     ]],
     one_of: &["folder", "pkcs12", "jks"],
