@@ -88,6 +88,8 @@ pub struct Server {
     source: Source,
     /// What was started with: addresses and threads stay as they are.
     config: KeyholderConfig,
+    /// One reload at a time: the next one builds on what this one loaded, and none replaces what is newer.
+    reloading: Mutex<()>,
     drain: watch::Sender<bool>,
     files: Vec<SocketFile>,
     threads: Mutex<Threads>,
@@ -120,7 +122,15 @@ impl Server {
             written.map_err(|error| one(&path.display().to_string(), error))?;
         }
         shared.set_ready(Ok(()));
-        Ok(Server { shared, source, config, drain, files, threads: Mutex::new(Threads { workers, crypto }) })
+        Ok(Server {
+            shared,
+            source,
+            config,
+            reloading: Mutex::new(()),
+            drain,
+            files,
+            threads: Mutex::new(Threads { workers, crypto }),
+        })
     }
 
     /// What it was started with.
@@ -138,6 +148,7 @@ impl Server {
     /// # Errors
     /// Everything that is wrong; what is held stays.
     pub fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let loaded = (self.source)().and_then(|config| {
             if config.listeners != self.config.listeners {
                 tracing::warn!("changed listeners take a restart; keys, trust and access are loaded");

@@ -12,7 +12,7 @@ use proxy::server::{Server, Source};
 use telemetry::{Diagnostics, Reporter};
 
 use crate::admin::{AdminState, ReloadRequest};
-use crate::supervisor::{self, Drained, Origin, Plan, Reload, Role, Watched};
+use crate::supervisor::{self, Origin, Plan, Reload, Role, Watched};
 
 /// How long the last log lines may take.
 const LOG_DEADLINE: Duration = Duration::from_secs(2);
@@ -131,10 +131,10 @@ impl Role for Edge {
         self.server.open()
     }
 
-    fn stop(&self) -> Drained {
+    fn stop(&self) -> usize {
         let left = self.server.stop();
         self.end_log();
-        if left == 0 { Drained::Completed } else { Drained::TimedOut(left) }
+        left
     }
 }
 

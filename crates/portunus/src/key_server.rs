@@ -12,7 +12,7 @@ use net::confine::Files;
 use telemetry::Diagnostics;
 
 use crate::admin::{AdminState, ReloadRequest};
-use crate::supervisor::{self, Drained, Options, Origin, Plan, Reload, Role, Watched};
+use crate::supervisor::{self, Options, Origin, Plan, Reload, Role, Watched};
 
 /// A running key server.
 struct KeyServer(Server);
@@ -134,10 +134,7 @@ impl Role for KeyServer {
         self.0.open()
     }
 
-    fn stop(&self) -> Drained {
-        match self.0.stop() {
-            0 => Drained::Completed,
-            left => Drained::TimedOut(left),
-        }
+    fn stop(&self) -> usize {
+        self.0.stop()
     }
 }

@@ -86,17 +86,8 @@ pub trait Role: Send + Sync + 'static {
     /// How much is still open.
     fn open(&self) -> usize;
 
-    /// Ends what is still open, and the logs.
-    fn stop(&self) -> Drained;
-}
-
-/// How a shutdown ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drained {
-    /// Every connection came to its end.
-    Completed,
-    /// This many connections were closed when `drain_timeout` expired.
-    TimedOut(usize),
+    /// Ends what is still open, and the logs: how many connections that were.
+    fn stop(&self) -> usize;
 }
 
 /// How a process is run, beside what its configuration says.
@@ -174,9 +165,9 @@ pub fn run<R: Role, T, D>(
         drain(&mut signals, admin, &*role).await;
     });
     match role.stop() {
-        Drained::Completed => ExitCode::SUCCESS,
-        Drained::TimedOut(connections) => {
-            tracing::warn!(connections, "drain_timeout expired; connections were closed");
+        0 => ExitCode::SUCCESS,
+        connections => {
+            tracing::warn!(connections, "connections were still open and have been closed");
             ExitCode::FAILURE
         }
     }

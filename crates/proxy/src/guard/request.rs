@@ -16,13 +16,9 @@ use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
 
 use crate::auth::token;
 use crate::contracts::{InForce, Rule, verifies_token};
-use crate::guard::Admitted;
-use crate::guard::Reason;
-use crate::guard::Under;
-use crate::guard::as_forwarded;
 use crate::guard::body::{GuardedBody, HoldError};
-use crate::guard::fits;
 use crate::guard::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
+use crate::guard::{Admitted, Reason, Under, as_forwarded, fits};
 use crate::message::body::BodyError;
 use crate::message::context::{Context, Failure, client_failed};
 use crate::message::contract_note::ContractNote;

@@ -6,8 +6,7 @@ use config::Mode;
 use contract::judge::{BodyPlan, Findings, Framing, Hold, Part, ResponseParts};
 use wire::http::{BodyFraming, Method, ResponseHead};
 
-use crate::contracts::InForce;
-use crate::contracts::Rule;
+use crate::contracts::{InForce, Rule};
 use crate::guard::Admitted;
 use crate::guard::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
 use crate::guard::request::{Visited, note};

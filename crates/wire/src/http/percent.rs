@@ -1,8 +1,10 @@
 //! Percent-encoding (RFC 3986 §2.1), octet by octet.
 
+use super::octets;
+
 /// Whether an octet means the same escaped or not (RFC 3986 §2.3).
 pub fn is_unreserved(octet: u8) -> bool {
-    octet.is_ascii_alphanumeric() || b"-_.~".contains(&octet)
+    octets::is(octet, octets::UNRESERVED)
 }
 
 /// The octet of an escape, given its two digits; none if they are not hexadecimal.
