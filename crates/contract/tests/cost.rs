@@ -309,3 +309,30 @@ fn what_is_recorded_takes_a_few_times_its_text() {
     check.finish().unwrap();
     assert!(program.check(id, &mut run).bytes_held() < held / 2);
 }
+
+/// Scalars under many rules end a turn by what they cost, not by their bytes.
+#[test]
+fn scalars_under_many_rules_are_charged_for_each() {
+    let all_of = |rule: &dyn Fn(u32) -> String| (0..100).map(rule).collect::<Vec<_>>().join(",");
+    let patterns = all_of(&|n| format!(r#"{{"pattern":"^[a-z]+[0-9]{{1,{}}}$"}}"#, n + 1));
+    let multiples = all_of(&|n| format!(r#"{{"multipleOf":1e-{}}}"#, n + 1));
+    let names = |count: usize, name: &str| vec![name; count].join(",");
+    for (schema, text) in [
+        (
+            format!(r#"{{"items":{{"type":"string","allOf":[{patterns}]}}}}"#),
+            format!("[{}]", names(100_000, "\"ab1\"")),
+        ),
+        (format!(r#"{{"items":{{"type":"number","allOf":[{multiples}]}}}}"#), format!("[{}]", names(100_000, "12.5"))),
+        (
+            format!(
+                r#"{{"items":{{"type":"object","properties":{{"a":{{"allOf":[{patterns}]}},"b":{{"allOf":[{multiples}]}}}}}}}}"#
+            ),
+            format!("[{}]", names(50_000, r#"{"a":"ab1","b":2.5}"#)),
+        ),
+    ] {
+        let cost = cost(&schema, &text);
+        assert_eq!(cost.verdict, Ok(()), "{}", &schema[..60]);
+        assert!(cost.steps >= 100 * 100_000, "{}: {}", &schema[..60], cost.steps);
+        assert!(cost.longest <= TURN / 2, "{}: {}", &schema[..60], cost.longest);
+    }
+}

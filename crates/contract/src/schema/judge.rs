@@ -640,7 +640,8 @@ impl Sink for Judging<'_> {
                 match (number.small, numbers.small) {
                     (Some(value), Some((min, max))) if min <= value && value <= max => Ok(()),
                     (Some(value), None) if numbers.small_values.binary_search(&value).is_ok() => Ok(()),
-                    _ => check_decimal(numbers, number, index).map_err(|reason| self.broken(plan, index, reason)),
+                    _ => check_decimal(numbers, number, index, &mut self.judge.steps_left)
+                        .map_err(|reason| self.broken(plan, index, reason)),
                 }
             }
         }
@@ -767,6 +768,7 @@ fn check_text(plan: &StringPlan, text: Text<'_>, steps: &mut u64) -> Result<(), 
 
 #[inline(never)]
 pub(super) fn check_text_fully(plan: &StringPlan, text: Text<'_>, steps: &mut u64) -> Result<(), Reason> {
+    *steps = steps.checked_sub(plan.steps).ok_or(Reason::Budget)?;
     if let Some((values, reason)) = &plan.values
         && values.find(text.bytes).is_none()
     {
@@ -776,7 +778,8 @@ pub(super) fn check_text_fully(plan: &StringPlan, text: Text<'_>, steps: &mut u6
 }
 
 #[inline(never)]
-fn check_decimal(plan: &NumberPlan, number: Number<'_>, index: usize) -> Result<(), Reason> {
+fn check_decimal(plan: &NumberPlan, number: Number<'_>, index: usize, steps: &mut u64) -> Result<(), Reason> {
+    *steps = steps.checked_sub(plan.steps).ok_or(Reason::Budget)?;
     let value = Decimal::new(number.text);
     for (values, reason) in &plan.values {
         if !has_number(values, &value) {

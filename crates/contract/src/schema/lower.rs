@@ -87,6 +87,8 @@ pub(super) fn program(schemas: Schemas, anchors: Anchors, roots: &[Id], options:
     // A name that a schema knows is not too long, or the verdict would depend on how its bytes arrive.
     let longest_name = program.slots.iter().map(|slot| slot.written.len().saturating_sub(3)).max().unwrap_or(0);
     program.limits.key_bytes = program.limits.key_bytes.max(longest_name as u32);
+    program.is_costly |=
+        program.strings.iter().any(|plan| plan.steps > 0) || program.numbers.iter().any(|plan| plan.steps > 0);
     let glances: Vec<Glance> = program.slots.iter().map(|slot| Glance::new(&program, slot)).collect();
     program.slots.iter_mut().zip(glances).for_each(|(slot, glance)| slot.glance = glance);
     program

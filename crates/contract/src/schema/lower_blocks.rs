@@ -6,7 +6,7 @@ use super::constant::{Constant, sort_numbers};
 use super::ir::{ArrayRules, Id, NumberRules, ObjectRules, StringRules, TRUE, UNKNOWN_FIELD};
 use super::keys::KeyTable;
 use super::lower::{Closure, Lowering};
-use super::program::{ACCEPT, ANYTHING, ArrayPlan, NumberPlan, ObjectPlan, RECORD, Slot, StringPlan, kind};
+use super::program::{ACCEPT, ANYTHING, ArrayPlan, NumberPlan, ObjectPlan, RECORD, Slot, StringPlan, kind, steps_of};
 use super::types::Types;
 use crate::number::Decimal;
 use crate::pattern::Pattern;
@@ -103,7 +103,9 @@ fn number(lowering: &mut Lowering, members: &[Id], types: Types) -> Result<u32, 
     };
     let mut small_values = integers(&values).unwrap_or_default();
     small_values.sort_unstable();
-    lowering.program.numbers.push(NumberPlan { small, rules, values, small_values });
+    let count = |rules: &NumberRules| rules.lower.len() + rules.upper.len() + rules.multiples.len();
+    let steps = steps_of(rules.iter().map(count).sum());
+    lowering.program.numbers.push(NumberPlan { small, rules, values, small_values, steps });
     Ok((lowering.program.numbers.len() - 1) as u32)
 }
 
@@ -155,7 +157,8 @@ fn string(lowering: &mut Lowering, members: &[Id]) -> Result<u32, Reason> {
     }
     let bytes = |length: u64| usize::try_from(length).unwrap_or(usize::MAX);
     let (min_bytes, max_bytes) = (bytes(all.min_length), all.max_length.map_or(usize::MAX, bytes));
-    lowering.program.strings.push(StringPlan { rules: all, max_bytes, min_bytes, is_length, values });
+    let steps = steps_of(all.patterns.len() + all.formats.len());
+    lowering.program.strings.push(StringPlan { rules: all, max_bytes, min_bytes, is_length, values, steps });
     Ok((lowering.program.strings.len() - 1) as u32)
 }
 

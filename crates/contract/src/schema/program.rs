@@ -24,7 +24,7 @@ pub struct Program {
     pub(super) anchors: Anchors,
     /// Of each schema: whether several others lead to it and it leads further, so that what it says of a value is worth keeping.
     pub(super) shared: Box<[bool]>,
-    /// Some pattern is charged for, so that values are looked at in small pieces.
+    /// Some scalar is charged for, so that values are read in small pieces.
     pub(super) is_costly: bool,
     pub(super) refuse_unknown: bool,
     pub(super) limits: Limits,
@@ -81,6 +81,8 @@ pub(super) struct StringPlan {
     pub is_length: bool,
     /// The only strings allowed.
     pub values: Option<(KeyTable, Reason)>,
+    /// Steps that a string takes here; see [`steps_of`].
+    pub steps: u64,
 }
 
 #[derive(Debug)]
@@ -91,6 +93,16 @@ pub(super) struct NumberPlan {
     /// The only numbers allowed; and again as integers, if all of them are small and there are no rules.
     pub values: Vec<(Vec<Box<str>>, Reason)>,
     pub small_values: Box<[i64]>,
+    /// Steps that a number takes here; see [`steps_of`].
+    pub steps: u64,
+}
+
+/// Rules of a scalar that are charged for by its bytes alone.
+const FREE_RULES: usize = 4;
+
+/// Steps that a scalar takes that is checked against so many rules: none for the few that most have, else one for each.
+pub(super) fn steps_of(rules: usize) -> u64 {
+    if rules > FREE_RULES { rules as u64 } else { 0 }
 }
 
 #[derive(Debug)]
