@@ -106,8 +106,8 @@ mod tests {
             histogram.record(Duration::from_micros(microseconds));
         }
         for (share, expected) in [(0.0, 1.0), (0.5, 500.0), (0.99, 990.0), (1.0, 1000.0)] {
-            let told = histogram.quantile(share).as_nanos() as f64 / 1000.0;
-            assert!(told >= expected && told <= expected * 1.017, "{share}: {told}");
+            let reported = histogram.quantile(share).as_nanos() as f64 / 1000.0;
+            assert!(reported >= expected && reported <= expected * 1.017, "{share}: {reported}");
         }
         assert_eq!(histogram.total(), 1000);
         let (mean, deviation) = histogram.mean_and_deviation();

@@ -121,7 +121,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_tree_is_found_and_its_time_and_memory_are_told() {
+    fn a_tree_is_found_and_its_time_and_memory_are_reported() {
         // A shell that burns a little time, then waits for its child `cat`, which waits for its input.
         let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo ready; cat; :";
         let mut shell =

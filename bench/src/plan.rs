@@ -1,4 +1,4 @@
-//! What every comparison is told: the program, how often and for how long, and where the results go.
+//! What every comparison is reported: the program, how often and for how long, and where the results go.
 
 use std::path::PathBuf;
 

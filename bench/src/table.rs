@@ -1,4 +1,4 @@
-//! What was measured, and how it is told: medians over the rounds, ratios to nginx within each round.
+//! What was measured, and how it is reported: medians over the rounds, ratios to nginx within each round.
 
 use crate::peers::Peer;
 use crate::works::{Kind, Work};
@@ -6,7 +6,7 @@ use crate::works::{Kind, Work};
 /// One round of one row on one proxy.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sample {
-    /// Answered requests; held connections where memory is judged.
+    /// Answered requests; held connections where memory is checked.
     pub(crate) requests: f64,
     /// What went wrong.
     pub(crate) errors: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Sample {
     pub(crate) p50_us: f64,
     /// 99 of 100 took at most this long; 0 if it is not known.
     pub(crate) p99_us: f64,
-    /// What is judged: CPU time per request, µs; or memory per connection, KiB.
+    /// What is checked: CPU time per request, µs; or memory per connection, KiB.
     pub(crate) cost: f64,
     /// Share of one core that the proxy used.
     pub(crate) cpu_share: f64,
@@ -172,7 +172,7 @@ fn text_of(work: &Work, line: &Line) -> String {
     format!("{:<9} {:8.1} {}{ratio}{rate}", line.peer.name(), line.median.cost, unit(work))
 }
 
-/// Prints the table as Markdown, with what is needed to judge it.
+/// Prints the table as Markdown, with what is needed to check it.
 pub(crate) fn print(results: &Results) {
     println!("\nMachine: {}; {:.1} % of the time stolen", results.machine, results.stolen_percent);
     for (peer, version, config) in &results.peers {

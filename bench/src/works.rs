@@ -25,7 +25,7 @@ pub(crate) enum Kind {
         /// Connections at once.
         connections: usize,
     },
-    /// TLS connections that have asked once and are then held idle; judged by memory.
+    /// TLS connections that have asked once and are then held idle; checked by memory.
     Idle {
         /// How many.
         connections: usize,

@@ -36,7 +36,7 @@ def ask(connection, *arguments, **more):
 
 
 def key(name):
-    return PublicKey(path(f"keyholder/{name}.key"))
+    return PublicKey(path(f"key-server/{name}.key"))
 
 
 RSA, P256 = "keys/site-1.example", "keys/site-2.example"
@@ -82,7 +82,7 @@ def selection():
         # A selector of a wrong length is as good as absent.
         answer = ask(connection, 3, opcode, value, ski=holder.ski[:19], key_digest=holder.digest)
         assert answer.opcode == RESPONSE, answer.error
-    encrypted = PublicKey(path("keyholder/locked/encrypted.key"), passin="pass:secret")
+    encrypted = PublicKey(path("key-server/locked/encrypted.key"), passin="pass:secret")
     answer = ask(connection, 4, 0x15, value, ski=encrypted.ski)
     assert answer.opcode == RESPONSE, answer.error
     encrypted.check_with_openssl(value, answer.payload, FOLDER)
@@ -234,7 +234,7 @@ def tls():
     refused = [
         client_context(path("ca.pem")),
         client_context(path("ca.pem"), path("stranger/client.pem"), path("stranger/client.key")),
-        client_context(path("ca.pem"), path("keyholder/server.pem"), path("keyholder/server.key")),
+        client_context(path("ca.pem"), path("key-server/server.pem"), path("key-server/server.key")),
     ]
     for context in refused:
         try:
@@ -365,7 +365,7 @@ def drain():
     # It has everything, and can have begun with a few only.
     for _, connection in connections:
         receive(connection)
-    with open(path("keyholder/server.pid")) as file:
+    with open(path("key-server/server.pid")) as file:
         os.kill(int(file.read()), signal.SIGTERM)
     for alpn, connection in connections:
         connection.settimeout(30)
@@ -382,7 +382,7 @@ def rate():
     plain.sendall(batch)
     local = socket.socket(socket.AF_UNIX)
     local.settimeout(20)
-    local.connect(path("keyholder/keys.sock"))
+    local.connect(path("key-server/keys.sock"))
     local.sendall(batch)
     assert {receive(local).opcode for _ in range(200)} == {RESPONSE}, "another rule has its own rate"
     # None is refused to a peer that would not understand, and they come in order.

@@ -173,13 +173,13 @@ pub(crate) fn document() -> String {
         &[],
     );
     let body = closed(json!({ "users": list(user), "topics": topics }), &[]);
-    let answer = closed(json!({ "status": { "type": "string", "enum": ["success"] } }), &[]);
+    let response = closed(json!({ "status": { "type": "string", "enum": ["success"] } }), &[]);
     json!({
         "openapi": "3.1.0",
         "info": { "title": "Forum", "version": "1" },
         "paths": { "/test/signup": { "post": {
             "requestBody": { "required": true, "content": { "application/json": { "schema": body } } },
-            "responses": { "200": { "description": "done", "content": { "application/json": { "schema": answer } } } },
+            "responses": { "200": { "description": "done", "content": { "application/json": { "schema": response } } } },
         } } },
     })
     .to_string()

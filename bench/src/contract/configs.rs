@@ -1,4 +1,4 @@
-//! What each proxy of this comparison is told. The fair nginx is in its best shape; the other one is as a published comparison had it.
+//! What each proxy of this comparison is reported. The fair nginx is in its best shape; the other one is as a published comparison had it.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -96,7 +96,7 @@ log: { access: none, level: warn }
 limits: { max_connections_per_client: 100000, max_requests_per_connection: 1000000000, keep_alive_timeout: 1h }
 ";
 
-/// The same, and every field of request and answer judged; what breaks the contract is blocked.
+/// The same, and every field of request and answer validated; what breaks the contract is blocked.
 const CONTRACT: &str = "\
 workers: 1
 listeners: [{ name: plain, bind: \"@listen\", contract: forum }]

@@ -25,7 +25,7 @@ use body::{SIZES, Size};
 const AB_REQUESTS: usize = 10_000;
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What `bench contract` is told.
+/// What `bench contract` is reported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -111,18 +111,18 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     }
     let upstream = Upstream::start()?;
     let site = Site { folder: folder.path(), upstream: &upstream, options };
-    let (before, mut told) = (MachineTime::now(), Vec::new());
+    let (before, mut reported) = (MachineTime::now(), Vec::new());
     println!("Machine: {}\n", measure::machine());
     println!("| row | proxy | ratio (worst) | CPU us/request | requests/s | p50 us | p99 us | peak MiB | errors |");
     println!("|---|---|---|---|---|---|---|---|---|");
     for row in rows().iter().filter(|row| options.only.is_empty() || options.only.contains(&row.name)) {
-        told.push(site.run_row(row)?);
+        reported.push(site.run_row(row)?);
     }
     let stolen = MachineTime::now().stolen_percent(before);
     println!("\n{stolen:.1} % of the time was stolen by others on this host.");
     fs::create_dir_all(&options.plan.out)?;
     let file = options.plan.out.join("contract.json");
-    let all = json!({ "machine": measure::machine(), "stolen_percent": stolen, "rows": told });
+    let all = json!({ "machine": measure::machine(), "stolen_percent": stolen, "rows": reported });
     fs::write(&file, format!("{all:#}\n"))?;
     println!("written: {}", file.display());
     Ok(())
@@ -162,11 +162,11 @@ impl Site<'_> {
                 samples[index].push(sample);
             }
         }
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for (proxy, rounds) in running.iter().zip(&samples) {
-            told.push(print(row, proxy.proxy, rounds, &samples[0]));
+            reported.push(print(row, proxy.proxy, rounds, &samples[0]));
         }
-        Ok(json!({ "row": row.name, "body_bytes": body::body(row.size).len(), "proxies": told }))
+        Ok(json!({ "row": row.name, "body_bytes": body::body(row.size).len(), "proxies": reported }))
     }
 
     fn start(&self, proxy: Proxy) -> io::Result<Running> {
@@ -210,10 +210,10 @@ impl Site<'_> {
             &self.options.plan.warm_up.to_string(),
         ]);
         command.arg("--body").arg(self.folder.join(row.size.name));
-        let told: Value = serde_json::from_str(&output(&mut command)?)?;
-        let number = |key: &str| told[key].as_f64().unwrap_or_default();
+        let reported: Value = serde_json::from_str(&output(&mut command)?)?;
+        let number = |key: &str| reported[key].as_f64().unwrap_or_default();
         if number("requests") < 1.0 {
-            return Err(io::Error::other(format!("{}: no answers: {}", proxy.proxy.name(), told["last_error"])));
+            return Err(io::Error::other(format!("{}: no responses: {}", proxy.proxy.name(), reported["last_error"])));
         }
         Ok(Sample {
             cost: number("cpu_us_per_request"),

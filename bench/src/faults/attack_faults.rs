@@ -1,7 +1,7 @@
 //! The attack mix: slow heads, header bombs, rapid resets, connection floods and malformed requests beside good traffic, while an upstream is
 //! killed and the configuration reloaded.
 //!
-//! Every attacker is bounded in connections and pace and stays on the loopback interface. What is told is what good traffic felt, and the gate's memory.
+//! Every attacker is bounded in connections and pace and stays on the loopback interface. What is reported is what good traffic felt, and the gate's memory.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -26,7 +26,7 @@ const SLOW_HEADS: usize = 100;
 const SLOW_PACE: Duration = Duration::from_millis(300);
 /// Between two connections of each other attacker.
 const ATTACK_PACE: Duration = Duration::from_millis(2);
-/// How long an attacker waits for an answer.
+/// How long an attacker waits for a response.
 const ATTACK_PATIENCE: Duration = Duration::from_secs(2);
 /// Streams that one connection begins and resets, unless it is ended before.
 const RESETS: usize = 5_000;
@@ -38,9 +38,9 @@ const STEP: Duration = Duration::from_secs(1);
 struct Tally {
     slow_heads: AtomicUsize,
     bombs: AtomicUsize,
-    bombs_refused: AtomicUsize,
+    bombs_rejected: AtomicUsize,
     malformed: AtomicUsize,
-    malformed_refused: AtomicUsize,
+    malformed_rejected: AtomicUsize,
     floods: AtomicUsize,
     resets: AtomicUsize,
     resets_ended: AtomicUsize,
@@ -90,9 +90,9 @@ pub(super) fn mix(context: &Context) -> io::Result<Found> {
             !alive
         ),
     ];
-    notes.push(tally.told());
+    notes.push(tally.reported());
     let asked = [quiet, steady, app].concat();
-    Ok(Found { verdict: site.judge(&asked)?, notes })
+    Ok(Found { decision: site.check(&asked)?, notes })
 }
 
 /// Reloads, kills and restarts, one after the other; gives how many.
@@ -147,7 +147,7 @@ impl<'a> Attacks<'a> {
 
     fn until_stopped(self, attack: impl Fn() -> io::Result<()>) {
         while !self.stop.load(Ordering::Relaxed) {
-            // A refused or broken connection is an answer, too.
+            // A refused or broken connection is a response, too.
             let _ = attack();
             pause(ATTACK_PACE);
         }
@@ -176,7 +176,7 @@ impl<'a> Attacks<'a> {
         };
         count(&self.tally.bombs);
         if self.ask(&format!("GET /bomb HTTP/1.1\r\nHost: {HOST}\r\n{fields}\r\n"))? == Some(431) {
-            count(&self.tally.bombs_refused);
+            count(&self.tally.bombs_rejected);
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl<'a> Attacks<'a> {
         let wrong = WRONG.get(number % WRONG.len()).copied().unwrap_or_default();
         let status = self.ask(&format!("POST {target} HTTP/1.1\r\nHost: {HOST}\r\n{wrong}"))?;
         if matches!(status, Some(400 | 501)) {
-            count(&self.tally.malformed_refused);
+            count(&self.tally.malformed_rejected);
         }
         Ok(())
     }
@@ -217,7 +217,7 @@ impl<'a> Attacks<'a> {
     fn ask(self, message: &str) -> io::Result<Option<u16>> {
         let mut stream = TcpStream::connect(self.plain)?;
         stream.set_read_timeout(Some(ATTACK_PATIENCE))?;
-        // It may be refused before it is out.
+        // It may be rejected before it is out.
         let _ = stream.write_all(message.as_bytes());
         let mut start = [0; 12];
         stream.read_exact(&mut start)?;
@@ -273,15 +273,15 @@ fn begun_and_reset(number: usize) -> Vec<u8> {
 }
 
 impl Tally {
-    fn told(&self) -> String {
+    fn reported(&self) -> String {
         let number = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
         format!(
             "attacks: {} slow heads, {} of {} header bombs answered 431, {} of {} malformed requests refused, {} empty connections, \
              {} of {} connections with rapid resets ended by the gate",
             number(&self.slow_heads),
-            number(&self.bombs_refused),
+            number(&self.bombs_rejected),
             number(&self.bombs),
-            number(&self.malformed_refused),
+            number(&self.malformed_rejected),
             number(&self.malformed),
             number(&self.floods),
             number(&self.resets_ended),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::ledger::{Answer, Asked, Hash, Id, Outcome};
+use super::ledger::{Asked, Hash, Id, Outcome, Response};
 use super::message::{Head, filler, read_body};
 use super::recorder::{Shape, Wanted};
 use crate::peers::{HOST, pause};
@@ -39,7 +39,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Eight clients with whole answers of mixed size.
+    /// Eight clients with whole responses of mixed size.
     pub(super) fn usual(address: SocketAddr) -> Plan {
         Plan {
             address,
@@ -144,10 +144,10 @@ impl Client {
             Some(kept) => kept,
             None => match connect(self.plan.address) {
                 Ok(stream) => (BufReader::new(stream), 0),
-                Err(_) => return Outcome::Refused,
+                Err(_) => return Outcome::Rejected,
             },
         };
-        // A refusal may come, and the connection close, before the body is sent: the answer counts, not the failed write.
+        // A refusal may come, and the connection close, before the body is sent: the response counts, not the failed write.
         let sent = reader.get_mut().write_all(request);
         let (outcome, keep) = receive(&mut reader);
         if sent.is_ok() && keep {
@@ -165,7 +165,7 @@ fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whether the server has neither closed nor said anything since the last answer.
+/// Whether the server has neither closed nor said anything since the last response.
 fn is_open(reader: &BufReader<TcpStream>) -> bool {
     let stream = reader.get_ref();
     let mut byte = [0];
@@ -187,15 +187,15 @@ fn receive(reader: &mut BufReader<TcpStream>) -> (Outcome, bool) {
     };
     let mut body = Vec::new();
     match read_body(reader, &head, true, &mut body) {
-        Ok(()) => (Outcome::Answered(answer(&head, &body)), !head.closes()),
+        Ok(()) => (Outcome::Answered(respond(&head, &body)), !head.closes()),
         Err(error) if waited(&error) => (Outcome::Hung, false),
         Err(_) => (Outcome::Cut(head.status()), false),
     }
 }
 
-fn answer(head: &Head, body: &[u8]) -> Answer {
+fn respond(head: &Head, body: &[u8]) -> Response {
     let id: Option<Id> = head.number("x-ledger-id").zip(head.number("x-ledger-nonce"));
-    Answer {
+    Response {
         status: head.status(),
         id,
         received: head.number("x-ledger-received"),

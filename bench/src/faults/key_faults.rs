@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::key_site::{End, KeySite, Visit};
-use super::ledger::Verdict;
+use super::ledger::Decision;
 use super::{Context, Found, percentile};
 use crate::peers::pause;
 
@@ -74,17 +74,17 @@ fn report(
     };
     // The log is written a moment after.
     pause(Duration::from_millis(500));
-    let verdict = Verdict {
+    let decision = Decision {
         requests: visits.len() as u64,
         ok: count(End::Answered),
-        refused_5xx: count(End::Alert),
+        rejected_5xx: count(End::Alert),
         reset: count(End::Cut),
         hung: count(End::Hung),
         unlogged: count(End::Alert).saturating_sub(site.logged_failures() as u64),
-        ..Verdict::default()
+        ..Decision::default()
     };
     Ok(Found {
-        verdict,
+        decision,
         notes: vec![
             "handshakes instead of requests; alerts stand under 5xx".to_owned(),
             format!(
@@ -115,11 +115,11 @@ impl Steady {
     fn start(site: &KeySite) -> io::Result<Steady> {
         let mut open = site.client()?.open().map_err(|end| io::Error::other(format!("{end:?}")))?;
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
+        let reported = Arc::clone(&stop);
         let started = Instant::now();
         let thread = std::thread::spawn(move || {
             let mut asked = Vec::new();
-            while !told.load(Ordering::Relaxed) {
+            while !reported.load(Ordering::Relaxed) {
                 let began = started.elapsed();
                 open.ask()?;
                 asked.push((began, started.elapsed() - began));

@@ -7,7 +7,7 @@ use std::io;
 use serde_json::Value;
 
 use super::{Context, Found};
-use crate::faults::ledger::Verdict;
+use crate::faults::ledger::Decision;
 use crate::keyless::key_server::{Key, KeySite, finished, report};
 
 /// Offered load as a multiple of what the server can do.
@@ -43,19 +43,19 @@ fn offered(connections: usize, rate: f64, seconds: f64) -> Vec<String> {
     ])
 }
 
-fn count(verdict: &mut Verdict, report: &Value) {
+fn count(decision: &mut Decision, report: &Value) {
     let whole = |name: &str| report[name].as_u64().unwrap_or_default();
-    verdict.requests += whole("sent");
-    verdict.ok += whole("good");
-    verdict.refused_5xx +=
+    decision.requests += whole("sent");
+    decision.ok += whole("good");
+    decision.rejected_5xx +=
         report["errors"].as_object().map_or(0, |errors| errors.values().filter_map(Value::as_u64).sum());
-    verdict.strange += whole("wrong");
+    decision.strange += whole("wrong");
 }
 
 /// Offered load of 0.5 to 4 times the capacity, open loop; then a spike of 3.5 on top of 0.5, and what is left of those 0.5 while and after.
 pub(super) fn overload(context: &Context) -> io::Result<Found> {
     let seconds = (context.time.as_secs_f64() / 5.0).max(2.0);
-    let mut verdict = Verdict::default();
+    let mut decision = Decision::default();
     let mut notes = Vec::new();
     let clients = [
         ("with our extension", false, 32),
@@ -75,7 +75,7 @@ pub(super) fn overload(context: &Context) -> io::Result<Found> {
         let mut best: f64 = 0.0;
         for factor in FACTORS {
             let report = report(&mut load(factor, seconds))?;
-            count(&mut verdict, &report);
+            count(&mut decision, &report);
             let (good, late) = (figure(&report, "good"), figure(&report, "late"));
             best = best.max(good / seconds);
             let wasted = 100.0 * late / (good + late).max(1.0);
@@ -86,18 +86,22 @@ pub(super) fn overload(context: &Context) -> io::Result<Found> {
                 report["latency_us"]["p99"].as_f64().unwrap_or_default() / 1000.0
             ));
         }
-        notes.push(spike(&load, capacity, &mut verdict)?);
+        notes.push(spike(&load, capacity, &mut decision)?);
     }
-    Ok(Found { verdict, notes })
+    Ok(Found { decision, notes })
 }
 
 /// Half of the capacity for nine seconds; from the third to the fifth, three and a half times the capacity on top of it.
-fn spike(load: &dyn Fn(f64, f64) -> std::process::Command, capacity: f64, verdict: &mut Verdict) -> io::Result<String> {
+fn spike(
+    load: &dyn Fn(f64, f64) -> std::process::Command,
+    capacity: f64,
+    decision: &mut Decision,
+) -> io::Result<String> {
     let steady = load(0.5, 9.0).spawn()?;
     crate::peers::pause(std::time::Duration::from_secs(2));
     let spike = report(&mut load(3.5, 3.0))?;
     let steady = finished(steady)?;
-    [&spike, &steady].into_iter().for_each(|report| count(verdict, report));
+    [&spike, &steady].into_iter().for_each(|report| count(decision, report));
     let share = |second: usize| {
         let good = steady["by_second"][second].as_f64().unwrap_or_default();
         100.0 * good / (0.5 * capacity).max(1.0)
@@ -119,13 +123,13 @@ pub(super) fn ecdsa_beside_rsa(context: &Context) -> io::Result<Found> {
         ("--rate", "1000".to_owned()),
         ("--seconds", format!("{seconds:.1}")),
     ]);
-    let mut verdict = Verdict::default();
+    let mut decision = Decision::default();
     let quiet = report(&mut site.load(Key::P256, &ecdsa))?;
     let flood = site.load(Key::Rsa4096, &offered(32, 4.0 * capacity, seconds + 1.0)).spawn()?;
     crate::peers::pause(std::time::Duration::from_millis(500));
     let beside = report(&mut site.load(Key::P256, &ecdsa))?;
     let flood = finished(flood)?;
-    [&quiet, &beside, &flood].into_iter().for_each(|report| count(&mut verdict, report));
+    [&quiet, &beside, &flood].into_iter().for_each(|report| count(&mut decision, report));
     let p99 = |report: &Value| report["latency_us"]["p99"].as_f64().unwrap_or_default();
     let p50 = |report: &Value| report["latency_us"]["p50"].as_f64().unwrap_or_default();
     let notes = vec![
@@ -138,5 +142,5 @@ pub(super) fn ecdsa_beside_rsa(context: &Context) -> io::Result<Found> {
         ),
         format!("RSA meanwhile: {:.0}/s in time", figure(&flood, "good") / (seconds + 1.0)),
     ];
-    Ok(Found { verdict, notes })
+    Ok(Found { decision, notes })
 }

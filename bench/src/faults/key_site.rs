@@ -1,6 +1,6 @@
 //! An edge without keys and two key servers, as processes of their own, with clients that make nothing but full handshakes.
 //!
-//! The key servers are `portunus keyholder`. What a client saw is written down here and counted by the caller.
+//! The key servers are `portunus key-server`. What a client saw is written down here and counted by the caller.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -153,8 +153,8 @@ fn listening(child: &mut Child, listener: &str) -> io::Result<Option<SocketAddr>
     let Some(output) = child.stderr.take() else { return Err(io::ErrorKind::BrokenPipe.into()) };
     let mut lines = BufReader::new(output).lines();
     while let Some(line) = lines.next().transpose()? {
-        let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-        let address = told["address"].as_str().filter(|_| told["listener"] == listener);
+        let reported: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        let address = reported["address"].as_str().filter(|_| reported["listener"] == listener);
         if let Some(address) = address.and_then(|text| text.parse().ok()) {
             std::thread::spawn(move || lines.for_each(drop));
             return Ok(Some(address));
@@ -172,10 +172,10 @@ impl Drop for KeySite {
 impl KeyServer {
     /// Starts the `number`th one of the folder; on a free port, if `port` is 0.
     fn start(portunus: &Path, folder: &Path, number: usize, port: u16) -> io::Result<KeyServer> {
-        let file = folder.join(format!("keyholder-{number}.yaml"));
+        let file = folder.join(format!("key server-{number}.yaml"));
         fs::write(&file, key_server_config(port))?;
         let mut child = Command::new(portunus)
-            .args(["keyholder".as_ref(), "run".as_ref(), file.as_os_str()])
+            .args(["key-server".as_ref(), "run".as_ref(), file.as_os_str()])
             .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -298,14 +298,14 @@ impl Open {
         let request = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n");
         self.session.write(request.as_bytes(), &mut output).map_err(io::Error::other)?;
         self.socket.write_all(&output)?;
-        let (mut answer, mut plain) = (Vec::new(), [0; 4096]);
-        while !answer.ends_with(b"\r\n\r\nok") {
+        let (mut response, mut plain) = (Vec::new(), [0; 4096]);
+        while !response.ends_with(b"\r\n\r\nok") {
             let mut left = self.input.as_slice();
             let read = self.session.read(&mut left, &mut plain, &mut Vec::new()).map_err(io::Error::other)?;
             let left = left.len();
             self.input.drain(..self.input.len() - left);
             match read {
-                Plain::Plain(count) => answer.extend_from_slice(plain.get(..count).unwrap_or_default()),
+                Plain::Plain(count) => response.extend_from_slice(plain.get(..count).unwrap_or_default()),
                 Plain::Closed => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Plain::WantInput if self.receive()? == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Plain::WantInput => {}

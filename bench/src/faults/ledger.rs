@@ -1,7 +1,7 @@
-//! The ledger: what clients asked and were told, what the upstreams saw, what the access log says, and the join of the three.
+//! The ledger: what clients asked and were reported, what the upstreams saw, what the access log says, and the join of the three.
 //!
 //! It decides what "nothing lost" means (bench/README.md, "Faults") and knows nothing of processes or sockets. A request is known by its number
-//! and a nonce, so that an answer or an execution that belongs to another run or request is not taken for its own.
+//! and a nonce, so that a response or an execution that belongs to another run or request is not taken for its own.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -36,15 +36,15 @@ pub(super) type Id = (u64, u64);
 
 /// A whole answer, as the client has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct Response {
     pub(super) status: u16,
     /// Whose answer the upstream says it is; none on answers that no upstream of ours made.
     pub(super) id: Option<Id>,
     /// Hash of the request body that the upstream says it received.
     pub(super) received: Option<u64>,
-    /// Hash of the answer's body that the upstream says it sent.
+    /// Hash of the response's body that the upstream says it sent.
     pub(super) promised: Option<u64>,
-    /// Hash of the answer's body that came.
+    /// Hash of the response's body that came.
     pub(super) body: u64,
 }
 
@@ -52,13 +52,13 @@ pub(super) struct Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// A whole answer, by its framing.
-    Answered(Answer),
+    Answered(Response),
     /// A head with this status, then visibly not the whole body.
     Cut(u16),
     /// Sent, at least in part, and no head came back.
     Reset,
     /// The connection could not be made; nothing was sent.
-    Refused,
+    Rejected,
     /// Nothing came within the client's patience.
     Hung,
 }
@@ -78,10 +78,10 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The status of a whole answer.
+    /// The status of a whole response.
     pub(super) fn status(&self) -> Option<u16> {
         match self.outcome {
-            Outcome::Answered(answer) => Some(answer.status),
+            Outcome::Answered(response) => Some(response.status),
             _ => None,
         }
     }
@@ -106,13 +106,13 @@ pub(super) type Logged = Option<HashMap<Id, u16>>;
 
 /// The outcome of a join. All but the first five must be 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Verdict {
+pub(super) struct Decision {
     /// Requests made.
     pub(super) requests: u64,
     /// 2xx, executed, hashes equal both ways.
     pub(super) ok: u64,
     /// Explicit 5xx, whose request no upstream saw twice.
-    pub(super) refused_5xx: u64,
+    pub(super) rejected_5xx: u64,
     /// Resets, visible cuts and failed connections of such requests.
     pub(super) reset: u64,
     /// Idempotent requests that upstreams saw more than once.
@@ -121,9 +121,9 @@ pub(super) struct Verdict {
     pub(super) lost: u64,
     /// Requests that must not be repeated and were seen more than once; executions of what nobody asked.
     pub(super) doubled: u64,
-    /// Answers that look whole and are not, or are another's.
+    /// Responses that look whole and are not, or are another's.
     pub(super) cut: u64,
-    /// Known to a client and to an upstream or by an answer, and not in the log, or there with another status.
+    /// Known to a client and to an upstream or by a response, and not in the log, or there with another status.
     pub(super) unlogged: u64,
     /// No end within the client's patience.
     pub(super) hung: u64,
@@ -131,7 +131,7 @@ pub(super) struct Verdict {
     pub(super) strange: u64,
 }
 
-impl Verdict {
+impl Decision {
     /// Whether nothing was lost, doubled or cut, and all of it is in the log.
     pub(super) fn clean(&self) -> bool {
         self.lost + self.doubled + self.cut + self.unlogged + self.hung + self.strange == 0
@@ -146,7 +146,7 @@ struct Sightings {
 }
 
 /// Joins the three ledgers.
-pub(super) fn join(asked: &[Asked], seen: &[Seen], logged: &Logged) -> Verdict {
+pub(super) fn join(asked: &[Asked], seen: &[Seen], logged: &Logged) -> Decision {
     let mut sightings: HashMap<Id, Sightings> = HashMap::new();
     for one in seen {
         match one {
@@ -154,54 +154,54 @@ pub(super) fn join(asked: &[Asked], seen: &[Seen], logged: &Logged) -> Verdict {
             Seen::Executed(id, hash) => sightings.entry(*id).or_default().executed.push(*hash),
         }
     }
-    let mut verdict = Verdict { requests: asked.len() as u64, ..Verdict::default() };
+    let mut decision = Decision { requests: asked.len() as u64, ..Decision::default() };
     for request in asked {
         let known = sightings.remove(&request.id).unwrap_or_default();
-        judge(request, &known, &mut verdict);
+        check(request, &known, &mut decision);
         if let Some(lines) = logged {
-            verdict.unlogged += u64::from(!is_logged(request, &known, lines.get(&request.id)));
+            decision.unlogged += u64::from(!is_logged(request, &known, lines.get(&request.id)));
         }
     }
-    verdict.doubled += sightings.values().map(|unknown| unknown.executed.len() as u64).sum::<u64>();
-    verdict
+    decision.doubled += sightings.values().map(|unknown| unknown.executed.len() as u64).sum::<u64>();
+    decision
 }
 
-fn judge(request: &Asked, known: &Sightings, verdict: &mut Verdict) {
+fn check(request: &Asked, known: &Sightings, decision: &mut Decision) {
     let times = known.heads.max(known.executed.len() as u64);
     if times > 1 && !request.idempotent {
-        verdict.doubled += 1;
+        decision.doubled += 1;
         return;
     }
-    verdict.retried += u64::from(times > 1);
+    decision.retried += u64::from(times > 1);
     match request.outcome {
-        Outcome::Answered(answer) if (200..300).contains(&answer.status) => {
+        Outcome::Answered(response) if (200..300).contains(&response.status) => {
             if known.executed.is_empty() {
-                verdict.lost += 1;
-            } else if is_faithful(request, &answer, known) {
-                verdict.ok += 1;
+                decision.lost += 1;
+            } else if is_faithful(request, &response, known) {
+                decision.ok += 1;
             } else {
-                verdict.cut += 1;
+                decision.cut += 1;
             }
         }
-        Outcome::Answered(answer) if answer.status >= 500 => verdict.refused_5xx += 1,
-        Outcome::Answered(_) => verdict.strange += 1,
-        Outcome::Cut(_) | Outcome::Reset | Outcome::Refused => verdict.reset += 1,
-        Outcome::Hung => verdict.hung += 1,
+        Outcome::Answered(response) if response.status >= 500 => decision.rejected_5xx += 1,
+        Outcome::Answered(_) => decision.strange += 1,
+        Outcome::Cut(_) | Outcome::Reset | Outcome::Rejected => decision.reset += 1,
+        Outcome::Hung => decision.hung += 1,
     }
 }
 
 /// The right answer to the right request, whole in both directions.
-fn is_faithful(request: &Asked, answer: &Answer, known: &Sightings) -> bool {
-    answer.id == Some(request.id)
-        && answer.received == Some(request.sent)
-        && answer.promised == Some(answer.body)
+fn is_faithful(request: &Asked, response: &Response, known: &Sightings) -> bool {
+    response.id == Some(request.id)
+        && response.received == Some(request.sent)
+        && response.promised == Some(response.body)
         && known.executed.iter().all(|hash| *hash == request.sent)
 }
 
 /// A request that never came to the gate needs no line; one that was answered, or that an upstream saw, does.
 fn is_logged(request: &Asked, known: &Sightings, line: Option<&u16>) -> bool {
     match (request.outcome, line) {
-        (Outcome::Answered(answer), Some(status)) => answer.status == *status,
+        (Outcome::Answered(response), Some(status)) => response.status == *status,
         (Outcome::Answered(_), None) => false,
         (_, None) => known.heads == 0,
         (_, Some(_)) => true,
@@ -216,8 +216,8 @@ mod tests {
     const BODY: u64 = 11;
     const REPLY: u64 = 22;
 
-    fn whole(status: u16) -> Answer {
-        Answer { status, id: Some(ID), received: Some(BODY), promised: Some(REPLY), body: REPLY }
+    fn whole(status: u16) -> Response {
+        Response { status, id: Some(ID), received: Some(BODY), promised: Some(REPLY), body: REPLY }
     }
 
     fn once() -> Vec<Seen> {
@@ -226,10 +226,10 @@ mod tests {
 
     /// Joins one request with these sightings and this line, and expects exactly the fields that `set` sets beside the one request.
     #[track_caller]
-    fn check(outcome: Outcome, idempotent: bool, seen: &[Seen], line: Option<u16>, set: fn(&mut Verdict)) {
+    fn check(outcome: Outcome, idempotent: bool, seen: &[Seen], line: Option<u16>, set: fn(&mut Decision)) {
         let zero = Duration::ZERO;
         let asked = Asked { id: ID, idempotent, sent: BODY, outcome, began: zero, took: zero };
-        let mut expected = Verdict { requests: 1, ..Verdict::default() };
+        let mut expected = Decision { requests: 1, ..Decision::default() };
         set(&mut expected);
         assert_eq!(join(&[asked], seen, &Some(line.map(|status| (ID, status)).into_iter().collect())), expected);
     }
@@ -238,50 +238,50 @@ mod tests {
     fn what_went_well_and_what_is_tolerated() {
         let (ok, bad) = (Outcome::Answered(whole(200)), Outcome::Answered(whole(502)));
         let twice = [once(), once()].concat();
-        check(ok, false, &once(), Some(200), |verdict| verdict.ok = 1);
-        check(ok, true, &twice, Some(200), |verdict| (verdict.ok, verdict.retried) = (1, 1));
-        check(bad, false, &[], Some(502), |verdict| verdict.refused_5xx = 1);
-        check(bad, false, &once(), Some(502), |verdict| verdict.refused_5xx = 1);
-        check(bad, true, &twice, Some(502), |verdict| (verdict.refused_5xx, verdict.retried) = (1, 1));
-        check(Outcome::Cut(200), false, &once(), Some(200), |verdict| verdict.reset = 1);
-        check(Outcome::Reset, false, &[Seen::Head(ID)], Some(0), |verdict| verdict.reset = 1);
-        check(Outcome::Refused, false, &[], None, |verdict| verdict.reset = 1);
+        check(ok, false, &once(), Some(200), |decision| decision.ok = 1);
+        check(ok, true, &twice, Some(200), |decision| (decision.ok, decision.retried) = (1, 1));
+        check(bad, false, &[], Some(502), |decision| decision.rejected_5xx = 1);
+        check(bad, false, &once(), Some(502), |decision| decision.rejected_5xx = 1);
+        check(bad, true, &twice, Some(502), |decision| (decision.rejected_5xx, decision.retried) = (1, 1));
+        check(Outcome::Cut(200), false, &once(), Some(200), |decision| decision.reset = 1);
+        check(Outcome::Reset, false, &[Seen::Head(ID)], Some(0), |decision| decision.reset = 1);
+        check(Outcome::Rejected, false, &[], None, |decision| decision.reset = 1);
     }
 
     #[test]
     fn what_must_not_be() {
         let ok = Outcome::Answered(whole(200));
-        check(ok, false, &[], Some(200), |verdict| verdict.lost = 1);
-        check(ok, false, &[Seen::Head(ID)], Some(200), |verdict| verdict.lost = 1);
-        check(ok, false, &[once(), once()].concat(), Some(200), |verdict| verdict.doubled = 1);
-        check(Outcome::Reset, false, &[Seen::Head(ID), Seen::Head(ID)], Some(0), |verdict| verdict.doubled = 1);
-        check(Outcome::Hung, true, &[], None, |verdict| verdict.hung = 1);
-        check(Outcome::Answered(whole(404)), true, &[], Some(404), |verdict| verdict.strange = 1);
-        check(ok, true, &[Seen::Head(ID), Seen::Executed(ID, BODY + 1)], Some(200), |verdict| verdict.cut = 1);
+        check(ok, false, &[], Some(200), |decision| decision.lost = 1);
+        check(ok, false, &[Seen::Head(ID)], Some(200), |decision| decision.lost = 1);
+        check(ok, false, &[once(), once()].concat(), Some(200), |decision| decision.doubled = 1);
+        check(Outcome::Reset, false, &[Seen::Head(ID), Seen::Head(ID)], Some(0), |decision| decision.doubled = 1);
+        check(Outcome::Hung, true, &[], None, |decision| decision.hung = 1);
+        check(Outcome::Answered(whole(404)), true, &[], Some(404), |decision| decision.strange = 1);
+        check(ok, true, &[Seen::Head(ID), Seen::Executed(ID, BODY + 1)], Some(200), |decision| decision.cut = 1);
         for changed in [
-            Answer { id: Some((7, 71)), ..whole(200) },
-            Answer { id: None, ..whole(200) },
-            Answer { received: Some(BODY + 1), ..whole(200) },
-            Answer { body: REPLY + 1, ..whole(200) },
+            Response { id: Some((7, 71)), ..whole(200) },
+            Response { id: None, ..whole(200) },
+            Response { received: Some(BODY + 1), ..whole(200) },
+            Response { body: REPLY + 1, ..whole(200) },
         ] {
-            check(Outcome::Answered(changed), false, &once(), Some(200), |verdict| verdict.cut = 1);
+            check(Outcome::Answered(changed), false, &once(), Some(200), |decision| decision.cut = 1);
         }
     }
 
     #[test]
     fn the_log_must_know_what_was_answered_or_passed_on() {
         let ok = Outcome::Answered(whole(200));
-        check(ok, false, &once(), None, |verdict| (verdict.ok, verdict.unlogged) = (1, 1));
-        check(ok, false, &once(), Some(502), |verdict| (verdict.ok, verdict.unlogged) = (1, 1));
-        check(Outcome::Reset, false, &once(), None, |verdict| (verdict.reset, verdict.unlogged) = (1, 1));
-        check(Outcome::Reset, false, &[], None, |verdict| verdict.reset = 1);
+        check(ok, false, &once(), None, |decision| (decision.ok, decision.unlogged) = (1, 1));
+        check(ok, false, &once(), Some(502), |decision| (decision.ok, decision.unlogged) = (1, 1));
+        check(Outcome::Reset, false, &once(), None, |decision| (decision.reset, decision.unlogged) = (1, 1));
+        check(Outcome::Reset, false, &[], None, |decision| decision.reset = 1);
     }
 
     #[test]
     fn executions_that_nobody_asked_for_are_counted() {
-        let verdict = join(&[], &[once(), once()].concat(), &None);
-        assert_eq!(verdict, Verdict { doubled: 2, ..Verdict::default() });
-        assert!(!verdict.clean() && Verdict::default().clean());
+        let decision = join(&[], &[once(), once()].concat(), &None);
+        assert_eq!(decision, Decision { doubled: 2, ..Decision::default() });
+        assert!(!decision.clean() && Decision::default().clean());
     }
 
     #[test]

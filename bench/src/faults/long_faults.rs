@@ -70,7 +70,7 @@ pub(super) fn soak(context: &Context) -> io::Result<Found> {
             3.0 / asked.len().max(1) as f64
         ),
     ];
-    Ok(Found { verdict: site.judge(&asked)?, notes })
+    Ok(Found { decision: site.check(&asked)?, notes })
 }
 
 /// Least squares.
@@ -112,7 +112,7 @@ pub(super) fn memory_limit(context: &Context) -> io::Result<Found> {
         format!("resident at the most {peak} KiB; the group {} KiB of {}", group.peak()? / 1024, MEMORY_LIMIT / 1024),
         format!("killed for memory: {} (aim no); other requests: {}, {unhappy} not OK (aim 0)", !alive, asked.len()),
     ];
-    Ok(Found { verdict: site.judge(&asked)?, notes })
+    Ok(Found { decision: site.check(&asked)?, notes })
 }
 
 /// Sends as much as is taken until told to stop.

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_and_cut_are_told_apart() {
+    fn whole_and_cut_are_distinguished() {
         let cut = Err(ErrorKind::UnexpectedEof);
         check(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", Ok(b"abc"));
         check(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", cut);

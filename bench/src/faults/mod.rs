@@ -23,12 +23,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ledger::Verdict;
+use ledger::Decision;
 pub(crate) use recorder::{Options as RecorderOptions, run as run_recorder};
 
 use crate::measure::{self, MachineTime};
 
-/// What `bench faults` is told.
+/// What `bench faults` is reported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The portunus program.
@@ -51,7 +51,7 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// What every fault is told.
+/// What every fault is reported.
 struct Context {
     portunus: PathBuf,
     /// One that can be made to panic.
@@ -61,7 +61,7 @@ struct Context {
 
 /// What a fault showed.
 struct Found {
-    verdict: Verdict,
+    decision: Decision,
     /// Figures and deviations, for people.
     notes: Vec<String>,
 }
@@ -75,7 +75,11 @@ struct Fault {
 const FAULTS: [Fault; 23] = [
     Fault { name: "upstream-kill", title: "upstream `kill -9`, 1 of 2, and restart", run: upstream_faults::killed },
     Fault { name: "upstream-frozen", title: "upstream frozen (SIGSTOP), 1 of 2", run: upstream_faults::frozen },
-    Fault { name: "upstream-cut", title: "upstream dies within its answer", run: upstream_faults::dies_within_answer },
+    Fault {
+        name: "upstream-cut",
+        title: "upstream dies within its response",
+        run: upstream_faults::dies_within_response,
+    },
     Fault { name: "reload", title: "reload x100, same, changed, invalid", run: process_faults::reloads },
     Fault { name: "drain", title: "SIGTERM with requests in flight", run: process_faults::drain },
     Fault {
@@ -147,45 +151,45 @@ fn report(rows: &[Row<'_>], options: &Options, stolen_percent: f64) -> io::Resul
     let machine = measure::machine();
     println!("\nMachine: {machine}; {stolen_percent:.1} % of the time stolen; {} s each\n", options.seconds);
     println!(
-        "| fault | requests | OK | 5xx | reset, cut or refused | retried | lost | doubled | false whole | unlogged | hung | strange | notes |"
+        "| fault | requests | OK | 5xx | reset, cut or rejected | retried | lost | doubled | false whole | unlogged | hung | strange | notes |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     rows.iter().for_each(|(fault, found)| println!("{}", row(fault, found)));
     println!("\nTolerated: 5xx, reset, retried (idempotent only). Must be 0: lost to strange.\n\n{NOT_RUN}");
     let faults: Vec<_> = rows.iter().map(|(fault, found)| to_json(fault, found)).collect();
-    let told = serde_json::json!({
+    let reported = serde_json::json!({
         "machine": machine, "stolen_percent": stolen_percent, "seconds": options.seconds, "faults": faults, "not_run": NOT_RUN,
     });
     fs::create_dir_all(&options.out)?;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let path = options.out.join(format!("faults-{seconds}.json"));
-    fs::write(&path, format!("{told:#}\n"))?;
+    fs::write(&path, format!("{reported:#}\n"))?;
     println!("\nwritten: {}", path.display());
     Ok(())
 }
 
 /// The figures in the order of the table.
-fn figures(verdict: &Verdict) -> [(&'static str, u64); 11] {
+fn figures(decision: &Decision) -> [(&'static str, u64); 11] {
     [
-        ("requests", verdict.requests),
-        ("ok", verdict.ok),
-        ("refused_5xx", verdict.refused_5xx),
-        ("reset", verdict.reset),
-        ("retried", verdict.retried),
-        ("lost", verdict.lost),
-        ("doubled", verdict.doubled),
-        ("false_whole", verdict.cut),
-        ("unlogged", verdict.unlogged),
-        ("hung", verdict.hung),
-        ("strange", verdict.strange),
+        ("requests", decision.requests),
+        ("ok", decision.ok),
+        ("refused_5xx", decision.rejected_5xx),
+        ("reset", decision.reset),
+        ("retried", decision.retried),
+        ("lost", decision.lost),
+        ("doubled", decision.doubled),
+        ("false_whole", decision.cut),
+        ("unlogged", decision.unlogged),
+        ("hung", decision.hung),
+        ("strange", decision.strange),
     ]
 }
 
 fn row(fault: &Fault, found: &io::Result<Found>) -> String {
     match found {
         Ok(found) => {
-            let numbers: Vec<_> = figures(&found.verdict).iter().map(|(_, number)| number.to_string()).collect();
-            let clean = if found.verdict.clean() { "" } else { "**NOT CLEAN**; " };
+            let numbers: Vec<_> = figures(&found.decision).iter().map(|(_, number)| number.to_string()).collect();
+            let clean = if found.decision.clean() { "" } else { "**NOT CLEAN**; " };
             format!("| {} | {} | {clean}{} |", fault.title, numbers.join(" | "), found.notes.join("; "))
         }
         Err(error) => {
@@ -203,8 +207,8 @@ fn to_json(fault: &Fault, found: &io::Result<Found>) -> serde_json::Value {
     match found {
         Ok(found) => {
             let numbers: serde_json::Map<_, _> =
-                figures(&found.verdict).iter().map(|(name, number)| ((*name).to_owned(), (*number).into())).collect();
-            serde_json::json!({ "fault": fault.name, "clean": found.verdict.clean(), "ledger": numbers, "notes": found.notes })
+                figures(&found.decision).iter().map(|(name, number)| ((*name).to_owned(), (*number).into())).collect();
+            serde_json::json!({ "fault": fault.name, "clean": found.decision.clean(), "ledger": numbers, "notes": found.notes })
         }
         Err(error) => serde_json::json!({ "fault": fault.name, "error": error.to_string() }),
     }
@@ -232,7 +236,7 @@ mod tests {
 
     #[test]
     fn rows_have_as_many_cells_whatever_happened() {
-        let found = Found { verdict: Verdict::default(), notes: vec!["a".to_owned(), "b".to_owned()] };
+        let found = Found { decision: Decision::default(), notes: vec!["a".to_owned(), "b".to_owned()] };
         let failed = Err(io::Error::other("two\nlines"));
         let [good, bad] = [Ok(found), failed].map(|found| row(&FAULTS[0], &found));
         assert_eq!(good.matches('|').count(), bad.matches('|').count(), "{good}\n{bad}");

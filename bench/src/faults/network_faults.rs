@@ -31,12 +31,12 @@ pub(super) fn loss(context: &Context) -> io::Result<Found> {
                 command("nft", &format!("add rule inet faults input numgen random mod 100 < {lost} drop"))?;
             }
             let some = load_for(Plan::usual(site.plain()), context.time / 4);
-            notes.push(format!("{lost} %: {}", told(&some)));
+            notes.push(format!("{lost} %: {}", reported(&some)));
             asked.extend(some);
         }
         command("nft", "flush chain inet faults input")?;
         notes.push(upstream_load(&site, &asked)?);
-        Ok(Found { verdict: site.judge(&asked)?, notes })
+        Ok(Found { decision: site.check(&asked)?, notes })
     })
 }
 
@@ -49,8 +49,8 @@ pub(super) fn narrow(context: &Context) -> io::Result<Found> {
         let plan = Plan { prefix: "/steady", clients: 4, sizes: &[0, 100, 2_000], ..Plan::usual(site.plain()) };
         let asked = load_for(plan, context.time);
         command("tc", "qdisc del dev lo root")?;
-        let notes = vec![told(&asked), upstream_load(&site, &asked)?];
-        Ok(Found { verdict: site.judge(&asked)?, notes })
+        let notes = vec![reported(&asked), upstream_load(&site, &asked)?];
+        Ok(Found { decision: site.check(&asked)?, notes })
     })
 }
 
@@ -63,8 +63,8 @@ pub(super) fn small_packets(context: &Context) -> io::Result<Found> {
         command("ip", "link set lo mtu 1280")?;
         pause(context.time / 2);
         let asked = load.finish();
-        let notes = vec![told(&asked), upstream_load(&site, &asked)?];
-        Ok(Found { verdict: site.judge(&asked)?, notes })
+        let notes = vec![reported(&asked), upstream_load(&site, &asked)?];
+        Ok(Found { decision: site.check(&asked)?, notes })
     })
 }
 
@@ -86,11 +86,11 @@ pub(super) fn flap(context: &Context) -> io::Result<Found> {
             asked.iter().filter(|one| one.began < to && one.began + one.took > from).copied().collect();
         let after: Vec<Asked> = asked.iter().filter(|one| one.began >= to).copied().collect();
         let notes = vec![
-            format!("away for {away:.0?}; under way or begun then: {}", told(&met)),
-            format!("begun later: {}", told(&after)),
+            format!("away for {away:.0?}; under way or begun then: {}", reported(&met)),
+            format!("begun later: {}", reported(&after)),
             upstream_load(&site, &asked)?,
         ];
-        Ok(Found { verdict: site.judge(&asked)?, notes })
+        Ok(Found { decision: site.check(&asked)?, notes })
     })
 }
 
@@ -114,7 +114,7 @@ fn command(program: &str, words: &str) -> io::Result<()> {
     if output.status.success() { Ok(()) } else { Err(io::Error::other(format!("{program} {words}: {}", error.trim()))) }
 }
 
-fn told(asked: &[Asked]) -> String {
+fn reported(asked: &[Asked]) -> String {
     let unhappy = asked.iter().filter(|one| !one.is_ok()).count();
     let took = |share| percentile(asked.iter().map(|one| one.took), share);
     format!("{} requests, {unhappy} not OK, p50 {:.1?}, p99 {:.1?}", asked.len(), took(0.5), took(0.99))

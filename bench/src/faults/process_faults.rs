@@ -59,17 +59,17 @@ pub(super) fn reloads(context: &Context) -> io::Result<Found> {
     let after = memory(&site);
     let asked = load.finish();
     let counted = |result| site.metric(&format!("portunus_config_reloads_total{{result=\"{result}\"}}"));
-    let (taken, refused) = (counted("success")?, counted("failure")?);
+    let (taken, rejected) = (counted("success")?, counted("failure")?);
     let http2 = http2.map_or_else(|error| format!("h2load: {error}"), http2_result);
     let unhappy = asked.iter().filter(|one| !one.is_ok()).count();
     let mut notes = vec![
-        format!("{taken} reloads taken, {refused} refused of {RELOADS} asked for; {unhappy} requests not OK (aim 0)"),
+        format!("{taken} reloads taken, {rejected} rejected of {RELOADS} asked for; {unhappy} requests not OK (aim 0)"),
         format!("descriptors {} to {}, resident {} to {} KiB", before.0, after.0, before.1, after.1),
         http2,
     ];
     wrong.truncate(3);
     notes.extend(wrong);
-    Ok(Found { verdict: site.judge(&asked)?, notes })
+    Ok(Found { decision: site.check(&asked)?, notes })
 }
 
 fn http2_load(site: &Site, time: Duration) -> io::Result<std::process::Child> {
@@ -99,25 +99,25 @@ pub(super) fn drain(context: &Context) -> io::Result<Found> {
         Plan { wait: HEADER_TIMEOUT * 6 / 10, shapes: &[Shape::Trickle, Shape::Length], ..Plan::usual(site.plain()) };
     let load = Load::start(slow);
     pause(context.time / 4);
-    let (told, at) = (load.started.elapsed(), Instant::now());
+    let (reported, at) = (load.started.elapsed(), Instant::now());
     signal(&mut site.gate, Signal::TERM);
     let ended = site.wait_for_gate(GRACE + Duration::from_secs(5))?;
     let took = at.elapsed();
     let asked = load.finish();
-    let in_flight = || asked.iter().filter(|one| one.began < told && one.began + one.took > told);
+    let in_flight = || asked.iter().filter(|one| one.began < reported && one.began + one.took > reported);
     let cut = in_flight().filter(|one| !one.is_ok()).count();
-    let later = || asked.iter().filter(|one| one.began >= told);
+    let later = || asked.iter().filter(|one| one.began >= reported);
     let reset = later().filter(|one| matches!(one.outcome, Outcome::Reset | Outcome::Cut(_))).count();
-    let refused = later().filter(|one| one.outcome == Outcome::Refused).count();
+    let rejected = later().filter(|one| one.outcome == Outcome::Rejected).count();
     let answered = later().filter(|one| one.is_ok()).count();
     let notes = vec![
         format!(
             "{} in flight at SIGTERM, {cut} of them not OK (aim 0); ended after {took:.1?} with {ended:?}",
             in_flight().count()
         ),
-        format!("begun later: {answered} answered, {refused} refused, {reset} reset or cut (aim 0)"),
+        format!("begun later: {answered} answered, {rejected} rejected, {reset} reset or cut (aim 0)"),
     ];
-    Ok(Found { verdict: site.judge(&asked)?, notes })
+    Ok(Found { decision: site.check(&asked)?, notes })
 }
 
 /// A request that outlives the grace must be cut visibly, and the process end in time and say so.
@@ -133,29 +133,29 @@ pub(super) fn beyond_grace(context: &Context) -> io::Result<Found> {
     let ended = site.wait_for_gate(wait)?;
     let took = at.elapsed();
     let asked = load.finish();
-    let verdict = site.judge(&asked)?;
+    let decision = site.check(&asked)?;
     let outcomes =
-        asked.iter().filter(|one| one.outcome != Outcome::Refused).map(|one| one.outcome).collect::<Vec<_>>();
+        asked.iter().filter(|one| one.outcome != Outcome::Rejected).map(|one| one.outcome).collect::<Vec<_>>();
     let notes = vec![
         format!(
             "ended after {took:.1?} of {GRACE:.0?} with {ended:?} (aim: not 0); in flight: {outcomes:?} (aim: no 200)"
         ),
         late,
     ];
-    Ok(Found { verdict, notes })
+    Ok(Found { decision, notes })
 }
 
 /// What becomes of a connection that comes while the gate drains: refused, it can go elsewhere at once.
 fn late_connection(site: &Site) -> String {
     let at = Instant::now();
     let connected = TcpStream::connect_timeout(&site.plain(), Duration::from_secs(1));
-    let Ok(mut stream) = connected else { return "a connection 0.5 s after SIGTERM was refused".to_owned() };
+    let Ok(mut stream) = connected else { return "a connection 0.5 s after SIGTERM was rejected".to_owned() };
     let end = stream
         .set_read_timeout(Some(GRACE * 2))
         .and_then(|()| stream.write_all(format!("GET /health HTTP/1.1\r\nHost: {HOST}\r\n\r\n").as_bytes()))
         .and_then(|()| stream.read(&mut [0; 64]));
     format!(
-        "a connection 0.5 s after SIGTERM was taken, and ended after {:.1?} with {end:?} (aim: refused at once)",
+        "a connection 0.5 s after SIGTERM was taken, and ended after {:.1?} with {end:?} (aim: rejected at once)",
         at.elapsed()
     )
 }
@@ -179,7 +179,7 @@ pub(super) fn stopped(context: &Context) -> io::Result<Found> {
     let settled = percentile(after.iter().map(|one| one.took), 0.99);
     let notes = vec![
         format!(
-            "{} in flight over {STOPPED:.0?}: {false_timeouts} answered 504 though their answer lay ready (aim 0), {other} failed otherwise",
+            "{} in flight over {STOPPED:.0?}: {false_timeouts} answered 504 though their response lay ready (aim 0), {other} failed otherwise",
             in_flight.len()
         ),
         format!(
@@ -188,7 +188,7 @@ pub(super) fn stopped(context: &Context) -> io::Result<Found> {
             after.iter().filter(|one| !one.is_ok()).count()
         ),
     ];
-    Ok(Found { verdict: site.judge(&asked)?, notes })
+    Ok(Found { decision: site.check(&asked)?, notes })
 }
 
 /// Requests that panic, each on a connection of its own, beside the usual load: each may end itself and nothing else.
@@ -218,13 +218,13 @@ pub(super) fn panics(context: &Context) -> io::Result<Found> {
     let left = site.metric(gauge)? - before;
     let unhappy = asked.iter().filter(|one| !one.is_ok()).count();
     let replaced = site.diagnostics().matches("a worker died").count();
-    let verdict = site.judge(&asked)?;
-    let told = site.logged_reasons("panicked");
+    let decision = site.check(&asked)?;
+    let reported = site.logged_reasons("panicked");
     let notes = vec![
-        format!("{forced} panics forced, {answered} of them answered (aim 0), {told} told in the log (aim all)"),
+        format!("{forced} panics forced, {answered} of them answered (aim 0), {reported} told in the log (aim all)"),
         format!(
             "{unhappy} other requests not OK (aim 0); {replaced} workers lost (aim 0); {left} connections still counted as open (aim 0)"
         ),
     ];
-    Ok(Found { verdict, notes })
+    Ok(Found { decision, notes })
 }

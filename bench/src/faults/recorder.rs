@@ -16,10 +16,10 @@ use super::ledger::{Hash, Id, Seen};
 use super::message::{self, Head};
 use crate::peers::pause;
 
-/// Between the halves of an answer that trickles.
+/// Between the halves of a response that trickles.
 const TRICKLE: Duration = Duration::from_millis(300);
 
-/// What `bench ledger-upstream` is told.
+/// What `bench ledger-upstream` is reported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Where to listen; a loopback address.
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     journal: PathBuf,
 }
 
-/// How an answer is framed, and whether it comes whole.
+/// How a response is framed, and whether it comes whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// Content-Length.
@@ -143,7 +143,7 @@ fn serve(stream: &TcpStream, journal: &File) -> io::Result<()> {
         if wanted.wait > Duration::ZERO {
             pause(wanted.wait);
         }
-        if !answer(stream, &wanted, received)? {
+        if !respond(stream, &wanted, received)? {
             return Ok(());
         }
     }
@@ -151,7 +151,7 @@ fn serve(stream: &TcpStream, journal: &File) -> io::Result<()> {
 }
 
 /// Answers; false when the connection ends with it.
-fn answer(mut stream: &TcpStream, wanted: &Wanted, received: u64) -> io::Result<bool> {
+fn respond(mut stream: &TcpStream, wanted: &Wanted, received: u64) -> io::Result<bool> {
     let body = message::filler(wanted.id.1, wanted.size);
     let (number, nonce) = wanted.id;
     let mut bytes = format!(

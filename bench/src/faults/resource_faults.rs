@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::OFlags;
 
 use super::client::{Load, Plan, load_for};
-use super::ledger::{Asked, Verdict};
+use super::ledger::{Asked, Decision};
 use super::site::{Site, Wish, parse_log_line};
 use super::{Context, Found};
 use crate::measure;
@@ -44,8 +44,8 @@ pub(super) fn descriptors(context: &Context) -> io::Result<Found> {
         Ok((status, _)) => status.to_string(),
         Err(error) => format!("none ({error})"),
     };
-    let told = site.diagnostics().lines().count() - lines;
-    let told = format!("{told} lines in {:.1?}", started.elapsed());
+    let reported = site.diagnostics().lines().count() - lines;
+    let reported = format!("{reported} lines in {:.1?}", started.elapsed());
     let to = load.started.elapsed();
     site.limit_descriptors(old)?;
     drop(greedy);
@@ -63,7 +63,7 @@ pub(super) fn descriptors(context: &Context) -> io::Result<Found> {
             during.iter().filter(|one| !one.is_ok()).count()
         ),
         format!(
-            "CPU {:.1} % of a core, {:.1} % before (aim: not 5 % more); log {told} (aim 1/s); admin answered {admin}",
+            "CPU {:.1} % of a core, {:.1} % before (aim: not 5 % more); log {reported} (aim 1/s); admin answered {admin}",
             busy * 100.0,
             idle * 100.0
         ),
@@ -72,7 +72,7 @@ pub(super) fn descriptors(context: &Context) -> io::Result<Found> {
         format!("the log: {}", site.frequent_diagnostics(lines)),
     ];
     asked.extend(asked_again);
-    Ok(Found { verdict: site.judge(&asked)?, notes })
+    Ok(Found { decision: site.check(&asked)?, notes })
 }
 
 /// How often each status came; 0 stands for none.
@@ -102,7 +102,7 @@ pub(super) fn log_full(context: &Context) -> io::Result<Found> {
     let asked = load_for(many_lines(&site), context.time);
     pause(Duration::from_secs(1));
     let (written, dropped) = log_lines(&site)?;
-    let told = site.diagnostics().lines().count();
+    let reported = site.diagnostics().lines().count();
     let unhappy = asked.iter().filter(|one| !one.is_ok()).count();
     let (ended, took) = end(&mut site)?;
     let notes = vec![
@@ -110,10 +110,10 @@ pub(super) fn log_full(context: &Context) -> io::Result<Found> {
             "{unhappy} requests not OK (aim 0); metrics: {written} lines written, {dropped} dropped, the others of {} wait",
             asked.len()
         ),
-        format!("{told} diagnostic lines in {:.0?}; SIGTERM: {ended} after {took:.1?}", context.time),
-        format!("said at the end: {}", site.frequent_diagnostics(told)),
+        format!("{reported} diagnostic lines in {:.0?}; SIGTERM: {ended} after {took:.1?}", context.time),
+        format!("said at the end: {}", site.frequent_diagnostics(reported)),
     ];
-    Ok(Found { verdict: site.judge_with(&asked, &None)?, notes })
+    Ok(Found { decision: site.check_with(&asked, &None)?, notes })
 }
 
 /// An access log that is a named pipe whose reader is stuck, then reads on.
@@ -135,7 +135,7 @@ pub(super) fn log_stuck(context: &Context) -> io::Result<Found> {
     let half = text.lines().filter(|line| serde_json::from_str::<serde_json::Value>(line).is_err()).count();
     let logged: HashMap<_, _> = text.lines().filter_map(parse_log_line).collect();
     let missing = asked.iter().filter(|one| !logged.contains_key(&one.id)).count();
-    let verdict = site.judge_with(&asked, &None)?;
+    let decision = site.check_with(&asked, &None)?;
     let notes = vec![
         format!("{unhappy} requests not OK (aim 0); {stuck} lines dropped while stuck"),
         format!(
@@ -144,7 +144,7 @@ pub(super) fn log_stuck(context: &Context) -> io::Result<Found> {
         format!("SIGTERM: {ended} after {took:.1?}"),
         nobody_reads(context, &folder.path().join("unread"))?,
     ];
-    Ok(Found { verdict, notes })
+    Ok(Found { decision, notes })
 }
 
 /// A pipe that nobody has open at all.
@@ -201,7 +201,7 @@ pub(super) fn half_written_pair(context: &Context) -> io::Result<Found> {
         .stdout(Stdio::piped())
         .spawn()?;
     let ends = Instant::now() + context.time;
-    let (mut copies, mut served, mut answers) = (0, [0, 0], Vec::new());
+    let (mut copies, mut served, mut responses) = (0, [0, 0], Vec::new());
     while Instant::now() < ends {
         let pair = site.new_pair()?;
         // Pauses longer than the quiet time after which the gate reads, so that it reads every half.
@@ -213,7 +213,7 @@ pub(super) fn half_written_pair(context: &Context) -> io::Result<Found> {
             for part in [half, bytes] {
                 fs::write(site.key_file(kind), part)?;
                 if by_hand {
-                    answers.push(site.admin("POST", "/reload")?.0);
+                    responses.push(site.admin("POST", "/reload")?.0);
                 }
                 pause(step);
             }
@@ -223,8 +223,8 @@ pub(super) fn half_written_pair(context: &Context) -> io::Result<Found> {
         served[copies % 2] += u32::from(served_leaf(&site).is_ok_and(|served| served == leaf));
         copies += 1;
     }
-    let told = handshakes.wait_with_output()?.stdout;
-    let told: serde_json::Value = serde_json::from_slice(&told)?;
+    let reported = handshakes.wait_with_output()?.stdout;
+    let reported: serde_json::Value = serde_json::from_slice(&reported)?;
     let asked = load.finish();
     let loads =
         |result: &str| site.metric(&format!("portunus_keystore_loads_total{{keystore=\"main\",result=\"{result}\"}}"));
@@ -236,12 +236,15 @@ pub(super) fn half_written_pair(context: &Context) -> io::Result<Found> {
             served[1],
             copies / 2
         ),
-        format!("POST /reload while half crt, crt, half key, whole: {answers:?}"),
-        format!("{} handshakes, {} failed {} (aim 0)", told["requests"], told["errors"], told["last_error"]),
-        format!("{} loads taken, {} refused", loads("success")?, loads("failure")?),
+        format!("POST /reload while half crt, crt, half key, whole: {responses:?}"),
+        format!(
+            "{} handshakes, {} failed {} (aim 0)",
+            reported["requests"], reported["errors"], reported["last_error"]
+        ),
+        format!("{} loads taken, {} rejected", loads("success")?, loads("failure")?),
     ];
-    let verdict: Verdict = site.judge(&asked)?;
-    Ok(Found { verdict, notes })
+    let decision: Decision = site.check(&asked)?;
+    Ok(Found { decision, notes })
 }
 
 /// The base64 of the first certificate in this text.

@@ -16,7 +16,7 @@ use keystore::dev_ca::{DevCa, IssuedPair, Purpose};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use tls::KeyType;
 
-use super::ledger::{Asked, Logged, Seen, Verdict, join};
+use super::ledger::{Asked, Decision, Logged, Seen, join};
 use super::recorder::{Noted, Wanted, read_journal};
 use crate::peers::{HOST, free_address, pause, stop};
 
@@ -215,8 +215,8 @@ impl Site {
         }
         let mut counts: Vec<_> = counts.into_iter().collect();
         counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let told: Vec<_> = counts.iter().take(3).map(|(text, count)| format!("{count} x \"{text}\"")).collect();
-        told.join(", ").replace('|', "/")
+        let reported: Vec<_> = counts.iter().take(3).map(|(text, count)| format!("{count} x \"{text}\"")).collect();
+        reported.join(", ").replace('|', "/")
     }
 
     /// Asks the admin side; gives status and body.
@@ -298,20 +298,20 @@ impl Site {
     ///
     /// # Errors
     /// A journal or the log cannot be read.
-    pub(super) fn judge(&mut self, asked: &[Asked]) -> io::Result<Verdict> {
+    pub(super) fn check(&mut self, asked: &[Asked]) -> io::Result<Decision> {
         self.end_gate(GRACE + Duration::from_secs(5))?;
         let logged = match self.ground.wish.log {
             Some(_) => None,
             None => Some(fs::read_to_string(self.ground.log_file())?.lines().filter_map(parse_log_line).collect()),
         };
-        self.judge_with(asked, &logged)
+        self.check_with(asked, &logged)
     }
 
-    /// As [`Site::judge`], with a log read elsewhere.
+    /// As [`Site::check`], with a log read elsewhere.
     ///
     /// # Errors
     /// A journal cannot be read.
-    pub(super) fn judge_with(&self, asked: &[Asked], logged: &Logged) -> io::Result<Verdict> {
+    pub(super) fn check_with(&self, asked: &[Asked], logged: &Logged) -> io::Result<Decision> {
         let seen: Vec<Seen> = self.noted()?.iter().map(|noted| noted.seen).collect();
         Ok(join(asked, &seen, logged))
     }

@@ -1,4 +1,4 @@
-//! Faults of the servers behind the gate: killed, frozen, dying within an answer.
+//! Faults of the servers behind the gate: killed, frozen, dying within a response.
 
 use std::io;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::process::Signal;
 
 use super::client::{Load, Plan, load_for, next_id};
-use super::ledger::{Answer, Asked, Hash, Outcome};
+use super::ledger::{Asked, Hash, Outcome, Response};
 use super::recorder::{Shape, Wanted, read_journal};
 use super::site::{CHECK, HEADER_TIMEOUT, Site, Wish, signal};
 use super::{Context, Found, percentile};
@@ -31,7 +31,7 @@ pub(super) fn killed(context: &Context) -> io::Result<Found> {
         pause(context.time / 5);
     }
     let asked = load.finish();
-    let verdict = site.judge(&asked)?;
+    let decision = site.check(&asked)?;
     let unhappy: Vec<&Asked> = asked.iter().filter(|one| !one.is_ok()).collect();
     let last_after_kill = unhappy.iter().filter_map(|one| {
         let kill = kills.iter().rev().find(|kill| **kill <= one.began + one.took)?;
@@ -47,7 +47,7 @@ pub(super) fn killed(context: &Context) -> io::Result<Found> {
         .collect();
     let gets = unhappy.iter().filter(|one| one.idempotent).count();
     Ok(Found {
-        verdict,
+        decision,
         notes: vec![
             format!("{} kills, {} requests not OK ({gets} of them GET)", kills.len(), unhappy.len()),
             format!("last one {:.0?} after its kill (aim 1 s)", last_after_kill.max().unwrap_or_default()),
@@ -93,11 +93,11 @@ pub(super) fn frozen(context: &Context) -> io::Result<Found> {
         format!("p99 of the other group {:.1?} while frozen, {:.1?} otherwise", p99(true), p99(false)),
     ];
     asked.extend(beside);
-    Ok(Found { verdict: site.judge(&asked)?, notes })
+    Ok(Found { decision: site.check(&asked)?, notes })
 }
 
-/// Servers that end within their answers: closing, resetting, killed.
-pub(super) fn dies_within_answer(context: &Context) -> io::Result<Found> {
+/// Servers that end within their responses: closing, resetting, killed.
+pub(super) fn dies_within_response(context: &Context) -> io::Result<Found> {
     let mut site = Site::start(&context.portunus, Wish::default())?;
     let broken = Plan {
         shapes: &[Shape::HalfEnd, Shape::ChunkedHalfEnd, Shape::HalfReset],
@@ -128,12 +128,12 @@ pub(super) fn dies_within_answer(context: &Context) -> io::Result<Found> {
         killed.iter().filter(|one| one.is_ok()).count()
     ));
     asked.extend(killed);
-    Ok(Found { verdict: site.judge(&asked)?, notes })
+    Ok(Found { decision: site.check(&asked)?, notes })
 }
 
-/// curl as judge of what a client sees over TLS, both versions of HTTP, of answers that break off.
+/// curl as check of what a client sees over TLS, both versions of HTTP, of responses that break off.
 fn cut_over_tls(site: &Site, asked: &mut Vec<Asked>) -> String {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (version, shape) in [
         ("--http2", Shape::HalfEnd),
         ("--http2", Shape::ChunkedHalfEnd),
@@ -149,16 +149,16 @@ fn cut_over_tls(site: &Site, asked: &mut Vec<Asked>) -> String {
             .status();
         let code = match status {
             Ok(status) => status.code().unwrap_or_default(),
-            Err(error) => return format!("over TLS not judged: curl: {error}"),
+            Err(error) => return format!("over TLS not checked: curl: {error}"),
         };
         // A clean end of what was cut has no hash to show for it, so the join counts it as such.
-        let clean = Answer { status: 200, id: Some(wanted.id), received: None, promised: None, body: 0 };
+        let clean = Response { status: 200, id: Some(wanted.id), received: None, promised: None, body: 0 };
         let outcome = if code == 0 { Outcome::Answered(clean) } else { Outcome::Cut(200) };
         let zero = Duration::ZERO;
         asked.push(Asked { id: wanted.id, idempotent: true, sent: Hash::of(b""), outcome, began: zero, took: zero });
-        told.push(format!("{} {} {code}", &version[2..], shape.name()));
+        reported.push(format!("{} {} {code}", &version[2..], shape.name()));
     }
-    format!("curl over TLS (0 would be a clean end): {}", told.join(", "))
+    format!("curl over TLS (0 would be a clean end): {}", reported.join(", "))
 }
 
 fn now_ms() -> u64 {

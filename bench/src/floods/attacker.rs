@@ -18,7 +18,7 @@ const STUCK: Duration = Duration::from_millis(1);
 /// How long an attacker whose connection was ended waits before the next one.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// What the attackers are told.
+/// What the attackers are reported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Whom to flood.
@@ -144,10 +144,10 @@ impl Client {
 
     /// Opens what was received, and drops it.
     fn forget(&mut self) -> io::Result<()> {
-        let (mut plain, mut answers) = ([0; 16 * 1024], Vec::new());
+        let (mut plain, mut responses) = ([0; 16 * 1024], Vec::new());
         let mut input = &self.input[..];
         let read = loop {
-            match self.session.read(&mut input, &mut plain, &mut answers) {
+            match self.session.read(&mut input, &mut plain, &mut responses) {
                 Ok(tls::Read::Plain(_)) => {}
                 Ok(tls::Read::WantInput) => break Ok(()),
                 Ok(tls::Read::Closed) => break Err(ErrorKind::UnexpectedEof.into()),

@@ -20,7 +20,7 @@ use crate::plan::Plan;
 pub(crate) use attacker::{Options as AttackerOptions, run as run_attacker};
 use frames::Kind;
 
-/// What `bench floods` is told.
+/// What `bench floods` is reported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -102,11 +102,11 @@ fn round(kind: Kind, options: &Options, proxy: &Running) -> io::Result<Value> {
     command.args(["--connections", "1", "--seconds", &options.plan.seconds.to_string(), "--warm-up", "0.2"]);
     command.args(["--watch", &proxy.pid().to_string()]);
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    let mut told: Value = serde_json::from_slice(&output.stdout)?;
+    let mut reported: Value = serde_json::from_slice(&output.stdout)?;
     if let Some(attackers) = attackers {
-        told["attackers"] = attackers.finish()?;
+        reported["attackers"] = attackers.finish()?;
     }
-    Ok(told)
+    Ok(reported)
 }
 
 struct Attackers(Child);
@@ -123,11 +123,11 @@ impl Attackers {
     /// Ends them; gives what they have done.
     fn finish(mut self) -> io::Result<Value> {
         drop(self.0.stdin.take());
-        let mut told = String::new();
+        let mut reported = String::new();
         if let Some(output) = &mut self.0.stdout {
-            io::Read::read_to_string(output, &mut told)?;
+            io::Read::read_to_string(output, &mut reported)?;
         }
-        Ok(serde_json::from_str(told.trim())?)
+        Ok(serde_json::from_str(reported.trim())?)
     }
 }
 

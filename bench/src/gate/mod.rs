@@ -26,7 +26,7 @@ const ALL_CORES: &str = "0,1";
 /// Beyond this a run says that it proves nothing.
 const STOLEN_PERCENT_MAX: f64 = 2.0;
 
-/// What `bench gate` is told.
+/// What `bench gate` is reported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -91,7 +91,7 @@ fn chosen(only: &[String]) -> io::Result<Vec<Work>> {
 }
 
 /// All proxies run during all rounds of a row, so that a round is the same moment for all; who is idle costs nothing. Only where memory is
-/// judged each round has new processes: allocators do not give back what an earlier round took.
+/// checked each round has new processes: allocators do not give back what an earlier round took.
 fn run_work(
     work: &Work,
     options: &Options,
@@ -128,7 +128,7 @@ fn report(results: &Results, options: &Options) -> io::Result<()> {
     table::print(results);
     if results.stolen_percent > STOLEN_PERCENT_MAX {
         println!(
-            "\nNo verdict: {:.1} % of the time was stolen by other machines on this host.",
+            "\nNo decision: {:.1} % of the time was stolen by other machines on this host.",
             results.stolen_percent
         );
     }

@@ -73,12 +73,12 @@ fn generator(load: &Load, proxy: &Running, time: Time, upstream: u32) -> Measure
         Connection::Full => drop(command.arg("--reconnect")),
         Connection::Resume => drop(command.args(["--reconnect", "--resume"])),
     }
-    let told: Value = serde_json::from_str(&output(&mut command)?)?;
-    let number = |key: &str| told[key].as_f64().unwrap_or_default();
+    let reported: Value = serde_json::from_str(&output(&mut command)?)?;
+    let number = |key: &str| reported[key].as_f64().unwrap_or_default();
     let sample = Sample {
         requests: number("requests"),
         errors: number("errors") as u64,
-        last_error: told["last_error"].as_str().unwrap_or_default().to_owned(),
+        last_error: reported["last_error"].as_str().unwrap_or_default().to_owned(),
         requests_per_second: number("requests_per_second"),
         p50_us: number("p50_us"),
         p99_us: number("p99_us"),
@@ -91,11 +91,11 @@ fn generator(load: &Load, proxy: &Running, time: Time, upstream: u32) -> Measure
         let text = format!("only {} of {} handshakes were resumed", number("resumed"), sample.requests);
         return Err(io::Error::other(text));
     }
-    check_answers(sample)
+    check_responses(sample)
 }
 
-/// A row without answers would divide by nothing.
-fn check_answers(sample: Sample) -> Measured {
+/// A row without responses would divide by nothing.
+fn check_responses(sample: Sample) -> Measured {
     if sample.requests < 1.0 {
         return Err(io::Error::other(format!("no answers at all; the last error: {}", sample.last_error)));
     }
@@ -159,7 +159,7 @@ fn h2load_requests(connections: usize, requests: usize, proxy: &Running) -> Meas
         finished.split(", ").find_map(|part| part.strip_suffix(" req/s")?.parse().ok()).unwrap_or_default();
     sample.cost /= sample.requests.max(1.0);
     // h2load tells the mean and the maximum, no quantiles.
-    check_answers(sample)
+    check_responses(sample)
 }
 
 fn apache_bench(connections: usize, rsa: bool, proxy: &Running) -> Measured {
@@ -179,7 +179,7 @@ fn apache_bench(connections: usize, rsa: bool, proxy: &Running) -> Measured {
     sample.p50_us = field("50%") * 1000.0;
     sample.p99_us = field("99%") * 1000.0;
     sample.cost /= sample.requests.max(1.0);
-    check_answers(sample)
+    check_responses(sample)
 }
 
 /// Runs a foreign load generator and reads the proxy's CPU time, µs, around it.

@@ -116,7 +116,7 @@ impl Connection {
         }
     }
 
-    /// Whether the server has neither closed nor sent anything since the last answer.
+    /// Whether the server has neither closed nor sent anything since the last response.
     pub(super) fn is_idle(&mut self) -> bool {
         let mut byte = [0];
         let read = std::pin::Pin::new(&mut self.socket)

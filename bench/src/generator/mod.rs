@@ -1,6 +1,6 @@
 //! The load generator: closed loop, one thread, plain or TLS, on the project's own TLS library.
 //!
-//! Each of N clients sends its next request when it has the whole answer to the last one. A warm-up comes first; then, for a fixed time, answers
+//! Each of N clients sends its next request when it has the whole response to the last one. A warm-up comes first; then, for a fixed time, answers
 //! are counted, latencies recorded, and the CPU time of the watched process tree read at both ends of that very window. Loopback only.
 
 mod client_tls;
@@ -21,7 +21,7 @@ use client_tls::ClientTls;
 use connection::Connection;
 use response::ResponseReader;
 
-/// What `bench load` is told.
+/// What `bench load` is reported.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
     /// The server; a loopback address.
@@ -107,15 +107,15 @@ impl Options {
 
 impl Load {
     fn new(options: Options) -> io::Result<Load> {
-        let refuse = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        let reject = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         if !options.address.ip().is_loopback() {
-            return refuse("--address must be a loopback address: load is for this machine only");
+            return reject("--address must be a loopback address: load is for this machine only");
         }
         if !(0.0..=600.0).contains(&options.seconds) || !(0.0..=600.0).contains(&options.warm_up) {
-            return refuse("--seconds and --warm-up: 0 to 600");
+            return reject("--seconds and --warm-up: 0 to 600");
         }
         if options.resume && (options.tls.is_none() || !options.reconnect) {
-            return refuse("--resume needs --tls and --reconnect");
+            return reject("--resume needs --tls and --reconnect");
         }
         let tls = options.client_tls()?;
         let request = build_request(&options)?;
@@ -168,10 +168,11 @@ async fn measure_load(load: Rc<Load>) -> io::Result<()> {
     tokio::time::sleep(Duration::from_secs_f64(options.seconds)).await;
     load.measuring.set(false);
     let (elapsed, cpu) = (started.elapsed(), measure::cpu_time(&watched).saturating_sub(cpu));
-    let mut told = summary(&load.tally.borrow(), elapsed, cpu);
-    told["peak_kib"] = measure::peak_kib(&watched).into();
-    told["load_share"] = (measure::cpu_time(&own).saturating_sub(own_cpu).as_secs_f64() / elapsed.as_secs_f64()).into();
-    println!("{told}");
+    let mut reported = summary(&load.tally.borrow(), elapsed, cpu);
+    reported["peak_kib"] = measure::peak_kib(&watched).into();
+    reported["load_share"] =
+        (measure::cpu_time(&own).saturating_sub(own_cpu).as_secs_f64() / elapsed.as_secs_f64()).into();
+    println!("{reported}");
     Ok(())
 }
 

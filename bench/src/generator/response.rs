@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_good_answer_is_an_error() {
+    fn what_is_not_a_good_response_is_an_error() {
         for response in [
             "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n",
             "HTTP/1.1 200 OK\r\n\r\n",

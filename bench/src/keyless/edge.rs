@@ -99,11 +99,11 @@ fn load(edge: &Edge, is_rsa: bool, connections: usize, seconds: f64) -> io::Resu
     command.args(["--address", &address.to_string(), "--connections", &connections.to_string()]);
     command.args(["--seconds", &seconds.to_string(), "--watch", &edge.pid().to_string()]);
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
-    let told: Value = serde_json::from_slice(&output.stdout)?;
-    if told["requests"].as_f64().unwrap_or_default() < 1.0 {
-        return Err(io::Error::other(format!("no handshakes at all: {}", told["last_error"])));
+    let reported: Value = serde_json::from_slice(&output.stdout)?;
+    if reported["requests"].as_f64().unwrap_or_default() < 1.0 {
+        return Err(io::Error::other(format!("no handshakes at all: {}", reported["last_error"])));
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// `siege -b -c 100`, one full handshake per hit; its rate and its longest. None if it is not there.
@@ -182,14 +182,14 @@ fn report(rows: &[Row], options: &Options, stolen_percent: f64) -> io::Result<()
             row.siege.as_deref().unwrap_or("-"),
         );
     }
-    let told: Vec<Value> = rows
+    let reported: Vec<Value> = rows
         .iter()
         .map(|row| json!({ "keys": row.keys.title(), "rsa": row.is_rsa, "rounds": row.rounds, "alone": row.alone, "siege": row.siege }))
         .collect();
     fs::create_dir_all(&options.out)?;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let path = options.out.join(format!("keyless-edge-{seconds}.json"));
-    let whole = json!({ "machine": machine, "stolen_percent": stolen_percent, "rows": told });
+    let whole = json!({ "machine": machine, "stolen_percent": stolen_percent, "rows": reported });
     fs::write(&path, format!("{whole:#}\n"))?;
     println!("\nwritten: {}", path.display());
     Ok(())

@@ -34,9 +34,9 @@ impl Key {
     /// Where its private half lies.
     pub(crate) fn file(self) -> &'static str {
         match self {
-            Key::Rsa2048 => "keyholder/keys/site-1.example.key",
-            Key::P256 => "keyholder/keys/site-2.example.key",
-            Key::Rsa4096 => "keyholder/keys/slow.key",
+            Key::Rsa2048 => "key-server/keys/site-1.example.key",
+            Key::P256 => "key-server/keys/site-2.example.key",
+            Key::Rsa4096 => "key-server/keys/slow.key",
         }
     }
 
@@ -57,7 +57,7 @@ pub(crate) struct KeySite {
     address: String,
 }
 
-/// Changes that `keyholder init` leaves to make: no audit log, since none of the figures is about a disk.
+/// Changes that `key-server init` leaves to make: no audit log, since none of the figures is about a disk.
 const MORE: &str = "audit: none\nlog_level: warn\nadmin: { bind: \"unix:admin.sock\" }\nlock_memory: false\n";
 
 impl KeySite {
@@ -65,7 +65,7 @@ impl KeySite {
     pub(crate) fn start(portunus: &Path, more: &str) -> io::Result<KeySite> {
         let folder = tempfile::tempdir()?;
         let root = folder.path();
-        succeed(Command::new(portunus).args(["keyholder", "init"]).arg(root).args([
+        succeed(Command::new(portunus).args(["key-server", "init"]).arg(root).args([
             "--sites",
             "2",
             "--listen",
@@ -81,10 +81,10 @@ impl KeySite {
                 .arg(chain)
                 .args(subject),
         )?;
-        let config = root.join("keyholder/keyholder.yaml");
+        let config = root.join("key-server/key-server.yaml");
         let text = fs::read_to_string(&config)? + MORE + more;
         fs::write(&config, text.replace("log_level: warn", "log_level: info"))?;
-        let (server, address) = start_server(portunus, &root.join("keyholder"))?;
+        let (server, address) = start_server(portunus, &root.join("key-server"))?;
         Ok(KeySite { portunus: portunus.to_owned(), server, address, folder })
     }
 
@@ -97,7 +97,7 @@ impl KeySite {
     pub(crate) fn load(&self, key: Key, arguments: &[String]) -> Command {
         let root = self.folder.path();
         let mut command = Command::new(&self.portunus);
-        command.args(["keyholder", "bench", "--json", "--server", &self.address, "--ca"]).arg(root.join("ca.pem"));
+        command.args(["key-server", "bench", "--json", "--server", &self.address, "--ca"]).arg(root.join("ca.pem"));
         command.arg("--certificate").arg(root.join("edge/client.pem")).arg("--key").arg(root.join("edge/client.key"));
         command
             .arg("--for")
@@ -118,7 +118,7 @@ impl Drop for KeySite {
 /// Starts the server and waits until it listens.
 fn start_server(portunus: &Path, folder: &Path) -> io::Result<(Child, String)> {
     let mut server = Command::new(portunus)
-        .args(["keyholder", "run", "keyholder.yaml"])
+        .args(["key-server", "run", "key-server.yaml"])
         .current_dir(folder)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -147,7 +147,7 @@ pub(crate) fn report(command: &mut Command) -> io::Result<Value> {
 /// The report of a load generator that runs.
 pub(crate) fn finished(load: Child) -> io::Result<Value> {
     let output = load.wait_with_output()?;
-    // Refused and late answers make it a failure for people; here they are figures.
+    // Rejected and late responses make it a failure for people; here they are figures.
     serde_json::from_slice(&output.stdout)
         .map_err(|error| io::Error::other(format!("the load generator gave no report: {error}")))
 }

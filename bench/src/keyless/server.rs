@@ -37,7 +37,7 @@ impl Pace {
     fn title(self) -> String {
         match self {
             Pace::AtOnce => "at once".to_owned(),
-            Pace::Pause(micros) => format!("{micros} us after an answer"),
+            Pace::Pause(micros) => format!("{micros} us after a response"),
             Pace::Half => "half of the most".to_owned(),
         }
     }
@@ -73,11 +73,11 @@ pub(super) fn run(options: &Options) -> io::Result<()> {
         options.rounds,
         options.seconds
     );
-    let told = json!({ "machine": measure::machine(), "stolen_percent": stolen, "cores": cores, "rows": rows });
+    let reported = json!({ "machine": measure::machine(), "stolen_percent": stolen, "cores": cores, "rows": rows });
     fs::create_dir_all(&options.out)?;
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let path = options.out.join(format!("keyless-server-{seconds}.json"));
-    fs::write(&path, format!("{told:#}\n"))?;
+    fs::write(&path, format!("{reported:#}\n"))?;
     println!("written: {}", path.display());
     Ok(())
 }

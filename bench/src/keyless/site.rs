@@ -98,7 +98,7 @@ impl Site {
     }
 
     fn start_key_server(&mut self, host: &str, before: &[String]) -> io::Result<SocketAddr> {
-        let file = self.folder.path().join(format!("keyholder-{host}.yaml"));
+        let file = self.folder.path().join(format!("key server-{host}.yaml"));
         fs::write(&file, key_server_config(host))?;
         let mut command = match before.split_first() {
             None => pinned(LOAD_CORE, &self.portunus),
@@ -108,7 +108,7 @@ impl Site {
                 command
             }
         };
-        command.args(["keyholder".as_ref(), "run".as_ref(), file.as_os_str()]);
+        command.args(["key-server".as_ref(), "run".as_ref(), file.as_os_str()]);
         let (child, addresses) = self.spawn(command, &["keys"])?;
         self.key_servers.push(child);
         addresses.first().copied().ok_or_else(|| io::Error::other("a key server did not start"))
@@ -127,10 +127,10 @@ impl Site {
                 stop(&mut child);
                 return Err(io::Error::other(format!("{command:?} did not start: {said}")));
             };
-            let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
-            let place = names.iter().position(|name| told["listener"] == *name);
+            let reported: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+            let place = names.iter().position(|name| reported["listener"] == *name);
             if let (Some(place), Some(address)) =
-                (place.and_then(|place| found.get_mut(place)), told["address"].as_str())
+                (place.and_then(|place| found.get_mut(place)), reported["address"].as_str())
             {
                 *place = address.parse().ok();
             }
@@ -166,8 +166,8 @@ struct Network(String);
 
 fn ip(arguments: &str) -> io::Result<()> {
     let output = Command::new("ip").args(arguments.split_whitespace()).output()?;
-    let told = || format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    if output.status.success() { Ok(()) } else { Err(io::Error::other(told())) }
+    let reported = || format!("ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
+    if output.status.success() { Ok(()) } else { Err(io::Error::other(reported())) }
 }
 
 impl Network {

@@ -5,7 +5,7 @@
 
 mod proxies;
 mod rows;
-mod tell;
+mod report;
 
 use std::fs;
 use std::io::{self, Write};
@@ -18,12 +18,12 @@ use crate::measure::{self, MachineTime};
 use crate::peers::{HOST, pinned};
 use crate::plan::Plan;
 use proxies::{Front, Site, Started};
+use report::Results;
 use rows::{Kind, Row};
-use tell::Results;
 
 const LOAD_CORES: &str = "1";
 
-/// What `bench offload` is told.
+/// What `bench offload` is reported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub(crate) struct Options {
 /// Runs the comparison.
 ///
 /// # Errors
-/// Nothing could be run, or the results cannot be written. A front that fails in one row is told of and left out there.
+/// Nothing could be run, or the results cannot be written. A front that fails in one row is reported and left out there.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     if options.plan.list {
         rows::all().iter().for_each(|row| println!("{:<22} {}", row.name(), row.title()));
@@ -74,7 +74,7 @@ impl Options {
     }
 }
 
-/// All fronts run during all rounds of a row, so that a round is the same moment for all. Where memory is judged, each round has new processes.
+/// All fronts run during all rounds of a row, so that a round is the same moment for all. Where memory is checked, each round has new processes.
 fn run_row(row: &Row, options: &Options, site: &Site, results: &mut Results) {
     let fronts: Vec<Front> = options.fronts.iter().copied().filter(|front| row.takes(*front)).collect();
     let is_memory = matches!(row.kind, Kind::Idle { .. });
@@ -116,11 +116,11 @@ fn load(row: &Row, options: &Options, running: &Started) -> io::Result<Value> {
         io::stderr().write_all(&output.stderr)?;
         return Err(io::Error::other(format!("the generator ended with {}", output.status)));
     }
-    let told: Value = serde_json::from_slice(&output.stdout)?;
-    if told["requests"].as_u64() == Some(0) {
-        return Err(io::Error::other(format!("no answers; the last error: {}", told["last_error"])));
+    let reported: Value = serde_json::from_slice(&output.stdout)?;
+    if reported["requests"].as_u64() == Some(0) {
+        return Err(io::Error::other(format!("no responses; the last error: {}", reported["last_error"])));
     }
-    Ok(told)
+    Ok(reported)
 }
 
 /// One round at rest: resident memory with all connections held, less that before, by their number.

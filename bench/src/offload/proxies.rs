@@ -79,7 +79,7 @@ pub(super) struct Started {
 }
 
 impl Started {
-    /// The process whose cost is told: the proxy, or the application where there is none.
+    /// The process whose cost is reported: the proxy, or the application where there is none.
     pub(super) fn watched(&self) -> u32 {
         self.proxy.as_ref().unwrap_or(&self.upstream).0.id()
     }

@@ -21,7 +21,7 @@ pub(super) enum Kind {
         /// Workers of the front; two have both cores, which they share with the load.
         workers: usize,
     },
-    /// Connections that have asked once and are then held idle; judged by memory.
+    /// Connections that have asked once and are then held idle; checked by memory.
     Idle {
         /// How many.
         connections: usize,

@@ -14,7 +14,7 @@ use net::udp::Batch;
 use wire::proxy_protocol::{Extras, Origin, Transport, write_v2};
 
 use super::proxies::{APPLICATION, Running};
-use super::tell::Sample;
+use super::report::Sample;
 use crate::peers::pause;
 
 /// Share that may be lost.

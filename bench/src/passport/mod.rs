@@ -8,7 +8,7 @@ mod datagrams;
 mod proxies;
 mod splice_loop;
 mod streams;
-mod tell;
+mod report;
 
 use std::io;
 use std::path::PathBuf;
@@ -19,9 +19,9 @@ use crate::measure::{self, MachineTime};
 pub(crate) use splice_loop::{Options as SpliceLoopOptions, run as run_splice_loop};
 
 use proxies::{Proxy, Running, Transport};
-use tell::{Results, Sample};
+use report::{Results, Sample};
 
-/// What `bench passport` is told.
+/// What `bench passport` is reported.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
     /// The portunus program.
@@ -143,7 +143,7 @@ fn measure_all(options: &Options) -> io::Result<()> {
         }
     }
     results.stolen_percent = MachineTime::now().stolen_percent(before);
-    results.tell(&options.out)
+    results.report(&options.out)
 }
 
 /// One proxy, freshly started, does one row of work once.

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use wire::proxy_protocol::{Extras, Origin, Transport, write_v2};
 
 use super::proxies::{APPLICATION, Running};
-use super::tell::Sample;
+use super::report::Sample;
 
 /// What is pumped: many small messages, written together as fast as they are taken.
 const MESSAGE: &[u8] = b"PING\r\n";
@@ -152,11 +152,11 @@ pub(super) fn connections(running: &Running, seconds: f64) -> io::Result<Sample>
 async fn once(running: &Running, number: usize) -> io::Result<()> {
     let mut stream = connect(running, number).await?;
     stream.write_all(MESSAGE).await?;
-    let mut answer = [0; MESSAGE.len()];
-    stream.read_exact(&mut answer).await?;
+    let mut response = [0; MESSAGE.len()];
+    stream.read_exact(&mut response).await?;
     stream.shutdown().await?;
     // The end of the other side, so that nothing is left open.
-    match stream.read(&mut answer).await? {
+    match stream.read(&mut response).await? {
         0 => Ok(()),
         _ => Err(io::Error::other("more came than was sent")),
     }

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use super::answer::{Answers, How};
+use super::response::{How, Responses};
 
 const MAX_FIELDS: usize = 128;
 const MAX_HEAD_BYTES: usize = 128 * 1024;
@@ -55,20 +55,25 @@ enum Route {
 
 impl Intake {
     /// Takes all of `bytes`; false when the connection is to end after what has been answered.
-    pub(super) fn feed(&mut self, mut bytes: &[u8], answers: &mut Answers) -> bool {
+    pub(super) fn feed(&mut self, mut bytes: &[u8], responses: &mut Responses) -> bool {
         while !bytes.is_empty() {
             let rest = match self.state {
-                State::Head => self.head(bytes, answers),
+                State::Head => self.head(bytes, responses),
                 State::Body(left) => Some(self.body(bytes, left)),
                 State::ChunkData(left) => Some(self.body(bytes, left)),
                 State::ChunkSize | State::ChunkEnd | State::Trailer => self.chunk_line(bytes),
             };
             let Some(rest) = rest else {
-                answers.push("400 Bad Request", "text/plain", b"bad request\n", How { close: true, ..How::default() });
+                responses.push(
+                    "400 Bad Request",
+                    "text/plain",
+                    b"bad request\n",
+                    How { close: true, ..How::default() },
+                );
                 return false;
             };
             bytes = rest;
-            if self.state == State::Body(0) && !self.answer(answers) {
+            if self.state == State::Body(0) && !self.respond(responses) {
                 return false;
             }
         }
@@ -76,9 +81,9 @@ impl Intake {
     }
 
     /// Reads a head, if it is complete, and leaves what follows it.
-    fn head<'a>(&mut self, bytes: &'a [u8], answers: &mut Answers) -> Option<&'a [u8]> {
+    fn head<'a>(&mut self, bytes: &'a [u8], responses: &mut Responses) -> Option<&'a [u8]> {
         if self.partial.is_empty() {
-            let length = self.parse_head(bytes, answers)?;
+            let length = self.parse_head(bytes, responses)?;
             if length == 0 {
                 self.partial.extend_from_slice(bytes);
             }
@@ -87,7 +92,7 @@ impl Intake {
         let before = self.partial.len();
         let mut whole = std::mem::take(&mut self.partial);
         whole.extend_from_slice(bytes);
-        let length = self.parse_head(&whole, answers)?;
+        let length = self.parse_head(&whole, responses)?;
         if length == 0 {
             self.partial = whole;
             return (before < MAX_HEAD_BYTES).then_some(&[]);
@@ -96,7 +101,7 @@ impl Intake {
     }
 
     /// The length of the head, 0 if it is not complete, none if it is no head.
-    fn parse_head(&mut self, bytes: &[u8], answers: &mut Answers) -> Option<usize> {
+    fn parse_head(&mut self, bytes: &[u8], responses: &mut Responses) -> Option<usize> {
         let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
         let mut head = httparse::Request::new(&mut []);
         let length = match head.parse_with_uninit_headers(bytes, &mut fields).ok()? {
@@ -117,9 +122,9 @@ impl Intake {
             State::Body(text.parse().ok()?)
         };
         if field("expect").is_some() {
-            answers.raw(b"HTTP/1.1 100 Continue\r\n\r\n");
+            responses.raw(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
-        let route = route(&head, answers);
+        let route = route(&head, responses);
         let content_type = match route {
             Route::Echo => String::from_utf8_lossy(field("content-type").unwrap_or(b"text/plain")).into_owned(),
             _ => String::new(),
@@ -168,23 +173,23 @@ impl Intake {
     }
 
     /// Answers the request that is now complete; false when the connection ends with it.
-    fn answer(&mut self, answers: &mut Answers) -> bool {
+    fn respond(&mut self, responses: &mut Responses) -> bool {
         self.state = State::Head;
         let request = std::mem::take(&mut self.request);
         let how = request.how;
         match request.route {
-            Route::Filler(length) => answers.push_filler(length, how),
-            Route::Sink => answers.push("200 OK", "text/plain", request.received.to_string().as_bytes(), how),
-            Route::SignUp => answers.push("200 OK", "application/json", SIGNED_UP, how),
-            Route::Echo => answers.push("200 OK", &request.content_type, &request.echo, how),
-            Route::Headers(json) => answers.push("200 OK", "application/json", &json, how),
-            Route::NotFound => answers.push("404 Not Found", "text/plain", b"no such thing\n", how),
+            Route::Filler(length) => responses.push_filler(length, how),
+            Route::Sink => responses.push("200 OK", "text/plain", request.received.to_string().as_bytes(), how),
+            Route::SignUp => responses.push("200 OK", "application/json", SIGNED_UP, how),
+            Route::Echo => responses.push("200 OK", &request.content_type, &request.echo, how),
+            Route::Headers(json) => responses.push("200 OK", "application/json", &json, how),
+            Route::NotFound => responses.push("404 Not Found", "text/plain", b"no such thing\n", how),
         }
         !how.close
     }
 }
 
-fn route(head: &httparse::Request<'_, '_>, answers: &mut Answers) -> Route {
+fn route(head: &httparse::Request<'_, '_>, responses: &mut Responses) -> Route {
     let target = head.path.unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     match path {
@@ -195,7 +200,7 @@ fn route(head: &httparse::Request<'_, '_>, answers: &mut Answers) -> Route {
         "/headers" => Route::Headers(describe(head)),
         "/slow" => {
             let wait = query.strip_prefix("ms=").and_then(|text| text.parse().ok()).unwrap_or(1000);
-            answers.delay = Some(Duration::from_millis(wait));
+            responses.delay = Some(Duration::from_millis(wait));
             Route::Filler(SMALL_BYTES)
         }
         _ => match path.strip_prefix("/bytes/").and_then(|text| text.parse().ok()) {

@@ -12,7 +12,7 @@
 //! | `/headers` | method, target and fields as JSON |
 //! | `/slow?ms=N` | 100 bytes, N ms later |
 
-mod answer;
+mod response;
 mod intake;
 
 use std::io;
@@ -22,10 +22,10 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 
 use crate::shared_read::read_shared;
-use answer::Answers;
 use intake::Intake;
+use response::Responses;
 
-/// What `bench upstream` is told.
+/// What `bench upstream` is reported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Where to listen: `127.0.0.1:0`, `[::1]:8000` or `unix:/path`; may be given several times.
@@ -91,26 +91,26 @@ async fn accept_failed(error: &io::Error) {
 /// One connection, until either side ends it. Errors end it silently: who sent the request will notice.
 async fn serve<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     let mut intake = Intake::default();
-    let mut answers = Answers::default();
+    let mut responses = Responses::default();
     loop {
-        let fed = read_shared(&mut stream, |bytes| !bytes.is_empty() && intake.feed(bytes, &mut answers)).await;
+        let fed = read_shared(&mut stream, |bytes| !bytes.is_empty() && intake.feed(bytes, &mut responses)).await;
         let go_on = fed.unwrap_or(false);
-        if let Some(delay) = answers.delay.take() {
+        if let Some(delay) = responses.delay.take() {
             tokio::time::sleep(delay).await;
         }
-        if send(&mut stream, &mut answers).await.is_err() || !go_on {
+        if send(&mut stream, &mut responses).await.is_err() || !go_on {
             return;
         }
     }
 }
 
-async fn send<S: AsyncWrite + Unpin>(stream: &mut S, answers: &mut Answers) -> io::Result<()> {
-    stream.write_all(&answers.bytes).await?;
-    answers.bytes.clear();
-    while answers.filler > 0 {
-        let part = answer::filler(answers.filler);
+async fn send<S: AsyncWrite + Unpin>(stream: &mut S, responses: &mut Responses) -> io::Result<()> {
+    stream.write_all(&responses.bytes).await?;
+    responses.bytes.clear();
+    while responses.filler > 0 {
+        let part = response::filler(responses.filler);
         stream.write_all(part).await?;
-        answers.filler -= part.len() as u64;
+        responses.filler -= part.len() as u64;
     }
     Ok(())
 }
@@ -137,9 +137,9 @@ mod tests {
                         tokio::task::yield_now().await;
                     }
                     let _ = client.shutdown().await;
-                    let mut answer = Vec::new();
-                    client.read_to_end(&mut answer).await.unwrap();
-                    String::from_utf8(answer).unwrap()
+                    let mut response = Vec::new();
+                    client.read_to_end(&mut response).await.unwrap();
+                    String::from_utf8(response).unwrap()
                 };
                 tokio::join!(serve(server), talk).1
             })
@@ -149,12 +149,12 @@ mod tests {
         whole
     }
 
-    fn body(answer: &str) -> &str {
-        answer.split_once("\r\n\r\n").unwrap().1
+    fn body(response: &str) -> &str {
+        response.split_once("\r\n\r\n").unwrap().1
     }
 
     #[test]
-    fn each_path_answers_as_documented() {
+    fn each_path_responds_as_documented() {
         assert_eq!(body(&exchange(b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n")).len(), 100);
         assert_eq!(body(&exchange(b"GET /bytes/200000 HTTP/1.1\r\nHost: a\r\n\r\n")).len(), 200_000);
         assert_eq!(body(&exchange(b"POST /sink HTTP/1.1\r\nContent-Length: 5\r\n\r\nabcde")), "5");

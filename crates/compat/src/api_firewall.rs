@@ -14,7 +14,7 @@ use std::path::Path;
 use config;
 
 use super::Front;
-use arguments::{Refused, usage};
+use arguments::{Rejected, usage};
 
 /// The name of the file that is made, for messages.
 const MADE: &str = "(made from the settings)";
@@ -49,12 +49,12 @@ fn translate(words: &[OsString]) -> Result<(String, Vec<String>), Front> {
     let present: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     let settings = match arguments::read(words, environment, &present, Path::new("apifw.yaml")) {
         Ok(settings) => settings,
-        Err(Refused::Help) => return Err(Front::Exit { code: 0, output: usage(), errors: String::new() }),
-        Err(Refused::Version) => {
+        Err(Rejected::Help) => return Err(Front::Exit { code: 0, output: usage(), errors: String::new() }),
+        Err(Rejected::Version) => {
             let output = format!("portunus {}\n", env!("CARGO_PKG_VERSION"));
             return Err(Front::Exit { code: 0, output, errors: String::new() });
         }
-        Err(Refused::Mistakes(problems)) => return Err(failure(&problems)),
+        Err(Rejected::Problems(problems)) => return Err(failure(&problems)),
     };
     native::write(&settings).map_err(|problems| failure(&problems))
 }

@@ -6,16 +6,16 @@ use std::ffi::OsString;
 
 /// Why arguments cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum Rejected {
     /// Help was asked for: exit 0.
     Help,
-    /// A mistake: exit 2.
-    Mistake(String),
+    /// A problem: exit 2.
+    Problem(String),
 }
 
-/// A mistake, told.
-pub(super) fn mistake<T>(text: String) -> Result<T, Refused> {
-    Err(Refused::Mistake(text))
+/// A problem, told.
+pub(super) fn problem<T>(text: String) -> Result<T, Rejected> {
+    Err(Rejected::Problem(text))
 }
 
 /// The words of a command line, flags first.
@@ -32,7 +32,7 @@ impl<'a> GoFlags<'a> {
     }
 
     /// The next flag and what stands behind its `=`; none at the first word that is no flag.
-    pub(super) fn next(&mut self) -> Result<Option<(&'a str, Option<&'a str>)>, Refused> {
+    pub(super) fn next(&mut self) -> Result<Option<(&'a str, Option<&'a str>)>, Rejected> {
         let Some(text) = self.word()?.filter(|_| !self.flags_are_over) else { return Ok(None) };
         let Some(flag) = text.strip_prefix("--").or_else(|| text.strip_prefix('-')).filter(|_| text != "-") else {
             self.flags_are_over = true;
@@ -45,23 +45,23 @@ impl<'a> GoFlags<'a> {
             return Ok(None);
         }
         if flag.starts_with(['-', '=']) {
-            return mistake(format!("bad flag syntax: {text}"));
+            return problem(format!("bad flag syntax: {text}"));
         }
         let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
         if matches!(name, "h" | "help") {
-            return Err(Refused::Help);
+            return Err(Rejected::Help);
         }
         Ok(Some((name, value)))
     }
 
     /// The value of a flag that needs one: what stands behind its `=`, else the next word.
-    pub(super) fn value(&mut self, name: &str, given: Option<&'a str>) -> Result<&'a str, Refused> {
+    pub(super) fn value(&mut self, name: &str, given: Option<&'a str>) -> Result<&'a str, Rejected> {
         match given {
             Some(value) => Ok(value),
             None => match self.words.next().map(|word| word.to_str()) {
                 Some(Some(value)) => Ok(value),
-                Some(None) => mistake(format!("the value of -{name} is not UTF-8")),
-                None => mistake(format!("flag needs an argument: -{name}")),
+                Some(None) => problem(format!("the value of -{name} is not UTF-8")),
+                None => problem(format!("flag needs an argument: -{name}")),
             },
         }
     }
@@ -71,10 +71,10 @@ impl<'a> GoFlags<'a> {
         self.first_word
     }
 
-    fn word(&mut self) -> Result<Option<&'a str>, Refused> {
+    fn word(&mut self) -> Result<Option<&'a str>, Rejected> {
         match self.words.next().map(|word| (word, word.to_str())) {
             Some((_, Some(text))) => Ok(Some(text)),
-            Some((word, None)) => mistake(format!("the argument {word:?} is not UTF-8")),
+            Some((word, None)) => problem(format!("the argument {word:?} is not UTF-8")),
             None => Ok(None),
         }
     }
@@ -95,10 +95,10 @@ pub(super) fn number(text: &str) -> Option<u64> {
 }
 
 /// A boolean as Go reads one.
-pub(super) fn boolean(name: &str, text: &str) -> Result<bool, Refused> {
+pub(super) fn boolean(name: &str, text: &str) -> Result<bool, Rejected> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => mistake(format!("invalid boolean value \"{text}\" for -{name}: expected true or false")),
+        _ => problem(format!("invalid boolean value \"{text}\" for -{name}: expected true or false")),
     }
 }

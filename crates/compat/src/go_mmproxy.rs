@@ -13,8 +13,8 @@ use proxy::client::TrustList;
 use telemetry::MmproxyLine;
 
 use super::Front;
-use super::go_flags::Refused;
-use arguments::{Arguments, Mistake, Protocol, USAGE};
+use super::go_flags::Rejected;
+use arguments::{Arguments, Problem, Protocol, USAGE};
 
 /// The name of the one listener and of the one upstream.
 const NAME: &str = "go-mmproxy";
@@ -60,12 +60,12 @@ pub fn announcements(words: &[OsString]) -> Vec<String> {
 }
 
 fn read(words: &[OsString]) -> Result<Arguments, Front> {
-    let arguments = arguments::read(words).map_err(|mistake| match mistake {
-        Mistake::Flags(Refused::Help) => Front::Exit { code: 0, output: USAGE.to_string(), errors: String::new() },
-        Mistake::Flags(Refused::Mistake(text)) => {
+    let arguments = arguments::read(words).map_err(|problem| match problem {
+        Problem::Flags(Rejected::Help) => Front::Exit { code: 0, output: USAGE.to_string(), errors: String::new() },
+        Problem::Flags(Rejected::Problem(text)) => {
             Front::Exit { code: 2, output: String::new(), errors: format!("{text}\n{USAGE}") }
         }
-        Mistake::Value(text) => failure([text]),
+        Problem::Value(text) => failure([text]),
     })?;
     if let Some(path) = &arguments.subnets {
         // A list that cannot be read must not become no list.
@@ -77,7 +77,7 @@ fn read(words: &[OsString]) -> Result<Arguments, Front> {
 /// As go-mmproxy fails: JSON lines on standard output, exit 1.
 fn failure(problems: impl IntoIterator<Item = String>) -> Front {
     let line = |problem: &str| MmproxyLine::new("ERROR", "failed to start").text("error", problem).end();
-    Front::Refused { problems: problems.into_iter().collect(), line }
+    Front::Rejected { problems: problems.into_iter().collect(), line }
 }
 
 fn warnings(arguments: &Arguments) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! `portunus as gokeyless …`: the settings of that key server, translated into a native configuration, which is then read like any other.
 //!
 //! A setting comes from a flag, else from the environment (`KEYLESS_…`), else from the file, else it has that program's default. What cannot be
-//! taken over is refused with what to do instead. `docs/keyholder.md` lists every departure.
+//! taken over is rejected with what to do instead. `docs/key-server.md` lists every departure.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use config::yaml::{self, Node};
-use config::{self, KeyholderConfig, Problems};
+use config::{self, KeyServerConfig, Problems};
 
 use super::go_duration::milliseconds;
 
@@ -59,8 +59,8 @@ pub enum Translated {
     },
     /// Help was asked for.
     Help(&'static str),
-    /// Every mistake, one line each.
-    Refused(Vec<String>),
+    /// Every problem, one line each.
+    Rejected(Vec<String>),
 }
 
 /// Everything that was said, from all places.
@@ -98,21 +98,21 @@ pub fn translate(words: &[OsString]) -> Translated {
     settings.finish()
 }
 
-/// The native configuration in force for these arguments: translated, then read as a file would be.
+/// The native configuration active for these arguments: translated, then read as a file would be.
 ///
 /// # Errors
 /// Every problem, one line each.
-pub fn load(words: &[OsString]) -> Result<KeyholderConfig, Vec<String>> {
+pub fn load(words: &[OsString]) -> Result<KeyServerConfig, Vec<String>> {
     match translate(words) {
         Translated::Config { yaml, pid_file, .. } => {
             let base = std::env::current_dir().map_err(|error| vec![format!("the working folder: {error}")])?;
             let lines = |problems: Problems| problems.list().iter().map(ToString::to_string).collect::<Vec<_>>();
-            let mut config = config::parse_keyholder("gokeyless", &yaml, &base).map_err(lines)?;
+            let mut config = config::parse_key_server("gokeyless", &yaml, &base).map_err(lines)?;
             config.pid_file = pid_file.map(|path| base.join(path));
             Ok(config)
         }
         Translated::Help(text) => Err(vec![text.to_owned()]),
-        Translated::Refused(problems) => Err(problems),
+        Translated::Rejected(problems) => Err(problems),
     }
 }
 
@@ -227,7 +227,7 @@ impl Settings {
             ports.1
         ));
         if !self.problems.is_empty() {
-            return Translated::Refused(self.problems);
+            return Translated::Rejected(self.problems);
         }
         let pid_file = self.values.get("pid_file").map(PathBuf::from);
         Translated::Config { yaml: self.native(&level, ports, timeout), pid_file, warnings }
@@ -334,7 +334,7 @@ mod tests {
             panic!("refused")
         };
         assert_eq!(pid_file, Some(PathBuf::from("/run/k.pid")));
-        let config = config::parse_keyholder("imported", &yaml, Path::new("/"))
+        let config = config::parse_key_server("imported", &yaml, Path::new("/"))
             .unwrap_or_else(|problems| panic!("{problems}{yaml}"));
         assert!(config.ecdsa_opcodes_on_rsa_keys);
         assert_eq!(config.log_level, "debug");
@@ -356,18 +356,18 @@ mod tests {
             ("1ms", Some("10ms")),
         ] {
             let file = format!("private_key_stores: [{{ dir: a }}]\nsign_timeout: {given}\n");
-            let Translated::Config { yaml, warnings, .. } = translated(&file, &[]) else { panic!("refused: {given}") };
+            let Translated::Config { yaml, warnings, .. } = translated(&file, &[]) else { panic!("rejected: {given}") };
             let written = yaml.split_once("operation_timeout: ").map(|(_, rest)| rest.trim_end());
             assert_eq!(written, expected, "{given}");
             let is_bounded = warnings.iter().any(|warning| warning.contains("sign_timeout"));
             assert_eq!(is_bounded, ["1h", "1ms"].contains(&given), "{given}: {warnings:?}");
-            config::parse_keyholder("imported", &yaml, Path::new("/"))
+            config::parse_key_server("imported", &yaml, Path::new("/"))
                 .unwrap_or_else(|problems| panic!("{given}: {problems}"));
         }
     }
 
     #[test]
-    fn what_cannot_be_taken_over_is_refused_with_what_to_do() {
+    fn what_cannot_be_taken_over_is_rejected_with_what_to_do() {
         let cases = [
             ("private_key_stores:\n  - uri: pkcs11:token=a\n", "PKCS#11"),
             ("private_key_stores: [{ dir: a, file: b }]\n", "exactly one"),
@@ -379,7 +379,7 @@ mod tests {
             ("private_key_stores: [\n", "gokeyless.yaml:"),
         ];
         for (file, part) in cases {
-            let Translated::Refused(problems) = translated(file, &[]) else { panic!("accepted: {file}") };
+            let Translated::Rejected(problems) = translated(file, &[]) else { panic!("accepted: {file}") };
             assert!(problems.iter().any(|problem| problem.contains(part)), "{file}: {problems:?}");
         }
     }

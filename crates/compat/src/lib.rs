@@ -21,7 +21,7 @@ pub enum Front {
         warnings: Vec<String>,
     },
     /// It cannot be done; exit code 1.
-    Refused {
+    Rejected {
         /// Why, one line each.
         problems: Vec<String>,
         /// How the other program writes one of them to its standard output.

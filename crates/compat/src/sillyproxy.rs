@@ -28,7 +28,7 @@ use proxy::route::RouteTable;
 use tls::{Policy, ProtocolVersion};
 
 use super::Front;
-use super::go_flags::Refused;
+use super::go_flags::Rejected;
 use arguments::{Arguments, USAGE};
 
 pub use routes_json::{RoutesFile, UpstreamOptions, read as read_routes};
@@ -42,7 +42,7 @@ const RELOAD_EVERY: Duration = Duration::from_secs(30 * 60);
 pub fn run(words: &[OsString]) -> Front {
     let arguments = match arguments::read(words) {
         Ok(arguments) => arguments,
-        Err(refused) => return refusal(refused),
+        Err(rejected) => return rejection(rejected),
     };
     if arguments.keystore_mode {
         return keystore_mode::run(&arguments);
@@ -57,7 +57,7 @@ pub fn run(words: &[OsString]) -> Front {
 pub fn import(words: &[OsString]) -> Front {
     let arguments = match arguments::read(words) {
         Ok(arguments) => arguments,
-        Err(refused) => return refusal(refused),
+        Err(rejected) => return rejection(rejected),
     };
     if arguments.keystore_mode {
         return failure(&["only what runs can be imported; leave out the word `keystore`".to_string()]);
@@ -71,10 +71,10 @@ pub fn import(words: &[OsString]) -> Front {
     }
 }
 
-fn refusal(refused: Refused) -> Front {
-    match refused {
-        Refused::Help => Front::Exit { code: 0, output: USAGE.to_string(), errors: String::new() },
-        Refused::Mistake(text) => {
+fn rejection(rejected: Rejected) -> Front {
+    match rejected {
+        Rejected::Help => Front::Exit { code: 0, output: USAGE.to_string(), errors: String::new() },
+        Rejected::Problem(text) => {
             Front::Exit { code: 2, output: String::new(), errors: format!("portunus: {text}\n{USAGE}") }
         }
     }
@@ -148,7 +148,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         log: LogConfig::default(),
         limits: Limits { keep_alive_timeout: Duration::from_secs(60), ..Limits::default() },
     };
-    // Conflicts stop SillyProxy too; here all of them are told, before anything is bound.
+    // Conflicts stop SillyProxy too; here all of them are reported, before anything is bound.
     RouteTable::compile(&config)?;
     Ok((config, warnings))
 }
@@ -209,9 +209,9 @@ fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {
 
 /// Where `-bind` listens: `:443` is every address of both families.
 fn bind(text: &str) -> Result<Vec<Endpoint>, String> {
-    let mistake =
+    let problem =
         || format!("-bind {text}: expected an address and a port, such as `:443`, `127.0.0.1:8443` or `[::1]:8443`");
-    let (host, port) = text.rsplit_once(':').ok_or_else(mistake)?;
+    let (host, port) = text.rsplit_once(':').ok_or_else(problem)?;
     let port = match port {
         "" => 0,
         "http" => 80,
@@ -221,14 +221,14 @@ fn bind(text: &str) -> Result<Vec<Endpoint>, String> {
             .all(|byte| byte.is_ascii_digit())
             .then(|| port.parse::<u16>().ok())
             .flatten()
-            .ok_or_else(mistake)?,
+            .ok_or_else(problem)?,
     };
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let addresses = match (host, literal) {
         ("", _) => vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
         ("localhost", _) => vec![Ipv4Addr::LOCALHOST.into()],
-        (_, Some(literal)) => vec![IpAddr::V6(literal.parse().map_err(|_| mistake())?)],
-        (host, None) => vec![IpAddr::V4(host.parse().map_err(|_| mistake())?)],
+        (_, Some(literal)) => vec![IpAddr::V6(literal.parse().map_err(|_| problem())?)],
+        (host, None) => vec![IpAddr::V4(host.parse().map_err(|_| problem())?)],
     };
     Ok(addresses.into_iter().map(|address| Endpoint::Tcp(SocketAddr::new(address, port))).collect())
 }

@@ -1,6 +1,6 @@
 //! The checked tree of a file to the immutable [`Config`]: what keys mean, alone and together. Every problem is noted, none ends the work.
 //!
-//! Structural mistakes are `shape.rs`'s business and reported before: a value of the wrong shape is skipped here without a word. Touches no
+//! Structural problems are `shape.rs`'s business and reported before: a value of the wrong shape is skipped here without a word. Touches no
 //! disk; the files a configuration names are gathered for `load` to look at.
 
 mod address;
@@ -9,7 +9,7 @@ mod contracts;
 mod datagrams;
 mod headers;
 mod key_servers;
-mod keyholder;
+mod key_server;
 mod keystores;
 mod listeners;
 mod process;
@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 pub(super) use datagrams::header_text;
-pub(super) use keyholder::build_keyholder;
+pub(super) use key_server::build_key_server;
 pub(super) use listeners::{policy_text, version_text};
 pub(super) use template::parameter_names;
 pub use variables::warnings as variable_warnings;

@@ -12,12 +12,12 @@ use super::model::{HostPattern, Secret, UpstreamConfig};
 /// What becomes of a message that breaks its contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// It is refused.
+    /// It is rejected.
     #[default]
     Block,
-    /// It passes, and everything that `Block` would refuse is logged and counted.
+    /// It passes, and everything that `Block` would reject is logged and counted.
     Log,
-    /// It is not judged.
+    /// It is not validated.
     Off,
 }
 
@@ -32,7 +32,7 @@ impl Mode {
     }
 }
 
-/// What a refusal's body tells.
+/// What a rejection's body tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Detail {
     /// There is no body.
@@ -65,17 +65,17 @@ pub struct ContractConfig {
     pub operations: Vec<OperationRule>,
     /// OPTIONS on a path of the document passes although the document does not list it.
     pub pass_options: bool,
-    /// The status of every refusal; none: the one that fits.
+    /// The status of every rejection; none: the one that fits.
     pub block_status: Option<u16>,
-    /// What the body of a refusal tells.
+    /// What the body of a rejection tells.
     pub detail: Detail,
-    /// The field that says in an answer of ours what broke the contract.
+    /// The field that says in a response of ours what broke the contract.
     pub status_header: Option<String>,
     /// What is never listed as a shadow.
     pub shadow_exclude: ShadowExclude,
     /// How tokens of OAuth 2 and OpenID Connect are checked.
     pub jwt: Option<JwtConfig>,
-    /// Tokens that are refused.
+    /// Tokens that are rejected.
     pub deny_tokens: Option<TokenPlaces>,
     /// Addresses that may speak.
     pub allow_addresses: Option<AllowConfig>,
@@ -144,7 +144,7 @@ pub struct JwtConfig {
     pub audiences: Vec<String>,
     /// How far clocks may be apart.
     pub leeway: Duration,
-    /// A token without an end is refused.
+    /// A token without an end is rejected.
     pub require_expiry: bool,
     /// Names of the `http` `bearer` schemes whose credential is a token to verify; none for all of them.
     pub bearer_schemes: Option<Vec<String>>,

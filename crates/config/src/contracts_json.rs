@@ -69,7 +69,7 @@ pub(super) fn contract_json(contract: &ContractConfig) -> Value {
 
 fn undeclared(mode: Undeclared) -> &'static str {
     match mode {
-        Undeclared::Refuse => "block",
+        Undeclared::Reject => "block",
         Undeclared::Report => "log",
         Undeclared::Ignore => "off",
     }

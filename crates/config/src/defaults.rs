@@ -17,7 +17,7 @@ pub(super) const PROXY_HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 impl AdminConfig {
     /// The admin side at an address, with every setting at its default.
     pub fn at(bind: Endpoint) -> AdminConfig {
-        // Longer than any reload, whose outcome is told on the connection that asked for it.
+        // Longer than any reload, whose outcome is reported on the connection that asked for it.
         AdminConfig { bind, hosts: Vec::new(), connection_timeout: Duration::from_secs(120) }
     }
 }
@@ -85,7 +85,7 @@ impl UdpListenerConfig {
             header: DatagramHeader::default(),
             trust: Trust::Networks(Vec::new()),
             pass_without_header: false,
-            answer_header: false,
+            response_header: false,
             to: TargetsConfig::Fixed { v4: None, v6: None },
             source: SourceConfig::default(),
             idle_timeout: Duration::from_secs(60),

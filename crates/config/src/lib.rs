@@ -1,4 +1,4 @@
-//! Configuration: one YAML file to one immutable [`Config`], every mistake reported at once with file, line, what and fix.
+//! Configuration: one YAML file to one immutable [`Config`], every problem reported at once with file, line, what and fix.
 //!
 //! The way: text → `yaml.rs` (a tree that knows its positions) → `shape.rs` (is it the right shape?) → `build.rs` (does it make sense?) →
 //! `model.rs`. The reference for users is `docs/configuration.md`, generated from the shape. Nothing here starts, opens or resolves anything; only
@@ -10,7 +10,7 @@ mod reload;
 mod contracts_json;
 mod redact;
 mod build;
-mod keyholder;
+mod key_server;
 mod defaults;
 mod units;
 mod contracts;
@@ -27,13 +27,13 @@ use std::path::Path;
 
 pub use build::variable_warnings;
 pub use jwt::{Algorithm, KeyKind};
-pub use keyholder::*;
+pub use key_server::*;
 pub use model::*;
 pub use problem::{Problem, Problems};
 pub use redact::redacted_json;
 pub use reload::{Reloaded, waits_for_restart};
-pub use shape::reference::{keyholder_reference, reference};
-pub use shape::schema::{json_schema, keyholder_json_schema};
+pub use shape::reference::{key_server_reference, reference};
+pub use shape::schema::{json_schema, key_server_json_schema};
 
 use machine::Machine;
 use problem::Collector;
@@ -43,33 +43,33 @@ use problem::Collector;
 /// Relative paths in it start at the file's own folder.
 ///
 /// # Errors
-/// Every mistake found, at most 100 of them in full.
+/// Every problem found, at most 100 of them in full.
 pub fn load(path: &Path) -> Result<Config, Problems> {
-    look_through(path).map_err(|mistaken| mistaken.problems)
+    look_through(path).map_err(|invalid| invalid.problems)
 }
 
-/// Does what [`load`] does, and keeps what could be read beside what is wrong, for whoever looks for more mistakes.
+/// Does what [`load`] does, and keeps what could be read beside what is wrong, for whoever looks for more problems.
 ///
 /// # Errors
 /// As [`load`].
-pub fn look_through(path: &Path) -> Result<Config, Mistaken<Config>> {
+pub fn look_through(path: &Path) -> Result<Config, InvalidFile<Config>> {
     let name = path.display().to_string();
     let text = read_text(path, &name)?;
     build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &GATE)
 }
 
-/// A file with mistakes.
+/// A file with problems.
 #[derive(Debug)]
-pub struct Mistaken<T> {
+pub struct InvalidFile<T> {
     /// All that was found.
     pub problems: Problems,
     /// What it says without the parts that they concern; none if it cannot be understood at all.
     pub rest: Option<Box<T>>,
 }
 
-impl<T> From<Problems> for Mistaken<T> {
-    fn from(problems: Problems) -> Mistaken<T> {
-        Mistaken { problems, rest: None }
+impl<T> From<Problems> for InvalidFile<T> {
+    fn from(problems: Problems) -> InvalidFile<T> {
+        InvalidFile { problems, rest: None }
     }
 }
 
@@ -84,28 +84,28 @@ pub fn network(text: &str) -> Result<ipnet::IpNet, String> {
 /// Builds the configuration of a text, without touching the disk. `file_name` is for messages; relative paths start at `base_dir`.
 ///
 /// # Errors
-/// Every mistake found, at most 100 of them in full.
+/// Every problem found, at most 100 of them in full.
 pub fn parse(file_name: &str, text: &str, base_dir: &Path) -> Result<Config, Problems> {
-    build_text(file_name, text, base_dir, false, &GATE).map_err(|mistaken| mistaken.problems)
+    build_text(file_name, text, base_dir, false, &GATE).map_err(|invalid| invalid.problems)
 }
 
 /// Reads, checks and builds the configuration of a key server, as [`load`] does.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_keyholder(path: &Path) -> Result<KeyholderConfig, Problems> {
+pub fn load_key_server(path: &Path) -> Result<KeyServerConfig, Problems> {
     let name = path.display().to_string();
     let text = read_text(path, &name)?;
     build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &KEY_SERVER)
-        .map_err(|mistaken| mistaken.problems)
+        .map_err(|invalid| invalid.problems)
 }
 
 /// Builds the configuration of a key server from a text, as [`parse`] does.
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_keyholder(file_name: &str, text: &str, base_dir: &Path) -> Result<KeyholderConfig, Problems> {
-    build_text(file_name, text, base_dir, false, &KEY_SERVER).map_err(|mistaken| mistaken.problems)
+pub fn parse_key_server(file_name: &str, text: &str, base_dir: &Path) -> Result<KeyServerConfig, Problems> {
+    build_text(file_name, text, base_dir, false, &KEY_SERVER).map_err(|invalid| invalid.problems)
 }
 
 /// A kind of file: its shape, and what is built from it.
@@ -118,10 +118,10 @@ struct Form<T> {
 type Builder<T> = fn(&yaml::Node, &str, &Path, &Machine, &mut Collector) -> (Option<T>, Vec<build::Referenced>);
 
 const GATE: Form<Config> = Form { shape: &shape::surface::ROOT, build: build::build };
-const KEY_SERVER: Form<KeyholderConfig> =
-    Form { shape: &shape::surface::keyholder::KEYHOLDER, build: build::build_keyholder };
+const KEY_SERVER: Form<KeyServerConfig> =
+    Form { shape: &shape::surface::key_server::KEY_SERVER, build: build::build_key_server };
 
-fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Form<T>) -> Result<T, Mistaken<T>> {
+fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Form<T>) -> Result<T, InvalidFile<T>> {
     if text.len() > yaml::MAX_FILE_BYTES {
         return Err(too_large(file_name).into());
     }
@@ -139,9 +139,9 @@ fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Fo
     }
     match (problems.finish(file_name, text), value) {
         (None, Some(value)) => Ok(value),
-        (Some(problems), rest) => Err(Mistaken { problems, rest: rest.map(Box::new) }),
-        // Every step that gives up notes why; should one not, the file is refused all the same.
-        (None, None) => Err(Mistaken::from(Problems::of_file(
+        (Some(problems), rest) => Err(InvalidFile { problems, rest: rest.map(Box::new) }),
+        // Every step that gives up notes why; should one not, the file is rejected all the same.
+        (None, None) => Err(InvalidFile::from(Problems::of_file(
             file_name,
             "the file could not be understood".to_owned(),
             "please report this as a bug",

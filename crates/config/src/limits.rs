@@ -106,7 +106,7 @@ impl Default for Limits {
 
 /// Bounds of a key server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyholderLimits {
+pub struct KeyServerLimits {
     /// Connections open at once; further ones are closed at once.
     pub max_connections: usize,
     /// Unanswered requests of one connection; then nothing more is read from it, so that no peer can fill the queues alone.
@@ -129,9 +129,9 @@ pub struct KeyholderLimits {
     pub drain_timeout: Duration,
 }
 
-impl Default for KeyholderLimits {
-    fn default() -> KeyholderLimits {
-        KeyholderLimits {
+impl Default for KeyServerLimits {
+    fn default() -> KeyServerLimits {
+        KeyServerLimits {
             max_connections: 10_000,
             max_in_flight: 1_024,
             max_queued: 16_384,

@@ -94,7 +94,7 @@ impl ListenerConfig {
 pub struct ProxyHeaderRule {
     /// Who is believed. A header from anybody else ends the connection.
     pub trust: Trust,
-    /// A connection that begins without a header passes as its peer's own; else it is refused.
+    /// A connection that begins without a header passes as its peer's own; else it is rejected.
     pub pass_without: bool,
     /// From accept to the last byte of the header.
     pub header_timeout: Duration,
@@ -156,7 +156,7 @@ pub struct TlsConfig {
     pub settings: Arc<TlsSettings>,
     /// Settings by host pattern: exact names and `*.` wildcards, lower-case A-labels.
     pub names: BTreeMap<String, Arc<TlsSettings>>,
-    /// An unknown name is refused with unrecognized_name instead of getting the default certificate.
+    /// An unknown name is rejected with unrecognized_name instead of getting the default certificate.
     pub strict_sni: bool,
 }
 
@@ -176,7 +176,7 @@ pub struct TlsSettings {
 /// A rule for client certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificateConfig {
-    /// Without one: refused, or served without identity headers.
+    /// Without one: rejected, or served without identity headers.
     pub required: bool,
     /// PEM file of trusted roots.
     pub ca: PathBuf,
@@ -284,7 +284,7 @@ pub struct RouteConfig {
     pub request_headers: HeaderEdits,
     /// Set, add, remove on the response.
     pub response_headers: HeaderEdits,
-    /// Strict-Transport-Security value for answers over TLS, whole.
+    /// Strict-Transport-Security value for responses over TLS, whole.
     pub hsts: Option<String>,
     /// Its paths may be such that another server reads them as paths of a more specific route or of another operation.
     pub allow_ambiguous_path: bool,
@@ -324,7 +324,7 @@ pub struct Leniency {
     /// Redirect (301 for GET, 307 otherwise) where adding or removing the final slash, cleaning the path or ignoring case would match.
     pub redirect_to_match: bool,
     /// Answer OPTIONS with 200 and Allow.
-    pub answer_options: bool,
+    pub response_options: bool,
     /// HEAD needs a route that names it; natively a route that names GET serves HEAD too.
     pub explicit_head: bool,
     /// A parameter before the last segment may be empty: `/a//b` matches `/a/{x}/b`.
@@ -400,7 +400,7 @@ pub enum Action {
         status: u16,
         /// Location; the query is appended unless the template has one.
         to: Template,
-        /// Allowed values of the authority of the rendered Location; anything else is refused (400). Never empty if a parameter stands in
+        /// Allowed values of the authority of the rendered Location; anything else is rejected (400). Never empty if a parameter stands in
         /// the authority, and not to be checked if it is empty.
         allow: Vec<String>,
     },
@@ -412,7 +412,7 @@ pub enum Action {
         content_type: String,
         /// Body.
         body: Arc<[u8]>,
-        /// The group that must have a server that is up; without one, the answer is 503.
+        /// The group that must have a server that is up; without one, the response is 503.
         if_healthy: Option<String>,
     },
 }
@@ -487,7 +487,7 @@ pub enum Escape {
     PathSegment,
     /// Percent-encoded for a query value.
     Query,
-    /// One letter-digit-hyphen label of 1 to 63 bytes, or the request is refused.
+    /// One letter-digit-hyphen label of 1 to 63 bytes, or the request is rejected.
     HostLabel,
 }
 
@@ -559,7 +559,7 @@ pub struct UpstreamConfig {
     pub to_destinations: Vec<AllowedDestination>,
     /// Connecting, TCP and TLS together.
     pub connect_timeout: Duration,
-    /// From the request's last byte to the answer's head.
+    /// From the request's last byte to the response's head.
     pub header_timeout: Duration,
     /// Between two bytes of a body.
     pub idle_timeout: Duration,

@@ -30,7 +30,7 @@ pub struct Span {
     pub line: usize,
 }
 
-/// One mistake in a configuration file.
+/// One problem in a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file as the user named it.
@@ -156,7 +156,7 @@ impl Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// Whether a line is better not shown: the mistake may be that a password stands in it, under its own key or a misspelt one.
+/// Whether a line is better not shown: the problem may be that a password stands in it, under its own key or a misspelt one.
 fn may_hold_a_secret(line: &str) -> bool {
     let line = line.to_ascii_lowercase();
     ["pas", "pwd", "secret"].iter().any(|sign| line.contains(sign))

@@ -1,4 +1,4 @@
-//! The configuration as JSON for the admin side: everything in force, no secret.
+//! The configuration as JSON for the admin side: everything active, no secret.
 //!
 //! Secrets never are in a [`Config`], only where they come from; what is taken out here are header values that look like credentials.
 
@@ -103,7 +103,7 @@ fn udp_listener_json(listener: &UdpListenerConfig) -> Value {
         "proxy_protocol": header_text(listener.header),
         "trust": trust_json(&listener.trust),
         "without_header": if listener.pass_without_header { "pass" } else { "refuse" },
-        "answer_header": listener.answer_header,
+        "answer_header": listener.response_header,
         "source": source_json(&listener.source),
         "idle_timeout": duration_text(listener.idle_timeout),
         "max_flows": listener.max_flows,

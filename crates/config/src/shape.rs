@@ -1,7 +1,7 @@
 //! The shape of a configuration file as one declarative description, and the check of a file against it.
 //!
 //! The description itself is `shape/surface.rs`. From it come this structural check, the JSON Schema (`shape/schema.rs`) and the reference
-//! (`shape/reference.rs`), so they cannot disagree. What keys mean together is judged in `build.rs`.
+//! (`shape/reference.rs`), so they cannot disagree. What keys mean together is checked in `build.rs`.
 
 pub(crate) mod reference;
 mod scalar;
@@ -120,7 +120,7 @@ pub(crate) fn check_file(shape: &'static Object, root: &Node, problems: &mut Col
 }
 
 fn check(shape: &Shape, node: &Node, named: Named<'_>, problems: &mut Collector) {
-    if matches!(node.value, Value::Refused) {
+    if matches!(node.value, Value::Rejected) {
         return;
     }
     match shape {

@@ -1,6 +1,6 @@
 //! YAML text to a tree in which every key and value knows where it stands. JSON is YAML.
 //!
-//! Bounded in size, nodes and depth. Anchors, aliases, merge keys, tags, duplicate keys and several documents are refused: a configuration says
+//! Bounded in size, nodes and depth. Anchors, aliases, merge keys, tags, duplicate keys and several documents are rejected: a configuration says
 //! what it says, once. Knows nothing of what the keys mean (that is `shape.rs`).
 
 use std::collections::HashMap;
@@ -36,8 +36,8 @@ pub enum Value {
     List(Vec<Node>),
     /// A mapping, in file order.
     Map(Vec<Entry>),
-    /// Something refused, reported already.
-    Refused,
+    /// Something rejected, reported already.
+    Rejected,
 }
 
 /// A scalar as written.
@@ -92,7 +92,7 @@ impl Node {
         match &self.value {
             Value::List(items) => items,
             Value::Scalar(_) | Value::Map(_) => std::slice::from_ref(self),
-            Value::Null | Value::Refused => &[],
+            Value::Null | Value::Rejected => &[],
         }
     }
 
@@ -113,7 +113,7 @@ impl Node {
             Value::Scalar(scalar) => format!("the text {}", shown(&scalar.text)),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a mapping".to_owned(),
-            Value::Refused => "something unusable".to_owned(),
+            Value::Rejected => "something unusable".to_owned(),
         }
     }
 }
@@ -210,7 +210,7 @@ enum Open {
 enum Key {
     Named(String, Span),
     /// Reported; the value is dropped.
-    Refused,
+    Rejected,
 }
 
 /// The tree as it grows.
@@ -244,10 +244,10 @@ impl Tree {
         match event {
             Event::Alias(_) => {
                 problems.add(span, "aliases (`*name`) are not allowed", "write the value out where it is needed");
-                self.place(Node { span, value: Value::Refused }, problems);
+                self.place(Node { span, value: Value::Rejected }, problems);
             }
             Event::Scalar(text, style, anchor, tag) => {
-                refuse_properties(anchor, tag.is_some(), span, problems);
+                reject_properties(anchor, tag.is_some(), span, problems);
                 let plain = style == ScalarStyle::Plain;
                 let is_null = plain && matches!(text.as_ref(), "" | "~" | "null" | "Null" | "NULL");
                 let value =
@@ -255,11 +255,11 @@ impl Tree {
                 self.place(Node { span, value }, problems);
             }
             Event::SequenceStart(anchor, tag) => {
-                refuse_properties(anchor, tag.is_some(), span, problems);
+                reject_properties(anchor, tag.is_some(), span, problems);
                 return self.push(Open::List { span, items: Vec::new() }, span, problems);
             }
             Event::MappingStart(anchor, tag) => {
-                refuse_properties(anchor, tag.is_some(), span, problems);
+                reject_properties(anchor, tag.is_some(), span, problems);
                 let open = Open::Map { span, entries: Vec::new(), seen: HashMap::new(), key: None };
                 return self.push(open, span, problems);
             }
@@ -314,13 +314,13 @@ impl Tree {
                     seen.insert(name.clone(), entries.len());
                     entries.push(Entry { key: name, key_span, value: node });
                 }
-                Some(Key::Refused) => {}
+                Some(Key::Rejected) => {}
             },
         }
     }
 }
 
-fn refuse_properties(anchor: usize, tagged: bool, span: Span, problems: &mut Collector) {
+fn reject_properties(anchor: usize, tagged: bool, span: Span, problems: &mut Collector) {
     if anchor != 0 {
         problems.add(
             span,
@@ -338,25 +338,25 @@ fn key_of(node: Node, entries: &[Entry], seen: &HashMap<String, usize>, problems
     match node.value {
         Value::Scalar(scalar) if scalar.plain && scalar.text == "<<" => {
             problems.add(node.span, "merge keys (`<<`) are not allowed", "write the keys out");
-            Key::Refused
+            Key::Rejected
         }
         Value::Scalar(scalar) => match seen.get(&scalar.text).and_then(|at| entries.get(*at)) {
             Some(first) => {
                 let what =
                     format!("the key {} is here twice, first in line {}", shown(&scalar.text), first.key_span.line);
                 problems.add(node.span, what, "keep one of the two");
-                Key::Refused
+                Key::Rejected
             }
             None => Key::Named(scalar.text, node.span),
         },
-        Value::Refused => Key::Refused,
+        Value::Rejected => Key::Rejected,
         Value::Null | Value::List(_) | Value::Map(_) => {
             problems.add(
                 node.span,
                 "a key must be text",
                 "write `key: value`; quote a value that starts with `{` or `[`",
             );
-            Key::Refused
+            Key::Rejected
         }
     }
 }

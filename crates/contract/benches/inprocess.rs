@@ -1,5 +1,5 @@
-//! What judging costs in process: nanoseconds, bytes per second and allocations for each body, valid, wrong at the first byte, wrong at the last.
-//! Asserts nothing but the verdicts. `cargo bench -p contract` prints the table.
+//! What validating costs in process: nanoseconds, bytes per second and allocations for each body, valid, wrong at the first byte, wrong at the last.
+//! Asserts nothing but the decisions. `cargo bench -p contract` prints the table.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -37,22 +37,22 @@ fn rows(name: &str, schema: &str, body: &str) {
     for (what, text, is_valid) in
         [("valid", body, true), ("wrong at first byte", &wrong_first, false), ("wrong at last", &wrong_last, false)]
     {
-        let judge = |run: &mut Run| {
+        let validate = |run: &mut Run| {
             let mut check = program.check(id, run);
             check.feed(black_box(text.as_bytes())).and_then(|()| check.finish()).is_ok()
         };
-        let warm = judge(&mut run);
+        let warm = validate(&mut run);
         assert_eq!(
             warm,
             is_valid,
             "{name}: {what}: {:?}",
-            support::judge(&program, id, &mut run, text.as_bytes(), usize::MAX)
+            support::validate(&program, id, &mut run, text.as_bytes(), usize::MAX)
         );
         let counted = allocation_counter::measure(|| {
-            black_box(judge(&mut run));
+            black_box(validate(&mut run));
         });
         let nanoseconds = fastest(|| {
-            black_box(judge(&mut run));
+            black_box(validate(&mut run));
         });
         let rate = text.len() as f64 / nanoseconds;
         let label = format!("{name}, {what}");

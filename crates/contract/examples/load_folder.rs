@@ -1,7 +1,7 @@
 //! Loads every OpenAPI document of a folder and says what became of each: an outside judge of the loader on documents of the real world.
 //!
-//! `cargo run --release -p contract --example load_folder -- FOLDER [EVERY [SKIP]]`: one line per refused document with its first problem, then the sums. With
-//! EVERY, only each EVERY-th document, beginning behind SKIP. Asserts nothing; a panic is told apart from a refusal.
+//! `cargo run --release -p contract --example load_folder -- FOLDER [EVERY [SKIP]]`: one line per rejected document with its first problem, then the sums. With
+//! EVERY, only each EVERY-th document, beginning behind SKIP. Asserts nothing; a panic is distinguished from a rejection.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use contract::options::Options;
 #[derive(Default)]
 struct Sums {
     loaded: usize,
-    refused: usize,
+    rejected: usize,
     panicked: usize,
     skipped: usize,
     operations: usize,
@@ -22,7 +22,7 @@ struct Sums {
     bytes: u64,
     time: Duration,
     slowest: (Duration, PathBuf),
-    /// Refusals by the words of their first problem.
+    /// Rejections by the words of their first problem.
     reasons: BTreeMap<String, usize>,
 }
 
@@ -80,7 +80,7 @@ fn load(file: &Path, sums: &mut Sums) {
             sums.skipped += 1;
         }
         Ok(Err(problems)) => {
-            sums.refused += 1;
+            sums.rejected += 1;
             let first = problems.first().map(ToString::to_string).unwrap_or_default();
             println!("{first} ({} problems)", problems.len());
             for problem in &problems {
@@ -108,9 +108,9 @@ fn report(sums: &Sums) {
     let peak = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = peak.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default().to_owned();
     println!(
-        "{} loaded, {} refused, {} panicked, {} not OpenAPI 3; {} operations, {} warnings, {} MB in {:?}, slowest {:?} {}; {peak}",
+        "{} loaded, {} rejected, {} panicked, {} not OpenAPI 3; {} operations, {} warnings, {} MB in {:?}, slowest {:?} {}; {peak}",
         sums.loaded,
-        sums.refused,
+        sums.rejected,
         sums.panicked,
         sums.skipped,
         sums.operations,

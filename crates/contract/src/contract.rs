@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::body::media_type::MediaRange;
 use crate::document::{Documents, Fault};
-use crate::judge::{self, BodyPlan, Enough, Findings, RequestParts, ResponseParts, Scratch};
 use crate::openapi::{self, Operation, PathValues, Router, Shapes};
 use crate::options::Options;
 use crate::schema::{Program, SchemaId};
+use crate::validate::{self, BodyPlan, Enough, Findings, RequestParts, ResponseParts, Scratch};
 
 /// Problems of a document that are kept; one with more has one cause, and the first hundreds show it.
 const MAX_PROBLEMS: usize = 1_000;
@@ -168,11 +168,11 @@ impl Contract {
 }
 
 impl<'c> Matched<'c> {
-    /// Judges the head of a request, and says how to judge its body. `values` come from [`Contract::find`].
+    /// Validates the head of a request, and says how to validate its body. `values` come from [`Contract::find`].
     ///
     /// # Errors
     /// [`Enough`] once as many violations are found as are wanted; they are in `findings`.
-    pub fn judge_request<'s>(
+    pub fn validate_request<'s>(
         self,
         values: &PathValues,
         parts: &RequestParts<'_>,
@@ -182,14 +182,14 @@ impl<'c> Matched<'c> {
     where
         'c: 's,
     {
-        judge::request::judge(self, values, parts, scratch, findings)
+        validate::request::validate(self, values, parts, scratch, findings)
     }
 
-    /// Judges the head of a response, and says how to judge its body.
+    /// Validates the head of a response, and says how to validate its body.
     ///
     /// # Errors
     /// [`Enough`] once as many violations are found as are wanted; they are in `findings`.
-    pub fn judge_response<'s>(
+    pub fn validate_response<'s>(
         self,
         parts: &ResponseParts<'_>,
         scratch: &'s mut Scratch,
@@ -198,7 +198,7 @@ impl<'c> Matched<'c> {
     where
         'c: 's,
     {
-        judge::response::judge(self, parts, scratch, findings)
+        validate::response::validate(self, parts, scratch, findings)
     }
 }
 

@@ -1,11 +1,11 @@
-//! The contract: an OpenAPI document becomes an immutable program that judges a message as its bytes arrive.
+//! The contract: an OpenAPI document becomes an immutable program that validates a message as its bytes arrive.
 //!
 //! Owns the JSON scanner, the schema compiler and validator, and what a document says of operations, parameters and bodies. Reads files only
-//! while it loads a document, keeps no clock, spawns nothing, and never panics on input: whatever it cannot judge is a violation with a reason of its own.
+//! while it loads a document, keeps no clock, spawns nothing, and never panics on input: whatever it cannot validate is a violation with a reason of its own.
 //! Ruled by RFC 8259, JSON Schema 2020-12 and OpenAPI 3.0 and 3.1.
 #![deny(unsafe_code)]
 
-pub mod judge;
+pub mod validate;
 mod contract;
 mod body;
 pub mod openapi;

@@ -1,4 +1,4 @@
-//! What one value may grow to before it is refused. Sizes of messages belong to whoever reads them.
+//! What one value may grow to before it is rejected. Sizes of messages belong to whoever reads them.
 
 /// Bounds for one JSON value. All are checked as bytes arrive, so that what lies beyond a bound is never stored.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 pub enum Undeclared {
     /// It is a violation.
     #[default]
-    Refuse,
+    Reject,
     /// It is reported as a shadow and passes.
     Report,
     /// It passes.
     Ignore,
 }
 
-/// Content codings (RFC 9110 §8.4.1) that a body may come in. A coding that is off is refused, never passed unread.
+/// Content codings (RFC 9110 §8.4.1) that a body may come in. A coding that is off is rejected, never passed unread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Codings {
     /// gzip (RFC 1952).
@@ -42,13 +42,13 @@ pub struct Options {
     pub folder: Option<PathBuf>,
     /// Undeclared query parameters.
     pub undeclared_query: Undeclared,
-    /// Undeclared header fields. `Refuse` spares the fields that HTTP itself, browsers and proxies use.
+    /// Undeclared header fields. `Reject` spares the fields that HTTP itself, browsers and proxies use.
     pub undeclared_fields: Undeclared,
     /// Undeclared cookies.
     pub undeclared_cookies: Undeclared,
     /// Undeclared fields of bodies, at every depth: JSON objects, forms, multipart.
     pub undeclared_body_fields: Undeclared,
-    /// A body where the operation declares none: `Refuse` or let it pass unread.
+    /// A body where the operation declares none: `Reject` or let it pass unread.
     pub undeclared_body: Undeclared,
     /// A status that is not declared, where there is no `default`.
     pub undeclared_status: Undeclared,
@@ -56,7 +56,7 @@ pub struct Options {
     pub allow_repeated_scalars: bool,
     /// Media types without a reader here whose bodies may pass unread: `application/pdf`, `image/*`.
     pub opaque_media_types: Vec<String>,
-    /// Content codings that are decoded and judged.
+    /// Content codings that are decoded and validated.
     pub codings: Codings,
     /// Bounds.
     pub limits: Limits,
@@ -67,12 +67,12 @@ impl Default for Options {
         Options {
             base_path: None,
             folder: None,
-            undeclared_query: Undeclared::Refuse,
+            undeclared_query: Undeclared::Reject,
             undeclared_fields: Undeclared::Ignore,
             undeclared_cookies: Undeclared::Ignore,
-            undeclared_body_fields: Undeclared::Refuse,
-            undeclared_body: Undeclared::Refuse,
-            undeclared_status: Undeclared::Refuse,
+            undeclared_body_fields: Undeclared::Reject,
+            undeclared_body: Undeclared::Reject,
+            undeclared_status: Undeclared::Reject,
             allow_repeated_scalars: false,
             opaque_media_types: Vec::new(),
             codings: Codings::default(),
@@ -86,7 +86,7 @@ impl Default for Options {
 pub struct Limits {
     /// One JSON value: a body, or a parameter.
     pub json: crate::limits::Limits,
-    /// Body as sent, bytes; memory held for one message until its verdict.
+    /// Body as sent, bytes; memory held for one message until its decision.
     pub body_bytes: u64,
     /// Body after decoding, bytes.
     pub decoded_body_bytes: u64,

@@ -1,4 +1,4 @@
-//! Why a value is refused: a code for counters and answers, and a JSON Pointer to what broke the contract. Does not phrase answers.
+//! Why a value is rejected: a code for counters and answers, and a JSON Pointer to what broke the contract. Does not phrase answers.
 
 use std::fmt;
 

@@ -17,7 +17,7 @@ fn compile(schema: &str) -> (Program, SchemaId) {
 }
 
 struct Cost {
-    verdict: Result<(), Reason>,
+    decision: Result<(), Reason>,
     steps: u64,
     turns: u32,
     longest: u64,
@@ -28,7 +28,7 @@ fn cost(schema: &str, text: &str) -> Cost {
     let (program, id) = compile(schema);
     let mut run = Run::default();
     let mut check = program.check(id, &mut run);
-    let mut cost = Cost { verdict: Ok(()), steps: 0, turns: 0, longest: 0 };
+    let mut cost = Cost { decision: Ok(()), steps: 0, turns: 0, longest: 0 };
     for piece in text.as_bytes().chunks(32 << 10) {
         let mut rest = piece;
         while !rest.is_empty() || check.is_pending() {
@@ -38,11 +38,11 @@ fn cost(schema: &str, text: &str) -> Cost {
             (cost.steps, cost.turns) = (steps, cost.turns + 1);
             match taken {
                 Ok(taken) => rest = &rest[taken..],
-                Err(violation) => return Cost { verdict: Err(violation.reason), ..cost },
+                Err(violation) => return Cost { decision: Err(violation.reason), ..cost },
             }
         }
     }
-    cost.verdict = check.finish().map_err(|violation| violation.reason);
+    cost.decision = check.finish().map_err(|violation| violation.reason);
     cost
 }
 
@@ -72,7 +72,7 @@ fn a_turn_goes_on_with_the_next_piece() {
     assert!(turns >= 5, "{turns}");
 }
 
-/// A binary expression or a comparison, told apart by nothing but whether they hold.
+/// A binary expression or a comparison, distinguished by nothing but whether they hold.
 const EXPRESSION: &str = r##"{"$ref":"#/$defs/e","$defs":{
     "e":{"anyOf":[{"$ref":"#/$defs/bin"},{"$ref":"#/$defs/cmp"},{"type":"integer"}]},
     "bin":{"type":"object","required":["left","right"],"additionalProperties":false,"properties":{"left":{"$ref":"#/$defs/e"},"right":{"$ref":"#/$defs/e"}}},
@@ -87,11 +87,11 @@ fn expression(depth: usize, innermost: &str) -> String {
 
 #[test]
 fn recursive_alternatives_cost_no_more_than_their_schemas_times_their_values() {
-    for (innermost, verdict) in [("1", Ok(())), ("null", Err(Reason::AnyOf))] {
+    for (innermost, decision) in [("1", Ok(())), ("null", Err(Reason::AnyOf))] {
         let mut before = 0;
         for depth in [10, 20, 40] {
             let cost = cost(EXPRESSION, &expression(depth, innermost));
-            assert_eq!(cost.verdict, verdict, "{depth}");
+            assert_eq!(cost.decision, decision, "{depth}");
             assert!(before == 0 || cost.steps < before * 3, "{depth}: {before} {}", cost.steps);
             assert!(cost.steps < 2_000, "{depth}: {}", cost.steps);
             before = cost.steps;
@@ -107,7 +107,7 @@ fn recursive_alternatives_cost_no_more_than_their_schemas_times_their_values() {
         ),
     ] {
         let cost = cost(&schema, &expression(30, "1"));
-        assert_eq!(cost.verdict, Ok(()), "{schema}");
+        assert_eq!(cost.decision, Ok(()), "{schema}");
         assert!(cost.steps < 5_000, "{}", cost.steps);
     }
 }
@@ -132,7 +132,7 @@ fn a_small_value_gets_few_steps_and_a_large_one_as_many_as_its_bytes() {
         let cost = cost(&schema, &text);
         assert!(cost.steps <= limits.steps_free + limits.steps_per_byte * text.len() as u64, "{count}: {}", cost.steps);
         assert!(cost.longest <= TURN);
-        assert_eq!(cost.verdict, Ok(()), "{count}");
+        assert_eq!(cost.decision, Ok(()), "{count}");
     }
 }
 
@@ -159,7 +159,7 @@ fn large_values_are_evaluated_in_turns() {
         (object, format!("{{{}}}", members.join(",")), 0),
     ] {
         let cost = cost(schema, &text);
-        assert_eq!(cost.verdict, Ok(()), "{schema}");
+        assert_eq!(cost.decision, Ok(()), "{schema}");
         assert!(cost.longest <= TURN, "{schema}: {}", cost.longest);
         let pieces = text.len().div_ceil(32 << 10) as u32;
         assert!(
@@ -179,8 +179,8 @@ fn a_twin_is_found_whatever_the_order_of_its_members() {
     let other: Vec<String> = (0..9_000).rev().map(|n| format!("\"k{n}\":{{\"b\":[10e-1],\"a\":{n}}}")).collect();
     let schema = r#"{"type":"array","uniqueItems":true}"#;
     let text = |other: &[String]| format!("[{{{}}},1,{{{}}}]", members.join(","), other.join(","));
-    assert_eq!(cost(schema, &text(&other)).verdict, Err(Reason::UniqueItems));
-    assert_eq!(cost(schema, &text(&other[1..])).verdict, Ok(()));
+    assert_eq!(cost(schema, &text(&other)).decision, Err(Reason::UniqueItems));
+    assert_eq!(cost(schema, &text(&other[1..])).decision, Ok(()));
 }
 
 #[test]
@@ -193,9 +193,9 @@ fn many_constants_cost_as_much_as_few() {
         let good = format!("[{}]", values.iter().step_by(16).cloned().collect::<Vec<_>>().join(","));
         for schema in [schema, recorded] {
             let good = cost(&schema, &good);
-            assert_eq!(good.verdict, Ok(()));
+            assert_eq!(good.decision, Ok(()));
             assert!(good.steps < 10_000, "{}", good.steps);
-            assert!(cost(&schema, "[\"a-name-like-others-1-of-them\"]").verdict.is_err());
+            assert!(cost(&schema, "[\"a-name-like-others-1-of-them\"]").decision.is_err());
         }
     }
 }
@@ -206,7 +206,7 @@ fn many_required_members_are_looked_up() {
     let schema = format!(r#"{{"anyOf":[{{"required":[{}]}},{{"maxProperties":0}}]}}"#, names.join(","));
     let members: Vec<String> = names.iter().map(|name| format!("{name}:1")).collect();
     let cost = cost(&schema, &format!("{{{}}}", members.join(",")));
-    assert_eq!(cost.verdict, Ok(()));
+    assert_eq!(cost.decision, Ok(()));
     assert!(cost.steps < 30_000, "{}", cost.steps);
 }
 
@@ -248,7 +248,7 @@ fn long_names_are_charged_by_their_bytes() {
         (format!("{{\"anyOf\":[{}]}}", branches.join(",")), 10),
     ] {
         let cost = cost(&schema, &text);
-        assert_eq!(cost.verdict, Ok(()));
+        assert_eq!(cost.decision, Ok(()));
         assert!(cost.steps >= (times * text.len() / 40) as u64, "{times}: {} steps for {}", cost.steps, text.len());
         assert!(cost.longest <= TURN, "{times}: {}", cost.longest);
     }
@@ -278,9 +278,9 @@ fn long_strings_are_evaluated_in_turns() {
         ] {
             for (text, expected) in [(good, Ok(())), (bad, Err(reason))] {
                 let cost = cost(&schema, &text);
-                assert_eq!(cost.verdict, expected, "{schema}");
+                assert_eq!(cost.decision, expected, "{schema}");
                 let (program, id) = compile(&schema);
-                let whole = support::judge_in_turns(&program, id, &mut Run::default(), text.as_bytes(), 50_000);
+                let whole = support::validate_in_turns(&program, id, &mut Run::default(), text.as_bytes(), 50_000);
                 assert_eq!(whole.map_err(|violation| violation.reason), expected, "{schema}");
                 assert!(cost.longest <= TURN / 2, "{schema}: {}", cost.longest);
                 let pieces = text.len().div_ceil(32 << 10) as u32;
@@ -303,7 +303,7 @@ fn what_is_recorded_takes_a_few_times_its_text() {
     let (held, sent) = (check.bytes_held(), text.len());
     assert!(held < sent * 4, "{held} bytes are held for {sent}");
     check.feed(b"1,1]").unwrap_err();
-    // And nothing of it once there is a verdict.
+    // And nothing of it once there is a decision.
     let mut check = program.check(id, &mut run);
     check.feed(format!("{text}{{}}]").as_bytes()).unwrap();
     check.finish().unwrap();
@@ -331,7 +331,7 @@ fn scalars_under_many_rules_are_charged_for_each() {
         ),
     ] {
         let cost = cost(&schema, &text);
-        assert_eq!(cost.verdict, Ok(()), "{}", &schema[..60]);
+        assert_eq!(cost.decision, Ok(()), "{}", &schema[..60]);
         assert!(cost.steps >= 100 * 100_000, "{}: {}", &schema[..60], cost.steps);
         assert!(cost.longest <= TURN / 2, "{}: {}", &schema[..60], cost.longest);
     }

@@ -1,5 +1,5 @@
 //! What OpenAPI adds to JSON Schema, and what a contract makes of it: nullable, exclusive bounds, readOnly and writeOnly, discriminators, unknown
-//! fields, and schemas that are refused. And that no schema takes more than linear steps, or a budget ends it.
+//! fields, and schemas that are rejected. And that no schema takes more than linear steps, or a budget ends it.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -20,7 +20,7 @@ fn check(schema: &str, dialect: Dialect, direction: Direction, options: Options,
     let mut run = Run::default();
     for (text, expected) in rows {
         for piece in [usize::MAX, 7, 1] {
-            let found = support::judge(&program, id, &mut run, text.as_bytes(), piece).err();
+            let found = support::validate(&program, id, &mut run, text.as_bytes(), piece).err();
             let found = found.as_ref().map(|violation| (violation.reason, violation.pointer.as_str()));
             assert_eq!(found, *expected, "{schema}: {text} in pieces of {piece}");
         }
@@ -78,7 +78,7 @@ fn exclusive_bounds_are_flags_in_one_dialect_and_numbers_in_the_other() {
 }
 
 #[test]
-fn members_that_may_not_travel_are_refused_and_not_required() {
+fn members_that_may_not_travel_are_rejected_and_not_required() {
     let schema = r#"{"type":"object","required":["id","name","secret"],"properties":{
         "id":{"type":"integer","readOnly":true},"name":{"type":"string"},"secret":{"allOf":[{"type":"string","writeOnly":true}]}}}"#;
     check(
@@ -153,14 +153,14 @@ fn what_is_exempt_in_one_object_is_required_in_another() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_in_order() {
+fn everything_that_is_wrong_is_reported_in_order() {
     let all = |schema: &str, text: &str, wanted: usize| {
         let node = parse(schema).unwrap();
-        let options = Options { refuse_unknown_fields: true, ..Options::default() };
+        let options = Options { reject_unknown_fields: true, ..Options::default() };
         let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, options).unwrap();
         let found = program.everything_wrong(id, text.as_bytes(), wanted);
-        let told: Vec<String> = found.iter().map(|found| format!("{} {}", found.reason, found.pointer)).collect();
-        told.join(", ")
+        let reported: Vec<String> = found.iter().map(|found| format!("{} {}", found.reason, found.pointer)).collect();
+        reported.join(", ")
     };
     let schema = r#"{"type":"object","required":["a","b"],"properties":{
         "a":{"type":"integer","maximum":5},"b":{"type":"string"},"c":{"type":"array","items":{"type":"string"},"maxItems":2,"uniqueItems":true},
@@ -209,7 +209,7 @@ fn a_discriminator_chooses_the_branch() {
 
 #[test]
 fn unknown_fields_are_those_that_no_part_of_the_composition_knows() {
-    let strict = || Options { refuse_unknown_fields: true, ..Options::default() };
+    let strict = || Options { reject_unknown_fields: true, ..Options::default() };
     let check = |schema: &str, rows: &[Row<'_>]| check(schema, Dialect::OpenApi31, Direction::Request, strict(), rows);
     let unknown = |pointer| Some((Reason::UnknownField, pointer));
     check(
@@ -258,7 +258,7 @@ fn pointers_name_the_place() {
 
 #[test]
 fn what_cannot_be_honoured_is_a_problem() {
-    let refused = |schema: &str, dialect| {
+    let rejected = |schema: &str, dialect| {
         let node = parse(schema).unwrap();
         support::compile(&node, dialect, Direction::Request, Options::default()).is_err()
     };
@@ -284,7 +284,7 @@ fn what_cannot_be_honoured_is_a_problem() {
         "1",
     ];
     for schema in rows_31 {
-        assert!(refused(schema, Dialect::OpenApi31), "{schema}");
+        assert!(rejected(schema, Dialect::OpenApi31), "{schema}");
     }
     for schema in [
         r#"{"const":1}"#,
@@ -293,10 +293,10 @@ fn what_cannot_be_honoured_is_a_problem() {
         r#"{"type":"null"}"#,
         r#"{"patternProperties":{}}"#,
     ] {
-        assert!(refused(schema, Dialect::OpenApi30), "{schema}");
-        assert!(!refused(schema, Dialect::OpenApi31), "{schema}");
+        assert!(rejected(schema, Dialect::OpenApi30), "{schema}");
+        assert!(!rejected(schema, Dialect::OpenApi31), "{schema}");
     }
-    assert!(!refused(r#"{"x-internal":1,"example":2}"#, Dialect::OpenApi30));
+    assert!(!rejected(r#"{"x-internal":1,"example":2}"#, Dialect::OpenApi30));
 }
 
 #[test]
@@ -324,49 +324,49 @@ fn a_metaschema_of_ones_own_says_which_keywords_count() {
 
 #[test]
 fn steps_are_linear_or_the_budget_ends_them() {
-    let judge = |schema: &str, text: &str, steps: u64| {
+    let validate = |schema: &str, text: &str, steps: u64| {
         let node = parse(schema).unwrap();
         let limits = Limits { steps, ..Limits::default() };
         let options = Options { limits, ..Options::default() };
         let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, options).unwrap();
-        support::judge(&program, id, &mut Run::default(), text.as_bytes(), usize::MAX)
+        support::validate(&program, id, &mut Run::default(), text.as_bytes(), usize::MAX)
             .map_err(|violation| violation.reason)
     };
     let unique = r#"{"type":"array","uniqueItems":true}"#;
     for count in [100u64, 10_000] {
         let elements: Vec<String> = (0..count).map(|number| format!("{{\"a\":{number}}}")).collect();
-        assert_eq!(judge(unique, &format!("[{}]", elements.join(",")), 10 * count), Ok(()), "{count} elements");
+        assert_eq!(validate(unique, &format!("[{}]", elements.join(",")), 10 * count), Ok(()), "{count} elements");
     }
     let plain = r#"{"type":"object","additionalProperties":{"type":"integer"}}"#;
-    assert_eq!(judge(plain, r#"{"a":1,"b":2}"#, 0), Ok(()), "what is judged in passing takes no steps");
+    assert_eq!(validate(plain, r#"{"a":1,"b":2}"#, 0), Ok(()), "what is validated in passing takes no steps");
     let tree = r##"{"anyOf":[{"type":"array","items":{"$ref":"#"},"minItems":1},{"type":"array","items":{"$ref":"#"},"maxItems":1},{"type":"integer"}]}"##;
     let text = format!("{}\"x\"{}", "[".repeat(40), "]".repeat(40));
-    assert_eq!(judge(tree, &text, 10_000), Err(Reason::AnyOf), "each value is judged once by each schema");
-    assert_eq!(judge(tree, &text, 100), Err(Reason::Budget));
+    assert_eq!(validate(tree, &text, 10_000), Err(Reason::AnyOf), "each value is validated once by each schema");
+    assert_eq!(validate(tree, &text, 100), Err(Reason::Budget));
 }
 
 #[test]
-fn decoded_parts_are_judged_like_text() {
+fn decoded_parts_are_validated_like_text() {
     let node = parse(r#"{"type":"object","required":["n"],"properties":{"n":{"type":"integer","maximum":5},"t":{"type":"array","items":{"type":"string"}}}}"#).unwrap();
     let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, Options::default()).unwrap();
     let mut run = Run::default();
-    let mut judge = |events: &[Event<'_>]| {
+    let mut validate = |events: &[Event<'_>]| {
         let mut check = program.check(id, &mut run);
         events.iter().try_for_each(|event| check.event(*event)).and_then(|()| check.finish()).map_err(|v| v.reason)
     };
     use Event::{BeginArray, BeginObject, EndArray, EndObject, Key, Number, String};
     assert_eq!(
-        judge(&[BeginObject, Key("t"), BeginArray, String("é"), EndArray, Key("n"), Number("5"), EndObject]),
+        validate(&[BeginObject, Key("t"), BeginArray, String("é"), EndArray, Key("n"), Number("5"), EndObject]),
         Ok(())
     );
-    assert_eq!(judge(&[BeginObject, Key("n"), Number("6"), EndObject]), Err(Reason::Maximum));
-    assert_eq!(judge(&[BeginObject, Key("n"), Number("05"), EndObject]), Err(Reason::Syntax));
-    assert_eq!(judge(&[BeginObject, EndObject]), Err(Reason::Required));
-    assert_eq!(judge(&[BeginObject, EndArray]), Err(Reason::Syntax));
-    assert_eq!(judge(&[EndObject]), Err(Reason::Syntax));
-    assert_eq!(judge(&[BeginObject, Key("n"), Number("1")]), Err(Reason::Truncated));
+    assert_eq!(validate(&[BeginObject, Key("n"), Number("6"), EndObject]), Err(Reason::Maximum));
+    assert_eq!(validate(&[BeginObject, Key("n"), Number("05"), EndObject]), Err(Reason::Syntax));
+    assert_eq!(validate(&[BeginObject, EndObject]), Err(Reason::Required));
+    assert_eq!(validate(&[BeginObject, EndArray]), Err(Reason::Syntax));
+    assert_eq!(validate(&[EndObject]), Err(Reason::Syntax));
+    assert_eq!(validate(&[BeginObject, Key("n"), Number("1")]), Err(Reason::Truncated));
     assert_eq!(
-        judge(&[BeginObject, Key("n"), Number("1"), Key("n"), Number("1"), EndObject]),
+        validate(&[BeginObject, Key("n"), Number("1"), Key("n"), Number("1"), EndObject]),
         Err(Reason::DuplicateKey)
     );
 }
@@ -379,8 +379,8 @@ fn room_is_freed_and_used_again() {
     let text = format!("{{{}}}", members.join(","));
     let mut run = Run::default();
     for _ in 0..3 {
-        assert_eq!(support::judge(&program, id, &mut run, text.as_bytes(), 1000), Ok(()));
-        assert!(support::judge(&program, id, &mut run, &text.as_bytes()[..text.len() / 2], 1000).is_err());
+        assert_eq!(support::validate(&program, id, &mut run, text.as_bytes(), 1000), Ok(()));
+        assert!(support::validate(&program, id, &mut run, &text.as_bytes()[..text.len() / 2], 1000).is_err());
         run.shrink(0);
     }
 }

@@ -1,4 +1,4 @@
-//! Generated schemas and values, judged here and by the `jsonschema` crate: the verdicts must agree. The seed is fixed, so every run is the same.
+//! Generated schemas and values, validated here and by the `jsonschema` crate: the decisions must agree. The seed is fixed, so every run is the same.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -15,7 +15,7 @@ const VALUES_PER_SCHEMA: usize = 12;
 const NAMES: &[&str] = &["a", "b", "c", "dd", "longer_name_than_sixteen"];
 const TYPES: &[&str] = &["null", "boolean", "integer", "number", "string", "array", "object"];
 
-/// Makes schemas and values that have much in common, so that both verdicts are frequent.
+/// Makes schemas and values that have much in common, so that both decisions are frequent.
 struct Maker {
     random: Rng,
 }
@@ -103,7 +103,7 @@ impl Maker {
     }
 }
 
-/// What judges in passing and what looks at a whole value once more must not differ in what they let pass, unknown members included.
+/// What validates in passing and what looks at a whole value once more must not differ in what they let pass, unknown members included.
 #[test]
 fn what_is_wrong_in_passing_is_wrong_as_a_whole() {
     let mut maker = Maker { random: Rng::with_seed(31_011) };
@@ -112,12 +112,12 @@ fn what_is_wrong_in_passing_is_wrong_as_a_whole() {
     for _ in 0..SCHEMAS {
         let schema = maker.schema(3);
         let node = support::node::parse(&schema.to_string()).unwrap();
-        let options = Options { refuse_unknown_fields: true, ..Options::default() };
+        let options = Options { reject_unknown_fields: true, ..Options::default() };
         let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, options).unwrap();
         for _ in 0..VALUES_PER_SCHEMA {
             let text = maker.value(3).to_string();
-            let found = support::judge(&program, id, &mut run, text.as_bytes(), usize::MAX);
-            let turns = support::judge_in_turns(&program, id, &mut run, text.as_bytes(), 10);
+            let found = support::validate(&program, id, &mut run, text.as_bytes(), usize::MAX);
+            let turns = support::validate_in_turns(&program, id, &mut run, text.as_bytes(), 10);
             assert_eq!(found, turns, "schema {schema}\nvalue {text}");
             let all = program.everything_wrong(id, text.as_bytes(), 100);
             assert_eq!(found.is_ok(), all.is_empty(), "schema {schema}\nvalue {text}\n{found:?}\n{all:?}");
@@ -129,7 +129,7 @@ fn what_is_wrong_in_passing_is_wrong_as_a_whole() {
 }
 
 #[test]
-fn verdicts_agree_with_jsonschema() {
+fn decisions_agree_with_jsonschema() {
     let mut maker = Maker { random: Rng::with_seed(20_201_200) };
     let mut run = Run::default();
     let (mut valid, mut all) = (0, 0);
@@ -144,11 +144,11 @@ fn verdicts_agree_with_jsonschema() {
             let text = value.to_string();
             let expected = oracle.is_valid(&value);
             for piece in [usize::MAX, 1] {
-                let found = support::judge(&program, id, &mut run, text.as_bytes(), piece);
+                let found = support::validate(&program, id, &mut run, text.as_bytes(), piece);
                 assert_eq!(found.is_ok(), expected, "schema {schema}\nvalue {text}\nwe say {found:?}");
             }
             for steps in [1, 20] {
-                let found = support::judge_in_turns(&program, id, &mut run, text.as_bytes(), steps);
+                let found = support::validate_in_turns(&program, id, &mut run, text.as_bytes(), steps);
                 assert_eq!(
                     found.is_ok(),
                     expected,

@@ -13,11 +13,11 @@ fn anything(limits: Limits) -> (Program, SchemaId) {
     support::compile(&node, Dialect::OpenApi31, Direction::Request, Options { limits, ..Options::default() }).unwrap()
 }
 
-/// The verdict, which must be the same wherever the text is cut once, and byte by byte.
-fn verdict(text: &[u8], limits: &Limits) -> Result<(), Reason> {
+/// The decision, which must be the same wherever the text is cut once, and byte by byte.
+fn decision(text: &[u8], limits: &Limits) -> Result<(), Reason> {
     let (program, id) = anything(limits.clone());
     let mut run = Run::default();
-    let whole = support::judge(&program, id, &mut run, text, usize::MAX).map_err(|violation| violation.reason);
+    let whole = support::validate(&program, id, &mut run, text, usize::MAX).map_err(|violation| violation.reason);
     let cuts = if text.len() < 10_000 { text.len() } else { 2 };
     for cut in 1..cuts {
         let mut check = program.check(id, &mut run);
@@ -30,7 +30,7 @@ fn verdict(text: &[u8], limits: &Limits) -> Result<(), Reason> {
         );
     }
     for piece in [1, 2, 3, 17] {
-        let found = support::judge(&program, id, &mut run, text, piece).map_err(|violation| violation.reason);
+        let found = support::validate(&program, id, &mut run, text, piece).map_err(|violation| violation.reason);
         assert_eq!(found, whole, "pieces of {piece}: {}", String::from_utf8_lossy(text));
     }
     whole
@@ -59,12 +59,12 @@ fn json_is_accepted() {
         r#"["a long string that takes more than one step of sixteen bytes, and then some more","\\\\","\\"]"#,
     ];
     for text in rows {
-        assert_eq!(verdict(text.as_bytes(), &Limits::default()), Ok(()), "{text}");
+        assert_eq!(decision(text.as_bytes(), &Limits::default()), Ok(()), "{text}");
     }
 }
 
 #[test]
-fn what_is_not_json_is_refused() {
+fn what_is_not_json_is_rejected() {
     let rows: &[(&[u8], Reason)] = &[
         (b"", Reason::Truncated),
         (b" ", Reason::Truncated),
@@ -121,7 +121,7 @@ fn what_is_not_json_is_refused() {
         (b"{\"a\":{\"b\":1,\"c\":{},\"b\":2}}", Reason::DuplicateKey),
     ];
     for (text, reason) in rows {
-        assert_eq!(verdict(text, &Limits::default()), Err(*reason), "{}", String::from_utf8_lossy(text));
+        assert_eq!(decision(text, &Limits::default()), Err(*reason), "{}", String::from_utf8_lossy(text));
     }
 }
 
@@ -145,23 +145,23 @@ fn every_limit_holds() {
         ("1e99999999999999999999".to_owned(), Err(Reason::Exponent)),
     ];
     for (text, expected) in rows {
-        assert_eq!(verdict(text.as_bytes(), &limits), expected, "{text}");
+        assert_eq!(decision(text.as_bytes(), &limits), expected, "{text}");
     }
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-    assert_eq!(verdict(nested(64).as_bytes(), &Limits::default()), Ok(()));
-    assert_eq!(verdict(nested(65).as_bytes(), &Limits::default()), Err(Reason::Depth));
-    assert_eq!(verdict("[{\"a\":".repeat(50_000).as_bytes(), &Limits::default()), Err(Reason::Depth));
+    assert_eq!(decision(nested(64).as_bytes(), &Limits::default()), Ok(()));
+    assert_eq!(decision(nested(65).as_bytes(), &Limits::default()), Err(Reason::Depth));
+    assert_eq!(decision("[{\"a\":".repeat(50_000).as_bytes(), &Limits::default()), Err(Reason::Depth));
     let deep = Limits { depth: 200_000, ..Limits::default() };
-    assert_eq!(verdict(nested(100_000).as_bytes(), &deep), Ok(()));
+    assert_eq!(decision(nested(100_000).as_bytes(), &deep), Ok(()));
     let node = support::node::parse(r#"{"uniqueItems":true}"#).unwrap();
     let options = Options { limits: deep, ..Options::default() };
     let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, options).unwrap();
-    let found = support::judge(&program, id, &mut Run::default(), nested(100_000).as_bytes(), usize::MAX);
+    let found = support::validate(&program, id, &mut Run::default(), nested(100_000).as_bytes(), usize::MAX);
     assert_eq!(
         found.map_err(|violation| violation.reason),
         Err(Reason::Depth),
         "recorded values have a depth of their own"
     );
     let long = Limits { number_chars: 2_000_000, ..Limits::default() };
-    assert_eq!(verdict("7".repeat(1_000_000).as_bytes(), &long), Ok(()));
+    assert_eq!(decision("7".repeat(1_000_000).as_bytes(), &long), Ok(()));
 }

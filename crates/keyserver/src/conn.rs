@@ -6,7 +6,7 @@
 //!        └────────┴─────────────────────────────────────────────────────┘
 //! ```
 //!
-//! While as many requests are outstanding as a connection may have, or its answers are not taken, nothing is read from it: a peer that asks
+//! While as many requests are outstanding as a connection may have, or its responses are not taken, nothing is read from it: a peer that asks
 //! without listening waits for itself. One that does not speak the extension and asks for more than that at its own pace is read on, and its oldest
 //! requests give way (`surplus.rs`). What had arrived when a drain begins is still read and answered. A malformed frame ends the connection, as nothing behind it can be read.
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use config::KeyholderListener;
+use config::KeyServerListener;
 use net::{Chunk, Deadline, Stream};
 use telemetry::{KeyOperation, KeyOutcome, KeyReport};
 use tls::Session;
@@ -25,12 +25,12 @@ use transport::{Broken, NoKeys, Transport};
 use wire::keyless::{Dialect, EXTENSION_ALPN, ErrorCode, Frame, FrameError, opcode};
 
 use super::access::Peer;
-use super::backlog::{Busy, Class, Refused};
+use super::backlog::{Busy, Class, Rejected};
 use super::busy::Held;
 use super::crypto_thread::{Work, give_up};
 use super::holdings::{Granted, Holdings, View};
-use super::judge::{Verdict, judge};
 use super::link::Link;
+use super::policy::{Decision, check};
 use super::queue::{Job, Payload};
 use super::server::Shared;
 use super::surplus::Surplus;
@@ -38,7 +38,7 @@ use super::surplus::Surplus;
 /// Time that one turn of a connection may spend on signing, before the rest of its requests goes to the queue.
 const INLINE_BUDGET: Duration = Duration::from_micros(400);
 
-/// Requests that one turn takes in, before its answers go out: a thousand pings fit where one padded request does.
+/// Requests that one turn takes in, before its responses go out: a thousand pings fit where one padded request does.
 const TURN_REQUESTS: usize = 64;
 
 /// How long a connection that always has something to do keeps the others of its thread waiting.
@@ -72,7 +72,7 @@ pub(super) enum End {
 /// Serves a connection to its end.
 pub(super) async fn run(
     stream: Stream,
-    listener: Arc<KeyholderListener>,
+    listener: Arc<KeyServerListener>,
     shared: Arc<Shared>,
     report: Rc<KeyReport>,
     drain: watch::Receiver<bool>,
@@ -108,7 +108,7 @@ pub(super) async fn run(
 /// The handshake, if the listener has one, and who came by it.
 async fn open(
     stream: Stream,
-    listener: &KeyholderListener,
+    listener: &KeyServerListener,
     shared: &Shared,
 ) -> Result<(Transport, Peer), (&'static str, String)> {
     let address = stream.peer();
@@ -119,7 +119,7 @@ async fn open(
     match Transport::handshake(stream, Chunk::empty(), session, &NoKeys).await {
         Ok(transport) => match transport.tls_info().and_then(|info| info.peer) {
             Some(certificate) => Ok((transport, Peer::of_certificate(&certificate, address))),
-            // The library has refused before, as the rule demands a certificate.
+            // The library has rejected before, as the rule demands a certificate.
             None => Err(("client_certificate", "none was sent".to_owned())),
         },
         Err((transport, broken)) => {
@@ -151,7 +151,7 @@ struct Conn {
     stalled: bool,
     /// How often in a row it could not be handed in.
     stalls: u32,
-    /// Refusals that wait.
+    /// Rejections that wait.
     held: Held,
     /// Whole frames may be left in the input.
     more: bool,
@@ -201,7 +201,7 @@ impl Input {
 /// What a wait ended with.
 enum Event {
     Received(usize),
-    Answers(usize),
+    Responses(usize),
     /// Nothing more had arrived when the drain began.
     NoMore,
     /// There is more to take in.
@@ -229,7 +229,7 @@ impl Conn {
             output: Vec::new(),
             stalled: false,
             stalls: 0,
-            held: Held::new(&shared.refusals),
+            held: Held::new(&shared.rejections),
             more: false,
             surplus: Surplus::new(&shared.limits),
             slice_ends: None,
@@ -268,7 +268,7 @@ impl Conn {
             {
                 return self.last_words(end).await;
             }
-            self.send_refusals(draining);
+            self.send_rejections(draining);
             if draining && self.link.in_flight() == 0 && !self.more && self.last_reads == Some(0) {
                 return End::Drained;
             }
@@ -283,7 +283,7 @@ impl Conn {
                 _ = drain.changed() => continue,
             };
             match event {
-                Ok(Ok(Event::Answers(count))) => {
+                Ok(Ok(Event::Responses(count))) => {
                     if let Err(end) = self.send(count).await {
                         return end;
                     }
@@ -333,15 +333,15 @@ impl Conn {
         }
     }
 
-    /// Whether there is no room, and the peer cannot be told.
+    /// Whether there is no room, and the peer cannot be reported.
     fn is_stuck(&self) -> bool {
         let is_draining = self.last_reads.is_some();
         !self.link.extended && !is_draining && self.link.in_flight() >= self.shared.limits.max_in_flight
     }
 
-    /// Makes room for what is asked now, if the peer does not wait for answers.
+    /// Makes room for what is asked now, if the peer does not wait for responses.
     fn give_oldest_up(&mut self) {
-        // One that has just as much outstanding as it may waits for its answers.
+        // One that has just as much outstanding as it may waits for its responses.
         if self.is_stuck() && (!self.input.bytes().is_empty() || self.transport.has_unread()) {
             let most = self.surplus.more(Instant::now());
             if most > 0 {
@@ -352,8 +352,8 @@ impl Conn {
         }
     }
 
-    /// Answers requests whose refusal was held back for long enough.
-    fn send_refusals(&mut self, at_once: bool) {
+    /// Answers requests whose rejection was held back for long enough.
+    fn send_rejections(&mut self, at_once: bool) {
         if self.held.next_look().is_none() {
             return;
         }
@@ -361,7 +361,7 @@ impl Conn {
             if self.link.take_cancelled(id) {
                 self.link.finish(1);
             } else {
-                self.link.refuse(id, ErrorCode::BUSY, Some(microseconds(wait)));
+                self.link.reject(id, ErrorCode::BUSY, Some(microseconds(wait)));
             }
         }
     }
@@ -388,12 +388,12 @@ impl Conn {
         self.link.in_flight() >= self.shared.limits.max_in_flight || self.held.is_too_much()
     }
 
-    /// Waits for answers, or for bytes if there is room for what they ask. Loses nothing if it is dropped.
+    /// Waits for responses, or for bytes if there is room for what they ask. Loses nothing if it is dropped.
     async fn wait(&mut self, reading: Reading) -> Result<Event, Broken> {
         poll_fn(|context| {
-            let count = self.link.take_answers(&mut self.output, context);
+            let count = self.link.take_responses(&mut self.output, context);
             if count > 0 {
-                return Poll::Ready(Ok(Event::Answers(count)));
+                return Poll::Ready(Ok(Event::Responses(count)));
             }
             if self.more && self.may_take() {
                 return Poll::Ready(Ok(Event::More));
@@ -419,7 +419,7 @@ impl Conn {
         .await
     }
 
-    /// Sends all answers that there are, in one go.
+    /// Sends all responses that there are, in one go.
     async fn send(&mut self, count: usize) -> Result<(), End> {
         let limit = self.shared.limits.write_timeout;
         let sent = tokio::time::timeout(limit, self.transport.send(&self.output)).await;
@@ -445,7 +445,7 @@ impl Conn {
 
     /// Sends what was answered before the fault, then ends.
     async fn last_words(&mut self, end: End) -> End {
-        let count = poll_fn(|context| Poll::Ready(self.link.take_answers(&mut self.output, context))).await;
+        let count = poll_fn(|context| Poll::Ready(self.link.take_responses(&mut self.output, context))).await;
         if count > 0 {
             let _ = self.send(count).await;
         }
@@ -458,7 +458,7 @@ impl Conn {
         self.follow_reload();
         let mut now = Instant::now();
         // A deadline counts from when a request was sent, and it may have waited for this connection to be read again; not much longer than
-        // refusals are held back, or a peer that never pauses would find all its requests too old.
+        // rejections are held back, or a peer that never pauses would find all its requests too old.
         let unread = self.unread_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let received = now - unread.min(2 * self.shared.limits.target_wait);
         let until = now + INLINE_BUDGET;
@@ -481,7 +481,7 @@ impl Conn {
                     used += length;
                 }
                 Ok(None) => break Ok(false),
-                Err(error) => break Err(self.refuse_frame(error)),
+                Err(error) => break Err(self.reject_frame(error)),
             }
         };
         self.report.flush();
@@ -496,10 +496,10 @@ impl Conn {
         Ok(())
     }
 
-    fn refuse_frame(&self, error: FrameError) -> End {
+    fn reject_frame(&self, error: FrameError) -> End {
         if let FrameError::Version { id } = error {
             self.link.begin();
-            self.link.refuse(id, ErrorCode::VERSION, None);
+            self.link.reject(id, ErrorCode::VERSION, None);
         }
         End::Failed("malformed_frame", format!("{error:?}"))
     }
@@ -520,19 +520,19 @@ impl Conn {
             return true;
         }
         let view = Arc::clone(&self.view);
-        match judge(frame, &view, self.shared.mixed) {
-            Ok(Verdict::Pong) => {
+        match check(frame, &view, self.shared.mixed) {
+            Ok(Decision::Pong) => {
                 self.link.begin();
-                self.link.answer(&Frame { opcode: opcode::PONG, ..Frame::response(frame.id, frame.payload) });
+                self.link.respond(&Frame { opcode: opcode::PONG, ..Frame::response(frame.id, frame.payload) });
                 self.report.ping();
                 true
             }
             Err(code) => {
                 self.link.begin();
-                self.refuse(frame, code);
+                self.reject(frame, code);
                 true
             }
-            Ok(Verdict::Work(operation, granted)) => {
+            Ok(Decision::Work(operation, granted)) => {
                 if view.rate.as_ref().is_some_and(|rate| !rate.allow()) {
                     return self.over_rate(frame, *now);
                 }
@@ -572,49 +572,49 @@ impl Conn {
     }
 
     fn submit(&mut self, job: Job, frame: &Frame<'_>, now: Instant) -> bool {
-        // Counted first: the answer may be there before this returns.
+        // Counted first: the response may be there before this returns.
         self.link.begin();
         match self.shared.scheduler.submit(job) {
             Ok(displaced) => {
                 displaced.iter().for_each(|job| give_up(&self.report, job));
                 true
             }
-            Err(Refused::Busy(busy)) => {
-                self.refuse_busy(frame, busy, now);
+            Err(Rejected::Busy(busy)) => {
+                self.reject_busy(frame, busy, now);
                 true
             }
-            Err(Refused::Full) => {
+            Err(Rejected::Full) => {
                 self.link.finish(1);
                 false
             }
         }
     }
 
-    /// The rule's rate is used up: a peer that understands BUSY is told, others are read later.
+    /// The rule's rate is used up: a peer that understands BUSY is reported, others are read later.
     fn over_rate(&mut self, frame: &Frame<'_>, now: Instant) -> bool {
         if !self.link.extended {
             return false;
         }
         self.link.begin();
-        self.refuse_busy(frame, Busy { wait: RATE_RETRY, pace: Duration::ZERO }, now);
+        self.reject_busy(frame, Busy { wait: RATE_RETRY, pace: Duration::ZERO }, now);
         true
     }
 
-    /// Refuses a request that was counted in, now or a little later.
-    fn refuse_busy(&mut self, frame: &Frame<'_>, busy: Busy, now: Instant) {
-        if self.held.refuse(frame.id, busy, now) {
-            self.link.refuse(frame.id, ErrorCode::BUSY, Some(microseconds(busy.wait)));
+    /// Rejects a request that was counted in, now or a little later.
+    fn reject_busy(&mut self, frame: &Frame<'_>, busy: Busy, now: Instant) {
+        if self.held.reject(frame.id, busy, now) {
+            self.link.reject(frame.id, ErrorCode::BUSY, Some(microseconds(busy.wait)));
         }
-        self.report_refusal(frame, ErrorCode::BUSY);
+        self.report_rejection(frame, ErrorCode::BUSY);
     }
 
     /// Answers a request that was counted in with an error, and tells of it.
-    fn refuse(&self, frame: &Frame<'_>, code: ErrorCode) {
-        self.link.refuse(frame.id, code, None);
-        self.report_refusal(frame, code);
+    fn reject(&self, frame: &Frame<'_>, code: ErrorCode) {
+        self.link.reject(frame.id, code, None);
+        self.report_rejection(frame, code);
     }
 
-    fn report_refusal(&self, frame: &Frame<'_>, code: ErrorCode) {
+    fn report_rejection(&self, frame: &Frame<'_>, code: ErrorCode) {
         let operation = wire::keyless::Operation::from_opcode(frame.opcode);
         self.report.operation(&KeyOperation {
             peer: &self.link.peer.label,
@@ -622,7 +622,7 @@ impl Conn {
             ski: frame.ski,
             operation: operation.map_or("unknown", wire::keyless::Operation::name),
             class: "none",
-            outcome: KeyOutcome::Refused(code),
+            outcome: KeyOutcome::Rejected(code),
             queued: Duration::ZERO,
             service: Duration::ZERO,
         });

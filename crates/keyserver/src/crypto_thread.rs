@@ -12,7 +12,7 @@ use super::link::Link;
 use super::queue::{Job, Scheduler};
 use super::server::Shared;
 
-/// Crypto threads give way to the threads that talk to peers, so that an answer is not late because others are being made.
+/// Crypto threads give way to the threads that talk to peers, so that a response is not late because others are being made.
 const NICENESS: i32 = 5;
 
 /// A thread's life: takes work until the server ends.
@@ -61,12 +61,12 @@ impl Work<'_> {
     pub(super) fn perform(&self, report: &KeyReport, result: &mut Vec<u8>) -> Instant {
         let outcome = match self.key.signing.perform(self.operation, self.payload, result) {
             Ok(()) => {
-                self.link.answer(&Frame::response(self.id, result));
+                self.link.respond(&Frame::response(self.id, result));
                 KeyOutcome::Done
             }
             Err(_) => {
-                self.link.refuse(self.id, ErrorCode::CRYPTO, None);
-                KeyOutcome::Refused(ErrorCode::CRYPTO)
+                self.link.reject(self.id, ErrorCode::CRYPTO, None);
+                KeyOutcome::Rejected(ErrorCode::CRYPTO)
             }
         };
         let ended = Instant::now();
@@ -95,7 +95,7 @@ pub(super) fn give_up(report: &KeyReport, job: &Job) {
         KeyOutcome::PeerLeft
     } else {
         let code = if job.link.extended { ErrorCode::DEADLINE_PASSED } else { ErrorCode::INTERNAL };
-        job.link.refuse(job.id, code, None);
+        job.link.reject(job.id, code, None);
         KeyOutcome::Expired
     };
     report_unbegun(report, job, outcome);
@@ -135,7 +135,7 @@ pub(super) fn start(shared: &Arc<Shared>, count: usize) -> std::io::Result<Vec<s
 pub(super) fn stop(scheduler: &Scheduler, threads: Vec<std::thread::JoinHandle<()>>) {
     scheduler.stop();
     for thread in threads {
-        // One that panicked has been told of already.
+        // One that panicked has been reported already.
         let _ = thread.join();
     }
 }

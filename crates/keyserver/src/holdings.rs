@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{AccessRule, ClientPattern, KeyholderConfig, KeyholderTls, OperationSet};
+use config::{AccessRule, ClientPattern, KeyServerConfig, KeyServerTls, OperationSet};
 use tls::crypto::{Certificate, digest};
 use tls::{Alert, Choice, Chooser, ClientAuth, Identity, Policy};
 use wire::client_hello::ClientHello;
@@ -85,7 +85,7 @@ impl Holdings {
     ///
     /// # Errors
     /// Every problem found.
-    pub fn load(config: &KeyholderConfig, before: Option<&Holdings>) -> Result<Holdings, Vec<String>> {
+    pub fn load(config: &KeyServerConfig, before: Option<&Holdings>) -> Result<Holdings, Vec<String>> {
         let started = Instant::now();
         let mut problems = Vec::new();
         let none = HashMap::new();
@@ -149,7 +149,7 @@ pub struct Front {
 }
 
 impl Front {
-    fn load(tls: &KeyholderTls) -> Result<Front, String> {
+    fn load(tls: &KeyServerTls) -> Result<Front, String> {
         let identity: Arc<Identity> = keystore::trust::pair(&tls.certificate, &tls.private_key)?;
         let chain = keystore::trust::certificates(&tls.certificate)?;
         let leaf = chain.first().map(|der| Certificate::from_der(der)).transpose();
@@ -165,7 +165,7 @@ impl Front {
             min_version: tls.min_version,
             alpn: Arc::new([EXTENSION_ALPN.to_vec()]),
             client_auth: Some(Arc::new(rule)),
-            context: digest::sha256(b"keyholder"),
+            context: digest::sha256(b"key-server"),
         };
         Ok(Front { choice, not_after: leaf.not_after() })
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   worker thread                                              crypto thread
-//!   accept → mutual TLS → frames ─judge→ ┬ answered at once
+//!   accept → mutual TLS → frames ─check→ ┬ answered at once
 //!                                        ├ ECDSA, Ed25519: signed here, a little per turn
 //!                                        └ RSA, and what is left ─→ queues by class ─→ signed
 //!   one TLS write per turn ←──────────── outbox of the connection ←──────────────────────┘
@@ -10,7 +10,7 @@
 //!
 //! A role of the same program that shares codecs, keys and reporting with the gate, and nothing of its data path. Reading order: `server.rs` (start,
 //! reload, drain), `conn.rs` (the life of one connection), `judge.rs` (what a request may), `backlog.rs`, `queue.rs` and `crypto_thread.rs` (who signs
-//! when), `busy.rs` and `surplus.rs` (what refusing may cost, and who gives way), `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
+//! when), `busy.rs` and `surplus.rs` (what rejecting may cost, and who gives way), `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
 //!
 //! Absent on purpose: any way for a key to leave, a decryption that tells good padding from bad, a payload in a log.
 #![forbid(unsafe_code)]
@@ -19,7 +19,7 @@ mod conn;
 mod crypto_thread;
 pub mod server;
 mod surplus;
-mod judge;
+mod policy;
 mod busy;
 mod queue;
 mod link;

@@ -1,6 +1,6 @@
 //! A connection as seen from the threads that sign for it: where answers go, what was cancelled, whether anybody still waits.
 //!
-//! Answers become bytes where they are made, and the connection's task takes all that are there at once, so that many answers cost one write.
+//! Answers become bytes where they are made, and the connection's task takes all that are there at once, so that many responses cost one write.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ pub(super) struct Link {
 #[derive(Debug, Default)]
 struct Outbox {
     bytes: Vec<u8>,
-    answers: usize,
+    responses: usize,
     waker: Option<Waker>,
 }
 
@@ -55,7 +55,7 @@ impl Link {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts requests out whose answers have been written, or that have none.
+    /// Counts requests out whose responses have been written, or that have none.
     pub(super) fn finish(&self, count: usize) {
         if self.in_flight.fetch_sub(count, Ordering::Relaxed) == count {
             // Nothing is outstanding, so no request can be meant by what was cancelled.
@@ -69,7 +69,7 @@ impl Link {
     }
 
     /// Puts a frame into the outbox.
-    pub(super) fn answer(&self, frame: &Frame<'_>) {
+    pub(super) fn respond(&self, frame: &Frame<'_>) {
         self.put(|bytes| {
             if frame.write_to(bytes).is_err() {
                 // Only an echo could be that long, and what was received is not.
@@ -78,8 +78,8 @@ impl Link {
         });
     }
 
-    /// Puts an error answer into the outbox.
-    pub(super) fn refuse(&self, id: u32, code: ErrorCode, retry_after_us: Option<u32>) {
+    /// Puts an error response into the outbox.
+    pub(super) fn reject(&self, id: u32, code: ErrorCode, retry_after_us: Option<u32>) {
         self.put(|bytes| write_error(bytes, id, code, retry_after_us));
     }
 
@@ -96,7 +96,7 @@ impl Link {
     fn put(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut outbox = lock(&self.outbox);
         write(&mut outbox.bytes);
-        outbox.answers += 1;
+        outbox.responses += 1;
         let waker = outbox.waker.take();
         drop(outbox);
         if let Some(waker) = waker {
@@ -104,15 +104,15 @@ impl Link {
         }
     }
 
-    /// Takes all answers, into `bytes`, and says how many; with none, the task is woken at the next.
-    pub(super) fn take_answers(&self, bytes: &mut Vec<u8>, context: &mut Context<'_>) -> usize {
+    /// Takes all responses, into `bytes`, and says how many; with none, the task is woken at the next.
+    pub(super) fn take_responses(&self, bytes: &mut Vec<u8>, context: &mut Context<'_>) -> usize {
         let mut outbox = lock(&self.outbox);
-        if outbox.answers == 0 {
+        if outbox.responses == 0 {
             outbox.waker = Some(context.waker().clone());
             return 0;
         }
         std::mem::swap(&mut outbox.bytes, bytes);
-        std::mem::take(&mut outbox.answers)
+        std::mem::take(&mut outbox.responses)
     }
 
     /// The operation with this id is not wanted any more.
@@ -136,7 +136,7 @@ impl Link {
         }
     }
 
-    /// Nobody waits for answers any more.
+    /// Nobody waits for responses any more.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }

@@ -3,24 +3,24 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use config::limits::KeyholderLimits;
+use config::limits::KeyServerLimits;
 use wire::keyless::Operation;
 
-use super::backlog::{Backlog, Batch, Class, Costs, Refused, Terms, Waits};
+use super::backlog::{Backlog, Batch, Class, Costs, Rejected, Terms, Waits};
 use super::keys::Key;
 use super::link::Link;
 
 /// One operation that waits.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// Where the answer goes.
+    /// Where the response goes.
     pub(super) link: Arc<Link>,
     pub(super) id: u32,
     pub(super) operation: Operation,
     pub(super) key: Arc<Key>,
     pub(super) payload: Payload,
     pub(super) received: Instant,
-    /// When the answer is of no use any more.
+    /// When the response is of no use any more.
     pub(super) deadline: Instant,
     /// Gives way first.
     pub(super) is_minor: bool,
@@ -86,7 +86,7 @@ struct State {
 }
 
 impl Scheduler {
-    pub(super) fn new(threads: usize, limits: &KeyholderLimits) -> Scheduler {
+    pub(super) fn new(threads: usize, limits: &KeyServerLimits) -> Scheduler {
         let backlog = Backlog::new(threads, limits.clone());
         Scheduler {
             state: Mutex::new(State { backlog, idle_threads: 0, stopped: false }),
@@ -103,7 +103,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// Why it cannot be taken now.
-    pub(super) fn submit(&self, job: Job) -> Result<Option<Job>, Refused> {
+    pub(super) fn submit(&self, job: Job) -> Result<Option<Job>, Rejected> {
         let now = Instant::now();
         let mut state = self.lock();
         let taken = state.backlog.submit(job, now);

@@ -12,14 +12,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use config::limits::KeyholderLimits;
-use config::{KeyholderConfig, KeyholderListener, Reloaded};
+use config::limits::KeyServerLimits;
+use config::{KeyServerConfig, KeyServerListener, Reloaded};
 use net::{Bound, Listener, SocketFile};
-use telemetry::{Exposition, KeyReport, KeyholderReporter};
+use telemetry::{Exposition, KeyReport, KeyServerReporter};
 use tokio::sync::watch;
 
 use super::backlog::Class;
-use super::busy::Refusals;
+use super::busy::Rejections;
 use super::holdings::Holdings;
 use super::queue::Scheduler;
 use super::{conn, crypto_thread};
@@ -31,7 +31,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 const AUDIT_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Where the configuration comes from, again at each reload.
-pub type Source = Box<dyn Fn() -> Result<KeyholderConfig, Vec<String>> + Send + Sync>;
+pub type Source = Box<dyn Fn() -> Result<KeyServerConfig, Vec<String>> + Send + Sync>;
 
 /// What all threads share.
 #[derive(Debug)]
@@ -39,9 +39,9 @@ pub(super) struct Shared {
     pub(super) holdings: ArcSwap<Holdings>,
     pub(super) acceptor: tls::Acceptor,
     pub(super) scheduler: Scheduler,
-    pub(super) refusals: Arc<Refusals>,
-    pub(super) reporter: KeyholderReporter,
-    pub(super) limits: KeyholderLimits,
+    pub(super) rejections: Arc<Rejections>,
+    pub(super) reporter: KeyServerReporter,
+    pub(super) limits: KeyServerLimits,
     /// Whether ECDSA opcodes are answered for RSA keys.
     pub(super) mixed: bool,
     connections: AtomicUsize,
@@ -55,9 +55,9 @@ impl Shared {
     /// # Errors
     /// The TLS library fails.
     pub(super) fn new(
-        config: &KeyholderConfig,
+        config: &KeyServerConfig,
         holdings: Holdings,
-        reporter: KeyholderReporter,
+        reporter: KeyServerReporter,
     ) -> Result<Shared, String> {
         let tickets = Arc::new(tls::TicketKeys::new(Duration::from_secs(12 * 3600)));
         let acceptor = tls::Acceptor::new(tickets).map_err(|error| format!("TLS cannot be set up: {error}"))?;
@@ -65,7 +65,7 @@ impl Shared {
             holdings: ArcSwap::from_pointee(holdings),
             acceptor,
             scheduler: Scheduler::new(config.crypto_threads, &config.limits),
-            refusals: Arc::new(Refusals::new(config.limits.target_wait)),
+            rejections: Arc::new(Rejections::new(config.limits.target_wait)),
             reporter,
             limits: config.limits.clone(),
             mixed: config.ecdsa_opcodes_on_rsa_keys,
@@ -87,7 +87,7 @@ pub struct Server {
     shared: Arc<Shared>,
     source: Source,
     /// What was started with: addresses and threads stay as they are.
-    config: KeyholderConfig,
+    config: KeyServerConfig,
     /// One reload at a time: the next one builds on what this one loaded, and none replaces what is newer.
     reloading: Mutex<()>,
     drain: watch::Sender<bool>,
@@ -107,9 +107,9 @@ impl Server {
     ///
     /// # Errors
     /// Everything that is wrong with configuration, key material or addresses; nothing runs then.
-    pub fn start(config: KeyholderConfig, source: Source) -> Result<Server, Vec<String>> {
+    pub fn start(config: KeyServerConfig, source: Source) -> Result<Server, Vec<String>> {
         let one = |what: &str, error: std::io::Error| vec![format!("{what}: {error}")];
-        let reporter = KeyholderReporter::start(config.audit.as_ref()).map_err(|error| one("audit log", error))?;
+        let reporter = KeyServerReporter::start(config.audit.as_ref()).map_err(|error| one("audit log", error))?;
         let holdings = Holdings::load(&config, None)?;
         reporter.loaded(holdings.keys().count(), holdings.load_time, holdings.expiries());
         let shared = Arc::new(Shared::new(&config, holdings, reporter).map_err(|problem| vec![problem])?);
@@ -134,7 +134,7 @@ impl Server {
     }
 
     /// What it was started with.
-    pub fn config(&self) -> &KeyholderConfig {
+    pub fn config(&self) -> &KeyServerConfig {
         &self.config
     }
 
@@ -229,7 +229,7 @@ impl Server {
 
 /// Binds all addresses and starts a worker per configured thread.
 fn listen(
-    config: &KeyholderConfig,
+    config: &KeyServerConfig,
     shared: &Arc<Shared>,
     draining: &watch::Receiver<bool>,
 ) -> Result<(Workers, Vec<SocketFile>), Vec<String>> {
@@ -255,7 +255,7 @@ fn listen(
 /// A worker's life: accepts until the server drains, then waits for its connections.
 async fn work(
     index: usize,
-    bound: Vec<(Arc<KeyholderListener>, Bound)>,
+    bound: Vec<(Arc<KeyServerListener>, Bound)>,
     shared: Arc<Shared>,
     draining: watch::Receiver<bool>,
 ) {
@@ -282,7 +282,7 @@ async fn work(
 /// Accepts on one socket until the server drains; gives the connections that are still open.
 async fn accept(
     socket: Listener,
-    listener: Arc<KeyholderListener>,
+    listener: Arc<KeyServerListener>,
     shared: Arc<Shared>,
     report: Rc<KeyReport>,
     draining: watch::Receiver<bool>,

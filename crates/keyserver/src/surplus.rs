@@ -1,24 +1,24 @@
-//! What one foreign connection asks beyond its places in flight: whether it waits for its answers, or its oldest requests are to give way.
+//! What one foreign connection asks beyond its places in flight: whether it waits for its responses, or its oldest requests are to give way.
 //!
 //! A connection that has as much outstanding as it may is not read. If it asks at its own pace all the same, what it asks lies in its socket, and
 //! every request is read when nobody waits for it any more. So where there has been more to read for too long, the oldest that wait are given up and it is
-//! read on. A peer with more outstanding than it has places may wait for answers too; that shows only in the trial: it replaces what gave way at
+//! read on. A peer with more outstanding than it has places may wait for responses too; that shows only in the trial: it replaces what gave way at
 //! once. Then it is left alone, and served in order.
 //!
 //! Pure bookkeeping, for one connection: no clock of its own, and no queue.
 
 use std::time::{Duration, Instant};
 
-use config::limits::KeyholderLimits;
+use config::limits::KeyServerLimits;
 
 /// Requests that give way at once.
 const MOST_AT_ONCE: usize = 256;
 
 /// Requests that give way for each that is answered, at most: who asks for more than that cannot be helped.
-const PER_ANSWER: usize = 16;
+const PER_RESPONSE: usize = 16;
 
-/// If as many gave way for each answer in a whole trial, the peer replaces them at once.
-const TOO_MANY_PER_ANSWER: usize = 12;
+/// If as many gave way for each response in a whole trial, the peer replaces them at once.
+const TOO_MANY_PER_RESPONSE: usize = 12;
 
 /// So many times the target there must have been more to read.
 const PATIENT_TARGETS: u32 = 2;
@@ -46,7 +46,7 @@ pub(super) struct Surplus {
 }
 
 impl Surplus {
-    pub(super) fn new(limits: &KeyholderLimits) -> Surplus {
+    pub(super) fn new(limits: &KeyServerLimits) -> Surplus {
         Surplus {
             max_in_flight: limits.max_in_flight,
             target_wait: limits.target_wait,
@@ -81,12 +81,12 @@ impl Surplus {
             let is_slow = done < 2 * PATIENT_TARGETS as usize * self.max_in_flight;
             self.begin(is_slow, Some(now));
         } else if elapsed >= TRIAL_TARGETS * self.target_wait {
-            let helps = self.gave_way < done * TOO_MANY_PER_ANSWER + self.max_in_flight;
+            let helps = self.gave_way < done * TOO_MANY_PER_RESPONSE + self.max_in_flight;
             self.rests_until = (!helps).then(|| now + REST_TARGETS * self.target_wait);
             self.begin(helps, Some(now));
         }
         match self.is_trial {
-            true => (self.max_in_flight + PER_ANSWER * done).saturating_sub(self.gave_way).min(MOST_AT_ONCE),
+            true => (self.max_in_flight + PER_RESPONSE * done).saturating_sub(self.gave_way).min(MOST_AT_ONCE),
             false => 0,
         }
     }

@@ -1,4 +1,4 @@
-//! Measures loading a folder of many names, each with an ECDSA and an RSA pair. It reports and judges nothing.
+//! Measures loading a folder of many names, each with an ECDSA and an RSA pair. It reports and checks nothing.
 //!
 //! `cargo run --release -p keystore --example scale -- make FOLDER [NAMES]` makes the folder (10,000 names if not told otherwise), and
 //! `cargo run --release -p keystore --example scale -- load FOLDER` loads it and then reloads it twenty times, telling time and memory. Chains hold

@@ -14,7 +14,7 @@ use tls::KeyType;
 use zeroize::Zeroizing;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Validity of everything issued, from a day ago (clocks differ) to this long after that. Browsers refuse more than 398 days.
+/// Validity of everything issued, from a day ago (clocks differ) to this long after that. Browsers reject more than 398 days.
 const VALIDITY: Duration = Duration::from_secs(397 * 24 * 3600);
 
 /// A development CA.

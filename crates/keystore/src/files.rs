@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 /// Most files in one folder store.
 pub(crate) const MAX_FILES: usize = 200_000;
 
-/// Opens a regular file to be read. A pipe, which would be waited for, and a device, which may have no end, are refused; what was opened is asked, so
+/// Opens a regular file to be read. A pipe, which would be waited for, and a device, which may have no end, are rejected; what was opened is asked, so
 /// that nothing can be put in its place.
 ///
 /// # Errors
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_and_broken_links_refused() {
+    fn links_are_followed_and_broken_links_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         std::os::unix::fs::symlink("real", &link).unwrap();

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_password_is_told_from_damage() {
+    fn a_wrong_password_is_reported_from_damage() {
         let form = PasswordBytes::java("changeit");
         let keystore = sample(&form);
         let file = form.encode(&keystore).unwrap();
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cut_short_is_refused_at_every_byte() {
+    fn a_file_cut_short_is_rejected_at_every_byte() {
         let form = PasswordBytes::java("changeit");
         let keystore = sample(&form);
         let file = form.encode(&keystore).unwrap();
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_protections_are_refused() {
+    fn odd_protections_are_rejected() {
         let form = PasswordBytes::java("x");
         let sealed = form.protect_key(b"key").unwrap();
         for length in 0..sealed.len() {

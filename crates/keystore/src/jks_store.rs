@@ -177,7 +177,7 @@ fn alias_names(alias: &str, leaf: &Certified) -> AliasNames {
         Ok(name) if leaf.covers(&name) => AliasNames { names: vec![name], warning: None },
         Ok(name) if typed || name.contains('.') => {
             let warning =
-                format!("the certificate of {:?} is not good for {name}; clients will refuse it", leaf.subject);
+                format!("the certificate of {:?} is not good for {name}; clients will reject it", leaf.subject);
             warn(vec![name], warning)
         }
         Err(error) if typed => warn(Vec::new(), format!("not served, because {host:?} is no host name: {error}")),

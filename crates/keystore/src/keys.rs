@@ -194,7 +194,7 @@ fn read_container(path: &Path, password: Option<&Password>) -> Result<Vec<FoundK
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     #[test]
-    fn a_file_that_is_called_a_key_and_holds_none_is_told_of() {
+    fn a_file_that_is_called_a_key_and_holds_none_is_reported_of() {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         let key = rcgen::KeyPair::generate().unwrap().serialize_pem();

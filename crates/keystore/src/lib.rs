@@ -72,7 +72,7 @@ impl Location {
 /// Where the keys of a store's certificates are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// All in the store: a certificate without its key is a mistake.
+    /// All in the store: a certificate without its key is a problem.
     InStore,
     /// In the store or on key servers: a certificate without its key is served with a key that is elsewhere.
     InStoreOrElsewhere,
@@ -114,7 +114,7 @@ pub struct Store {
 /// Everything wrong with a store at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadError {
-    /// One text per mistake: where, what, fix.
+    /// One text per problem: where, what, fix.
     pub problems: Vec<String>,
 }
 

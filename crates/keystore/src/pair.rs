@@ -222,9 +222,9 @@ pub(crate) fn validity_problem(
 ) -> Option<String> {
     let left = days_until(not_after, now);
     if now > not_after {
-        Some(format!("{origin}: expired on {}; clients refuse it; renew it", date(not_after)))
+        Some(format!("{origin}: expired on {}; clients reject it; renew it", date(not_after)))
     } else if now < not_before {
-        Some(format!("{origin}: not valid before {}; clients refuse it until then", date(not_before)))
+        Some(format!("{origin}: not valid before {}; clients reject it until then", date(not_before)))
     } else if left < EXPIRY_WARNING_DAYS {
         Some(format!("{origin}: expires on {}, in {left} days; renew it", date(not_after)))
     } else {

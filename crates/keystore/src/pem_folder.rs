@@ -256,7 +256,7 @@ fn make_keyless_pair(file: &Path, chain: Vec<Certified>, report: &mut Report) ->
     match uncovered {
         Some(host) if pair.names.is_empty() || !has_our_ending(file) => {
             let place = &pair.origin;
-            report.warn(format!("{place}: the certificate is not good for {host}; clients will refuse it"));
+            report.warn(format!("{place}: the certificate is not good for {host}; clients will reject it"));
             pair.names.push(host);
         }
         _ if pair.names.is_empty() => {
@@ -267,7 +267,7 @@ fn make_keyless_pair(file: &Path, chain: Vec<Certified>, report: &mut Report) ->
     Some(pair)
 }
 
-/// Tells of certificates and keys that found no partner. A certificate and a key in one file, or in files of one stem, are told of together.
+/// Tells of certificates and keys that found no partner. A certificate and a key in one file, or in files of one stem, are reported together.
 fn report_strays(strays: Vec<Stray>, keys: HashMap<Digest, KeyAt>, loaded: &mut Loaded) {
     let mut lonely_keys: Vec<KeyAt> = keys.into_values().filter(|at| !at.used).collect();
     lonely_keys.sort_by(|a, b| a.files.cmp(&b.files));

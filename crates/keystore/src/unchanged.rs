@@ -15,33 +15,33 @@ const UNSETTLED: Duration = Duration::from_secs(2);
 /// How long what was said of expiring certificates stays true.
 const DAY_SECONDS: u64 = 24 * 3600;
 
-/// Digest of all that decides what is read, taken before it is read; none where that cannot be told for sure.
+/// Digest of all that decides what is read, taken before it is read; none where that cannot be reported for sure.
 pub(crate) fn state(location: &Location, password: Option<&Password>, keys: Keys) -> Option<[u8; 32]> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    let mut told = Vec::new();
-    told.extend_from_slice(&(now.as_secs() / DAY_SECONDS).to_le_bytes());
-    told.push(u8::from(keys == Keys::InStore));
-    told.extend_from_slice(&digest::sha256(password.map_or(b"", |password| password.as_bytes())));
+    let mut reported = Vec::new();
+    reported.extend_from_slice(&(now.as_secs() / DAY_SECONDS).to_le_bytes());
+    reported.push(u8::from(keys == Keys::InStore));
+    reported.extend_from_slice(&digest::sha256(password.map_or(b"", |password| password.as_bytes())));
     match location {
         Location::PemFolder(folder) => {
-            for inner in describe_folder(folder, now, &mut told)? {
-                describe_folder(&inner, now, &mut told)?;
+            for inner in describe_folder(folder, now, &mut reported)? {
+                describe_folder(&inner, now, &mut reported)?;
             }
         }
-        Location::Pkcs12(file) | Location::Jks(file) => describe(file, now, &mut told).map(|_| ())?,
+        Location::Pkcs12(file) | Location::Jks(file) => describe(file, now, &mut reported).map(|_| ())?,
     }
-    Some(digest::sha256(&told))
+    Some(digest::sha256(&reported))
 }
 
 /// Everything directly in a folder; gives the folders among it.
-fn describe_folder(folder: &Path, now: Duration, told: &mut Vec<u8>) -> Option<Vec<PathBuf>> {
+fn describe_folder(folder: &Path, now: Duration, reported: &mut Vec<u8>) -> Option<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).ok()?.collect::<Result<Vec<_>, _>>().ok()?;
     let mut paths: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
     paths.sort();
-    describe(folder, now, told)?;
+    describe(folder, now, reported)?;
     let mut folders = Vec::new();
     for path in paths {
-        if describe(&path, now, told)? {
+        if describe(&path, now, reported)? {
             folders.push(path);
         }
     }
@@ -49,18 +49,18 @@ fn describe_folder(folder: &Path, now: Duration, told: &mut Vec<u8>) -> Option<V
 }
 
 /// One file or folder, links followed; says whether it is a folder. None if it changed only now or, by a clock that was set, not yet.
-fn describe(path: &Path, now: Duration, told: &mut Vec<u8>) -> Option<bool> {
+fn describe(path: &Path, now: Duration, reported: &mut Vec<u8>) -> Option<bool> {
     let found = std::fs::metadata(path).ok()?;
     let changed = Duration::new(found.ctime().try_into().ok()?, found.ctime_nsec().try_into().ok()?);
     if changed + UNSETTLED > now {
         return None;
     }
-    told.extend_from_slice(path.as_os_str().as_encoded_bytes());
+    reported.extend_from_slice(path.as_os_str().as_encoded_bytes());
     for number in [0, found.dev(), found.ino(), found.size(), u64::from(found.mode())] {
-        told.extend_from_slice(&number.to_le_bytes());
+        reported.extend_from_slice(&number.to_le_bytes());
     }
     for time in [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()] {
-        told.extend_from_slice(&time.to_le_bytes());
+        reported.extend_from_slice(&time.to_le_bytes());
     }
     Some(found.is_dir())
 }
@@ -78,20 +78,20 @@ mod tests {
         std::fs::write(&file, "one").unwrap();
         let location = Location::PemFolder(dir.path().to_owned());
         assert_eq!(state(&location, None, Keys::InStore), None);
-        // As if some time had passed: only what is told is compared, since nobody can set a file's ctime back.
+        // As if some time had passed: only what is reported is compared, since nobody can set a file's ctime back.
         let later = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + 2 * UNSETTLED;
-        let told = |path: &Path| {
-            let mut told = Vec::new();
-            describe_folder(path, later, &mut told).map(|_| told)
+        let reported = |path: &Path| {
+            let mut reported = Vec::new();
+            describe_folder(path, later, &mut reported).map(|_| reported)
         };
         let inner = file.parent().unwrap();
-        let before = told(inner).unwrap();
-        assert_eq!(told(inner).unwrap(), before);
+        let before = reported(inner).unwrap();
+        assert_eq!(reported(inner).unwrap(), before);
         std::fs::write(&file, "two").unwrap();
-        let rewritten = told(inner).unwrap();
+        let rewritten = reported(inner).unwrap();
         assert_ne!(rewritten, before);
         std::fs::rename(&file, dir.path().join("inner/b.pem")).unwrap();
-        assert_ne!(told(inner).unwrap(), rewritten);
-        assert_eq!(told(&dir.path().join("missing")), None);
+        assert_ne!(reported(inner).unwrap(), rewritten);
+        assert_eq!(reported(&dir.path().join("missing")), None);
     }
 }

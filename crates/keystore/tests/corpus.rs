@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 mod invariants;
 
 /// Bytes that tend to break length and tag readers.
-const TELLING: [u8; 8] = [0x00, 0x01, 0x7f, 0x80, 0x84, 0xff, b'-', b'\n'];
+const REPORTING: [u8; 8] = [0x00, 0x01, 0x7f, 0x80, 0x84, 0xff, b'-', b'\n'];
 
 fn replay(target: &str, invariant: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
@@ -20,7 +20,7 @@ fn replay(target: &str, invariant: fn(&[u8])) {
         for at in 0..seed.len() {
             invariant(&seed[..at]);
             let mut changed = seed.clone();
-            changed[at] = TELLING[at % TELLING.len()];
+            changed[at] = REPORTING[at % REPORTING.len()];
             invariant(&changed);
             changed.remove(at);
             invariant(&changed);

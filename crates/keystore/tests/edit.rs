@@ -1,4 +1,4 @@
-//! Adding to stores and removing from them: what is refused, what is replaced, and that nothing else is lost.
+//! Adding to stores and removing from them: what is rejected, what is replaced, and that nothing else is lost.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod material;
@@ -107,8 +107,8 @@ fn overwriting_must_be_asked_for() {
         // Also an older one, which would lose to what is there if both stayed.
         let chain = material::certificate_within(&EC_OTHER, &["a.example"], (2020, 2100));
         let other = new_pair_of(&EC_OTHER, &chain);
-        let refused = add(&location, "a.example", &other, false).unwrap_err();
-        assert!(matches!(&refused, EditError::Exists(text) if text.contains("--overwrite")), "{refused}");
+        let rejected = add(&location, "a.example", &other, false).unwrap_err();
+        assert!(matches!(&rejected, EditError::Exists(text) if text.contains("--overwrite")), "{rejected}");
         assert_eq!(content(location.path()), before);
         add(&location, "a.example", &other, true).unwrap();
         let store = Store::load(&location, Some(&password()), None).unwrap();
@@ -128,11 +128,11 @@ fn no_other_name_loses_its_certificate() {
         }
         add(&location, "a.example", &new_pair(&EC, &["a.example", "b.example"], (2022, 2122)), false).unwrap();
         let before = content(location.path());
-        let refused =
+        let rejected =
             add(&location, "a.example", &new_pair(&EC_OTHER, &["a.example"], (2020, 2122)), true).unwrap_err();
-        assert!(refused.to_string().contains("also serves b.example"), "{refused}");
-        let refused = remove(&location, "a.example", None, false).unwrap_err();
-        assert!(refused.to_string().contains("--all-names"), "{refused}");
+        assert!(rejected.to_string().contains("also serves b.example"), "{rejected}");
+        let rejected = remove(&location, "a.example", None, false).unwrap_err();
+        assert!(rejected.to_string().contains("--all-names"), "{rejected}");
         assert_eq!(content(location.path()), before);
         if matches!(location, Location::Pkcs12(_)) {
             let notes = add(&location, "a.example", &new_pair(&EC_OTHER, &["a.example"], (2023, 2122)), true).unwrap();
@@ -151,15 +151,15 @@ fn the_name_must_suit_the_certificate_where_that_gives_the_names() {
         let other = add(&location, "b.example", &pair, false);
         match location {
             Location::Jks(_) => {
-                assert!(other.unwrap()[0].contains("clients will refuse it for b.example"));
+                assert!(other.unwrap()[0].contains("clients will reject it for b.example"));
                 assert_eq!(entries(&location), ["b.example Ecdsa", "www.a.example Ecdsa"]);
             }
             _ => {
-                assert!(matches!(other, Err(EditError::Refused(_))));
+                assert!(matches!(other, Err(EditError::Rejected(_))));
                 assert_eq!(entries(&location), ["*.a.example Ecdsa"]);
             }
         }
-        assert!(matches!(add(&location, "not a host", &pair, false), Err(EditError::Refused(_))));
+        assert!(matches!(add(&location, "not a host", &pair, false), Err(EditError::Rejected(_))));
     }
 }
 
@@ -174,8 +174,8 @@ fn a_wrong_password_changes_nothing() {
         let before = content(location.path());
         let rsa = new_pair(&RSA, &["a.example"], GOOD);
         for wrong in [None, Some(Password::new("wrong!".to_owned()))] {
-            let refused = edit::add(&location, wrong.as_ref(), "a.example", &rsa, AddOptions::default());
-            assert!(matches!(refused, Err(EditError::Store(_))), "{refused:?}");
+            let rejected = edit::add(&location, wrong.as_ref(), "a.example", &rsa, AddOptions::default());
+            assert!(matches!(rejected, Err(EditError::Store(_))), "{rejected:?}");
             assert!(edit::remove(&location, wrong.as_ref(), "a.example", None, false).is_err());
         }
         assert_eq!(content(location.path()), before);
@@ -222,8 +222,8 @@ fn hand_made_folders_are_edited_with_care() {
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     // Two pairs in one file: neither can be taken out.
     write("both.pem", &(material::pair(&EC, &["a.example"]) + &material::pair(&RSA, &["a.example"])));
-    let refused = remove(&location, "a.example", Some(KeyType::Rsa), false).unwrap_err();
-    assert!(refused.to_string().contains("by hand"), "{refused}");
+    let rejected = remove(&location, "a.example", Some(KeyType::Rsa), false).unwrap_err();
+    assert!(rejected.to_string().contains("by hand"), "{rejected}");
     // All of the file goes: that is possible.
     remove(&location, "a.example", None, false).unwrap();
     assert_eq!(content(folder.path()), []);
@@ -238,8 +238,8 @@ fn hand_made_folders_are_edited_with_care() {
     assert_eq!(content(folder.path()), []);
     // A file of our own name that holds something else is not overwritten.
     write("c.example.ecdsa.pem", &material::pair(&RSA, &["d.example"]));
-    let refused = add(&location, "c.example", &new_pair(&EC, &["c.example"], GOOD), true).unwrap_err();
-    assert!(refused.to_string().contains("is in the way"), "{refused}");
+    let rejected = add(&location, "c.example", &new_pair(&EC, &["c.example"], GOOD), true).unwrap_err();
+    assert!(rejected.to_string().contains("is in the way"), "{rejected}");
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn stores_of_sillyproxy_load_with_their_aliases() {
 }
 
 #[test]
-fn what_is_wrong_with_a_java_keystore_is_told_at_once() {
+fn what_is_wrong_with_a_java_keystore_is_reported_at_once() {
     let key = material::key(&EC);
     let good = material::certificate_der(&EC, &["a.example"], GOOD);
     let content = sillyproxy_store(&[
@@ -297,10 +297,10 @@ fn a_store_for_sillyproxy_is_in_its_form_and_stays_so() {
     assert_eq!(entries(&load(location.path()).unwrap()), ["a.example / Ecdsa", "default / Rsa"]);
 
     let ed25519 = new_pair(&ED25519, &material::certificate(&ED25519, &["e.example"]));
-    let refused = edit::add(&location, Some(&password()), "e.example", &ed25519, sillyproxy);
-    assert!(matches!(refused, Err(EditError::Refused(_))));
+    let rejected = edit::add(&location, Some(&password()), "e.example", &ed25519, sillyproxy);
+    assert!(matches!(rejected, Err(EditError::Rejected(_))));
     let java = Location::Jks(folder.path().join("java.jks"));
     edit::add(&java, Some(&password()), "a.example", &rsa, AddOptions::default()).unwrap();
-    let refused = edit::add(&java, Some(&password()), "b.example", &rsa, sillyproxy).unwrap_err();
-    assert!(refused.to_string().contains("SillyProxy crashes"), "{refused}");
+    let rejected = edit::add(&java, Some(&password()), "b.example", &rsa, sillyproxy).unwrap_err();
+    assert!(rejected.to_string().contains("SillyProxy crashes"), "{rejected}");
 }

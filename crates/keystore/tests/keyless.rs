@@ -99,7 +99,7 @@ fn a_certificate_made_for_oneself_is_served_although_it_says_it_is_an_authority(
 }
 
 #[test]
-fn without_key_servers_a_missing_key_stays_a_mistake() {
+fn without_key_servers_a_missing_key_stays_a_problem() {
     let folder = folder(&[("a.pem", &material::certificate(&EC, &["a.example"]))]);
     let error = Store::load(&Location::PemFolder(folder.path().to_owned()), None, None).unwrap_err();
     assert!(error.to_string().contains("has no key in this folder"), "{error}");

@@ -1,4 +1,4 @@
-//! Folders of PEM files: what loads, under which names, and what is told of what does not.
+//! Folders of PEM files: what loads, under which names, and what is reported what does not.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod material;
@@ -188,7 +188,7 @@ fn names_that_cannot_be_served_are_warned_of() {
 }
 
 #[test]
-fn every_problem_is_told_at_once() {
+fn every_problem_is_reported_at_once() {
     let (certificate, key) = (material::certificate(&EC, &["a.example"]), material::key(&EC));
     check_fails(&[], &["holds no certificate with its key"]);
     check_fails(&[("a.crt", &certificate)], &["has no key in this folder"]);
@@ -222,7 +222,7 @@ fn every_problem_is_told_at_once() {
 }
 
 #[test]
-fn broken_links_are_told_and_good_ones_followed() {
+fn broken_links_are_reported_and_good_ones_followed() {
     let folder = folder(&[("archive.d/deep/a1.pem", &material::pair(&EC, &["a.example"]))]);
     std::os::unix::fs::symlink("archive.d/deep/a1.pem", folder.path().join("a.pem")).unwrap();
     assert_eq!(load(folder.path()).unwrap().entries[0].names, ["a.example"]);

@@ -26,9 +26,9 @@ pub enum Files {
 /// kernel can forbid it (from Linux 6.7), no TCP connection can be opened either.
 ///
 /// # Errors
-/// The kernel refused; a text for the operator.
+/// The kernel rejected; a text for the operator.
 pub fn shut_in(read: &[PathBuf], write: &[PathBuf]) -> Result<Files, String> {
-    let fix = "mend this, or switch it off with `sandbox: false`";
+    let fix = "fix this, or switch it off with `sandbox: false`";
     rustix::thread::set_no_new_privs(true)
         .map_err(|error| format!("new privileges cannot be given up: {error}; {fix}"))?;
     let files = restrict_files(read, write).map_err(|error| format!("files cannot be closed off: {error}; {fix}"))?;
@@ -58,8 +58,8 @@ fn restrict_files(read: &[PathBuf], write: &[PathBuf]) -> Result<Files, landlock
             rules = rules.add_rule(PathBeneath::new(folder, access))?;
         }
     }
-    let is_in_force = rules.restrict_self()?.ruleset != RulesetStatus::NotEnforced;
-    Ok(if is_in_force { Files::Closed } else { Files::Open })
+    let is_active = rules.restrict_self()?.ruleset != RulesetStatus::NotEnforced;
+    Ok(if is_active { Files::Closed } else { Files::Open })
 }
 
 /// The calls of an event loop, of memory and threads, of reading and writing files. Not among them: running programs, tracing, mounting, loading,
@@ -99,8 +99,8 @@ fn restrict_calls() -> Result<(), String> {
     let rules: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
         CALLS.iter().chain(OLD_CALLS).map(|call| (*call, Vec::new())).collect();
     let machine = std::env::consts::ARCH.try_into().map_err(|error| format!("{error:?}"))?;
-    let refuse = SeccompAction::Errno(libc::EPERM as u32);
-    let filter = SeccompFilter::new(rules, refuse, SeccompAction::Allow, machine).map_err(|error| error.to_string())?;
+    let reject = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, reject, SeccompAction::Allow, machine).map_err(|error| error.to_string())?;
     let program: BpfProgram = filter.try_into().map_err(|error: seccompiler::BackendError| error.to_string())?;
     seccompiler::apply_filter_all_threads(&program).map_err(|error| error.to_string())
 }

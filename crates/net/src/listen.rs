@@ -229,13 +229,13 @@ impl Listener {
     /// Closes it without losing a connection, see [`Closing`].
     pub fn close(self) -> Closing {
         // Where the kernel takes no filter, what begins in the last moment may be lost.
-        let _ = self.refuse_new();
+        let _ = self.reject_new();
         Closing { listener: self, until: coarse() + LAST_HANDSHAKES }
     }
 
     /// From now on the kernel drops requests for new connections (SYN), which clients send again after a second; handshakes that have begun
     /// go on. No effect on Unix sockets, which nobody reaches once their file is gone.
-    fn refuse_new(&self) -> io::Result<()> {
+    fn reject_new(&self) -> io::Result<()> {
         if self.local.is_none() {
             return Ok(());
         }

@@ -14,7 +14,7 @@ const HEAD_BYTES: usize = 16;
 /// A dump comes in pieces of at most this many bytes.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Messages that end an answer.
+/// Messages that end a response.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
@@ -93,7 +93,7 @@ pub(crate) struct Netlink {
 }
 
 impl Netlink {
-    /// Opens one; `groups` are the kinds of news to be told of without asking.
+    /// Opens one; `groups` are the kinds of news to be reported of without asking.
     pub(crate) fn open(groups: u32) -> io::Result<Netlink> {
         let flags = SocketFlags::CLOEXEC;
         // Without a protocol: rtnetlink, which is number 0.
@@ -110,14 +110,14 @@ impl Netlink {
     /// Asks for a change and waits until it is made.
     pub(crate) fn change(&mut self, message: &Message, flags: u16) -> io::Result<()> {
         self.send(message, REQUEST | ACKNOWLEDGE | flags)?;
-        self.answers(|_| ())
+        self.responses(|_| ())
     }
 
     /// Asks for all there is of a kind.
     pub(crate) fn dump(&mut self, message: &Message) -> io::Result<Vec<Message>> {
         self.send(message, REQUEST | DUMP)?;
         let mut all = Vec::new();
-        self.answers(|message| all.push(message))?;
+        self.responses(|message| all.push(message))?;
         Ok(all)
     }
 
@@ -152,7 +152,7 @@ impl Netlink {
     }
 
     /// Reads answers to the last request until its end.
-    fn answers(&mut self, mut each: impl FnMut(Message)) -> io::Result<()> {
+    fn responses(&mut self, mut each: impl FnMut(Message)) -> io::Result<()> {
         let mut buffer = vec![0; PIECE_BYTES];
         loop {
             let (_, length) = match rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty()) {

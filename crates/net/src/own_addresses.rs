@@ -58,9 +58,9 @@ impl OwnAddresses {
 }
 
 fn ask() -> io::Result<HashSet<IpAddr>> {
-    let answers = Netlink::open(0)?.dump(&Message::new(GET_ADDRESS, &[0; FIXED_BYTES]))?;
+    let responses = Netlink::open(0)?.dump(&Message::new(GET_ADDRESS, &[0; FIXED_BYTES]))?;
     let mut known = HashSet::new();
-    for message in answers.iter().filter(|message| message.kind == NEW_ADDRESS) {
+    for message in responses.iter().filter(|message| message.kind == NEW_ADDRESS) {
         for (kind, value) in message.attributes(FIXED_BYTES) {
             let Some(address) = address(value).filter(|_| matches!(kind, ADDRESS | LOCAL | BROADCAST)) else {
                 continue;

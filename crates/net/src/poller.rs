@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 /// Sockets told of at once.
 const MOST_AT_ONCE: usize = 64;
 
-/// A set of sockets of which it is told which have news.
+/// A set of sockets of which it is reported which have news.
 pub struct Poller {
     set: AsyncFd<OwnedFd>,
 }
@@ -45,7 +45,7 @@ impl Poller {
     }
 
     /// Waits until a socket has a datagram or an error, and puts the keys of some that do into `keys` (emptied first). One that is not
-    /// read empty is told of again.
+    /// read empty is reported again.
     ///
     /// # Errors
     /// The runtime ends.

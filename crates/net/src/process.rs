@@ -4,12 +4,12 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the soft limit of open descriptors to the hard one; returns the limit now in force.
+/// Raises the soft limit of open descriptors to the hard one; returns the limit now active.
 pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // Refused only where a sandbox says so; then the old limit stays.
+        // Rejected only where a sandbox says so; then the old limit stays.
         let _ = setrlimit(Resource::Nofile, raised);
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
@@ -29,11 +29,11 @@ pub fn end_on_closed_pipe() {
 /// `MADV_DONTDUMP` on every mapping would: keys lie on the ordinary heap, and so may what a computation leaves behind.
 ///
 /// # Errors
-/// The kernel refused one of the first two.
+/// The kernel rejected one of the first two.
 pub fn forbid_core_dumps() -> io::Result<()> {
     // First, as the file belongs to root once the process is not dumpable. Not there without /proc, or in kernels without core dumps.
     let _ = std::fs::write("/proc/self/coredump_filter", "0");
-    // Each also where the other is refused.
+    // Each also where the other is rejected.
     let undumpable = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     Ok(undumpable?)
@@ -47,7 +47,7 @@ pub fn lock_memory() -> Result<(), String> {
     use rustix::mm::MlockAllFlags;
     let limit = getrlimit(Resource::Memlock);
     if limit.current != limit.maximum {
-        // Refused only where a sandbox says so; then the old limit stays.
+        // Rejected only where a sandbox says so; then the old limit stays.
         let _ = setrlimit(Resource::Memlock, Rlimit { current: limit.maximum, maximum: limit.maximum });
     }
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;

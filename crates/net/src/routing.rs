@@ -151,17 +151,17 @@ impl Part {
     }
 
     /// Whether what the kernel told of does what this part is for, whoever made it.
-    fn is(&self, told: &Message, loopback: u32) -> bool {
-        told.byte(0) == self.family()
+    fn is(&self, reported: &Message, loopback: u32) -> bool {
+        reported.byte(0) == self.family()
             && match self {
                 Part::From { network: (address, length), table } => {
                     let wanted = (Some(masked(octets(*address), *length)), *length, None, true, *table);
-                    rule_of(told).is_some_and(|rule| rule == wanted)
+                    rule_of(reported).is_some_and(|rule| rule == wanted)
                 }
                 Part::Mark { mark, table, .. } => {
-                    rule_of(told).is_some_and(|rule| rule == (None, 0, Some(*mark), false, *table))
+                    rule_of(reported).is_some_and(|rule| rule == (None, 0, Some(*mark), false, *table))
                 }
-                Part::Route { table, .. } => is_local_route(told, *table, loopback),
+                Part::Route { table, .. } => is_local_route(reported, *table, loopback),
             }
     }
 }
@@ -169,16 +169,20 @@ impl Part {
 /// Source and its length, mark, whether only for what leaves this machine, table. None if it asks for more than these.
 type Rule = (Option<Vec<u8>>, u8, Option<u32>, bool, u32);
 
-fn rule_of(told: &Message) -> Option<Rule> {
+fn rule_of(reported: &Message) -> Option<Rule> {
     use rule_attribute::*;
     // Neither a destination nor a type of service, not inverted, and to a table.
-    if told.byte(1) != 0 || told.byte(3) != 0 || told.byte(7) != RULE_TO_TABLE || told.body.get(8..12)? != [0; 4] {
+    if reported.byte(1) != 0
+        || reported.byte(3) != 0
+        || reported.byte(7) != RULE_TO_TABLE
+        || reported.body.get(8..12)? != [0; 4]
+    {
         return None;
     }
-    let mut rule: Rule = (None, told.byte(2), None, false, u32::from(told.byte(4)));
-    for (kind, value) in told.attributes(FIXED_BYTES) {
+    let mut rule: Rule = (None, reported.byte(2), None, false, u32::from(reported.byte(4)));
+    for (kind, value) in reported.attributes(FIXED_BYTES) {
         match kind {
-            SOURCE => rule.0 = Some(masked(value.to_vec(), told.byte(2))),
+            SOURCE => rule.0 = Some(masked(value.to_vec(), reported.byte(2))),
             INPUT_INTERFACE if value == b"lo\0" => rule.3 = true,
             MARK => rule.2 = number(value).filter(|mark| *mark != 0),
             MARK_MASK if number(value).is_some_and(|mask| mask == u32::MAX || mask == 0) => {}
@@ -191,14 +195,14 @@ fn rule_of(told: &Message) -> Option<Rule> {
     Some(rule)
 }
 
-fn is_local_route(told: &Message, table: u32, loopback: u32) -> bool {
+fn is_local_route(reported: &Message, table: u32, loopback: u32) -> bool {
     let attribute =
-        |wanted: u16| told.attributes(FIXED_BYTES).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
-    let in_table = attribute(route_attribute::TABLE).and_then(number).unwrap_or(u32::from(told.byte(4))) == table;
+        |wanted: u16| reported.attributes(FIXED_BYTES).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+    let in_table = attribute(route_attribute::TABLE).and_then(number).unwrap_or(u32::from(reported.byte(4))) == table;
     let on_loopback = attribute(route_attribute::OUTPUT_INTERFACE).and_then(number) == Some(loopback);
-    let everything = told.byte(1) == 0
+    let everything = reported.byte(1) == 0
         && attribute(route_attribute::DESTINATION).and_then(address).is_none_or(|to| to.is_unspecified());
-    in_table && on_loopback && everything && told.byte(7) == ROUTE_LOCAL
+    in_table && on_loopback && everything && reported.byte(7) == ROUTE_LOCAL
 }
 
 /// What a plan needs, rules and routes of the families it names.
@@ -224,8 +228,8 @@ pub fn parts(plan: &Plan) -> Vec<Part> {
 pub fn missing(plan: &Plan) -> io::Result<Vec<Part>> {
     let mut netlink = Netlink::open(0)?;
     let loopback = loopback(&netlink)?;
-    let told = everything(&mut netlink)?;
-    Ok(parts(plan).into_iter().filter(|part| !told.iter().any(|told| part.is(told, loopback))).collect())
+    let reported = everything(&mut netlink)?;
+    Ok(parts(plan).into_iter().filter(|part| !reported.iter().any(|reported| part.is(reported, loopback))).collect())
 }
 
 /// Makes one part.
@@ -250,13 +254,13 @@ pub fn make(part: &Part) -> io::Result<()> {
 pub fn remove_ours() -> io::Result<usize> {
     let mut netlink = Netlink::open(0)?;
     let mut removed = 0;
-    for told in everything(&mut netlink)? {
-        let kind = match told.kind {
-            NEW_RULE if is_our_rule(&told) => DELETE_RULE,
-            NEW_ROUTE if told.byte(5) == PROTOCOL => DELETE_ROUTE,
+    for reported in everything(&mut netlink)? {
+        let kind = match reported.kind {
+            NEW_RULE if is_our_rule(&reported) => DELETE_RULE,
+            NEW_ROUTE if reported.byte(5) == PROTOCOL => DELETE_ROUTE,
             _ => continue,
         };
-        match netlink.change(&Message { kind, body: told.body }, 0) {
+        match netlink.change(&Message { kind, body: reported.body }, 0) {
             Ok(()) => removed += 1,
             // Gone already.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {}
@@ -266,8 +270,8 @@ pub fn remove_ours() -> io::Result<usize> {
     Ok(removed)
 }
 
-fn is_our_rule(told: &Message) -> bool {
-    told.attributes(FIXED_BYTES).any(|(kind, value)| kind == rule_attribute::PROTOCOL && value == [PROTOCOL])
+fn is_our_rule(reported: &Message) -> bool {
+    reported.attributes(FIXED_BYTES).any(|(kind, value)| kind == rule_attribute::PROTOCOL && value == [PROTOCOL])
 }
 
 /// Every rule and route of both families.
@@ -278,7 +282,7 @@ fn everything(netlink: &mut Netlink) -> io::Result<Vec<Message>> {
         fixed[0] = family(v6);
         for kind in [GET_RULE, GET_ROUTE] {
             match netlink.dump(&Message::new(kind, &fixed)) {
-                Ok(told) => all.extend(told),
+                Ok(reported) => all.extend(reported),
                 // A kernel without IPv6 has none of it.
                 Err(error) if v6 && is_without_v6(&error) => {}
                 Err(error) => return Err(error),
@@ -346,8 +350,8 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_as_commands() {
-        let told: Vec<String> = parts(&Plan { mark: 123, ..Plan::default() }).iter().map(Part::to_string).collect();
+    fn parts_are_reported_as_commands() {
+        let reported: Vec<String> = parts(&Plan { mark: 123, ..Plan::default() }).iter().map(Part::to_string).collect();
         let expected = [
             "ip rule add from 127.0.0.0/8 iif lo table 112",
             "ip -6 rule add from ::1/128 iif lo table 112",
@@ -356,6 +360,6 @@ mod tests {
             "ip -6 rule add fwmark 0x7b table 112",
             "ip -6 route add local ::/0 dev lo table 112",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
     }
 }

@@ -40,7 +40,7 @@ impl Pipe {
             return Ok(Pipe { ends: Some(ends), held: 0 });
         }
         let ends = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        // Refused beyond the user's share of pipe memory: then it stays as small as it is.
+        // Rejected beyond the user's share of pipe memory: then it stays as small as it is.
         let _ = fcntl_setpipe_size(&ends.1, PIPE_BYTES);
         Ok(Pipe { ends: Some(ends), held: 0 })
     }

@@ -315,7 +315,7 @@ impl Stream {
         let _ = rustix::net::shutdown(self.socket.get_ref(), Shutdown::Write);
     }
 
-    /// Makes the close that follows a reset instead of an orderly end, so that the peer cannot mistake a cut message for a whole one.
+    /// Makes the close that follows a reset instead of an orderly end, so that the peer cannot problem a cut message for a whole one.
     pub fn reset_on_close(&self) {
         let _ = SockRef::from(&self.socket).set_linger(Some(std::time::Duration::ZERO));
     }

@@ -84,7 +84,7 @@ fn udp_socket(address: SocketAddr) -> io::Result<Socket> {
         socket.set_only_v6(true)?;
     }
     if address.ip().is_unspecified() {
-        // Answers are to leave from the very address a datagram came to.
+        // Responses are to leave from the very address a datagram came to.
         match address.ip() {
             IpAddr::V4(_) => set_int(&socket, libc::SOL_IP, libc::IP_PKTINFO, 1)?,
             IpAddr::V6(_) => set_int(&socket, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?,
@@ -182,7 +182,7 @@ impl UdpFlow {
         SockRef::from(&self.socket).local_addr().ok()?.as_socket()
     }
 
-    /// Receives what there is, up to `most` pieces and the room in `batch`, behind what `batch` holds. None is told as 0.
+    /// Receives what there is, up to `most` pieces and the room in `batch`, behind what `batch` holds. None is reported as 0.
     ///
     /// # Errors
     /// What the network told of an earlier datagram, such as [`io::ErrorKind::ConnectionRefused`]; it is off the socket then.

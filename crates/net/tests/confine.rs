@@ -44,9 +44,9 @@ fn what_was_not_named_is_out_of_reach() {
         .env(NEIGHBOUR, neighbour.local_addr().unwrap().to_string())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
-    for note in told.lines().filter(|line| line.starts_with("skipped:")) {
+    let reported = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}");
+    for note in reported.lines().filter(|line| line.starts_with("skipped:")) {
         eprintln!("{note}");
     }
 }

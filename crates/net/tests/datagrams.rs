@@ -59,7 +59,7 @@ async fn more_than_fits_into_one_call_arrives_in_order() {
 }
 
 #[tokio::test(flavor = "local")]
-async fn answers_leave_from_the_address_that_was_asked() {
+async fn responses_leave_from_the_address_that_was_asked() {
     for (wildcard, asked) in
         [("0.0.0.0:0", IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))), ("[::]:0", IpAddr::V6(Ipv6Addr::LOCALHOST))]
     {
@@ -76,8 +76,8 @@ async fn answers_leave_from_the_address_that_was_asked() {
         };
         let piece = batch.get(0);
         assert_eq!((piece.bytes, piece.to), (b"?".as_slice(), Some(asked)));
-        let answer = Outgoing { head: &[], payload: b"!", to: piece.from, from: piece.to };
-        assert_eq!(Mailer::new().send(listener.as_fd(), &[answer]).sent, 1);
+        let response = Outgoing { head: &[], payload: b"!", to: piece.from, from: piece.to };
+        assert_eq!(Mailer::new().send(listener.as_fd(), &[response]).sent, 1);
         // Connected, so that only what comes from `target` is received.
         assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
     }
@@ -93,12 +93,12 @@ async fn a_closed_port_costs_no_datagram_that_comes_after_it_opened() {
     drop(server);
     let mut mailer = Mailer::new();
     assert_eq!(mailer.send(flow.as_fd(), &[plain(b"lost")]).sent, 1);
-    // The refusal is news; reading takes it off.
+    // The rejection is news; reading takes it off.
     let (mut keys, mut batch) = (Vec::new(), Batch::new());
     poller.ready(&mut keys).await.unwrap();
     assert_eq!(keys, [7]);
-    let refused = flow.receive(&mut batch, 4).unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let rejected = flow.receive(&mut batch, 4).unwrap_err();
+    assert_eq!(rejected.kind(), std::io::ErrorKind::ConnectionRefused);
     assert_eq!(flow.receive(&mut batch, 4).unwrap(), 0);
     // One that nobody read does not cost the next datagram.
     assert_eq!(mailer.send(flow.as_fd(), &[plain(b"lost")]).sent, 1);
@@ -113,7 +113,7 @@ async fn a_closed_port_costs_no_datagram_that_comes_after_it_opened() {
 }
 
 #[test]
-fn a_taken_address_is_told() {
+fn a_taken_address_is_reported() {
     let taken = server("127.0.0.1:0");
     assert!(UdpBound::bind(taken.local_addr().unwrap(), 2).is_err());
     let flow = UdpFlow::connect("127.0.0.1:9".parse().unwrap(), Source { address: "[::1]:0".parse().ok(), mark: 0 });

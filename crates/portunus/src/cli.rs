@@ -32,7 +32,7 @@ pub enum Command {
     },
     /// Have a running server load its configuration again, and wait for the outcome
     Reload(command::reload::ReloadCommand),
-    /// Check FILE and everything it names; report every mistake at once
+    /// Check FILE and everything it names; report every problem at once
     Check {
         /// Configuration file (YAML)
         file: PathBuf,
@@ -44,7 +44,7 @@ pub enum Command {
     /// Check API documents, and messages against them
     Contract(command::contract::ContractCommand),
     /// Keep private keys on a machine of their own, and sign for edges
-    Keyholder(command::keyholder::KeyholderCommand),
+    KeyServer(command::key_server::KeyServerCommand),
     /// Show the gate at work: certificates, a small upstream, commands to paste
     Demo(command::demo::DemoCommand),
     /// Run in another program's place, with that program's arguments
@@ -112,7 +112,7 @@ fn is_brief(command: &Command) -> bool {
     match command {
         Command::Run { .. } | Command::Reload(_) | Command::As { .. } => false,
         Command::Demo(command) => command.is_brief(),
-        Command::Keyholder(command) => command.is_brief(),
+        Command::KeyServer(command) => command.is_brief(),
         Command::Check { .. }
         | Command::Keystore(_)
         | Command::Routing(_)
@@ -135,7 +135,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Keystore(command) => command::keystore::run(command),
         Command::Routing(command) => command::routing::run(command),
         Command::Contract(command) => command::contract::run(command),
-        Command::Keyholder(command) => command::keyholder::run(command),
+        Command::KeyServer(command) => command::key_server::run(command),
         Command::Demo(command) => command::demo::run(command),
         Command::Check { file } => command::check::run(&file),
         Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),

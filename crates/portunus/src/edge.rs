@@ -33,7 +33,7 @@ pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOn
             tracing::info!(listener, %address, "listening");
         }
         let shared = edge.server.shared();
-        tokio::task::spawn_local(self_test::tell(self_test::targets(&edge.config())));
+        tokio::task::spawn_local(self_test::report(self_test::targets(&edge.config())));
         tokio::task::spawn_local(upkeep::run(Arc::clone(shared)));
         tokio::task::spawn_local(key_sets::run(Arc::clone(shared)));
         observe(&edge.reporter)

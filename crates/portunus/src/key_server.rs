@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{AdminConfig, AuditTarget, KeyholderConfig, Reloaded};
+use config::{AdminConfig, AuditTarget, KeyServerConfig, Reloaded};
 use keyserver::confine::confine;
 use keyserver::server::{Server, Source};
 use net::confine::Files;
@@ -19,7 +19,7 @@ struct KeyServer(Server);
 
 /// Runs the key server that `file` describes until it is told to end.
 pub fn run_file(file: &Path, options: Options) -> ExitCode {
-    let config = match config::load_keyholder(file) {
+    let config = match config::load_key_server(file) {
         Ok(config) => config,
         Err(problems) => {
             complain!("{problems}");
@@ -28,13 +28,13 @@ pub fn run_file(file: &Path, options: Options) -> ExitCode {
     };
     let again = file.to_owned();
     let source: Source = Box::new(move || {
-        config::load_keyholder(&again).map_err(|problems| problems.list().iter().map(ToString::to_string).collect())
+        config::load_key_server(&again).map_err(|problems| problems.list().iter().map(ToString::to_string).collect())
     });
     run(config, source, Origin::of_file(file, options))
 }
 
 /// Runs a key server until it is told to end: 0 if everything asked was answered, 1 if it could not start or had to end sooner.
-pub fn run(config: KeyholderConfig, source: Source, origin: Origin) -> ExitCode {
+pub fn run(config: KeyServerConfig, source: Source, origin: Origin) -> ExitCode {
     let watched = watched(&config, origin.watched.as_deref());
     let (period, kept, control) = (config.reload_every, config.clone(), origin.control.clone());
     let plan = Plan {
@@ -47,7 +47,7 @@ pub fn run(config: KeyholderConfig, source: Source, origin: Origin) -> ExitCode 
 }
 
 /// What the process does before it reads a key.
-fn prepare(config: &KeyholderConfig, control: Option<PathBuf>) -> Result<Diagnostics, Vec<String>> {
+fn prepare(config: &KeyServerConfig, control: Option<PathBuf>) -> Result<Diagnostics, Vec<String>> {
     let one = |what: &str, error: std::io::Error| vec![format!("{what}: {error}")];
     net::process::raise_descriptor_limit();
     net::process::forbid_core_dumps().map_err(|error| one("core dumps cannot be switched off", error))?;
@@ -64,7 +64,7 @@ fn prepare(config: &KeyholderConfig, control: Option<PathBuf>) -> Result<Diagnos
 }
 
 /// The configuration file, if it is to be watched, and what keys, trust and access are read from.
-fn watched(config: &KeyholderConfig, configuration: Option<&Path>) -> Watched {
+fn watched(config: &KeyServerConfig, configuration: Option<&Path>) -> Watched {
     let mut watched = Watched::new(configuration);
     if let Some(AuditTarget::File(path)) = &config.audit {
         watched.add_own(path);
@@ -111,7 +111,7 @@ impl Role for KeyServer {
         AdminState {
             metrics: Box::new(move |exposition| for_metrics.0.metrics(exposition)),
             clients: None,
-            config_json: Box::new(move || config::redacted_keyholder_json(for_config.0.config()).to_string()),
+            config_json: Box::new(move || config::redacted_key_server_json(for_config.0.config()).to_string()),
             reload,
             ready: Box::new(move || for_ready.0.ready().map_err(str::to_owned)),
             extra: vec![("/keys", Box::new(move || for_keys.0.keys_json()))],

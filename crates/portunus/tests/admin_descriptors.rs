@@ -51,13 +51,13 @@ fn get(socket: socket2::Socket, address: std::net::SocketAddr) -> (TcpStream, St
     socket.set_read_timeout(Some(Duration::from_secs(8))).unwrap();
     let mut stream = TcpStream::from(socket);
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     loop {
         let mut buffer = [0; 4096];
-        let length = stream.read(&mut buffer).expect("an answer");
+        let length = stream.read(&mut buffer).expect("a response");
         assert_ne!(length, 0, "the connection was closed");
-        answer.extend_from_slice(&buffer[..length]);
-        let text = std::str::from_utf8(&answer).unwrap();
+        response.extend_from_slice(&buffer[..length]);
+        let text = std::str::from_utf8(&response).unwrap();
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let head = head.to_ascii_lowercase();
         let announced = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a length");

@@ -28,7 +28,7 @@ fn a_good_file_is_summed_up() {
 }
 
 #[test]
-fn every_mistake_of_a_bad_file_is_told_on_stderr() {
+fn every_problem_of_a_bad_file_is_reported_on_stderr() {
     let (status, out, err) = check("listeners:\n  - { name: edge, bind: ':99999' }\nroutes:\n  - { upstream: app }\n");
     assert_eq!((status, out.as_str()), (Some(1), ""));
     assert_eq!(
@@ -39,7 +39,7 @@ fn every_mistake_of_a_bad_file_is_told_on_stderr() {
 }
 
 #[test]
-fn routes_that_conflict_are_told_with_both_places() {
+fn routes_that_conflict_are_reported_with_both_places() {
     let (status, _, err) = check(
         "listeners: [{ name: edge, bind: '127.0.0.1:0' }]\nroutes:\n  - { path: '/{a}', respond: { status: 200 } }\n  - { path: '/{b}', respond: { status: 200 } }\n",
     );
@@ -48,7 +48,7 @@ fn routes_that_conflict_are_told_with_both_places() {
 }
 
 #[test]
-fn routes_that_conflict_are_told_beside_other_mistakes() {
+fn routes_that_conflict_are_reported_beside_other_problems() {
     let (status, _, err) = check(
         "listeners: [{ name: edge, bind: ':99999' }]\nroutes:\n  - { path: '/{a}', respond: { status: 200 } }\n  - { path: '/{b}', respond: { status: 200 } }\n  - { path: /c, upstream: app }\n",
     );
@@ -80,15 +80,15 @@ listeners:
     let output = portunus(&["check", at("portunus.yaml").to_str().unwrap()]);
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
-    for (told, what) in
+    for (reported, what) in
         [(1, ":99999"), (1, "nowhere"), (1, "keystore main: "), (1, "listener mail: trust list "), (1, "api.yaml")]
     {
-        assert_eq!(err.lines().filter(|line| line.contains(what)).count(), told, "{what} in {err}");
+        assert_eq!(err.lines().filter(|line| line.contains(what)).count(), reported, "{what} in {err}");
     }
 }
 
 #[test]
-fn pipes_and_devices_are_refused_and_not_waited_for() {
+fn pipes_and_devices_are_rejected_and_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     // The time only ends a program that waits for ever.
@@ -249,9 +249,9 @@ fn a_suggested_name_is_valid_yaml() {
     }
 }
 
-/// Variables of other proxies would be literal text: in targets they are refused, in bodies, which may be any text, warned of.
+/// Variables of other proxies would be literal text: in targets they are rejected, in bodies, which may be any text, warned of.
 #[test]
-fn variables_of_other_proxies_are_told_wherever_they_stand() {
+fn variables_of_other_proxies_are_reported_wherever_they_stand() {
     let file = |route: &str| {
         format!(
             "listeners: [{{ name: edge, bind: ':8080' }}]\nupstreams: {{ app: {{ servers: ['127.0.0.1:1'] }} }}\nroutes:\n  - {{ path: '/{{*rest}}', {route} }}\n"
@@ -293,7 +293,7 @@ fn variables_of_other_proxies_are_told_wherever_they_stand() {
 }
 
 #[test]
-fn routes_with_a_mistake_in_what_they_match_conflict_with_nothing() {
+fn routes_with_a_problem_in_what_they_match_conflict_with_nothing() {
     let route = |matched: &str| format!("  - {{ path: /a, {matched}, respond: {{ status: 200 }} }}\n");
     for matched in ["hosts: 'a_.-x'", "methods: [get]", "listeners: nobody", "headers: { 'x y': a }"] {
         let text =
@@ -339,13 +339,13 @@ fn a_closed_pipe_ends_a_command_without_a_panic() {
         &["check", missing],
         &["contract", "check", missing],
         &["routing", "check"],
-        &["keyholder", "check", missing],
-        &["keyholder", "schema"],
-        &["keyholder", "run", missing],
+        &["key-server", "check", missing],
+        &["key-server", "schema"],
+        &["key-server", "run", missing],
         &["run", missing],
         &["reload", "--control", missing],
         &["demo", "--prepare-only", "--dir", demo.to_str().unwrap()],
-        &["keyholder", "init", init.to_str().unwrap(), "--sites", "1"],
+        &["key-server", "init", init.to_str().unwrap(), "--sites", "1"],
         &["import", "go-mmproxy", "--help"],
         &["as", "go-mmproxy", "--help"],
         &["schema"],
@@ -367,15 +367,15 @@ fn a_closed_pipe_ends_a_command_without_a_panic() {
             let status = command.status().unwrap();
             // 101 is the status of a panic.
             assert_ne!(status.code(), Some(101), "{arguments:?}");
-            let told = fs::read_to_string(&errors).unwrap_or_default();
-            assert!(!told.contains("panicked"), "{arguments:?}: {told}");
+            let reported = fs::read_to_string(&errors).unwrap_or_default();
+            assert!(!reported.contains("panicked"), "{arguments:?}: {reported}");
         }
         let _ = fs::remove_dir_all(&init);
     }
 }
 
 #[test]
-fn help_is_no_mistake() {
+fn help_is_no_problem() {
     for (arguments, expected) in [
         (&["help"][..], "Usage: portunus"),
         (&["help", "run"], "Configuration file (YAML)"),

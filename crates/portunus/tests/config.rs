@@ -75,8 +75,8 @@ fn examples_are_valid() {
         let text = fs::read_to_string(&path).unwrap();
         let name = path.file_name().unwrap().to_str().unwrap();
         let base = Path::new("/etc/portunus");
-        let problems = match name.starts_with("keyholder") {
-            true => config::parse_keyholder(name, &text, base).err(),
+        let problems = match name.starts_with("key-server") {
+            true => config::parse_key_server(name, &text, base).err(),
             false => config::parse(name, &text, base).err(),
         };
         if let Some(problems) = problems {
@@ -97,18 +97,18 @@ fn the_committed_reference_is_the_program_s() {
 
 #[test]
 fn the_committed_schema_and_reference_of_the_key_server_are_the_program_s() {
-    check(&pretty(&config::keyholder_json_schema()), &root().join("docs/portunus-keyholder.schema.json"));
-    check(&config::keyholder_reference(), &root().join("docs/keyholder-configuration.md"));
+    check(&pretty(&config::key_server_json_schema()), &root().join("docs/portunus-key-server.schema.json"));
+    check(&config::key_server_reference(), &root().join("docs/key-server-configuration.md"));
 }
 
 #[test]
 fn key_server_files_give_exactly_these_messages_or_become_exactly_this() {
-    for path in files("crates/portunus/tests/config/keyholder") {
+    for path in files("crates/portunus/tests/config/key-server") {
         let name = path.file_name().unwrap().to_str().unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        match config::parse_keyholder(name, &text, Path::new("/etc/portunus")) {
+        match config::parse_key_server(name, &text, Path::new("/etc/portunus")) {
             Ok(config) => {
-                check(&pretty(&config::redacted_keyholder_json(&config)), &path.with_extension("expected.json"))
+                check(&pretty(&config::redacted_key_server_json(&config)), &path.with_extension("expected.json"))
             }
             Err(problems) => check(&problems.to_string(), &path.with_extension("expected")),
         }
@@ -162,9 +162,9 @@ fn load_says_why_a_file_cannot_be_read() {
     assert_eq!(load(&path), "DIR/p.yaml: not UTF-8 text, first in line 2; fix: save it as UTF-8\n");
 }
 
-/// Row 38 of the attack matrix: a file ten times over its expected size is refused, quickly and clearly.
+/// Row 38 of the attack matrix: a file ten times over its expected size is rejected, quickly and clearly.
 #[test]
-fn a_file_of_ten_times_the_size_is_refused() {
+fn a_file_of_ten_times_the_size_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("big.yaml");
     let large = "routes:\n".to_owned() + &"  - { upstream: app, path: /a }\n".repeat(40 * 1024 * 1024 / 32);
@@ -181,7 +181,7 @@ fn a_file_of_ten_times_the_size_is_refused() {
 }
 
 #[test]
-fn at_most_a_hundred_problems_are_told() {
+fn at_most_a_hundred_problems_are_reported() {
     let text = format!("listeners:\n{}", "  - 1\n".repeat(250));
     let problems = config::parse("p.yaml", &text, Path::new("")).unwrap_err();
     assert_eq!((problems.list().len(), problems.further()), (100, 150));

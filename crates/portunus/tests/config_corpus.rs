@@ -111,7 +111,7 @@ fn change(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut fastrand::Rng) {
 }
 
 /// Reading takes time in proportion to the size, not to its square: each shape at 64 KiB and at eight times that. A reader that squares would need
-/// minutes for the larger one, so no clock is read here; the test runner's patience is the judge.
+/// minutes for the larger one, so no clock is read here; the test runner's patience is the check.
 #[test]
 fn large_odd_files_are_read_in_good_time() {
     let shapes: [fn(usize) -> String; 10] = [

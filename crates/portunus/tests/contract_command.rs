@@ -39,7 +39,7 @@ fn portunus(files: &[(&str, &str)], arguments: &[&str]) -> (Option<i32>, String,
     (run.status.code(), text(&run.stdout), text(&run.stderr))
 }
 
-fn judge(request: &str, response: Option<&str>) -> (Option<i32>, String, String) {
+fn validate(request: &str, response: Option<&str>) -> (Option<i32>, String, String) {
     let mut files = vec![("api.yaml", SPEC), ("request", request)];
     let mut arguments = vec!["contract", "test", "api.yaml", "--request", "request"];
     if let Some(response) = response {
@@ -61,26 +61,26 @@ fn a_document_that_compiles_is_listed() {
 }
 
 #[test]
-fn a_document_that_does_not_compile_is_told_with_every_place() {
+fn a_document_that_does_not_compile_is_reported_with_every_place() {
     let bad = SPEC.replace("operationId: getPet", "operationIdd: getPet").replace("maxLength: 5", "maxLengthh: 5");
     let (status, out, err) = portunus(&[("api.yaml", &bad)], &["contract", "check", "api.yaml"]);
     assert_eq!((status, out.as_str()), (Some(1), ""));
     assert!(err.contains("api.yaml:9:7: an operation has no `operationIdd`"), "{err}");
     assert!(err.contains("api.yaml:17:117: "), "{err}");
-    assert!(err.ends_with("api.yaml: refused (2 problems)\n"), "{err}");
+    assert!(err.ends_with("api.yaml: rejected (2 problems)\n"), "{err}");
 }
 
 #[test]
-fn requests_are_judged_with_code_and_pointer() {
+fn requests_are_validated_with_code_and_pointer() {
     let rows: [(&str, i32, &str); 8] = [
         ("GET /v1/pets/5 HTTP/1.1\nHost: a\n\n", 0, "operation: GET /pets/{id}\nrequest: ok\n"),
         (
             "GET /v1/pets/0 HTTP/1.1\nHost: a\n\n",
             1,
-            "operation: GET /pets/{id}\nrequest: refused\n  minimum: path id: must be at least 1\n",
+            "operation: GET /pets/{id}\nrequest: rejected\n  minimum: path id: must be at least 1\n",
         ),
-        ("GET /pets/5 HTTP/1.1\nHost: a\n\n", 1, "request: refused\n  the document has no such path\n"),
-        ("POST /v1/pets/5 HTTP/1.1\nHost: a\n\n", 1, "request: refused\n  the path takes PUT, GET only\n"),
+        ("GET /pets/5 HTTP/1.1\nHost: a\n\n", 1, "request: rejected\n  the document has no such path\n"),
+        ("POST /v1/pets/5 HTTP/1.1\nHost: a\n\n", 1, "request: rejected\n  the path takes PUT, GET only\n"),
         (
             "PUT /v1/pets/5 HTTP/1.1\nHost: a\nContent-Type: application/json\n\n{\"name\":\"rex\"}\n",
             0,
@@ -89,41 +89,41 @@ fn requests_are_judged_with_code_and_pointer() {
         (
             "PUT /v1/pets/0?x=1 HTTP/1.1\nHost: a\nContent-Type: application/json\n\n{\"name\":\"rex\",\"age\":\"1\"}\n",
             1,
-            "operation: PUT /pets/{id}\nrequest: refused\n  minimum: path id: must be at least 1\n  parameter_undeclared: query x: is not declared\n  type: body /age: must be an integer, is a string\n",
+            "operation: PUT /pets/{id}\nrequest: rejected\n  minimum: path id: must be at least 1\n  parameter_undeclared: query x: is not declared\n  type: body /age: must be an integer, is a string\n",
         ),
         (
             "PUT /v1/pets/5 HTTP/1.1\nHost: a\n\n",
             1,
-            "operation: PUT /pets/{id}\nrequest: refused\n  body_missing: body: is required\n",
+            "operation: PUT /pets/{id}\nrequest: rejected\n  body_missing: body: is required\n",
         ),
         (
             "PUT /v1/pets/5 HTTP/1.1\nHost: a\nContent-Type: application/xml\n\n<a/>\n",
             1,
-            "operation: PUT /pets/{id}\nrequest: refused\n  content_type_unreadable: header content-type: nothing reads `application/xml` here\n",
+            "operation: PUT /pets/{id}\nrequest: rejected\n  content_type_unreadable: header content-type: nothing reads `application/xml` here\n",
         ),
     ];
     for (request, status, expected) in rows {
-        let (code, out, err) = judge(request, None);
+        let (code, out, err) = validate(request, None);
         assert_eq!((code, out.replace("GET, PUT", "PUT, GET").as_str()), (Some(status), expected), "{request}\n{err}");
     }
 }
 
 #[test]
-fn answers_are_judged_too() {
+fn responses_are_validated_too() {
     let request = "GET /v1/pets/5 HTTP/1.1\nHost: a\n\n";
     let good = "HTTP/1.1 200 OK\nContent-Type: application/json\n\n{\"name\":\"rex\"}\n";
-    let (code, out, err) = judge(request, Some(good));
+    let (code, out, err) = validate(request, Some(good));
     assert_eq!((code, out.as_str()), (Some(0), "operation: GET /pets/{id}\nrequest: ok\nresponse: ok\n"), "{err}");
-    let (code, out, _) = judge(request, Some("HTTP/1.1 200 OK\nContent-Type: application/json\n\n{}\n"));
+    let (code, out, _) = validate(request, Some("HTTP/1.1 200 OK\nContent-Type: application/json\n\n{}\n"));
     assert_eq!(code, Some(1));
-    assert!(out.ends_with("response: refused\n  required: body /name: is required\n"), "{out}");
-    let (_, out, _) = judge(request, Some("HTTP/1.1 500 No\n\n"));
-    assert!(out.ends_with("response: refused\n  status_undeclared: status 500: is not declared\n"), "{out}");
+    assert!(out.ends_with("response: rejected\n  required: body /name: is required\n"), "{out}");
+    let (_, out, _) = validate(request, Some("HTTP/1.1 500 No\n\n"));
+    assert!(out.ends_with("response: rejected\n  status_undeclared: status 500: is not declared\n"), "{out}");
 }
 
 #[test]
 fn what_the_edge_would_not_let_in_is_said() {
-    let (code, _, err) = judge("GET /v1/../pets/5 HTTP/1.1\nHost: a\n\n", None);
+    let (code, _, err) = validate("GET /v1/../pets/5 HTTP/1.1\nHost: a\n\n", None);
     assert_eq!(code, Some(1));
     assert!(err.contains("no request that would be let in: dot_segment"), "{err}");
     let (code, _, err) = portunus(&[("api.yaml", SPEC)], &["contract", "test", "api.yaml", "--request", "none"]);

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use clap::Parser;
-use portunus::command::keystore::{Answer, KeystoreCommand, answer};
+use portunus::command::keystore::{KeystoreCommand, Response, respond};
 use rcgen::{CertificateParams, KeyPair};
 use tempfile::TempDir;
 
@@ -16,23 +16,23 @@ struct Program {
 }
 
 /// Runs with arguments that are separated by spaces; `@` begins a path in the folder.
-fn try_run(folder: &Path, arguments: &str) -> Result<Answer, clap::Error> {
+fn try_run(folder: &Path, arguments: &str) -> Result<Response, clap::Error> {
     let paths = arguments.replace('@', &format!("{}/", folder.display()));
     Program::try_parse_from(["keystore"].into_iter().chain(paths.split(' ')))
-        .map(|program| answer(program.command, None))
+        .map(|program| respond(program.command, None))
 }
 
 /// As `try_run`, but must succeed; its output.
 fn run(folder: &Path, arguments: &str) -> String {
-    let answer = try_run(folder, arguments).unwrap_or_else(|error| panic!("{arguments}: {error}"));
-    assert!(!answer.failed, "{arguments}: {}", answer.remarks);
-    answer.output
+    let response = try_run(folder, arguments).unwrap_or_else(|error| panic!("{arguments}: {error}"));
+    assert!(!response.failed, "{arguments}: {}", response.remarks);
+    response.output
 }
 
 /// As `try_run`, but must fail with this among its remarks.
 fn fails(folder: &Path, arguments: &str, expected: &str) {
-    let answer = try_run(folder, arguments).unwrap_or_else(|error| panic!("{arguments}: {error}"));
-    assert!(answer.failed && answer.remarks.contains(expected), "{arguments}: {answer:?}");
+    let response = try_run(folder, arguments).unwrap_or_else(|error| panic!("{arguments}: {error}"));
+    assert!(response.failed && response.remarks.contains(expected), "{arguments}: {response:?}");
 }
 
 /// A folder with `a.pem` (certificate and key for `a.example`), `rsa.crt` and `rsa.key` for it, and `password`.
@@ -120,11 +120,11 @@ fn passwords_and_kinds_are_asked_for_by_name() {
 fn a_person_is_asked_for_the_password() {
     let folder = folder();
     let store = folder.path().join("s.p12");
-    let ask_with = |arguments: &[&str], answers: &[&str]| {
+    let ask_with = |arguments: &[&str], responses: &[&str]| {
         let asked = std::cell::Cell::new(0);
         let ask = |text: &str| {
             assert!(text.starts_with("Password of ") && text.ends_with(": "), "{text}");
-            Ok(answers[asked.replace(asked.get() + 1)].to_owned())
+            Ok(responses[asked.replace(asked.get() + 1)].to_owned())
         };
         let file = folder.path().join("ec.crt.both");
         let fixed = ["keystore", arguments[0], "--store", store.to_str().unwrap()];
@@ -132,8 +132,8 @@ fn a_person_is_asked_for_the_password() {
         if arguments[0] == "add" {
             all.extend(["--cert", file.to_str().unwrap()]);
         }
-        let answered = answer(Program::try_parse_from(all).unwrap().command, Some(&ask));
-        assert_eq!(asked.get(), answers.len());
+        let answered = respond(Program::try_parse_from(all).unwrap().command, Some(&ask));
+        assert_eq!(asked.get(), responses.len());
         answered
     };
     assert!(ask_with(&["add", "--name", "default"], &["one", "two"]).remarks.contains("the passwords differ"));
@@ -160,8 +160,8 @@ fn what_is_given_is_checked_before_the_store_is_touched() {
     std::fs::create_dir(at.join("keys")).unwrap();
     std::fs::copy(at.join("ec.crt"), at.join("keys/ec.crt")).unwrap();
     std::fs::copy(at.join("rsa.key"), at.join("keys/rsa.key")).unwrap();
-    let answer = try_run(at, "check --store @keys").unwrap();
-    assert_eq!(answer.remarks.lines().filter(|line| line.starts_with("error: ")).count(), 2, "{}", answer.remarks);
+    let response = try_run(at, "check --store @keys").unwrap();
+    assert_eq!(response.remarks.lines().filter(|line| line.starts_with("error: ")).count(), 2, "{}", response.remarks);
     // A pair with a key of its own goes in beside what is broken.
     run(at, "add --store @keys --name default --cert @rsa.crt.both");
 }

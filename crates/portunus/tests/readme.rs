@@ -1,4 +1,4 @@
-//! What the README shows works: its configuration is valid. That it is also a good one is for people to judge.
+//! What the README shows works: its configuration is valid. That it is also a good one is for people to check.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! SillyProxy's `routes.json`: the vectors of its documented behaviour, its departures (docs/sillyproxy.md), and every mistake with its place.
+//! SillyProxy's `routes.json`: the vectors of its documented behaviour, its departures (docs/sillyproxy.md), and every problem with its place.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::ffi::OsString;
@@ -52,7 +52,7 @@ fn one(path: &str, route: &str) -> String {
     )
 }
 
-/// A head from `METHOD host target`, read as from the wire; none if it is refused there.
+/// A head from `METHOD host target`, read as from the wire; none if it is rejected there.
 fn head(request: &str) -> Option<RequestHead> {
     let mut words = request.splitn(3, ' ');
     let (method, host, target) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
@@ -111,8 +111,8 @@ fn ask(config: &Config, request: &str) -> String {
 /// Asks each request of the table that `routes` makes.
 fn check(routes: &str, arguments: &[&str], expected: &[(&str, &str)]) {
     let (config, _) = load(routes, arguments);
-    for (request, answer) in expected {
-        assert_eq!(ask(&config, request), *answer, "{request}");
+    for (request, response) in expected {
+        assert_eq!(ask(&config, request), *response, "{request}");
     }
 }
 
@@ -170,7 +170,7 @@ fn parameters_are_escaped_as_path_segments() {
             ("GET h.test /p/a/b/c/", "http://h/a-b%2Fc%2F"),
             ("GET h.test /p/a//b", "http://h/a-%2Fb"),
             ("GET h.test /p//b", "http://h/-b"),
-            // An encoded slash would be a slash to SillyProxy; here it is refused, as everywhere.
+            // An encoded slash would be a slash to SillyProxy; here it is rejected, as everywhere.
             ("GET h.test /p/a%2Fb/c", "400"),
             ("GET h.test /p/a/../b", "400"),
         ],
@@ -321,7 +321,7 @@ fn hosts_are_compared_as_names() {
         });
         format!(r#"{{"Routes":[{}]}}"#, hosts.collect::<Vec<_>>().join(","))
     };
-    // The same spelling again: the later one replaces the earlier one, and that is told.
+    // The same spelling again: the later one replaces the earlier one, and that is reported.
     let repeated = routes(&["a.test", "A.test", "a.test"]);
     check(
         &repeated,
@@ -340,7 +340,7 @@ fn hosts_are_compared_as_names() {
             ("GET LOCALHOST:1 /3", "http://h3/"),
         ],
     );
-    // What never matched does not match now, and is told.
+    // What never matched does not match now, and is reported.
     let never = routes(&["a.test:443", "*.test", ""]);
     let (config, warnings) = load(&never, &[]);
     assert_eq!(config.routes.len(), 0);
@@ -353,7 +353,7 @@ fn hosts_are_compared_as_names() {
 }
 
 #[test]
-fn every_mistake_has_its_place() {
+fn every_problem_has_its_place() {
     for (routes, expected) in [
         ("", "1:1: expected a value, found the end of the file"),
         ("{\n \"Routes\": [\n  {\"Host\" \"x\"}", "3:11: expected `:`"),
@@ -392,7 +392,7 @@ fn every_mistake_has_its_place() {
 }
 
 #[test]
-fn conflicts_and_mistakes_are_told_together() {
+fn conflicts_and_problems_are_reported_together() {
     let map = |path: &str| format!(r#"{{"Method":"GET","Path":"{path}","Route":["http://h/"]}}"#);
     let maps = ["/a", "/a", "/u/:id", "/u/:name"].map(map).join(",\n");
     let routes = format!("{{\"Routes\":[{{\"Host\":\"h.test\",\"MethodPathMaps\":[\n{maps}]}}]}}");

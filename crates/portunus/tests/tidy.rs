@@ -1,7 +1,7 @@
 //! The house rules that no compiler checks (CONTRIBUTING.md): sizes, names, file heads, where `unsafe` may stand, links, limits.
 //!
-//! Reads the repository's own files and reports every breach at once. Judges text line by line; that is enough because rustfmt has laid the
-//! text out. Does not judge what clippy or rustfmt already do.
+//! Reads the repository's own files and reports every breach at once. Checks text line by line; that is enough because rustfmt has laid the
+//! text out. Does not check what clippy or rustfmt already do.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

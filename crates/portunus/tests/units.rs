@@ -1,6 +1,6 @@
-//! The systemd units of `packaging/`, judged by systemd: nothing in them is unknown, misspelt or missing, and little is left open.
+//! The systemd units of `packaging/`, checked by systemd: nothing in them is unknown, misspelt or missing, and little is left open.
 //!
-//! Where there is no `systemd-analyze` (containers, other systems) there is nothing to judge by: the test says so and ends.
+//! Where there is no `systemd-analyze` (containers, other systems) there is nothing to check by: the test says so and ends.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
@@ -39,12 +39,12 @@ fn systemd_takes_every_unit_and_finds_little_exposed() {
         let unit = folder.path().join(path.file_name().unwrap());
         fs::write(&unit, text.replace("/usr/bin/portunus", env!("CARGO_BIN_EXE_portunus"))).unwrap();
         let unit = unit.to_str().unwrap();
-        let (is_good, told) = analyze(&["verify", "--man=no", unit]).expect("`verify` is older than all we run on");
+        let (is_good, reported) = analyze(&["verify", "--man=no", unit]).expect("`verify` is older than all we run on");
         // What is unknown is only told, and ignored.
-        assert!(is_good && !told.contains(unit), "{told}");
+        assert!(is_good && !reported.contains(unit), "{reported}");
         match analyze(&["security", "--offline=true", "--no-pager", "--threshold", MAX_EXPOSURE, unit]) {
-            Some((is_closed, told)) => assert!(is_closed, "{told}"),
-            None => println!("skipped: this systemd-analyze judges no units that are not loaded"),
+            Some((is_closed, reported)) => assert!(is_closed, "{reported}"),
+            None => println!("skipped: this systemd-analyze checks no units that are not loaded"),
         }
     }
     assert_eq!(count, 3, "the units of packaging/");

@@ -27,12 +27,12 @@ pub struct Identified {
     /// Who it is; none on Unix sockets.
     pub client: Option<SocketAddr>,
     /// What a header said, if a believed one came.
-    pub told: Option<Box<ProxyInfo>>,
+    pub reported: Option<Box<ProxyInfo>>,
 }
 
 /// The client of a connection whose listener takes the socket's word for it.
 pub fn itself(stream: Stream, peer: Option<SocketAddr>) -> Identified {
-    Identified { stream, first: Chunk::empty(), client: peer.map(canonical), told: None }
+    Identified { stream, first: Chunk::empty(), client: peer.map(canonical), reported: None }
 }
 
 /// IPv4 in IPv6 clothes is undressed.

@@ -80,7 +80,7 @@ async fn identify(
     let mut conn = Conn {
         listener,
         client: peer,
-        told: None,
+        reported: None,
         bound_port,
         local_port: bound_port,
         tls: None,
@@ -92,13 +92,15 @@ async fn identify(
         None => Ok(client::itself(stream, peer)),
         Some(rule) => Box::pin(client::read_header(stream, peer, rule, is_balancer)).await,
     };
-    let refusal = match identified {
+    let rejection = match identified {
         Ok(identified) => {
-            let Identified { stream, first, client, told } = identified;
+            let Identified { stream, first, client, reported } = identified;
             conn.client = client;
-            conn.local_port =
-                told.as_ref().and_then(|told| told.destination).map_or(bound_port, |address| address.port());
-            conn.told = told;
+            conn.local_port = reported
+                .as_ref()
+                .and_then(|reported| reported.destination)
+                .map_or(bound_port, |address| address.port());
+            conn.reported = reported;
             let generation = worker.pin();
             let most = generation.config.limits.max_connections_per_client;
             let is_proxy = conn.listener.reads_requests() && generation.trusts(conn.client.map(|client| client.ip()));
@@ -109,6 +111,6 @@ async fn identify(
         }
         Err(why) => ("proxy_header", why.code(), why.detail()),
     };
-    ended_before(&conn, &worker.report, refusal.0, Fault::Client, refusal.1, &refusal.2);
+    ended_before(&conn, &worker.report, rejection.0, Fault::Client, rejection.1, &rejection.2);
     None
 }

@@ -20,7 +20,7 @@ pub struct Conn {
     /// Who connected; none on Unix sockets.
     pub client: Option<SocketAddr>,
     /// What a believed PROXY header said.
-    pub told: Option<Box<ProxyInfo>>,
+    pub reported: Option<Box<ProxyInfo>>,
     /// Port of the socket it came in by; 0 on Unix sockets.
     pub bound_port: u16,
     /// Port that the client connected to, at a balancer perhaps; 0 on Unix sockets.
@@ -40,7 +40,7 @@ pub struct Conn {
 pub struct ConnTls {
     /// Versions, names, keys, the client's certificate.
     pub info: tls::Info,
-    /// The rule the handshake was judged by.
+    /// The rule the handshake was checked by.
     pub rule: Arc<TlsRule>,
 }
 
@@ -71,7 +71,7 @@ pub fn record<'a>(
         started: conn.accepted_at.0,
         listener: &conn.listener.name,
         client: conn.client,
-        told: conn.told.as_deref(),
+        reported: conn.reported.as_deref(),
         server_name: None,
         duration: Duration::ZERO,
         phase,

@@ -1,6 +1,6 @@
-//! A contract in force: its document compiled, its lists and keys read, what holds for each of its operations.
+//! A contract active: its document compiled, its lists and keys read, what holds for each of its operations.
 //!
-//! Built whole by a generation, or refused with every problem; afterwards immutable. Which contract a request is under is decided here, too.
+//! Built whole by a generation, or rejected with every problem; afterwards immutable. Which contract a request is under is decided here, too.
 
 pub mod forwarded;
 
@@ -16,9 +16,9 @@ use crate::auth::{AllowedAddresses, DeniedTokens, KeyRing, TokenRule};
 use crate::host::HostMap;
 use crate::upstream::Group;
 
-/// A contract in force.
+/// A contract active.
 #[derive(Debug)]
-pub struct InForce {
+pub struct ActiveContract {
     /// As configured.
     pub config: Arc<ContractConfig>,
     /// Its name, for counters.
@@ -29,7 +29,7 @@ pub struct InForce {
     rules: Vec<Rule>,
     /// How tokens are checked.
     pub tokens: Option<TokenRule>,
-    /// Tokens that are refused.
+    /// Tokens that are rejected.
     pub denied: Option<DeniedTokens>,
     /// Clients that may speak.
     pub allowed: Option<AllowedAddresses>,
@@ -50,11 +50,11 @@ pub struct Rule {
     pub response: Mode,
     /// Largest body as sent, bytes.
     pub max_body_bytes: u64,
-    /// The verdict depends on a field that does not go on as the client sends it.
+    /// The decision depends on a field that does not go on as the client sends it.
     pub reads_rewritten: bool,
 }
 
-impl InForce {
+impl ActiveContract {
     /// Reads everything that a contract of this configuration names. Keys from a URL are taken over from `previous` where their source is the same.
     ///
     /// # Errors
@@ -62,8 +62,8 @@ impl InForce {
     pub fn load(
         config: &Arc<ContractConfig>,
         whole: &Config,
-        previous: Option<&InForce>,
-    ) -> Result<InForce, Vec<String>> {
+        previous: Option<&ActiveContract>,
+    ) -> Result<ActiveContract, Vec<String>> {
         let mut problems = Vec::new();
         let denied = config.deny_tokens.as_ref().map(DeniedTokens::load).transpose();
         let denied = denied.map_err(|problem| problems.push(problem)).ok().flatten();
@@ -82,7 +82,7 @@ impl InForce {
             warnings
         });
         match contract {
-            Some(contract) if problems.is_empty() => Ok(InForce {
+            Some(contract) if problems.is_empty() => Ok(ActiveContract {
                 name: config.name.as_str().into(),
                 config: Arc::clone(config),
                 contract,
@@ -108,7 +108,7 @@ impl InForce {
     }
 }
 
-fn token_rule(jwt: &JwtConfig, previous: Option<&InForce>) -> Result<TokenRule, String> {
+fn token_rule(jwt: &JwtConfig, previous: Option<&ActiveContract>) -> Result<TokenRule, String> {
     let kept = previous.and_then(|previous| previous.tokens.as_ref()).map(|rule| &rule.keys);
     let is_fetched = matches!(jwt.keys, KeySource::Url { .. });
     let keys = match kept.filter(|ring| is_fetched && ring.source == jwt.keys) {
@@ -125,7 +125,7 @@ fn token_rule(jwt: &JwtConfig, previous: Option<&InForce>) -> Result<TokenRule, 
     })
 }
 
-fn key_group(keys: &KeyRing, previous: Option<&InForce>) -> Option<Result<Arc<Group>, String>> {
+fn key_group(keys: &KeyRing, previous: Option<&ActiveContract>) -> Option<Result<Arc<Group>, String>> {
     let KeySource::Url { upstream, .. } = &keys.source else { return None };
     let kept = previous.and_then(|previous| previous.key_group.as_ref()).filter(|group| group.config == *upstream);
     match kept.filter(|group| group.config.tls.is_none()) {
@@ -272,11 +272,11 @@ fn may_hold(config: &ContractConfig, route: &RouteConfig, whole: &Config) -> boo
 /// Which contract holds where.
 #[derive(Debug, Default)]
 pub struct Contracts {
-    by_name: BTreeMap<String, Arc<InForce>>,
+    by_name: BTreeMap<String, Arc<ActiveContract>>,
     /// By route number.
     routes: Vec<OfRoute>,
-    listeners: HashMap<String, Arc<InForce>>,
-    hosts: HostMap<Arc<InForce>>,
+    listeners: HashMap<String, Arc<ActiveContract>>,
+    hosts: HostMap<Arc<ActiveContract>>,
 }
 
 /// Which contract a route is under.
@@ -285,7 +285,7 @@ enum OfRoute {
     #[default]
     Inherited,
     None,
-    Named(Arc<InForce>),
+    Named(Arc<ActiveContract>),
 }
 
 impl Contracts {
@@ -298,8 +298,8 @@ impl Contracts {
         let mut problems = Vec::new();
         for (name, contract) in &config.contracts {
             let before = previous.and_then(|previous| previous.by_name.get(name)).map(Arc::as_ref);
-            match InForce::load(contract, config, before) {
-                Ok(in_force) => _ = contracts.by_name.insert(name.clone(), Arc::new(in_force)),
+            match ActiveContract::load(contract, config, before) {
+                Ok(active) => _ = contracts.by_name.insert(name.clone(), Arc::new(active)),
                 Err(found) => problems.extend(found),
             }
         }
@@ -332,17 +332,17 @@ impl Contracts {
     }
 
     /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<InForce>> {
+    pub fn all(&self) -> impl Iterator<Item = &Arc<ActiveContract>> {
         self.by_name.values()
     }
 
     /// The contracts of the listener and the host of a request, whose lists hold whatever its route says.
-    pub fn around(&self, listener: &str, head: &RequestHead) -> [Option<&Arc<InForce>>; 2] {
+    pub fn around(&self, listener: &str, head: &RequestHead) -> [Option<&Arc<ActiveContract>>; 2] {
         [self.listeners.get(listener), self.of_host(head.host())]
     }
 
     /// The contract that a request on a route is under.
-    pub fn of(&self, route: usize, listener: &str, head: &RequestHead) -> Option<&Arc<InForce>> {
+    pub fn of(&self, route: usize, listener: &str, head: &RequestHead) -> Option<&Arc<ActiveContract>> {
         match self.routes.get(route) {
             Some(OfRoute::Named(contract)) => Some(contract),
             Some(OfRoute::None) => None,
@@ -351,7 +351,7 @@ impl Contracts {
     }
 
     /// As routes are chosen.
-    fn of_host(&self, host: &[u8]) -> Option<&Arc<InForce>> {
+    fn of_host(&self, host: &[u8]) -> Option<&Arc<ActiveContract>> {
         self.hosts.find(host)
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One task per listener and worker reads both sides in batches. The kernel keeps one balancer's address and port on one worker, so a flow never meets
-//! another thread. Nothing is allocated per datagram. What is refused is counted, and told at most once a second or once at all: a log
+//! another thread. Nothing is allocated per datagram. What is rejected is counted, and told at most once a second or once at all: a log
 //! line per datagram would be a second attack.
 //!
 //! Absent on purpose: waiting. A datagram that the kernel does not take at once is lost and counted, as on any hop.
@@ -65,7 +65,7 @@ pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<W
         let closing = if relay.is_closing { None } else { Some(&*closing) };
         match relay.news(closing).await {
             News::Arrived(Ok(())) => relay.forward(),
-            News::Answered(Ok(())) => relay.answer(),
+            News::Answered(Ok(())) => relay.respond(),
             News::Arrived(Err(error)) | News::Answered(Err(error)) => {
                 if relay.complaint.allow().is_some() {
                     tracing::warn!(%bind, %error, "cannot receive datagrams; trying again");
@@ -101,7 +101,7 @@ struct Relay {
     batch: Batch,
     mailer: Mailer,
     pending: Vec<Pending>,
-    /// Which flow each piece of a batch of answers is from.
+    /// Which flow each piece of a batch of responses is from.
     owners: Vec<FlowId>,
     ready: Vec<u64>,
     deadline: Deadline,
@@ -141,7 +141,7 @@ impl Relay {
             Some(at) => deadline.poll_elapsed(at, context).map(drop),
             None => std::task::Poll::Pending,
         });
-        let told = async {
+        let reported = async {
             match closing {
                 Some(closing) => tokio::select! {
                     () = closing.notified() => {}
@@ -154,7 +154,7 @@ impl Relay {
             received = listener.receive(batch) => News::Arrived(received),
             found = flows.poller.ready(ready) => News::Answered(found),
             () = idle => News::Idle,
-            () = told => News::Closing,
+            () = reported => News::Closing,
         }
     }
 
@@ -198,7 +198,7 @@ impl Relay {
                 match found {
                     Ok((flow, payload)) => self.pending.push(Pending { flow, slot, start: start + payload, end }),
                     Err(reason) => {
-                        self.worker.told.once(&config.name, reason, Some(balancer));
+                        self.worker.reported.once(&config.name, reason, Some(balancer));
                         self.worker.report.datagram_refused(&config.name, reason);
                     }
                 }
@@ -234,13 +234,13 @@ impl Relay {
     }
 
     /// Sends back what the targets of some flows have answered.
-    fn answer(&mut self) {
+    fn respond(&mut self) {
         self.batch.clear();
         self.owners.clear();
         let ready = std::mem::take(&mut self.ready);
         for id in ready.iter().copied().map(FlowId::from_bits) {
             if self.batch.room() == 0 {
-                self.send_answers();
+                self.send_responses();
             }
             // One that has ended meanwhile has no more news.
             let Some(flow) = self.flows.table.get_mut(id) else { continue };
@@ -251,11 +251,11 @@ impl Relay {
             }
         }
         self.ready = ready;
-        self.send_answers();
+        self.send_responses();
     }
 
     /// All flows' answers leave by the listener, so one call sends them all.
-    fn send_answers(&mut self) {
+    fn send_responses(&mut self) {
         let now = coarse();
         let Relay { listener, flows, batch, mailer, owners, worker, rule, .. } = self;
         let mut outgoing = Vec::with_capacity(Batch::SLOTS);
@@ -263,7 +263,7 @@ impl Relay {
         for (slot, id) in owners.iter().enumerate() {
             let Some(flow) = flows.table.get(*id) else { continue };
             let piece = batch.get(slot);
-            let head: &[u8] = flow.answer_head.as_ref().map_or(&[], |head| &head[..]);
+            let head: &[u8] = flow.response_head.as_ref().map_or(&[], |head| &head[..]);
             let before = outgoing.len();
             let (to, from) = (Some(flow.balancer), flow.local);
             outgoing.extend(piece.datagrams().map(|payload| Outgoing { head, payload, to, from }));

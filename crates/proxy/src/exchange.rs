@@ -1,11 +1,11 @@
-//! One request, from its head to its answer's last byte, whichever version the client speaks.
+//! One request, from its head to its response's last byte, whichever version the client speaks.
 //!
 //! ```text
-//! judged → routed → admitted → server chosen → connected → sent ─┬→ answered → relayed
-//!    └────────┴─────────┴──→ refusal                             └→ upgraded → tunnel
+//! checked → routed → admitted → server chosen → connected → sent ─┬→ answered → relayed
+//!    └────────┴─────────┴──→ rejection                             └→ upgraded → tunnel
 //! ```
 
-mod answered;
+mod respond;
 mod relay;
 mod replay;
 pub mod upstream_h1;
@@ -21,14 +21,14 @@ use transport::{buffer, recycle};
 use wire::http::http1::reason_phrase;
 use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
-use crate::contracts::InForce;
+use crate::contracts::ActiveContract;
 use crate::guard::{self, Admitted, Candidate, GuardedBody, Lease, Room, ScratchRoom};
 use crate::message::context::{Context, Cut, Failure, client_failed};
 use crate::message::forwarding::{self, TrailerRule};
 use crate::message::ledger::Ledger;
-use crate::message::refusal::{self, Refusal};
+use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::Timers;
-use crate::message::sides::{Answer, MessageBody, while_wanted};
+use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::message::{date, grpc};
 use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
 use crate::upstream::{Full, Group, Server, ServerId};
@@ -45,8 +45,8 @@ pub struct Exchange<'a, B, A> {
     pub response: &'a mut ResponseHead,
     /// Its body.
     pub body: &'a mut B,
-    /// Where its answer goes.
-    pub answer: &'a mut A,
+    /// Where its response goes.
+    pub sink: &'a mut A,
     /// What becomes of it.
     pub ledger: &'a mut Ledger,
     /// One timer per wait.
@@ -57,7 +57,7 @@ pub struct Exchange<'a, B, A> {
 ///
 /// # Errors
 /// [`Cut`], after which the client's side must be broken off.
-pub async fn run<B: MessageBody, A: Answer>(mut exchange: Exchange<'_, B, A>) -> Result<Option<Upgraded>, Cut> {
+pub async fn run<B: MessageBody, A: ResponseSink>(mut exchange: Exchange<'_, B, A>) -> Result<Option<Upgraded>, Cut> {
     let context = exchange.context;
     if context.client.via_trusted {
         exchange.ledger.client = context.client.address;
@@ -65,139 +65,143 @@ pub async fn run<B: MessageBody, A: Answer>(mut exchange: Exchange<'_, B, A>) ->
         exchange.ledger.given_id = forwarding::given_id(exchange.head, &context.facts(), forwarding).map(Box::from);
     }
     let outcome = serve(&mut exchange).await;
-    let Exchange { head, body, answer, ledger, .. } = exchange;
+    let Exchange { head, body, sink, ledger, .. } = exchange;
     match outcome {
         Ok(upgraded) => Ok(upgraded),
         Err(Failure::Cut) => Err(Cut),
-        Err(Failure::Refused(_)) if answer.has_begun() => Err(Cut),
-        Err(Failure::Refused(refusal)) => {
+        Err(Failure::Rejected(_)) if sink.has_begun() => Err(Cut),
+        Err(Failure::Rejected(rejection)) => {
             // Behind a body that is malformed, too long or too slow nothing can be read as a request.
-            // What a contract refuses is well framed, and may be read to its end.
-            let is_broken = refusal.told.is_none() && matches!(refusal.status, 400 | 408 | 413 | 417 | 431);
+            // What a contract rejects is well framed, and may be read to its end.
+            let is_broken = rejection.reported.is_none() && matches!(rejection.status, 400 | 408 | 413 | 417 | 431);
             if !body.is_done() && is_broken {
-                answer.be_last();
+                sink.be_last();
             }
-            refuse(&refusal, head, answer, ledger).await.map(|()| None)
+            reject(&rejection, head, sink, ledger).await.map(|()| None)
         }
     }
 }
 
-async fn serve<B: MessageBody, A: Answer>(exchange: &mut Exchange<'_, B, A>) -> Result<Option<Upgraded>, Failure> {
+async fn serve<B: MessageBody, A: ResponseSink>(
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Option<Upgraded>, Failure> {
     let (context, head) = (exchange.context, exchange.head);
     #[cfg(any(test, feature = "forced-panics"))]
     assert_ne!(head.target, b"/panic", "a fault that a test asked for");
-    judge_scheme(context, head)?;
-    judge_connection(context, head)?;
-    guard::judge_method(head)?;
+    check_scheme(context, head)?;
+    check_connection(context, head)?;
+    guard::check_method(head)?;
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
-        return redirect_to_https(head, port, exchange.answer, exchange.ledger).await.map(|()| None);
+        return redirect_to_https(head, port, exchange.sink, exchange.ledger).await.map(|()| None);
     }
-    guard::judge_around(context.generation, &context.conn.listener.name, head, &context.client)?;
+    guard::check_around(context.generation, &context.conn.listener.name, head, &context.client)?;
     let (route, params) = match context.generation.routes.find(&context.conn.listener.name, head) {
         Routed::Found(route, params) => (route, params),
-        other => return answer_unrouted(other, exchange).await.map(|()| None),
+        other => return respond_unrouted(other, exchange).await.map(|()| None),
     };
     exchange.ledger.route = Some(Arc::clone(&route.config));
-    exchange.answer.pace(route.config.pace(&context.generation.config.limits));
+    exchange.sink.pace(route.config.pace(&context.generation.config.limits));
     let listener = &context.conn.listener.name;
-    let in_force = guard::contract_of(context.generation, listener, route, head, &context.client)?;
+    let active = guard::contract_of(context.generation, listener, route, head, &context.client)?;
     let (status, location) = match &route.config.action {
-        Action::Forward(forward) => return forward_admitted(route, params, in_force, forward, exchange).await,
+        Action::Forward(forward) => return forward_admitted(route, params, active, forward, exchange).await,
         Action::Respond { status, content_type, body, if_healthy } => {
             let group = if_healthy.as_ref().map(|name| context.generation.group(name));
             if group.is_some_and(|group| group.is_none_or(|group| !group.is_up())) {
-                return Err(Refusal::upstream(503, "no_healthy_upstream").into());
+                return Err(Rejection::upstream(503, "no_healthy_upstream").into());
             }
             let fixed = (*status, content_type.as_str(), &**body);
-            return respond_fixed(context, &route.config, fixed, head, exchange.answer, exchange.ledger)
+            return respond_fixed(context, &route.config, fixed, head, exchange.sink, exchange.ledger)
                 .await
                 .map(|()| None);
         }
         Action::Redirect { status, to, allow } => {
             let mut location = buffer();
             build_location(to, allow, head, &params, &mut location)
-                .map_err(|_| Refusal::client(400, "bad_parameter"))?;
+                .map_err(|_| Rejection::client(400, "bad_parameter"))?;
             (*status, location)
         }
     };
-    let sent = redirect(status, &location, exchange.answer, exchange.ledger).await;
+    let sent = redirect(status, &location, exchange.sink, exchange.ledger).await;
     recycle(location);
     sent.map(|()| None)
 }
 
-/// Has a request judged by the contract it is under, if any, and forwards it.
-async fn forward_admitted<B: MessageBody, A: Answer>(
+/// Has a request checked by the contract it is under, if any, and forwards it.
+async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     route: &CompiledRoute,
     params: Params,
-    in_force: Option<&Arc<InForce>>,
+    active: Option<&Arc<ActiveContract>>,
     forward: &Forward,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failure> {
     let (context, head) = (exchange.context, exchange.head);
     let mut scratch = ScratchRoom::empty();
     let mut body = GuardedBody::through(exchange.body, Lease::new(context));
-    let admitted = match in_force {
+    let admitted = match active {
         None => guard::admit(head, route, params)?,
-        Some(in_force) => {
-            let candidate = Candidate { context, head, route, params, in_force };
-            let Exchange { answer, response, ledger, timers, .. } = exchange;
-            let mut room = Room { answer: *answer, interim: response, ledger, timers };
+        Some(active) => {
+            let candidate = Candidate { context, head, route, params, active };
+            let Exchange { sink, response, ledger, timers, .. } = exchange;
+            let mut room = Room { sink: *sink, interim: response, ledger, timers };
             guard::admit_under(candidate, &mut body, &mut scratch, &mut room).await?
         }
     };
     body.rule_trailers(TrailerRule::of_request(head, &route.config));
-    let Exchange { answer, response, ledger, timers, .. } = exchange;
-    let mut guarded = Exchange { context, head, response, body: &mut body, answer: *answer, ledger, timers };
+    let Exchange { sink, response, ledger, timers, .. } = exchange;
+    let mut guarded = Exchange { context, head, response, body: &mut body, sink: *sink, ledger, timers };
     let outcome = forward_request(&admitted, forward, &mut guarded).await;
     guard::note_watched(&admitted, context, &mut body, exchange.ledger);
     outcome
 }
 
 /// Answers where the routes lead nowhere.
-async fn answer_unrouted<B: MessageBody, A: Answer>(
+async fn respond_unrouted<B: MessageBody, A: ResponseSink>(
     routed: Routed<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), Failure> {
-    let refusal = match routed {
-        Routed::Options(allow) => return options(&allow, exchange.answer, exchange.ledger).await,
+    let rejection = match routed {
+        Routed::Options(allow) => return options(&allow, exchange.sink, exchange.ledger).await,
         Routed::RedirectTo(status, location) => {
-            return redirect(status, &location, exchange.answer, exchange.ledger).await;
+            return redirect(status, &location, exchange.sink, exchange.ledger).await;
         }
         Routed::UnknownHost => {
-            Refusal::client(exchange.context.generation.routes.unknown_host_status(), "unknown_host")
+            Rejection::client(exchange.context.generation.routes.unknown_host_status(), "unknown_host")
         }
-        Routed::EncodedSlash => Refusal::client(400, "encoded_slash"),
-        Routed::AmbiguousPath => Refusal::client(400, "ambiguous_path"),
-        Routed::MethodNotAllowed(allow) => Refusal { allow: Some(allow), ..Refusal::client(405, "method_not_allowed") },
-        Routed::NotFound | Routed::Found(..) => Refusal::client(404, "no_route"),
+        Routed::EncodedSlash => Rejection::client(400, "encoded_slash"),
+        Routed::AmbiguousPath => Rejection::client(400, "ambiguous_path"),
+        Routed::MethodNotAllowed(allow) => {
+            Rejection { allow: Some(allow), ..Rejection::client(405, "method_not_allowed") }
+        }
+        Routed::NotFound | Routed::Found(..) => Rejection::client(404, "no_route"),
     };
-    Err(refusal.into())
+    Err(rejection.into())
 }
 
 /// A resource of https is asked for over TLS, or by a peer that may say so (RFC 9110 §7.4).
-fn judge_scheme(context: Context<'_>, head: &RequestHead) -> Result<(), Refusal> {
+fn check_scheme(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
     if head.says_https && context.conn.tls.is_none() && !context.client.via_trusted {
-        return Err(Refusal::client(421, "https_without_tls"));
+        return Err(Rejection::client(421, "https_without_tls"));
     }
     Ok(())
 }
 
 /// Whether this connection may carry a request for this host: its handshake must have been done under the very rule that the host
 /// has now. Else the request belongs on another connection (RFC 9110 §15.5.20).
-fn judge_connection(context: Context<'_>, head: &RequestHead) -> Result<(), Refusal> {
+fn check_connection(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
     let Some(tls) = &context.conn.tls else { return Ok(()) };
     let Some(front) = context.generation.front(&context.conn.listener.name) else {
-        return Err(Refusal::client(421, "listener_gone"));
+        return Err(Rejection::client(421, "listener_gone"));
     };
     let host = std::str::from_utf8(head.host()).ok().map(|host| host.strip_suffix('.').unwrap_or(host));
     if front.rule(host).is_same_policy(&tls.rule) {
         return Ok(());
     }
-    Err(Refusal::client(421, "tls_policy_mismatch"))
+    Err(Rejection::client(421, "tls_policy_mismatch"))
 }
 
 /// Chooses a server, sends the request, and goes on to the next server while that is safe.
-async fn forward_request<B: MessageBody, A: Answer>(
+async fn forward_request<B: MessageBody, A: ResponseSink>(
     admitted: &Admitted<'_>,
     forward: &Forward,
     exchange: &mut Exchange<'_, B, A>,
@@ -206,12 +210,12 @@ async fn forward_request<B: MessageBody, A: Answer>(
     let group = destination(context, admitted, forward)?;
     exchange.ledger.group = Some(Arc::clone(&group));
     let _in_flight = group.admit(context.places()).map_err(|full| match full {
-        Full::OfAll => Refusal::ours(503, full.code()),
-        Full::OfOneClient => Refusal::client(429, full.code()),
+        Full::OfAll => Rejection::ours(503, full.code()),
+        Full::OfOneClient => Rejection::client(429, full.code()),
     })?;
     if group.is_resolving() {
         // The first answer of a name server, and then never again.
-        let resolved = while_wanted(Box::pin(group.resolved(group.config.connect_timeout)), exchange.answer).await;
+        let resolved = while_wanted(Box::pin(group.resolved(group.config.connect_timeout)), exchange.sink).await;
         resolved.map_err(|why| {
             exchange.ledger.blame(Fault::Client, why);
             Cut
@@ -266,12 +270,12 @@ fn note_tried(tried: &mut Vec<ServerId>, server: &Server, group: &Group) -> bool
 }
 
 /// A group has no server that could be asked, and that is known without asking.
-fn no_server(group: &Group) -> Refusal {
+fn no_server(group: &Group) -> Rejection {
     let code = if group.is_unresolved() { "upstream_unresolved" } else { "no_healthy_upstream" };
-    Refusal::upstream(503, code)
+    Rejection::upstream(503, code)
 }
 
-async fn try_once<B: MessageBody, A: Answer>(
+async fn try_once<B: MessageBody, A: ResponseSink>(
     attempt: Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failed> {
@@ -282,8 +286,8 @@ async fn try_once<B: MessageBody, A: Answer>(
     }
 }
 
-/// One try that must be over in time, its answer included.
-async fn bounded<B: MessageBody, A: Answer>(
+/// One try that must be over in time, its response included.
+async fn bounded<B: MessageBody, A: ResponseSink>(
     limit: Duration,
     attempt: Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
@@ -291,17 +295,19 @@ async fn bounded<B: MessageBody, A: Answer>(
     let outcome = Deadline::new().within(limit, Box::pin(try_once(attempt, exchange))).await;
     outcome.unwrap_or_else(|_| {
         exchange.ledger.blame(Fault::Upstream, "upstream_total_timeout");
-        let failure = Refusal::upstream(504, "upstream_total_timeout").into();
+        let failure = Rejection::upstream(504, "upstream_total_timeout").into();
         Err(Failed { failure, servers_fault: true, next: Next::Nowhere })
     })
 }
 
-fn destination(context: Context<'_>, admitted: &Admitted<'_>, forward: &Forward) -> Result<Arc<Group>, Refusal> {
+fn destination(context: Context<'_>, admitted: &Admitted<'_>, forward: &Forward) -> Result<Arc<Group>, Rejection> {
     match &forward.to {
-        ForwardTo::Group(name) => context.generation.group(name).cloned().ok_or(Refusal::ours(502, "unknown_upstream")),
+        ForwardTo::Group(name) => {
+            context.generation.group(name).cloned().ok_or(Rejection::ours(502, "unknown_upstream"))
+        }
         ForwardTo::Authority { authority, allow, .. } => {
             let mut written = buffer();
-            let bad = Refusal::client(400, "bad_parameter");
+            let bad = Rejection::client(400, "bad_parameter");
             build_authority(authority, allow, admitted.head(), admitted.params(), &mut written)
                 .map_err(|_| bad.clone())?;
             let group = context.generation.made_group(admitted.route().index, &written, allow.is_empty());
@@ -311,49 +317,49 @@ fn destination(context: Context<'_>, admitted: &Admitted<'_>, forward: &Forward)
     }
 }
 
-/// Begins an answer of our own.
-fn begin_own(answer: &mut impl Answer, status: u16) {
-    answer.begin(status);
-    answer.field(b"Date", &date::now());
+/// Begins a response of our own.
+fn begin_own(sink: &mut impl ResponseSink, status: u16) {
+    sink.begin(status);
+    sink.field(b"Date", &date::now());
 }
 
 /// Answers in the upstream's place.
 ///
 /// # Errors
 /// The client is gone.
-pub async fn refuse(
-    refusal: &Refusal,
+pub async fn reject(
+    rejection: &Rejection,
     head: &RequestHead,
-    answer: &mut impl Answer,
+    sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<(), Cut> {
-    ledger.refused(refusal);
+    ledger.rejected(rejection);
     let is_grpc = grpc::is_call(head);
     // Clients of gRPC read their own status; the log has the one that this stands for.
-    begin_own(answer, if is_grpc { 200 } else { refusal.status });
-    if let Some(told) = &refusal.told {
-        if let Some((name, value)) = &told.header {
-            answer.field(name.as_bytes(), value.as_bytes());
+    begin_own(sink, if is_grpc { 200 } else { rejection.status });
+    if let Some(reported) = &rejection.reported {
+        if let Some((name, value)) = &reported.header {
+            sink.field(name.as_bytes(), value.as_bytes());
         }
-        if let Some(challenge) = told.challenge.filter(|_| refusal.status == 401) {
-            answer.field(b"WWW-Authenticate", challenge.as_bytes());
+        if let Some(challenge) = reported.challenge.filter(|_| rejection.status == 401) {
+            sink.field(b"WWW-Authenticate", challenge.as_bytes());
         }
     }
-    if let Some(allow) = &refusal.allow {
-        answer.field(b"Allow", allow.as_bytes());
+    if let Some(allow) = &rejection.allow {
+        sink.field(b"Allow", allow.as_bytes());
     }
-    if matches!(refusal.status, 429 | 503) {
-        answer.field(b"Retry-After", b"1");
+    if matches!(rejection.status, 429 | 503) {
+        sink.field(b"Retry-After", b"1");
     }
     if is_grpc {
-        answer.field(b"Content-Type", grpc::CONTENT_TYPE);
-        answer.field(b"Grpc-Status", grpc::status(refusal.status).as_bytes());
-        answer.field(b"Grpc-Message", format!("{} {}", refusal.status, reason_phrase(refusal.status)).as_bytes());
-        answer.finish_head(BodyFraming::None, None);
-        return answer.end(None).await.map_err(|broken| client_failed(&broken, ledger));
+        sink.field(b"Content-Type", grpc::CONTENT_TYPE);
+        sink.field(b"Grpc-Status", grpc::status(rejection.status).as_bytes());
+        sink.field(b"Grpc-Message", format!("{} {}", rejection.status, reason_phrase(rejection.status)).as_bytes());
+        sink.finish_head(BodyFraming::None, None);
+        return sink.end(None).await.map_err(|broken| client_failed(&broken, ledger));
     }
-    let (body, content_type) = refusal::body(refusal, head);
-    send_whole(answer, content_type, &body, head, ledger).await
+    let (body, content_type) = rejection::body(rejection, head);
+    send_whole(sink, content_type, &body, head, ledger).await
 }
 
 async fn respond_fixed(
@@ -361,77 +367,82 @@ async fn respond_fixed(
     route: &RouteConfig,
     (status, content_type, body): (u16, &str, &[u8]),
     head: &RequestHead,
-    answer: &mut impl Answer,
+    sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<(), Failure> {
     ledger.status = status;
-    answer.begin(status);
-    own_fields(context, route, answer);
-    send_whole(answer, content_type, body, head, ledger).await.map_err(|Cut| Failure::Cut)
+    sink.begin(status);
+    own_fields(context, route, sink);
+    send_whole(sink, content_type, body, head, ledger).await.map_err(|Cut| Failure::Cut)
 }
 
 /// Fields that a route adds to answers of our own.
-fn own_fields(context: Context<'_>, route: &RouteConfig, answer: &mut impl Answer) {
+fn own_fields(context: Context<'_>, route: &RouteConfig, sink: &mut impl ResponseSink) {
     if let Some(hsts) = route.hsts.as_ref().filter(|_| context.conn.tls.is_some()) {
-        answer.field(b"Strict-Transport-Security", hsts.as_bytes());
+        sink.field(b"Strict-Transport-Security", hsts.as_bytes());
     }
     let edits = &route.response_headers;
     if !forwarding::is_edited(edits, b"date") {
-        answer.field(b"Date", &date::now());
+        sink.field(b"Date", &date::now());
     }
     for (name, value) in edits.set.iter().chain(&edits.add) {
-        answer.field(name.as_bytes(), value.as_bytes());
+        sink.field(name.as_bytes(), value.as_bytes());
     }
 }
 
 async fn send_whole(
-    answer: &mut impl Answer,
+    sink: &mut impl ResponseSink,
     content_type: &str,
     body: &[u8],
     head: &RequestHead,
     ledger: &mut Ledger,
 ) -> Result<(), Cut> {
     if !body.is_empty() {
-        answer.field(b"Content-Type", content_type.as_bytes());
+        sink.field(b"Content-Type", content_type.as_bytes());
     }
     let is_head = head.method == wire::http::Method::Head;
     if is_head {
-        answer.finish_head(BodyFraming::None, Some(body.len().to_string().as_bytes()));
+        sink.finish_head(BodyFraming::None, Some(body.len().to_string().as_bytes()));
     } else {
-        answer.finish_head(BodyFraming::Length(body.len() as u64), None);
+        sink.finish_head(BodyFraming::Length(body.len() as u64), None);
         if !body.is_empty() {
-            answer.piece(body).await.map_err(|broken| client_failed(&broken, ledger))?;
+            sink.piece(body).await.map_err(|broken| client_failed(&broken, ledger))?;
             ledger.sent.set(body.len() as u64);
         }
     }
-    answer.end(None).await.map_err(|broken| client_failed(&broken, ledger))
+    sink.end(None).await.map_err(|broken| client_failed(&broken, ledger))
 }
 
-async fn options(allow: &str, answer: &mut impl Answer, ledger: &mut Ledger) -> Result<(), Failure> {
+async fn options(allow: &str, sink: &mut impl ResponseSink, ledger: &mut Ledger) -> Result<(), Failure> {
     ledger.status = 200;
-    begin_own(answer, 200);
-    answer.field(b"Allow", allow.as_bytes());
-    answer.finish_head(BodyFraming::Length(0), None);
-    answer.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Cut| Failure::Cut)
+    begin_own(sink, 200);
+    sink.field(b"Allow", allow.as_bytes());
+    sink.finish_head(BodyFraming::Length(0), None);
+    sink.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Cut| Failure::Cut)
 }
 
-async fn redirect(status: u16, location: &[u8], answer: &mut impl Answer, ledger: &mut Ledger) -> Result<(), Failure> {
+async fn redirect(
+    status: u16,
+    location: &[u8],
+    sink: &mut impl ResponseSink,
+    ledger: &mut Ledger,
+) -> Result<(), Failure> {
     ledger.status = status;
-    begin_own(answer, status);
-    answer.field(b"Location", location);
-    answer.finish_head(BodyFraming::Length(0), None);
-    answer.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Cut| Failure::Cut)
+    begin_own(sink, status);
+    sink.field(b"Location", location);
+    sink.finish_head(BodyFraming::Length(0), None);
+    sink.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Cut| Failure::Cut)
 }
 
 /// The same URL under https. A request without Host has no such URL.
 async fn redirect_to_https(
     head: &RequestHead,
     port: u16,
-    answer: &mut impl Answer,
+    sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<(), Failure> {
     if head.authority.is_empty() || head.target.first() != Some(&b'/') {
-        return Err(Refusal::client(400, "no_https_url").into());
+        return Err(Rejection::client(400, "no_https_url").into());
     }
     let mut location = b"https://".to_vec();
     location.extend_from_slice(head.host());
@@ -439,10 +450,10 @@ async fn redirect_to_https(
         location.extend_from_slice(format!(":{port}").as_bytes());
     }
     location.extend_from_slice(&head.target);
-    redirect(308, &location, answer, ledger).await
+    redirect(308, &location, sink, ledger).await
 }
 
-/// Whether the client may be sent chunked bodies and interim answers.
+/// Whether the client may be sent chunked bodies and interim responses.
 pub fn is_modern(version: Version) -> bool {
     version != Version::H10
 }

@@ -15,7 +15,7 @@ use config::{
 use crate::auth::KeyRing;
 use crate::client::TrustList;
 use crate::configured_map::ConfiguredMap;
-use crate::contracts::{Contracts, InForce};
+use crate::contracts::{ActiveContract, Contracts};
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
 use crate::keyless::KeyGroup;
 use crate::route::RouteTable;
@@ -112,7 +112,7 @@ impl Generation {
         }
     }
 
-    /// What is wrong with the routes, and with the keystores, trust lists and contracts that a configuration with mistakes names, as far as it could
+    /// What is wrong with the routes, and with the keystores, trust lists and contracts that a configuration with problems names, as far as it could
     /// be read. Files that are not there, or are none, are not told again.
     pub fn look_into(config: &Config) -> Vec<String> {
         let mut problems = RouteTable::compile(config).err().unwrap_or_default();
@@ -132,7 +132,7 @@ impl Generation {
             note_trust("UDP listener", &listener.name, TrustList::load(&listener.trust).err(), &mut problems);
         }
         let whole = config.contracts.values().filter(|contract| contract.files().iter().all(|file| file.is_file()));
-        problems.extend(whole.filter_map(|contract| InForce::load(contract, config, None).err()).flatten());
+        problems.extend(whole.filter_map(|contract| ActiveContract::load(contract, config, None).err()).flatten());
         problems
     }
 
@@ -436,7 +436,7 @@ fn build_ways(
         let Service::Tunnel(tunnel) = &listener.service else { continue };
         match Ways::new(tunnel, groups) {
             Ok(ways) => _ = all.insert(listener.name.clone(), Arc::new(ways)),
-            // A group that could not be made has been told of.
+            // A group that could not be made has been reported.
             Err(_) if !problems.is_empty() => {}
             Err(problem) => problems.push(format!("listener {}: {problem}", listener.name)),
         }

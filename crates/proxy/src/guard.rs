@@ -1,11 +1,11 @@
 //! What stands between a routed request and its upstream. Sole maker of [`Admitted`].
 //!
-//! Without a contract a request is admitted by its head. Under one, the lists speak first (`lists`), then the document judges head and body
-//! (`request`), and later the answer (`response`); `as_forwarded` shows it fields as they go on, `in_force` says which contract holds where, `body` holds what is not yet judged.
+//! Without a contract a request is admitted by its head. Under one, the lists speak first (`lists`), then the document validates head and body
+//! (`request`), and later the response (`response`); `as_forwarded` shows it fields as they go on, `active` says which contract holds where, `body` holds what is not yet validated.
 
 mod as_forwarded;
 mod body;
-mod judging;
+mod validation;
 mod lists;
 mod memory;
 mod request;
@@ -18,15 +18,15 @@ use contract::Matched;
 use wire::http::{BodyFraming, Method, RequestHead};
 
 use crate::client::RequestClient;
-use crate::contracts::InForce;
+use crate::contracts::ActiveContract;
 use crate::generation::Generation;
-use crate::message::refusal::Refusal;
+use crate::message::rejection::Rejection;
 use crate::route::{CompiledRoute, Params};
 
 pub use body::{GuardedBody, HoldError};
-pub use judging::{ScratchRoom, trim};
 pub use memory::Lease;
 pub use request::{Candidate, Room, admit_under, note_watched};
+pub use validation::{ScratchRoom, trim};
 
 /// Why a request was let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,10 +34,10 @@ pub enum Reason {
     /// The route is under no contract.
     NoContract,
     /// Its contract was asked, and nothing breaks it.
-    Judged,
-    /// Its contract was asked, and would refuse it if the mode were not `log`.
+    Validated,
+    /// Its contract was asked, and would reject it if the mode were not `log`.
     Logged,
-    /// Its contract says that requests of this operation are not judged.
+    /// Its contract says that requests of this operation are not validated.
     Off,
     /// The document has no such operation, and the contract lets that pass.
     NoOperation,
@@ -56,7 +56,7 @@ pub struct Admitted<'a> {
 /// The contract that a request was admitted under.
 #[derive(Debug, Clone, Copy)]
 struct Under<'a> {
-    in_force: &'a Arc<InForce>,
+    active: &'a Arc<ActiveContract>,
     operation: Option<Matched<'a>>,
     response: Mode,
     /// The client was told to send its body, which is here.
@@ -94,8 +94,8 @@ impl<'a> Admitted<'a> {
         self.under.is_some_and(|under| under.has_continued)
     }
 
-    /// Whether it may ask for another protocol: under a contract only where the document declares the answer 101, since nothing of what
-    /// follows can be judged.
+    /// Whether it may ask for another protocol: under a contract only where the document declares the response 101, since nothing of what
+    /// follows can be validated.
     pub fn may_upgrade(&self) -> bool {
         let Some(under) = self.under else { return true };
         match (self.reason, under.operation) {
@@ -106,73 +106,73 @@ impl<'a> Admitted<'a> {
     }
 }
 
-/// Refuses the methods that never pass, whatever the routes say: CONNECT would make a tunnel to anywhere, TRACE would show fields to whoever
+/// Rejects the methods that never pass, whatever the routes say: CONNECT would make a tunnel to anywhere, TRACE would show fields to whoever
 /// made the request.
 ///
 /// # Errors
 /// 405.
-pub fn judge_method(head: &RequestHead) -> Result<(), Refusal> {
+pub fn check_method(head: &RequestHead) -> Result<(), Rejection> {
     match head.method {
         Method::Connect | Method::Trace => {
-            Err(Refusal { allow: Some(String::new()), ..Refusal::client(405, "method_never_allowed") })
+            Err(Rejection { allow: Some(String::new()), ..Rejection::client(405, "method_never_allowed") })
         }
         _ => Ok(()),
     }
 }
 
-/// Refuses who may not speak on this listener or to this host, whatever the request asks for.
+/// Rejects who may not speak on this listener or to this host, whatever the request asks for.
 ///
 /// # Errors
 /// 403, or the contract's one status.
-pub fn judge_around(
+pub fn check_around(
     generation: &Generation,
     listener: &str,
     head: &RequestHead,
     client: &RequestClient,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     if generation.contracts.is_empty() {
         return Ok(());
     }
     let around = generation.contracts.around(listener, head);
-    around.into_iter().flatten().try_for_each(|in_force| lists::judge(in_force, head, client, generation))
+    around.into_iter().flatten().try_for_each(|active| lists::validate(active, head, client, generation))
 }
 
 /// The contract that a request on a route is under, whatever the route does; its lists have spoken.
 ///
 /// # Errors
-/// As [`judge_around`], for a contract that the route itself names.
+/// As [`check_around`], for a contract that the route itself names.
 pub fn contract_of<'g>(
     generation: &'g Generation,
     listener: &str,
     route: &CompiledRoute,
     head: &RequestHead,
     client: &RequestClient,
-) -> Result<Option<&'g Arc<InForce>>, Refusal> {
+) -> Result<Option<&'g Arc<ActiveContract>>, Rejection> {
     let contracts = &generation.contracts;
     if contracts.is_empty() {
         return Ok(None);
     }
-    let Some(in_force) = contracts.of(route.index, listener, head) else { return Ok(None) };
-    let is_judged = contracts.around(listener, head).into_iter().flatten().any(|around| Arc::ptr_eq(around, in_force));
-    if !is_judged {
-        lists::judge(in_force, head, client, generation)?;
+    let Some(active) = contracts.of(route.index, listener, head) else { return Ok(None) };
+    let is_validated = contracts.around(listener, head).into_iter().flatten().any(|around| Arc::ptr_eq(around, active));
+    if !is_validated {
+        lists::validate(active, head, client, generation)?;
     }
-    Ok(Some(in_force))
+    Ok(Some(active))
 }
 
-/// Judges a request that is under no contract by what its head tells.
+/// Validates a request that is under no contract by what its head tells.
 ///
 /// # Errors
 /// 413 for a body that says it is too long.
-pub fn admit<'a>(head: &'a RequestHead, route: &'a CompiledRoute, params: Params) -> Result<Admitted<'a>, Refusal> {
+pub fn admit<'a>(head: &'a RequestHead, route: &'a CompiledRoute, params: Params) -> Result<Admitted<'a>, Rejection> {
     fits(head, route.config.max_body_bytes)?;
     Ok(Admitted { head, route, params, reason: Reason::NoContract, under: None })
 }
 
 /// Whether a body that tells its length is short enough.
-fn fits(head: &RequestHead, max_body_bytes: u64) -> Result<(), Refusal> {
+fn fits(head: &RequestHead, max_body_bytes: u64) -> Result<(), Rejection> {
     if matches!(head.framing, BodyFraming::Length(length) if length > max_body_bytes) {
-        return Err(Refusal::client(413, "body_too_large"));
+        return Err(Rejection::client(413, "body_too_large"));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use net::clock::coarse;
 use net::{Chunk, Deadline};
 use telemetry::{ConnRecord, Fault};
-use tls::{Chooser, KeyAnswer, KeyRequest, Session};
+use tls::{Chooser, KeyRequest, KeyResponse, Session};
 use transport::{Broken, KeyFailure, Keys, Transport};
 
 use crate::client;
@@ -55,7 +55,7 @@ pub async fn open(
         let rule = Arc::clone(front.rule(info.server_name.as_deref()));
         if !client::is_allowed(&rule, info.peer.as_deref()) {
             failed(conn, worker, started, Fault::Client, "client_certificate_not_allowed", "");
-            transport.refuse(tls::Alert::ACCESS_DENIED).await;
+            transport.reject(tls::Alert::ACCESS_DENIED).await;
             return Err(transport.traffic());
         }
         conn.tls = Some(ConnTls { info, rule });
@@ -95,10 +95,10 @@ struct ServedKeys<'a> {
 }
 
 impl Keys for ServedKeys<'_> {
-    async fn answer(&self, request: &KeyRequest, server_name: &str) -> Result<KeyAnswer, KeyFailure> {
+    async fn perform(&self, request: &KeyRequest, server_name: &str) -> Result<KeyResponse, KeyFailure> {
         let group = self.front.key_group().ok_or(KeyFailure::Unavailable)?;
         let client = self.worker.key_clients.of(group, &self.worker.report);
-        client.answer(request, Ask { server_name, until: self.until }).await
+        client.perform(request, Ask { server_name, until: self.until }).await
     }
 }
 
@@ -113,7 +113,7 @@ fn classify(broken: &Broken) -> (Fault, &'static str, String) {
         Broken::Tls(tls::Error::PeerAlert(alert)) => {
             (Fault::Client, "tls_alert_received", format!("alert {}", alert.0))
         }
-        Broken::Tls(tls::Error::Refused(alert)) => (Fault::Client, "tls_refused", format!("alert {}", alert.0)),
+        Broken::Tls(tls::Error::Rejected(alert)) => (Fault::Client, "tls_refused", format!("alert {}", alert.0)),
         Broken::Key(failure) => (Fault::Upstream, failure.code(), failure.to_string()),
         Broken::Tls(error) => (Fault::Client, "tls_handshake_failed", error.to_string()),
     }

@@ -84,7 +84,7 @@ fn admit(
                 started: at,
                 listener: &listener.name,
                 client: peer,
-                told: None,
+                reported: None,
                 server_name: None,
                 duration: Duration::ZERO,
                 phase: "accept",

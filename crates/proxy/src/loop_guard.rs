@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use net::Stream;
 use net::transparent::canonical;
 
-use crate::passport::Refused;
+use crate::passport::Rejected;
 
 /// Listeners of ours that a client's bytes may pass one behind the other.
 const MAX_HOPS: u32 = 8;
@@ -69,7 +69,7 @@ impl Hops {
         client: &Stream,
         upstream: &Stream,
         port: Option<u16>,
-    ) -> Result<Option<Hop>, Refused> {
+    ) -> Result<Option<Hop>, Rejected> {
         if !port.is_some_and(|port| self.is_ours(port)) {
             return Ok(None);
         }
@@ -78,13 +78,13 @@ impl Hops {
         self.enter(came, ends)
     }
 
-    fn enter(self: &Arc<Hops>, came: Option<Ends>, ends: Ends) -> Result<Option<Hop>, Refused> {
+    fn enter(self: &Arc<Hops>, came: Option<Ends>, ends: Ends) -> Result<Option<Hop>, Rejected> {
         let same = |(from, to): Ends| (canonical(from), canonical(to));
         let ends = same(ends);
         let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
         let hops = came.and_then(|came| passed.get(&same(came)).copied()).unwrap_or(0) + 1;
         if hops > MAX_HOPS {
-            return Err(Refused::Loop);
+            return Err(Rejected::Loop);
         }
         passed.insert(ends, hops);
         self.count.store(passed.len(), Ordering::Relaxed);
@@ -118,7 +118,7 @@ mod tests {
         }
         let last = MAX_HOPS as u16 - 1;
         let came = Some((at(40_000 + last), at(last + 1)));
-        assert_eq!(hops.enter(came, (at(50_000), at(1))).unwrap_err(), Refused::Loop);
+        assert_eq!(hops.enter(came, (at(50_000), at(1))).unwrap_err(), Rejected::Loop);
         // Others go on, and what has ended is not remembered.
         assert!(hops.enter(None, (at(50_000), at(1))).is_ok());
         way.clear();

@@ -1,7 +1,7 @@
 //! Onward from the client's own address: who may be impersonated, and towards which target.
 //!
 //! Pure but for the addresses of this machine, which the kernel is asked for. Opens no connection: `net::transparent` and `upstream/connect.rs` do.
-//! A client's address comes from a header or from the network, so it is a claim: what could only be a mistake or an attack is refused unless
+//! A client's address comes from a header or from the network, so it is a claim: what could only be a problem or an attack is rejected unless
 //! the configuration allows it.
 
 pub mod self_test;
@@ -18,7 +18,7 @@ use wire::proxy_protocol::ProxyInfo;
 
 /// Why a client is not let through under its own address, or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum Rejected {
     /// It claims to come from a loopback address.
     Loopback,
     /// It claims to come from no address, or one of network 0.
@@ -39,19 +39,19 @@ pub enum Refused {
     Loop,
 }
 
-impl Refused {
+impl Rejected {
     /// Stable code for logs and metrics.
     pub fn code(self) -> &'static str {
         match self {
-            Refused::Loopback => "source_is_loopback",
-            Refused::Unspecified => "source_is_unspecified",
-            Refused::Multicast => "source_is_multicast",
-            Refused::Broadcast => "source_is_broadcast",
-            Refused::LinkLocal => "source_is_link_local",
-            Refused::Own => "source_is_own_address",
-            Refused::NoTarget => "no_target_of_family",
-            Refused::Destination => "destination_not_allowed",
-            Refused::Loop => "loop",
+            Rejected::Loopback => "source_is_loopback",
+            Rejected::Unspecified => "source_is_unspecified",
+            Rejected::Multicast => "source_is_multicast",
+            Rejected::Broadcast => "source_is_broadcast",
+            Rejected::LinkLocal => "source_is_link_local",
+            Rejected::Own => "source_is_own_address",
+            Rejected::NoTarget => "no_target_of_family",
+            Rejected::Destination => "destination_not_allowed",
+            Rejected::Loop => "loop",
         }
     }
 }
@@ -73,19 +73,19 @@ impl Own {
     }
 }
 
-/// What was told once already on one worker: mistakes of the configuration and refused claims, by listener.
+/// What was reported once already on one worker: problems of the configuration and rejected claims, by listener.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct Reported {
     /// By reason, the listeners.
-    told: RefCell<HashMap<&'static str, HashSet<Box<str>>>>,
+    reported: RefCell<HashMap<&'static str, HashSet<Box<str>>>>,
 }
 
-impl Told {
+impl Reported {
     /// Tells why a client or a balancer goes nowhere, by a stable code, unless this listener has told of that reason before. Bounded, since both
-    /// are ours. A reason that was told already costs two lookups and no memory.
+    /// are ours. A reason that was reported already costs two lookups and no memory.
     pub fn once(&self, listener: &str, reason: &'static str, client: Option<SocketAddr>) {
-        let mut told = self.told.borrow_mut();
-        let listeners = told.entry(reason).or_default();
+        let mut reported = self.reported.borrow_mut();
+        let listeners = reported.entry(reason).or_default();
         if listeners.contains(listener) {
             return;
         }
@@ -109,7 +109,7 @@ pub fn source(
     client: Option<SocketAddr>,
     proxy: Option<&ProxyInfo>,
     own: &Own,
-) -> Result<Source, Refused> {
+) -> Result<Source, Rejected> {
     // A header without addresses is the balancer's own connection.
     let is_client = proxy.is_none_or(|proxy| proxy.destination.is_some());
     let address = client.filter(|_| config.client && is_client);
@@ -128,7 +128,7 @@ pub fn destination(
     proxy: Option<&ProxyInfo>,
     source: Source,
     came_to: Option<SocketAddr>,
-) -> Result<SocketAddr, Refused> {
+) -> Result<SocketAddr, Rejected> {
     let named = proxy.and_then(|proxy| proxy.destination);
     let family = source.address.map(|source| source.is_ipv4());
     allowed(allow, named, family).and_then(|target| not_where_it_came(target, came_to))
@@ -138,26 +138,26 @@ pub fn destination(
 ///
 /// # Errors
 /// Why not.
-pub fn check_source(client: IpAddr, config: &SourceConfig, own: &Own) -> Result<(), Refused> {
+pub fn check_source(client: IpAddr, config: &SourceConfig, own: &Own) -> Result<(), Rejected> {
     let client = client.to_canonical();
     if is_in(&config.allow, client) {
         return Ok(());
     }
-    let refused = match client {
-        IpAddr::V4(address) if address.is_loopback() => Refused::Loopback,
-        IpAddr::V4(address) if address.octets()[0] == 0 => Refused::Unspecified,
-        IpAddr::V4(address) if address.is_multicast() => Refused::Multicast,
+    let rejected = match client {
+        IpAddr::V4(address) if address.is_loopback() => Rejected::Loopback,
+        IpAddr::V4(address) if address.octets()[0] == 0 => Rejected::Unspecified,
+        IpAddr::V4(address) if address.is_multicast() => Rejected::Multicast,
         // 240.0.0.0/4 is reserved; its last address is the broadcast of every network.
-        IpAddr::V4(address) if address.octets()[0] >= 240 => Refused::Broadcast,
-        IpAddr::V4(address) if address.is_link_local() => Refused::LinkLocal,
-        IpAddr::V6(address) if address.is_loopback() => Refused::Loopback,
-        IpAddr::V6(address) if address.is_unspecified() => Refused::Unspecified,
-        IpAddr::V6(address) if address.is_multicast() => Refused::Multicast,
-        IpAddr::V6(address) if address.is_unicast_link_local() => Refused::LinkLocal,
-        address if own.contains(address) => Refused::Own,
+        IpAddr::V4(address) if address.octets()[0] >= 240 => Rejected::Broadcast,
+        IpAddr::V4(address) if address.is_link_local() => Rejected::LinkLocal,
+        IpAddr::V6(address) if address.is_loopback() => Rejected::Loopback,
+        IpAddr::V6(address) if address.is_unspecified() => Rejected::Unspecified,
+        IpAddr::V6(address) if address.is_multicast() => Rejected::Multicast,
+        IpAddr::V6(address) if address.is_unicast_link_local() => Rejected::LinkLocal,
+        address if own.contains(address) => Rejected::Own,
         _ => return Ok(()),
     };
-    Err(refused)
+    Err(rejected)
 }
 
 /// Where a client goes. `same_family`: only a target of the client's family will do, since its own address goes along. `destination`: what it
@@ -171,11 +171,11 @@ pub fn target(
     same_family: bool,
     destination: Option<SocketAddr>,
     came_to: Option<SocketAddr>,
-) -> Result<SocketAddr, Refused> {
+) -> Result<SocketAddr, Rejected> {
     let target = match targets {
         TargetsConfig::Fixed { v4, v6 } => {
             let (of_family, other) = if client.to_canonical().is_ipv4() { (v4, v6) } else { (v6, v4) };
-            of_family.or(other.filter(|_| !same_family)).ok_or(Refused::NoTarget)?
+            of_family.or(other.filter(|_| !same_family)).ok_or(Rejected::NoTarget)?
         }
         TargetsConfig::Destination { allow } => {
             allowed(allow, destination, same_family.then(|| client.to_canonical().is_ipv4()))?
@@ -189,17 +189,17 @@ fn allowed(
     allow: &[AllowedDestination],
     named: Option<SocketAddr>,
     is_v4: Option<bool>,
-) -> Result<SocketAddr, Refused> {
-    let named = named.map(canonical).filter(|named| named.port() != 0).ok_or(Refused::Destination)?;
+) -> Result<SocketAddr, Rejected> {
+    let named = named.map(canonical).filter(|named| named.port() != 0).ok_or(Rejected::Destination)?;
     if !allow.iter().any(|one| one.network.contains(&named.ip()) && one.ports.contains(&named.port())) {
-        return Err(Refused::Destination);
+        return Err(Rejected::Destination);
     }
-    if is_v4.is_some_and(|is_v4| is_v4 != named.is_ipv4()) { Err(Refused::NoTarget) } else { Ok(named) }
+    if is_v4.is_some_and(|is_v4| is_v4 != named.is_ipv4()) { Err(Rejected::NoTarget) } else { Ok(named) }
 }
 
 /// Who came in at the target's own address would come in there again.
-fn not_where_it_came(target: SocketAddr, came_to: Option<SocketAddr>) -> Result<SocketAddr, Refused> {
-    if came_to.map(canonical) == Some(target) { Err(Refused::Loop) } else { Ok(target) }
+fn not_where_it_came(target: SocketAddr, came_to: Option<SocketAddr>) -> Result<SocketAddr, Rejected> {
+    if came_to.map(canonical) == Some(target) { Err(Rejected::Loop) } else { Ok(target) }
 }
 
 fn is_in(networks: &[IpNet], address: IpAddr) -> bool {
@@ -222,7 +222,7 @@ mod tests {
         };
         let check = |address: &str, allow: &str, expected: &str| {
             let result = check_source(address.parse().unwrap(), &config(allow), &own);
-            assert_eq!(result.map_or_else(Refused::code, |()| "ok"), expected, "{address}");
+            assert_eq!(result.map_or_else(Rejected::code, |()| "ok"), expected, "{address}");
         };
         check("203.0.113.7", "", "ok");
         check("2001:db8::7", "", "ok");
@@ -251,7 +251,11 @@ mod tests {
         let check = |v4: &str, v6: &str, client: &str, came_to: &str, expected: &str| {
             let targets = TargetsConfig::Fixed { v4: address(v4), v6: address(v6) };
             let got = target(&targets, client.parse().unwrap(), true, None, address(came_to));
-            assert_eq!(got.map_or_else(|refused| refused.code().to_owned(), |to| to.to_string()), expected, "{client}");
+            assert_eq!(
+                got.map_or_else(|rejected| rejected.code().to_owned(), |to| to.to_string()),
+                expected,
+                "{client}"
+            );
         };
         check("127.0.0.1:80", "[::1]:80", "203.0.113.7", "-", "127.0.0.1:80");
         check("127.0.0.1:80", "[::1]:80", "2001:db8::7", "10.0.0.1:80", "[::1]:80");
@@ -278,7 +282,7 @@ mod tests {
             let got = target(&targets, IpAddr::from([203, 0, 113, 7]), false, named, None);
             assert_eq!(
                 got,
-                if expected { Ok(net::transparent::canonical(named.unwrap())) } else { Err(Refused::Destination) }
+                if expected { Ok(net::transparent::canonical(named.unwrap())) } else { Err(Rejected::Destination) }
             );
         };
         check(Some("10.1.2.3:80"), true);

@@ -120,7 +120,7 @@ pub async fn run(client: (&Transport, Chunk), upstream: (&Transport, Chunk), bou
 enum Failure {
     /// Its sender's connection broke.
     Sender,
-    /// Its sender's end cannot be told from a cut.
+    /// Its sender's end cannot be distinguished from a cut.
     Cut,
     /// Its receiver's connection broke.
     Receiver,

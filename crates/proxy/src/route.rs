@@ -8,7 +8,7 @@
 //! 3. Among the patterns that match the path and hold a route for the request's method and fields, the most specific wins, segment by
 //!    segment from the left: static text, then the longest literal prefix, then a parameter, then a catch-all.
 //! 4. Routes with one pattern: more fields demanded first, then listeners named, then methods named. What is still equal must differ in its
-//!    methods or in the value of a field, or the table is refused.
+//!    methods or in the value of a field, or the table is rejected.
 //! 5. A path that another server could read as one of a more specific route (`//`, `;parameters`) is rejected, unless its route opts out; and so is one
 //!    with a parameter that is empty there (`/;/public`), which is another path for it.
 //! 6. HEAD is served by a route that names GET, unless a route of the same rank names HEAD.

@@ -166,16 +166,16 @@ impl Server {
         &self.shared
     }
 
-    /// Reads the configuration and everything it names anew and puts it in force.
+    /// Reads the configuration and everything it names anew and puts it active.
     ///
     /// # Errors
-    /// Everything that is wrong; the old generation stays in force.
+    /// Everything that is wrong; the old generation stays active.
     pub fn reload(&self) -> Result<Reloaded, Vec<String>> {
         let config = (self.source)().inspect_err(|_| self.note_reload(false))?;
-        self.put_in_force(Arc::new(config))
+        self.put_active(Arc::new(config))
     }
 
-    /// Reads the configuration anew, and puts it in force if it says something else than the active one.
+    /// Reads the configuration anew, and puts it active if it says something else than the active one.
     ///
     /// # Errors
     /// As [`Server::reload`].
@@ -185,19 +185,19 @@ impl Server {
         if format!("{config:?}") == format!("{:?}", self.shared.generation.load().config) {
             return Ok(None);
         }
-        self.put_in_force(Arc::new(config)).map(Some)
+        self.put_active(Arc::new(config)).map(Some)
     }
 
-    /// Reads key material anew under the configuration in force.
+    /// Reads key material anew under the configuration active.
     ///
     /// # Errors
     /// As [`Server::reload`].
     pub fn reload_keystores(&self) -> Result<Reloaded, Vec<String>> {
         let config = Arc::clone(&self.shared.generation.load().config);
-        self.put_in_force(config)
+        self.put_active(config)
     }
 
-    fn put_in_force(&self, config: Arc<Config>) -> Result<Reloaded, Vec<String>> {
+    fn put_active(&self, config: Arc<Config>) -> Result<Reloaded, Vec<String>> {
         // One reload at a time: the next one builds on what this one made.
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.stage != Stage::Running {
@@ -230,12 +230,12 @@ impl Server {
             self.shared.reporter.switch_log(log);
         }
         for (place, bound) in fresh {
-            inner.tell(|| Command::Listen(bound.clone(), place.clone()));
+            inner.report(|| Command::Listen(bound.clone(), place.clone()));
         }
         let gone = take_gone(&mut inner.bound, config.listeners.iter().flat_map(|listener| listener.places()));
         for (place, bound) in gone {
             bound.unlink();
-            inner.tell(|| Command::Close(place.clone()));
+            inner.report(|| Command::Close(place.clone()));
         }
         inner.follow_udp(&config, &fresh_udp);
         self.shared.reporter.retain(
@@ -300,7 +300,7 @@ impl Server {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.stage = Stage::Leaving;
         self.is_leaving.store(true, Ordering::Relaxed);
-        inner.tell(|| Command::Leave);
+        inner.report(|| Command::Leave);
     }
 
     /// Stops accepting: what is queued is taken in, then the addresses are free for another process. Open connections end after what they are
@@ -311,7 +311,7 @@ impl Server {
         // Files go first: who comes next may bind the same path at once, and nobody connects to ours any more.
         let bound = std::mem::take(&mut inner.bound);
         bound.values().for_each(Bound::unlink);
-        inner.tell(|| Command::Drain);
+        inner.report(|| Command::Drain);
         // Workers close their sockets when they have taken in what is queued; ours must not keep them open, or the kernel would go on
         // completing handshakes that nobody serves.
         drop(bound);
@@ -329,7 +329,7 @@ impl Server {
     pub fn stop(&self) -> usize {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let left = self.shared.admission.total() + self.shared.flows.load(Ordering::Relaxed);
-        inner.tell(|| Command::Stop);
+        inner.report(|| Command::Stop);
         for worker in inner.workers.drain(..) {
             let _ = worker.thread.join();
         }
@@ -341,15 +341,15 @@ impl Inner {
     /// Serves fresh UDP addresses, and those no longer that are configured no more.
     fn follow_udp(&mut self, config: &Config, fresh: &[(Place<SocketAddr>, UdpBound)]) {
         for (place, bound) in fresh {
-            self.tell(|| Command::ListenUdp(bound.clone(), place.clone()));
+            self.report(|| Command::ListenUdp(bound.clone(), place.clone()));
         }
         let gone = take_gone(&mut self.udp_bound, config.udp_listeners.iter().flat_map(|listener| listener.places()));
         for (place, _) in gone {
-            self.tell(|| Command::CloseUdp(place.clone()));
+            self.report(|| Command::CloseUdp(place.clone()));
         }
     }
 
-    fn tell(&self, command: impl Fn() -> Command) {
+    fn report(&self, command: impl Fn() -> Command) {
         for worker in &self.workers {
             // A dead worker learns of everything when it is replaced.
             let _ = worker.commands.send(command());

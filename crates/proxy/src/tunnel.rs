@@ -27,7 +27,7 @@ use transport::Transport;
 use crate::connection::Conn;
 use crate::generation::Generation;
 use crate::identity::TlsFront;
-use crate::passport::{self, Refused};
+use crate::passport::{self, Rejected};
 use crate::pump::{self, End, Party};
 use crate::tunnel_routes::Ways;
 use crate::upstream::{ConnectError, Group, Places, Server, ServerId, Target, connect, connect_to};
@@ -80,27 +80,27 @@ pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, 
     let in_flight = match group.admit(life.conn.client.map(|client| Places::of(client.ip()))) {
         Ok(in_flight) => in_flight,
         Err(full) => {
-            life.tell_end("portunus", full.fault(), full.code());
+            life.report_end("portunus", full.fault(), full.code());
             Box::pin(cut(&life.client)).await;
-            return life.untold_traffic();
+            return life.unreported_traffic();
         }
     };
     let upstream = match Box::pin(reach(&mut life, worker)).await {
         Ok(upstream) => upstream,
         Err(error) => {
-            if let ConnectError::Client(refused) = &error {
-                worker.told.once(&conn.listener.name, refused.code(), conn.client);
+            if let ConnectError::Client(rejected) = &error {
+                worker.reported.once(&conn.listener.name, rejected.code(), conn.client);
             }
-            life.tell_end("portunus", error.fault(), error.code());
+            life.report_end("portunus", error.fault(), error.code());
             Box::pin(cut(&life.client)).await;
-            return life.untold_traffic();
+            return life.unreported_traffic();
         }
     };
     let busy = life.server.as_deref().map(Server::busy);
     let end = carry(&life, first, &upstream, bounds).await;
     drop((busy, in_flight));
     Box::pin(finish(&life, end, upstream)).await;
-    life.untold_traffic()
+    life.unreported_traffic()
 }
 
 /// Carries bytes until the tunnel ends, and tells now and then how many.
@@ -109,7 +109,7 @@ async fn carry(life: &Life<'_>, first: Chunk, upstream: &Transport, bounds: pump
     let mut carrying = pin!(pump::run(client, (upstream, Chunk::empty()), bounds, &life.carried));
     poll_fn(|context| {
         let polled = carrying.as_mut().poll(context);
-        life.tell_moved_if_due();
+        life.report_moved_if_due();
         polled
     })
     .await
@@ -120,11 +120,12 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
     let group = Arc::clone(&life.way.group);
     let header = header::render(life);
     let started = Instant::now();
-    let source = passport::source(&group.config.source, life.conn.client, life.conn.told.as_deref(), &worker.own)
+    let source = passport::source(&group.config.source, life.conn.client, life.conn.reported.as_deref(), &worker.own)
         .map_err(ConnectError::Client)?;
     if !group.config.to_destinations.is_empty() {
         let came_to = life.client.stream().local();
-        let address = passport::destination(&group.config.to_destinations, life.conn.told.as_deref(), source, came_to);
+        let address =
+            passport::destination(&group.config.to_destinations, life.conn.reported.as_deref(), source, came_to);
         let address = address.map_err(ConnectError::Client)?;
         life.destination = Some(address);
         let transport = connect_to(address, source, &header, group.config.connect_timeout).await?;
@@ -135,14 +136,14 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
     let unfit = unfit_servers(&group, source, life.conn.client);
     let mut tried = unfit.clone();
     let mut last = match unfit.is_empty() {
-        false => ConnectError::Client(Refused::NoTarget),
+        false => ConnectError::Client(Rejected::NoTarget),
         true if group.is_unresolved() => ConnectError::Unresolved,
         true => ConnectError::NoServer,
     };
     while let Some(server) = group.choose(&tried) {
         let _busy = server.busy();
         if is_where_it_came(&server.address, life) {
-            return Err(ConnectError::Client(Refused::Loop));
+            return Err(ConnectError::Client(Rejected::Loop));
         }
         life.retries = u32::try_from(tried.len() - unfit.len()).unwrap_or(u32::MAX);
         life.server = Some(Arc::clone(&server));
@@ -193,13 +194,13 @@ async fn finish(life: &Life<'_>, end: End, upstream: Transport) {
         None => "portunus",
     };
     match end {
-        End::Finished => life.tell_end(first, Fault::None, ""),
-        End::Idle => life.tell_end("portunus", Fault::None, "tunnel_idle"),
-        End::Expired => life.tell_end("portunus", Fault::None, "tunnel_lifetime"),
-        End::ClientCut => life.tell_end("client", Fault::Client, "tls_cut_without_close_notify"),
-        End::ClientBroke => life.tell_end("client", Fault::Client, "tunnel_client_reset"),
-        End::UpstreamCut => life.tell_end("upstream", Fault::Upstream, "tls_cut_without_close_notify"),
-        End::UpstreamBroke => life.tell_end("upstream", Fault::Upstream, "tunnel_upstream_reset"),
+        End::Finished => life.report_end(first, Fault::None, ""),
+        End::Idle => life.report_end("portunus", Fault::None, "tunnel_idle"),
+        End::Expired => life.report_end("portunus", Fault::None, "tunnel_lifetime"),
+        End::ClientCut => life.report_end("client", Fault::Client, "tls_cut_without_close_notify"),
+        End::ClientBroke => life.report_end("client", Fault::Client, "tunnel_client_reset"),
+        End::UpstreamCut => life.report_end("upstream", Fault::Upstream, "tls_cut_without_close_notify"),
+        End::UpstreamBroke => life.report_end("upstream", Fault::Upstream, "tunnel_upstream_reset"),
     }
     match end {
         End::Finished => {}

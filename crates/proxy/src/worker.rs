@@ -17,13 +17,13 @@ use crate::admission::Admission;
 use crate::generation::Generation;
 use crate::keyless::Clients;
 use crate::loop_guard::Hops;
-use crate::passport::{Own, Told};
+use crate::passport::{Own, Reported};
 use crate::upstream::Pools;
 
 /// What all workers share.
 #[derive(Debug)]
 pub struct Shared {
-    /// The generation in force. Swapped by reloads, read by every request.
+    /// The generation active. Swapped by reloads, read by every request.
     pub generation: Arc<ArcSwap<Generation>>,
     /// TLS context of all server connections.
     pub acceptor: tls::Acceptor,
@@ -77,8 +77,8 @@ pub struct Worker {
     pub key_clients: Clients,
     /// The addresses of this machine.
     pub own: Own,
-    /// What was told once.
-    pub told: Told,
+    /// What was reported once.
+    pub reported: Reported,
     /// Wakes connections at rest when a stage of the shutdown begins: look at [`Worker::is_leaving`] and [`Worker::is_draining`] then.
     pub shutdown: Notify,
     leaving: Cell<bool>,
@@ -96,7 +96,7 @@ impl Worker {
             pools: Pools::default(),
             key_clients: Clients::default(),
             own: Own::default(),
-            told: Told::default(),
+            reported: Reported::default(),
             shutdown: Notify::new(),
             leaving: Cell::new(false),
             draining: Cell::new(false),

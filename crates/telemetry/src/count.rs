@@ -1,7 +1,7 @@
 //! Counters with one writer and any number of readers, and families of them by label.
 //!
 //! A worker is the only writer of its counters, so an increment is a load and a store: no lock, no locked instruction. Readers see each
-//! counter whole, and a set of them a moment apart. Two writers by mistake would lose counts, never memory safety.
+//! counter whole, and a set of them a moment apart. Two writers by problem would lose counts, never memory safety.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_level_is_refused() {
+    fn an_unknown_level_is_rejected() {
         assert!(filter("loud").unwrap_err().to_string().contains("error, warn, info"));
     }
 

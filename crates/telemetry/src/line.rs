@@ -15,7 +15,7 @@ use wire::proxy_protocol::ProxyInfo;
 use wire::proxy_protocol::{Version, kind};
 use wire::short_text::ShortText;
 
-use super::keyholder::{KeyOperation, KeyOutcome};
+use super::key_server::{KeyOperation, KeyOutcome};
 use super::record::{ConnRecord, ContractRecord, FlowRecord, RequestRecord, TunnelRecord};
 
 pub use mmproxy::MmproxyLine;
@@ -163,7 +163,7 @@ pub(super) fn key_operation(out: &mut Vec<u8>, clock: &mut Clock, record: &KeyOp
         out.push(b'"');
     }
     let _ = write!(out, ",\"operation\":\"{}\",\"outcome\":\"{}\"", record.operation, record.outcome.name());
-    if let KeyOutcome::Refused(code) = record.outcome {
+    if let KeyOutcome::Rejected(code) = record.outcome {
         let _ = write!(out, ",\"error\":\"{}\"", code.name());
     }
     let (queued, service) = (record.queued.as_micros(), record.service.as_micros());
@@ -222,7 +222,7 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     if let Some(info) = record.tls {
         tls_json(&mut json, info);
     }
-    told_json(&mut json, record.told);
+    reported_json(&mut json, record.reported);
     json.some("user_agent", record.user_agent);
     json.some("request_id", record.request_id);
     if let Some(contract) = &record.contract {
@@ -237,7 +237,7 @@ fn contract_json(json: &mut Json<'_>, contract: &ContractRecord<'_>) {
     json.open("contract");
     json.text("name", contract.contract.as_bytes());
     json.some("operation", contract.operation.as_bytes());
-    json.text("verdict", contract.verdict.as_str().as_bytes());
+    json.text("decision", contract.decision.as_str().as_bytes());
     if !contract.reason.is_empty() {
         json.text("side", contract.side.as_bytes());
         json.text("reason", contract.reason.as_bytes());
@@ -287,7 +287,7 @@ fn tunnel_json(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) 
     if let Some(info) = record.tls {
         tls_json(&mut json, info);
     }
-    told_json(&mut json, record.told);
+    reported_json(&mut json, record.reported);
     json.text("connection_id", record.connection_id);
     json.text("ended_by", record.ended_by.as_bytes());
     json.some("fault", record.fault.side().as_bytes());
@@ -316,13 +316,13 @@ fn tunnel_text(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) 
 }
 
 /// What a PROXY header said, as far as its TLVs are of known types.
-fn told_json(json: &mut Json<'_>, told: Option<&ProxyInfo>) {
-    let Some(told) = told else { return };
-    let tlvs = told.tlvs();
+fn reported_json(json: &mut Json<'_>, reported: Option<&ProxyInfo>) {
+    let Some(reported) = reported else { return };
+    let tlvs = reported.tlvs();
     json.open("proxy_protocol");
-    json.number("version", if told.version == Version::V1 { 1 } else { 2 });
-    json.address("balancer", told.balancer.map(|balancer| balancer.ip()));
-    if let Some(destination) = told.destination {
+    json.number("version", if reported.version == Version::V1 { 1 } else { 2 });
+    json.address("balancer", reported.balancer.map(|balancer| balancer.ip()));
+    if let Some(destination) = reported.destination {
         json.text("destination", destination.to_string().as_bytes());
     }
     json.some("server_name", tlvs.get(kind::AUTHORITY).unwrap_or_default());
@@ -342,7 +342,7 @@ fn connection_json(out: &mut Vec<u8>, clock: &mut Clock, record: &ConnRecord<'_>
     json.text("listener", record.listener.as_bytes());
     json.text("phase", record.phase.as_bytes());
     json.some("server_name", record.server_name.unwrap_or("").as_bytes());
-    told_json(&mut json, record.told);
+    reported_json(&mut json, record.reported);
     json.seconds("duration_seconds", record.duration);
     json.some("fault", record.fault.side().as_bytes());
     json.some("reason", record.reason.as_bytes());
@@ -488,7 +488,7 @@ fn request_text(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     if let Some(contract) = &record.contract {
         text.pair("contract", contract.contract.as_bytes());
         text.pair("operation", contract.operation.as_bytes());
-        text.pair("verdict", contract.verdict.as_str().as_bytes());
+        text.pair("decision", contract.decision.as_str().as_bytes());
         text.pair("broke", contract.reason.as_bytes());
         text.pair("at", contract.place.as_bytes());
     }

@@ -156,9 +156,9 @@ fn listeners(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
         )
     };
     let labels = ["listener", "reason"];
-    page.counters("portunus_connections_refused", "Connections closed at once", labels, failures("accept"))?;
+    page.counters("portunus_connections_rejected", "Connections closed at once", labels, failures("accept"))?;
     page.counters("portunus_tls_handshake_failures", "Failed handshakes", labels, failures("tls_handshake"))?;
-    page.counters("portunus_datagrams_refused", "Datagrams rejected", labels, failures("datagram"))?;
+    page.counters("portunus_datagrams_rejected", "Datagrams rejected", labels, failures("datagram"))?;
     let others = sums(
         workers,
         |worker| &worker.failures,
@@ -208,16 +208,16 @@ fn handshakes(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result
 fn requests(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     let labels = ["listener", "route", "method", "code"];
     let counts = sums(workers, |worker| &worker.requests, every_label);
-    page.counters("portunus_requests", "Requests answered; code none if no answer could be given", labels, counts)?;
+    page.counters("portunus_requests", "Requests answered; code none if no response could be given", labels, counts)?;
     let times = durations(workers, |worker| &worker.listeners, |slot| ([&*slot.labels[0]], &slot.cells.requests));
-    let help = "First byte of a request to last byte of the answer";
+    let help = "First byte of a request to last byte of the response";
     page.histograms("portunus_request_duration_seconds", help, ["listener"], times)?;
     let faults = sums(workers, |worker| &worker.faults, every_label);
     let help = "Failed requests and connections, by the side at fault";
     page.counters("portunus_faults", help, ["side", "reason"], faults)?;
-    let labels = ["contract", "operation", "verdict", "reason"];
-    let verdicts = sums(workers, |worker| &worker.verdicts, every_label);
-    page.counters("portunus_contract_requests", "Requests under a contract, by what it said", labels, verdicts)
+    let labels = ["contract", "operation", "decision", "reason"];
+    let decisions = sums(workers, |worker| &worker.decisions, every_label);
+    page.counters("portunus_contract_requests", "Requests under a contract, by what it said", labels, decisions)
 }
 
 fn keyless(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
@@ -281,7 +281,7 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
         sums(workers, |worker| &worker.upstreams, |slot| Some(([&*slot.labels[0]], slot.cells.retries.get())));
     page.counters("portunus_upstream_retries", "Further tries on other servers", ["upstream"], retries)?;
     let times = durations(workers, |worker| &worker.upstreams, |slot| ([&*slot.labels[0]], &slot.cells.durations));
-    let help = "Request sent to head of the answer received";
+    let help = "Request sent to head of the response received";
     page.histograms("portunus_upstream_duration_seconds", help, ["upstream"], times)
 }
 

@@ -46,7 +46,7 @@ pub(super) struct Queue {
     stopped: Condvar,
     /// Lines that reached the target.
     written: AtomicU64,
-    /// Lines refused by `push`, and lines given up at the end.
+    /// Lines rejected by `push`, and lines given up at the end.
     lost: AtomicU64,
 }
 

@@ -35,39 +35,39 @@ impl Fault {
 
 /// What a contract said of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Verdict {
-    /// It was not judged: modes are off.
+pub enum Decision {
+    /// It was not checked: modes are off.
     #[default]
     Off,
     /// Nothing is wrong with it.
     Passed,
     /// Something is wrong, and it passed because the mode is `log`.
     Logged,
-    /// It was refused.
+    /// It was rejected.
     Blocked,
 }
 
-impl Verdict {
+impl Decision {
     /// The word for it in logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
-            Verdict::Off => "off",
-            Verdict::Passed => "passed",
-            Verdict::Logged => "logged",
-            Verdict::Blocked => "blocked",
+            Decision::Off => "off",
+            Decision::Passed => "passed",
+            Decision::Logged => "logged",
+            Decision::Blocked => "blocked",
         }
     }
 }
 
-/// What a contract said of a request and its answer.
+/// What a contract said of a request and its response.
 #[derive(Debug, Clone, Copy)]
 pub struct ContractRecord<'a> {
     /// Name of the contract.
     pub contract: &'a str,
     /// Method and path template; empty where the document knows none.
     pub operation: &'a str,
-    /// The worse of both verdicts.
-    pub verdict: Verdict,
+    /// The worse of both decisions.
+    pub decision: Decision,
     /// `request` or `response`: what the reason is about; empty without one.
     pub side: &'static str,
     /// Stable code of the first violation; empty if there is none.
@@ -90,7 +90,7 @@ pub struct RequestRecord<'a> {
     /// The connection's peer; none on Unix sockets.
     pub peer: Option<SocketAddr>,
     /// What a believed PROXY header said.
-    pub told: Option<&'a ProxyInfo>,
+    pub reported: Option<&'a ProxyInfo>,
     /// What TLS agreed on, if there was TLS.
     pub tls: Option<&'a tls::Info>,
     /// Method, as text.
@@ -119,7 +119,7 @@ pub struct RequestRecord<'a> {
     pub bytes_received: u64,
     /// Body bytes to the client.
     pub bytes_sent: u64,
-    /// First byte of the request to last byte of the answer.
+    /// First byte of the request to last byte of the response.
     pub duration: Duration,
     /// Request sent to upstream's head received.
     pub upstream_duration: Option<Duration>,
@@ -183,7 +183,7 @@ pub struct TunnelRecord<'a> {
     /// True client; none on Unix sockets.
     pub client: Option<SocketAddr>,
     /// What a believed PROXY header said.
-    pub told: Option<&'a ProxyInfo>,
+    pub reported: Option<&'a ProxyInfo>,
     /// What TLS agreed on, if it was opened.
     pub tls: Option<&'a tls::Info>,
     /// SNI of TLS that was not opened.
@@ -218,7 +218,7 @@ pub struct TunnelRecord<'a> {
     pub reason: &'static str,
 }
 
-/// One connection that ended without ever becoming a request: refused, failed handshake, silent.
+/// One connection that ended without ever becoming a request: rejected, failed handshake, silent.
 #[derive(Debug, Clone)]
 pub struct ConnRecord<'a> {
     /// When it was accepted.
@@ -228,7 +228,7 @@ pub struct ConnRecord<'a> {
     /// True client; none on Unix sockets.
     pub client: Option<SocketAddr>,
     /// What a believed PROXY header said.
-    pub told: Option<&'a ProxyInfo>,
+    pub reported: Option<&'a ProxyInfo>,
     /// SNI as sent, if it was seen.
     pub server_name: Option<&'a str>,
     /// Accept to end.

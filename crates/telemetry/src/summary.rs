@@ -13,7 +13,7 @@ pub(super) struct Sample {
     closed: u64,
     received: u64,
     sent: u64,
-    /// Requests by the first digit of the status, those without an answer first.
+    /// Requests by the first digit of the status, those without a response first.
     requests: [u64; 6],
     ecdsa_handshakes: u64,
     rsa_handshakes: u64,

@@ -84,8 +84,8 @@ pub(super) struct WorkerShared {
     pub(super) key_servers: Family<2, KeyServerCells>,
     /// By group of key servers.
     pub(super) key_groups: Family<1, KeyGroupCells>,
-    /// By contract, operation, verdict, reason.
-    pub(super) verdicts: Family<4, Count>,
+    /// By contract, operation, decision, reason.
+    pub(super) decisions: Family<4, Count>,
     pub(super) shadows: shadow::Published,
     pub(super) lines_dropped: Count,
     pub(super) clients: Published,
@@ -106,7 +106,7 @@ impl WorkerShared {
             key_operations: Family::new(1024),
             key_servers: Family::new(256),
             key_groups: Family::new(64),
-            verdicts: Family::new(4096),
+            decisions: Family::new(4096),
             shadows: shadow::Published::default(),
             lines_dropped: Count::default(),
             clients: Published::default(),
@@ -148,7 +148,7 @@ impl WorkerShared {
             ("key_operations", self.key_operations.overflow()),
             ("key_servers", self.key_servers.overflow()),
             ("key_groups", self.key_groups.overflow()),
-            ("verdicts", self.verdicts.overflow()),
+            ("decisions", self.decisions.overflow()),
         ]
     }
 }
@@ -171,7 +171,7 @@ struct LineBuffer {
     whole: usize,
     clock: Clock,
     /// Lines dropped when that was last told.
-    told: u64,
+    reported: u64,
 }
 
 impl LineBuffer {
@@ -205,11 +205,11 @@ impl LineBuffer {
             self.hand_over();
         }
         let dropped = dropped.get();
-        if dropped > self.told
+        if dropped > self.reported
             && let Some(suppressed) = self.log.complaint.allow()
         {
-            let lines = dropped - self.told;
-            self.told = dropped;
+            let lines = dropped - self.reported;
+            self.reported = dropped;
             tracing::error!(
                 lines,
                 suppressed,
@@ -238,8 +238,8 @@ pub struct WorkerReport {
 
 impl WorkerReport {
     pub(super) fn new(shared: Arc<WorkerShared>, log: Option<Log>) -> WorkerReport {
-        let told = shared.lines_dropped.get();
-        let lines = |log| LineBuffer { log, chunk: Chunk::default(), whole: 0, clock: Clock::default(), told };
+        let reported = shared.lines_dropped.get();
+        let lines = |log| LineBuffer { log, chunk: Chunk::default(), whole: 0, clock: Clock::default(), reported };
         WorkerReport {
             shared,
             clients: RefCell::new(ClientTable::new()),
@@ -254,7 +254,7 @@ impl WorkerReport {
     }
 
     /// Bytes moved on a connection that goes on. A long-lived connection tells them now and then, so that they are seen before it ends;
-    /// what was told here is left out of `connection_closed`.
+    /// what was reported here is left out of `connection_closed`.
     pub fn bytes_moved(&self, listener: &str, client: Option<SocketAddr>, bytes_received: u64, bytes_sent: u64) {
         let cells = self.shared.listeners.at([listener]);
         cells.received.add(bytes_received);
@@ -359,8 +359,8 @@ impl WorkerReport {
         }
         self.fault(record.fault, record.reason);
         if let Some(contract) = &record.contract {
-            let labels = [contract.contract, contract.operation, contract.verdict.as_str(), contract.reason];
-            shared.verdicts.at(labels).add(1);
+            let labels = [contract.contract, contract.operation, contract.decision.as_str(), contract.reason];
+            shared.decisions.at(labels).add(1);
         }
         if let Some(client) = record.client {
             let mut clients = self.clients.borrow_mut();
@@ -385,7 +385,7 @@ impl WorkerReport {
         cells.sent.add(to_client);
     }
 
-    /// A tunnel ended: one log line, its metrics; its bytes were told by `tunnel_moved`.
+    /// A tunnel ended: one log line, its metrics; its bytes were reported by `tunnel_moved`.
     pub fn tunnel(&self, labels: [&str; 4], record: &TunnelRecord<'_>) {
         let cells = self.shared.tunnels.at(labels);
         cells.ended.add(1);

@@ -23,7 +23,7 @@ const MAX_HELLO_WITH_CHAIN_BYTES: usize = MAX_CLIENT_CHAIN_BYTES + 8 * 1024;
 
 /// Decides, once per handshake and before anything is negotiated, what this client gets.
 pub trait Chooser {
-    /// The choice for this ClientHello, or the alert to refuse it with.
+    /// The choice for this ClientHello, or the alert to reject it with.
     ///
     /// # Errors
     /// The fatal alert to send.
@@ -137,7 +137,7 @@ impl Opening {
     /// # Safety
     /// `ssl` is live and in its early callback; `link` is its link.
     unsafe fn choose(&mut self, ssl: *mut sys::SSL, link: &Link, body: &[u8]) -> Result<(), (Alert, Error)> {
-        let hello = ClientHello::parse(body).map_err(refuse_hello)?;
+        let hello = ClientHello::parse(body).map_err(reject_hello)?;
         // SSL 3.0 and earlier must not be spoken, also not by who says so and offers TLS 1.3 beside it (RFC 8446 §D.5).
         if hello.legacy_version < ProtocolVersion::Tls10.number() {
             return Err((Alert::PROTOCOL_VERSION, Error::Peer("UNSUPPORTED_PROTOCOL".into())));
@@ -146,7 +146,7 @@ impl Opening {
         if hello.has_malformed_hybrid_share() {
             return Err((Alert::ILLEGAL_PARAMETER, Error::Peer("BAD_HYBRID_KEYSHARE".into())));
         }
-        let choice = self.chooser.choose(&hello).map_err(|alert| (alert, Error::Refused(alert)))?;
+        let choice = self.chooser.choose(&hello).map_err(|alert| (alert, Error::Rejected(alert)))?;
         // SAFETY: passed on to the caller.
         unsafe { self.settle(ssl, link, choice, &hello) }.map_err(|error| (Alert::INTERNAL_ERROR, error))
     }
@@ -184,7 +184,7 @@ impl Opening {
     }
 }
 
-fn refuse_hello(error: HelloError) -> (Alert, Error) {
+fn reject_hello(error: HelloError) -> (Alert, Error) {
     match error {
         HelloError::Malformed => (Alert::DECODE_ERROR, Error::Peer("MALFORMED_CLIENT_HELLO".into())),
         HelloError::Duplicate => (Alert::ILLEGAL_PARAMETER, Error::Peer("DUPLICATE_EXTENSION".into())),
@@ -212,14 +212,14 @@ unsafe extern "C" fn select_certificate(hello: *const sys::SSL_CLIENT_HELLO) -> 
         link.opening.set(Some(opening));
         outcome
     }));
-    let refusal = match outcome {
+    let rejection = match outcome {
         Ok(Ok(())) => return sys::ssl_select_cert_result_t_ssl_select_cert_success,
-        Ok(Err(refusal)) => refusal,
+        Ok(Err(rejection)) => rejection,
         Err(_) => (Alert::INTERNAL_ERROR, Error::Ours("choosing for a ClientHello panicked".into())),
     };
     // SAFETY: the session is live. The library's own alert after this one is dropped, since only one can be sent.
-    unsafe { sys::SSL_send_fatal_alert(ssl, refusal.0.0) };
-    link.refusal.set(Some(refusal.1));
+    unsafe { sys::SSL_send_fatal_alert(ssl, rejection.0.0) };
+    link.rejection.set(Some(rejection.1));
     sys::ssl_select_cert_result_t_ssl_select_cert_error
 }
 
@@ -239,7 +239,7 @@ unsafe extern "C" fn select_alpn(
     };
     let (link, opening) = opening;
     let ours = opening.chosen.as_ref().map_or(&[][..], |chosen| &chosen.alpn);
-    let answer = if ours.is_empty() {
+    let response = if ours.is_empty() {
         sys::SSL_TLSEXT_ERR_NOACK
     } else if let Some(protocol) = ours.iter().find_map(|protocol| protocols(offered).find(|one| one == protocol)) {
         // SAFETY: both are writable; `protocol` is a part of the client's list, which outlives the call, and at most 255 bytes long.
@@ -252,7 +252,7 @@ unsafe extern "C" fn select_alpn(
         sys::SSL_TLSEXT_ERR_ALERT_FATAL
     };
     link.opening.set(Some(opening));
-    answer
+    response
 }
 
 /// The protocols of an ALPN list (RFC 7301 §3.1): each behind a length byte.

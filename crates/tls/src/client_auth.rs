@@ -7,7 +7,7 @@ use crate::ffi::{self, Owned};
 use crate::{Policy, chain, trust};
 use aws_lc_sys as sys;
 
-/// Certificates deeper than this below a root are refused.
+/// Certificates deeper than this below a root are rejected.
 const MAX_CHAIN_DEPTH: i32 = 8;
 
 /// A rule for client certificates. Built once per config, shared by connections.

@@ -46,14 +46,14 @@ impl fmt::Display for Alert {
 /// Why a TLS operation failed: first whose fault it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// The peer sent something we refuse; the library's reason, e.g. `WRONG_VERSION_NUMBER`.
+    /// The peer sent something we reject; the library's reason, e.g. `WRONG_VERSION_NUMBER`.
     Peer(Box<str>),
     /// The peer sent this fatal alert.
     PeerAlert(Alert),
     /// The peer's certificate was not accepted; why.
     PeerCertificate(Box<str>),
-    /// We refused with this alert (chooser).
-    Refused(Alert),
+    /// We rejected with this alert (chooser).
+    Rejected(Alert),
     /// Our own material or set-up is at fault; what.
     Ours(Box<str>),
     /// The session had ended before.
@@ -64,9 +64,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Peer(reason) => write!(f, "the peer broke TLS: {reason}"),
-            Error::PeerAlert(alert) => write!(f, "the peer refused with alert {alert}"),
+            Error::PeerAlert(alert) => write!(f, "the peer rejected with alert {alert}"),
             Error::PeerCertificate(why) => write!(f, "the peer's certificate was not accepted: {why}"),
-            Error::Refused(alert) => write!(f, "we refused with alert {alert}"),
+            Error::Rejected(alert) => write!(f, "we rejected with alert {alert}"),
             Error::Ours(what) => write!(f, "our own TLS set-up failed: {what}"),
             Error::Ended => f.write_str("the TLS session had already ended"),
         }
@@ -87,7 +87,7 @@ impl Error {
     /// What a failed call on a session left in the error queue, which is emptied. `verify_result` is that session's, `alert` the one that it sent.
     pub(crate) fn of_session(verify_result: std::os::raw::c_long, alert: Option<Alert>) -> Error {
         let faults = ffi::take_faults();
-        // A fatal alert or a verdict on the certificate says more than whatever the library noted before it.
+        // A fatal alert or a decision on the certificate says more than whatever the library noted before it.
         if let Some(alert) = faults.iter().find_map(ffi::Fault::alert) {
             return Error::PeerAlert(Alert(alert));
         }

@@ -126,9 +126,9 @@ unsafe impl<T: Shared> Sync for Owned<T> {}
 /// `Ok` for the library's usual answer of 1.
 ///
 /// # Errors
-/// Any other answer: our fault, named `what`, with the library's reason.
-pub(crate) fn check(answer: std::os::raw::c_int, what: &str) -> Result<(), Error> {
-    if answer == 1 { Ok(()) } else { Err(Error::ours(what)) }
+/// Any other response: our fault, named `what`, with the library's reason.
+pub(crate) fn check(response: std::os::raw::c_int, what: &str) -> Result<(), Error> {
+    if response == 1 { Ok(()) } else { Err(Error::ours(what)) }
 }
 
 /// A copy of `bytes` as the library keeps certificates.

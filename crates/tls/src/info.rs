@@ -217,7 +217,7 @@ struct AlternativeNames(Option<Owned<sys::GENERAL_NAMES>>);
 
 impl AlternativeNames {
     fn of(certificate: &Owned<sys::X509>) -> AlternativeNames {
-        // SAFETY: the certificate is live; for this extension the answer is null or a list of names that is ours.
+        // SAFETY: the certificate is live; for this extension the response is null or a list of names that is ours.
         let names = unsafe {
             let names = sys::X509_get_ext_d2i(
                 certificate.as_ptr(),

@@ -27,7 +27,7 @@ pub use error::{Alert, Error};
 pub use identity::{Identity, KeyType};
 pub use info::{Info, PeerCertificate};
 pub use policy::{Policy, ProtocolVersion};
-pub use remote::{KeyAnswer, KeyRequest};
+pub use remote::{KeyRequest, KeyResponse};
 pub use session::{Handshake, Read, Session};
 pub use tickets::TicketKeys;
 

@@ -42,7 +42,7 @@ pub(crate) struct Link {
     /// The alert that was written last.
     pub(crate) alert: Cell<Option<Alert>>,
     /// Why a callback ended the handshake.
-    pub(crate) refusal: Cell<Option<Error>>,
+    pub(crate) rejection: Cell<Option<Error>>,
 }
 
 impl Link {

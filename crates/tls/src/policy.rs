@@ -145,7 +145,7 @@ const fn with_sha1(schemes: [u16; 10]) -> [u16; 12] {
 }
 
 /// Sets `intermediate` on a server's context, but for the lowest version, which is open: [`narrow`] sets it, and must be reached to say what a
-/// client too old is refused with.
+/// client too old is rejected with.
 ///
 /// # Errors
 /// A list is not known to the library, or out of memory.

@@ -1,7 +1,7 @@
-//! Private keys that are elsewhere: what a handshake asks of one, and how the answer comes back.
+//! Private keys that are elsewhere: what a handshake asks of one, and how the response comes back.
 //!
 //! The library calls for an operation and is told to wait. The session's owner takes the request from the session, has it answered wherever
-//! the key is, and hands back a [`KeyAnswer`], which only [`KeyRequest::check`] makes: no signature is used that was not verified.
+//! the key is, and hands back a [`KeyResponse`], which only [`KeyRequest::check`] makes: no signature is used that was not verified.
 //!
 //! ```text
 //! handshake() → WantKey ── key_request() → KeyRequest ── check(bytes) → KeyAnswer ── answer() ── handshake() → …
@@ -54,11 +54,11 @@ impl KeyRequest {
     ///
     /// # Errors
     /// [`WrongSignature`]: whoever made it does not have the key.
-    pub fn check(&self, result: &[u8]) -> Result<KeyAnswer, WrongSignature> {
+    pub fn check(&self, result: &[u8]) -> Result<KeyResponse, WrongSignature> {
         match self.operation {
             Operation::RsaDecrypt => Ok(self.padded(result)),
             signature if self.key.verifies(signature, &self.input, result) => {
-                Ok(KeyAnswer(Zeroizing::new(result.to_vec())))
+                Ok(KeyResponse(Zeroizing::new(result.to_vec())))
             }
             _ => Err(WrongSignature),
         }
@@ -66,12 +66,12 @@ impl KeyRequest {
 
     /// The answer for a ciphertext that the key server would not decrypt: a block without valid padding, for which the library puts a random
     /// secret of its own, so that the client learns no more than that its Finished was wrong. None for signatures.
-    pub fn substitute(&self) -> Option<KeyAnswer> {
+    pub fn substitute(&self) -> Option<KeyResponse> {
         (self.operation == Operation::RsaDecrypt).then(|| self.padded(&[]))
     }
 
     /// The block that the library takes apart in constant time: as it came, or rebuilt around the secret (RFC 8017 §7.2.1).
-    fn padded(&self, result: &[u8]) -> KeyAnswer {
+    fn padded(&self, result: &[u8]) -> KeyResponse {
         let size = self.key.signature_bytes();
         let mut block = Zeroizing::new(vec![0; size]);
         if result.len() == size {
@@ -84,7 +84,7 @@ impl KeyRequest {
             block[2..2 + padding].fill(0xff);
             block[3 + padding..].copy_from_slice(result);
         }
-        KeyAnswer(block)
+        KeyResponse(block)
     }
 }
 
@@ -101,9 +101,9 @@ impl fmt::Display for WrongSignature {
 impl std::error::Error for WrongSignature {}
 
 /// A checked answer, for the session that asked.
-pub struct KeyAnswer(Zeroizing<Vec<u8>>);
+pub struct KeyResponse(Zeroizing<Vec<u8>>);
 
-impl fmt::Debug for KeyAnswer {
+impl fmt::Debug for KeyResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("KeyAnswer")
     }
@@ -115,12 +115,12 @@ pub(crate) struct Remote {
     /// The request that is not yet taken.
     pub(crate) request: Option<KeyRequest>,
     /// The answer, for when the library asks again.
-    pub(crate) answer: Option<KeyAnswer>,
+    pub(crate) response: Option<KeyResponse>,
 }
 
 impl Remote {
     pub(crate) fn new(key: Arc<PublicKey>) -> Remote {
-        Remote { key, request: None, answer: None }
+        Remote { key, request: None, response: None }
     }
 }
 
@@ -170,7 +170,7 @@ fn begin(link: Option<&Link>, request: Option<(Operation, Vec<u8>)>) -> sys::ssl
     if noted.is_some() { RETRY } else { FAILURE }
 }
 
-/// Gives the library the answer, if it is there by now.
+/// Gives the library the response, if it is there by now.
 unsafe extern "C" fn complete(
     ssl: *mut sys::SSL,
     out: *mut u8,
@@ -178,9 +178,9 @@ unsafe extern "C" fn complete(
     max_out: usize,
 ) -> sys::ssl_private_key_result_t {
     // SAFETY: the library calls with a live session of ours.
-    let answer = unsafe { Link::of(ssl) }.and_then(|link| link.with_remote(|remote| remote.answer.take()));
-    let Some(answer) = answer else { return FAILURE };
-    let Some(KeyAnswer(bytes)) = answer else { return RETRY };
+    let response = unsafe { Link::of(ssl) }.and_then(|link| link.with_remote(|remote| remote.response.take()));
+    let Some(response) = response else { return FAILURE };
+    let Some(KeyResponse(bytes)) = response else { return RETRY };
     if bytes.len() > max_out {
         return FAILURE;
     }

@@ -13,7 +13,7 @@ use crate::acceptor::Opening;
 use crate::connector::Origin;
 use crate::ffi::{self, Owned};
 use crate::link::Link;
-use crate::remote::{KeyAnswer, KeyRequest, Remote};
+use crate::remote::{KeyRequest, KeyResponse, Remote};
 use crate::{Acceptor, Alert, Chooser, ClientAuth, Connector, Error, Info, ProtocolVersion, ServerName, info};
 use aws_lc_sys as sys;
 use std::fmt;
@@ -109,30 +109,30 @@ impl Session {
         if self.link()?.is_established() {
             return Ok(Handshake::Done);
         }
-        self.refuse_sslv2(input, output)?;
+        self.reject_sslv2(input, output)?;
         // SAFETY: the session is live.
-        let answer = self.call(input, output, |ssl| unsafe { sys::SSL_do_handshake(ssl) })?;
-        if answer == 1 {
+        let response = self.call(input, output, |ssl| unsafe { sys::SSL_do_handshake(ssl) })?;
+        if response == 1 {
             self.establish(output)?;
             return Ok(Handshake::Done);
         }
-        match self.reason(answer) {
+        match self.reason(response) {
             sys::SSL_ERROR_WANT_READ => Ok(Handshake::WantInput),
             sys::SSL_ERROR_WANT_PRIVATE_KEY_OPERATION => Ok(Handshake::WantKey),
             _ => Err(self.broken(output)),
         }
     }
 
-    /// What the handshake asks of its private key, once per [`Handshake::WantKey`]. Give the answer with [`Session::answer`] and go on with
+    /// What the handshake asks of its private key, once per [`Handshake::WantKey`]. Give the response with [`Session::respond`] and go on with
     /// [`Session::handshake`], or end the session with [`Session::fail`].
     pub fn key_request(&mut self) -> Option<KeyRequest> {
         self.link().ok()?.with_remote(|remote| remote.request.take())?
     }
 
     /// The answer to its key request.
-    pub fn answer(&mut self, answer: KeyAnswer) {
+    pub fn respond(&mut self, response: KeyResponse) {
         if let Ok(link) = self.link() {
-            link.with_remote(|remote| remote.answer = Some(answer));
+            link.with_remote(|remote| remote.response = Some(response));
         }
     }
 
@@ -152,14 +152,14 @@ impl Session {
             }
             let (pointer, len) = (room.as_mut_ptr().cast::<c_void>(), clamp(room.len()));
             // SAFETY: the session is live and `pointer` has `len` writable bytes.
-            let answer = self.call(input, output, |ssl| unsafe { sys::SSL_read(ssl, pointer, len) })?;
-            if answer > 0 {
+            let response = self.call(input, output, |ssl| unsafe { sys::SSL_read(ssl, pointer, len) })?;
+            if response > 0 {
                 self.link()?.saw_data();
                 // The answer is at most the room.
-                filled += answer as usize;
+                filled += response as usize;
                 continue;
             }
-            let reason = self.reason(answer);
+            let reason = self.reason(response);
             if filled > 0 {
                 return Ok(Read::Plain(filled));
             }
@@ -199,9 +199,9 @@ impl Session {
         for part in plain.chunks(c_int::MAX as usize) {
             let (pointer, len) = (part.as_ptr().cast::<c_void>(), clamp(part.len()));
             // SAFETY: the session is live and `pointer` has `len` readable bytes.
-            let answer = self.call(&mut &[][..], output, |ssl| unsafe { sys::SSL_write(ssl, pointer, len) })?;
-            // Our BIO takes everything, so the answer is all or an error.
-            if answer != len {
+            let response = self.call(&mut &[][..], output, |ssl| unsafe { sys::SSL_write(ssl, pointer, len) })?;
+            // Our BIO takes everything, so the response is all or an error.
+            if response != len {
                 return Err(self.broken(output));
             }
         }
@@ -258,9 +258,9 @@ impl Session {
     }
 
     /// Why a call answered as it did (`SSL_get_error`).
-    fn reason(&self, answer: c_int) -> c_int {
+    fn reason(&self, response: c_int) -> c_int {
         // SAFETY: the session is live, and the error queue is that of its last call.
-        unsafe { sys::SSL_get_error(self.ssl.as_ptr(), answer) }
+        unsafe { sys::SSL_get_error(self.ssl.as_ptr(), response) }
     }
 
     fn check_open(&self) -> Result<(), Error> {
@@ -276,12 +276,12 @@ impl Session {
 
     /// The error of the call that just failed, with an alert if the library sent none where one is due. Ends the session.
     fn broken(&mut self, output: &mut Vec<u8>) -> Error {
-        let refusal = self.link().ok().and_then(|link| link.refusal.take());
+        let rejection = self.link().ok().and_then(|link| link.rejection.take());
         // SAFETY: the session is live.
         let verified = unsafe { sys::SSL_get_verify_result(self.ssl.as_ptr()) };
         let from_queue = Error::of_session(verified, self.link().ok().and_then(|link| link.alert.get()));
-        let error = match refusal {
-            Some(refusal) => refusal,
+        let error = match rejection {
+            Some(rejection) => rejection,
             None if self.link().is_ok_and(Link::is_flooded) => {
                 self.fail(Alert::UNEXPECTED_MESSAGE, output);
                 Error::Peer("TOO_MANY_POST_HANDSHAKE_MESSAGES".into())
@@ -296,9 +296,9 @@ impl Session {
         error
     }
 
-    /// Refuses a ClientHello in SSLv2 framing (RFC 8446 §4.1.2 forbids accepting it from whom offers TLS 1.3; we never do): its first byte has
+    /// Rejects a ClientHello in SSLv2 framing (RFC 8446 §4.1.2 forbids accepting it from whom offers TLS 1.3; we never do): its first byte has
     /// the high bit set, which no TLS record type has.
-    fn refuse_sslv2(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
+    fn reject_sslv2(&mut self, input: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
         let Some(first) = input.first().filter(|_| !self.began) else { return Ok(()) };
         self.began = true;
         if self.is_server && first & 0x80 != 0 {

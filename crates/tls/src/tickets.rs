@@ -172,13 +172,13 @@ pub(crate) unsafe extern "C" fn seal_or_open(
         unsafe {
             let link = Link::of(ssl)?;
             let opening = link.opening.take()?;
-            let answer = match opening.ticket_context() {
+            let response = match opening.ticket_context() {
                 Some(context) if encrypt != 0 => seal(&opening.tickets, context, name, iv, cipher, mac),
                 Some(context) => open(&opening.tickets, context, name, iv, cipher, mac),
                 None => None,
             };
             link.opening.set(Some(opening));
-            answer
+            response
         }
     }))
     .ok()

@@ -135,7 +135,7 @@ fn certificates_say_names_dates_and_role() {
     assert!(leaf.not_before() <= SystemTime::now());
 
     let authority = Certificate::from_der(&certificate(&pem, "-subj /CN=ca")).unwrap();
-    assert!(authority.is_authority(), "openssl req makes authorities unless told otherwise");
+    assert!(authority.is_authority(), "openssl req makes authorities unless configured otherwise");
     assert!(authority.dns_names().is_empty(), "the common name is not a name");
     assert_ne!(leaf.issuer_der(), authority.subject_der());
 
@@ -204,7 +204,7 @@ fn containers_of_openssl_are_read() {
 }
 
 #[test]
-fn damaged_containers_are_refused_at_every_byte() {
+fn damaged_containers_are_rejected_at_every_byte() {
     let pem = openssl(P256, b"");
     let both = [&pem[..], &openssl("x509 -inform DER", &certificate(&pem, "-subj /CN=x"))].concat();
     // One round of key derivation keeps the test quick.

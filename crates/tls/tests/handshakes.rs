@@ -192,9 +192,9 @@ fn servers_are_verified() {
         (&stranger, true, dns(NAME), Some("unable to get local issuer certificate")),
         (&stranger, false, dns("other.example"), None),
     ];
-    for (trusted, verify, expected, refused) in cases {
+    for (trusted, verify, expected, rejected) in cases {
         let ends = meets(&authority, trusted, verify, expected.clone());
-        match refused {
+        match rejected {
             None => assert_eq!(ends, DONE, "{expected:?}"),
             Some(why) => {
                 let lower = why.to_lowercase();
@@ -228,7 +228,7 @@ fn a_self_signed_certificate_may_be_its_own_root() {
 }
 
 #[test]
-fn unfit_names_are_refused() {
+fn unfit_names_are_rejected() {
     let authority = Authority::new("root");
     for unfit in ["", ".", "a\0b", &"a".repeat(254)] {
         assert!(Session::client(&connector(&authority), &ServerName::Dns(unfit.into())).is_err(), "{unfit:?}");

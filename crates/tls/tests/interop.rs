@@ -132,7 +132,7 @@ fn s_client(acceptor: &Acceptor, choice: &Choice, arguments: &[&str], typed: &st
         .expect("the openssl program is installed");
     // Kept open until the program ends by itself, when our server closes.
     let mut keyboard = client.stdin.take().unwrap();
-    // A refused client may be gone by now.
+    // A rejected client may be gone by now.
     let _ = keyboard.write_all(typed.as_bytes());
     let output = client.wait_with_output().unwrap();
     let server = server.join().unwrap();
@@ -182,7 +182,7 @@ fn the_suite_is_aes_128_whatever_the_client_names_first() {
 }
 
 #[test]
-fn weak_offers_are_refused() {
+fn weak_offers_are_rejected() {
     let authority = Authority::new("root");
     let rsa = authority.issue(RSA);
     let (intermediate, legacy) = (choice(&rsa.identity), legacy(&rsa));
@@ -202,10 +202,10 @@ fn weak_offers_are_refused() {
         ),
         ("a fallback", &["-fallback_scsv"], &intermediate, Some("alert inappropriate fallback")),
     ];
-    for (what, arguments, choice, refused) in cases {
+    for (what, arguments, choice, rejected) in cases {
         let arguments = [&["-tls1_2"], arguments].concat();
         let met = s_client(&acceptor(), choice, &arguments, "hello\n");
-        match refused {
+        match rejected {
             None => assert_eq!(met.info().version, Tls12, "{what}"),
             Some(alert) => {
                 assert!(matches!(met.server, Err(Error::Peer(_))), "{what}: {:?}", met.server);
@@ -227,7 +227,7 @@ fn a_client_that_guessed_another_group_is_asked_again() {
 }
 
 #[test]
-fn renegotiation_is_refused() {
+fn renegotiation_is_rejected() {
     let authority = Authority::new("root");
     let choice = choice(&authority.issue(ECDSA).identity);
     let met = s_client(&acceptor(), &choice, &["-tls1_2"], "R\n");

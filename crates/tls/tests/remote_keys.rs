@@ -1,6 +1,6 @@
 //! Handshakes whose private key is elsewhere: asked for, waited for, answered late, answered wrongly, never answered.
 //!
-//! The key is used by the `openssl` program, so that hashing, padding and encodings are judged by another implementation.
+//! The key is used by the `openssl` program, so that hashing, padding and encodings are checked by another implementation.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
@@ -73,7 +73,7 @@ fn operations(authority: &Authority, issued: &Issued, version: ProtocolVersion) 
             assert!(pair.server.key_request().is_none(), "asked for once");
         }
         asked.push(request.operation());
-        pair.server.answer(request.check(&use_key(issued, &request)).unwrap());
+        pair.server.respond(request.check(&use_key(issued, &request)).unwrap());
     }
     assert_eq!(pair.server.info().version, version);
     pair.echo();
@@ -81,7 +81,7 @@ fn operations(authority: &Authority, issued: &Issued, version: ProtocolVersion) 
 }
 
 #[test]
-fn every_version_and_kind_of_key_waits_for_its_answer() {
+fn every_version_and_kind_of_key_waits_for_its_response() {
     let authority = Authority::new("root");
     let (ecdsa, rsa) = (authority.issue(ECDSA), authority.issue(RSA));
     let cases = [
@@ -115,7 +115,7 @@ fn resumption_needs_no_key() {
     let mut first = Pair::new(&connector, &acceptor, chooser.clone());
     first.handshake();
     let request = first.server.key_request().unwrap();
-    first.server.answer(request.check(&use_key(&issued, &request)).unwrap());
+    first.server.respond(request.check(&use_key(&issued, &request)).unwrap());
     assert_eq!(first.handshake(), DONE);
     first.echo();
     let mut second = Pair::new(&connector, &acceptor, chooser);
@@ -151,7 +151,7 @@ fn a_wrong_signature_is_never_used() {
         }
         assert!(request.substitute().is_none());
         assert_eq!(pair.server.handshake(&mut &[][..], &mut pair.to_client), Ok(Handshake::WantKey));
-        pair.server.answer(request.check(&right).unwrap());
+        pair.server.respond(request.check(&right).unwrap());
         assert_eq!(pair.handshake(), DONE);
     }
 }
@@ -168,8 +168,8 @@ fn a_handshake_that_gives_up_sends_one_alert() {
     assert_eq!(pair.server.handshake(&mut &[][..], &mut pair.to_client), Err(tls::Error::Ended));
 }
 
-/// RSA key exchange with `openssl s_client`: what the key is asked, and whether the client got its answer.
-fn key_exchange(answer: impl Fn(&Issued, &KeyRequest) -> tls::KeyAnswer) -> (Vec<Operation>, bool) {
+/// RSA key exchange with `openssl s_client`: what the key is asked, and whether the client got its response.
+fn key_exchange(response: impl Fn(&Issued, &KeyRequest) -> tls::KeyResponse) -> (Vec<Operation>, bool) {
     let authority = Authority::new("root");
     let issued = authority.issue(RSA);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -197,7 +197,7 @@ fn key_exchange(answer: impl Fn(&Issued, &KeyRequest) -> tls::KeyAnswer) -> (Vec
             Ok(Handshake::WantKey) => {
                 let request = server.key_request().unwrap();
                 asked.push(request.operation());
-                server.answer(answer(&issued, &request));
+                server.respond(response(&issued, &request));
             }
             Ok(Handshake::WantInput) => {
                 let mut bytes = [0; 4096];
@@ -206,7 +206,7 @@ fn key_exchange(answer: impl Fn(&Issued, &KeyRequest) -> tls::KeyAnswer) -> (Vec
                 input.extend_from_slice(&bytes[..count]);
             }
             Err(error) => {
-                // Every kind of wrong answer looks the same: the Finished message does not open.
+                // Every kind of wrong response looks the same: the Finished message does not open.
                 assert!(error.to_string().contains("BAD_DECRYPT") || error.to_string().contains("BAD_RECORD_MAC"));
                 break false;
             }
@@ -228,8 +228,8 @@ fn key_exchange_takes_a_block_or_a_bare_secret() {
     });
     assert_eq!(bare, (vec![Operation::RsaDecrypt], true));
     for wrong in [0, 47, 49, 255, 256, 257] {
-        let refused = key_exchange(|_, request| request.check(&vec![1; wrong]).unwrap());
-        assert_eq!(refused, (vec![Operation::RsaDecrypt], false), "{wrong}");
+        let rejected = key_exchange(|_, request| request.check(&vec![1; wrong]).unwrap());
+        assert_eq!(rejected, (vec![Operation::RsaDecrypt], false), "{wrong}");
     }
     assert!(!key_exchange(|_, request| request.substitute().unwrap()).1);
 }

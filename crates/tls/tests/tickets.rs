@@ -153,8 +153,8 @@ fn no_ticket_crosses_into_a_client_certificate_rule() {
         let mut pair = Pair::new(&without, &acceptor, fixed(guarded(true, &[])));
         let ends = pair.handshake();
         assert_eq!(ends.server, Err(Error::PeerCertificate("none was sent".into())));
-        let refused = if version == Tls13 { Alert::CERTIFICATE_REQUIRED } else { Alert::HANDSHAKE_FAILURE };
-        assert_eq!(pair.alert_at_client(&ends), Some(refused.0));
+        let rejected = if version == Tls13 { Alert::CERTIFICATE_REQUIRED } else { Alert::HANDSHAKE_FAILURE };
+        assert_eq!(pair.alert_at_client(&ends), Some(rejected.0));
 
         let with = proving(&authority, version);
         assert!(!resumes(&with, &acceptor, &guarded(false, &[])));

@@ -99,7 +99,7 @@ fn elliptic_curves() {
 }
 
 #[test]
-fn weak_and_broken_keys_are_refused() {
+fn weak_and_broken_keys_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     openssl(folder.path(), "genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:1024 -out key");
     openssl(folder.path(), "pkey -in key -pubout -outform DER -out public");

@@ -1,7 +1,7 @@
 //! Signatures of Project Wycheproof against everything here that verifies one: what a key server sends an edge, and what a token carries.
 //!
 //! A valid signature is accepted, an invalid one refused. Those that are right only under parameters that TLS and tokens do not have (another length of
-//! salt, another hash within) are refused, too. What signs is not judged here.
+//! salt, another hash within) are rejected, too. What signs is not checked here.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use aws_lc_sys as sys;
@@ -54,11 +54,11 @@ struct Verifiers {
     operation: Operation,
 }
 
-/// What was judged.
+/// What was checked.
 #[derive(Debug, Default)]
 struct Tally {
     accepted: usize,
-    refused: usize,
+    rejected: usize,
 }
 
 impl Verifiers {
@@ -67,8 +67,8 @@ impl Verifiers {
         Verifiers { remote: PublicKey::from_spki_der(spki).unwrap(), token, operation }
     }
 
-    /// One vector. `acceptable` ones are right but unwise: refusing them is as good.
-    fn judge(&self, name: &str, message: &[u8], signature: &[u8], result: TestResult, tally: &mut Tally) {
+    /// One vector. `acceptable` ones are right but unwise: rejecting them is as good.
+    fn check(&self, name: &str, message: &[u8], signature: &[u8], result: TestResult, tally: &mut Tally) {
         let input = match self.operation {
             Operation::RsaPkcs1(hash) | Operation::RsaPss(hash) | Operation::Ecdsa(hash) => digest(hash, message),
             _ => message.to_vec(),
@@ -77,12 +77,12 @@ impl Verifiers {
         let token = self.token.as_ref().map(|(key, scheme)| key.verify(*scheme, message, signature));
         for accepted in [Some(remote), token].into_iter().flatten() {
             match result {
-                TestResult::Valid => assert!(accepted, "{name}: a valid signature is refused"),
+                TestResult::Valid => assert!(accepted, "{name}: a valid signature is rejected"),
                 TestResult::Invalid => assert!(!accepted, "{name}: an invalid signature is accepted"),
                 TestResult::Acceptable => {}
             }
         }
-        if remote { tally.accepted += 1 } else { tally.refused += 1 }
+        if remote { tally.accepted += 1 } else { tally.rejected += 1 }
     }
 }
 
@@ -96,11 +96,11 @@ fn rsa_pkcs1() {
             let scheme = sha2(hash).map(Scheme::RsaPkcs1);
             let verifiers = Verifiers::new(&group.der, Operation::RsaPkcs1(hash), scheme);
             for test in &group.tests {
-                verifiers.judge(&format!("{name:?} {}", test.tc_id), &test.msg, &test.sig, test.result, &mut tally);
+                verifiers.check(&format!("{name:?} {}", test.tc_id), &test.msg, &test.sig, test.result, &mut tally);
             }
         }
     }
-    assert!(tally.accepted > 50 && tally.refused > 1_000, "{tally:?}");
+    assert!(tally.accepted > 50 && tally.rejected > 1_000, "{tally:?}");
 }
 
 #[test]
@@ -124,11 +124,11 @@ fn rsa_pss() {
                     TestResult::Valid => TestResult::Invalid,
                     _ => continue,
                 };
-                verifiers.judge(&format!("{name:?} {}", test.tc_id), &test.msg, &test.sig, result, &mut tally);
+                verifiers.check(&format!("{name:?} {}", test.tc_id), &test.msg, &test.sig, result, &mut tally);
             }
         }
     }
-    assert!(tally.accepted > 100 && tally.refused > 100, "{tally:?}");
+    assert!(tally.accepted > 100 && tally.rejected > 100, "{tally:?}");
 }
 
 #[test]
@@ -156,13 +156,13 @@ fn ecdsa_on_every_curve() {
                     continue;
                 }
                 let verifiers = Verifiers::new(&group.der, Operation::Ecdsa(hash), None);
-                verifiers.judge(&case, &test.msg, &test.sig, test.result, &mut tally);
+                verifiers.check(&case, &test.msg, &test.sig, test.result, &mut tally);
                 curves.insert(curve);
             }
         }
     }
     assert_eq!(curves.len(), 3);
-    assert!(tally.accepted > 500 && tally.refused > 500, "{tally:?}");
+    assert!(tally.accepted > 500 && tally.rejected > 500, "{tally:?}");
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn ed25519() {
     for group in TestSet::load(TestName::Ed25519).unwrap().test_groups {
         let verifiers = Verifiers::new(&group.der, Operation::Ed25519, Some(Scheme::Ed25519));
         for test in &group.tests {
-            verifiers.judge(&format!("Ed25519 {}", test.tc_id), &test.msg, &test.sig, test.result, &mut tally);
+            verifiers.check(&format!("Ed25519 {}", test.tc_id), &test.msg, &test.sig, test.result, &mut tally);
         }
     }
-    assert!(tally.accepted > 50 && tally.refused > 50, "{tally:?}");
+    assert!(tally.accepted > 50 && tally.rejected > 50, "{tally:?}");
 }

@@ -10,7 +10,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(20);
 /// See [`LEAST_PAUSE`].
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFailure {
     /// No key server is connected.
@@ -19,15 +19,15 @@ pub enum KeyFailure {
     Overloaded,
     /// No answer in time.
     Timeout,
-    /// The connection broke before the answer came.
+    /// The connection broke before the response came.
     Lost,
     /// The server has too much to do.
     Busy {
         /// It wants to be left alone for so long.
         retry_after: Duration,
     },
-    /// The server refused.
-    Refused(ErrorCode),
+    /// The server rejected.
+    Rejected(ErrorCode),
     /// The server's signature does not verify.
     WrongSignature,
     /// What was to be asked does not fit the protocol.
@@ -43,7 +43,7 @@ impl KeyFailure {
             KeyFailure::Timeout => "keyless_timeout",
             KeyFailure::Lost => "keyless_connection_lost",
             KeyFailure::Busy { .. } => "keyless_busy",
-            KeyFailure::Refused(_) => "keyless_refused",
+            KeyFailure::Rejected(_) => "keyless_rejected",
             KeyFailure::WrongSignature => "keyless_wrong_signature",
             KeyFailure::Unaskable => "keyless_unsupported_operation",
         }
@@ -52,12 +52,12 @@ impl KeyFailure {
     /// The outcome of one try, for metrics.
     pub fn outcome(self) -> &'static str {
         match self {
-            KeyFailure::Refused(code) => code.name(),
+            KeyFailure::Rejected(code) => code.name(),
             other => other.code().trim_start_matches("keyless_"),
         }
     }
 
-    /// What an error answer means. `retry_after_us` comes with BUSY.
+    /// What an error response means. `retry_after_us` comes with BUSY.
     pub fn of_code(code: ErrorCode, retry_after_us: Option<u32>) -> KeyFailure {
         match code {
             ErrorCode::BUSY => {
@@ -65,7 +65,7 @@ impl KeyFailure {
                 KeyFailure::Busy { retry_after: retry_after.clamp(LEAST_PAUSE, LONGEST_PAUSE) }
             }
             ErrorCode::DEADLINE_PASSED => KeyFailure::Timeout,
-            code => KeyFailure::Refused(code),
+            code => KeyFailure::Rejected(code),
         }
     }
 
@@ -81,7 +81,7 @@ impl KeyFailure {
 
     /// Whether the server looked at a ciphertext and did not like it. That must end as a wrong secret does (RFC 5246 §7.4.7.1).
     pub fn is_about_ciphertext(self, operation: Operation) -> bool {
-        operation == Operation::RsaDecrypt && self == KeyFailure::Refused(ErrorCode::CRYPTO)
+        operation == Operation::RsaDecrypt && self == KeyFailure::Rejected(ErrorCode::CRYPTO)
     }
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for KeyFailure {
             KeyFailure::Timeout => f.write_str("the key servers did not answer in time"),
             KeyFailure::Lost => f.write_str("the connection to the key server broke"),
             KeyFailure::Busy { .. } => f.write_str("the key servers are busy"),
-            KeyFailure::Refused(code) => write!(f, "the key server refused: {} ({})", code.name(), code.0),
+            KeyFailure::Rejected(code) => write!(f, "the key server rejected: {} ({})", code.name(), code.0),
             KeyFailure::WrongSignature => f.write_str("the key server's signature does not verify"),
             KeyFailure::Unaskable => f.write_str("the operation does not fit the protocol"),
         }

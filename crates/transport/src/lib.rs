@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 use net::pace::{Pace, Watch};
 use net::splice::Pipe;
 use net::{Chunk, Pool, Stream, pool};
-use tls::{Handshake, KeyAnswer, KeyRequest, Read, Session};
+use tls::{Handshake, KeyRequest, KeyResponse, Read, Session};
 
 pub use key_failure::KeyFailure;
 
@@ -108,7 +108,8 @@ pub trait Keys {
     ///
     /// # Errors
     /// Why it cannot be done; the handshake ends with an alert.
-    fn answer(&self, request: &KeyRequest, server_name: &str) -> impl Future<Output = Result<KeyAnswer, KeyFailure>>;
+    fn perform(&self, request: &KeyRequest, server_name: &str)
+    -> impl Future<Output = Result<KeyResponse, KeyFailure>>;
 }
 
 /// For handshakes whose key, if they have one, is here.
@@ -116,7 +117,7 @@ pub trait Keys {
 pub struct NoKeys;
 
 impl Keys for NoKeys {
-    async fn answer(&self, _request: &KeyRequest, _server_name: &str) -> Result<KeyAnswer, KeyFailure> {
+    async fn perform(&self, _request: &KeyRequest, _server_name: &str) -> Result<KeyResponse, KeyFailure> {
         Err(KeyFailure::Unavailable)
     }
 }
@@ -258,19 +259,19 @@ impl Transport {
             let mut session = sealed.session.borrow_mut();
             (session.key_request(), session.server_name())
         };
-        // Asked for again although nothing was answered: a mistake of ours, which must not become a loop.
+        // Asked for again although nothing was answered: a problem of ours, which must not become a loop.
         let Some(request) = request else { return Err(Broken::Tls(tls::Error::Ours("no key request".into()))) };
         let outcome = {
-            let mut answer = pin!(keys.answer(&request, name.as_deref().unwrap_or_default()));
-            poll_fn(|context| match answer.as_mut().poll(context) {
-                Poll::Ready(answer) => Poll::Ready(Ok(answer)),
+            let mut response = pin!(keys.perform(&request, name.as_deref().unwrap_or_default()));
+            poll_fn(|context| match response.as_mut().poll(context) {
+                Poll::Ready(response) => Poll::Ready(Ok(response)),
                 Poll::Pending => self.poll_gone(context, sealed).map(Err),
             })
             .await?
         };
         match outcome {
-            Ok(answer) => {
-                sealed.session.borrow_mut().answer(answer);
+            Ok(response) => {
+                sealed.session.borrow_mut().respond(response);
                 Ok(())
             }
             Err(failure) => {
@@ -377,7 +378,7 @@ impl Transport {
             if sealed.holds_input() {
                 chunk.make_room();
                 let step = sealed.with_input(|session, input, output| session.read(input, chunk.room(), output));
-                // Answers to post-handshake messages, alerts: sent as far as the socket takes them now, the rest with the next bytes.
+                // Responses to post-handshake messages, alerts: sent as far as the socket takes them now, the rest with the next bytes.
                 let _ = self.poll_flush_once(context)?;
                 match step.map_err(Broken::Tls)? {
                     Read::Plain(count) => {
@@ -533,7 +534,7 @@ impl Transport {
     }
 
     /// Ends the connection with a fatal alert, if it is under TLS.
-    pub async fn refuse(&self, alert: tls::Alert) {
+    pub async fn reject(&self, alert: tls::Alert) {
         if let Some(sealed) = &self.sealed {
             sealed.session.borrow_mut().fail(alert, &mut sealed.taken_output());
             let _ = self.flush().await;

@@ -1,6 +1,6 @@
 //! The TLS ClientHello (RFC 8446 §4.1.2, RFC 6066 §3), as much of it as choosing an identity needs.
 //!
-//! Owns the strict reading of the message and of the extensions named below. Does not judge what was offered, nor check
+//! Owns the strict reading of the message and of the extensions named below. Does not check what was offered, nor check
 //! what the TLS library checks anyway: key shares, tickets, the content of extensions that are not named here.
 
 /// What a client offered in its first flight. Borrows from the handshake message.
@@ -24,7 +24,7 @@ pub struct ClientHello<'a> {
     pub hybrid_share: Option<&'a [u8]>,
 }
 
-/// Why a ClientHello was refused.
+/// Why a ClientHello was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HelloError {
     /// A length runs past its container, or bytes are left over.
@@ -64,7 +64,7 @@ const MAX_SESSION_ID_BYTES: usize = 32;
 impl<'a> ClientHello<'a> {
     /// Parses the body of a ClientHello handshake message (after the four-byte handshake header).
     ///
-    /// Lists that must not be empty are refused where they are. Time is bounded by the length of the message, whatever the
+    /// Lists that must not be empty are rejected where they are. Time is bounded by the length of the message, whatever the
     /// number of extensions.
     ///
     /// # Errors

@@ -86,7 +86,7 @@ struct Content<'a> {
 
 /// The first record, as far as it is there, and what is behind it; none while its header is not whole.
 fn record(bytes: &[u8]) -> Result<Option<(Content<'_>, &[u8])>, NotHello> {
-    // Judged byte by byte, so that what is not TLS is known by its first one.
+    // Checked byte by byte, so that what is not TLS is known by its first one.
     if bytes.first().is_some_and(|kind| *kind != HANDSHAKE) || bytes.get(1).is_some_and(|major| *major != 3) {
         return Err(NotHello::NotTls);
     }

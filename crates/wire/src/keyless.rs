@@ -40,9 +40,9 @@ pub mod opcode {
     pub const PING: u8 = 0xf1;
     /// The answer to a ping; the payload is the request's.
     pub const PONG: u8 = 0xf2;
-    /// An answer of one byte, an [`ErrorCode`](super::ErrorCode).
+    /// A response of one byte, an [`ErrorCode`](super::ErrorCode).
     pub const ERROR: u8 = 0xff;
-    /// Extension: the operation with this frame's request id is not wanted any more. Has no answer of its own.
+    /// Extension: the operation with this frame's request id is not wanted any more. Has no response of its own.
     pub const CANCEL: u8 = 0x40;
 }
 
@@ -60,7 +60,7 @@ pub mod tag {
     pub const SERVER_IP: u8 = 0x05;
     /// An opaque certificate name.
     pub const CERTIFICATE_ID: u8 = 0x06;
-    /// Opcode of a request or status of an answer.
+    /// Opcode of a request or status of a response.
     pub const OPCODE: u8 = 0x11;
     /// The operation's input or result.
     pub const PAYLOAD: u8 = 0x12;
@@ -76,7 +76,7 @@ pub mod tag {
     pub const REGION: u8 = 0x17;
     /// Zeros that are ignored.
     pub const PADDING: u8 = 0x20;
-    /// Extension: microseconds that the answer is still of use, `u32`, counted from sending.
+    /// Extension: microseconds that the response is still of use, `u32`, counted from sending.
     pub const DEADLINE_US: u8 = 0x40;
     /// Extension: one byte; 0 is normal, anything above gives way first.
     pub const PRIORITY: u8 = 0x41;
@@ -84,7 +84,7 @@ pub mod tag {
     pub const RETRY_AFTER_US: u8 = 0x42;
 }
 
-/// Why an operation was not done: the one byte of an error answer.
+/// Why an operation was not done: the one byte of an error response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u8);
 
@@ -99,7 +99,7 @@ impl ErrorCode {
     pub const VERSION: ErrorCode = ErrorCode(4);
     /// The opcode is not known or not offered.
     pub const BAD_OPCODE: ErrorCode = ErrorCode(5);
-    /// The opcode belongs into an answer.
+    /// The opcode belongs into a response.
     pub const UNEXPECTED_OPCODE: ErrorCode = ErrorCode(6);
     /// The frame is malformed.
     pub const FORMAT: ErrorCode = ErrorCode(7);
@@ -111,7 +111,7 @@ impl ErrorCode {
     pub const EXPIRED_SEAL: ErrorCode = ErrorCode(10);
     /// Remote configuration failed.
     pub const REMOTE_CONFIGURATION: ErrorCode = ErrorCode(11);
-    /// Extension: too much to do; try another server, or this one after the time in the answer.
+    /// Extension: too much to do; try another server, or this one after the time in the response.
     pub const BUSY: ErrorCode = ErrorCode(0x40);
     /// Extension: the deadline passed before the operation was begun.
     pub const DEADLINE_PASSED: ErrorCode = ErrorCode(0x41);

@@ -92,7 +92,7 @@ pub enum Origin<'a> {
     },
 }
 
-/// Why a header was refused. Nothing of it may be believed, and what follows it cannot be found.
+/// Why a header was rejected. Nothing of it may be believed, and what follows it cannot be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderError {
     /// Longer than allowed: 107 bytes in version 1, the caller's bound in version 2.
@@ -133,8 +133,8 @@ impl std::error::Error for HeaderError {}
 /// Reads the header at the start of `bytes`, which may hold less or more than it. `max_bytes` bounds a version 2 header, its
 /// first 16 bytes included.
 ///
-/// For any bytes the answer is the same however they arrive: of the prefixes of what is found whole or absent, each is partial up to some
-/// length, and of what is refused, each is partial or refused. An error comes as soon as the bytes that prove it are there.
+/// For any bytes the response is the same however they arrive: of the prefixes of what is found whole or absent, each is partial up to some
+/// length, and of what is rejected, each is partial or rejected. An error comes as soon as the bytes that prove it are there.
 ///
 /// # Errors
 /// [`HeaderError`] for a beginning that can only be a header and is no valid one; never panics.

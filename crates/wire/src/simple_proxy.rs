@@ -13,7 +13,7 @@ const MAGIC: [u8; 2] = [0x56, 0xec];
 /// Between whom a datagram is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Who sent it. IPv4 is told as such.
+    /// Who sent it. IPv4 is reported as such.
     pub client: SocketAddr,
     /// What the client sent it to.
     pub proxy: SocketAddr,

@@ -1,6 +1,6 @@
 //! Compares the request parser with a slow and simple model of the same rules, over requests put together from good and bad parts.
 //!
-//! The model works on lines and strings and shares no code with the parser. It does not say which mistake it finds, as a
+//! The model works on lines and strings and shares no code with the parser. It does not say which problem it finds, as a
 //! request may hold several: it says whether there is one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -26,7 +26,7 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c))
 }
 
-/// The model's verdict on a whole head, given as text in which every character stands for one byte.
+/// The model's decision on a whole head, given as text in which every character stands for one byte.
 fn model(head: &str) -> Option<Model> {
     if head.len() > 2 * LIMITS.head_bytes || head.chars().count() > LIMITS.head_bytes {
         return None;
@@ -262,13 +262,13 @@ fn request(random: &mut fastrand::Rng) -> String {
 #[test]
 fn the_parser_agrees_with_the_model() {
     let mut random = fastrand::Rng::with_seed(9112);
-    let (mut accepted, mut refused) = (0, 0);
+    let (mut accepted, mut rejected) = (0, 0);
     for _ in 0..60_000 {
         let text = request(&mut random);
         let bytes: Vec<u8> = text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect();
         let mut head = RequestHead::default();
         match parse_request(&bytes, &LIMITS, &mut head) {
-            // An empty line within ends the head early: the model judges what was taken.
+            // An empty line within ends the head early: the model checks what was taken.
             Ok(Parsed::Complete { head_len }) => {
                 let taken: String = bytes[..head_len].iter().map(|&octet| char::from(octet)).collect();
                 assert_eq!(Some(view(&head)), model(&taken), "{text:?}");
@@ -277,11 +277,11 @@ fn the_parser_agrees_with_the_model() {
             Ok(Parsed::Partial) => panic!("partial: {text:?}"),
             Err(error) => {
                 assert_eq!(model(&first_head(&text)), None, "{error}: {text:?}");
-                refused += 1;
+                rejected += 1;
             }
         }
     }
-    assert!(accepted > 10_000 && refused > 10_000, "{accepted} accepted, {refused} refused");
+    assert!(accepted > 10_000 && rejected > 10_000, "{accepted} accepted, {rejected} refused");
 }
 
 /// The text up to the first empty line that ends a head.

@@ -1,7 +1,7 @@
 //! The settings from their three sources: environment, then flags over it, then `apifw.yaml` in the working directory over both.
 //!
 //! Unlike the original, what stands in the file is checked, too, and what is required may stand in any of the three. A name that is not known is a
-//! mistake wherever it stands.
+//! problem wherever it stands.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -45,7 +45,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// The value in force, the default included.
+    /// The value active, the default included.
     pub(super) fn get(&self, name: &str) -> &str {
         let default = || SETTINGS.iter().find(|setting| setting.name == name).map_or("", |setting| setting.default);
         self.values.get(name).map_or_else(default, |(_, value)| value.trim())
@@ -64,10 +64,10 @@ impl Settings {
 
 /// Why nothing is translated.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(super) enum Rejected {
     Help,
     Version,
-    Mistakes(Vec<String>),
+    Problems(Vec<String>),
 }
 
 /// Reads all three sources. `present`: the names of all variables there are, since a misspelt one must not go unnoticed.
@@ -76,7 +76,7 @@ pub(super) fn read(
     environment: impl Fn(&str) -> Option<String>,
     present: &[String],
     file: &Path,
-) -> Result<Settings, Refused> {
+) -> Result<Settings, Rejected> {
     let mut settings = Settings::default();
     let mut problems = Vec::new();
     for setting in SETTINGS {
@@ -98,10 +98,10 @@ pub(super) fn read(
     if file.exists() {
         read_file(file, &mut settings, &mut problems);
     }
-    if problems.is_empty() { Ok(settings) } else { Err(Refused::Mistakes(problems)) }
+    if problems.is_empty() { Ok(settings) } else { Err(Rejected::Problems(problems)) }
 }
 
-fn read_flags(words: &[OsString], settings: &mut Settings, problems: &mut Vec<String>) -> Result<(), Refused> {
+fn read_flags(words: &[OsString], settings: &mut Settings, problems: &mut Vec<String>) -> Result<(), Rejected> {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let Some(word) = word.to_str() else {
@@ -113,8 +113,8 @@ fn read_flags(words: &[OsString], settings: &mut Settings, problems: &mut Vec<St
             continue;
         };
         match flag {
-            "help" | "h" => return Err(Refused::Help),
-            "version" => return Err(Refused::Version),
+            "help" | "h" => return Err(Rejected::Help),
+            "version" => return Err(Rejected::Version),
             _ => {}
         }
         let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
@@ -243,7 +243,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
 
-    fn read_all(words: &[&str], environment: &[(&str, &str)], file: &str) -> Result<Settings, Refused> {
+    fn read_all(words: &[&str], environment: &[(&str, &str)], file: &str) -> Result<Settings, Rejected> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("apifw.yaml");
         if !file.is_empty() {
@@ -257,9 +257,9 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_variable_is_a_mistake() {
+    fn a_misspelt_variable_is_a_problem() {
         let misspelt = [("APIFW_DENYLIST_TOKEN_FILE", "denied.txt"), ("HOME", "/")];
-        let Err(Refused::Mistakes(problems)) = read_all(&[], &misspelt, "") else { panic!("it is read") };
+        let Err(Rejected::Problems(problems)) = read_all(&[], &misspelt, "") else { panic!("it is read") };
         assert_eq!(problems, ["APIFW_DENYLIST_TOKEN_FILE: there is no such setting"]);
         let service = [
             ("APIFW_PORT", "tcp://10.0.0.1:8282"),
@@ -294,13 +294,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_a_mistake() {
+    fn what_is_not_known_is_a_problem() {
         for (words, file) in
             [(&["--nothing=1"][..], ""), (&["serve"], ""), (&[], "Server: { Port: 1 }"), (&["--url"], "")]
         {
-            assert!(matches!(read_all(words, &[], file), Err(Refused::Mistakes(_))), "{words:?} {file}");
+            assert!(matches!(read_all(words, &[], file), Err(Rejected::Problems(_))), "{words:?} {file}");
         }
-        assert!(matches!(read_all(&["--help"], &[], ""), Err(Refused::Help)));
+        assert!(matches!(read_all(&["--help"], &[], ""), Err(Rejected::Help)));
     }
 
     #[test]

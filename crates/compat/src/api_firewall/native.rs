@@ -1,6 +1,6 @@
 //! The settings as a native configuration file, and what an operator should know of the differences.
 //!
-//! What fails open in the original is closed here, each with a warning; what is not built is a mistake, not a silence.
+//! What fails open in the original is closed here, each with a warning; what is not built is a problem, not a silence.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -242,13 +242,13 @@ impl Writer<'_> {
         self.shadow();
         self.operations();
         let body = self.number("MAX_REQUEST_BODY_SIZE").unwrap_or_default();
-        let answer = self.number("SERVER_MAX_RESPONSE_BODY_SIZE").unwrap_or_default();
-        if answer == 0 && response == "block" {
+        let response_body = self.number("SERVER_MAX_RESPONSE_BODY_SIZE").unwrap_or_default();
+        if response_body == 0 && response == "block" {
             self.warnings.push(
-                "SERVER_MAX_RESPONSE_BODY_SIZE is 0: answers are held until their verdict, so they are bounded like requests".to_owned(),
+                "SERVER_MAX_RESPONSE_BODY_SIZE is 0: responses are held until their decision, so they are bounded like requests".to_owned(),
             );
         }
-        self.line(format!("    limits: {{ body: {} }}", body.max(answer)));
+        self.line(format!("    limits: {{ body: {} }}", body.max(response_body)));
         self.lists();
         self.tokens();
     }
@@ -334,7 +334,7 @@ impl Writer<'_> {
             format!("public_key: {}", quoted_path(Path::new(&file)))
         };
         self.warnings.push(format!(
-            "SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM: {algorithm} alone is taken, not its family; a token without `exp` is refused; scopes are compared \
+            "SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM: {algorithm} alone is taken, not its family; a token without `exp` is rejected; scopes are compared \
              exactly"
         ));
         // The original verifies tokens of `oauth2` and `openIdConnect`; of `http` `bearer` it asks that there is one.

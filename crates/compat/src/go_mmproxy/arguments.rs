@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use crate::go_flags::{GoFlags, Refused, boolean, mistake, number};
+use crate::go_flags::{GoFlags, Rejected, boolean, number, problem};
 
 /// What `-h` prints.
 pub(super) const USAGE: &str = "\
@@ -58,16 +58,16 @@ pub(super) struct Arguments {
 
 /// Why the arguments cannot be used.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Mistake {
+pub(super) enum Problem {
     /// They are no flags of this program.
-    Flags(Refused),
+    Flags(Rejected),
     /// A value is not possible.
     Value(String),
 }
 
-impl From<Refused> for Mistake {
-    fn from(refused: Refused) -> Mistake {
-        Mistake::Flags(refused)
+impl From<Rejected> for Problem {
+    fn from(rejected: Rejected) -> Problem {
+        Problem::Flags(rejected)
     }
 }
 
@@ -88,7 +88,7 @@ impl Arguments {
 }
 
 /// Reads the arguments after the program's name.
-pub(super) fn read(words: &[OsString]) -> Result<Arguments, Mistake> {
+pub(super) fn read(words: &[OsString]) -> Result<Arguments, Problem> {
     let mut flags = GoFlags::new(words);
     let (mut listen, mut v4, mut v6) = ("0.0.0.0:8443", "127.0.0.1:443", "[::1]:443");
     let (mut protocol, mut subnets) = ("tcp", "");
@@ -105,11 +105,11 @@ pub(super) fn read(words: &[OsString]) -> Result<Arguments, Mistake> {
             "mark" | "v" | "listeners" | "close-after" => {
                 let text = flags.value(name, given)?;
                 let Some(value) = number(text.strip_prefix('-').unwrap_or(text)) else {
-                    return Ok(mistake(format!("invalid value \"{text}\" for flag -{name}: expected a number"))?);
+                    return Ok(problem(format!("invalid value \"{text}\" for flag -{name}: expected a number"))?);
                 };
-                // Go would read it; go-mmproxy then refuses it.
+                // Go would read it; go-mmproxy then rejects it.
                 if text.starts_with('-') && value > 0 {
-                    return Err(Mistake::Value(format!("-{name} {text}: must not be negative")));
+                    return Err(Problem::Value(format!("-{name} {text}: must not be negative")));
                 }
                 let place = match name {
                     "mark" => &mut mark,
@@ -119,11 +119,11 @@ pub(super) fn read(words: &[OsString]) -> Result<Arguments, Mistake> {
                 };
                 *place = value;
             }
-            _ => return Ok(mistake(format!("flag provided but not defined: -{name}"))?),
+            _ => return Ok(problem(format!("flag provided but not defined: -{name}"))?),
         }
     }
     if listeners == 0 {
-        return Err(Mistake::Value("-listeners 0: must be at least 1".to_owned()));
+        return Err(Problem::Value("-listeners 0: must be at least 1".to_owned()));
     }
     let arguments = Arguments {
         listen: listen.to_owned(),
@@ -133,35 +133,35 @@ pub(super) fn read(words: &[OsString]) -> Result<Arguments, Mistake> {
         protocol: match protocol {
             "tcp" => Protocol::Tcp,
             "udp" => Protocol::Udp,
-            other => return Err(Mistake::Value(format!("-p {other}: must be tcp or udp"))),
+            other => return Err(Problem::Value(format!("-p {other}: must be tcp or udp"))),
         },
-        mark: u32::try_from(mark).map_err(|_| Mistake::Value(format!("-mark {mark}: a mark has 32 bits")))?,
+        mark: u32::try_from(mark).map_err(|_| Problem::Value(format!("-mark {mark}: a mark has 32 bits")))?,
         verbosity: u8::try_from(verbosity.min(2)).unwrap_or(2),
         subnets: (!subnets.is_empty()).then(|| PathBuf::from(subnets)),
         close_after,
         dynamic_destination,
     };
     if arguments.targets().is_empty() && !dynamic_destination {
-        return Err(Mistake::Value("-4 and -6 are both empty: name at least one target".to_owned()));
+        return Err(Problem::Value("-4 and -6 are both empty: name at least one target".to_owned()));
     }
     Ok(arguments)
 }
 
-fn literal(flag: &str, text: &str) -> Result<SocketAddr, Mistake> {
+fn literal(flag: &str, text: &str) -> Result<SocketAddr, Problem> {
     text.parse().map_err(|_| {
-        Mistake::Value(format!("-{flag} {text}: expected an address and a port, such as 127.0.0.1:443 or [::1]:443"))
+        Problem::Value(format!("-{flag} {text}: expected an address and a port, such as 127.0.0.1:443 or [::1]:443"))
     })
 }
 
 /// A target of one family; none if it was emptied.
-fn target(flag: &str, text: &str, v4: bool) -> Result<Option<SocketAddr>, Mistake> {
+fn target(flag: &str, text: &str, v4: bool) -> Result<Option<SocketAddr>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
     let address = literal(flag, text)?;
     if address.is_ipv4() != v4 {
         let family = if v4 { "IPv4" } else { "IPv6" };
-        return Err(Mistake::Value(format!("-{flag} {text}: must be an {family} address")));
+        return Err(Problem::Value(format!("-{flag} {text}: must be an {family} address")));
     }
     Ok(Some(address))
 }
@@ -171,7 +171,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
 
-    fn read_text(text: &str) -> Result<Arguments, Mistake> {
+    fn read_text(text: &str) -> Result<Arguments, Problem> {
         // `""` stands for an empty word.
         let word = |word: &str| OsString::from(if word == "\"\"" { "" } else { word });
         read(&text.split_whitespace().map(word).collect::<Vec<_>>())
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn flags_and_defaults() {
         let check = |text: &str, bind: &str, targets: &str, protocol: &str, numbers: (u32, u8, u64)| {
-            let arguments = read_text(text).unwrap_or_else(|mistake| panic!("{text}: {mistake:?}"));
+            let arguments = read_text(text).unwrap_or_else(|problem| panic!("{text}: {problem:?}"));
             let shown =
                 |addresses: Vec<SocketAddr>| addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(" ");
             assert_eq!((shown(arguments.bind()), shown(arguments.targets())), (bind.into(), targets.into()), "{text}");
@@ -196,14 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn problems_are_reported() {
         for (text, expected) in [
             ("-nosuch", "flag provided but not defined: -nosuch"),
             ("-l", "flag needs an argument: -l"),
             ("-mark x", "invalid value \"x\" for flag -mark"),
         ] {
-            let Err(Mistake::Flags(Refused::Mistake(told))) = read_text(text) else { panic!("{text}") };
-            assert!(told.starts_with(expected), "{told}");
+            let Err(Problem::Flags(Rejected::Problem(reported))) = read_text(text) else { panic!("{text}") };
+            assert!(reported.starts_with(expected), "{reported}");
         }
         for (text, expected) in [
             ("-l localhost:1", "-l localhost:1: expected an address and a port"),
@@ -215,9 +215,9 @@ mod tests {
             ("-listeners 0", "-listeners 0: must be at least 1"),
             ("-mark 4294967296", "-mark 4294967296: a mark has 32 bits"),
         ] {
-            let Err(Mistake::Value(told)) = read_text(text) else { panic!("{text}") };
-            assert!(told.starts_with(expected), "{told}");
+            let Err(Problem::Value(reported)) = read_text(text) else { panic!("{text}") };
+            assert!(reported.starts_with(expected), "{reported}");
         }
-        assert_eq!(read_text("-p udp -h").unwrap_err(), Mistake::Flags(Refused::Help));
+        assert_eq!(read_text("-p udp -h").unwrap_err(), Problem::Flags(Rejected::Help));
     }
 }

@@ -7,7 +7,7 @@ use keystore::Password;
 use wire::http::target::canonical_authority;
 
 use super::routes_json::UpstreamOptions;
-use crate::go_flags::{GoFlags, Refused, boolean, mistake, number};
+use crate::go_flags::{GoFlags, Rejected, boolean, number, problem};
 
 /// What the arguments say.
 #[derive(Default)]
@@ -60,13 +60,13 @@ Flags of Portunus:
 ";
 
 /// Reads the arguments after the program's name.
-pub(super) fn read(words: &[OsString]) -> Result<Arguments, Refused> {
+pub(super) fn read(words: &[OsString]) -> Result<Arguments, Rejected> {
     let mut arguments = Arguments { min_tls: 1, bind: ":443".to_string(), ..Arguments::default() };
     let mut flags = GoFlags::new(words);
     while let Some((name, given)) = flags.next()? {
         match name {
             "insecure-upstreams" => arguments.upstreams.insecure = boolean(name, given.unwrap_or("true"))?,
-            _ if !is_known(name) => return mistake(format!("flag provided but not defined: -{name}")),
+            _ if !is_known(name) => return problem(format!("flag provided but not defined: -{name}")),
             _ => set(&mut arguments, name, flags.value(name, given)?.to_owned())?,
         }
     }
@@ -93,7 +93,7 @@ fn is_known(name: &str) -> bool {
     FLAGS.contains(&name)
 }
 
-fn set(arguments: &mut Arguments, name: &str, value: String) -> Result<(), Refused> {
+fn set(arguments: &mut Arguments, name: &str, value: String) -> Result<(), Rejected> {
     match name {
         "keystore" => arguments.keystore = value.into(),
         "keypass" => arguments.keypass = value.into(),
@@ -107,7 +107,7 @@ fn set(arguments: &mut Arguments, name: &str, value: String) -> Result<(), Refus
         "allow-host" => {
             let mut canonical = Vec::new();
             if canonical_authority(value.as_bytes(), &mut canonical).is_err() {
-                return mistake(format!(
+                return problem(format!(
                     "invalid value \"{value}\" for flag -allow-host: expected `host` or `host:port`"
                 ));
             }
@@ -115,7 +115,7 @@ fn set(arguments: &mut Arguments, name: &str, value: String) -> Result<(), Refus
         }
         _ => match number(&value) {
             Some(number) => arguments.min_tls = number,
-            None => return mistake(format!("invalid value \"{value}\" for flag -{name}: expected a number such as 3")),
+            None => return problem(format!("invalid value \"{value}\" for flag -{name}: expected a number such as 3")),
         },
     }
     Ok(())
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    fn read_text(text: &str) -> Result<Arguments, Refused> {
+    fn read_text(text: &str) -> Result<Arguments, Rejected> {
         read(&text.split_whitespace().map(OsString::from).collect::<Vec<_>>())
     }
 
@@ -151,7 +151,7 @@ mod tests {
             ("-routes -bind", "-bind", 1, false),
             ("-routes=a=b", "a=b", 1, false),
         ] {
-            let arguments = read_text(text).unwrap_or_else(|refused| panic!("{text}: {refused:?}"));
+            let arguments = read_text(text).unwrap_or_else(|rejected| panic!("{text}: {rejected:?}"));
             assert_eq!(arguments.routes, PathBuf::from(routes), "{text}");
             assert_eq!(arguments.min_tls, min_tls, "{text}");
             assert_eq!(arguments.keystore_mode, keystore_mode, "{text}");
@@ -162,7 +162,7 @@ mod tests {
     fn every_flag_has_its_place() {
         let text = "-keystore k -keypass p -keypass-file f -bind b -routes r -hostname h -pemCert c -pemKey e -upstream-ca u \
                     -insecure-upstreams -allow-host A.test -allow-host b.test:81";
-        let arguments = read_text(text).unwrap_or_else(|refused| panic!("{refused:?}"));
+        let arguments = read_text(text).unwrap_or_else(|rejected| panic!("{rejected:?}"));
         assert_eq!(arguments.keystore, PathBuf::from("k"));
         assert_eq!(arguments.keypass.as_str(), "p");
         assert_eq!(arguments.keypass_file, Some(PathBuf::from("f")));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn problems_are_reported() {
         for (text, expected) in [
             ("-nosuch", "flag provided but not defined: -nosuch"),
             ("-routes", "flag needs an argument: -routes"),
@@ -190,12 +190,12 @@ mod tests {
             ("-allow-host a/b", "invalid value \"a/b\""),
         ] {
             match read_text(text) {
-                Err(Refused::Mistake(got)) => assert!(got.starts_with(expected), "{text}: {got}"),
+                Err(Rejected::Problem(got)) => assert!(got.starts_with(expected), "{text}: {got}"),
                 _ => panic!("{text} was read"),
             }
         }
         for text in ["-h", "--help", "-routes r -help"] {
-            assert_eq!(read_text(text).err(), Some(Refused::Help), "{text}");
+            assert_eq!(read_text(text).err(), Some(Rejected::Help), "{text}");
         }
     }
 }

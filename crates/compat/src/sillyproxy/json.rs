@@ -53,7 +53,7 @@ impl Value {
 
 /// Why the text is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(super) struct Problem {
     pub(super) place: Place,
     pub(super) text: String,
 }
@@ -61,8 +61,8 @@ pub(super) struct Mistake {
 /// Reads the first value of `text`.
 ///
 /// # Errors
-/// The first mistake, where it is.
-pub(super) fn read(text: &[u8]) -> Result<Node, Mistake> {
+/// The first problem, where it is.
+pub(super) fn read(text: &[u8]) -> Result<Node, Problem> {
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
     let mut reader = Reader { text, at: 0, line: 1, line_start: 0 };
     reader.value(0)
@@ -81,8 +81,8 @@ impl Reader<'_> {
         Place { line: self.line, column: self.at - self.line_start + 1 }
     }
 
-    fn mistake<T>(&self, text: impl Into<String>) -> Result<T, Mistake> {
-        Err(Mistake { place: self.place(), text: text.into() })
+    fn problem<T>(&self, text: impl Into<String>) -> Result<T, Problem> {
+        Err(Problem { place: self.place(), text: text.into() })
     }
 
     fn peek(&self) -> Option<u8> {
@@ -115,11 +115,11 @@ impl Reader<'_> {
         taken
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, Mistake> {
+    fn value(&mut self, depth: usize) -> Result<Node, Problem> {
         self.skip_space();
         let place = self.place();
         if depth > MAX_DEPTH {
-            return self.mistake(format!("nested more than {MAX_DEPTH} deep"));
+            return self.problem(format!("nested more than {MAX_DEPTH} deep"));
         }
         let value = match self.peek() {
             Some(b'{') => self.object(depth)?,
@@ -131,16 +131,16 @@ impl Reader<'_> {
         Ok(Node { place, value })
     }
 
-    fn object(&mut self, depth: usize) -> Result<Value, Mistake> {
+    fn object(&mut self, depth: usize) -> Result<Value, Problem> {
         self.at += 1;
         let mut members = Vec::new();
         while !self.take(b'}') {
             if self.peek() != Some(b'"') {
-                return self.mistake(format!("expected a key in quotes or `}}`, found {}", self.found()));
+                return self.problem(format!("expected a key in quotes or `}}`, found {}", self.found()));
             }
             let key = self.string()?;
             if !self.take(b':') {
-                return self.mistake(format!("expected `:` after the key \"{key}\", found {}", self.found()));
+                return self.problem(format!("expected `:` after the key \"{key}\", found {}", self.found()));
             }
             members.push((key, self.value(depth + 1)?));
             self.separator(b'}')?;
@@ -148,7 +148,7 @@ impl Reader<'_> {
         Ok(Value::Object(members))
     }
 
-    fn array(&mut self, depth: usize) -> Result<Value, Mistake> {
+    fn array(&mut self, depth: usize) -> Result<Value, Problem> {
         self.at += 1;
         let mut elements = Vec::new();
         while !self.take(b']') {
@@ -159,14 +159,14 @@ impl Reader<'_> {
     }
 
     /// A comma, or `end` to come.
-    fn separator(&mut self, end: u8) -> Result<(), Mistake> {
+    fn separator(&mut self, end: u8) -> Result<(), Problem> {
         if self.take(b',') || self.peek() == Some(end) {
             return Ok(());
         }
-        self.mistake(format!("expected `,` or `{}`, found {}", char::from(end), self.found()))
+        self.problem(format!("expected `,` or `{}`, found {}", char::from(end), self.found()))
     }
 
-    fn word(&mut self) -> Result<Value, Mistake> {
+    fn word(&mut self) -> Result<Value, Problem> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         for (word, value) in [("true", Value::Bool(true)), ("false", Value::Bool(false)), ("null", Value::Null)] {
             if rest.starts_with(word.as_bytes()) {
@@ -174,7 +174,7 @@ impl Reader<'_> {
                 return Ok(value);
             }
         }
-        self.mistake(format!("expected a value, found {}", self.found()))
+        self.problem(format!("expected a value, found {}", self.found()))
     }
 
     fn digits(&mut self) -> usize {
@@ -185,7 +185,7 @@ impl Reader<'_> {
         self.at - start
     }
 
-    fn number(&mut self) -> Result<Value, Mistake> {
+    fn number(&mut self) -> Result<Value, Problem> {
         let (start, place) = (self.at, self.place());
         self.at += usize::from(self.peek() == Some(b'-'));
         let leading_zero = self.peek() == Some(b'0');
@@ -204,20 +204,20 @@ impl Reader<'_> {
         let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
         match number.filter(|number| well_formed && number.is_finite()) {
             Some(number) => Ok(Value::Number(number)),
-            None => Err(Mistake { place, text: format!("`{}` is not a number", String::from_utf8_lossy(text)) }),
+            None => Err(Problem { place, text: format!("`{}` is not a number", String::from_utf8_lossy(text)) }),
         }
     }
 
-    fn string(&mut self) -> Result<String, Mistake> {
+    fn string(&mut self) -> Result<String, Problem> {
         self.at += 1;
         let mut bytes = Vec::new();
         loop {
             match self.peek() {
-                None => return self.mistake("the string has no end"),
+                None => return self.problem("the string has no end"),
                 Some(b'"') => break,
                 Some(b'\\') => self.escape(&mut bytes)?,
                 Some(0..=0x1f) => {
-                    return self.mistake(format!("{} cannot stand in a string; is a `\"` missing?", self.found()));
+                    return self.problem(format!("{} cannot stand in a string; is a `\"` missing?", self.found()));
                 }
                 Some(byte) => {
                     bytes.push(byte);
@@ -225,12 +225,12 @@ impl Reader<'_> {
                 }
             }
         }
-        let Ok(text) = String::from_utf8(bytes) else { return self.mistake("the string before this is not UTF-8") };
+        let Ok(text) = String::from_utf8(bytes) else { return self.problem("the string before this is not UTF-8") };
         self.at += 1;
         Ok(text)
     }
 
-    fn escape(&mut self, bytes: &mut Vec<u8>) -> Result<(), Mistake> {
+    fn escape(&mut self, bytes: &mut Vec<u8>) -> Result<(), Problem> {
         let escape = self.text.get(self.at + 1).copied();
         let character = match escape {
             Some(b'u') => {
@@ -244,7 +244,7 @@ impl Reader<'_> {
             Some(b'b') => 8,
             Some(b'f') => 12,
             Some(byte @ (b'"' | b'\\' | b'/')) => byte,
-            _ => return self.mistake("unknown escape; write `\\\\` for a backslash"),
+            _ => return self.problem("unknown escape; write `\\\\` for a backslash"),
         };
         bytes.push(character);
         self.at += 2;
@@ -252,7 +252,7 @@ impl Reader<'_> {
     }
 
     /// `\uXXXX`, or two of them for a character beyond U+FFFF. Half a pair stands for nothing and is read as U+FFFD.
-    fn unicode_escape(&mut self) -> Result<char, Mistake> {
+    fn unicode_escape(&mut self) -> Result<char, Problem> {
         let first = self.hex_escape()?;
         if !(0xd800..0xdc00).contains(&first) {
             return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
@@ -269,12 +269,12 @@ impl Reader<'_> {
         Ok(char::REPLACEMENT_CHARACTER)
     }
 
-    fn hex_escape(&mut self) -> Result<u32, Mistake> {
+    fn hex_escape(&mut self) -> Result<u32, Problem> {
         let digits = self.text.get(self.at + 2..self.at + 6).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
         let code = digits
             .and_then(|digits| std::str::from_utf8(digits).ok())
             .and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        let Some(code) = code else { return self.mistake("`\\u` needs four hexadecimal digits") };
+        let Some(code) = code else { return self.problem("`\\u` needs four hexadecimal digits") };
         self.at += 6;
         Ok(code)
     }
@@ -303,9 +303,9 @@ mod tests {
     fn check(text: &str, expected: Result<&str, (usize, usize, &str)>) {
         match (read(text.as_bytes()), expected) {
             (Ok(node), Ok(expected)) => assert_eq!(shown(&node), expected, "{text}"),
-            (Err(mistake), Err((line, column, part))) => {
-                assert_eq!(mistake.place, Place { line, column }, "{text}: {}", mistake.text);
-                assert!(mistake.text.contains(part), "{text}: {}", mistake.text);
+            (Err(problem), Err((line, column, part))) => {
+                assert_eq!(problem.place, Place { line, column }, "{text}: {}", problem.text);
+                assert!(problem.text.contains(part), "{text}: {}", problem.text);
             }
             (got, expected) => panic!("{text}: {got:?} instead of {expected:?}"),
         }
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_has_a_place() {
+    fn a_problem_has_a_place() {
         check("", Err((1, 1, "the end of the file")));
         check("{\n  \"a\": [1 2]\n}", Err((2, 11, "expected `,` or `]`, found `2`")));
         check("[,]", Err((1, 2, "expected a value")));

@@ -17,7 +17,7 @@ const DEFAULT: &str = "default";
 
 /// Someone who can be asked.
 pub(super) trait Person {
-    /// Whether the answer begins with `y`.
+    /// Whether the response begins with `y`.
     fn agrees(&mut self, question: &str) -> bool;
     /// A password typed without being shown.
     fn password(&mut self, prompt: &str) -> Option<Password>;
@@ -30,9 +30,9 @@ impl Person for Terminal {
     fn agrees(&mut self, question: &str) -> bool {
         eprint!("{question} [y/N] ");
         let _ = std::io::stderr().flush();
-        let mut answer = String::new();
+        let mut response = String::new();
         // The end of the input, too, is a no.
-        std::io::stdin().read_line(&mut answer).is_ok() && answer.starts_with(['y', 'Y'])
+        std::io::stdin().read_line(&mut response).is_ok() && response.starts_with(['y', 'Y'])
     }
 
     fn password(&mut self, prompt: &str) -> Option<Password> {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_changes_nothing() {
+    fn a_problem_changes_nothing() {
         let folder = folder();
         check(&arguments(folder.path(), "default", "a.crt", "a.key"), None, 0);
         let before = std::fs::read(folder.path().join("store.jks")).unwrap();

@@ -6,7 +6,7 @@ use wire::http::target::canonical_path;
 /// Reads a pattern. The text stands for a decoded path, so what cannot stand in a URL is encoded.
 ///
 /// # Errors
-/// The first mistake.
+/// The first problem.
 pub(super) fn read(text: &str) -> Result<PathPattern, String> {
     let Some(rest) = text.strip_prefix('/') else { return Err("the path must begin with `/`".to_string()) };
     let pieces: Vec<&str> = rest.split('/').collect();
@@ -52,7 +52,7 @@ fn encode(text: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Whether no request can match, because every path with these literals is refused before routing.
+/// Whether no request can match, because every path with these literals is rejected before routing.
 pub(super) fn is_unreachable(pattern: &PathPattern) -> bool {
     let sample = pattern.segments.iter().map(|segment| match segment {
         Segment::Static(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! `routes.json`: hosts, methods, path patterns and `Route` arrays, turned into routes and upstream groups. Every mistake is reported at once,
+//! `routes.json`: hosts, methods, path patterns and `Route` arrays, turned into routes and upstream groups. Every problem is reported at once,
 //! with line and column.
 //!
 //! `docs/sillyproxy.md` lists where this departs from SillyProxy, and why.
@@ -24,7 +24,7 @@ const MAX_BODY_BYTES: u64 = 1 << 40;
 /// What every route of a file does beyond native matching.
 const LENIENCY: Leniency = Leniency {
     redirect_to_match: true,
-    answer_options: true,
+    response_options: true,
     explicit_head: true,
     empty_parameters: true,
     forbid_unknown_hosts: true,
@@ -62,9 +62,9 @@ struct Host<'j> {
 /// Reads a routes file; `file` is its name for messages.
 ///
 /// # Errors
-/// Every mistake, each with its place. Conflicts between routes are found when the table is compiled.
+/// Every problem, each with its place. Conflicts between routes are found when the table is compiled.
 pub fn read(text: &[u8], file: &str, options: &UpstreamOptions) -> Result<RoutesFile, Vec<String>> {
-    let root = json::read(text).map_err(|mistake| vec![format!("{file}:{}: {}", mistake.place, mistake.text)])?;
+    let root = json::read(text).map_err(|problem| vec![format!("{file}:{}: {}", problem.place, problem.text)])?;
     let mut reader = Reader {
         file,
         options,
@@ -132,7 +132,7 @@ impl Reader<'_> {
     fn hosts<'j>(&mut self, root: &'j Node) -> Vec<Host<'j>> {
         let elements = self.list(root, "Routes");
         if elements.is_empty() && self.problems.is_empty() {
-            self.warn(root.place, "there are no `Routes`, so every request is refused");
+            self.warn(root.place, "there are no `Routes`, so every request is rejected");
         }
         let mut hosts = Vec::with_capacity(elements.len());
         for element in elements {
@@ -191,7 +191,7 @@ impl Reader<'_> {
         if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
             self.warn(
                 map.place,
-                format_args!("Method: methods are told apart by case, and clients do not send `{method}`"),
+                format_args!("Method: methods are distinguished by case, and clients do not send `{method}`"),
             );
         }
         let pattern = match pattern::read(&path) {
@@ -202,7 +202,7 @@ impl Reader<'_> {
             self.warn(
                 map.place,
                 format_args!(
-                    "Path: no request can match `{path}`: such paths are refused, and patterns are not percent-encoded"
+                    "Path: no request can match `{path}`: such paths are rejected, and patterns are not percent-encoded"
                 ),
             );
         }

@@ -47,7 +47,7 @@ pub(super) enum Authority {
 /// allow-list says which authorities may come out.
 ///
 /// # Errors
-/// Every mistake.
+/// Every problem.
 pub(super) fn read(elements: &[Element], params: usize, allows_port: bool) -> Result<UpstreamUrl, Vec<String>> {
     let mut problems: Vec<String> = elements
         .iter()

@@ -154,7 +154,7 @@ fn write_route(route: &RouteConfig, out: &mut String) -> std::fmt::Result {
             if allow.is_empty() {
                 writeln!(
                     out,
-                    "      # List the hosts that clients may choose here; without the list this file is refused."
+                    "      # List the hosts that clients may choose here; without the list this file is rejected."
                 )?;
                 writeln!(out, "      # allow: []")?;
             } else {
@@ -176,7 +176,7 @@ fn write_route(route: &RouteConfig, out: &mut String) -> std::fmt::Result {
 
 /// Why a native file cannot hold a route.
 fn inexpressible(route: &RouteConfig, forward: &Forward) -> Option<&'static str> {
-    let refused = |method: &Method| {
+    let rejected = |method: &Method| {
         matches!(method, Method::Connect | Method::Trace)
             || method.as_str().bytes().any(|byte| byte.is_ascii_lowercase())
     };
@@ -190,7 +190,7 @@ fn inexpressible(route: &RouteConfig, forward: &Forward) -> Option<&'static str>
     if is_unreachable(&route.path) {
         return Some("no request can match this path");
     }
-    if route.methods.iter().any(refused) {
+    if route.methods.iter().any(rejected) {
         return Some("no request with this method is routed");
     }
     forward.rewrite.as_ref().filter(|rewrite| holds_encoded_slash(rewrite)).map(|_| "a native rewrite holds no `%2F`")

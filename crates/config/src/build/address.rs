@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn binds_refused_with_the_fix() {
+    fn binds_rejected_with_the_fix() {
         let check = |text: &str, fix: &str| assert_eq!(bind(text, Path::new("")).unwrap_err().fix, fix, "{text}");
         check("0.0.0.0", "add a port: `0.0.0.0:443`");
         check("::1", "add a port: `[::1]:443`");
@@ -253,9 +253,9 @@ mod tests {
     }
 
     #[test]
-    fn servers_refused_with_the_fix() {
-        let refused = |text: &str, service| server(text, Path::new(""), service).unwrap_err().fix;
-        let check = |text: &str, fix: &str| assert_eq!(refused(text, Service::Web), fix, "{text}");
+    fn servers_rejected_with_the_fix() {
+        let rejected = |text: &str, service| server(text, Path::new(""), service).unwrap_err().fix;
+        let check = |text: &str, fix: &str| assert_eq!(rejected(text, Service::Web), fix, "{text}");
         check(
             "https://app.internal/x",
             "write host and port only: `app.internal:443`, and `tls: true` beside `servers`",
@@ -272,7 +272,7 @@ mod tests {
             ("https://10.0.0.1:2500", "write host and port only: `10.0.0.1:2500`"),
             ("tls://keys.internal", "write host and port only: `keys.internal:2407`"),
         ] {
-            assert_eq!(refused(text, Service::Keys), fix, "{text}");
+            assert_eq!(rejected(text, Service::Keys), fix, "{text}");
         }
         check("user@app:80", "use labels of 1 to 63 letters, digits, `-` and `_`, with dots between");
     }

@@ -1,7 +1,7 @@
 //! Listeners that lead to each other: what comes in at one would go round until a bound stops it.
 //!
 //! Sees only what is certain from the file and from this machine: fixed targets of UDP, and tunnels with one way for everybody. What depends on name
-//! servers or headers is refused when it happens (`passport.rs`, `offload/hops.rs`).
+//! servers or headers is rejected when it happens (`passport.rs`, `offload/hops.rs`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -103,7 +103,7 @@ impl Build<'_> {
             let read = |key: &str, target: &mut Undeclared| {
                 if let Some(mode) = mode(node, key) {
                     *target = match mode {
-                        Mode::Block => Undeclared::Refuse,
+                        Mode::Block => Undeclared::Reject,
                         Mode::Log => Undeclared::Report,
                         Mode::Off => Undeclared::Ignore,
                     };

@@ -38,7 +38,7 @@ impl Build<'_> {
                 header: read::text(node, "proxy_protocol").and_then(header).unwrap_or(default.header),
                 trust,
                 pass_without_header: read::text(node, "without_header") == Some("pass"),
-                answer_header: read::boolean(node, "answer_header").unwrap_or(default.answer_header),
+                response_header: read::boolean(node, "answer_header").unwrap_or(default.response_header),
                 source: self.source(node),
                 idle_timeout: read::duration(node, "idle_timeout").unwrap_or(default.idle_timeout),
                 max_flows: read::int(node, "max_flows").unwrap_or(default.max_flows),
@@ -163,7 +163,7 @@ impl Build<'_> {
             self.problems.add(entry.key_span, "`trust` and `trust_file` exclude each other", "keep one of the two");
         }
         if let Some(entry) = node.entry("answer_header")
-            && listener.answer_header
+            && listener.response_header
             && listener.header != DatagramHeader::Simple
         {
             let what = "`answer_header` goes with the Simple Proxy Protocol only";

@@ -65,7 +65,7 @@ const WRITTEN: [&str; 8] = [
     "x-request-id",
 ];
 
-/// The text of a value: nothing in it is replaced, so what looks like a variable is refused; `{{` and `}}` are braces.
+/// The text of a value: nothing in it is replaced, so what looks like a variable is rejected; `{{` and `}}` are braces.
 fn literal(name: &str, text: &str) -> Result<String, Fault> {
     let plain = text.replace("{{", "").replace("}}", "");
     let is_variable = plain.contains(['{', '}']) || variable_in(&plain).is_some();

@@ -27,7 +27,7 @@ impl Build<'_> {
         let default = KeyServersConfig::new(name);
         let upstream = UpstreamConfig {
             servers: self.servers(node, address::Service::Keys),
-            tls: self.key_server_tls(node),
+            tls: self.key_group_tls(node),
             connect_timeout: read::duration(node, "connect_timeout").unwrap_or(default.upstream.connect_timeout),
             ejection: ejection(node),
             retry_budget_percent: read::int(node, "retry_budget").unwrap_or(default.upstream.retry_budget_percent),
@@ -40,7 +40,7 @@ impl Build<'_> {
             self.problems.add(
                 at,
                 "a key server on TCP is spoken to over mutual TLS, and a part of it is missing",
-                "add `ca`, `client_certificate` and `client_key` (`portunus keyholder init` makes them)",
+                "add `ca`, `client_certificate` and `client_key` (`portunus key-server init` makes them)",
             );
         }
         KeyServersConfig {
@@ -53,7 +53,7 @@ impl Build<'_> {
     }
 
     /// The TLS of servers on TCP; none unless all of it is there.
-    fn key_server_tls(&mut self, node: &Node) -> Option<UpstreamTls> {
+    fn key_group_tls(&mut self, node: &Node) -> Option<UpstreamTls> {
         let tls = UpstreamTls {
             ca: self.file(node, "ca"),
             name: self.parsed(node, "name", address::host_name),

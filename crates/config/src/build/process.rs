@@ -126,7 +126,7 @@ impl Build<'_> {
         limits
     }
 
-    /// A part cannot exceed its whole: said so is a mistake, by default it follows.
+    /// A part cannot exceed its whole: said so is a problem, by default it follows.
     fn limits_agree(&mut self, node: &Node, limits: &mut Limits) {
         let mut agree = |part_key: &str, part: &mut usize, whole_key: &str, whole: usize| {
             if *part <= whole {

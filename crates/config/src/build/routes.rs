@@ -19,7 +19,7 @@ use crate::yaml::{Entry, Node, Value};
 
 /// `hsts: true`: a year, this host only.
 const HSTS: &str = "max-age=31536000";
-/// Largest body of a fixed answer, bytes.
+/// Largest body of a fixed response, bytes.
 const MAX_RESPOND_BYTES: usize = 64 * 1024;
 
 /// Names that routes refer to.
@@ -71,7 +71,7 @@ impl Build<'_> {
             nodes.iter().filter_map(|node| self.route(node, &known, max_body_bytes, &mut names)).collect();
         // A route that vanishes without a word would open or close what the user did not mean to.
         debug_assert!(routes.len() == nodes.len() || !self.problems.is_empty());
-        tell_apart(&mut routes);
+        distinguish(&mut routes);
         routes
     }
 
@@ -210,7 +210,7 @@ impl Build<'_> {
                 ));
             }
             if text.eq_ignore_ascii_case("h2c") {
-                return Err(Fault::new("an upgrade to h2c is refused", "clients that speak HTTP/2 say so by ALPN"));
+                return Err(Fault::new("an upgrade to h2c is rejected", "clients that speak HTTP/2 say so by ALPN"));
             }
             Ok(text.to_ascii_lowercase())
         })
@@ -362,7 +362,7 @@ impl Build<'_> {
         if let Some(at) = node.get("body").filter(|_| !body.is_empty() && matches!(status, 204 | 205 | 304)) {
             self.problems.add(
                 at.span,
-                format!("an answer {status} has no body"),
+                format!("a response {status} has no body"),
                 "remove `body`, or use another status",
             );
         }
@@ -399,7 +399,7 @@ fn label(methods: &[Method], hosts: &[HostPattern], path: Option<&PathPattern>) 
 }
 
 /// Numbers the labels that several routes have. No name that a user gives has a `/`, so none of those is among them.
-fn tell_apart(routes: &mut [RouteConfig]) {
+fn distinguish(routes: &mut [RouteConfig]) {
     let mut seen: HashMap<String, usize> = HashMap::new();
     for route in routes {
         let count = seen.entry(route.name.clone()).or_insert(0);
@@ -419,7 +419,7 @@ fn is_any_host(route: &Node) -> bool {
 pub(super) fn method(text: &str) -> Result<Method, Fault> {
     match Method::from_bytes(text.as_bytes()) {
         Some(Method::Connect | Method::Trace) => {
-            Err(Fault::new(format!("{} is never routed", shown(text)), "remove it; Portunus refuses it everywhere"))
+            Err(Fault::new(format!("{} is never routed", shown(text)), "remove it; Portunus rejects it everywhere"))
         }
         Some(_) if matches!(text.to_ascii_uppercase().as_str(), "ALL" | "ANY" | "*") => {
             Err(Fault::new(format!("{} is not a method", shown(text)), "remove `methods` for any method"))

@@ -170,7 +170,7 @@ fn path_fix(piece: &str) -> String {
         return "leave out `.` and `..`; also beside a parameter a segment needs more than dots".to_owned();
     }
     if piece.contains('\\') {
-        return "write `/`; a backslash is refused in every form".to_owned();
+        return "write `/`; a backslash is rejected in every form".to_owned();
     }
     let encoded: String = piece.chars().map(encode_in_path).collect();
     if encoded != piece && canonical_path(format!("/{encoded}").as_bytes(), &mut Vec::new()).is_ok() {

@@ -163,7 +163,7 @@ impl Build<'_> {
         let health = HealthCheck {
             host: self.parsed(node, "host", address::authority),
             every: read::duration(node, "every").unwrap_or(default.every),
-            // A short period alone is no mistake: the default follows it.
+            // A short period alone is no problem: the default follows it.
             timeout: read::duration(node, "timeout")
                 .unwrap_or_else(|| default.timeout.min(read::duration(node, "every").unwrap_or(default.every))),
             fall: read::int(node, "fall").unwrap_or(default.fall),

@@ -1,6 +1,6 @@
 //! Variables of other proxies where text is literal here: found, and answered with what is meant.
 //!
-//! Nothing but parameters of the path is replaced, and those only in templates. In header values and templates a variable is refused, since it would go
+//! Nothing but parameters of the path is replaced, and those only in templates. In header values and templates a variable is rejected, since it would go
 //! out as it stands; a body of a route of its own may be any text, so there it is a warning.
 
 use super::Fault;
@@ -70,7 +70,7 @@ fn envoy(rest: &str) -> Option<usize> {
     Some(after.find('%').map_or(1 + length, |end| length + end + 2))
 }
 
-/// Refuses a target that holds a variable, or a capture such as `$1`, and says how it is written here.
+/// Rejects a target that holds a variable, or a capture such as `$1`, and says how it is written here.
 pub(super) fn none_in_target(text: &str, path: Option<&PathPattern>) -> Result<(), Fault> {
     let capture = || {
         let at = text.match_indices('$').find(|(at, _)| text.as_bytes().get(at + 1).is_some_and(u8::is_ascii_digit))?.0;

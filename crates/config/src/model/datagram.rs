@@ -22,7 +22,7 @@ pub struct UdpListenerConfig {
     /// A datagram without a header is taken for its sender's own.
     pub pass_without_header: bool,
     /// Answers begin with the header of the Simple Proxy Protocol.
-    pub answer_header: bool,
+    pub response_header: bool,
     /// Where datagrams go.
     pub to: TargetsConfig,
     /// Under which address.
@@ -91,6 +91,6 @@ pub struct SourceConfig {
     pub client: bool,
     /// SO_MARK; 0 for none.
     pub mark: u32,
-    /// Clients here may be passed on although their addresses are of a kind that is refused: loopback, our own, and so on.
+    /// Clients here may be passed on although their addresses are of a kind that is rejected: loopback, our own, and so on.
     pub allow: Vec<IpNet>,
 }

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::surface::OBJECTS;
-use super::surface::keyholder::KEYHOLDER_OBJECTS;
+use super::surface::key_server::KEY_SERVER_OBJECTS;
 use super::{Field, Object, Shape};
 
 /// The whole page, in Markdown.
@@ -13,9 +13,9 @@ pub fn reference() -> String {
     page_of(include_str!("reference_intro.txt"), OBJECTS)
 }
 
-/// The reference of a key server's file, `docs/keyholder-configuration.md`.
-pub fn keyholder_reference() -> String {
-    page_of(include_str!("keyholder_intro.txt"), KEYHOLDER_OBJECTS)
+/// The reference of a key server's file, `docs/key-server-configuration.md`.
+pub fn key_server_reference() -> String {
+    page_of(include_str!("key_server_intro.txt"), KEY_SERVER_OBJECTS)
 }
 
 fn page_of(intro: &str, objects: &[&Object]) -> String {

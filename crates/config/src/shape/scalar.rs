@@ -1,6 +1,6 @@
 //! The check of scalars: words, numbers, durations, sizes, text.
 //!
-//! Judges one value alone; `shape.rs` walks the tree.
+//! Checks one value alone; `shape.rs` walks the tree.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub(super) fn check(shape: &Shape, scalar: &Scalar, node: &Node, named: Named<'_
     }
 }
 
-/// Judges a number that could be read against its bounds; none if it could not be read.
+/// Checks a number that could be read against its bounds; none if it could not be read.
 fn within(
     number: Option<u64>,
     min: u64,

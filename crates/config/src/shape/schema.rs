@@ -1,11 +1,11 @@
 //! The JSON Schema of a configuration file (draft 2020-12), from its shape. Editors complete and check by it.
 //!
-//! It accepts everything the program accepts; the program refuses more (references, addresses, contradictions).
+//! It accepts everything the program accepts; the program rejects more (references, addresses, contradictions).
 
 use serde_json::{Map, Value, json};
 
 use super::surface::OBJECTS;
-use super::surface::keyholder::KEYHOLDER_OBJECTS;
+use super::surface::key_server::KEY_SERVER_OBJECTS;
 use super::{Object, Shape};
 use crate::units::{DURATION_PATTERN, SIZE_PATTERN};
 
@@ -14,9 +14,9 @@ pub fn json_schema() -> Value {
     schema_of("Portunus configuration", OBJECTS)
 }
 
-/// The schema of a key server's file; `docs/portunus-keyholder.schema.json` is its committed copy.
-pub fn keyholder_json_schema() -> Value {
-    schema_of("Portunus keyholder configuration", KEYHOLDER_OBJECTS)
+/// The schema of a key server's file; `docs/portunus-key-server.schema.json` is its committed copy.
+pub fn key_server_json_schema() -> Value {
+    schema_of("Portunus key server configuration", KEY_SERVER_OBJECTS)
 }
 
 /// The schema of the file that the first object describes; the others are used by it.

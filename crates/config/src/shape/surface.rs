@@ -5,7 +5,7 @@
 mod contracts;
 mod datagrams;
 mod key_servers;
-pub(crate) mod keyholder;
+pub(crate) mod key_server;
 mod listeners;
 mod process;
 mod routes;

@@ -8,12 +8,12 @@ use serde_json::{Map, Value as Json};
 
 use super::surface::{OBJECTS, ROOT};
 use super::*;
-use crate::{json_schema, keyholder_json_schema, parse, redacted_json, yaml};
+use crate::{json_schema, key_server_json_schema, parse, redacted_json, yaml};
 
 /// A tree as JSON, the way any YAML reader with the core schema would give it to a schema checker.
 fn to_json(node: &Node) -> Json {
     match &node.value {
-        Value::Null | Value::Refused => Json::Null,
+        Value::Null | Value::Rejected => Json::Null,
         Value::Scalar(scalar) if scalar.is_bool() => Json::Bool(scalar.text.eq_ignore_ascii_case("true")),
         Value::Scalar(scalar) if scalar.is_number() => serde_json::from_str(&scalar.text).unwrap(),
         Value::Scalar(scalar) => Json::String(scalar.text.clone()),
@@ -177,7 +177,7 @@ fn full_file() -> String {
 }
 
 #[test]
-fn defaults_in_the_shape_are_the_defaults_in_force() {
+fn defaults_in_the_shape_are_the_defaults_active() {
     let full = full_file();
     assert!(full.contains("tunnel_idle_timeout: 1h") && full.contains("path: \"/{*rest}\""), "{full}");
     let json = |text: &str| {
@@ -195,11 +195,11 @@ fn defaults_in_the_shape_are_the_defaults_in_force() {
 
 #[test]
 fn valid_files_satisfy_the_schema() {
-    let [gate, keyholder] = [json_schema(), keyholder_json_schema()]
+    let [gate, key_server] = [json_schema(), key_server_json_schema()]
         .map(|schema| jsonschema::draft202012::options().build(&schema).unwrap());
     for folder in ["tests/config/valid", "../../examples"] {
         each_yaml(folder, |name, text| {
-            let schema = if name.ends_with("/keyholder.yaml") { &keyholder } else { &gate };
+            let schema = if name.ends_with("/key-server.yaml") { &key_server } else { &gate };
             let mut problems = Collector::default();
             let text = text.strip_prefix('\u{feff}').unwrap_or(text);
             let json = to_json(&yaml::parse(text, &mut problems).unwrap());
@@ -211,7 +211,7 @@ fn valid_files_satisfy_the_schema() {
 }
 
 #[test]
-fn the_schema_is_a_schema_and_refuses_what_the_shape_refuses() {
+fn the_schema_is_a_schema_and_rejects_what_the_shape_rejects() {
     assert!(jsonschema::draft202012::meta::is_valid(&json_schema()));
     let schema = jsonschema::draft202012::options().build(&json_schema()).unwrap();
     let check = |text: &str, fits: bool| {
@@ -222,7 +222,7 @@ fn the_schema_is_a_schema_and_refuses_what_the_shape_refuses() {
         assert_eq!(schema.is_valid(&to_json(&node)), fits, "schema: {text}");
     };
     check("listeners: []", true);
-    // That something must listen is judged when the file is understood: it may be a listener of datagrams.
+    // That something must listen is checked when the file is understood: it may be a listener of datagrams.
     check("{}", true);
     check("listener: []", false);
     check("listeners: [{ name: a, bind: ':1', more: 1 }]", false);

@@ -1,6 +1,6 @@
 //! Content codings (RFC 9110 §8.4.1): a whole encoded body to pieces of its content, within bounds on size and ratio.
 //!
-//! Strict where decoders differ: one member, nothing behind it, checksums right. Otherwise an upstream could read another body than the one judged.
+//! Strict where decoders differ: one member, nothing behind it, checksums right. Otherwise an upstream could read another body than the one validated.
 
 use std::io::{BufRead, ErrorKind, Read};
 

@@ -1,21 +1,21 @@
 //! Forms as JSON: `application/x-www-form-urlencoded` text, and the object that the fields of any form make.
 //!
-//! Each field is decoded by its own schema and encoding; the schema of the body judges the object afterwards.
+//! Each field is decoded by its own schema and encoding; the schema of the body validates the object afterwards.
 
 use std::ops::Range;
 
 use crate::contract::Contract;
-use crate::judge::{Rooms, in_turns};
 use crate::openapi::{FieldKind, FormField, FormFields, Shape, ShapeId, Style};
 use crate::parameter::{
-    Attempt, Decoder, Escapes, Pairs, Refused, brackets_of, decode_deep_object, push_string, unescape,
+    Attempt, Decoder, Escapes, Pairs, Rejected, brackets_of, decode_deep_object, push_string, unescape,
 };
 use crate::schema::Run;
 use crate::schema::Types;
 use crate::turn::Turn;
+use crate::validate::{Rooms, in_turns};
 
 /// Splits a form body into its fields.
-pub(crate) async fn split(body: &[u8], max_fields: usize, pairs: &mut Pairs, turn: &Turn) -> Result<(), Refused> {
+pub(crate) async fn split(body: &[u8], max_fields: usize, pairs: &mut Pairs, turn: &Turn) -> Result<(), Rejected> {
     pairs.clear();
     let mut rest = body;
     while !rest.is_empty() {
@@ -25,14 +25,14 @@ pub(crate) async fn split(body: &[u8], max_fields: usize, pairs: &mut Pairs, tur
             continue;
         }
         if pairs.len() == max_fields {
-            return Err(Refused::Limit("has too many fields"));
+            return Err(Rejected::Limit("has too many fields"));
         }
         let (name, value) = piece.split_at(memchr::memchr(b'=', piece).unwrap_or(piece.len()));
         if name.contains(&b';') {
             return Err(SEMICOLON);
         }
         if !pairs.add_decoded(value.get(1..).unwrap_or_default(), |out| unescape(name, true, out)) {
-            return Err(Refused::Malformed("a percent escape is broken"));
+            return Err(Rejected::Malformed("a percent escape is broken"));
         }
         turn.hold(body.len() + pairs.bytes_held());
         turn.spend_on(piece.len()).await;
@@ -41,10 +41,10 @@ pub(crate) async fn split(body: &[u8], max_fields: usize, pairs: &mut Pairs, tur
 }
 
 /// Servers disagree about whether it separates fields.
-const SEMICOLON: Refused = Refused::Malformed("holds an unescaped `;`, which separates fields for some servers");
+const SEMICOLON: Rejected = Rejected::Malformed("holds an unescaped `;`, which separates fields for some servers");
 
 /// Its members are fields, and it is none.
-const EXPLODED: Refused = Refused::Malformed("is written as its members");
+const EXPLODED: Rejected = Rejected::Malformed("is written as its members");
 
 /// The fields of one form on their way to a JSON object.
 pub(crate) struct Assembly<'a> {
@@ -55,7 +55,7 @@ pub(crate) struct Assembly<'a> {
 }
 
 /// What keeps the fields of a form from becoming an object: the name of a field, and why it cannot be read.
-pub(crate) type Unread = (Vec<u8>, Refused);
+pub(crate) type Unread = (Vec<u8>, Rejected);
 
 impl<'a> Assembly<'a> {
     /// Writes the object into the room for JSON, without the fields that cannot be read: those are added to `unread`. Says whether another attempt would
@@ -128,7 +128,7 @@ impl<'a> Assembly<'a> {
         pairs: &Pairs,
         name: &[u8],
         documents: &mut Vec<Range<usize>>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejected> {
         if self.escapes == Escapes::Query
             && !owner.is_some_and(|field| field.allow_reserved)
             && pairs.iter().any(|(_, value)| value.contains(&b';'))
@@ -168,14 +168,14 @@ impl<'a> Assembly<'a> {
     }
 
     /// Writes what stands in brackets behind the name. A value without brackets is one that is no object.
-    fn deep(&self, decoder: &mut Decoder<'_>, pairs: &Pairs, field: &FormField) -> Result<(), Refused> {
+    fn deep(&self, decoder: &mut Decoder<'_>, pairs: &Pairs, field: &FormField) -> Result<(), Rejected> {
         let name = field.name.as_bytes();
         if pairs.count(name) == 0 {
             let levels = self.contract.options.limits.deep_object_levels;
             return decode_deep_object(decoder, pairs, name, field.shape, levels);
         }
         match pairs.iter().any(|(sent, _)| brackets_of(sent, name).is_some()) {
-            true => Err(Refused::Malformed("has a value and brackets")),
+            true => Err(Rejected::Malformed("has a value and brackets")),
             false => decoder.named(pairs, name, field.shape, Style::Form, true),
         }
     }
@@ -193,15 +193,15 @@ impl<'a> Assembly<'a> {
         pairs: &Pairs,
         shape: ShapeId,
         name: &[u8],
-        mut write: impl FnMut(&mut Decoder<'_>, &[u8]) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        mut write: impl FnMut(&mut Decoder<'_>, &[u8]) -> Result<(), Rejected>,
+    ) -> Result<(), Rejected> {
         let types = self.contract.shapes.get(shape).types;
         let is_list = types.has(Types::ARRAY) && !types.has_scalar() && !types.has(Types::OBJECT);
         let mut values = pairs.values(name);
         let only = if pairs.count(name) == 1 { values.next() } else { None };
         match only {
             Some(value) if !is_list || value.trim_ascii_start().starts_with(b"[") => write(decoder, value),
-            None if !is_list => Err(Refused::Repeated),
+            None if !is_list => Err(Rejected::Repeated),
             _ => {
                 decoder.json.push(b'[');
                 let mut is_first = true;
@@ -216,9 +216,9 @@ impl<'a> Assembly<'a> {
     }
 
     /// Whether JSON text is one whole value: it must not add members to the object around it.
-    async fn is_document(&self, text: &[u8], run: &mut Run, turn: &Turn) -> Result<(), Refused> {
+    async fn is_document(&self, text: &[u8], run: &mut Run, turn: &Turn) -> Result<(), Rejected> {
         let check = self.contract.program.check(self.contract.anything, run);
-        in_turns(check, text, 0, turn).await.map_err(|_| Refused::Malformed("is not JSON"))
+        in_turns(check, text, 0, turn).await.map_err(|_| Rejected::Malformed("is not JSON"))
     }
 }
 

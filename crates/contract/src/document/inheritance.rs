@@ -1,5 +1,5 @@
 //! Which schemas extend which others: those that take in, by a reference in `allOf`, a schema whose `discriminator` names no branches of its own
-//! (OpenAPI 3.0.3 §4.7.25: "will indicate that the `Cat` schema be used"). Looks at components and at files that are schemas; judges nothing.
+//! (OpenAPI 3.0.3 §4.7.25: "will indicate that the `Cat` schema be used"). Looks at components and at files that are schemas; validates nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,29 +12,29 @@ const MAX_LEVELS: u32 = 16;
 
 /// A schema that extends another one, with its name if it is a component.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heir<'d> {
+pub(crate) struct Subtype<'d> {
     pub(crate) name: &'d str,
     pub(crate) node: &'d Node,
     pub(crate) base: Base,
 }
 
-/// All heirs of a set of documents.
+/// All subtypes of a set of documents.
 #[derive(Debug, Default)]
 pub(super) struct Inheritance<'d> {
     /// By the address of what they extend, however far up.
-    heirs: HashMap<usize, Vec<Heir<'d>>>,
-    /// Addresses of the references by which heirs take in a base.
+    subtypes: HashMap<usize, Vec<Subtype<'d>>>,
+    /// Addresses of the references by which subtypes take in a base.
     links: HashSet<usize>,
 }
 
-/// Whether it is the base of a family: it tells its heirs apart by a member.
+/// Whether it is the base of a family: it tells its subtypes apart by a member.
 fn is_base(node: &Node) -> bool {
     node.get("discriminator").is_some() && node.get("oneOf").is_none() && node.get("anyOf").is_none()
 }
 
 impl<'d> Inheritance<'d> {
     /// Finds out who extends whom among the schemas at these places.
-    pub(super) fn of(references: &References<'d>, places: &[Heir<'d>]) -> Inheritance<'d> {
+    pub(super) fn of(references: &References<'d>, places: &[Subtype<'d>]) -> Inheritance<'d> {
         let mut found = Inheritance::default();
         let mut parents: HashMap<usize, Vec<&'d Node>> = HashMap::new();
         for place in places {
@@ -54,7 +54,7 @@ impl<'d> Inheritance<'d> {
                     continue;
                 }
                 if is_base(ancestor) {
-                    found.heirs.entry(address(ancestor)).or_default().push(*place);
+                    found.subtypes.entry(address(ancestor)).or_default().push(*place);
                 }
                 open.extend(parents.get(&address(ancestor)).into_iter().flatten());
             }
@@ -86,11 +86,11 @@ impl<'d> Inheritance<'d> {
     }
 
     /// Who extends a schema.
-    pub(super) fn heirs(&self, node: &Node) -> &[Heir<'d>] {
-        self.heirs.get(&address(node)).map_or(&[], Vec::as_slice)
+    pub(super) fn subtypes(&self, node: &Node) -> &[Subtype<'d>] {
+        self.subtypes.get(&address(node)).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether this is the reference by which an heir takes in its base.
+    /// Whether this is the reference by which a subtype takes in its base.
     pub(super) fn is_link(&self, node: &Node) -> bool {
         self.links.contains(&address(node))
     }

@@ -1,4 +1,4 @@
-//! JSON text (RFC 8259) to a [`Node`] in which every part knows its line and column. For documents, not for messages: the scanner judges those.
+//! JSON text (RFC 8259) to a [`Node`] in which every part knows its line and column. For documents, not for messages: the scanner validates those.
 
 use super::node::{Kind, Node, Place};
 use super::tree::{Fault, Tree};

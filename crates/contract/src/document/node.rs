@@ -44,7 +44,7 @@ pub enum Kind {
     String(String),
     /// An array.
     Array(Vec<Node>),
-    /// An object's members in the order they were written. Names are unique: the loader refuses others.
+    /// An object's members in the order they were written. Names are unique: the loader rejects others.
     Object(Vec<(Key, Node)>),
 }
 

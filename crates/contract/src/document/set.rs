@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use super::inheritance::{Heir, Inheritance};
+use super::inheritance::{Inheritance, Subtype};
 use super::node::{Kind, Node, Place};
 use super::tree::Fault;
 use super::uri;
@@ -328,11 +328,11 @@ impl<'d> References<'d> {
     }
 
     /// The components of every file, and files that are schemas themselves.
-    fn named_schemas(&self) -> Vec<Heir<'d>> {
+    fn named_schemas(&self) -> Vec<Subtype<'d>> {
         let mut named = Vec::new();
         for (number, source) in self.documents.sources.iter().enumerate() {
             let file = self.base_of_file(u32::try_from(number).unwrap_or_default());
-            let place = |name, node| Heir { name, node, base: self.enter(node, file) };
+            let place = |name, node| Subtype { name, node, base: self.enter(node, file) };
             let components = source.root.get("components").and_then(|components| components.get("schemas"));
             let members = components.map_or(&[][..], Node::members);
             named.extend(members.iter().map(|(key, node)| place(key.text.as_str(), node)));
@@ -467,9 +467,9 @@ impl<'d> Resolver<'d> for References<'d> {
         Some(Target { node, base, dialect: self.dialect })
     }
 
-    fn heirs(&self, node: &'d Node) -> Vec<(&'d str, Target<'d>)> {
-        let target = |heir: &Heir<'d>| Target { node: heir.node, base: heir.base, dialect: self.dialect };
-        self.inheritance.heirs(node).iter().map(|heir| (heir.name, target(heir))).collect()
+    fn subtypes(&self, node: &'d Node) -> Vec<(&'d str, Target<'d>)> {
+        let target = |subtype: &Subtype<'d>| Target { node: subtype.node, base: subtype.base, dialect: self.dialect };
+        self.inheritance.subtypes(node).iter().map(|subtype| (subtype.name, target(subtype))).collect()
     }
 
     fn is_link_to_base(&self, node: &'d Node) -> bool {

@@ -71,13 +71,13 @@ impl Reader {
             Event::Scalar(text, style, anchor, tag) => self.scalar(&text, style, anchor, tag.as_deref(), place),
             Event::SequenceStart(anchor, tag) => {
                 self.check_tag(tag.as_deref(), "seq", place);
-                self.refuse_as_name(place)?;
+                self.reject_as_name(place)?;
                 self.open.push(Open { anchor, merges: false });
                 self.tree.open_array(place)
             }
             Event::MappingStart(anchor, tag) => {
                 self.check_tag(tag.as_deref(), "map", place);
-                self.refuse_as_name(place)?;
+                self.reject_as_name(place)?;
                 self.open.push(Open { anchor, merges: false });
                 self.tree.open_object(place)
             }
@@ -162,7 +162,7 @@ impl Reader {
         }
     }
 
-    fn refuse_as_name(&self, place: Place) -> Result<(), Fault> {
+    fn reject_as_name(&self, place: Place) -> Result<(), Fault> {
         match self.tree.wants_name() {
             true => Err(Fault::new(place, "a name must be text; quote it if it starts with `{` or `[`")),
             false => Ok(()),

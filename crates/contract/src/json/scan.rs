@@ -12,7 +12,7 @@ use super::token::CutToken;
 use crate::limits::Limits;
 use crate::reason::Reason;
 
-/// Who is told of the parts of a value, in the order of the text. An error ends the scan.
+/// Who is reported the parts of a value, in the order of the text. An error ends the scan.
 pub trait Sink {
     /// `null`
     fn null(&mut self) -> Result<(), Reason>;
@@ -28,7 +28,7 @@ pub trait Sink {
     fn end_array(&mut self) -> Result<(), Reason>;
     /// An object begins.
     fn begin_object(&mut self) -> Result<(), Reason>;
-    /// The name of the member whose value follows. Duplicates are the sink's to refuse.
+    /// The name of the member whose value follows. Duplicates are the sink's to reject.
     fn key(&mut self, text: Text<'_>) -> Result<(), Reason>;
     /// The innermost container, an object, ends.
     fn end_object(&mut self) -> Result<(), Reason>;
@@ -90,8 +90,8 @@ pub struct Scanner {
     /// Strings with escapes are resolved here.
     scratch: Vec<u8>,
     limits: Limits,
-    /// Where a container ended whose end the sink has refused, or a string at which it has paused.
-    refused_at: usize,
+    /// Where a container ended whose end the sink has rejected, or a string at which it has paused.
+    rejected_at: usize,
     /// How long the last window was.
     window_len: usize,
 }
@@ -114,7 +114,7 @@ impl Scanner {
             cut: CutToken::new(),
             scratch: Vec::new(),
             limits: limits.clone(),
-            refused_at: 0,
+            rejected_at: 0,
             window_len: 0,
         }
     }
@@ -138,7 +138,7 @@ impl Scanner {
     /// Reads a chunk.
     ///
     /// # Errors
-    /// The first thing that is not JSON, is beyond a limit, or that the sink refuses. The scanner is of no more use then until it is reset.
+    /// The first thing that is not JSON, is beyond a limit, or that the sink rejects. The scanner is of no more use then until it is reset.
     #[inline]
     pub fn feed(&mut self, chunk: &[u8], sink: &mut impl Sink) -> Result<(), Reason> {
         let mut rest = chunk;
@@ -162,7 +162,7 @@ impl Scanner {
     pub(crate) fn feed_some(&mut self, chunk: &[u8], sink: &mut impl Sink) -> Result<usize, Reason> {
         match self.feed(chunk, sink) {
             Ok(()) => Ok(chunk.len()),
-            Err(Reason::Paused) => Ok(chunk.len() - (self.window_len - self.refused_at)),
+            Err(Reason::Paused) => Ok(chunk.len() - (self.window_len - self.rejected_at)),
             Err(reason) => Err(reason),
         }
     }
@@ -197,7 +197,7 @@ impl Scanner {
         if matches!(used, Err(Reason::Paused)) {
             self.count_value()?;
             // Where the window of the chunk begins.
-            return Err(self.refused(0, Reason::Paused));
+            return Err(self.rejected(0, Reason::Paused));
         }
         if used? == length { Ok(()) } else { Err(Reason::Syntax) }
     }
@@ -264,15 +264,15 @@ impl Scanner {
                 self.phase = self.phase_behind_value();
                 Ok(at + 1)
             }
-            Err(reason) => Err(self.refused(at + 1, reason)),
+            Err(reason) => Err(self.rejected(at + 1, reason)),
         }
     }
 
-    /// The sink has refused the value that ends at `end`, or paused there.
+    /// The sink has rejected the value that ends at `end`, or paused there.
     #[cold]
-    fn refused(&mut self, end: usize, reason: Reason) -> Reason {
+    fn rejected(&mut self, end: usize, reason: Reason) -> Reason {
         self.phase = self.phase_behind_value();
-        self.refused_at = end;
+        self.rejected_at = end;
         reason
     }
 

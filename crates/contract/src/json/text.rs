@@ -49,7 +49,7 @@ impl<'a> Number<'a> {
         self.small.is_some() || memchr::memchr3(b'.', b'e', b'E', self.text).is_none()
     }
 
-    /// Refuses what is too long, or too far from 1.
+    /// Rejects what is too long, or too far from 1.
     #[inline(always)]
     pub fn check_limits(&self, limits: &Limits) -> Result<(), Reason> {
         if self.text.len() > limits.number_chars as usize {

@@ -1,4 +1,4 @@
-//! A token that was cut by the end of a chunk: collects its bytes until it is whole. Judges nothing but lengths.
+//! A token that was cut by the end of a chunk: collects its bytes until it is whole. Validates nothing but lengths.
 
 use super::simd::quoted_end;
 use crate::reason::Reason;
@@ -79,7 +79,7 @@ impl CutToken {
                     return None;
                 }
                 Some(b'\\') => at += 2,
-                // A control character ends it too: reading the token will refuse it.
+                // A control character ends it too: reading the token will reject it.
                 Some(_) => return Some(at + 1),
             }
         }

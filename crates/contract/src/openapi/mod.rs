@@ -1,4 +1,4 @@
-//! What an OpenAPI document says: paths, operations, parameters, bodies, responses, security. Made once, judged with many times.
+//! What an OpenAPI document says: paths, operations, parameters, bodies, responses, security. Made once, validated with many times.
 
 mod model;
 mod read;

@@ -1,12 +1,12 @@
-//! What a document says, ready to judge with: operations, parameters, bodies, responses. Immutable. Owns no judging and no reading.
+//! What a document says, ready to validate with: operations, parameters, bodies, responses. Immutable. Owns no validating and no reading.
 
 use super::read::Class;
 use super::security::Requirement;
 use super::shape::ShapeId;
 use super::template::PathValues;
 use crate::body::media_type::MediaRange;
-use crate::judge::Part;
 use crate::schema::SchemaId;
+use crate::validate::Part;
 
 /// How a value is written into a path, query, field or cookie (OpenAPI 3.1.1 §4.8.12.4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,7 +27,7 @@ pub(crate) enum Coding {
     Style { style: Style, explode: bool, shape: ShapeId },
     /// JSON text.
     Json,
-    /// Plain text, judged as a string.
+    /// Plain text, validated as a string.
     Text,
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum Content {
     Form { schema: SchemaId, fields: FormFields },
     /// `multipart/form-data`.
     Multipart { schema: SchemaId, fields: FormFields },
-    /// UTF-8 text, judged as a string.
+    /// UTF-8 text, validated as a string.
     Text { schema: SchemaId },
     /// Bytes that nobody looks into.
     Opaque { min_bytes: u64, max_bytes: Option<u64> },
@@ -220,7 +220,7 @@ impl Operation {
         self.fields.iter().map(|field| (field.name.as_str(), field.required))
     }
 
-    /// Whether a verdict on its requests depends on a field, credentials aside. The name is in lower case.
+    /// Whether a decision on its requests depends on a field, credentials aside. The name is in lower case.
     pub fn reads_field(&self, name: &str) -> bool {
         let is_of_body = || self.body.is_some() && matches!(name, "content-type" | "content-encoding");
         let is_of_cookies = || name == "cookie" && !self.cookies.is_empty();

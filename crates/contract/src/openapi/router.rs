@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_of_one_shape_are_refused() {
+    fn templates_of_one_shape_are_rejected() {
         for pair in [["/a/{x}", "/a/{y}"], ["/{x}.json", "/{y}.json"], ["/a", "/a"]] {
             assert_eq!(router(&pair).err().as_deref(), Some(pair[0]));
         }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::judge::RequestParts;
+use crate::validate::RequestParts;
 
 /// A security scheme that operations use.
 #[derive(Clone, Debug, Eq, PartialEq)]

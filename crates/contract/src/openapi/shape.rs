@@ -1,6 +1,6 @@
 //! What kinds of value a schema can hold, as far as text must be turned into values: `12` is a number where one is allowed, else a string.
 //!
-//! An over-approximation: the schema itself judges afterwards. Follows references and composition, and stops at cycles.
+//! An over-approximation: the schema itself validates afterwards. Follows references and composition, and stops at cycles.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! From the text of a parameter to JSON text, by style and explode (OpenAPI 3.1.1 §4.8.12.4, RFC 6570).
 //!
 //! Splits at delimiters as they were sent and resolves escapes afterwards, so that an escaped delimiter is data. What the schema thinks of the
-//! value is judged elsewhere.
+//! value is validated elsewhere.
 
 use super::pairs::Pairs;
 use super::text::{Reading, push_scalar, push_string, unescape};
@@ -10,7 +10,7 @@ use crate::schema::Types;
 
 /// Why a value cannot be decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Refused {
+pub(crate) enum Rejected {
     /// It is not written as the style says.
     Malformed(&'static str),
     /// It has one value and is there more than once.
@@ -85,14 +85,14 @@ impl Decoder<'_> {
         shape: ShapeId,
         style: Style,
         explode: bool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejected> {
         let shapes = self.shapes;
         let shape = shapes.get(shape);
         let count = pairs.count(name);
         let kind = self.pick(shape.types, count);
         // A list may be spread over several fields (RFC 9110 §5.3) or, exploded, over several parameters.
         if count > 1 && !(kind == Kind::Array && (explode || style == Style::Simple)) {
-            return Err(Refused::Repeated);
+            return Err(Rejected::Repeated);
         }
         let value = pairs.values(name).next().unwrap_or_default();
         match (kind, style) {
@@ -126,7 +126,7 @@ impl Decoder<'_> {
         pairs: &Pairs,
         shape: &Shape,
         belongs: impl Fn(usize) -> bool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejected> {
         self.json.push(b'{');
         let mut is_first = true;
         let mut mine = Pairs::default();
@@ -147,10 +147,10 @@ impl Decoder<'_> {
     }
 
     /// Appends a value nothing is known of.
-    pub(crate) fn free(&mut self, pairs: &Pairs, name: &[u8]) -> Result<(), Refused> {
+    pub(crate) fn free(&mut self, pairs: &Pairs, name: &[u8]) -> Result<(), Rejected> {
         match pairs.count(name) {
             1 => self.scalar(pairs.values(name).next().unwrap_or_default(), Types::ALL),
-            _ => Err(Refused::Repeated),
+            _ => Err(Rejected::Repeated),
         }
     }
 
@@ -172,12 +172,12 @@ impl Decoder<'_> {
     }
 
     /// Appends one scalar. An empty text is a string, so it is nothing where no string is allowed.
-    pub(crate) fn scalar(&mut self, raw: &[u8], types: Types) -> Result<(), Refused> {
+    pub(crate) fn scalar(&mut self, raw: &[u8], types: Types) -> Result<(), Rejected> {
         if raw.is_empty() && !types.has(Types::STRING) {
-            return Err(Refused::Empty);
+            return Err(Rejected::Empty);
         }
         if raw.len() > self.max_bytes {
-            return Err(Refused::Limit("a value is longer than a string may be"));
+            return Err(Rejected::Limit("a value is longer than a string may be"));
         }
         self.decode(raw)?;
         self.has_choice |= push_scalar(self.text, types, self.attempt.reading, self.json);
@@ -185,36 +185,36 @@ impl Decoder<'_> {
     }
 
     /// Appends JSON text as it is once its escapes are resolved.
-    pub(crate) fn verbatim(&mut self, raw: &[u8]) -> Result<(), Refused> {
+    pub(crate) fn verbatim(&mut self, raw: &[u8]) -> Result<(), Rejected> {
         self.decode(raw)?;
         self.json.extend_from_slice(self.text);
         Ok(())
     }
 
     /// The decoded text, in `self.text`.
-    fn decode(&mut self, raw: &[u8]) -> Result<(), Refused> {
+    fn decode(&mut self, raw: &[u8]) -> Result<(), Rejected> {
         self.text.clear();
         match self.escapes {
             Escapes::Raw | Escapes::Verbatim => self.text.extend_from_slice(raw),
             escapes => {
                 if !unescape(raw, escapes == Escapes::Query, self.text) {
-                    return Err(Refused::Malformed("a percent escape is broken"));
+                    return Err(Rejected::Malformed("a percent escape is broken"));
                 }
             }
         }
         match std::str::from_utf8(self.text) {
             Ok(_) => Ok(()),
-            Err(_) => Err(Refused::Malformed("it is not UTF-8")),
+            Err(_) => Err(Rejected::Malformed("it is not UTF-8")),
         }
     }
 
-    fn array<'v>(&mut self, values: impl Iterator<Item = &'v [u8]>, shape: &Shape) -> Result<(), Refused> {
+    fn array<'v>(&mut self, values: impl Iterator<Item = &'v [u8]>, shape: &Shape) -> Result<(), Rejected> {
         let types = shape.items.map_or(Types::ALL, |items| self.shapes.get(items).types);
         self.json.push(b'[');
         let mut is_first = true;
         for (count, value) in values.enumerate() {
             if count == self.max_elements {
-                return Err(Refused::Limit("too many elements"));
+                return Err(Rejected::Limit("too many elements"));
             }
             self.comma(&mut is_first);
             let value = if self.escapes == Escapes::Raw { value.trim_ascii() } else { value };
@@ -225,7 +225,14 @@ impl Decoder<'_> {
     }
 
     /// Appends an object that stands in one value.
-    fn object(&mut self, value: &[u8], name: &[u8], shape: &Shape, style: Style, explode: bool) -> Result<(), Refused> {
+    fn object(
+        &mut self,
+        value: &[u8],
+        name: &[u8],
+        shape: &Shape,
+        style: Style,
+        explode: bool,
+    ) -> Result<(), Rejected> {
         match (style, explode) {
             (Style::Label, true) => self.assignments(value.strip_prefix(b".").ok_or(NO_DOT)?, b'.', shape),
             (Style::Matrix, true) => self.assignments(value.strip_prefix(b";").ok_or(NO_MATRIX)?, b';', shape),
@@ -243,11 +250,11 @@ impl Decoder<'_> {
     }
 
     /// `R=100,G=200`
-    fn assignments(&mut self, value: &[u8], separator: u8, shape: &Shape) -> Result<(), Refused> {
+    fn assignments(&mut self, value: &[u8], separator: u8, shape: &Shape) -> Result<(), Rejected> {
         self.json.push(b'{');
         let mut is_first = true;
         for part in value.split(|byte| *byte == separator) {
-            let at = part.iter().position(|byte| *byte == b'=').ok_or(Refused::Malformed("a property has no `=`"))?;
+            let at = part.iter().position(|byte| *byte == b'=').ok_or(Rejected::Malformed("a property has no `=`"))?;
             let (name, value) = part.split_at(at);
             self.member(name, value.get(1..).unwrap_or_default(), shape, &mut is_first)?;
         }
@@ -256,18 +263,18 @@ impl Decoder<'_> {
     }
 
     /// `R,100,G,200`
-    fn alternating<'v>(&mut self, mut parts: impl Iterator<Item = &'v [u8]>, shape: &Shape) -> Result<(), Refused> {
+    fn alternating<'v>(&mut self, mut parts: impl Iterator<Item = &'v [u8]>, shape: &Shape) -> Result<(), Rejected> {
         self.json.push(b'{');
         let mut is_first = true;
         while let Some(name) = parts.next() {
-            let value = parts.next().ok_or(Refused::Malformed("a property has no value"))?;
+            let value = parts.next().ok_or(Rejected::Malformed("a property has no value"))?;
             self.member(name, value, shape, &mut is_first)?;
         }
         self.json.push(b'}');
         Ok(())
     }
 
-    fn member(&mut self, name: &[u8], value: &[u8], shape: &Shape, is_first: &mut bool) -> Result<(), Refused> {
+    fn member(&mut self, name: &[u8], value: &[u8], shape: &Shape, is_first: &mut bool) -> Result<(), Rejected> {
         self.comma(is_first);
         let is_raw = self.escapes == Escapes::Raw;
         let (name, value) = if is_raw { (name.trim_ascii(), value.trim_ascii()) } else { (name, value) };
@@ -279,9 +286,9 @@ impl Decoder<'_> {
     }
 
     /// Appends a name that is decoded already.
-    pub(crate) fn key(&mut self, name: &[u8]) -> Result<(), Refused> {
+    pub(crate) fn key(&mut self, name: &[u8]) -> Result<(), Rejected> {
         if std::str::from_utf8(name).is_err() {
-            return Err(Refused::Malformed("a name is not UTF-8"));
+            return Err(Rejected::Malformed("a name is not UTF-8"));
         }
         push_string(name, self.json);
         self.json.push(b':');
@@ -295,12 +302,12 @@ impl Decoder<'_> {
     }
 }
 
-const NO_DOT: Refused = Refused::Malformed("a label starts with `.`");
-const EXPLODED: Refused = Refused::Malformed("an exploded object is written as its members");
-const NO_MATRIX: Refused = Refused::Malformed("a matrix value is written `;name=value`");
+const NO_DOT: Rejected = Rejected::Malformed("a label starts with `.`");
+const EXPLODED: Rejected = Rejected::Malformed("an exploded object is written as its members");
+const NO_MATRIX: Rejected = Rejected::Malformed("a matrix value is written `;name=value`");
 
 /// The value in `;name=value`.
-fn matrix_value<'v>(value: &'v [u8], name: &[u8]) -> Result<&'v [u8], Refused> {
+fn matrix_value<'v>(value: &'v [u8], name: &[u8]) -> Result<&'v [u8], Rejected> {
     value.strip_prefix(b";").and_then(|part| matrix_part(part, name)).ok_or(NO_MATRIX)
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::decode::{Decoder, Refused};
+use super::decode::{Decoder, Rejected};
 use super::pairs::Pairs;
 use crate::openapi::ShapeId;
 use crate::schema::Types;
@@ -37,7 +37,7 @@ pub(crate) fn decode(
     name: &[u8],
     shape: ShapeId,
     max_levels: usize,
-) -> Result<(), Refused> {
+) -> Result<(), Rejected> {
     let mut brackets = Brackets { list: vec![Branch::default()], known: HashMap::new() };
     for (have, value) in pairs.iter() {
         if let Some(rest) = brackets_of(have, name) {
@@ -48,8 +48,8 @@ pub(crate) fn decode(
 }
 
 impl<'p> Brackets<'p> {
-    fn add(&mut self, mut rest: &'p [u8], value: &'p [u8], max_levels: usize) -> Result<(), Refused> {
-        const MALFORMED: Refused = Refused::Malformed("brackets of the name do not match");
+    fn add(&mut self, mut rest: &'p [u8], value: &'p [u8], max_levels: usize) -> Result<(), Rejected> {
+        const MALFORMED: Rejected = Rejected::Malformed("brackets of the name do not match");
         let mut at = 0;
         for _ in 0..max_levels {
             let Some(inner) = rest.strip_prefix(b"[") else { break };
@@ -63,7 +63,7 @@ impl<'p> Brackets<'p> {
         }
         match rest {
             [] => {}
-            [b'[', ..] => return Err(Refused::Limit("too many brackets in a name")),
+            [b'[', ..] => return Err(Rejected::Limit("too many brackets in a name")),
             _ => return Err(MALFORMED),
         }
         self.list.get_mut(at).into_iter().for_each(|branch| branch.values.push(value));
@@ -82,7 +82,7 @@ impl<'p> Brackets<'p> {
     }
 
     /// Recursion ends with the brackets, whose number is bounded.
-    fn write(&self, at: usize, shape: Option<ShapeId>, decoder: &mut Decoder<'_>) -> Result<(), Refused> {
+    fn write(&self, at: usize, shape: Option<ShapeId>, decoder: &mut Decoder<'_>) -> Result<(), Rejected> {
         let Some(branch) = self.list.get(at) else { return Ok(()) };
         let known = shape.map(|shape| decoder.shapes.get(shape));
         let types = known.map_or(Types::ALL, |shape| shape.types);
@@ -95,7 +95,7 @@ impl<'p> Brackets<'p> {
                 write_values(values, items, decoder)
             }
             ([], [value]) => decoder.scalar(value, types),
-            ([], _) => Err(Refused::Repeated),
+            ([], _) => Err(Rejected::Repeated),
             ([only], [])
                 if self.list.get(*only).is_some_and(|child| child.name.is_empty() && child.branches.is_empty()) =>
             {
@@ -123,7 +123,7 @@ impl<'p> Brackets<'p> {
                 decoder.json.push(b'}');
                 Ok(())
             }
-            _ => Err(Refused::Malformed("a name has a value and brackets")),
+            _ => Err(Rejected::Malformed("a name has a value and brackets")),
         }
     }
 
@@ -133,19 +133,19 @@ impl<'p> Brackets<'p> {
         branches: &[usize],
         items: Option<ShapeId>,
         decoder: &mut Decoder<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejected> {
         let mut elements: Vec<(usize, usize)> = Vec::new();
         for child in branches {
             let name = self.list.get(*child).map(|child| child.name).unwrap_or_default();
-            let index = index(name).ok_or(Refused::Malformed("an index is no number"))?;
+            let index = index(name).ok_or(Rejected::Malformed("an index is no number"))?;
             if index >= decoder.max_elements {
-                return Err(Refused::Limit("an index is too large"));
+                return Err(Rejected::Limit("an index is too large"));
             }
             elements.push((index, *child));
         }
         elements.sort_unstable();
         if elements.iter().enumerate().any(|(at, (index, _))| at != *index) {
-            return Err(Refused::Malformed("indices leave a gap"));
+            return Err(Rejected::Malformed("indices leave a gap"));
         }
         decoder.json.push(b'[');
         let mut is_first = true;
@@ -158,9 +158,9 @@ impl<'p> Brackets<'p> {
     }
 }
 
-fn write_values(values: &[&[u8]], items: Types, decoder: &mut Decoder<'_>) -> Result<(), Refused> {
+fn write_values(values: &[&[u8]], items: Types, decoder: &mut Decoder<'_>) -> Result<(), Rejected> {
     if values.len() > decoder.max_elements {
-        return Err(Refused::Limit("too many elements"));
+        return Err(Rejected::Limit("too many elements"));
     }
     decoder.json.push(b'[');
     let mut is_first = true;

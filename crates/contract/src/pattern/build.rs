@@ -1,4 +1,4 @@
-//! From a parsed alternative to something that runs: lookaround at the edges split off, the rest to the automata library. Refuses what cannot be
+//! From a parsed alternative to something that runs: lookaround at the edges split off, the rest to the automata library. Rejects what cannot be
 //! run in linear time.
 
 use regex_syntax::hir::{Class, Hir, Look, Repetition};

@@ -1,5 +1,5 @@
 //! The grammar of ECMA-262 patterns (§22.2.1, with the Unicode flag, and the leniency of annex B for escapes that cannot mean anything else).
-//! Gives a tree without groups; flags do not exist, as `pattern` has none. Judges nothing about cost.
+//! Gives a tree without groups; flags do not exist, as `pattern` has none. Validates nothing about cost.
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 

@@ -1,6 +1,6 @@
 //! Patterns that are one run of characters after another, as a loop over the text: `^[a-z]{0,64}$`, `^\d{4}-\d{2}$`, `^https://`.
 //!
-//! Taking as many characters as each part allows is exact when no character could belong to the next part as well; other patterns are refused here.
+//! Taking as many characters as each part allows is exact when no character could belong to the next part as well; other patterns are rejected here.
 
 use regex_syntax::hir::ClassUnicode;
 

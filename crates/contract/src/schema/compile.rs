@@ -58,7 +58,7 @@ impl<'n> Builder<'n> {
         }
     }
 
-    /// Adds a schema with everything it refers to. The same node, base and direction give the same program. What is wrong with it is told by
+    /// Adds a schema with everything it refers to. The same node, base and direction give the same program. What is wrong with it is reported by
     /// [`Builder::finish`].
     pub fn add(&mut self, target: Target<'n>, direction: Direction) -> SchemaId {
         let id = self.schema(target, direction);
@@ -172,7 +172,7 @@ impl<'n> Builder<'n> {
         if let Some(&id) = self.families.get(&key) {
             return id;
         }
-        if self.resolver.heirs(target.node).is_empty() {
+        if self.resolver.subtypes(target.node).is_empty() {
             return base;
         }
         let id = Id::try_from(self.schemas.len()).unwrap_or(FALSE);
@@ -184,27 +184,27 @@ impl<'n> Builder<'n> {
         id
     }
 
-    /// Names the heirs of a base: by their own names, and by what `mapping` calls them.
+    /// Names the subtypes of a base: by their own names, and by what `mapping` calls them.
     fn fill_family(&mut self, id: Id, target: Target<'n>, direction: Direction) {
         let node = target.node;
         let Some(discriminator) = node.get("discriminator") else { return };
         let Some(property) = discriminator.get("propertyName").and_then(Node::as_str) else { return };
-        let heirs = self.resolver.heirs(node);
+        let subtypes = self.resolver.subtypes(node);
         let mut named: Vec<(&'n str, Target<'n>)> =
-            heirs.iter().filter(|(name, _)| !name.is_empty()).copied().collect();
+            subtypes.iter().filter(|(name, _)| !name.is_empty()).copied().collect();
         for (key, value) in discriminator.get("mapping").map_or(&[][..], Node::members) {
             let Some(text) = value.as_str() else { continue };
             let mapped = self.resolver.resolve(text, target.base).ok();
-            let is_it = |(name, heir): &&(&str, Target<'n>)| {
-                *name == text || mapped.is_some_and(|mapped| std::ptr::eq(mapped.node, heir.node))
+            let is_it = |(name, subtype): &&(&str, Target<'n>)| {
+                *name == text || mapped.is_some_and(|mapped| std::ptr::eq(mapped.node, subtype.node))
             };
-            named.extend(heirs.iter().find(is_it).map(|(_, heir)| (key.text.as_str(), *heir)));
+            named.extend(subtypes.iter().find(is_it).map(|(_, subtype)| (key.text.as_str(), *subtype)));
         }
         let branches =
-            named.into_iter().map(|(name, heir)| (name.into(), self.referred(node, heir, direction))).collect();
+            named.into_iter().map(|(name, subtype)| (name.into(), self.referred(node, subtype, direction))).collect();
         let base = Some(self.schema(target, direction));
         let family = &mut self.schemas[id as usize];
-        // Every heir takes in the base by itself.
+        // Every subtype takes in the base by itself.
         family.all_of.clear();
         family.discriminator = Some(Box::new(Discriminator { property: property.into(), branches, base }));
     }
@@ -222,7 +222,7 @@ impl<'n> Builder<'n> {
         }
     }
 
-    /// A family that would choose itself among its own heirs, through a reference other than theirs to it, is only its base.
+    /// A family that would choose itself among its own subtypes, through a reference other than theirs to it, is only its base.
     fn open_circular_families(&mut self) {
         let families: Vec<Id> = self.families.values().copied().collect();
         for family in families {
@@ -349,7 +349,7 @@ impl<'n> Builder<'n> {
         if let Some(&copy) = copies.get(&part) {
             return copy;
         }
-        // Also what a circle, which is refused later, comes back to.
+        // Also what a circle, which is rejected later, comes back to.
         copies.insert(part, part);
         let mut inner = self.schemas[part as usize].all_of.clone();
         let base = self.schemas[part as usize].base();
@@ -359,7 +359,7 @@ impl<'n> Builder<'n> {
             let mut copy = Schema { all_of, ..self.schemas[part as usize].clone() };
             copy.exempt(names);
             if base.is_some() {
-                // Its heirs would require the members, which nobody can send here.
+                // Its subtypes would require the members, which nobody can send here.
                 copy.discriminator = None;
             }
             self.schemas.push(copy);

@@ -1,8 +1,8 @@
-//! Judges a recorded value by schemas of any kind: the whole of 2020-12, for the parts that cannot be judged in passing. Every application of a
+//! Validates a recorded value by schemas of any kind: the whole of 2020-12, for the parts that cannot be validated in passing. Every application of a
 //! schema to a value is a step, and so are comparisons and matching; steps are bounded.
 //!
 //! What a schema has looked at ("annotations" in 2020-12) is a log of cells: a branch that fails takes its entries back. Whatever was appended since
-//! a schema began, and lies directly in its value, is what `unevaluated*` may not judge again.
+//! a schema began, and lies directly in its value, is what `unevaluated*` may not validate again.
 //!
 //! An evaluation may pause where it spends a step: it unwinds, loops keep where they stand, and begun again it finds what it knows in the memo.
 
@@ -119,7 +119,7 @@ pub(super) struct Evaluation<'a> {
     pub schemas: &'a Schemas,
     pub anchors: &'a Anchors,
     pub shared: &'a [bool],
-    pub refuse_unknown: bool,
+    pub reject_unknown: bool,
     pub space: &'a mut Workspace,
     pub steps_left: u64,
     /// With so many steps left it pauses; 0 for never.
@@ -127,14 +127,14 @@ pub(super) struct Evaluation<'a> {
     /// It takes long, so that what it finds out is kept for after a pause.
     pub keeps: bool,
     pub depth: u32,
-    /// The schema that judges now.
+    /// The schema that validates now.
     pub current: Id,
     /// None while the first thing that is wrong ends the evaluation, as within branches that only might hold.
     pub everything: Option<Everything>,
 }
 
 impl<'a> Evaluation<'a> {
-    /// Judges the value on the tape by all of `ids`; `goes_on`: after a pause. What is found out is kept if it may pause, but for evaluations of few
+    /// Validates the value on the tape by all of `ids`; `goes_on`: after a pause. What is found out is kept if it may pause, but for evaluations of few
     /// steps, which are done again.
     pub fn run(&mut self, ids: &[Id], goes_on: bool) -> Outcome {
         self.space.scope.clear();
@@ -148,7 +148,7 @@ impl<'a> Evaluation<'a> {
         for &id in ids {
             self.apply(id, 0)?;
         }
-        if self.refuse_unknown { self.find_unknown() } else { Ok(()) }
+        if self.reject_unknown { self.find_unknown() } else { Ok(()) }
     }
 
     fn fail(&mut self, reason: Reason, cell: usize) -> Outcome {
@@ -210,7 +210,7 @@ impl<'a> Evaluation<'a> {
         let schema = &self.schemas[id as usize];
         if self.anchors.is_empty() {
             // Nothing asks for the scope.
-            return self.judge_once(schema, Key { id, at: at as u32, scope: 0 });
+            return self.validate_once(schema, Key { id, at: at as u32, scope: 0 });
         }
         let outer = self.space.scope.last().copied();
         let in_scope = outer.is_some_and(|(resource, _)| resource == schema.resource);
@@ -221,43 +221,43 @@ impl<'a> Evaluation<'a> {
             self.space.scope.push((schema.resource, number));
         }
         let key = Key { id, at: at as u32, scope: self.space.scope.last().map_or(0, |(_, number)| *number) };
-        let outcome = self.judge_once(schema, key);
+        let outcome = self.validate_once(schema, key);
         if !in_scope {
             self.space.scope.pop();
         }
         outcome
     }
 
-    /// Judges by a schema, unless the outcome is known; keeps it if it may be asked for again or was dear.
+    /// Validates by a schema, unless the outcome is known; keeps it if it may be asked for again or was dear.
     #[inline]
-    fn judge_once(&mut self, schema: &'a Schema, key: Key) -> Outcome {
+    fn validate_once(&mut self, schema: &'a Schema, key: Key) -> Outcome {
         let is_shared = self.shared[key.id as usize];
         if is_shared || self.keeps {
-            self.judge_and_keep(schema, key, is_shared)
+            self.validate_and_keep(schema, key, is_shared)
         } else {
-            self.judge_within(schema, key)
+            self.validate_within(schema, key)
         }
     }
 
     #[inline]
-    fn judge_within(&mut self, schema: &'a Schema, key: Key) -> Outcome {
+    fn validate_within(&mut self, schema: &'a Schema, key: Key) -> Outcome {
         self.depth += 1;
         let outer = std::mem::replace(&mut self.current, key.id);
-        let outcome = self.judge(schema, key);
+        let outcome = self.validate(schema, key);
         self.current = outer;
         self.depth -= 1;
         outcome
     }
 
     #[inline(never)]
-    fn judge_and_keep(&mut self, schema: &'a Schema, key: Key, is_shared: bool) -> Outcome {
+    fn validate_and_keep(&mut self, schema: &'a Schema, key: Key, is_shared: bool) -> Outcome {
         // Where everything that is wrong is collected, that a schema has been applied is known, not that it holds.
         let key = if self.everything.is_some() { Key { scope: key.scope | COLLECTED, ..key } } else { key };
         if let Some(known) = self.space.memo.recall(&key) {
             return known;
         }
         let (steps, began) = (self.steps_left, self.space.memo.log_len());
-        let outcome = self.judge_within(schema, key);
+        let outcome = self.validate_within(schema, key);
         let is_dear = self.keeps && steps - self.steps_left >= STEPS_KEPT;
         if !(is_shared || is_dear) || outcome.as_ref().is_err_and(Stop::ends_all) {
             return outcome;
@@ -285,7 +285,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn judge(&mut self, schema: &'a Schema, key: Key) -> Outcome {
+    fn validate(&mut self, schema: &'a Schema, key: Key) -> Outcome {
         let at = key.at as usize;
         if let Some(reason) = schema.never {
             return self.fail(reason, at);
@@ -352,7 +352,7 @@ impl<'a> Evaluation<'a> {
         match &schema.discriminator {
             Some(discriminator) if kind == Types::OBJECT => self.discriminate(discriminator, at)?,
             _ => match schema.base() {
-                // The heirs are objects; the base says whether something else may be.
+                // The subtypes are objects; the base says whether something else may be.
                 Some(base) => self.apply(base, at)?,
                 None => self.alternatives(schema, at)?,
             },

@@ -1,5 +1,5 @@
-//! All that is wrong with a value, not just the first thing: for logs and people, after the judge has said that something is. The value is
-//! recorded as a whole and evaluated, which takes memory and time that no verdict depends on.
+//! All that is wrong with a value, not just the first thing: for logs and people, after the validator has said that something is. The value is
+//! recorded as a whole and evaluated, which takes memory and time that no decision depends on.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ pub(crate) struct Wanted<'t> {
 
 impl Program {
     /// What is wrong with JSON text, in the order of the text, at most `wanted` violations. If it is not JSON within the limits, only that. Nothing
-    /// may be found in a text that was refused for the steps it took.
+    /// may be found in a text that was rejected for the steps it took.
     pub fn everything_wrong(&self, id: SchemaId, text: &[u8], wanted: usize) -> Vec<Violation> {
         let most_steps = u64::MAX;
         at_once(async |turn| {
@@ -57,7 +57,7 @@ impl Program {
                 schemas: &self.schemas,
                 anchors: &self.anchors,
                 shared: &self.shared,
-                refuse_unknown: self.refuse_unknown,
+                reject_unknown: self.reject_unknown,
                 space: &mut space,
                 steps_left,
                 pause_at: steps_left.saturating_sub(steps),

@@ -18,7 +18,7 @@ pub(super) type Id = u32;
 pub(super) const TRUE: Id = 0;
 pub(super) const FALSE: Id = 1;
 
-/// The same in the places of `additionalProperties: false` and `items: false`, where what is refused is a member or an element.
+/// The same in the places of `additionalProperties: false` and `items: false`, where what is rejected is a member or an element.
 pub(super) const UNKNOWN_FIELD: Id = 2;
 pub(super) const UNKNOWN_ITEM: Id = 3;
 
@@ -85,7 +85,7 @@ impl Default for Schema {
 }
 
 impl Schema {
-    /// Of one that stands for a base and its heirs: the base.
+    /// Of one that stands for a base and its subtypes: the base.
     pub fn base(&self) -> Option<Id> {
         self.discriminator.as_ref().and_then(|discriminator| discriminator.base)
     }
@@ -118,12 +118,12 @@ pub(super) struct Dynamic {
     pub fallback: Id,
 }
 
-/// The branch of `oneOf` or `anyOf`, or the heir of a base, is named by a member.
+/// The branch of `oneOf` or `anyOf`, or the subtype of a base, is named by a member.
 #[derive(Clone, Debug)]
 pub(super) struct Discriminator {
     pub property: Box<str>,
     pub branches: HashMap<Box<str>, Id>,
-    /// Of a base: itself, for names that are no heir's. Elsewhere such names are refused.
+    /// Of a base: itself, for names that are no subtype's. Elsewhere such names are rejected.
     pub base: Option<Id>,
 }
 

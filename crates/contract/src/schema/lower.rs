@@ -1,13 +1,13 @@
 //! From schemas to plans. The schemas that apply at one place are taken together: `$ref` and `allOf` are dissolved, branches that cannot hold for a
-//! kind of value are dropped, and if one way remains it is judged in passing. Everything else is left to evaluation, kind by kind.
+//! kind of value are dropped, and if one way remains it is validated in passing. Everything else is left to evaluation, kind by kind.
 //!
-//! Sound means: a plan allows exactly what the schemas allow. Where that is not certain, the answer here is "record".
+//! Sound means: a plan allows exactly what the schemas allow. Where that is not certain, the response here is "record".
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::evaluate::Anchors;
-use super::glance::Glance;
+use super::fast_path::FastPath;
 use super::ir::{self, Id, Schema, Schemas, TRUE};
 use super::lower_blocks;
 use super::program::{ACCEPT, ANYTHING, ArrayPlan, ObjectPlan, Plan, Program, RECORD, REJECT, SchemaId, kind};
@@ -40,9 +40,9 @@ pub(super) enum Closure {
     Record,
 }
 
-/// Whether a schema holds for values of one kind, as far as can be told without the value.
+/// Whether a schema holds for values of one kind, as far as can be reported without the value.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum Verdict {
+enum Decision {
     Always,
     Never,
     Perhaps,
@@ -64,7 +64,7 @@ pub(super) fn program(schemas: Schemas, anchors: Anchors, roots: &[Id], options:
         anchors,
         shared,
         is_costly,
-        refuse_unknown: options.refuse_unknown_fields,
+        reject_unknown: options.reject_unknown_fields,
         limits,
         plans: Vec::new(),
         strings: Vec::new(),
@@ -84,13 +84,13 @@ pub(super) fn program(schemas: Schemas, anchors: Anchors, roots: &[Id], options:
         lowering.fill(plan);
     }
     let mut program = lowering.program;
-    // A name that a schema knows is not too long, or the verdict would depend on how its bytes arrive.
+    // A name that a schema knows is not too long, or the decision would depend on how its bytes arrive.
     let longest_name = program.slots.iter().map(|slot| slot.written.len().saturating_sub(3)).max().unwrap_or(0);
     program.limits.key_bytes = program.limits.key_bytes.max(longest_name as u32);
     program.is_costly |=
         program.strings.iter().any(|plan| plan.steps > 0) || program.numbers.iter().any(|plan| plan.steps > 0);
-    let glances: Vec<Glance> = program.slots.iter().map(|slot| Glance::new(&program, slot)).collect();
-    program.slots.iter_mut().zip(glances).for_each(|(slot, glance)| slot.glance = glance);
+    let fast_paths: Vec<FastPath> = program.slots.iter().map(|slot| FastPath::new(&program, slot)).collect();
+    program.slots.iter_mut().zip(fast_paths).for_each(|(slot, fast_path)| slot.fast_path = fast_path);
     program
 }
 
@@ -232,16 +232,16 @@ impl Lowering {
             (0, 1) => more.extend(perhaps),
             _ => is_plain = false,
         }
-        match schema.not.map(|id| self.verdict(id, types, 0)) {
-            Some(Verdict::Always) => return Err(Reason::Not),
-            Some(Verdict::Perhaps) => is_plain = false,
-            Some(Verdict::Never) | None => {}
+        match schema.not.map(|id| self.decision(id, types, 0)) {
+            Some(Decision::Always) => return Err(Reason::Not),
+            Some(Decision::Perhaps) => is_plain = false,
+            Some(Decision::Never) | None => {}
         }
         if let Some(condition) = schema.condition {
-            match self.verdict(condition.test, types, 0) {
-                Verdict::Always => more.extend([condition.test, condition.then]),
-                Verdict::Never => more.push(condition.otherwise),
-                Verdict::Perhaps => is_plain &= may_drop && condition.then == TRUE && condition.otherwise == TRUE,
+            match self.decision(condition.test, types, 0) {
+                Decision::Always => more.extend([condition.test, condition.then]),
+                Decision::Never => more.push(condition.otherwise),
+                Decision::Perhaps => is_plain &= may_drop && condition.then == TRUE && condition.otherwise == TRUE,
             }
         }
         Ok(is_plain)
@@ -249,37 +249,37 @@ impl Lowering {
 
     /// The branches that hold for every value of a kind, and those that may.
     fn branches(&self, ids: &[Id], types: Types) -> (Vec<Id>, Vec<Id>) {
-        let with = |wanted| move |id: &Id| self.verdict(*id, types, 0) == wanted;
+        let with = |wanted| move |id: &Id| self.decision(*id, types, 0) == wanted;
         let all = |wanted| ids.iter().copied().filter(with(wanted)).collect();
-        (all(Verdict::Always), all(Verdict::Perhaps))
+        (all(Decision::Always), all(Decision::Perhaps))
     }
 
-    fn verdict(&self, id: Id, types: Types, depth: u32) -> Verdict {
+    fn decision(&self, id: Id, types: Types, depth: u32) -> Decision {
         let schema = self.schema(id);
         let has_value = |values: &[super::constant::Constant]| values.iter().any(|value| value.types().has(types));
         if schema.never.is_some()
             || !schema.types.has(types)
             || schema.values.iter().any(|(values, _)| !has_value(values))
         {
-            return Verdict::Never;
+            return Decision::Never;
         }
         if depth >= MAX_LOOK {
-            return Verdict::Perhaps;
+            return Decision::Perhaps;
         }
-        let verdicts = |ids: &[Id]| ids.iter().map(|&id| self.verdict(id, types, depth + 1)).collect::<Vec<_>>();
-        let mut parts = verdicts(&schema.all_of);
-        parts.extend(verdicts(schema.base().as_slice()));
-        let any = verdicts(&schema.any_of);
-        let one = verdicts(&schema.one_of);
-        let is_never = |verdict: &Verdict| *verdict == Verdict::Never;
+        let decisions = |ids: &[Id]| ids.iter().map(|&id| self.decision(id, types, depth + 1)).collect::<Vec<_>>();
+        let mut parts = decisions(&schema.all_of);
+        parts.extend(decisions(schema.base().as_slice()));
+        let any = decisions(&schema.any_of);
+        let one = decisions(&schema.one_of);
+        let is_never = |decision: &Decision| *decision == Decision::Never;
         if parts.iter().any(is_never)
             || (!any.is_empty() && any.iter().all(is_never))
             || (!one.is_empty() && one.iter().all(is_never))
-            || schema.not.is_some_and(|not| self.verdict(not, types, depth + 1) == Verdict::Always)
+            || schema.not.is_some_and(|not| self.decision(not, types, depth + 1) == Decision::Always)
         {
-            return Verdict::Never;
+            return Decision::Never;
         }
-        let is_always = parts.iter().all(|part| *part == Verdict::Always)
+        let is_always = parts.iter().all(|part| *part == Decision::Always)
             && any.is_empty()
             && one.is_empty()
             && schema.not.is_none()
@@ -288,7 +288,7 @@ impl Lowering {
             && schema.discriminator.is_none()
             && schema.values.is_empty()
             && says_nothing(schema, types);
-        if is_always { Verdict::Always } else { Verdict::Perhaps }
+        if is_always { Decision::Always } else { Decision::Perhaps }
     }
 }
 

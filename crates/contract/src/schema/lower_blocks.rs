@@ -296,7 +296,7 @@ fn draft(lowering: &Lowering, members: &[Id]) -> Option<Draft> {
     if names.len() > MAX_NAMES {
         return None;
     }
-    let is_closed = lowering.program.refuse_unknown
+    let is_closed = lowering.program.reject_unknown
         && each().any(ObjectRules::names_members)
         && !each().any(ObjectRules::has_policy);
     let children = names.iter().map(|name| {

@@ -1,4 +1,4 @@
-//! What an evaluation has found out: outcomes of schemas for values, so that schemas which lead to each other do not judge the same value again and again,
+//! What an evaluation has found out: outcomes of schemas for values, so that schemas which lead to each other do not validate the same value again and again,
 //! and so that an evaluation that paused goes on where it was. Bounded: what is forgotten is only found out again, under the same budget.
 
 use std::collections::HashMap;

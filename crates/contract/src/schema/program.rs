@@ -1,10 +1,10 @@
-//! The compiled form: what is known before the first byte arrives, laid out for the judge. Immutable and shared; each value's state is in `judge`.
+//! The compiled form: what is known before the first byte arrives, laid out for the validator. Immutable and shared; each value's state is in `judge`.
 //!
-//! A *plan* is the conjunction of all schemas that apply at one place of a value, split by the kind of the value. Where a kind can be judged in
+//! A *plan* is the conjunction of all schemas that apply at one place of a value, split by the kind of the value. Where a kind can be validated in
 //! passing it has a block of its own; where not, the value is recorded and evaluated at its end.
 
 use super::evaluate::Anchors;
-use super::glance::Glance;
+use super::fast_path::FastPath;
 use super::ir::{Id, NumberRules, Schemas, StringRules};
 use super::keys::KeyTable;
 use crate::limits::Limits;
@@ -15,7 +15,7 @@ use crate::reason::Reason;
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct SchemaId(pub(super) u32);
 
-/// Schemas ready to judge values.
+/// Schemas ready to validate values.
 #[derive(Debug)]
 pub struct Program {
     /// No other program of this process has it.
@@ -26,7 +26,7 @@ pub struct Program {
     pub(super) shared: Box<[bool]>,
     /// Some scalar is charged for, so that values are read in small pieces.
     pub(super) is_costly: bool,
-    pub(super) refuse_unknown: bool,
+    pub(super) reject_unknown: bool,
     pub(super) limits: Limits,
     pub(super) plans: Vec<Plan>,
     pub(super) strings: Vec<StringPlan>,
@@ -156,7 +156,7 @@ pub(super) struct Slot {
     pub mask: u128,
     pub tail: u128,
     /// What its plan says at first glance; worked out when all plans are.
-    pub glance: Glance,
+    pub fast_path: FastPath,
 }
 
 impl Slot {
@@ -179,7 +179,7 @@ impl Slot {
             head: u128::from_le_bytes(head),
             mask,
             tail,
-            glance: Glance::default(),
+            fast_path: FastPath::default(),
         }
     }
 
@@ -207,7 +207,7 @@ impl Program {
         (self.limits.string_bytes as usize).saturating_mul(3)
     }
 
-    /// How many places of values the program tells apart; a measure of its size.
+    /// How many places of values the program distinguishes; a measure of its size.
     pub fn plan_count(&self) -> usize {
         self.plans.len()
     }

@@ -1,4 +1,4 @@
-//! What the compiler is given: targets, how references resolve, and options; and what it answers when it refuses. Compiles nothing.
+//! What the compiler is given: targets, how references resolve, and options; and what it answers when it rejects. Compiles nothing.
 
 use crate::document::{Node, Place};
 use crate::limits::Limits;
@@ -15,9 +15,9 @@ pub enum Dialect {
 /// Which way the value travels: decides about `readOnly` and `writeOnly`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Direction {
-    /// From client to upstream: `readOnly` members are refused and never required.
+    /// From client to upstream: `readOnly` members are rejected and never required.
     Request,
-    /// From upstream to client: `writeOnly` members are refused and never required.
+    /// From upstream to client: `writeOnly` members are rejected and never required.
     Response,
 }
 
@@ -51,8 +51,8 @@ pub trait Resolver<'n> {
         None
     }
 
-    /// The schemas that take in, through `allOf`, the schema at this node, whose `discriminator` tells them apart; with their names.
-    fn heirs(&self, _node: &'n Node) -> Vec<(&'n str, Target<'n>)> {
+    /// The schemas that take in, through `allOf`, the schema at this node, whose `discriminator` distinguishes them; with their names.
+    fn subtypes(&self, _node: &'n Node) -> Vec<(&'n str, Target<'n>)> {
         Vec::new()
     }
 
@@ -65,9 +65,9 @@ pub trait Resolver<'n> {
 /// What the compiler may decide.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Refuse members that no part of the composed schema knows, at every depth, unless `additionalProperties` or `unevaluatedProperties` says
+    /// Reject members that no part of the composed schema knows, at every depth, unless `additionalProperties` or `unevaluatedProperties` says
     /// something about them. An object schema that names no members at all stays free.
-    pub refuse_unknown_fields: bool,
+    pub reject_unknown_fields: bool,
     /// `format` says nothing about validity, as plain JSON Schema has it. A contract asserts it.
     pub formats_are_annotations: bool,
     /// In 3.1, keywords that nobody knows say nothing about validity, as plain JSON Schema has it. For a contract they are problems.
@@ -76,7 +76,7 @@ pub struct Options {
     pub limits: Limits,
 }
 
-/// One reason why a schema was refused, with its place.
+/// One reason why a schema was rejected, with its place.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Problem {
     /// Where in the documents.

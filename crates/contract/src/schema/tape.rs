@@ -1,4 +1,4 @@
-//! A recorded value: what a part of a schema needs that cannot be judged in passing. One cell per value and per name, in the order of the text.
+//! A recorded value: what a part of a schema needs that cannot be validated in passing. One cell per value and per name, in the order of the text.
 
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 

@@ -1,4 +1,4 @@
-//! The seven kinds of values that `type` tells apart, as a set. Integers are numbers without a fraction, however written.
+//! The seven kinds of values that `type` distinguishes, as a set. Integers are numbers without a fraction, however written.
 
 use crate::document::{Kind, Node};
 

@@ -9,7 +9,7 @@ const BUILT_IN: &[&str] =
 /// Where the vocabularies of 2020-12 have their names.
 const OF_2020: &str = "https://json-schema.org/draft/2020-12/vocab/";
 
-/// Those of them that are known. What they say beyond validation is honoured whether they are declared or not, which only ever refuses more.
+/// Those of them that are known. What they say beyond validation is honoured whether they are declared or not, which only ever rejects more.
 const KNOWN: &[&str] =
     &["core", "applicator", "unevaluated", VALIDATION, "meta-data", "format-annotation", "format-assertion", "content"];
 

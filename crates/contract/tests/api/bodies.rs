@@ -2,10 +2,10 @@
 
 use std::io::Write as _;
 
-use contract::judge::Findings;
 use contract::options::{Codings, Limits, Options, Undeclared};
+use contract::validate::Findings;
 
-use crate::{Request, contract, contract_with, problems, shadows, verdict};
+use crate::{Request, contract, contract_with, decision, problems, shadows};
 
 const SIGN_UP: &str = "{type: object, required: [name], additionalProperties: false, properties: {name: {type: string}, age: {type: integer}, tags: {type: array, items: {type: integer}}, deep: {type: object, properties: {x: {type: integer}}, additionalProperties: false}}}";
 
@@ -42,12 +42,12 @@ fn media_types_are_chosen_exactly_and_nothing_else_passes() {
         ("application/json, text/plain", "1", "content_type_malformed header content-type"),
     ];
     for (content_type, body, expected) in rows {
-        assert_eq!(verdict(&contract, &Request::post("/a", content_type, body)), expected, "{content_type} {body}");
+        assert_eq!(decision(&contract, &Request::post("/a", content_type, body)), expected, "{content_type} {body}");
     }
     let twice = Request::post("/a", "application/json", "1").with("content-type", "text/plain");
-    assert_eq!(verdict(&contract, &twice), "content_type_malformed header content-type");
+    assert_eq!(decision(&contract, &twice), "content_type_malformed header content-type");
     let none = Request { method: "POST", body: b"1".to_vec(), ..Request::get("/a") };
-    assert_eq!(verdict(&contract, &none), "content_type_missing header content-type");
+    assert_eq!(decision(&contract, &none), "content_type_missing header content-type");
 }
 
 /// The best-known firewall forwards what it has no decoder for.
@@ -57,31 +57,31 @@ fn a_type_without_a_reader_passes_only_by_name() {
     let strict = contract(&text);
     for content_type in ["application/pdf", "text/xml"] {
         assert_eq!(
-            verdict(&strict, &Request::post("/a", content_type, "x")),
+            decision(&strict, &Request::post("/a", content_type, "x")),
             "content_type_unreadable header content-type"
         );
     }
     assert_eq!(strict.warnings().len(), 2);
     let options = Options { opaque_media_types: vec!["application/pdf".to_owned()], ..Options::default() };
     let open = contract_with(&text, &options);
-    assert_eq!(verdict(&open, &Request::post("/a", "application/pdf", "x")), "ok");
-    assert_eq!(verdict(&open, &Request::post("/a", "text/xml", "x")), "content_type_unreadable header content-type");
+    assert_eq!(decision(&open, &Request::post("/a", "application/pdf", "x")), "ok");
+    assert_eq!(decision(&open, &Request::post("/a", "text/xml", "x")), "content_type_unreadable header content-type");
     assert_eq!(open.warnings().len(), 1);
 }
 
 /// Documents that are made by programs list forms and text beside JSON, with one schema for all.
 #[test]
-fn a_type_that_no_schema_fits_is_refused_and_warned_of() {
+fn a_type_that_no_schema_fits_is_rejected_and_warned_of() {
     let array = "{schema: {type: array, items: {type: integer}}}";
     let text = posting(&format!("{{application/json: {array}, text/plain: {array}, multipart/form-data: {array}}}"));
     let contract = contract(&text);
     assert_eq!(contract.warnings().len(), 2);
-    assert_eq!(verdict(&contract, &Request::post("/a", "application/json", "[1]")), "ok");
-    let verdict = verdict(&contract, &Request::post("/a", "text/plain", "[1]"));
-    assert_eq!(verdict, "content_type_unreadable header content-type");
+    assert_eq!(decision(&contract, &Request::post("/a", "application/json", "[1]")), "ok");
+    let decision = decision(&contract, &Request::post("/a", "text/plain", "[1]"));
+    assert_eq!(decision, "content_type_unreadable header content-type");
 }
 
-/// What is told says what was expected and what was found.
+/// What is reported says what was expected and what was found.
 #[test]
 fn violations_say_what_was_expected() {
     let schema = "{type: object, additionalProperties: false, properties: {\
@@ -106,7 +106,7 @@ fn violations_say_what_was_expected() {
         let contract = contract(&posting(&format!("{{application/json: {{schema: {schema}}}}}")));
         for (body, expected) in rows {
             let mut found = Findings::first();
-            crate::judge(&contract, &Request::post("/a", "application/json", body), usize::MAX, &mut found);
+            crate::validate(&contract, &Request::post("/a", "application/json", body), usize::MAX, &mut found);
             assert_eq!(found.violations()[0].what, expected, "{schema}: {body}");
         }
     }
@@ -124,26 +124,26 @@ fn integers_of_forms_are_digits() {
         ("name=a&age=10.0", "type body /age"),
         ("name=a&tags=1&tags=1e1", "type body /tags/1"),
     ] {
-        assert_eq!(verdict(&contract, &Request::post("/a", form, sent)), expected, "{sent}");
+        assert_eq!(decision(&contract, &Request::post("/a", form, sent)), expected, "{sent}");
     }
-    let verdict = |body| verdict(&contract, &Request::post("/a", "application/json", body));
-    assert_eq!(verdict(r#"{"name":"a","age":10.0,"tags":[1e1,1000e-2]}"#), "ok");
+    let decision = |body| decision(&contract, &Request::post("/a", "application/json", body));
+    assert_eq!(decision(r#"{"name":"a","age":10.0,"tags":[1e1,1000e-2]}"#), "ok");
 }
 
 #[test]
 fn required_and_undeclared_bodies() {
     let contract = contract(&posting("{application/json: {}}"));
     let empty = Request { method: "POST", ..Request::get("/a") };
-    assert_eq!(verdict(&contract, &empty), "body_missing body");
-    assert_eq!(verdict(&contract, &Request { body: b"x".to_vec(), ..Request::get("/a") }), "body_undeclared body");
-    assert_eq!(verdict(&contract, &Request::get("/a")), "ok");
+    assert_eq!(decision(&contract, &empty), "body_missing body");
+    assert_eq!(decision(&contract, &Request { body: b"x".to_vec(), ..Request::get("/a") }), "body_undeclared body");
+    assert_eq!(decision(&contract, &Request::get("/a")), "ok");
     let open = Options { undeclared_body: Undeclared::Ignore, ..Options::default() };
     let open = contract_with(&posting("{application/json: {}}"), &open);
-    assert_eq!(verdict(&open, &Request { body: b"x".to_vec(), ..Request::get("/a") }), "ok");
+    assert_eq!(decision(&open, &Request { body: b"x".to_vec(), ..Request::get("/a") }), "ok");
 }
 
 #[test]
-fn json_is_judged_as_it_comes() {
+fn json_is_validated_as_it_comes() {
     let contract = contract(&posting(&format!("{{application/json: {{schema: {SIGN_UP}}}}}")));
     let rows = [
         ("{\"name\":\"a\"}", "ok"),
@@ -160,7 +160,7 @@ fn json_is_judged_as_it_comes() {
         ("{\"name\":\"a\"", "json_truncated body /name"),
     ];
     for (body, expected) in rows {
-        assert_eq!(verdict(&contract, &Request::post("/a", "application/json", body)), expected, "{body}");
+        assert_eq!(decision(&contract, &Request::post("/a", "application/json", body)), expected, "{body}");
     }
 }
 
@@ -189,14 +189,14 @@ fn forms_become_objects() {
     ];
     for (body, expected) in rows {
         assert_eq!(
-            verdict(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body)),
+            decision(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body)),
             expected,
             "{body}"
         );
     }
     let many = (0..1001).map(|number| format!("f{number}=1")).collect::<Vec<_>>().join("&");
-    let verdict = verdict(&contract, &Request::post("/a", "application/x-www-form-urlencoded", many));
-    assert_eq!(verdict, "form_limit body");
+    let decision = decision(&contract, &Request::post("/a", "application/x-www-form-urlencoded", many));
+    assert_eq!(decision, "form_limit body");
 }
 
 /// As payment services have their forms: objects in brackets, an empty text that unsets one, lists of objects.
@@ -230,7 +230,7 @@ fn forms_have_objects_in_brackets_where_the_encoding_says_so() {
         ("to[city]=a&to[admin]=1", "unknown_field body /to/admin"),
         ("to[city=a", "form_malformed body to"),
         ("from[city]=a", "unknown_field body /from[city]"),
-        // Another field has brackets in its name: it keeps nothing from being judged.
+        // Another field has brackets in its name: it keeps nothing from being validated.
         ("meta[]=1", "ok"),
         ("meta[]=z", "type body /meta[]"),
         ("meta[]=1&meta[x]=y&meta[x]=z", "parameter_repeated body meta"),
@@ -239,7 +239,7 @@ fn forms_have_objects_in_brackets_where_the_encoding_says_so() {
         ("at=%7B%22x%22:1%7D", "form_malformed body at"),
     ];
     for (body, expected) in rows {
-        let found = verdict(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body));
+        let found = decision(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body));
         assert_eq!(found, expected, "{body}");
     }
 }
@@ -272,7 +272,7 @@ fn exploded_objects_are_fields_of_their_own() {
         for text in [form(&schema, encoding), form(&schema, encoding).replace("3.1.0", "3.0.3")] {
             let contract = contract(&text);
             for (body, expected) in rows {
-                let found = verdict(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body));
+                let found = decision(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body));
                 assert_eq!(found, expected, "{encoding}: {body}");
             }
         }
@@ -280,12 +280,16 @@ fn exploded_objects_are_fields_of_their_own() {
     let open = "{type: object, properties: {name: {type: string}, rest: {type: object, additionalProperties: {type: integer}}}}";
     let open = contract(&form(open, "{rest: {style: form}}"));
     for (body, expected) in [("name=a&x=1&y=2", "ok"), ("name=a&x=1&y=z", "type body /rest/y"), ("rest=1", "ok")] {
-        assert_eq!(verdict(&open, &Request::post("/a", "application/x-www-form-urlencoded", body)), expected, "{body}");
+        assert_eq!(
+            decision(&open, &Request::post("/a", "application/x-www-form-urlencoded", body)),
+            expected,
+            "{body}"
+        );
     }
-    // What the specification leaves open, or what nobody could tell apart, does not load.
+    // What the specification leaves open, or what nobody could distinguish, does not load.
     let two = format!("{{type: object, properties: {{city: {{type: string}}, to: {to}, from: {to}}}}}");
     let lists = "{type: object, properties: {to: {type: array, items: {type: object}}}}";
-    for (schema, encoding, told) in [
+    for (schema, encoding, reported) in [
         (schema.as_str(), "{to: {style: spaceDelimited, explode: true}}", "does not say how objects are exploded"),
         (&schema, "{to: {style: pipeDelimited, explode: true}}", "does not say how objects are exploded"),
         (&schema, "{to: {style: simple}}", "`simple` is not read in forms"),
@@ -299,7 +303,7 @@ fn exploded_objects_are_fields_of_their_own() {
         ),
     ] {
         let found = problems(&form(schema, encoding));
-        assert!(found.contains(told), "{encoding}: {found}");
+        assert!(found.contains(reported), "{encoding}: {found}");
     }
 }
 
@@ -319,9 +323,10 @@ fn objects_between_delimiters() {
             "{{application/x-www-form-urlencoded: {{schema: {schema}, encoding: {{to: {{style: {style}}}}}}}}}"
         ));
         let contract = contract(&text);
-        let judge = |body: &str| verdict(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body));
-        assert_eq!(judge(good), "ok", "{style}");
-        assert!(judge(bad).starts_with("type body /to"), "{style}: {}", judge(bad));
+        let validate =
+            |body: &str| decision(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body));
+        assert_eq!(validate(good), "ok", "{style}");
+        assert!(validate(bad).starts_with("type body /to"), "{style}: {}", validate(bad));
     }
     // Without a style, an object is JSON (OpenAPI 3.1.1 §4.8.15.1.1), also one that may be null or that is not listed.
     let text = posting(&format!("{{application/x-www-form-urlencoded: {{schema: {schema}}}}}"));
@@ -329,17 +334,17 @@ fn objects_between_delimiters() {
     let text = text.replace("properties: {to: {type", "additionalProperties: {type").replacen("false}}}", "false}}", 1);
     let unlisted = contract(&text);
     for contract in [&listed, &unlisted] {
-        let judge = |body: &str| verdict(contract, &Request::post("/a", "application/x-www-form-urlencoded", body));
-        assert_eq!(judge("to=%7B%22city%22:%22a%22%7D"), "ok");
-        assert_eq!(judge("to=null"), "ok");
-        assert_eq!(judge("to=%7B%22city%22:1%7D"), "type body /to/city");
-        assert_eq!(judge("to=city,a"), "form_malformed body to");
+        let validate = |body: &str| decision(contract, &Request::post("/a", "application/x-www-form-urlencoded", body));
+        assert_eq!(validate("to=%7B%22city%22:%22a%22%7D"), "ok");
+        assert_eq!(validate("to=null"), "ok");
+        assert_eq!(validate("to=%7B%22city%22:1%7D"), "type body /to/city");
+        assert_eq!(validate("to=city,a"), "form_malformed body to");
     }
 }
 
-/// Everything that is wrong with a form is told, and nothing that only follows from it.
+/// Everything that is wrong with a form is reported, and nothing that only follows from it.
 #[test]
-fn all_that_is_wrong_with_a_form_is_told() {
+fn all_that_is_wrong_with_a_form_is_reported() {
     let contract = contract(&posting(&format!("{{application/x-www-form-urlencoded: {{schema: {SIGN_UP}}}}}")));
     let post = |body: &str| Request::post("/a", "application/x-www-form-urlencoded", body);
     let rows: [(&str, &[&str]); 5] = [
@@ -353,13 +358,13 @@ fn all_that_is_wrong_with_a_form_is_told() {
         ("name=a", &[]),
     ];
     for (body, expected) in rows {
-        assert_eq!(crate::all_verdicts(&contract, &post(body)), expected, "{body}");
+        assert_eq!(crate::all_decisions(&contract, &post(body)), expected, "{body}");
     }
 }
 
-/// `allOf` as inheritance (OpenAPI 3.0.3 §4.7.25): where a base is asked for, its discriminator says which heir is meant.
+/// `allOf` as inheritance (OpenAPI 3.0.3 §4.7.25): where a base is asked for, its discriminator says which subtype is meant.
 #[test]
-fn a_base_stands_for_its_heirs() {
+fn a_base_stands_for_its_subtypes() {
     let text = "openapi: 3.0.3
 info: {title: t, version: '1'}
 paths:
@@ -383,7 +388,7 @@ components:
         ("/pet", r#"{"kind":"dog","friend":{"kind":"Cat","lives":"x"}}"#, "type body /friend/lives"),
         ("/pet", r#"{"kind":"Puppy","bark":true,"weeks":6}"#, "ok"),
         ("/pet", r#"{"kind":"Puppy","weeks":60}"#, "maximum body /weeks"),
-        // No heir has that name: the base alone says what may be there.
+        // No subtype has that name: the base alone says what may be there.
         ("/pet", r#"{"kind":"bird","id":1}"#, "ok"),
         ("/pet", r#"{"kind":"bird","wings":2}"#, "unknown_field body /wings"),
         ("/pet", r#"{"lives":1}"#, "required body /kind"),
@@ -394,7 +399,7 @@ components:
         ("/pets", r#"[{"kind":"kitty","lives":1,"id":1}]"#, "read_only body /0/id"),
     ];
     for (path, body, expected) in rows {
-        assert_eq!(verdict(&contract, &Request::post(path, "application/json", body)), expected, "{path} {body}");
+        assert_eq!(decision(&contract, &Request::post(path, "application/json", body)), expected, "{path} {body}");
     }
 }
 
@@ -416,7 +421,7 @@ fn encodings_of_form_fields() {
     ];
     for (body, expected) in rows {
         assert_eq!(
-            verdict(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body)),
+            decision(&contract, &Request::post("/a", "application/x-www-form-urlencoded", body)),
             expected,
             "{body}"
         );
@@ -440,7 +445,7 @@ fn undeclared_json_fields_can_be_reported() {
     let post = |body: &str| Request::post("/a", "application/json", body);
     assert_eq!(shadows(&contract, &post("{\"name\":\"a\"}")), [""; 0]);
     assert_eq!(shadows(&contract, &post("{\"name\":\"a\",\"deep\":{\"y\":1}}")), ["body /deep/y"]);
-    assert_eq!(verdict(&contract, &post("{\"name\":1,\"x\":1}")), "type body /name");
+    assert_eq!(decision(&contract, &post("{\"name\":1,\"x\":1}")), "type body /name");
 }
 
 #[test]
@@ -459,7 +464,7 @@ fn text_and_bytes() {
         ("application/octet-stream", b"12345", "max_length body"),
     ];
     for (content_type, body, expected) in rows {
-        assert_eq!(verdict(&contract, &Request::post("/a", content_type, body)), expected, "{body:?}");
+        assert_eq!(decision(&contract, &Request::post("/a", content_type, body)), expected, "{body:?}");
     }
 }
 
@@ -504,7 +509,7 @@ fn brotli(content: &[u8]) -> Vec<u8> {
 type Encoder = fn(&[u8]) -> Vec<u8>;
 
 #[test]
-fn content_codings_are_decoded_or_refused() {
+fn content_codings_are_decoded_or_rejected() {
     let text = posting(&format!("{{application/json: {{schema: {SIGN_UP}}}}}"));
     let contract = contract(&text);
     let coded =
@@ -513,34 +518,34 @@ fn content_codings_are_decoded_or_refused() {
     let encoders: [(&str, Encoder); 6] =
         [("gzip", gzip), ("x-gzip", gzip), ("deflate", zlib), ("deflate", deflate), ("br", brotli), ("zstd", zstd)];
     for (coding, encode) in encoders {
-        assert_eq!(verdict(&contract, &coded(coding, encode(good))), "ok", "{coding}");
-        assert_eq!(verdict(&contract, &coded(coding, encode(bad))), "type body /name", "{coding}");
+        assert_eq!(decision(&contract, &coded(coding, encode(good))), "ok", "{coding}");
+        assert_eq!(decision(&contract, &coded(coding, encode(bad))), "type body /name", "{coding}");
         let trailing = [encode(good), b"x".to_vec()].concat();
         assert_eq!(
-            verdict(&contract, &coded(coding, trailing)),
+            decision(&contract, &coded(coding, trailing)),
             "content_encoding_malformed body",
             "{coding} trailing"
         );
         let twice = [encode(b"{\"name\":"), encode(b"\"a\"}")].concat();
-        assert_eq!(verdict(&contract, &coded(coding, twice)), "content_encoding_malformed body", "{coding} twice");
+        assert_eq!(decision(&contract, &coded(coding, twice)), "content_encoding_malformed body", "{coding} twice");
         let cut = encode(good)[..encode(good).len() - 1].to_vec();
-        assert_eq!(verdict(&contract, &coded(coding, cut)), "content_encoding_malformed body", "{coding} cut");
-        assert_ne!(verdict(&contract, &coded(coding, good.to_vec())), "ok", "{coding} plain");
+        assert_eq!(decision(&contract, &coded(coding, cut)), "content_encoding_malformed body", "{coding} cut");
+        assert_ne!(decision(&contract, &coded(coding, good.to_vec())), "ok", "{coding} plain");
     }
     let mut wrong_sum = gzip(good);
     let at = wrong_sum.len() - 5;
     wrong_sum[at] ^= 1;
-    assert_eq!(verdict(&contract, &coded("gzip", wrong_sum)), "content_encoding_malformed body");
+    assert_eq!(decision(&contract, &coded("gzip", wrong_sum)), "content_encoding_malformed body");
     for coding in ["compress", "gzip, br", "gzip, gzip", "", "GZIP2"] {
-        let verdict = verdict(&contract, &coded(coding, gzip(good)));
-        assert_eq!(verdict, "content_encoding_refused header content-encoding", "{coding}");
+        let decision = decision(&contract, &coded(coding, gzip(good)));
+        assert_eq!(decision, "content_encoding_rejected header content-encoding", "{coding}");
     }
-    assert_eq!(verdict(&contract, &coded("identity", good.to_vec())), "ok");
+    assert_eq!(decision(&contract, &coded("identity", good.to_vec())), "ok");
     let twice = coded("gzip", gzip(good)).with("Content-Encoding", "gzip");
-    assert_eq!(verdict(&contract, &twice), "content_encoding_refused header content-encoding");
+    assert_eq!(decision(&contract, &twice), "content_encoding_rejected header content-encoding");
     let off = Options { codings: Codings { gzip: false, ..Codings::default() }, ..Options::default() };
     let off = contract_with(&text, &off);
-    assert_eq!(verdict(&off, &coded("gzip", gzip(good))), "content_encoding_refused header content-encoding");
+    assert_eq!(decision(&off, &coded("gzip", gzip(good))), "content_encoding_rejected header content-encoding");
 }
 
 #[test]
@@ -549,23 +554,23 @@ fn decoding_bombs_are_stopped() {
     let text = posting("{application/octet-stream: {}}");
     let contract = contract_with(&text, &Options { limits, ..Options::default() });
     let coded = |body: Vec<u8>| Request::post("/a", "application/octet-stream", body).with("Content-Encoding", "gzip");
-    assert_eq!(verdict(&contract, &coded(gzip(&[0; 60_000]))), "ok");
-    assert_eq!(verdict(&contract, &coded(gzip(&[0; 200_000]))), "body_ratio body");
+    assert_eq!(decision(&contract, &coded(gzip(&[0; 60_000]))), "ok");
+    assert_eq!(decision(&contract, &coded(gzip(&[0; 200_000]))), "body_ratio body");
     let noise: Vec<u8> = (0..400_000u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-    assert_eq!(verdict(&contract, &coded(gzip(&noise))), "body_decoded_too_large body");
+    assert_eq!(decision(&contract, &coded(gzip(&noise))), "body_decoded_too_large body");
     // Windows beyond what RFC 9659 allows, and the gigabyte windows of a Brotli extension.
     let zstd = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xf8, 0, 0, 0];
     let request = Request::post("/a", "application/octet-stream", zstd).with("Content-Encoding", "zstd");
-    assert_eq!(verdict(&contract, &request), "content_encoding_malformed body");
+    assert_eq!(decision(&contract, &request), "content_encoding_malformed body");
     let request =
         Request::post("/a", "application/octet-stream", vec![0x11, 0x1e, 0, 0]).with("Content-Encoding", "br");
-    assert_eq!(verdict(&contract, &request), "content_encoding_malformed body");
+    assert_eq!(decision(&contract, &request), "content_encoding_malformed body");
 }
 
 #[test]
 fn bodies_are_bounded() {
     let limits = Limits { body_bytes: 10, ..Limits::default() };
     let contract = contract_with(&posting("{application/json: {}}"), &Options { limits, ..Options::default() });
-    assert_eq!(verdict(&contract, &Request::post("/a", "application/json", "1234567890")), "ok");
-    assert_eq!(verdict(&contract, &Request::post("/a", "application/json", "12345678901")), "body_too_large body");
+    assert_eq!(decision(&contract, &Request::post("/a", "application/json", "1234567890")), "ok");
+    assert_eq!(decision(&contract, &Request::post("/a", "application/json", "12345678901")), "body_too_large body");
 }

@@ -1,4 +1,4 @@
-//! Loading: what is refused, with which words and where; files that refer to each other; bounds.
+//! Loading: what is rejected, with which words and where; files that refer to each other; bounds.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use contract::Contract;
 use contract::options::{Limits, Options};
 
-use crate::{Request, contract, problems, verdict};
+use crate::{Request, contract, decision, problems};
 
 const START: &str = "openapi: 3.1.0\ninfo: {title: t, version: '1'}\n";
 
@@ -109,9 +109,9 @@ fn anchors_and_merge_keys() {
         "{START}x-int: &int {{type: integer, maximum: 5}}\npaths:\n  /a:\n    get:\n      parameters:\n        - {{name: p, in: query, schema: *int}}\n        - {{name: q, in: query, schema: {{<<: *int, maximum: 9}}}}\n      responses: {{'200': {{description: ok}}}}\n"
     );
     let contract = contract(&text);
-    assert_eq!(verdict(&contract, &Request::get("/a?p=5&q=9")), "ok");
-    assert_eq!(verdict(&contract, &Request::get("/a?p=6")), "maximum query p");
-    assert_eq!(verdict(&contract, &Request::get("/a?q=10")), "maximum query q");
+    assert_eq!(decision(&contract, &Request::get("/a?p=5&q=9")), "ok");
+    assert_eq!(decision(&contract, &Request::get("/a?p=6")), "maximum query p");
+    assert_eq!(decision(&contract, &Request::get("/a?q=10")), "maximum query q");
 }
 
 #[test]
@@ -125,13 +125,13 @@ fn expansion_and_size_are_bounded() {
     let deep = format!("{START}paths: {{}}\nx-a: {}{}\n", "[".repeat(100_000), "]".repeat(100_000));
     assert!(problems(&deep).contains("nested deeper than") || problems(&deep).contains("not valid YAML"));
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    let refused = Contract::from_text("a.json", &deep, &Options::default()).unwrap_err();
-    assert!(refused[0].what.contains("nested deeper than"), "{}", refused[0]);
+    let rejected = Contract::from_text("a.json", &deep, &Options::default()).unwrap_err();
+    assert!(rejected[0].what.contains("nested deeper than"), "{}", rejected[0]);
 }
 
 #[test]
 fn json_documents_have_places_too() {
-    let refuse = |text: &str| Contract::from_text("a.json", text, &Options::default()).unwrap_err()[0].to_string();
+    let reject = |text: &str| Contract::from_text("a.json", text, &Options::default()).unwrap_err()[0].to_string();
     let rows = [
         ("{\n  \"openapi\": \"3.1.0\",\n  \"pathz\": {}\n}", "a.json:3:3: the document has no `pathz`"),
         ("{\"a\": 1, \"a\": 2}", "a.json:1:10: the name `a` is here twice"),
@@ -144,7 +144,7 @@ fn json_documents_have_places_too() {
         ("", "ends in the middle"),
     ];
     for (text, expected) in rows {
-        assert!(refuse(text).contains(expected), "{text}: {}", refuse(text));
+        assert!(reject(text).contains(expected), "{text}: {}", reject(text));
     }
 }
 
@@ -172,8 +172,8 @@ fn documents_in_several_files() {
     write(&folder, "schemas/p q.yaml", "$defs: {p/q: {$ref: '#/$defs/n'}, n: {type: integer}}\n");
     for path in [folder.clone(), folder.join("openapi.yaml")] {
         let contract = Contract::load(&path, &Options::default()).unwrap_or_else(|problems| panic!("{problems:?}"));
-        assert_eq!(verdict(&contract, &Request::get("/a?p=1")), "ok");
-        assert_eq!(verdict(&contract, &Request::get("/a?p=x")), "type query p");
+        assert_eq!(decision(&contract, &Request::get("/a?p=1")), "ok");
+        assert_eq!(decision(&contract, &Request::get("/a?p=x")), "type query p");
     }
     write(&folder, "schemas/p q.yaml", "$defs: {p/q: {typ: integer}}\n");
     let problems = Contract::load(&folder, &Options::default()).unwrap_err();
@@ -185,15 +185,15 @@ fn nothing_outside_the_folder_is_read() {
     let outer = tempfile::tempdir().unwrap();
     write(outer.path(), "secret.yaml", "get: {responses: {}}\n");
     let folder = outer.path().join("api");
-    let refused = |reference: &str| {
+    let rejected = |reference: &str| {
         write(&folder, "openapi.yaml", &format!("{START}paths:\n  /a: {{$ref: '{reference}'}}\n"));
         Contract::load(&folder, &Options::default()).unwrap_err()[0].to_string()
     };
-    assert!(refused("../secret.yaml").contains("lies outside"), "{}", refused("../secret.yaml"));
-    assert!(refused("/etc/passwd").contains("lies outside"));
-    assert!(refused("missing.yaml").contains("cannot be read"));
+    assert!(rejected("../secret.yaml").contains("lies outside"), "{}", rejected("../secret.yaml"));
+    assert!(rejected("/etc/passwd").contains("lies outside"));
+    assert!(rejected("missing.yaml").contains("cannot be read"));
     std::os::unix::fs::symlink(outer.path().join("secret.yaml"), folder.join("link.yaml")).unwrap();
-    assert!(refused("link.yaml").contains("lies outside"), "{}", refused("link.yaml"));
+    assert!(rejected("link.yaml").contains("lies outside"), "{}", rejected("link.yaml"));
     let wide = Options { folder: Some(outer.path().to_owned()), ..Options::default() };
     write(&folder, "openapi.yaml", &format!("{START}paths:\n  /a: {{$ref: '../secret.yaml'}}\n"));
     assert!(Contract::load(&folder, &wide).is_ok());

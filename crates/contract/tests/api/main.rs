@@ -1,4 +1,4 @@
-//! Whole messages before whole documents, through the public judge: what passes, and with which code and place the rest is refused.
+//! Whole messages before whole documents, through the public validate: what passes, and with which code and place the rest is rejected.
 //!
 //! The schema's own keywords are tested beside the validator.
 #![forbid(unsafe_code)]
@@ -13,11 +13,11 @@ mod security;
 mod routing;
 mod turns;
 
-use contract::judge::{BodyPlan, Enough, Findings, Framing, RequestParts, ResponseParts, Scratch};
 use contract::options::Options;
+use contract::validate::{BodyPlan, Enough, Findings, Framing, RequestParts, ResponseParts, Scratch};
 use contract::{Contract, Found};
 
-/// A request to judge.
+/// A request to validate.
 #[derive(Clone, Debug)]
 struct Request {
     method: &'static str,
@@ -49,7 +49,7 @@ fn contract(text: &str) -> Contract {
 fn contract_with(text: &str, options: &Options) -> Contract {
     Contract::from_text("openapi.yaml", text, options).unwrap_or_else(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        panic!("the document is refused:\n{}\n{text}", lines.join("\n"))
+        panic!("the document is rejected:\n{}\n{text}", lines.join("\n"))
     })
 }
 
@@ -62,35 +62,35 @@ fn problems(text: &str) -> String {
 }
 
 /// What the contract says of a request: `ok`, or code, place and pointer of the first violation. The body is fed whole, byte by byte and in
-/// pieces of seven, and the verdict must be the same.
-fn verdict(contract: &Contract, request: &Request) -> String {
-    let verdicts: Vec<String> =
-        [usize::MAX, 1, 7].iter().map(|size| verdict_in_pieces(contract, request, *size)).collect();
-    assert!(verdicts.iter().all(|verdict| *verdict == verdicts[0]), "{verdicts:?} {request:?}");
-    verdicts[0].clone()
+/// pieces of seven, and the decision must be the same.
+fn decision(contract: &Contract, request: &Request) -> String {
+    let decisions: Vec<String> =
+        [usize::MAX, 1, 7].iter().map(|size| decision_in_pieces(contract, request, *size)).collect();
+    assert!(decisions.iter().all(|decision| *decision == decisions[0]), "{decisions:?} {request:?}");
+    decisions[0].clone()
 }
 
-fn verdict_in_pieces(contract: &Contract, request: &Request, size: usize) -> String {
+fn decision_in_pieces(contract: &Contract, request: &Request, size: usize) -> String {
     let mut findings = Findings::first();
-    judge(contract, request, size, &mut findings).unwrap_or_else(|| said(&findings))
+    validate(contract, request, size, &mut findings).unwrap_or_else(|| said(&findings))
 }
 
 /// Everything that is wrong with a request, in order.
-fn all_verdicts(contract: &Contract, request: &Request) -> Vec<String> {
+fn all_decisions(contract: &Contract, request: &Request) -> Vec<String> {
     let mut findings = Findings::all();
-    assert_eq!(judge(contract, request, usize::MAX, &mut findings), None);
+    assert_eq!(validate(contract, request, usize::MAX, &mut findings), None);
     findings.violations().iter().map(|violation| format!("{} {}", violation.code, violation.place)).collect()
 }
 
 /// Undeclared names that were reported.
 fn shadows(contract: &Contract, request: &Request) -> Vec<String> {
     let mut findings = Findings::all();
-    assert_eq!(judge(contract, request, usize::MAX, &mut findings), None);
+    assert_eq!(validate(contract, request, usize::MAX, &mut findings), None);
     assert_eq!(said(&findings), "ok");
     findings.shadows().iter().map(|shadow| format!("{} {}", shadow.part.as_str(), shadow.name)).collect()
 }
 
-fn judge(contract: &Contract, request: &Request, size: usize, findings: &mut Findings) -> Option<String> {
+fn validate(contract: &Contract, request: &Request, size: usize, findings: &mut Findings) -> Option<String> {
     let (path, query) = match request.target.split_once('?') {
         Some((path, query)) => (path, Some(query.as_bytes())),
         None => (request.target.as_str(), None),
@@ -108,13 +108,13 @@ fn judge(contract: &Contract, request: &Request, size: usize, findings: &mut Fin
         has_client_certificate: false,
     };
     let mut scratch = Scratch::new();
-    let plan = matched.judge_request(&values, &parts, &mut scratch, findings);
+    let plan = matched.validate_request(&values, &parts, &mut scratch, findings);
     finish(plan, &request.body, size, findings);
     None
 }
 
 /// What the contract says of a response to a request of this method and path.
-fn response_verdict(
+fn response_decision(
     contract: &Contract,
     method: &str,
     path: &str,
@@ -127,9 +127,9 @@ fn response_verdict(
     };
     let fields: Vec<(String, String)> =
         fields.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-    let parts = ResponseParts { status, fields: &fields, framing: framing(body), answers_head: method == "HEAD" };
+    let parts = ResponseParts { status, fields: &fields, framing: framing(body), responds_head: method == "HEAD" };
     let (mut scratch, mut findings) = (Scratch::new(), Findings::first());
-    let plan = matched.judge_response(&parts, &mut scratch, &mut findings);
+    let plan = matched.validate_response(&parts, &mut scratch, &mut findings);
     finish(plan, body, usize::MAX, &mut findings);
     said(&findings)
 }
@@ -139,13 +139,13 @@ fn framing(body: &[u8]) -> Framing {
 }
 
 fn finish(plan: Result<BodyPlan<'_>, Enough>, body: &[u8], size: usize, findings: &mut Findings) {
-    let Ok(BodyPlan { mut judge, .. }) = plan else { return };
+    let Ok(BodyPlan { mut validator, .. }) = plan else { return };
     for piece in body.chunks(size.min(body.len().max(1))) {
-        if judge.feed(piece, findings).is_err() {
+        if validator.feed(piece, findings).is_err() {
             return;
         }
     }
-    let _ = judge.finish(findings);
+    let _ = validator.finish(findings);
 }
 
 fn said(findings: &Findings) -> String {

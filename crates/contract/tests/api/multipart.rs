@@ -2,7 +2,7 @@
 
 use contract::options::{Limits, Options};
 
-use crate::{Request, contract, contract_with, problems, verdict};
+use crate::{Request, contract, contract_with, decision, problems};
 
 const SCHEMA: &str = "{type: object, required: [name], additionalProperties: false, properties: {name: {type: string, maxLength: 5}, age: {type: integer}, tags: {type: array, items: {type: integer}}, meta: {type: object, properties: {x: {type: integer}}, additionalProperties: false}, file: {type: string, contentMediaType: application/octet-stream, maxLength: 10, minLength: 1}, files: {type: array, maxItems: 2, items: {type: string, contentMediaType: image/png}}}}";
 
@@ -27,7 +27,7 @@ fn post(body: impl Into<Vec<u8>>) -> Request {
 }
 
 #[test]
-fn parts_are_judged_by_their_fields() {
+fn parts_are_validated_by_their_fields() {
     let contract = contract(&document(""));
     let name = ("name=\"name\"", "ann");
     let rows: [(&[(&str, &str)], &str); 18] = [
@@ -54,12 +54,12 @@ fn parts_are_judged_by_their_fields() {
         (&[name, ("name=\"file\"; filename=\"a\"", "12345678901")], "max_length body /file"),
     ];
     for (parts, expected) in rows {
-        assert_eq!(verdict(&contract, &post(body(parts))), expected, "{parts:?}");
+        assert_eq!(decision(&contract, &post(body(parts))), expected, "{parts:?}");
     }
-    assert_eq!(verdict(&contract, &post(body(&[name, ("name=\"file\"", "")]))), "min_length body /file");
+    assert_eq!(decision(&contract, &post(body(&[name, ("name=\"file\"", "")]))), "min_length body /file");
     let file = ("name=\"files\"; filename=\"a\"\nContent-Type: image/png", "x");
-    assert_eq!(verdict(&contract, &post(body(&[name, file, file]))), "ok");
-    assert_eq!(verdict(&contract, &post(body(&[name, file, file, file]))), "max_items body /files");
+    assert_eq!(decision(&contract, &post(body(&[name, file, file]))), "ok");
+    assert_eq!(decision(&contract, &post(body(&[name, file, file, file]))), "max_items body /files");
 }
 
 #[test]
@@ -75,22 +75,22 @@ fn encodings_restrict_parts() {
         ("name=\"file\"; filename=\"a\"\nContent-Type: image/png\nX-Sum: a", "type header x-sum"),
     ];
     for (head, expected) in rows {
-        assert_eq!(verdict(&contract, &post(with(head))), expected, "{head}");
+        assert_eq!(decision(&contract, &post(with(head))), expected, "{head}");
     }
     assert!(problems(&document(", encoding: {file: {contentTyp: image/png}}")).contains("has no `contentTyp`"));
 }
 
-/// Style, heads and contents of parts, verdict.
+/// Style, heads and contents of parts, decision.
 type Row<'r> = (&'r str, &'r [(&'r str, &'r str)], &'r str);
 
 /// OpenAPI 3.1.1 §4.8.15: an explicit style counts for parts as for fields. In 3.0 it counts for the other kind of form only.
 #[test]
 fn styles_of_parts() {
     let name = ("name=\"name\"", "ann");
-    let judge = |style: &str, parts: &[(&str, &str)]| {
+    let validate = |style: &str, parts: &[(&str, &str)]| {
         let text = document(&format!(", encoding: {{meta: {{style: {style}}}, tags: {{style: spaceDelimited}}}}"));
         let contract = contract(&text);
-        verdict(&contract, &post(body(&[&[name], parts].concat())))
+        decision(&contract, &post(body(&[&[name], parts].concat())))
     };
     let rows: [Row<'_>; 12] = [
         ("form", &[("name=\"x\"", "1")], "ok"),
@@ -108,7 +108,7 @@ fn styles_of_parts() {
         ("form", &[("name=\"tags\"", "1%202")], "type body /tags/0"),
     ];
     for (style, parts, expected) in rows {
-        assert_eq!(judge(style, parts), expected, "{style} {parts:?}");
+        assert_eq!(validate(style, parts), expected, "{style} {parts:?}");
     }
     let text = "openapi: 3.0.3
 info: {title: t, version: '1'}
@@ -129,17 +129,17 @@ paths:
         (("name=\"meta[x]\"", "1"), "unknown_field body /meta[x]"),
         (("name=\"file\"; filename=\"a\"\nContent-Type: image/png", "\u{0}"), "ok"),
     ] {
-        assert_eq!(verdict(&contract, &post(body(&[name, part]))), expected, "{part:?}");
+        assert_eq!(decision(&contract, &post(body(&[name, part]))), expected, "{part:?}");
     }
 }
 
-/// Everything that is wrong with the parts is told, and nothing that only follows from it.
+/// Everything that is wrong with the parts is reported, and nothing that only follows from it.
 #[test]
-fn all_that_is_wrong_with_parts_is_told() {
+fn all_that_is_wrong_with_parts_is_reported() {
     let encoding =
         ", encoding: {file: {contentType: 'image/png', headers: {X-Sum: {required: true, schema: {type: integer}}}}}";
     let contract = contract(&document(encoding));
-    let all = |parts: &[(&str, &str)]| crate::all_verdicts(&contract, &post(body(parts)));
+    let all = |parts: &[(&str, &str)]| crate::all_decisions(&contract, &post(body(parts)));
     assert_eq!(all(&[("name=\"name\"", "ann")]), [""; 0]);
     let found = all(&[
         ("name=\"name\"\nContent-Type: image/png", "ann"),
@@ -168,13 +168,16 @@ fn all_that_is_wrong_with_parts_is_told() {
         ("name=\"files\"; filename=\"a\"\nContent-Type: image/png", "x"),
     ]);
     assert_eq!(found, ["max_length body /file", "max_length body /name"]);
-    // Where the parts end too early, what came before is told all the same.
+    // Where the parts end too early, what came before is reported all the same.
     let cut = body(&[("name=\"name\"; filename=\"a\"", "ann")]).replace("--b--", "");
-    assert_eq!(crate::all_verdicts(&contract, &post(cut)), ["part_content_type body name", "multipart_malformed body"]);
+    assert_eq!(
+        crate::all_decisions(&contract, &post(cut)),
+        ["part_content_type body name", "multipart_malformed body"]
+    );
 }
 
 #[test]
-fn what_readers_disagree_about_is_refused() {
+fn what_readers_disagree_about_is_rejected() {
     let contract = contract(&document(""));
     let part = "Content-Disposition: form-data; name=\"name\"\r\n\r\nann";
     let rows = [
@@ -225,7 +228,7 @@ fn what_readers_disagree_about_is_refused() {
         ("--b--\r\n".to_owned(), "required body /name"),
     ];
     for (body, expected) in rows {
-        assert_eq!(verdict(&contract, &post(body.clone())), expected, "{body:?}");
+        assert_eq!(decision(&contract, &post(body.clone())), expected, "{body:?}");
     }
     for content_type in [
         "multipart/form-data",
@@ -234,7 +237,7 @@ fn what_readers_disagree_about_is_refused() {
         "multipart/form-data; boundary=b; boundary*=utf-8''c",
     ] {
         let request = Request::post("/a", content_type, "--b--");
-        assert_eq!(verdict(&contract, &request), "content_type_malformed header content-type", "{content_type}");
+        assert_eq!(decision(&contract, &request), "content_type_malformed header content-type", "{content_type}");
     }
 }
 
@@ -243,15 +246,15 @@ fn parts_are_bounded() {
     let limits = Limits { multipart_parts: 3, part_head_bytes: 200, part_bytes: 20, ..Limits::default() };
     let contract = contract_with(&document(""), &Options { limits, ..Options::default() });
     let tag = ("name=\"tags\"", "1");
-    assert_eq!(verdict(&contract, &post(body(&[("name=\"name\"", "a"), tag, tag]))), "ok");
-    assert_eq!(verdict(&contract, &post(body(&[("name=\"name\"", "a"), tag, tag, tag]))), "multipart_limit body");
+    assert_eq!(decision(&contract, &post(body(&[("name=\"name\"", "a"), tag, tag]))), "ok");
+    assert_eq!(decision(&contract, &post(body(&[("name=\"name\"", "a"), tag, tag, tag]))), "multipart_limit body");
     let long = format!("name=\"name\"\nX-Long: {}", "x".repeat(300));
-    assert_eq!(verdict(&contract, &post(body(&[(&long, "a")]))), "multipart_limit body");
-    assert_eq!(verdict(&contract, &post(body(&[("name=\"name\"", &"x".repeat(30))]))), "multipart_limit body name");
+    assert_eq!(decision(&contract, &post(body(&[(&long, "a")]))), "multipart_limit body");
+    assert_eq!(decision(&contract, &post(body(&[("name=\"name\"", &"x".repeat(30))]))), "multipart_limit body name");
 }
 
 #[test]
-fn what_cannot_be_judged_of_a_file_is_a_problem() {
+fn what_cannot_be_validated_of_a_file_is_a_problem() {
     let text = document("").replace("maxLength: 10, minLength: 1", "pattern: '^PK'");
     assert!(problems(&text).contains("the bytes of a file are not looked into"), "{}", problems(&text));
 }
@@ -299,9 +302,9 @@ fn forms_that_curl_sends() {
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let content_type = head.lines().find_map(|line| line.strip_prefix("Content-Type: ")).unwrap();
     let request = Request::post("/a", content_type, bytes[end + 4..].to_vec());
-    assert_eq!(verdict(&contract(&document("")), &request), "ok");
+    assert_eq!(decision(&contract(&document("")), &request), "ok");
     assert_eq!(
-        verdict(&contract(&document("").replace("maxLength: 5", "maxLength: 2")), &request),
+        decision(&contract(&document("").replace("maxLength: 5", "maxLength: 2")), &request),
         "max_length body /name"
     );
 }

@@ -2,7 +2,7 @@
 
 use contract::options::{Options, Undeclared};
 
-use crate::{Request, all_verdicts, contract, contract_with, shadows, verdict};
+use crate::{Request, all_decisions, contract, contract_with, decision, shadows};
 
 const HEAD: &str = "openapi: 3.1.0\ninfo: {title: t, version: '1'}\npaths:\n";
 
@@ -24,7 +24,7 @@ fn check(parameter: &str, rows: &[(&str, &str)]) {
             _ if parameter.contains("in: path") => Request::get(&format!("/a/{sent}")),
             _ => Request::get(&format!("/a?{sent}")),
         };
-        assert_eq!(verdict(&contract, &request), *expected, "{parameter}: {sent}");
+        assert_eq!(decision(&contract, &request), *expected, "{parameter}: {sent}");
     }
 }
 
@@ -307,8 +307,8 @@ fn integers_as_text_are_digits() {
                 _ if parameter.contains("in: path") => Request::get(&format!("/a/{text}")),
                 _ => Request::get(&format!("/a?{text}")),
             };
-            let verdict = verdict(&contract, &request);
-            assert_eq!(verdict == "ok", is_good, "{parameter}: {text}: {verdict}");
+            let decision = decision(&contract, &request);
+            assert_eq!(decision == "ok", is_good, "{parameter}: {text}: {decision}");
         }
     }
 }
@@ -342,21 +342,21 @@ fn texts_that_stand_for_numbers_otherwise() {
     );
 }
 
-/// The best-known firewall judges the first value and forwards all of them.
+/// The best-known firewall validates the first value and forwards all of them.
 #[test]
-fn a_repeated_scalar_is_refused() {
+fn a_repeated_scalar_is_rejected() {
     check(
         "in: query, schema: {type: integer}",
         &[("p=1", "ok"), ("p=1&p=x", "parameter_repeated query p"), ("p=1&%70=2", "parameter_repeated query p")],
     );
     let header = contract(&one("in: header, schema: {type: integer}"));
-    assert_eq!(verdict(&header, &Request::get("/a").with("P", "1").with("p", "x")), "parameter_repeated header p");
+    assert_eq!(decision(&header, &Request::get("/a").with("P", "1").with("p", "x")), "parameter_repeated header p");
     let list = contract(&one(&format!("in: header, {LIST}")));
-    assert_eq!(verdict(&list, &Request::get("/a").with("P", "1,2").with("p", "3")), "ok");
+    assert_eq!(decision(&list, &Request::get("/a").with("P", "1,2").with("p", "3")), "ok");
     let lax = Options { allow_repeated_scalars: true, ..Options::default() };
     let contract = contract_with(&one("in: query, schema: {type: integer}"), &lax);
-    assert_eq!(verdict(&contract, &Request::get("/a?p=1&p=2")), "ok");
-    assert_eq!(verdict(&contract, &Request::get("/a?p=1&p=x")), "type query p");
+    assert_eq!(decision(&contract, &Request::get("/a?p=1&p=2")), "ok");
+    assert_eq!(decision(&contract, &Request::get("/a?p=1&p=x")), "type query p");
 }
 
 #[test]
@@ -390,18 +390,18 @@ fn required_empty_and_reserved() {
 }
 
 #[test]
-fn undeclared_names_are_refused_reported_or_ignored() {
+fn undeclared_names_are_rejected_reported_or_ignored() {
     let text = one("in: query, schema: {type: integer}");
     let strict = contract(&text);
-    assert_eq!(verdict(&strict, &Request::get("/a?q=1")), "parameter_undeclared query q");
-    assert_eq!(verdict(&strict, &Request::get("/a?p[x]=1")), "parameter_undeclared query p[x]");
-    assert_eq!(verdict(&strict, &Request::get("/a").with("X-Other", "1").with("Cookie", "c=1")), "ok");
+    assert_eq!(decision(&strict, &Request::get("/a?q=1")), "parameter_undeclared query q");
+    assert_eq!(decision(&strict, &Request::get("/a?p[x]=1")), "parameter_undeclared query p[x]");
+    assert_eq!(decision(&strict, &Request::get("/a").with("X-Other", "1").with("Cookie", "c=1")), "ok");
     let closed =
-        Options { undeclared_fields: Undeclared::Refuse, undeclared_cookies: Undeclared::Refuse, ..Options::default() };
+        Options { undeclared_fields: Undeclared::Reject, undeclared_cookies: Undeclared::Reject, ..Options::default() };
     let closed = contract_with(&text, &closed);
-    assert_eq!(verdict(&closed, &Request::get("/a").with("X-Other", "1")), "parameter_undeclared header x-other");
-    assert_eq!(verdict(&closed, &Request::get("/a").with("Cookie", "c=1")), "parameter_undeclared cookie c");
-    assert_eq!(verdict(&closed, &Request::get("/a").with("User-Agent", "x").with("Accept-Language", "de")), "ok");
+    assert_eq!(decision(&closed, &Request::get("/a").with("X-Other", "1")), "parameter_undeclared header x-other");
+    assert_eq!(decision(&closed, &Request::get("/a").with("Cookie", "c=1")), "parameter_undeclared cookie c");
+    assert_eq!(decision(&closed, &Request::get("/a").with("User-Agent", "x").with("Accept-Language", "de")), "ok");
     let report = Undeclared::Report;
     let open = Options {
         undeclared_query: report,
@@ -419,7 +419,7 @@ fn all_violations_come_in_document_order() {
     let text = format!(
         "{HEAD}  /a/{{i}}:\n    get:\n      parameters:\n        - {{name: i, in: path, required: true, schema: {{type: integer}}}}\n        - {{name: h, in: header, required: true, schema: {{type: integer}}}}\n        - {{name: q, in: query, schema: {{type: integer}}}}\n        - {{name: r, in: query, required: true, schema: {{type: integer}}}}\n      responses: {{'200': {{description: ok}}}}\n"
     );
-    let found = all_verdicts(&contract(&text), &Request::get("/a/x?q=y&z=1"));
+    let found = all_decisions(&contract(&text), &Request::get("/a/x?q=y&z=1"));
     assert_eq!(
         found,
         [
@@ -436,10 +436,10 @@ fn all_violations_come_in_document_order() {
 fn numbers_of_parameters_are_bounded() {
     let contract = contract(&one(&format!("in: query, {}", "schema: {type: array, items: {type: integer}}")));
     let many = vec!["p=1"; 257].join("&");
-    assert_eq!(verdict(&contract, &Request::get(&format!("/a?{many}"))), "parameter_limit query");
+    assert_eq!(decision(&contract, &Request::get(&format!("/a?{many}"))), "parameter_limit query");
     let text = one("in: query, explode: false, schema: {type: array, items: {type: integer}}");
     let many = vec!["1"; 1001].join(",");
-    assert_eq!(verdict(&crate::contract(&text), &Request::get(&format!("/a?p={many}"))), "parameter_limit query p");
+    assert_eq!(decision(&crate::contract(&text), &Request::get(&format!("/a?p={many}"))), "parameter_limit query p");
 }
 
 /// The table of styles in OpenAPI 3.1.1 §4.8.12.4: each text must mean exactly the value that stands over its column.

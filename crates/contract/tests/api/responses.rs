@@ -2,7 +2,7 @@
 
 use contract::options::{Options, Undeclared};
 
-use crate::{contract, contract_with, response_verdict};
+use crate::{contract, contract_with, response_decision};
 
 const DOCUMENT: &str = "
 openapi: 3.0.3
@@ -33,11 +33,11 @@ paths:
         default: {description: any, content: {text/plain: {}}}
 ";
 
-/// Method, status, fields, body, verdict.
+/// Method, status, fields, body, decision.
 type Row<'r> = (&'r str, u16, &'r [(&'r str, &'r str)], &'r str, &'r str);
 
 #[test]
-fn declared_answers_pass_and_no_others() {
+fn declared_responses_pass_and_no_others() {
     let contract = contract(DOCUMENT);
     let json = ("Content-Type", "application/json");
     let problem = ("content-type", "application/problem+json");
@@ -74,9 +74,9 @@ fn declared_answers_pass_and_no_others() {
         ("HEAD", 200, &[json], "", "ok"),
     ];
     for (method, status, fields, body, expected) in rows {
-        let verdict = response_verdict(&contract, method, "/a", status, fields, body.as_bytes());
-        assert_eq!(verdict, expected, "{method} {status} {fields:?} {body}");
+        let decision = response_decision(&contract, method, "/a", status, fields, body.as_bytes());
+        assert_eq!(decision, expected, "{method} {status} {fields:?} {body}");
     }
     let open = Options { undeclared_status: Undeclared::Ignore, ..Options::default() };
-    assert_eq!(response_verdict(&contract_with(DOCUMENT, &open), "GET", "/a", 500, &[], b"x"), "ok");
+    assert_eq!(response_decision(&contract_with(DOCUMENT, &open), "GET", "/a", 500, &[], b"x"), "ok");
 }

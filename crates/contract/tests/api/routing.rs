@@ -2,7 +2,7 @@
 
 use contract::options::Options;
 
-use crate::{Request, contract, contract_with, problems, verdict};
+use crate::{Request, contract, contract_with, decision, problems};
 
 fn document(servers: &str, paths: &[&str]) -> String {
     let paths: String = paths
@@ -33,12 +33,12 @@ fn paths_below_the_bases_of_servers() {
         ("/v1", "unknown path"),
     ];
     for (path, expected) in rows {
-        assert_eq!(verdict(&contract, &Request::get(path)), expected, "{path}");
+        assert_eq!(decision(&contract, &Request::get(path)), expected, "{path}");
     }
     let configured = Options { base_path: Some("/api".to_owned()), ..Options::default() };
     let contract = contract_with(&document(servers, &["/a/{x}"]), &configured);
-    assert_eq!(verdict(&contract, &Request::get("/api/a/1")), "ok");
-    assert_eq!(verdict(&contract, &Request::get("/v1/a/1")), "unknown path");
+    assert_eq!(decision(&contract, &Request::get("/api/a/1")), "ok");
+    assert_eq!(decision(&contract, &Request::get("/v1/a/1")), "unknown path");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn unknown_paths_and_methods() {
         (method("OPTIONS", "/a/me"), "unknown method, allow GET, PUT"),
     ];
     for (request, expected) in rows {
-        assert_eq!(verdict(&contract, &request), expected, "{request:?}");
+        assert_eq!(decision(&contract, &request), expected, "{request:?}");
     }
 }
 
@@ -85,6 +85,6 @@ fn colons_and_other_marks_are_text() {
         ("/1..", "unknown path"),
     ];
     for (path, expected) in rows {
-        assert_eq!(verdict(&contract, &Request::get(path)), expected, "{path}");
+        assert_eq!(decision(&contract, &Request::get(path)), expected, "{path}");
     }
 }

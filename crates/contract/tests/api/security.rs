@@ -1,9 +1,9 @@
 //! Security requirements: which credentials must be shown, and how they are taken out of a request.
 
 use contract::Found;
-use contract::judge::{Framing, RequestParts};
+use contract::validate::{Framing, RequestParts};
 
-use crate::{Request, contract, problems, verdict};
+use crate::{Request, contract, decision, problems};
 
 const DOCUMENT: &str = "
 openapi: 3.1.0
@@ -55,7 +55,7 @@ fn one_alternative_must_be_shown_completely() {
         (get("/connect").with("Authorization", "Bearer t"), "ok"),
     ];
     for (request, expected) in rows {
-        assert_eq!(verdict(&contract, &request), expected, "{request:?}");
+        assert_eq!(decision(&contract, &request), expected, "{request:?}");
     }
 }
 

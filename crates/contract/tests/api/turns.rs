@@ -1,10 +1,10 @@
 //! Turns: what is validated when a body is complete (forms, everything that is wrong, what was encoded) lets go again and again, and says the same.
 
-use contract::judge::{BodyPlan, Findings, RequestParts, Scratch};
 use contract::options::{Limits, Options};
+use contract::validate::{BodyPlan, Findings, RequestParts, Scratch};
 use contract::{Contract, Found};
 
-use crate::{Request, all_verdicts, contract, contract_with, framing, said};
+use crate::{Request, all_decisions, contract, contract_with, framing, said};
 
 /// A document with POST /a and this content.
 fn posting(content: &str) -> String {
@@ -13,22 +13,23 @@ fn posting(content: &str) -> String {
     )
 }
 
-/// How often the judge lets go while it validates a body that came whole, the most memory that it held then, and the verdict.
+/// How often the validator lets go while it validates a body that came whole, the most memory that it held then, and the decision.
 fn turns(contract: &Contract, request: &Request, mut findings: Findings) -> (usize, usize, String) {
     let Found::Operation(matched, values) = contract.find("POST", b"/a") else { panic!() };
     let framing = framing(&request.body);
     let fields = &request.fields;
     let parts = RequestParts { path: b"/a", query: None, fields, framing, has_client_certificate: false };
     let mut scratch = Scratch::new();
-    let BodyPlan { mut judge, .. } = matched.judge_request(&values, &parts, &mut scratch, &mut findings).unwrap();
+    let BodyPlan { mut validator, .. } =
+        matched.validate_request(&values, &parts, &mut scratch, &mut findings).unwrap();
     let (mut turns, mut held) = (0, 0);
-    while let Ok(false) = judge.feed_some(&request.body, &mut findings) {
+    while let Ok(false) = validator.feed_some(&request.body, &mut findings) {
         turns += 1;
     }
-    while let Ok(false) = judge.finish_some(&mut findings) {
-        (turns, held) = (turns + 1, held.max(judge.bytes_held()));
+    while let Ok(false) = validator.finish_some(&mut findings) {
+        (turns, held) = (turns + 1, held.max(validator.bytes_held()));
     }
-    let _ = judge.finish(&mut findings);
+    let _ = validator.finish(&mut findings);
     (turns, held, said(&findings))
 }
 
@@ -48,20 +49,20 @@ fn forms_are_validated_in_turns() {
         format!("{}&last={last}", fields.join("&"))
     };
     let body = form("x");
-    let (turns_taken, held, verdict) = turns(&contract, &Request::post("/a", FORM, body.as_str()), Findings::first());
-    assert_eq!(verdict, "ok");
+    let (turns_taken, held, decision) = turns(&contract, &Request::post("/a", FORM, body.as_str()), Findings::first());
+    assert_eq!(decision, "ok");
     assert!(turns_taken >= 5, "{turns_taken}");
     assert!((body.len()..10 * body.len()).contains(&held), "{held} are held for {}", body.len());
-    let (_, _, verdict) = turns(&contract, &Request::post("/a", FORM, form("abc3")), Findings::first());
-    assert_eq!(verdict, "not body /last");
+    let (_, _, decision) = turns(&contract, &Request::post("/a", FORM, form("abc3")), Findings::first());
+    assert_eq!(decision, "not body /last");
     let part =
         |n: usize, value: &str| format!("--b\r\nContent-Disposition: form-data; name=\"p{n}\"\r\n\r\n{value}\r\n");
     let parts: String = (0..100).map(|n| part(n, &value.repeat(10))).collect();
     for (last, expected) in [("x", "ok"), ("abc3", "not body /p100")] {
         let body = format!("{parts}{}--b--\r\n", part(100, last));
         let request = Request::post("/a", "multipart/form-data; boundary=b", body);
-        let (turns, _, verdict) = turns(&contract, &request, Findings::first());
-        assert_eq!(verdict, expected);
+        let (turns, _, decision) = turns(&contract, &request, Findings::first());
+        assert_eq!(decision, expected);
         assert!(turns >= 5, "{turns}");
     }
 }
@@ -75,8 +76,8 @@ fn long_text_is_validated_in_turns() {
     let text = "a".repeat(500_000);
     for (last, expected) in [("x7", "ok"), ("x20", "any_of body")] {
         let request = Request::post("/a", "text/plain", format!("{text}{last}"));
-        let (turns, held, verdict) = turns(&contract, &request, Findings::first());
-        assert_eq!(verdict, expected);
+        let (turns, held, decision) = turns(&contract, &request, Findings::first());
+        assert_eq!(decision, expected);
         assert!(turns >= 2, "{turns}");
         assert!(held >= text.len(), "{held}");
     }
@@ -94,8 +95,8 @@ fn many_parts_are_linear() {
         let part = |n: usize| format!("--b\r\nContent-Disposition: form-data; name=\"p{n}\"\r\n\r\nx\r\n");
         let body = (0..count).map(part).collect::<String>() + "--b--\r\n";
         let request = Request::post("/a", "multipart/form-data; boundary=b", body);
-        let (turns, _, verdict) = turns(&contract, &request, Findings::first());
-        assert_eq!(verdict, "ok");
+        let (turns, _, decision) = turns(&contract, &request, Findings::first());
+        assert_eq!(decision, "ok");
         assert!(turns >= 2 && (before == 0 || turns <= 3 * before), "{before} {turns}");
         before = turns;
     }
@@ -116,7 +117,7 @@ fn everything_that_is_wrong_is_found_in_turns() {
     let request = Request::post("/a", "application/json", format!("[{}]", items.join(",")));
     let (turns, _, _) = turns(&contract, &request, Findings::all());
     assert!(turns >= 5, "{turns}");
-    let found = all_verdicts(&contract, &request);
+    let found = all_decisions(&contract, &request);
     for expected in ["required body /100/id", "not body /30000/v", "contains body"] {
         assert_eq!(found.iter().filter(|one| *one == expected).count(), 1, "{expected}: {found:?}");
     }
@@ -141,8 +142,8 @@ fn decoding_lets_go_though_nothing_comes_of_it() {
     stored.extend([1, 1, 0, 0xfe, 0xff, b'1']);
     for (coding, body, least) in [("zstd", empty, 20), ("zstd", late, 2), ("deflate", stored, 10)] {
         let request = Request::post("/a", "application/json", body).with("Content-Encoding", coding);
-        let (turns, _, verdict) = turns(&contract, &request, Findings::first());
-        assert!(verdict == "ok" || verdict == "body_ratio body", "{verdict}");
+        let (turns, _, decision) = turns(&contract, &request, Findings::first());
+        assert!(decision == "ok" || decision == "body_ratio body", "{decision}");
         assert!(turns >= least, "{coding}: {turns}");
     }
 }
@@ -161,8 +162,8 @@ fn a_head_takes_no_more_steps_than_others_can_wait_for() {
     let mut word = || (0..600).map(|_| if random.bool() { 'a' } else { 'c' }).collect::<String>();
     let query: Vec<String> = (0..40).map(|n| format!("q{n}={}{n}", word())).collect();
     let request = Request { method: "POST", ..Request::get(&format!("/a?{}", query.join("&"))) };
-    let verdict = crate::verdict_in_pieces(&contract, &request, usize::MAX);
-    assert!(verdict.starts_with("step_budget query q"), "{verdict}");
+    let decision = crate::decision_in_pieces(&contract, &request, usize::MAX);
+    assert!(decision.starts_with("step_budget query q"), "{decision}");
     let first = Request { method: "POST", ..Request::get(&format!("/a?{}", query[0])) };
-    assert_eq!(crate::verdict_in_pieces(&contract, &first, usize::MAX), "ok");
+    assert_eq!(crate::decision_in_pieces(&contract, &first, usize::MAX), "ok");
 }

@@ -5,8 +5,8 @@
 
 use std::sync::LazyLock;
 
-use contract::judge::{BodyPlan, Findings, Framing, RequestParts, Scratch};
 use contract::options::{Limits, Options};
+use contract::validate::{BodyPlan, Findings, Framing, RequestParts, Scratch};
 use contract::{Contract, Found};
 
 /// Takes any bytes, and panics where an invariant does not hold for them.
@@ -41,13 +41,13 @@ pub fn contract_parameters(bytes: &[u8]) {
         ("Content-Type".to_owned(), b"application/x-www-form-urlencoded".to_vec()),
     ];
     let Found::Operation(..) = CONTRACT.find("POST", &path) else { return };
-    judge_every_way(&path, Some(query), &fields, body);
+    validate_every_way(&path, Some(query), &fields, body);
 }
 
 /// The bytes are a body with the boundary `b`.
 pub fn contract_multipart(bytes: &[u8]) {
     let fields = vec![("Content-Type".to_owned(), b"multipart/form-data; boundary=b".to_vec())];
-    let is_good = judge_every_way(b"/m", None, &fields, bytes);
+    let is_good = validate_every_way(b"/m", None, &fields, bytes);
     if is_good && !bytes.is_empty() {
         let end: &[u8] = if bytes.ends_with(b"\r\n") { b"--b--\r\n" } else { b"--b--" };
         assert!(bytes.starts_with(b"--b") && bytes.ends_with(end), "preamble or epilogue passed");
@@ -57,13 +57,13 @@ pub fn contract_multipart(bytes: &[u8]) {
     }
 }
 
-/// Judges at once, byte by byte and in sevens, stopping early and collecting, with new room and with used: always the same.
-fn judge_every_way(path: &[u8], query: Option<&[u8]>, fields: &Vec<(String, Vec<u8>)>, body: &[u8]) -> bool {
+/// Validates at once, byte by byte and in sevens, stopping early and collecting, with new room and with used: always the same.
+fn validate_every_way(path: &[u8], query: Option<&[u8]>, fields: &Vec<(String, Vec<u8>)>, body: &[u8]) -> bool {
     let mut scratch = Scratch::new();
     let mut first: Option<Option<(&'static str, String)>> = None;
     for size in [usize::MAX, 1, 7] {
         for mut findings in [Findings::first(), Findings::all()] {
-            judge(path, query, fields, body, size, &mut scratch, &mut findings);
+            validate(path, query, fields, body, size, &mut scratch, &mut findings);
             let said = findings.violations().first().map(|violation| (violation.code, violation.place.to_string()));
             assert!(findings.violations().iter().all(|violation| !violation.to_string().contains(['\n', '\r', '\0'])));
             let expected = first.get_or_insert_with(|| said.clone());
@@ -73,7 +73,7 @@ fn judge_every_way(path: &[u8], query: Option<&[u8]>, fields: &Vec<(String, Vec<
     first.flatten().is_none()
 }
 
-fn judge(
+fn validate(
     path: &[u8],
     query: Option<&[u8]>,
     fields: &Vec<(String, Vec<u8>)>,
@@ -85,13 +85,15 @@ fn judge(
     let Found::Operation(matched, values) = CONTRACT.find("POST", path) else { panic!("a path got lost") };
     let framing = if body.is_empty() { Framing::Empty } else { Framing::Length(body.len() as u64) };
     let parts = RequestParts { path, query, fields, framing, has_client_certificate: false };
-    let Ok(BodyPlan { mut judge, .. }) = matched.judge_request(&values, &parts, scratch, findings) else { return };
+    let Ok(BodyPlan { mut validator, .. }) = matched.validate_request(&values, &parts, scratch, findings) else {
+        return;
+    };
     for piece in body.chunks(size.min(body.len().max(1))) {
-        if judge.feed(piece, findings).is_err() {
+        if validator.feed(piece, findings).is_err() {
             return;
         }
     }
-    let _ = judge.finish(findings);
+    let _ = validator.finish(findings);
 }
 
 /// Documents: no problem stands behind the end of the text, and what loads once loads again.
@@ -114,7 +116,7 @@ pub fn contract_document(bytes: &[u8]) {
                 }
             }
             Err(problems) => {
-                assert!(!problems.is_empty(), "refused without a reason");
+                assert!(!problems.is_empty(), "rejected without a reason");
                 for problem in problems {
                     assert!(problem.line <= lines && !problem.what.is_empty(), "{problem}");
                 }

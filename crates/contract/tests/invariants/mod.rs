@@ -7,7 +7,7 @@ use contract::limits::Limits;
 use contract::pattern::Pattern;
 use contract::reason::Reason;
 
-/// Writes down what it is told; names may occur twice.
+/// Writes down what it is reported; names may occur twice.
 #[derive(Default)]
 struct Transcript(Vec<u8>);
 
@@ -51,7 +51,7 @@ impl Sink for Transcript {
     }
 }
 
-/// Cutting changes no verdict; what we accept `serde_json` accepts, and what it accepts we refuse only for a reason of our own.
+/// Cutting changes no decision; what we accept `serde_json` accepts, and what it accepts we refuse only for a reason of our own.
 pub fn json(data: &[u8]) {
     let limits = Limits::default();
     let scan = |size: usize| {
@@ -62,7 +62,7 @@ pub fn json(data: &[u8]) {
     let whole = scan(usize::MAX);
     for piece in [1, 2, 7, 19] {
         let cut = scan(piece);
-        // Of what is no number and too long for one, either may be told: it is refused before it is known to its end.
+        // Of what is no number and too long for one, either may be reported: it is rejected before it is known to its end.
         let number = |reason: &Result<(), Reason>| matches!(reason, Err(Reason::Syntax | Reason::NumberLength));
         assert!(
             cut.0 == whole.0 || (number(&cut.0) && number(&whole.0)),
@@ -76,7 +76,7 @@ pub fn json(data: &[u8]) {
     match whole.0 {
         Ok(()) => assert!(other.is_ok(), "{other:?}"),
         Err(Reason::Syntax | Reason::Utf8 | Reason::Truncated | Reason::TrailingData) => {
-            assert!(other.is_err() || std::str::from_utf8(data).is_err(), "refused: {:?}", whole.0);
+            assert!(other.is_err() || std::str::from_utf8(data).is_err(), "rejected: {:?}", whole.0);
         }
         Err(_) => {}
     }

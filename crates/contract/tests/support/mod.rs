@@ -24,8 +24,8 @@ pub fn compile(
     builder.finish().map(|program| (program, id))
 }
 
-/// The verdict on a text that comes in pieces of this size.
-pub fn judge(program: &Program, id: SchemaId, run: &mut Run, text: &[u8], piece: usize) -> Result<(), Violation> {
+/// The decision on a text that comes in pieces of this size.
+pub fn validate(program: &Program, id: SchemaId, run: &mut Run, text: &[u8], piece: usize) -> Result<(), Violation> {
     let mut check = program.check(id, run);
     for chunk in text.chunks(piece.max(1)) {
         check.feed(chunk)?;
@@ -33,8 +33,8 @@ pub fn judge(program: &Program, id: SchemaId, run: &mut Run, text: &[u8], piece:
     check.finish()
 }
 
-/// The verdict on a text whose evaluations pause again and again.
-pub fn judge_in_turns(
+/// The decision on a text whose evaluations pause again and again.
+pub fn validate_in_turns(
     program: &Program,
     id: SchemaId,
     run: &mut Run,

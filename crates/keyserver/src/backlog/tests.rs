@@ -1,4 +1,4 @@
-//! The backlog under a hand-driven clock: crypto threads of a known speed, peers that ask at a known rate or wait for their answers.
+//! The backlog under a hand-driven clock: crypto threads of a known speed, peers that ask at a known rate or wait for their responses.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -32,7 +32,7 @@ impl Waits for Fake {
 struct World {
     backlog: Backlog<Fake>,
     costs: Costs,
-    limits: KeyholderLimits,
+    limits: KeyServerLimits,
     now: Instant,
     /// What each thread does, and until when.
     threads: Vec<(Instant, Vec<Fake>)>,
@@ -50,7 +50,7 @@ impl World {
     const STEP: Duration = Duration::from_micros(100);
 
     fn new(threads: usize, rsa: Duration) -> World {
-        let limits = KeyholderLimits::default();
+        let limits = KeyServerLimits::default();
         let now = Instant::now();
         World {
             backlog: Backlog::new(threads, limits.clone()),
@@ -72,7 +72,7 @@ impl World {
         self.threads.len() as f64 / self.service[class as usize].as_secs_f64()
     }
 
-    /// True unless it was refused.
+    /// True unless it was rejected.
     fn ask(&mut self, class: Class, extended: bool) -> bool {
         self.ask_over(0, class, extended)
     }
@@ -88,12 +88,12 @@ impl World {
                 self.gone.extend(displaced);
                 true
             }
-            Err(Refused::Busy(busy)) => {
+            Err(Rejected::Busy(busy)) => {
                 assert!(extended && busy.wait > Duration::ZERO);
                 self.busy += 1;
                 false
             }
-            Err(Refused::Full) => {
+            Err(Rejected::Full) => {
                 self.full += 1;
                 false
             }
@@ -150,9 +150,10 @@ fn goodput_holds_at_four_times_what_can_be_done() {
             world.offer(Class::Rsa, extended, 4.0, 10_000 * MS);
             let (done, in_time) = world.counts(since);
             let capacity = world.capacity(Class::Rsa) * 10.0;
-            let told = format!("{threads} threads, {cost:?}, {extended}: {done} done, {in_time} in time of {capacity}");
-            assert!(in_time >= 0.9 * capacity, "{told}");
-            assert!(done - in_time < 0.01 * done, "{told}");
+            let reported =
+                format!("{threads} threads, {cost:?}, {extended}: {done} done, {in_time} in time of {capacity}");
+            assert!(in_time >= 0.9 * capacity, "{reported}");
+            assert!(done - in_time < 0.01 * done, "{reported}");
         }
     }
 }
@@ -306,7 +307,7 @@ impl OneConnection {
         }
     }
 
-    /// Asks at `times` the capacity for so long, whatever comes back; gives the answers, those in time, and what gave way.
+    /// Asks at `times` the capacity for so long, whatever comes back; gives the responses, those in time, and what gave way.
     fn offer(&mut self, world: &mut World, times: f64, time: Duration) -> (f64, f64, usize) {
         let before = (self.done, self.in_time, self.gave_way);
         let (mut due, end) = (0.0, world.now + time);
@@ -333,9 +334,9 @@ fn goodput_holds_where_one_connection_asks_for_four_times_what_can_be_done() {
         let (_, first, _) = connection.offer(&mut world, 4.0, 3_000 * MS);
         assert!(first >= 0.7 * 3.0 * capacity, "{threads}, {cost:?}: {first} of {} at first", 3.0 * capacity);
         let (done, in_time, _) = connection.offer(&mut world, 4.0, 10_000 * MS);
-        let told = format!("{threads} threads, {cost:?}: {done} done, {in_time} in time of {}", 10.0 * capacity);
-        assert!(in_time >= 0.9 * 10.0 * capacity, "{told}");
-        assert!(done - in_time < 0.01 * done, "{told}");
+        let reported = format!("{threads} threads, {cost:?}: {done} done, {in_time} in time of {}", 10.0 * capacity);
+        assert!(in_time >= 0.9 * 10.0 * capacity, "{reported}");
+        assert!(done - in_time < 0.01 * done, "{reported}");
         assert!(connection.asked.len() <= world.limits.max_in_flight);
         // What it left is gone after a second, and then nothing gives way any more.
         connection.offer(&mut world, 0.5, 1_500 * MS);
@@ -366,7 +367,7 @@ fn beside_one_connection_that_asks_for_too_much_others_are_served() {
     }
 }
 
-/// A peer that waits for its answers, with more outstanding than it has places: it is left alone but for a trial now and then, and never where its answers
+/// A peer that waits for its responses, with more outstanding than it has places: it is left alone but for a trial now and then, and never where its responses
 /// come soon.
 #[test]
 fn a_closed_loop_over_one_connection_is_served_in_order() {
@@ -385,9 +386,9 @@ fn a_closed_loop_over_one_connection_is_served_in_order() {
         }
         let capacity = 20.0 * world.capacity(Class::Rsa);
         let (done, gave_way) = (connection.done, connection.gave_way);
-        let told = format!("{cost:?}, {outstanding}: {done} done of {capacity}, {gave_way} gave way");
-        assert!(done as f64 >= 0.95 * capacity, "{told}");
-        assert!(gave_way <= trial && gave_way == at_first, "{told}");
+        let reported = format!("{cost:?}, {outstanding}: {done} done of {capacity}, {gave_way} gave way");
+        assert!(done as f64 >= 0.95 * capacity, "{reported}");
+        assert!(gave_way <= trial && gave_way == at_first, "{reported}");
     }
 }
 
@@ -435,7 +436,7 @@ fn a_closed_loop_that_comes_up_slowly_is_served_in_order_soon() {
     assert!(longest <= 400 * MS, "{longest:?} instead of 300 ms");
 }
 
-/// However many requests are outstanding, peers that wait for their answers get as many as can be made, and none of them starves.
+/// However many requests are outstanding, peers that wait for their responses get as many as can be made, and none of them starves.
 #[test]
 fn a_closed_loop_of_any_size_keeps_the_threads_busy_and_starves_nobody() {
     for extended in [true, false] {
@@ -443,7 +444,7 @@ fn a_closed_loop_of_any_size_keeps_the_threads_busy_and_starves_nobody() {
             let mut world = World::new(2, MS);
             let (since, mut waiting) = (world.now, 0);
             while world.now < since + 6_000 * MS {
-                // Whoever is refused comes back with the next step.
+                // Whoever is rejected comes back with the next step.
                 while waiting < outstanding && world.ask(Class::Rsa, extended) {
                     waiting += 1;
                 }
@@ -452,15 +453,15 @@ fn a_closed_loop_of_any_size_keeps_the_threads_busy_and_starves_nobody() {
                 waiting -= world.done.len() + world.gone.len() - before;
             }
             let (done, _) = world.counts(since);
-            let told = format!("{outstanding} {extended}: {done} done, {} gone", world.gone.len());
-            assert!(done >= 0.95 * 6.0 * world.capacity(Class::Rsa), "{told}");
-            assert!(world.gone.is_empty(), "{told}");
+            let reported = format!("{outstanding} {extended}: {done} done, {} gone", world.gone.len());
+            assert!(done >= 0.95 * 6.0 * world.capacity(Class::Rsa), "{reported}");
+            assert!(world.gone.is_empty(), "{reported}");
             // What an operation costs must be learned first.
             let learned = world.done.iter().filter(|(job, _)| job.terms.received >= since + 1_000 * MS);
             let longest = learned.map(|(job, at)| *at - job.terms.received).max().unwrap();
             let fair = outstanding as u32 * MS / 2;
             let most = if extended { fair.min(world.limits.target_wait) } else { fair };
-            assert!(longest <= most * 3 / 2 + 20 * MS, "{told}: {longest:?} instead of {most:?}");
+            assert!(longest <= most * 3 / 2 + 20 * MS, "{reported}: {longest:?} instead of {most:?}");
         }
     }
 }
@@ -508,7 +509,7 @@ fn peers_that_know_no_busy_do_not_push_out_those_that_do() {
 }
 
 #[test]
-fn the_wait_is_judged_by_what_the_threads_really_do() {
+fn the_wait_is_checked_by_what_the_threads_really_do() {
     let mut world = World::new(2, MS / 5);
     world.offer(Class::Rsa, true, 2.0, 500 * MS);
     // The threads become ten times slower, as when other work takes the processors.
@@ -531,10 +532,10 @@ fn what_was_learned_of_a_slow_time_does_not_outlast_it() {
     // Hardly anything is asked, so that nothing waits for another.
     world.offer(Class::Rsa, true, 0.02, 3_000 * MS);
     let before = world.busy;
-    assert!((0..100).all(|_| world.ask(Class::Rsa, true)), "10 ms worth are refused: {}", world.busy - before);
+    assert!((0..100).all(|_| world.ask(Class::Rsa, true)), "10 ms worth are rejected: {}", world.busy - before);
 }
 
-/// Whatever is asked, each job comes out exactly once: done, given up, or refused.
+/// Whatever is asked, each job comes out exactly once: done, given up, or rejected.
 #[test]
 fn nothing_is_lost_and_nothing_doubled() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;

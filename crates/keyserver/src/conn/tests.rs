@@ -5,12 +5,12 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use keystore::dev_ca::{DevCa, Purpose};
-use telemetry::{Exposition, KeyholderReporter};
+use telemetry::{Exposition, KeyServerReporter};
 
 use super::*;
 
 /// A server with one key whose crypto threads never come to anything, its listener, and the key's identifier.
-fn server(kind: tls::KeyType) -> (Arc<Shared>, Arc<KeyholderListener>, [u8; 20]) {
+fn server(kind: tls::KeyType) -> (Arc<Shared>, Arc<KeyServerListener>, [u8; 20]) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("keys")).unwrap();
     let pair = DevCa::new("Test CA").unwrap().issue(&["a.example"], kind, Purpose::Server).unwrap();
@@ -20,10 +20,10 @@ keys: { site: { folders: keys } }
 access: [{ clients: unix, keys: site }]
 limits: { target_wait: 10ms }
 ";
-    let config = config::parse_keyholder("test", text, dir.path()).unwrap();
+    let config = config::parse_key_server("test", text, dir.path()).unwrap();
     let holdings = Holdings::load(&config, None).unwrap();
     let ski = holdings.keys().next().unwrap().ski;
-    let shared = Shared::new(&config, holdings, KeyholderReporter::start(None).unwrap()).unwrap();
+    let shared = Shared::new(&config, holdings, KeyServerReporter::start(None).unwrap()).unwrap();
     (Arc::new(shared), Arc::clone(&config.listeners[0]), ski)
 }
 
@@ -37,7 +37,7 @@ fn requests(shared: &Shared) -> u64 {
 /// A peer may have a thousand requests outstanding, and small ones come hundreds in one read. What it may not have is all of them at once.
 #[tokio::test]
 async fn a_peer_that_asks_without_end_leaves_the_others_their_turn() {
-    // What the kernel takes of answers that nobody reads, in answers, and some turns.
+    // What the kernel takes of responses that nobody reads, in answers, and some turns.
     const MOST: u64 = 600;
     for opcode in [opcode::PING, 0x99] {
         let (shared, listener, _) = server(tls::KeyType::Ecdsa);
@@ -58,9 +58,9 @@ async fn a_peer_that_asks_without_end_leaves_the_others_their_turn() {
         Frame { id: 7, opcode: opcode::PING, ..Frame::default() }.write_to(&mut ping).unwrap();
         quiet.write_all(&ping).unwrap();
         quiet.set_nonblocking(true).unwrap();
-        let mut answer = [0; 1_024];
+        let mut response = [0; 1_024];
         let listen = async {
-            while quiet.read(&mut answer).is_err() {
+            while quiet.read(&mut response).is_err() {
                 tokio::task::yield_now().await;
             }
         };
@@ -70,7 +70,7 @@ async fn a_peer_that_asks_without_end_leaves_the_others_their_turn() {
     }
 }
 
-/// What needs no answer is stopped by nothing but the slice of time that a connection has.
+/// What needs no response is stopped by nothing but the slice of time that a connection has.
 #[tokio::test]
 async fn a_peer_that_cancels_without_end_leaves_the_others_their_turn() {
     let (shared, listener, _) = server(tls::KeyType::Ecdsa);

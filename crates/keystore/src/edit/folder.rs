@@ -22,7 +22,7 @@ pub(super) fn add(
     let (mut obsolete, kept) = split_files(existing, replaced)?;
     let is_target = |file: &PathBuf| *file == target;
     if kept.iter().any(is_target) || (target.exists() && !obsolete.iter().any(is_target)) {
-        return Err(EditError::Refused(format!("{}: is in the way; rename it", target.display())));
+        return Err(EditError::Rejected(format!("{}: is in the way; rename it", target.display())));
     }
     obsolete.retain(|file| !is_target(file));
     let mut text = Zeroizing::new(String::new());
@@ -73,7 +73,7 @@ fn split_files(existing: &[Pair], going: &[usize]) -> Result<(Vec<PathBuf>, Hash
         if let Source::Files { certificate, .. } = &existing[*index].source
             && kept.contains(certificate)
         {
-            return Err(EditError::Refused(format!(
+            return Err(EditError::Rejected(format!(
                 "{}: is needed for other certificates too; take the old one out by hand",
                 certificate.display()
             )));

@@ -23,14 +23,14 @@ pub(super) fn add(
     let (mut keystore, form) = open_or_new(path, password, options)?;
     let forms: Vec<bool> = keystore.entries.iter().filter_map(|entry| is_sillyproxy(entry, &form)).collect();
     if options.sillyproxy && forms.contains(&false) {
-        return Err(EditError::Refused(format!(
+        return Err(EditError::Rejected(format!(
             "{}: holds keys in Java's form, at which SillyProxy crashes; make a new store for it",
             path.display()
         )));
     }
     let sillyproxy = options.sillyproxy || forms.contains(&true);
     if sillyproxy && pair.key_type == KeyType::Ed25519 {
-        return Err(EditError::Refused("SillyProxy does not know Ed25519 keys; use ECDSA or RSA".to_owned()));
+        return Err(EditError::Rejected("SillyProxy does not know Ed25519 keys; use ECDSA or RSA".to_owned()));
     }
     drop_entries(&mut keystore, existing, replaced);
     // Java looks aliases up in lower case only; SillyProxy with exactly these types.
@@ -81,10 +81,10 @@ fn open_or_new(
     if path.exists() {
         return open(path, password);
     }
-    let refused = || {
-        EditError::Refused(format!("a new Java keystore needs a password of at least {MIN_JKS_PASSWORD} characters"))
+    let rejected = || {
+        EditError::Rejected(format!("a new Java keystore needs a password of at least {MIN_JKS_PASSWORD} characters"))
     };
-    let password = password.filter(|password| password.chars().count() >= MIN_JKS_PASSWORD).ok_or_else(refused)?;
+    let password = password.filter(|password| password.chars().count() >= MIN_JKS_PASSWORD).ok_or_else(rejected)?;
     let form = if options.sillyproxy { PasswordBytes::sillyproxy(password) } else { PasswordBytes::java(password) };
     Ok((Keystore { entries: Vec::new() }, form))
 }
@@ -109,9 +109,9 @@ fn drop_entries(keystore: &mut Keystore, existing: &[Pair], going: &[usize]) {
 }
 
 fn save(path: &Path, keystore: &Keystore, form: &PasswordBytes) -> Result<(), EditError> {
-    let refused = |error: JksError| EditError::Refused(format!("{}: {error}", path.display()));
-    let bytes = form.encode(keystore).map_err(refused)?;
-    save_file(path, &bytes, jks::parse(&bytes).map_err(refused)? == *keystore)
+    let rejected = |error: JksError| EditError::Rejected(format!("{}: {error}", path.display()));
+    let bytes = form.encode(keystore).map_err(rejected)?;
+    save_file(path, &bytes, jks::parse(&bytes).map_err(rejected)? == *keystore)
 }
 
 /// 1st, 2nd, 3rd, 4th, ... 11th, ... 21st.

@@ -31,7 +31,7 @@ fn open_file<T>(path: &Path, open: impl FnOnce(&[u8]) -> Result<T, String>) -> R
 fn save_file(path: &Path, bytes: &[u8], reads_back: bool) -> Result<(), EditError> {
     if !reads_back {
         let text = format!("{}: would not read back as written; nothing was changed", path.display());
-        return Err(EditError::Refused(text));
+        return Err(EditError::Rejected(text));
     }
     files::replace(path, bytes).map_err(|error| write_error(path, &error))
 }
@@ -47,7 +47,7 @@ pub enum EditError {
     /// There is nothing under that name.
     NotFound(String),
     /// It would do damage, or the store cannot hold it; why, and what to do.
-    Refused(String),
+    Rejected(String),
     /// The store cannot be read.
     Store(LoadError),
     /// The new content could not be written; the old one is still there.
@@ -58,9 +58,10 @@ impl fmt::Display for EditError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EditError::Store(error) => error.fmt(f),
-            EditError::Exists(text) | EditError::NotFound(text) | EditError::Refused(text) | EditError::Write(text) => {
-                f.write_str(text)
-            }
+            EditError::Exists(text)
+            | EditError::NotFound(text)
+            | EditError::Rejected(text)
+            | EditError::Write(text) => f.write_str(text),
         }
     }
 }
@@ -216,17 +217,17 @@ pub fn add(
     let names_from = if form == Some(Form::Jks) { NamesFrom::Alias } else { NamesFrom::Certificate };
     let mut notes = pair.warnings.clone();
     if options.sillyproxy && form != Some(Form::Jks) {
-        return Err(EditError::Refused("SillyProxy reads Java keystores only; choose a `.jks` store".to_owned()));
+        return Err(EditError::Rejected("SillyProxy reads Java keystores only; choose a `.jks` store".to_owned()));
     }
     if name != names::DEFAULT && !pair.leaf().is_some_and(|leaf| leaf.covers(&name)) {
         let covered = pair.leaf().map(|leaf| leaf.names.join(", ")).filter(|names| !names.is_empty());
         let covered = covered.map_or("no host".to_owned(), |names| format!("only {names}"));
         if names_from == NamesFrom::Certificate {
-            return Err(EditError::Refused(format!(
+            return Err(EditError::Rejected(format!(
                 "the certificate is good for {covered}, not for {name}, and this kind of store takes names from certificates; use one of its names, `default`, or a Java keystore"
             )));
         }
-        notes.push(format!("the certificate is good for {covered}; clients will refuse it for {name}"));
+        notes.push(format!("the certificate is good for {covered}; clients will reject it for {name}"));
     }
     let (existing, replaced) = if location.path().exists() {
         let loaded = load_pairs(location, password, Keys::InStore);
@@ -249,7 +250,7 @@ pub fn add(
 }
 
 fn canonical(name: &str) -> Result<String, EditError> {
-    names::canonical(name).map_err(|error| EditError::Refused(format!("{name:?}: {error}")))
+    names::canonical(name).map_err(|error| EditError::Rejected(format!("{name:?}: {error}")))
 }
 
 /// The form of a store that is one file, from its content, or from the location if there is none yet; none for a folder.
@@ -292,7 +293,7 @@ fn to_replace(
         let others = others.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
         let newer = new.leaf().is_some_and(|leaf| (leaf.not_before, leaf.not_after) > (old.not_before, old.not_after));
         if !newer {
-            return Err(EditError::Refused(format!(
+            return Err(EditError::Rejected(format!(
                 "{}: also serves {others}, which the new certificate does not, and is not older than it, so that both cannot stay; remove one of them first",
                 old.origin
             )));
@@ -305,7 +306,7 @@ fn to_replace(
 /// Removes the pairs that serve a name, of one key type or of all. Returns what was removed.
 ///
 /// # Errors
-/// The store is as it was. A pair that serves other names too is refused, unless `other_names_too`.
+/// The store is as it was. A pair that serves other names too is rejected, unless `other_names_too`.
 pub fn remove(
     location: &Location,
     password: Option<&Password>,
@@ -327,7 +328,7 @@ pub fn remove(
     for pair in removed.iter().map(|index| &loaded.pairs[*index]) {
         let others: Vec<&str> = pair.names.iter().map(String::as_str).filter(|other| *other != name).collect();
         if !others.is_empty() && !other_names_too {
-            return Err(EditError::Refused(format!(
+            return Err(EditError::Rejected(format!(
                 "{}: also serves {}; say --all-names to remove it for all of them",
                 pair.origin,
                 others.join(", ")

@@ -21,11 +21,11 @@ pub(super) fn add(
 ) -> Result<(), EditError> {
     let mut contents = if path.exists() { open(path, password)? } else { Contents::default() };
     if !path.exists() && password.is_none_or(|password| password.is_empty()) {
-        return Err(EditError::Refused("a new PKCS#12 file needs a password; give a password file".to_owned()));
+        return Err(EditError::Rejected("a new PKCS#12 file needs a password; give a password file".to_owned()));
     }
     drop_pairs(&mut contents, existing, replaced);
     // Java looks aliases up in lower case only. The identifier ties key and leaf together, also where two leaves have one key.
-    let Some(leaf) = pair.leaf() else { return Err(EditError::Refused("the pair has no certificate".to_owned())) };
+    let Some(leaf) = pair.leaf() else { return Err(EditError::Rejected("the pair has no certificate".to_owned())) };
     let label = Label {
         friendly_name: Some(format!("{name}:{}", type_word(pair.key_type).to_ascii_lowercase())),
         local_key_id: Some(digest::sha1(&leaf.der).to_vec()),
@@ -54,7 +54,7 @@ pub(super) fn remove(
 fn open(path: &Path, password: Option<&Password>) -> Result<Contents, EditError> {
     let contents = open_file(path, |bytes| pkcs12_store::open(bytes, password))?;
     if contents.skipped > 0 {
-        return Err(EditError::Refused(format!(
+        return Err(EditError::Rejected(format!(
             "{}: holds {} items that are neither keys nor certificates and would be lost; take them out first",
             path.display(),
             contents.skipped
@@ -112,7 +112,7 @@ fn drop_unused_roots(contents: &mut Contents) {
 
 fn save(path: &Path, contents: &Contents, password: Option<&Password>) -> Result<(), EditError> {
     let password = password.map_or("", |password| password.as_str());
-    let refused = |error: tls::crypto::Error| EditError::Refused(format!("{}: PKCS#12 {error}", path.display()));
-    let bytes = pkcs12::seal(contents, password).map_err(refused)?;
-    save_file(path, &bytes, pkcs12::open(&bytes, password).map_err(refused)? == *contents)
+    let rejected = |error: tls::crypto::Error| EditError::Rejected(format!("{}: PKCS#12 {error}", path.display()));
+    let bytes = pkcs12::seal(contents, password).map_err(rejected)?;
+    save_file(path, &bytes, pkcs12::open(&bytes, password).map_err(rejected)? == *contents)
 }

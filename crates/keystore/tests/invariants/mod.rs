@@ -74,7 +74,7 @@ fn certificate(der: &[u8]) {
 fn private_key(der: &[u8]) {
     let (outlined, full) = (PrivateKey::outline_der(der), PrivateKey::from_der(der));
     if let Ok(full) = full {
-        // A sound key of a form that the cheap reading refuses would fail at load: there is none but RSA of more than two primes.
+        // A sound key of a form that the cheap reading rejects would fail at load: there is none but RSA of more than two primes.
         let outlined = outlined.unwrap();
         assert_eq!((outlined.public_spki_der(), outlined.kind()), (full.public_spki_der(), full.kind()));
         assert_eq!(PrivateKey::from_der(&full.to_pkcs8_der()).unwrap().public_spki_der(), full.public_spki_der());

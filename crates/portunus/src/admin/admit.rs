@@ -2,7 +2,7 @@
 //!
 //! A page in an operator's browser can send requests to loopback. It cannot choose their Host but by a name that its author makes resolve to
 //! loopback (DNS rebinding), and it cannot hide its Origin on a POST, nor Sec-Fetch-Site in browsers that send it. So: Host must be an
-//! address or name that is ours, and a request that says it comes from another origin is refused, whatever its method.
+//! address or name that is ours, and a request that says it comes from another origin is rejected, whatever its method.
 
 use std::net::IpAddr;
 
@@ -30,7 +30,7 @@ impl Admission {
     }
 
     /// Whether a request is taken; else how it is answered, and why.
-    pub(super) fn judge(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
+    pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
             return Err((StatusCode::BAD_REQUEST, "exactly one Host is needed"));
@@ -43,12 +43,12 @@ impl Admission {
         for origin in headers.get_all(ORIGIN) {
             let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, rest)| rest);
             if !authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host)) {
-                return Err((StatusCode::FORBIDDEN, "requests of other origins are refused"));
+                return Err((StatusCode::FORBIDDEN, "requests of other origins are rejected"));
             }
         }
         let mut sites = headers.get_all("sec-fetch-site").iter();
         if !sites.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none")) {
-            return Err((StatusCode::FORBIDDEN, "requests of other origins are refused"));
+            return Err((StatusCode::FORBIDDEN, "requests of other origins are rejected"));
         }
         Ok(())
     }
@@ -95,8 +95,8 @@ mod tests {
         for (name, value) in fields {
             headers.append(*name, value.parse().unwrap());
         }
-        let verdict = admission.judge(&uri.parse().unwrap(), &headers);
-        assert_eq!(verdict.map_or_else(|(status, _)| status.as_u16(), |()| 200), expected, "{uri} {fields:?}");
+        let decision = admission.check(&uri.parse().unwrap(), &headers);
+        assert_eq!(decision.map_or_else(|(status, _)| status.as_u16(), |()| 200), expected, "{uri} {fields:?}");
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_other_origins_are_refused() {
+    fn requests_of_other_origins_are_rejected() {
         let admission = Admission::new(&Endpoint::Tcp("127.0.0.1:9090".parse().unwrap()), &[]);
         let host = ("host", "localhost:9090");
         check(&admission, "/", &[host, ("origin", "http://localhost:9090")], 200);

@@ -28,8 +28,8 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// For a request head, and for the next one on an open connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// When it ends, for answers under way.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// When it ends, for responses under way.
+const LAST_RESPONSES: Duration = Duration::from_secs(1);
 
 /// Connections the kernel holds for us.
 const BACKLOG: i32 = 64;
@@ -86,21 +86,21 @@ fn clear_stale(path: &Path) -> io::Result<()> {
             ErrorKind::AlreadyExists,
             "there is something else than a socket; remove it or choose another path",
         )),
-        Ok(_) if answers(path) => Err(io::Error::new(ErrorKind::AddrInUse, "another process answers there")),
+        Ok(_) if is_answered(path) => Err(io::Error::new(ErrorKind::AddrInUse, "another process answers there")),
         Ok(_) => std::fs::remove_file(path),
     }
 }
 
 /// Whether somebody listens on the Unix socket at `path`. When in doubt, yes.
-pub(super) fn answers(path: &Path) -> bool {
+pub(super) fn is_answered(path: &Path) -> bool {
     let connect = || {
         let socket = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None)?;
         // One that is too busy to answer must not hold us up.
         socket.set_nonblocking(true)?;
         socket.connect(&socket2::SockAddr::unix(path)?)
     };
-    let refused = |error: io::Error| matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound);
-    !connect().is_err_and(refused)
+    let rejected = |error: io::Error| matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound);
+    !connect().is_err_and(rejected)
 }
 
 enum Listener {
@@ -169,8 +169,8 @@ pub(super) async fn serve(bound: Bound, router: Router, longest: Duration, mut s
         }
     }
     drop((listener, ending));
-    // Those at rest end at once, those that answer may finish.
-    let _ = tokio::time::timeout(LAST_ANSWERS, async { while connections.join_next().await.is_some() {} }).await;
+    // Those at rest end at once, those that response may finish.
+    let _ = tokio::time::timeout(LAST_RESPONSES, async { while connections.join_next().await.is_some() {} }).await;
 }
 
 fn out_of_descriptors(error: &io::Error) -> bool {

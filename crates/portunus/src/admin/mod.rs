@@ -115,7 +115,7 @@ impl Drop for AdminHandle {
 
 /// Removes our socket, unless another process has put its own there and answers on it.
 fn remove_socket(path: &Path) {
-    if !listen::answers(path) {
+    if !listen::is_answered(path) {
         // Gone already is as good.
         let _ = std::fs::remove_file(path);
     }

@@ -17,8 +17,8 @@ use super::{AdminState, JsonSource};
 
 const JSON: &str = "application/json";
 
-/// On every answer: nothing is sniffed, kept, framed or read by another origin.
-const ANSWER_FIELDS: [(HeaderName, &str); 4] = [
+/// On every response: nothing is sniffed, kept, framed or read by another origin.
+const RESPONSE_FIELDS: [(HeaderName, &str); 4] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (CACHE_CONTROL, "no-store"),
     (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
@@ -67,11 +67,11 @@ fn index(extra: &[(&'static str, JsonSource)]) -> String {
 
 /// The gate in front of every page.
 async fn admit(State(admission): State<Arc<Admission>>, request: Request, next: Next) -> Response {
-    let mut response = match admission.judge(request.uri(), request.headers()) {
+    let mut response = match admission.check(request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err((status, reason)) => (status, format!("{reason}\n")).into_response(),
     };
-    for (name, value) in ANSWER_FIELDS {
+    for (name, value) in RESPONSE_FIELDS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
@@ -110,9 +110,9 @@ async fn reload(State(pages): State<Arc<Pages>>) -> Response {
             (StatusCode::OK, serde_json::json!({ "generation": reloaded.generation }))
         }
         Ok(Ok(reloaded)) => {
-            let told =
+            let reported =
                 serde_json::json!({ "generation": reloaded.generation, "waiting_for_restart": reloaded.waiting });
-            (StatusCode::OK, told)
+            (StatusCode::OK, reported)
         }
         Ok(Err(problems)) => (StatusCode::UNPROCESSABLE_ENTITY, serde_json::json!({ "problems": problems })),
         Err(_) => {

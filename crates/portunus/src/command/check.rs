@@ -1,4 +1,4 @@
-//! `portunus check FILE`: every mistake in a configuration and in what it names, without serving anything.
+//! `portunus check FILE`: every problem in a configuration and in what it names, without serving anything.
 //!
 //! Loads the file and builds a generation of it, as a start or a reload would, and drops both.
 
@@ -7,14 +7,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use config::{self, Config, Mistaken};
+use config::{self, Config, InvalidFile};
 use proxy::generation::Generation;
 
 /// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal.
 pub fn run(file: &Path) -> ExitCode {
     let config = match config::look_through(file) {
         Ok(config) => Arc::new(config),
-        Err(mistaken) => return refuse(&mistaken),
+        Err(invalid) => return reject(&invalid),
     };
     match Generation::build(Arc::clone(&config), None) {
         Ok(generation) => {
@@ -29,14 +29,14 @@ pub fn run(file: &Path) -> ExitCode {
     }
 }
 
-fn refuse(mistaken: &Mistaken<Config>) -> ExitCode {
+fn reject(invalid: &InvalidFile<Config>) -> ExitCode {
     if std::io::stderr().is_terminal() {
-        eprint!("{}", mistaken.problems.render(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())));
+        eprint!("{}", invalid.problems.render(std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())));
     } else {
-        eprint!("{}", mistaken.problems);
+        eprint!("{}", invalid.problems);
     }
     // What is right in the file may still not be in what it names, and routes may be in each other's way.
-    let beside = mistaken.rest.as_deref().map(Generation::look_into);
+    let beside = invalid.rest.as_deref().map(Generation::look_into);
     beside.into_iter().flatten().for_each(|problem| eprintln!("{problem}"));
     ExitCode::FAILURE
 }

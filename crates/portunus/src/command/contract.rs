@@ -1,14 +1,14 @@
 //! `portunus contract check` and `portunus contract test`: what a document allows, before anything is served under it.
 //!
-//! Loads and judges as the running program does; sends nothing and listens nowhere.
+//! Loads and validates as the running program does; sends nothing and listens nowhere.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use contract::judge::{BodyPlan, Enough, FieldSource, Findings, Framing, RequestParts, ResponseParts, Scratch};
 use contract::options::Options;
+use contract::validate::{BodyPlan, Enough, FieldSource, Findings, Framing, RequestParts, ResponseParts, Scratch};
 use contract::{Contract, Found, Matched};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, http1};
 
@@ -33,7 +33,7 @@ enum Action {
         #[arg(long, short)]
         quiet: bool,
     },
-    /// Judge messages in files against SPEC
+    /// Validate messages in files against SPEC
     Test {
         #[command(flatten)]
         spec: Spec,
@@ -71,7 +71,7 @@ fn load(spec: &Spec) -> Result<Contract, ExitCode> {
         Options { base_path: spec.base_path.clone(), opaque_media_types: spec.opaque.clone(), ..Options::default() };
     Contract::load(&spec.spec, &options).map_err(|problems| {
         problems.iter().for_each(|problem| eprintln!("{problem}"));
-        eprintln!("{}: refused ({})", spec.spec.display(), counted(problems.len(), "problem"));
+        eprintln!("{}: rejected ({})", spec.spec.display(), counted(problems.len(), "problem"));
         ExitCode::FAILURE
     })
 }
@@ -97,14 +97,14 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Judges a request, and the answer to it if there is one.
+/// Validates a request, and the response to it if there is one.
 fn test(spec: &Spec, request: &Path, response: Option<&Path>) -> ExitCode {
     let contract = match load(spec) {
         Ok(contract) => contract,
         Err(code) => return code,
     };
-    let judged = judge_files(&contract, request, response);
-    match judged {
+    let validated = validate_files(&contract, request, response);
+    match validated {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
@@ -114,15 +114,15 @@ fn test(spec: &Spec, request: &Path, response: Option<&Path>) -> ExitCode {
     }
 }
 
-fn judge_files(contract: &Contract, request: &Path, response: Option<&Path>) -> Result<bool, String> {
+fn validate_files(contract: &Contract, request: &Path, response: Option<&Path>) -> Result<bool, String> {
     let message = Message::read(request)?;
     let mut head = RequestHead::default();
     http1::parse_request(&message.head, &head_limits(), &mut head)
         .map_err(|error| format!("{}: no request that would be let in: {}", request.display(), error.code))?;
     let (matched, values) = match contract.find(head.method.as_str(), head.path()) {
         Found::Operation(matched, values) => (matched, values),
-        Found::UnknownPath => return Ok(refused("the document has no such path")),
-        Found::UnknownMethod { allow } => return Ok(refused(&format!("the path takes {allow} only"))),
+        Found::UnknownPath => return Ok(rejected("the document has no such path")),
+        Found::UnknownMethod { allow } => return Ok(rejected(&format!("the path takes {allow} only"))),
     };
     let operation = matched.operation;
     println!("operation: {} {}", operation.method(), operation.template());
@@ -134,16 +134,16 @@ fn judge_files(contract: &Contract, request: &Path, response: Option<&Path>) -> 
         framing: message.framing(head.framing),
         has_client_certificate: false,
     };
-    let plan = matched.judge_request(&values, &parts, &mut scratch, &mut findings);
+    let plan = matched.validate_request(&values, &parts, &mut scratch, &mut findings);
     finish(plan, &message.body, &mut findings);
     let request_is_good = report("request", &findings);
     match response {
-        Some(response) => Ok(judge_response(matched, &head.method, response)? && request_is_good),
+        Some(response) => Ok(validate_response(matched, &head.method, response)? && request_is_good),
         None => Ok(request_is_good),
     }
 }
 
-fn judge_response(matched: Matched<'_>, method: &Method, file: &Path) -> Result<bool, String> {
+fn validate_response(matched: Matched<'_>, method: &Method, file: &Path) -> Result<bool, String> {
     let message = Message::read(file)?;
     let mut head = ResponseHead::default();
     http1::parse_response(&message.head, &head_limits(), method, &mut head)
@@ -153,29 +153,29 @@ fn judge_response(matched: Matched<'_>, method: &Method, file: &Path) -> Result<
         status: head.status,
         fields: &Given(&head.fields),
         framing: message.framing(head.framing),
-        answers_head: *method == Method::Head,
+        responds_head: *method == Method::Head,
     };
-    let plan = matched.judge_response(&parts, &mut scratch, &mut findings);
+    let plan = matched.validate_response(&parts, &mut scratch, &mut findings);
     finish(plan, &message.body, &mut findings);
     Ok(report("response", &findings))
 }
 
-/// Gives the body to its judge; everything found is in `findings`.
+/// Gives the body to its validator; everything found is in `findings`.
 fn finish(plan: Result<BodyPlan<'_>, Enough>, body: &[u8], findings: &mut Findings) {
-    let Ok(BodyPlan { mut judge, .. }) = plan else { return };
-    if judge.feed(body, findings).is_ok() {
+    let Ok(BodyPlan { mut validator, .. }) = plan else { return };
+    if validator.feed(body, findings).is_ok() {
         // What is found stands in `findings`.
-        let _ = judge.finish(findings);
+        let _ = validator.finish(findings);
     }
 }
 
-fn refused(why: &str) -> bool {
-    println!("request: refused\n  {why}");
+fn rejected(why: &str) -> bool {
+    println!("request: rejected\n  {why}");
     false
 }
 
 fn report(what: &str, findings: &Findings) -> bool {
-    println!("{what}: {}", if findings.is_empty() { "ok" } else { "refused" });
+    println!("{what}: {}", if findings.is_empty() { "ok" } else { "rejected" });
     findings.violations().iter().for_each(|violation| println!("  {violation}"));
     findings.shadows().iter().for_each(|shadow| println!("  not declared: {} {}", shadow.part.as_str(), shadow.name));
     findings.is_empty()
@@ -245,7 +245,7 @@ impl Message {
     }
 }
 
-/// Fields of a parsed head, as judges take them.
+/// Fields of a parsed head, as validates take them.
 struct Given<'f>(&'f Fields);
 
 impl FieldSource for Given<'_> {

@@ -76,7 +76,7 @@ impl DemoCommand {
     }
 }
 
-/// Prepares the demonstration and, unless told otherwise, runs it until Ctrl-C.
+/// Prepares the demonstration and, unless configured otherwise, runs it until Ctrl-C.
 pub fn run(command: DemoCommand) -> ExitCode {
     let prepared = match prepare(&command.options) {
         Ok(prepared) => prepared,
@@ -185,7 +185,7 @@ pub fn prepare(options: &Options) -> io::Result<Prepared> {
     Ok(Prepared { config, commands: commands(options, &ca), ca })
 }
 
-/// Removes an earlier demonstration; anything else in the folder is left alone and refused.
+/// Removes an earlier demonstration; anything else in the folder is left alone and rejected.
 fn clear(folder: &Path) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -273,7 +273,7 @@ fn commands(options: &Options, ca: &Path) -> Vec<(&'static str, String)> {
     };
     let old_client = " --verbose --tls-max 1.2 --ciphers ECDHE-RSA-AES128-GCM-SHA256";
     vec![
-        ("what the upstream is told", call("https", https, WEBSITE, "", "/headers")),
+        ("what the upstream is reported", call("https", https, WEBSITE, "", "/headers")),
         ("another name, another certificate, a rewritten path", call("https", https, API, " --include", "/v1/small")),
         ("a name of the wildcard", call("https", https, APP, "", "/small")),
         ("an old client gets the RSA certificate", call("https", https, WEBSITE, old_client, "/small")),

@@ -28,12 +28,12 @@ pub fn run_announced(
             let announcements = announce(&arguments);
             let source: Source = Box::new(move || match front_door(&arguments) {
                 Front::Run { config, .. } => Ok(*config),
-                Front::Refused { problems, .. } => Err(problems),
+                Front::Rejected { problems, .. } => Err(problems),
                 Front::Exit { errors, .. } => Err(errors.lines().map(str::to_owned).collect()),
             });
             edge::run(*config, source, Origin::default(), |_| announcements.iter().for_each(|line| say!("{line}")))
         }
-        ended @ (Front::Refused { .. } | Front::Exit { .. }) => finish(ended),
+        ended @ (Front::Rejected { .. } | Front::Exit { .. }) => finish(ended),
     }
 }
 
@@ -41,7 +41,7 @@ pub fn run_announced(
 pub fn finish(front: Front) -> ExitCode {
     match front {
         Front::Run { .. } => ExitCode::SUCCESS,
-        Front::Refused { problems, line } => {
+        Front::Rejected { problems, line } => {
             problems.iter().for_each(|problem| say!("{}", line(problem)));
             ExitCode::FAILURE
         }
@@ -80,7 +80,7 @@ pub fn import_gokeyless(translated: Translated) -> ExitCode {
             let _ = write!(io::stdout(), "{text}");
             ExitCode::SUCCESS
         }
-        Translated::Refused(problems) => {
+        Translated::Rejected(problems) => {
             problems.iter().for_each(|problem| complain!("error: {problem}"));
             ExitCode::from(2)
         }

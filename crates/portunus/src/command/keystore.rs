@@ -47,7 +47,7 @@ struct StoreArguments {
     /// The store: a folder of PEM files, a PKCS#12 file or a Java keystore.
     #[arg(long, value_name = "PATH")]
     store: PathBuf,
-    /// The kind of store; told from its content or the ending of its name if left out.
+    /// The kind of store; distinguished from its content or the ending of its name if left out.
     #[arg(long = "type", value_name = "KIND")]
     kind: Option<Kind>,
     /// File with the store's password; one final newline is not part of it.
@@ -162,7 +162,7 @@ struct Check {
 
 /// What a command has to say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     /// For standard output.
     pub output: String,
     /// For standard error: warnings and problems, one a line.
@@ -171,7 +171,7 @@ pub struct Answer {
     pub failed: bool,
 }
 
-impl Answer {
+impl Response {
     fn warnings(&mut self, texts: &[String]) {
         texts.iter().for_each(|text| self.remarks.push_str(&format!("warning: {text}\n")));
     }
@@ -188,83 +188,83 @@ pub type Ask<'a> = &'a dyn Fn(&str) -> std::io::Result<String>;
 /// Does what the command says; exit code 0, or 1 if anything was wrong.
 pub fn run(command: KeystoreCommand) -> ExitCode {
     let prompt = |text: &str| rpassword::prompt_password(text);
-    let answer = answer(command, std::io::stdin().is_terminal().then_some(&prompt));
+    let response = respond(command, std::io::stdin().is_terminal().then_some(&prompt));
     // Whoever reads may have gone; there is nobody left to tell.
-    let _ = std::io::stderr().write_all(answer.remarks.as_bytes());
-    let _ = std::io::stdout().write_all(answer.output.as_bytes());
-    if answer.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    let _ = std::io::stderr().write_all(response.remarks.as_bytes());
+    let _ = std::io::stdout().write_all(response.output.as_bytes());
+    if response.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// Does what the command says, and returns what it has to say instead of printing it. Without `ask` no password is asked for.
-pub fn answer(command: KeystoreCommand, ask: Option<Ask<'_>>) -> Answer {
-    let mut answer = Answer::default();
+pub fn respond(command: KeystoreCommand, ask: Option<Ask<'_>>) -> Response {
+    let mut response = Response::default();
     let done = match command.action {
-        Action::Add(arguments) => add(arguments, ask, &mut answer),
-        Action::List(arguments) => list(arguments, ask, &mut answer),
-        Action::Remove(arguments) => remove(arguments, ask, &mut answer),
-        Action::Export(arguments) => export(arguments, ask, &mut answer),
-        Action::Check(arguments) => check(arguments, ask, &mut answer),
+        Action::Add(arguments) => add(arguments, ask, &mut response),
+        Action::List(arguments) => list(arguments, ask, &mut response),
+        Action::Remove(arguments) => remove(arguments, ask, &mut response),
+        Action::Export(arguments) => export(arguments, ask, &mut response),
+        Action::Check(arguments) => check(arguments, ask, &mut response),
     };
     if let Err(problems) = done {
-        answer.problems(&problems);
+        response.problems(&problems);
     }
-    answer
+    response
 }
 
-/// What went wrong, one text per mistake.
+/// What went wrong, one text per problem.
 type Problems = Vec<String>;
 
 fn one(problem: impl ToString) -> Problems {
     vec![problem.to_string()]
 }
 
-fn add(arguments: Add, ask: Option<Ask<'_>>, answer: &mut Answer) -> Result<(), Problems> {
+fn add(arguments: Add, ask: Option<Ask<'_>>, response: &mut Response) -> Result<(), Problems> {
     let key_password = arguments.key_password_file.as_deref().map(read_password).transpose()?;
     let key = arguments.key.as_ref().unwrap_or(&arguments.cert);
     let pair = NewPair::read(&arguments.cert, key, key_password.as_ref()).map_err(|error| error.problems)?;
     let (location, password) = arguments.store.open(Purpose::Change, ask)?;
     let options = AddOptions { overwrite: arguments.overwrite, sillyproxy: arguments.sillyproxy_format };
     let notes = edit::add(&location, password.as_ref(), &arguments.name, &pair, options).map_err(one)?;
-    answer.warnings(&notes);
+    response.warnings(&notes);
     let (name, key_type) = (&arguments.name, format!("{:?}", pair.key_type()).to_ascii_lowercase());
-    let _ = writeln!(answer.output, "added {name} ({key_type}) to {}", location.path().display());
+    let _ = writeln!(response.output, "added {name} ({key_type}) to {}", location.path().display());
     Ok(())
 }
 
-fn remove(arguments: Remove, ask: Option<Ask<'_>>, answer: &mut Answer) -> Result<(), Problems> {
+fn remove(arguments: Remove, ask: Option<Ask<'_>>, response: &mut Response) -> Result<(), Problems> {
     let (location, password) = arguments.store.open(Purpose::Read, ask)?;
     let key_type = arguments.key_type.map(KeyType::from);
     let removed = edit::remove(&location, password.as_ref(), &arguments.name, key_type, arguments.all_names);
     for origin in removed.map_err(one)? {
-        let _ = writeln!(answer.output, "removed {origin}");
+        let _ = writeln!(response.output, "removed {origin}");
     }
     Ok(())
 }
 
-fn list(arguments: List, ask: Option<Ask<'_>>, answer: &mut Answer) -> Result<(), Problems> {
+fn list(arguments: List, ask: Option<Ask<'_>>, response: &mut Response) -> Result<(), Problems> {
     let (location, password) = arguments.store.open(Purpose::Read, ask)?;
     let inspection = inspect::inspect(&location, password.as_ref());
     let now = SystemTime::now();
-    answer.output = if arguments.json { json(&inspection, now) } else { table(&inspection.pairs, now) };
-    answer.warnings(&inspection.warnings);
-    answer.problems(&inspection.problems);
+    response.output = if arguments.json { json(&inspection, now) } else { table(&inspection.pairs, now) };
+    response.warnings(&inspection.warnings);
+    response.problems(&inspection.problems);
     Ok(())
 }
 
-fn check(arguments: Check, ask: Option<Ask<'_>>, answer: &mut Answer) -> Result<(), Problems> {
+fn check(arguments: Check, ask: Option<Ask<'_>>, response: &mut Response) -> Result<(), Problems> {
     let (location, password) = arguments.store.open(Purpose::Read, ask)?;
     let inspection = inspect::check(&location, password.as_ref());
-    answer.warnings(&inspection.warnings);
-    answer.problems(&inspection.problems);
+    response.warnings(&inspection.warnings);
+    response.problems(&inspection.problems);
     if inspection.problems.is_empty() {
         let names: std::collections::BTreeSet<&String> = inspection.pairs.iter().flat_map(|pair| &pair.names).collect();
         let (pairs, names, place) = (inspection.pairs.len(), names.len(), location.path().display());
-        let _ = writeln!(answer.output, "{place}: {pairs} certificates with their keys, {names} names, no problems");
+        let _ = writeln!(response.output, "{place}: {pairs} certificates with their keys, {names} names, no problems");
     }
     Ok(())
 }
 
-fn export(arguments: Export, ask: Option<Ask<'_>>, answer: &mut Answer) -> Result<(), Problems> {
+fn export(arguments: Export, ask: Option<Ask<'_>>, response: &mut Response) -> Result<(), Problems> {
     let (location, password) = arguments.store.open(Purpose::Read, ask)?;
     let key_type = arguments.key_type.map(KeyType::from);
     let found =
@@ -274,7 +274,7 @@ fn export(arguments: Export, ask: Option<Ask<'_>>, answer: &mut Answer) -> Resul
         return Err(one(format!("{} has several keys; choose with --key-type: {}", arguments.name, types.join(", "))));
     };
     let Some(out) = arguments.out else {
-        answer.output.push_str(&pair.chain);
+        response.output.push_str(&pair.chain);
         return Ok(());
     };
     if out.exists() && !arguments.overwrite {
@@ -284,7 +284,7 @@ fn export(arguments: Export, ask: Option<Ask<'_>>, answer: &mut Answer) -> Resul
     let text = Zeroizing::new([&pair.chain, key].concat());
     keystore::files::replace(&out, text.as_bytes()).map_err(|error| one(format!("{}: {error}", out.display())))?;
     let what = if arguments.with_key { "certificates and private key" } else { "certificates" };
-    let _ = writeln!(answer.output, "wrote {what} of {} to {}", arguments.name, out.display());
+    let _ = writeln!(response.output, "wrote {what} of {} to {}", arguments.name, out.display());
     Ok(())
 }
 

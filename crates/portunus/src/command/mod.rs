@@ -4,7 +4,7 @@ pub mod check;
 pub mod contract;
 pub mod demo;
 pub mod front;
-pub mod keyholder;
+pub mod key_server;
 pub mod keystore;
 pub mod reload;
 pub mod routing;

@@ -48,7 +48,7 @@ pub fn run(command: &ReloadCommand) -> ExitCode {
 
 /// What the server said.
 struct Outcome {
-    /// The configuration that is active now; none if the new one was refused.
+    /// The configuration that is active now; none if the new one was rejected.
     generation: Option<u64>,
     /// Settings that wait for a restart, or problems.
     lines: Vec<String>,

@@ -118,12 +118,12 @@ fn teardown() -> io::Result<bool> {
 
 fn check(plan: &Plan, targets: &[SocketAddr], send_mark: u32) -> io::Result<bool> {
     let mut is_good = true;
-    let mut tell = |good: bool, words: String| {
+    let mut report = |good: bool, words: String| {
         println!("{} {words}", if good { "ok     " } else { "missing" });
         is_good &= good;
     };
     let permitted = net::transparent::is_permitted();
-    tell(
+    report(
         permitted,
         if permitted {
             "CAP_NET_ADMIN: this process may use foreign addresses".to_owned()
@@ -136,13 +136,13 @@ fn check(plan: &Plan, targets: &[SocketAddr], send_mark: u32) -> io::Result<bool
     let missing = routing::missing(plan)?;
     for part in routing::parts(plan) {
         let there = !missing.contains(&part);
-        tell(there, describe(&part, there));
+        report(there, describe(&part, there));
     }
     if !targets.is_empty() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         for target in targets {
             let finding = runtime.block_on(self_test::run(*target, send_mark));
-            tell(finding.is_good(), finding.explain(*target, missing.is_empty()));
+            report(finding.is_good(), finding.explain(*target, missing.is_empty()));
         }
     }
     if !missing.is_empty() {

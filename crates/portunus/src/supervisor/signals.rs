@@ -19,7 +19,7 @@ pub struct Signals {
 /// The main thread's runtime, and the signals caught by it.
 ///
 /// # Errors
-/// The kernel refuses.
+/// The kernel rejects.
 pub fn catch() -> std::io::Result<(LocalRuntime, Signals)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let signals = runtime.block_on(async {

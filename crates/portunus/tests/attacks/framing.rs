@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::harness::{Reply, Upstream, connect, exchange, read_answer, read_to_end, statuses};
+use crate::harness::{Reply, Upstream, connect, exchange, read_response, read_to_end, statuses};
 use crate::trial::{Parts, Trial, gate, server};
 
 /// A POST with these fields and, as its body, one chunk.
@@ -19,7 +19,7 @@ fn transfer_encoding_in_any_odd_form_closes() {
         "Transfer-Encoding: chunked\r\nContent-Length: 0",
         "Content-length: 15\r\nTRANSFER-ENCODING: chunked",
     ] {
-        trial.refuse(post(fields), 400, "length_and_transfer_encoding");
+        trial.reject(post(fields), 400, "length_and_transfer_encoding");
     }
     for (fields, status, reason) in [
         ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", 400, "duplicate_transfer_encoding"),
@@ -47,10 +47,10 @@ fn transfer_encoding_in_any_odd_form_closes() {
         ("Transfer-Encoding: gzip, chunked", 501, "unknown_transfer_coding"),
         ("Transfer-Encoding: gzip", 501, "unknown_transfer_coding"),
     ] {
-        trial.refuse(post(fields), status, reason);
+        trial.reject(post(fields), status, reason);
     }
     let old = "POST /a HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
-    trial.refuse(old, 400, "transfer_encoding_in_http_1_0");
+    trial.reject(old, 400, "transfer_encoding_in_http_1_0");
     // The case of the coding and blanks at the end mean nothing (RFC 9112 §7, RFC 9110 §5.5); the framing is made anew all the same.
     let seen = trial.pass(post("Transfer-Encoding:\tcHuNkEd \t\r\nConnection: close"));
     assert_eq!(seen.fields("transfer-encoding"), ["chunked"]);
@@ -67,7 +67,7 @@ fn content_length_in_any_odd_form_closes() {
         "Content-Length: 5\r\nContent-Length: 6",
         "Content-Length: 5\r\nX: y\r\ncontent-length: 0",
     ] {
-        trial.refuse(post(fields), 400, "duplicate_content_length");
+        trial.reject(post(fields), 400, "duplicate_content_length");
     }
     for value in [
         "5, 5",
@@ -92,11 +92,11 @@ fn content_length_in_any_odd_form_closes() {
         "9223372036854775808",
         "0000000000000000005",
     ] {
-        trial.refuse(post(&format!("Content-Length: {value}")), 400, "bad_content_length");
+        trial.reject(post(&format!("Content-Length: {value}")), 400, "bad_content_length");
     }
-    trial.refuse(post("Content-Length: 5\0"), 400, "control_in_field_value");
-    trial.refuse(post("Content-Length : 5"), 400, "space_before_colon");
-    trial.refuse(post("Content_Length: 5"), 400, "underscore_in_field_name");
+    trial.reject(post("Content-Length: 5\0"), 400, "control_in_field_value");
+    trial.reject(post("Content-Length : 5"), 400, "space_before_colon");
+    trial.reject(post("Content_Length: 5"), 400, "underscore_in_field_name");
     assert_eq!(trial.pass(post("Content-Length:\t5 \r\nConnection: close")).body, b"hello");
     trial.finish();
 }
@@ -121,8 +121,8 @@ fn a_body_is_framed_whatever_the_method() {
              {method} /3 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
             inner.len(),
         );
-        let answer = exchange(trial.gate.address("web"), sent.as_bytes());
-        assert_eq!(statuses(&answer), [200, 200, 200], "{method}");
+        let response = exchange(trial.gate.address("web"), sent.as_bytes());
+        assert_eq!(statuses(&response), [200, 200, 200], "{method}");
         let seen = trial.upstream.seen();
         let lines: Vec<_> = seen.iter().map(|request| (request.line(), request.body.len())).collect();
         let line = |number: u8| format!("{method} /{number} HTTP/1.1");
@@ -133,7 +133,7 @@ fn a_body_is_framed_whatever_the_method() {
 }
 
 #[test]
-fn a_body_left_unread_by_a_refusal_is_drained_or_ends_the_connection() {
+fn a_body_left_unread_by_a_rejection_is_drained_or_ends_the_connection() {
     let parts = Parts { route: ", methods: [GET]", file: "limits: { max_discarded_body: 1KiB }", ..Parts::default() };
     let inner = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
     for (repeats, statuses_expected, seen_expected) in [(1, &[405, 200][..], 1), (100, &[405], 0)] {
@@ -146,8 +146,8 @@ fn a_body_left_unread_by_a_refusal_is_drained_or_ends_the_connection() {
             let sent = format!(
                 "POST /p HTTP/1.1\r\nHost: x\r\n{field}\r\n\r\n{body}GET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
             );
-            let answer = exchange(trial.gate.address("web"), sent.as_bytes());
-            assert_eq!(statuses(&answer), statuses_expected, "{field}");
+            let response = exchange(trial.gate.address("web"), sent.as_bytes());
+            assert_eq!(statuses(&response), statuses_expected, "{field}");
             let seen = trial.upstream.seen();
             assert_eq!(seen.len(), seen_expected, "{field}");
             assert!(seen.iter().all(|request| request.line() == "GET /next HTTP/1.1"));
@@ -166,7 +166,7 @@ fn read_head(stream: &mut impl Read) -> Vec<u8> {
 }
 
 #[test]
-fn an_early_answer_leaves_no_connection_in_doubt() {
+fn an_early_response_leaves_no_connection_in_doubt() {
     // The upstream answers on the head alone and would take what follows for requests, as a server does that ignores bodies.
     let heads = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let kept = std::sync::Arc::clone(&heads);
@@ -184,7 +184,7 @@ fn an_early_answer_leaves_no_connection_in_doubt() {
     let gate = gate(address, Parts::default());
     let mut client = connect(gate.address("web"));
     client.write_all(b"POST /early HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n").unwrap();
-    assert!(read_answer(&mut client).0.starts_with("HTTP/1.1 403 "));
+    assert!(read_response(&mut client).0.starts_with("HTTP/1.1 403 "));
     // The rest of the body comes late, and looks like a request.
     let rest = format!("GET /smuggled HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(1000));
     let _ = client.write_all(&rest.as_bytes()[..1000]);
@@ -213,33 +213,33 @@ fn only_the_one_expectation_passes() {
         "\"100-continue\"",
         "100-continue;a=b",
     ] {
-        trial.refuse(post(&format!("Expect: {value}")), 417, "unknown_expectation");
+        trial.reject(post(&format!("Expect: {value}")), 417, "unknown_expectation");
     }
-    trial.refuse(post("Expect: 100-continue\r\nExpect: 100-continue"), 400, "duplicate_expect");
-    trial.refuse(post("Expect: 100-continue\r\nExpect: x"), 400, "duplicate_expect");
-    trial.refuse(post("Expect : 100-continue"), 400, "space_before_colon");
+    trial.reject(post("Expect: 100-continue\r\nExpect: 100-continue"), 400, "duplicate_expect");
+    trial.reject(post("Expect: 100-continue\r\nExpect: x"), 400, "duplicate_expect");
+    trial.reject(post("Expect : 100-continue"), 400, "space_before_colon");
     for method in ["GET", "POST"] {
         let head = format!("{method} /e HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\r\n");
-        trial.refuse(head, 417, "expectation_without_body");
+        trial.reject(head, 417, "expectation_without_body");
     }
     assert_eq!(trial.pass(post("Expect: 100-Continue\r\nConnection: close")).body, b"hello");
     trial.finish();
 }
 
 #[test]
-fn a_final_answer_before_100_ends_the_connection() {
-    let (told, behind) = std::sync::mpsc::channel();
+fn a_final_response_before_100_ends_the_connection() {
+    let (reported, behind) = std::sync::mpsc::channel();
     let address = server(move |connection, mut stream| {
         read_head(&mut stream);
         stream.write_all(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n").unwrap();
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
-        told.send((connection, rest)).unwrap();
+        reported.send((connection, rest)).unwrap();
     });
     let gate = gate(address, Parts::default());
     let mut client = connect(gate.address("web"));
     client.write_all(b"POST /e HTTP/1.1\r\nHost: x\r\nContent-Length: 70\r\nExpect: 100-continue\r\n\r\n").unwrap();
-    let (head, _) = read_answer(&mut client);
+    let (head, _) = read_response(&mut client);
     // A client that was never told to continue may go on with its next request or with the body: nobody can tell which.
     assert!(head.starts_with("HTTP/1.1 401 ") && head.contains("Connection: close\r\n"), "{head}");
     let _ = client.write_all(b"GET /next HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -287,11 +287,11 @@ fn chunks_in_any_odd_form_close() {
     let mut trial = Trial::start(Parts::default());
     let post = |body: &str| format!("POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
     for size in ["0x5", "+5", "-5", " 5", "5 ", "5\t", "5_0", "g", "", "5 ;a", "\u{ff15}"] {
-        trial.refuse(post(&format!("{size}\r\nhello\r\n0\r\n\r\n")), 400, "bad_chunk_size");
+        trial.reject(post(&format!("{size}\r\nhello\r\n0\r\n\r\n")), 400, "bad_chunk_size");
     }
     for extension in BAD_EXTENSIONS {
-        trial.refuse(post(&format!("5{extension}\r\nhello\r\n0\r\n\r\n")), 400, "bad_chunk_extension");
-        trial.refuse(post(&format!("5\r\nhello\r\n0{extension}\r\n\r\n")), 400, "bad_chunk_extension");
+        trial.reject(post(&format!("5{extension}\r\nhello\r\n0\r\n\r\n")), 400, "bad_chunk_extension");
+        trial.reject(post(&format!("5\r\nhello\r\n0{extension}\r\n\r\n")), 400, "bad_chunk_extension");
     }
     let long = format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(5000));
     let many_trailers = format!("0\r\n{}\r\n", "A: b\r\n".repeat(33));
@@ -323,7 +323,7 @@ fn chunks_in_any_odd_form_close() {
         (&many_trailers, 431, "too_many_trailers"),
         (&huge_trailer, 431, "trailers_too_large"),
     ] {
-        trial.refuse(post(body), status, reason);
+        trial.reject(post(body), status, reason);
     }
     let close = "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
     for extension in

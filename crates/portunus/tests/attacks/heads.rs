@@ -26,7 +26,7 @@ fn odd_bytes_in_heads_close() {
         ("A: \u{7f}", "control_in_field_value"),
         ("Connection: a b", "bad_connection_option"),
     ] {
-        trial.refuse(get(fields), 400, reason);
+        trial.reject(get(fields), 400, reason);
     }
     for (line, status, reason) in [
         ("GET /h HTTP/1.1\n", 400, "bare_lf"),
@@ -47,9 +47,9 @@ fn odd_bytes_in_heads_close() {
         ("GET /h HTTP/1.2\r\n", 505, "unsupported_version"),
         ("PRI * HTTP/2.0\r\n", 505, "unsupported_version"),
     ] {
-        trial.refuse(format!("{line}Host: x\r\n\r\n"), status, reason);
+        trial.reject(format!("{line}Host: x\r\n\r\n"), status, reason);
     }
-    trial.refuse("GET /h HTTP/1.1\r\n X: y\r\nHost: x\r\n\r\n", 400, "folded_field");
+    trial.reject("GET /h HTTP/1.1\r\n X: y\r\nHost: x\r\n\r\n", 400, "folded_field");
     // One empty line before a request is tolerated (RFC 9112 §2.2); text beyond ASCII in values is data.
     let seen = trial.pass("\r\nGET /h HTTP/1.1\r\nHost: x\r\nA: \u{e9}\t\u{fc}\r\nConnection: close\r\n\r\n");
     assert_eq!(seen.fields("a"), ["\u{e9}\t\u{fc}"]);
@@ -85,15 +85,15 @@ fn the_authority_is_one_and_valid() {
         ("Host: x:+80\r\n", "bad_port"),
         ("Host: x:80:80\r\n", "bad_port"),
     ] {
-        trial.refuse(format!("GET /h HTTP/1.1\r\n{host}\r\n"), 400, reason);
+        trial.reject(format!("GET /h HTTP/1.1\r\n{host}\r\n"), 400, reason);
     }
     for (target, reason) in [("http://user@x/", "bad_host"), ("http:///h", "bad_host"), ("http://x:0/", "bad_port")] {
-        trial.refuse(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"), 400, reason);
+        trial.reject(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"), 400, reason);
     }
     // Even where the target wins, the field must be one a server could take.
-    trial.refuse("GET http://x/ HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "bad_host");
-    trial.refuse("GET http://x/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "duplicate_host");
-    trial.refuse("GET http://x/ HTTP/1.1\r\n\r\n", 400, "missing_host");
+    trial.reject("GET http://x/ HTTP/1.1\r\nHost: a b\r\n\r\n", 400, "bad_host");
+    trial.reject("GET http://x/ HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "duplicate_host");
+    trial.reject("GET http://x/ HTTP/1.1\r\n\r\n", 400, "missing_host");
     let seen = trial.pass("GET http://Good.example:81/h?q HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
     assert_eq!((seen.line(), seen.fields("host")), ("GET /h?q HTTP/1.1", vec!["good.example:81"]));
     assert_eq!(seen.fields("x-forwarded-host"), ["good.example:81"]);
@@ -113,8 +113,8 @@ fn a_disagreeing_host_does_not_choose_the_route() {
         ("/", "inner.example:8080", 204),
     ] {
         let sent = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        let answer = exchange(trial.gate.address("web"), sent.as_bytes());
-        assert_eq!(statuses(&answer), [status], "{target} {host}");
+        let response = exchange(trial.gate.address("web"), sent.as_bytes());
+        assert_eq!(statuses(&response), [status], "{target} {host}");
         trial.next_line();
     }
     assert_eq!(trial.whole().len(), 1);
@@ -125,8 +125,8 @@ fn an_https_url_is_not_served_without_tls() {
     let get = |target: &str| format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     let mut trial = Trial::start(Parts::default());
     for target in ["https://x/a", "HTTPS://x:443/a"] {
-        let answer = exchange(trial.gate.address("web"), get(target).as_bytes());
-        assert_eq!(statuses(&answer), [421], "{target}");
+        let response = exchange(trial.gate.address("web"), get(target).as_bytes());
+        assert_eq!(statuses(&response), [421], "{target}");
         assert_eq!(trial.next_line()["reason"], "https_without_tls");
     }
     assert_eq!(trial.pass(get("http://x/a")).line(), "GET /a HTTP/1.1");
@@ -142,14 +142,14 @@ fn sizes_and_counts_have_bounds() {
     let file = "limits: { max_header_bytes: 8KiB, max_request_line: 1KiB, max_headers: 20 }";
     let mut trial = Trial::start(Parts { file, ..Parts::default() });
     let get = |target: &str, fields: &str| format!("GET {target} HTTP/1.1\r\nHost: x\r\n{fields}\r\n");
-    trial.refuse(get(&format!("/{}", "a".repeat(1024)), ""), 414, "request_line_too_long");
-    trial.refuse(get(&format!("/?{}", "a".repeat(70_000)), ""), 414, "request_line_too_long");
-    trial.refuse(get("/", &format!("A: {}\r\n", "b".repeat(8192))), 431, "head_too_large");
-    trial.refuse(get("/", &format!("Cookie: {}\r\n", "b=c; ".repeat(3000))), 431, "head_too_large");
-    trial.refuse(get("/", &"A: b\r\n".repeat(20)), 431, "too_many_fields");
-    trial.refuse(get("/", &"A: b\r\n".repeat(10_000)), 431, "too_many_fields");
-    trial.refuse(format!("{} / HTTP/1.1\r\nHost: x\r\n\r\n", "M".repeat(40)), 400, "method_too_long");
-    trial.refuse("M".repeat(100_000), 400, "method_too_long");
+    trial.reject(get(&format!("/{}", "a".repeat(1024)), ""), 414, "request_line_too_long");
+    trial.reject(get(&format!("/?{}", "a".repeat(70_000)), ""), 414, "request_line_too_long");
+    trial.reject(get("/", &format!("A: {}\r\n", "b".repeat(8192))), 431, "head_too_large");
+    trial.reject(get("/", &format!("Cookie: {}\r\n", "b=c; ".repeat(3000))), 431, "head_too_large");
+    trial.reject(get("/", &"A: b\r\n".repeat(20)), 431, "too_many_fields");
+    trial.reject(get("/", &"A: b\r\n".repeat(10_000)), 431, "too_many_fields");
+    trial.reject(format!("{} / HTTP/1.1\r\nHost: x\r\n\r\n", "M".repeat(40)), 400, "method_too_long");
+    trial.reject("M".repeat(100_000), 400, "method_too_long");
     let seen = trial.pass(get("/", &format!("{}Connection: close\r\n", "A: b\r\n".repeat(18))));
     assert_eq!(seen.fields("a").len(), 18);
     trial.finish();
@@ -164,10 +164,10 @@ fn methods_are_what_they_are() {
     let mut check = |method: &str, fields: &str, status: u16, reason: Option<&str>| {
         let target = if method == "CONNECT" { "x:80" } else { "/m" };
         let sent = format!("{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n");
-        let answer = exchange(trial.gate.address("web"), sent.as_bytes());
-        assert_eq!(statuses(&answer), [status], "{method}");
+        let response = exchange(trial.gate.address("web"), sent.as_bytes());
+        assert_eq!(statuses(&response), [status], "{method}");
         if status == 405 {
-            assert!(String::from_utf8_lossy(&answer).contains("\r\nAllow: "), "{method}");
+            assert!(String::from_utf8_lossy(&response).contains("\r\nAllow: "), "{method}");
         }
         lines += 1;
         let line = trial.gate.log(lines).pop().unwrap();
@@ -199,19 +199,19 @@ fn options_for_the_server_as_a_whole_is_answered_here() {
     let mut trial = Trial::start(Parts { route: ", methods: [POST]", routes, ..Parts::default() });
     for target in ["*", "http://x"] {
         let sent = format!("OPTIONS {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        let answer = exchange(trial.gate.address("web"), sent.as_bytes());
-        assert_eq!(statuses(&answer), [200], "{target}");
-        let answer = String::from_utf8(answer).unwrap();
-        assert!(answer.contains("\r\nAllow: GET, HEAD, OPTIONS, POST, PURGE\r\n"), "{answer}");
+        let response = exchange(trial.gate.address("web"), sent.as_bytes());
+        assert_eq!(statuses(&response), [200], "{target}");
+        let response = String::from_utf8(response).unwrap();
+        assert!(response.contains("\r\nAllow: GET, HEAD, OPTIONS, POST, PURGE\r\n"), "{response}");
         assert_eq!(trial.next_line()["status"], 200);
     }
-    trial.refuse("GET * HTTP/1.1\r\nHost: x\r\n\r\n", 400, "asterisk_target");
+    trial.reject("GET * HTTP/1.1\r\nHost: x\r\n\r\n", 400, "asterisk_target");
     assert_eq!(trial.upstream.raw(), b"");
     // A route for any method.
     let trial = Trial::start(Parts::default());
-    let answer = exchange(trial.gate.address("web"), b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    let answer = String::from_utf8(answer).unwrap();
-    assert!(answer.contains("\r\nAllow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"), "{answer}");
+    let response = exchange(trial.gate.address("web"), b"OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let response = String::from_utf8(response).unwrap();
+    assert!(response.contains("\r\nAllow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT\r\n"), "{response}");
 }
 
 #[test]
@@ -222,11 +222,12 @@ fn trace_and_connect_never_pass() {
         "CONNECT x:80 HTTP/1.1\r\nHost: x:80\r\nConnection: close\r\n\r\n",
         "CONNECT 169.254.169.254:80 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
     ] {
-        let answer = exchange(trial.gate.address("web"), [sent.as_bytes(), b"\x16\x03\x01opaque"].concat().as_slice());
-        assert_eq!(statuses(&answer), [405], "{sent}");
-        assert!(!String::from_utf8_lossy(&answer).contains("secret"));
+        let response =
+            exchange(trial.gate.address("web"), [sent.as_bytes(), b"\x16\x03\x01opaque"].concat().as_slice());
+        assert_eq!(statuses(&response), [405], "{sent}");
+        assert!(!String::from_utf8_lossy(&response).contains("secret"));
         assert_eq!(trial.next_line()["status"], 405);
     }
-    trial.refuse("CONNECT x HTTP/1.1\r\nHost: x\r\n\r\n", 400, "connect_without_port");
+    trial.reject("CONNECT x HTTP/1.1\r\nHost: x\r\n\r\n", 400, "connect_without_port");
     trial.finish();
 }

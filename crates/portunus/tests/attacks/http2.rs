@@ -14,7 +14,7 @@ type Field = (&'static str, &'static [u8]);
 fn probe(gate: &Gate) {
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &get("/probe"), true);
-    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(client.outcome(1), Outcome::Response(200, b"ok".to_vec()));
 }
 
 /// Whole requests the upstream saw, but for probes.
@@ -35,7 +35,7 @@ fn and(name: &'static str, value: &'static [u8]) -> Vec<Field> {
 
 /// Expects a stream error or a refusal in every form that HPACK has, nothing upstream, and that the connection goes on for others (RFC 9113
 /// §8.1.1).
-fn check_refused(gate: &Gate, upstream: &Upstream, fields: &[Field]) {
+fn check_rejected(gate: &Gate, upstream: &Upstream, fields: &[Field]) {
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     // As it is; kept in the table; and from the table once more.
     let again: Vec<u8> = (0..fields.len()).rev().map(|entry| 0xbe + entry as u8).collect();
@@ -48,19 +48,19 @@ fn check_refused(gate: &Gate, upstream: &Upstream, fields: &[Field]) {
     client.send(&frame(CONTINUATION, END_HEADERS, 7, &head[cut..]));
     check_outcome(&mut client, 7, fields);
     client.headers(9, &get("/probe"), true);
-    assert_eq!(client.outcome(9), Outcome::Answer(200, b"ok".to_vec()), "beside {fields:?}");
+    assert_eq!(client.outcome(9), Outcome::Response(200, b"ok".to_vec()), "beside {fields:?}");
     let seen = whole(upstream);
     assert!(seen.is_empty(), "{fields:?} became {seen:?}");
 }
 
 fn check_outcome(client: &mut Frames, stream: u32, fields: &[Field]) {
     let outcome = client.outcome(stream);
-    let refused = matches!(outcome, Outcome::Reset(PROTOCOL_ERROR) | Outcome::Answer(400..=417, _));
-    assert!(refused, "{outcome:?} on stream {stream} for {fields:?}");
+    let rejected = matches!(outcome, Outcome::Reset(PROTOCOL_ERROR) | Outcome::Response(400..=417, _));
+    assert!(rejected, "{outcome:?} on stream {stream} for {fields:?}");
 }
 
 #[test]
-fn a_head_that_could_split_as_http_1_is_refused() {
+fn a_head_that_could_split_as_http_1_is_rejected() {
     let upstream = Upstream::ok();
     let gate = secure_gate(upstream.address, Parts::default());
     let mut cases: Vec<Vec<Field>> = Vec::new();
@@ -109,14 +109,14 @@ fn a_head_that_could_split_as_http_1_is_refused() {
     cases.push([get("/p"), vec![("host", b"a.test"), ("host", b"b.test")]].concat());
     cases.push([get("/p"), vec![("expect", b"100-continue"), ("expect", b"x")]].concat());
     for fields in &cases {
-        check_refused(&gate, &upstream, fields);
+        check_rejected(&gate, &upstream, fields);
     }
     probe(&gate);
     assert!(memchr::memmem::find(&upstream.raw(), b"smuggled").is_none());
 }
 
 #[test]
-fn a_pseudo_field_that_is_odd_or_out_of_place_is_refused() {
+fn a_pseudo_field_that_is_odd_or_out_of_place_is_rejected() {
     let upstream = Upstream::ok();
     let gate = secure_gate(upstream.address, Parts::default());
     let mut cases: Vec<Vec<Field>> = Vec::new();
@@ -163,7 +163,7 @@ fn a_pseudo_field_that_is_odd_or_out_of_place_is_refused() {
     late.insert(2, ("x-early", b"1"));
     cases.push(late);
     for fields in &cases {
-        check_refused(&gate, &upstream, fields);
+        check_rejected(&gate, &upstream, fields);
     }
     probe(&gate);
 }
@@ -195,7 +195,7 @@ fn a_head_that_is_no_message_ends_its_stream_unanswered() {
         }
         // The connection goes on.
         client.headers(3, &get("/probe"), true);
-        assert_eq!(client.outcome(3), Outcome::Answer(200, b"ok".to_vec()));
+        assert_eq!(client.outcome(3), Outcome::Response(200, b"ok".to_vec()));
         lines += 1;
     }
     // What is a message and asks for what is never given is answered.
@@ -204,7 +204,7 @@ fn a_head_that_is_no_message_ends_its_stream_unanswered() {
         client.headers(1, &with(":path", path), true);
         let outcome = client.outcome(1);
         assert!(
-            matches!(outcome, Outcome::Answer(400, _) | Outcome::Reset(PROTOCOL_ERROR)),
+            matches!(outcome, Outcome::Response(400, _) | Outcome::Reset(PROTOCOL_ERROR)),
             "{outcome:?} for {path:?}"
         );
     }
@@ -238,8 +238,8 @@ fn a_length_that_is_not_the_datas_is_a_stream_error() {
             client.send(&frame(DATA, END_STREAM, 1, data));
         }
         let outcome = client.outcome(1);
-        let refused = matches!(outcome, Outcome::Reset(_) | Outcome::GoAway(_) | Outcome::Answer(400, _));
-        assert!(refused, "{outcome:?} for {lengths:?} {data:?}");
+        let rejected = matches!(outcome, Outcome::Reset(_) | Outcome::GoAway(_) | Outcome::Response(400, _));
+        assert!(rejected, "{outcome:?} for {lengths:?} {data:?}");
         assert_eq!(whole(&upstream).len(), 0, "{lengths:?} {data:?}");
     }
     // Nothing goes upstream before the end, when the length is known to be the data's: of a body that says it is empty not even the head, of others
@@ -253,11 +253,11 @@ fn a_length_that_is_not_the_datas_is_a_stream_error() {
             wait_until("the head upstream", || memchr::memmem::find(&upstream.raw(), b"POST /late ").is_some());
         }
         client.headers(3, &get("/probe"), true);
-        assert_eq!(client.outcome(3), Outcome::Answer(200, b"ok".to_vec()));
+        assert_eq!(client.outcome(3), Outcome::Response(200, b"ok".to_vec()));
         client.send(&frame(DATA, END_STREAM, 1, b"poison"));
         assert_eq!(client.outcome(1), Outcome::Reset(PROTOCOL_ERROR));
         client.headers(5, &get("/probe"), true);
-        assert_eq!(client.outcome(5), Outcome::Answer(200, b"ok".to_vec()));
+        assert_eq!(client.outcome(5), Outcome::Response(200, b"ok".to_vec()));
         let raw = upstream.raw();
         assert!(is_seen || memchr::memmem::find(&raw, b"POST /late ").is_none(), "{}", raw.escape_ascii());
         assert!(memchr::memmem::find(&raw, b"poison").is_none());
@@ -267,18 +267,18 @@ fn a_length_that_is_not_the_datas_is_a_stream_error() {
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &post(&[b"0"]), false);
     client.send(&frame(DATA, END_STREAM, 1, b""));
-    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(client.outcome(1), Outcome::Response(200, b"ok".to_vec()));
     assert_eq!(upstream.seen().last().unwrap().fields("content-length"), ["0"]);
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &post(&[b"5"]), false);
     client.send(&frame(DATA, 0, 1, b"hello"));
     client.send(&frame(DATA, END_STREAM, 1, b""));
-    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(client.outcome(1), Outcome::Response(200, b"ok".to_vec()));
     assert_eq!(upstream.seen().last().unwrap().body, b"hello");
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &post(&[b"5"]), false);
     client.send(&frame(DATA, END_STREAM, 1, b"hello"));
-    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(client.outcome(1), Outcome::Response(200, b"ok".to_vec()));
     assert_eq!(upstream.seen().last().unwrap().fields("content-length"), ["5"]);
 }
 
@@ -290,7 +290,7 @@ fn a_good_request_keeps_its_meaning() {
     let fields: &[Field] =
         &[("host", b"A.test"), ("cookie", b"a=b"), ("x-kept", b"\xc3\xa9"), ("cookie", b"c=d"), ("te", b"trailers")];
     client.headers(1, &[get("/p?q=1").as_slice(), fields].concat(), true);
-    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(client.outcome(1), Outcome::Response(200, b"ok".to_vec()));
     let seen = upstream.seen().remove(0);
     assert_eq!(seen.line(), "GET /p?q=1 HTTP/1.1");
     for (name, expected) in [
@@ -318,7 +318,7 @@ fn a_good_request_keeps_its_meaning() {
         true,
     );
     let outcome = client.outcome(3);
-    assert!(matches!(outcome, Outcome::Answer(..) | Outcome::Reset(_)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Response(..) | Outcome::Reset(_)), "{outcome:?}");
     let raw = upstream.raw();
     assert!(memchr::memmem::find(&raw, b"1.1.1.1").is_none(), "{}", raw.escape_ascii());
     assert!(memchr::memmem::find(&raw, b"x-sum: 1").is_some(), "{}", raw.escape_ascii());
@@ -339,10 +339,12 @@ fn what_clients_send_raw_is_encoded_once_over_http_2_too() {
             let outcome = client.outcome(stream);
             match expected {
                 Some(forwarded) => {
-                    assert_eq!(outcome, Outcome::Answer(200, b"ok".to_vec()), "{forwarded}");
+                    assert_eq!(outcome, Outcome::Response(200, b"ok".to_vec()), "{forwarded}");
                     assert_eq!(upstream.seen().pop().unwrap().line(), format!("GET {forwarded} HTTP/1.1"));
                 }
-                None => assert!(matches!(outcome, Outcome::Answer(400, _)), "{outcome:?} for {}", path.escape_ascii()),
+                None => {
+                    assert!(matches!(outcome, Outcome::Response(400, _)), "{outcome:?} for {}", path.escape_ascii())
+                }
             }
             stream += 2;
         }
@@ -356,11 +358,11 @@ fn connect_and_trace_are_405_over_http_2_too() {
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &[(":method", b"CONNECT"), (":authority", b"a.test:80")], false);
     let outcome = client.outcome(1);
-    assert!(matches!(outcome, Outcome::Answer(405, _)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Response(405, _)), "{outcome:?}");
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &with(":method", b"TRACE"), true);
     let outcome = client.outcome(1);
-    assert!(matches!(outcome, Outcome::Answer(405, _)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Response(405, _)), "{outcome:?}");
     assert_eq!(upstream.raw(), b"");
 }
 
@@ -376,7 +378,7 @@ fn header_blocks_have_a_bound_once_unpacked() {
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &bomb));
     let outcome = client.outcome(1);
-    assert!(matches!(outcome, Outcome::Answer(431, _) | Outcome::Reset(_) | Outcome::GoAway(_)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Response(431, _) | Outcome::Reset(_) | Outcome::GoAway(_)), "{outcome:?}");
     // As many small fields as fit the bytes, and one cookie of many crumbs.
     for (name, value) in [("a", &b"b"[..]), ("cookie", b"crumb=1234567890123456789012345678901234567890")] {
         let mut client = Frames::open(gate.address("web"), gate.dir.path());
@@ -389,7 +391,7 @@ fn header_blocks_have_a_bound_once_unpacked() {
         }
         let outcome = client.outcome(1);
         assert!(
-            matches!(outcome, Outcome::Answer(431, _) | Outcome::Reset(_) | Outcome::GoAway(_)),
+            matches!(outcome, Outcome::Response(431, _) | Outcome::Reset(_) | Outcome::GoAway(_)),
             "{name}: {outcome:?}"
         );
     }
@@ -408,11 +410,11 @@ fn more_fields_than_allowed_are_431() {
         true,
     );
     let outcome = client.outcome(1);
-    assert!(matches!(outcome, Outcome::Answer(431, _)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Response(431, _)), "{outcome:?}");
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &with(":path", Box::leak([b"/", &[b'a'; 9000][..]].concat().into_boxed_slice())), true);
     let outcome = client.outcome(1);
-    assert!(matches!(outcome, Outcome::Answer(414, _)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Response(414, _)), "{outcome:?}");
     assert_eq!(upstream.raw(), b"");
 }
 
@@ -428,10 +430,10 @@ fn of_a_request_with_too_many_fields_the_table_of_names_is_kept() {
     let good = [&block(&get("/good"))[..], &[0xbe, 0xbf]].concat();
     client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &many));
     let outcome = client.outcome(1);
-    assert!(matches!(outcome, Outcome::Answer(431, _)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Response(431, _)), "{outcome:?}");
     client.send(&frame(HEADERS, END_HEADERS | END_STREAM, 3, &good));
     let outcome = client.outcome(3);
-    assert!(matches!(outcome, Outcome::Answer(200, _)), "{outcome:?}");
+    assert!(matches!(outcome, Outcome::Response(200, _)), "{outcome:?}");
     let seen = upstream.seen();
     assert_eq!(seen.len(), 1, "{seen:#?}");
     let [request] = seen.as_slice() else { return };

@@ -1,4 +1,4 @@
-//! What the HTTP/2 library drops from a message without a word, where the message is to be refused (row 9; RFC 9113 §8.1, §8.3.1).
+//! What the HTTP/2 library drops from a message without a word, where the message is to be rejected (row 9; RFC 9113 §8.1, §8.3.1).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,9 +12,9 @@ use crate::trial::{Parts, gate, secure_gate, server};
 
 type Field = (&'static str, &'static [u8]);
 
-/// The end of each good answer of [`Upstream::ok`].
+/// The end of each good response of [`Upstream::ok`].
 fn ok() -> Outcome {
-    Outcome::Answer(200, b"ok".to_vec())
+    Outcome::Response(200, b"ok".to_vec())
 }
 
 /// The last of so many lines of the log is of the client's fault.
@@ -114,7 +114,7 @@ fn answering(frames: Vec<u8>) -> SocketAddr {
 }
 
 #[test]
-fn a_malformed_answer_ends_its_stream_and_no_other() {
+fn a_malformed_response_ends_its_stream_and_no_other() {
     // A status that is none, a control in a value, a name with a capital; and good ones behind them, the last from the table.
     let heads =
         [&b"\x08\x032x0"[..], b"\x88\x00\x01x\x01\0", b"\x88\x40\x01X\x01y", b"\x88\x40\x01y\x01z", b"\x88\xbe"];
@@ -136,11 +136,11 @@ fn a_malformed_answer_ends_its_stream_and_no_other() {
     });
     let gate = gate(address, Parts { upstream: ", protocol: http2, ejection: { failures: 0 }", ..Parts::default() });
     for (number, status) in [502, 502, 502, 200, 200].into_iter().enumerate() {
-        let answer = exchange(
+        let response = exchange(
             gate.address("web"),
             b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         );
-        assert_eq!(statuses(&answer), [status], "{}", answer.escape_ascii());
+        assert_eq!(statuses(&response), [status], "{}", response.escape_ascii());
         if status == 502 {
             let line = gate.log(number + 1).pop().unwrap();
             assert_eq!(
@@ -152,7 +152,7 @@ fn a_malformed_answer_ends_its_stream_and_no_other() {
 }
 
 #[test]
-fn pseudo_fields_in_an_upstreams_trailers_cut_the_answer() {
+fn pseudo_fields_in_an_upstreams_trailers_cut_the_response() {
     let head = |flags| frame(HEADERS, END_HEADERS | flags, 1, &[0x88]);
     let data = frame(DATA, 0, 1, b"hello");
     let trailers = |block: &[u8]| frame(HEADERS, END_HEADERS | END_STREAM, 1, block);
@@ -166,9 +166,9 @@ fn pseudo_fields_in_an_upstreams_trailers_cut_the_answer() {
         (vec![head(0), trailers(&[0x8d])], false),
     ] {
         let gate = gate(answering(frames.concat()), Parts { upstream: ", protocol: http2", ..Parts::default() });
-        let answer = exchange(gate.address("web"), request);
-        let shown = answer.escape_ascii().to_string();
-        assert!(answer.starts_with(b"HTTP/1.1 "), "{shown}");
+        let response = exchange(gate.address("web"), request);
+        let shown = response.escape_ascii().to_string();
+        assert!(response.starts_with(b"HTTP/1.1 "), "{shown}");
         let line = gate.log(1).pop().unwrap();
         if is_whole {
             assert_eq!((line["status"].as_u64(), line["reason"].as_str()), (Some(200), None), "{line}: {shown}");
@@ -177,7 +177,7 @@ fn pseudo_fields_in_an_upstreams_trailers_cut_the_answer() {
                 (line["reason"].as_str(), line["fault"].as_str()),
                 (Some("response_malformed"), Some("upstream"))
             );
-            assert!(!answer.ends_with(b"0\r\n\r\n"), "an answer that looks whole: {shown}");
+            assert!(!response.ends_with(b"0\r\n\r\n"), "a response that looks whole: {shown}");
         }
     }
 }

@@ -22,7 +22,7 @@ fn hanging() -> Upstream {
 
 fn probe(client: &mut Frames, stream: u32) {
     client.headers(stream, &get("/probe"), true);
-    assert_eq!(client.outcome(stream), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(client.outcome(stream), Outcome::Response(200, b"ok".to_vec()));
 }
 
 /// Sends the frames and expects the connection to be given up, while another client is served before and after on one connection.
@@ -197,7 +197,7 @@ fn no_more_requests_run_upstream_than_streams_are_allowed() {
     for number in 0..20 {
         client.headers(2 * number + 1, &get("/hang"), true);
     }
-    // The ninth is refused in a way that lets the client try again (RFC 9113 §8.7).
+    // The ninth is rejected in a way that lets the client try again (RFC 9113 §8.7).
     assert_eq!(client.outcome(17), Outcome::Reset(7));
     wait_until("the first eight", || upstream.seen().len() >= 8);
     let mut other = Frames::open(gate.address("web"), gate.dir.path());

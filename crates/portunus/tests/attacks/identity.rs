@@ -55,9 +55,9 @@ fn a_trusted_peer_is_believed_but_for_certificates() {
     let file = "trusted_proxies: 127.0.0.0/8\nforwarding: { forwarded: true, trusted_fields: [X-Real-IP, X-Forwarded-For, X-Forwarded-Proto, \
                 X-Forwarded-Host, X-Forwarded-Port, X-Forwarded-Prefix, X-Request-Id, Forwarded] }\n";
     let mut trial = Trial::start(Parts { file, ..Parts::default() });
-    let told = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: told.example\r\n\
+    let reported = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: told.example\r\n\
                 X-Forwarded-Port: 443\r\nX-Forwarded-Prefix: /told\r\nX-Real-IP: 192.0.2.1\r\nX-Request-Id: told-id\r\nForwarded: for=192.0.2.1\r\nClient-Cert: :AAAA:\r\n";
-    let seen = trial.pass(get(&format!("Connection: close\r\n{told}")));
+    let seen = trial.pass(get(&format!("Connection: close\r\n{reported}")));
     for (name, expected) in [
         ("x-forwarded-for", &["192.0.2.1, 192.0.2.2, 127.0.0.1"][..]),
         ("x-forwarded-proto", &["https"]),
@@ -85,10 +85,10 @@ fn behind_a_balancer_the_client_is_the_client_and_nothing_forged_passes() {
     let forged = format!(
         "{forged}CF-Connecting-IP: 1.1.1.1\r\nX-Envoy-External-Address: 1.1.1.1\r\nFastly-Client-IP: 1.1.1.1\r\n"
     );
-    let told = "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 443\r\n";
+    let reported = "X-Forwarded-For: 203.0.113.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Port: 443\r\n";
     for sent in [
-        format!("{forged}{told}"),
-        format!("{told}{}", forged.replace("X-Forwarded-For", "X-Nothing").replace("x-forwarded-for", "x-none")),
+        format!("{forged}{reported}"),
+        format!("{reported}{}", forged.replace("X-Forwarded-For", "X-Nothing").replace("x-forwarded-for", "x-none")),
     ] {
         let seen = trial.pass(get(&format!("Connection: close\r\n{sent}")));
         for (name, expected) in [
@@ -233,7 +233,7 @@ fn hop_by_hop_fields_end_here_and_the_message_cannot_be_nominated_away() {
         ("X-Forwarded-For : 1.1.1.1", "space_before_colon"),
         ("X-Forwarded-For\0: 1.1.1.1", "bad_field_name"),
     ] {
-        trial.refuse(get(&format!("{field}\r\n")), 400, reason);
+        trial.reject(get(&format!("{field}\r\n")), 400, reason);
     }
     trial.finish();
 }

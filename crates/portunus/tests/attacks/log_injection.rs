@@ -40,8 +40,8 @@ fn each_message_is_one_well_formed_line() {
         ("/a\u{1b}b", "A: b", 400),
     ] {
         let head = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n\r\n");
-        let answer = exchange(trial.gate.address("web"), head.as_bytes());
-        assert_eq!(statuses(&answer), [status], "{target} {}", &fields[..fields.len().min(60)]);
+        let response = exchange(trial.gate.address("web"), head.as_bytes());
+        assert_eq!(statuses(&response), [status], "{target} {}", &fields[..fields.len().min(60)]);
         sent += 1;
         let lines = raw_lines(&trial, sent);
         let line: serde_json::Value = serde_json::from_str(&lines[sent - 1]).unwrap();
@@ -49,13 +49,13 @@ fn each_message_is_one_well_formed_line() {
         assert!(lines[sent - 1].len() < 8192, "{}", lines[sent - 1].len());
     }
     // Bytes that are no UTF-8, in the value and in the host.
-    let answer = exchange(
+    let response = exchange(
         trial.gate.address("web"),
         b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: \xff\xfe\xc0\x80\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(statuses(&answer), [200]);
-    let answer = exchange(trial.gate.address("web"), b"GET / HTTP/1.1\r\nHost: \xff\x1b\"\r\n\r\n");
-    assert_eq!(statuses(&answer), [400]);
+    assert_eq!(statuses(&response), [200]);
+    let response = exchange(trial.gate.address("web"), b"GET / HTTP/1.1\r\nHost: \xff\x1b\"\r\n\r\n");
+    assert_eq!(statuses(&response), [400]);
     // What never becomes a request.
     exchange(trial.gate.address("web"), b"\x16\x03\x01\n{\"fake\":1}\n");
     drop(crate::harness::connect(trial.gate.address("web")));

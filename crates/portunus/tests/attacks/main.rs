@@ -1,4 +1,4 @@
-//! The attack matrix (docs/attack-matrix.md), black box: raw bytes at the real program, a recording upstream behind it, both sides judged.
+//! The attack matrix (docs/attack-matrix.md), black box: raw bytes at the real program, a recording upstream behind it, both sides checked.
 //!
 //! One binary with a module per theme, because each binary links the whole program.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]

@@ -31,10 +31,10 @@ const DOT_SEGMENTS: &[&str] = &[
 ];
 
 #[test]
-fn a_path_is_matched_and_forwarded_alike_or_refused() {
+fn a_path_is_matched_and_forwarded_alike_or_rejected() {
     let mut trial = Trial::start(Parts { routes: ROUTES, ..Parts::default() });
     for path in DOT_SEGMENTS {
-        trial.refuse(request(path), 400, "dot_segment");
+        trial.reject(request(path), 400, "dot_segment");
     }
     for (path, reason) in [
         ("/a\\private", "backslash_in_path"),
@@ -61,7 +61,7 @@ fn a_path_is_matched_and_forwarded_alike_or_refused() {
         ("/a|\\b", "backslash_in_path"),
         ("/a|/../b", "dot_segment"),
     ] {
-        trial.refuse(request(path), 400, reason);
+        trial.reject(request(path), 400, reason);
     }
     for (path, forwarded) in [
         ("/%61%2d%7Eb", "/a-~b"),
@@ -81,8 +81,8 @@ fn a_path_is_matched_and_forwarded_alike_or_refused() {
     }
     // What is private stays so in every spelling of the same path.
     for path in ["/private/x", "/%70rivate/x", "/%70%72%69%76%61%74%65/", "/private/%78"] {
-        let answer = exchange(trial.gate.address("web"), request(path).as_bytes());
-        assert_eq!(statuses(&answer), [403], "{path}");
+        let response = exchange(trial.gate.address("web"), request(path).as_bytes());
+        assert_eq!(statuses(&response), [403], "{path}");
         trial.next_line();
     }
     trial.finish();
@@ -122,17 +122,17 @@ fn what_clients_send_raw_is_encoded_once() {
             Some(forwarded) => {
                 assert_eq!(trial.pass(sent).line(), format!("GET {forwarded} HTTP/1.1"), "{}", path.escape_ascii());
             }
-            None => trial.refuse(sent, 400, "path_not_utf8"),
+            None => trial.reject(sent, 400, "path_not_utf8"),
         }
     }
     // The form that goes on is the form that is matched.
     for path in ["/{private}/x", "/%7bprivate}/x", "/%7B%70rivate%7D/x"] {
-        let answer = exchange(trial.gate.address("web"), request(path).as_bytes());
-        assert_eq!(statuses(&answer), [403], "{path}");
+        let response = exchange(trial.gate.address("web"), request(path).as_bytes());
+        assert_eq!(statuses(&response), [403], "{path}");
         trial.next_line();
     }
     // Nor is what it becomes longer than what may come.
-    trial.refuse(request(&format!("/{}", "|".repeat(4000))), 414, "request_line_too_long");
+    trial.reject(request(&format!("/{}", "|".repeat(4000))), 414, "request_line_too_long");
     trial.finish();
 }
 
@@ -171,9 +171,9 @@ fn a_catch_all_is_no_way_around_a_more_specific_route() {
         "/packages/a;b%2Fsecret",
         "//old/er",
     ] {
-        let answer = exchange(trial.gate.address("web"), request(path).as_bytes());
+        let response = exchange(trial.gate.address("web"), request(path).as_bytes());
         // What the more specific route matches by itself it answers.
-        let status = statuses(&answer)[0];
+        let status = statuses(&response)[0];
         assert!(status == 400 || status == 403, "{path}: {status}");
         let line = trial.next_line();
         assert!(status == 403 || line["reason"] == "ambiguous_path", "{path}: {line}");
@@ -256,7 +256,7 @@ fn a_parameter_that_other_servers_read_as_empty_is_no_way_around_a_route() {
             "/files/;a%2F",
             "/files/%2F%3B",
         ] {
-            trial.refuse(request(path), 400, "ambiguous_path");
+            trial.reject(request(path), 400, "ambiguous_path");
         }
         for path in
             ["/a/public", "/a;x/public", "/items/5", "/items/5;a", "/items/a;", "/api/v1/x", "/api/v1;a/x", "/api/v1/;"]
@@ -287,11 +287,11 @@ fn an_encoded_slash_passes_only_where_a_route_opts_in() {
     let routes = "  - { name: packages, path: \"/packages/{name}\", upstream: app, allow_encoded_slash: true }\n";
     let mut trial = Trial::start(Parts { routes, ..Parts::default() });
     for path in ["/a%2fb", "/a%2Fb", "/a%252fb", "/other/@s%2fp"] {
-        let answer = exchange(trial.gate.address("web"), request(path).as_bytes());
-        assert_eq!(statuses(&answer), [400], "{path}");
+        let response = exchange(trial.gate.address("web"), request(path).as_bytes());
+        assert_eq!(statuses(&response), [400], "{path}");
         assert_eq!(trial.next_line()["reason"], "encoded_slash");
     }
-    trial.refuse(request("/packages/..%2fx"), 400, "dot_segment");
+    trial.reject(request("/packages/..%2fx"), 400, "dot_segment");
     assert_eq!(trial.pass(request("/packages/@s%2fp")).line(), "GET /packages/@s%2Fp HTTP/1.1");
     trial.finish();
 }
@@ -334,8 +334,8 @@ fn a_parameter_reaches_a_host_only_through_its_list_and_a_path_only_encoded() {
     {
         for route in ["made", "away"] {
             let sent = request(&format!("/{route}/{tenant}{}", if route == "made" { "/x" } else { "" }));
-            let answer = exchange(trial.gate.address("web"), sent.as_bytes());
-            assert_eq!(statuses(&answer), [400], "{route} {tenant}");
+            let response = exchange(trial.gate.address("web"), sent.as_bytes());
+            assert_eq!(statuses(&response), [400], "{route} {tenant}");
             let line = trial.next_line();
             assert!(["bad_parameter", "encoded_slash"].contains(&line["reason"].as_str().unwrap()), "{line}");
         }

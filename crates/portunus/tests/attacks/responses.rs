@@ -2,33 +2,33 @@
 
 use std::io::Write;
 
-use crate::harness::{Reply, Upstream, connect, exchange, read_answer, read_to_end, statuses};
+use crate::harness::{Reply, Upstream, connect, exchange, read_response, read_to_end, statuses};
 use crate::trial::{Parts, gate};
 
 const GET: &[u8] = b"GET /r HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 
 /// The answer to one GET before an upstream that says this and keeps the connection open, and the log line; a second request shows that
 /// the connection is not used again.
-fn answer_to(said: impl Into<Vec<u8>>, file: &str) -> (Vec<u8>, serde_json::Value) {
+fn response_to(said: impl Into<Vec<u8>>, file: &str) -> (Vec<u8>, serde_json::Value) {
     let said = said.into();
     let upstream = Upstream::start(move |_| Reply::Keep(said.clone()));
     let parts = Parts { upstream: ", ejection: { failures: 0 }", file, ..Parts::default() };
     let gate = gate(upstream.address, parts);
-    let answer = exchange(gate.address("web"), GET);
+    let response = exchange(gate.address("web"), GET);
     let line = gate.log(1).remove(0);
     exchange(gate.address("web"), GET);
     let seen = upstream.seen();
     assert_eq!((seen.len(), seen[0].connection, seen[1].connection), (2, 0, 1), "a doubtful connection was used again");
-    (answer, line)
+    (response, line)
 }
 
 /// Expects 502 for what the upstream says.
 fn check_bad(said: impl Into<Vec<u8>>, reason: &str) {
     let said = said.into();
     let shown = said[..said.len().min(100)].escape_ascii().to_string();
-    let (answer, line) = answer_to(said, "limits: { max_response_head: 8KiB }");
-    let (last, before) = statuses(&answer).split_last().map(|(last, before)| (*last, before.to_vec())).unwrap();
-    assert!(last == 502 && before.iter().all(|status| *status < 200), "{shown}: {}", answer.escape_ascii());
+    let (response, line) = response_to(said, "limits: { max_response_head: 8KiB }");
+    let (last, before) = statuses(&response).split_last().map(|(last, before)| (*last, before.to_vec())).unwrap();
+    assert!(last == 502 && before.iter().all(|status| *status < 200), "{shown}: {}", response.escape_ascii());
     assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some(reason), Some("upstream")), "{shown}");
 }
 
@@ -67,7 +67,7 @@ fn a_broken_response_head_is_a_bad_gateway() {
 }
 
 #[test]
-fn bytes_behind_an_answer_reach_nobody() {
+fn bytes_behind_an_response_reach_nobody() {
     let poison = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
     for first in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -76,15 +76,15 @@ fn bytes_behind_an_answer_reach_nobody() {
         "HTTP/1.1 204 No Content\r\nContent-Length: 44\r\n\r\n",
         "HTTP/1.1 304 Not Modified\r\nContent-Length: 44\r\n\r\n",
     ] {
-        let (answer, line) = answer_to(format!("{first}{poison}"), "");
-        assert_eq!(statuses(&answer).len(), 1, "{first}");
-        assert!(memchr::memmem::find(&answer, b"poison").is_none(), "{first}");
+        let (response, line) = response_to(format!("{first}{poison}"), "");
+        assert_eq!(statuses(&response).len(), 1, "{first}");
+        assert!(memchr::memmem::find(&response, b"poison").is_none(), "{first}");
         assert!(line["status"].as_u64().unwrap() < 400, "{first}");
     }
 }
 
 #[test]
-fn a_body_of_head_is_no_answer() {
+fn a_body_of_head_is_no_response() {
     let upstream = Upstream::start(|_| {
         Reply::Keep(
             b"HTTP/1.1 200 OK\r\nContent-Length: 44\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison".to_vec(),
@@ -110,10 +110,10 @@ fn a_body_of_head_is_no_answer() {
 }
 
 #[test]
-fn interim_answers_have_a_bound_and_carry_nothing_of_the_connection() {
+fn interim_responses_have_a_bound_and_carry_nothing_of_the_connection() {
     let early = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nConnection: close, X-Secret\r\nX-Secret: 1\r\nKeep-Alive: 5\r\n\
                  Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n";
-    // Contradictions are refused in interim heads as in any other.
+    // Contradictions are rejected in interim heads as in any other.
     check_bad(format!("{early}HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), "length_and_transfer_encoding");
     check_bad("HTTP/1.1 102 Processing\r\n\r\n".repeat(9), "too_many_interim_responses");
     check_bad("HTTP/1.1 100 Continue\r\n\r\n".repeat(10_000), "too_many_interim_responses");
@@ -137,7 +137,7 @@ fn interim_answers_have_a_bound_and_carry_nothing_of_the_connection() {
         for name in ["connection", "x-secret", "keep-alive", "content-length", "transfer-encoding"] {
             assert!(!interim.to_ascii_lowercase().contains(name), "{interim}");
         }
-        assert_eq!(read_answer(&mut client).1, b"ok");
+        assert_eq!(read_response(&mut client).1, b"ok");
     }
 }
 
@@ -149,7 +149,7 @@ fn what_the_upstream_says_of_its_connection_ends_here() {
     let gate = gate(upstream.address, Parts::default());
     let mut client = connect(gate.address("web"));
     client.write_all(b"GET /r HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let head = read_answer(&mut client).0;
+    let head = read_response(&mut client).0;
     for name in ["Connection:", "X-Hop:", "Keep-Alive:", "Proxy-Connection:", "Upgrade:"] {
         assert!(!head.contains(name), "{head}");
     }
@@ -158,9 +158,9 @@ fn what_the_upstream_says_of_its_connection_ends_here() {
     }
 }
 
-/// RFC 9110 §6.6.1: whoever hands an answer on without a date writes one; one that is there stays.
+/// RFC 9110 §6.6.1: whoever hands a response on without a date writes one; one that is there stays.
 #[test]
-fn every_answer_has_one_date() {
+fn every_response_has_one_date() {
     for (said, expected) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", None),
         (
@@ -175,10 +175,10 @@ fn every_answer_has_one_date() {
         let gate = gate(upstream.address, Parts { routes, ..Parts::default() });
         let date = |target: &str| {
             let sent = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-            let answer = String::from_utf8(exchange(gate.address("web"), sent.as_bytes())).unwrap();
+            let response = String::from_utf8(exchange(gate.address("web"), sent.as_bytes())).unwrap();
             let is_date = |line: &&str| line.to_ascii_lowercase().starts_with("date: ");
-            let dates: Vec<_> = answer.lines().filter(is_date).map(|line| line[6..].to_owned()).collect();
-            assert_eq!(dates.len(), 1, "{target}: {answer}");
+            let dates: Vec<_> = response.lines().filter(is_date).map(|line| line[6..].to_owned()).collect();
+            assert_eq!(dates.len(), 1, "{target}: {response}");
             dates[0].clone()
         };
         assert!(date("/r").starts_with(expected.unwrap_or("")) && date("/r").ends_with(" GMT"), "{said}");
@@ -208,10 +208,10 @@ fn a_cut_body_never_looks_whole() {
             let gate = gate(upstream.address, Parts::default());
             let mut client = connect(gate.address("web"));
             client.write_all(b"GET /r HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-            let answer = read_to_end(&mut client);
-            // A reset may overtake the head; then the client has a plain 502 or nothing, and that is no whole answer either.
-            let whole = answer.ends_with(ends_like_whole) && answer.starts_with(b"HTTP/1.1 200");
-            assert!(!whole, "{number}: {}", answer.escape_ascii());
+            let response = read_to_end(&mut client);
+            // A reset may overtake the head; then the client has a plain 502 or nothing, and that is no whole response either.
+            let whole = response.ends_with(ends_like_whole) && response.starts_with(b"HTTP/1.1 200");
+            assert!(!whole, "{number}: {}", response.escape_ascii());
             let line = gate.log(1).remove(0);
             assert_eq!(line["fault"], "upstream", "{number}: {line}");
             let reasons = ["response_truncated", "upstream_reset", "response_malformed", "upstream_closed"];
@@ -224,8 +224,8 @@ fn a_cut_body_never_looks_whole() {
 fn a_body_until_close_that_is_reset_is_cut_for_every_client() {
     let upstream = Upstream::start(|_| Reply::Reset(b"HTTP/1.1 200 OK\r\n\r\nhello".to_vec()));
     let gate = gate(upstream.address, Parts::default());
-    let answer = exchange(gate.address("web"), GET);
-    assert!(!answer.ends_with(b"0\r\n\r\n"), "{}", answer.escape_ascii());
+    let response = exchange(gate.address("web"), GET);
+    assert!(!response.ends_with(b"0\r\n\r\n"), "{}", response.escape_ascii());
     let line = gate.log(1).remove(0);
     assert_eq!(line["fault"], "upstream", "{line}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::frames::{Frames, HEADERS, SETTINGS, WINDOW_UPDATE, frame, get};
 use crate::harness::{
-    Gate, Reply, Upstream, certificates, connect, exchange, read_answer, read_to_end, statuses, wait_until,
+    Gate, Reply, Upstream, certificates, connect, exchange, read_response, read_to_end, statuses, wait_until,
 };
 use crate::trial::{Parts, gate, secure_gate};
 
@@ -19,26 +19,26 @@ fn short(upstream: &Upstream) -> Gate {
 }
 
 fn probe(gate: &Gate) {
-    let answer = exchange(gate.address("web"), b"GET /probe HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    assert_eq!(statuses(&answer), [200]);
+    let response = exchange(gate.address("web"), b"GET /probe HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(statuses(&response), [200]);
 }
 
 /// Sends a byte whenever none came back for a moment, until the other side has had enough; gives all it said.
 fn dribble(mut client: TcpStream, bytes: &[u8]) -> Vec<u8> {
     client.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut buffer = [0; 4096];
     for byte in bytes.iter().cycle() {
         match client.read(&mut buffer) {
             Ok(0) => break,
-            Ok(count) => answer.extend_from_slice(&buffer[..count]),
+            Ok(count) => response.extend_from_slice(&buffer[..count]),
             Err(error) if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {
                 let _ = client.write_all(&[*byte]);
             }
             Err(_) => break,
         }
     }
-    answer
+    response
 }
 
 #[test]
@@ -50,8 +50,8 @@ fn a_slow_head_is_408() {
     assert_eq!(statuses(&read_to_end(&mut client)), [408]);
     let mut client = connect(gate.address("web"));
     client.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n").unwrap();
-    let answer = dribble(client, b"A: b\r\n");
-    assert_eq!(statuses(&answer), [408], "{}", answer.escape_ascii());
+    let response = dribble(client, b"A: b\r\n");
+    assert_eq!(statuses(&response), [408], "{}", response.escape_ascii());
     let log = gate.log(2);
     assert!(log.iter().all(|line| line["reason"] == "request_header_timeout" && line["status"] == 408), "{log:?}");
     assert_eq!(upstream.raw(), b"");
@@ -70,11 +70,11 @@ fn a_slow_body_is_408_and_never_whole_upstream() {
     ] {
         let mut client = connect(gate.address("web"));
         client.write_all(head.as_bytes()).unwrap();
-        let answer = match rest {
+        let response = match rest {
             None => read_to_end(&mut client),
             Some(rest) => dribble(client, rest),
         };
-        assert_eq!(statuses(&answer), [408], "{head}");
+        assert_eq!(statuses(&response), [408], "{head}");
     }
     let log = gate.log(4);
     assert!(log.iter().all(|line| line["reason"] == "request_body_timeout" && line["fault"] == "client"), "{log:?}");
@@ -132,7 +132,7 @@ fn silent_connections_end_and_give_their_descriptors_back() {
     // One that has been served rests no longer than others.
     let mut served = connect(gate.address("web"));
     served.write_all(b"GET /once HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    assert_eq!(read_answer(&mut served).1, b"ok");
+    assert_eq!(read_response(&mut served).1, b"ok");
     probe(&gate);
     for client in &mut silent {
         assert_eq!(read_to_end(client), b"");
@@ -189,7 +189,7 @@ fn a_window_that_never_opens_ends_its_stream() {
         // Credit for another stream than the one that waits.
         client.send(&frame(WINDOW_UPDATE, 0, 0, &1000_u32.to_be_bytes()));
         let outcome = client.outcome(1);
-        assert!(!matches!(outcome, crate::frames::Outcome::Answer(..)), "{outcome:?}");
+        assert!(!matches!(outcome, crate::frames::Outcome::Response(..)), "{outcome:?}");
     }
     let log = gate.log(2);
     assert!(log.iter().all(|line| line["reason"] == "client_write_timeout" && line["fault"] == "client"), "{log:?}");

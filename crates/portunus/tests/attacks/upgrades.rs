@@ -64,13 +64,13 @@ fn a_tunnel_opens_after_the_upstreams_101() {
 }
 
 #[test]
-fn a_refused_upgrade_leaves_an_ordinary_connection() {
-    // Bytes that a client sends ahead, hoping for a blind tunnel, are requests like any other: routed, judged, logged.
+fn a_rejected_upgrade_leaves_an_ordinary_connection() {
+    // Bytes that a client sends ahead, hoping for a blind tunnel, are requests like any other: routed, checked, logged.
     let routes = "  - { name: private, path: \"/private\", respond: { status: 403 } }\n";
     let mut trial = Trial::start(Parts { routes, ..Parts::default() });
     let sent = format!("{WEBSOCKET}\r\nGET /private HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    let answer = exchange(trial.gate.address("web"), sent.as_bytes());
-    assert_eq!(statuses(&answer), [200, 403]);
+    let response = exchange(trial.gate.address("web"), sent.as_bytes());
+    assert_eq!(statuses(&response), [200, 403]);
     let seen = trial.upstream.seen();
     assert_eq!((seen.len(), seen[0].line()), (1, "GET /ws HTTP/1.1"));
     assert!(memchr::memmem::find(&trial.upstream.raw(), b"/private").is_none());
@@ -103,8 +103,8 @@ fn what_is_no_proper_upgrade_is_not_forwarded_as_one() {
     .into_iter()
     .enumerate()
     {
-        let answer = exchange(trial.gate.address("web"), &[sent.as_bytes(), SMUGGLED].concat());
-        assert_eq!(statuses(&answer), [200], "{sent}");
+        let response = exchange(trial.gate.address("web"), &[sent.as_bytes(), SMUGGLED].concat());
+        assert_eq!(statuses(&response), [200], "{sent}");
         let seen = trial.upstream.seen();
         assert_eq!(seen.len(), number + 1, "{sent}");
         for field in ["upgrade", "http2-settings"] {
@@ -112,7 +112,7 @@ fn what_is_no_proper_upgrade_is_not_forwarded_as_one() {
         }
     }
     trial.account(7);
-    trial.refuse(head("GET /u HTTP/1.1", "Connection: upgrade\r\nUpgrade: a b\r\n"), 400, "bad_upgrade");
+    trial.reject(head("GET /u HTTP/1.1", "Connection: upgrade\r\nUpgrade: a b\r\n"), 400, "bad_upgrade");
     trial.finish();
 }
 
@@ -120,7 +120,7 @@ fn what_is_no_proper_upgrade_is_not_forwarded_as_one() {
 fn a_101_nobody_asked_for_is_a_bad_gateway() {
     let unasked =
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nHTTP/1.1 200 OK\r\n\r\n";
-    for (request, answer) in [
+    for (request, response) in [
         ("GET /p HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), &unasked[..]),
         (
             format!("{WEBSOCKET}\r\n"),
@@ -128,12 +128,12 @@ fn a_101_nobody_asked_for_is_a_bad_gateway() {
         ),
         (format!("{WEBSOCKET}\r\n"), b"HTTP/1.1 101 Switching Protocols\r\n\r\n"),
     ] {
-        let answer = answer.to_vec();
-        let upstream = Upstream::start(move |_| Reply::Keep(answer.clone()));
+        let response = response.to_vec();
+        let upstream = Upstream::start(move |_| Reply::Keep(response.clone()));
         let gate = gate(upstream.address, Parts::default());
         let sent = request.clone() + "GET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-        let answer = exchange(gate.address("web"), sent.as_bytes());
-        assert_eq!(statuses(&answer), [502, 502], "{request}");
+        let response = exchange(gate.address("web"), sent.as_bytes());
+        assert_eq!(statuses(&response), [502, 502], "{request}");
         assert_eq!(gate.log(1)[0]["reason"], "unexpected_upgrade");
         // No connection that said such a thing is used again.
         let seen = upstream.seen();

@@ -1,20 +1,20 @@
-//! Bodies of requests: what is judged is what goes on, byte for byte, and what cannot be judged goes nowhere.
+//! Bodies of requests: what is validated is what goes on, byte for byte, and what cannot be validated goes nowhere.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Reply, Seen, connect, read_answer, wait_until};
+use crate::harness::{Reply, Seen, connect, read_response, wait_until};
 use crate::site::{ORDER, Site};
 
 const JSON: &str = "application/json";
 
 #[test]
-fn what_was_judged_is_what_goes_on() {
+fn what_was_validated_is_what_goes_on() {
     let shop = Site::shop("");
     let spaced = format!("  {}\r\n", ORDER.replace(',', " ,\n\t").replace("tok_", "\\u0074ok_"));
     for body in [ORDER, spaced.as_str()] {
-        let answer = shop.post("POST /v1/orders", JSON, body);
-        assert_eq!(answer.status, 201, "{answer:?}");
+        let response = shop.post("POST /v1/orders", JSON, body);
+        assert_eq!(response.status, 201, "{response:?}");
         assert_eq!(shop.upstream.seen().last().unwrap().body, body.as_bytes());
     }
 }
@@ -33,7 +33,7 @@ fn a_body_in_any_pieces_is_the_same_body() {
             client.write_all(b"\r\n").unwrap();
         }
         client.write_all(b"0\r\nX-Late: trailer\r\n\r\n").unwrap();
-        let (head, _) = read_answer(&mut client);
+        let (head, _) = read_response(&mut client);
         assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
         let seen = shop.upstream.seen();
         assert_eq!((&seen.last().unwrap().body[..], seen.last().unwrap().whole), (ORDER.as_bytes(), true));
@@ -55,17 +55,17 @@ paths:
     for mode in ["block", "log", "off"] {
         let ok = |_: &Seen| Reply::Keep(b"HTTP/1.1 204 No Content\r\n\r\n".to_vec());
         let site = Site::with(document, &format!(", request: {mode}"), &[], ok);
-        let answer = site.send(
+        let response = site.send(
             b"POST /note HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         );
-        assert_eq!(answer.status, 204, "{mode}: {answer:?}");
+        assert_eq!(response.status, 204, "{mode}: {response:?}");
         assert!(site.upstream.seen()[0].whole && site.upstream.seen()[0].body.is_empty(), "{mode}");
     }
 }
 
 /// Nothing of a refused request reaches the upstream: the body is held until its last byte.
 #[test]
-fn an_upstream_sees_nothing_of_what_is_refused() {
+fn an_upstream_sees_nothing_of_what_is_rejected() {
     let shop = Site::shop("");
     let last = format!("{}X", &ORDER[..ORDER.len() - 1]);
     for (body, code) in [
@@ -84,11 +84,11 @@ fn an_upstream_sees_nothing_of_what_is_refused() {
         ("null", ""),
         ("", "body_missing"),
     ] {
-        let answer = shop.post("POST /v1/orders", JSON, body);
-        assert_eq!(answer.status, 400, "{body}: {answer:?}");
+        let response = shop.post("POST /v1/orders", JSON, body);
+        assert_eq!(response.status, 400, "{body}: {response:?}");
         if !code.is_empty() {
-            let told = answer.json()["code"].as_str().unwrap().to_owned();
-            assert!(told.ends_with(code) || told.contains(&code[5..]), "{body}: {told}");
+            let reported = response.json()["code"].as_str().unwrap().to_owned();
+            assert!(reported.ends_with(code) || reported.contains(&code[5..]), "{body}: {reported}");
         }
     }
     let mut bad_utf8 = ORDER.as_bytes().to_vec();
@@ -100,7 +100,7 @@ fn an_upstream_sees_nothing_of_what_is_refused() {
 
 /// Row 28, and what the original lets pass: a declared type without a decoder, a missing or odd one, another charset.
 #[test]
-fn what_has_no_reader_is_refused() {
+fn what_has_no_reader_is_rejected() {
     let shop = Site::shop("");
     for (fields, status) in [
         ("Content-Type: text/xml\r\n", 415),
@@ -115,8 +115,8 @@ fn what_has_no_reader_is_refused() {
         ("Content-Type: application/json\r\nContent-Encoding: gzip, gzip\r\n", 415),
         ("Content-Type: application/json\r\nContent-Encoding: gzip\r\n", 400),
     ] {
-        let answer = shop.post_with("POST /v1/orders", fields, ORDER);
-        assert_eq!(answer.status, status, "{fields}: {answer:?}");
+        let response = shop.post_with("POST /v1/orders", fields, ORDER);
+        assert_eq!(response.status, status, "{fields}: {response:?}");
     }
     assert_eq!(shop.seen(), 0);
     assert_eq!(shop.post("POST /v1/orders", "Application/JSON; charset=\"UTF-8\"", ORDER).status, 201);
@@ -132,7 +132,7 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn an_encoded_body_is_judged_decoded_and_goes_on_encoded() {
+fn an_encoded_body_is_validated_decoded_and_goes_on_encoded() {
     let shop = Site::shop("");
     let encoded = "Content-Type: application/json\r\nContent-Encoding: gzip\r\n";
     let good = gzip(ORDER.as_bytes());
@@ -141,8 +141,8 @@ fn an_encoded_body_is_judged_decoded_and_goes_on_encoded() {
     let bad = gzip(ORDER.replace("card", "cash").as_bytes());
     assert_eq!(shop.post_with("POST /v1/orders", encoded, &bad).status, 400);
     let bomb = gzip(&vec![b' '; 64 << 20]);
-    let answer = shop.post_with("POST /v1/orders", encoded, &bomb);
-    assert_eq!(answer.status, 413, "{answer:?}");
+    let response = shop.post_with("POST /v1/orders", encoded, &bomb);
+    assert_eq!(response.status, 413, "{response:?}");
     assert_eq!(shop.post_with("POST /v1/orders", encoded, [&good[..], b"x"].concat()).status, 400);
     assert_eq!(shop.seen(), 1);
     let without = Site::shop(", encodings: []");
@@ -151,15 +151,15 @@ fn an_encoded_body_is_judged_decoded_and_goes_on_encoded() {
 
 /// Row 26: depth, digits, keys and names in numbers that are no accident.
 #[test]
-fn bodies_made_to_hurt_are_refused_quickly() {
+fn bodies_made_to_hurt_are_rejected_quickly() {
     let shop = Site::shop("");
     let deep = "[".repeat(100_000);
     let digits = ORDER.replace("\"count\":2", &format!("\"count\":{}", "9".repeat(1_000_000)));
     let keys: String = (0..100_000).map(|number| format!("\"k{number}\":1,")).collect();
     let keys = format!("{{{keys}\"z\":1}}");
     for body in [deep.as_str(), &digits, &keys] {
-        let answer = shop.post("POST /v1/orders", JSON, body);
-        assert!(matches!(answer.status, 400 | 413), "{answer:?}");
+        let response = shop.post("POST /v1/orders", JSON, body);
+        assert!(matches!(response.status, 400 | 413), "{response:?}");
     }
     let query: String = (0..1_000).map(|number| format!("a{number}=1&")).collect();
     assert_eq!(shop.get(&format!("GET /v1/products?{}", &query[..query.len().min(7_000)]), "").status, 400);
@@ -167,37 +167,37 @@ fn bodies_made_to_hurt_are_refused_quickly() {
 }
 
 #[test]
-fn a_body_beyond_the_operation_s_bound_is_refused() {
+fn a_body_beyond_the_operation_s_bound_is_rejected() {
     let shop = Site::shop(", operations: [{ path: /orders, max_body: 1KiB }]");
     let large = ORDER.replace("\"payment\"", &format!("\"note\":\"{}\",\"payment\"", "n".repeat(900)));
     assert!(large.len() > 1024);
-    let answer = shop.post("POST /v1/orders", JSON, &large);
-    assert_eq!((answer.status, &answer.json()["code"]), (413, &"body_too_large".into()), "{answer:?}");
+    let response = shop.post("POST /v1/orders", JSON, &large);
+    assert_eq!((response.status, &response.json()["code"]), (413, &"body_too_large".into()), "{response:?}");
     let mut client = connect(shop.gate.address("web"));
     write!(client, "POST /v1/orders HTTP/1.1\r\nHost: a\r\nContent-Type: {JSON}\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{large}\r\n0\r\n\r\n", large.len())
         .unwrap();
-    let (head, _) = read_answer(&mut client);
+    let (head, _) = read_response(&mut client);
     assert!(head.starts_with("HTTP/1.1 413 "), "{head}");
     assert_eq!(shop.seen(), 0);
     assert_eq!(shop.post("POST /v1/orders", JSON, ORDER).status, 201);
 }
 
 #[test]
-fn bodies_that_no_operation_declares_are_refused() {
+fn bodies_that_no_operation_declares_are_rejected() {
     let shop = Site::shop("");
-    let answer = shop.post("GET /v1/products", JSON, "{}");
-    assert_eq!((answer.status, &answer.json()["code"]), (400, &"body_undeclared".into()));
+    let response = shop.post("GET /v1/products", JSON, "{}");
+    assert_eq!((response.status, &response.json()["code"]), (400, &"body_undeclared".into()));
     let mut client = connect(shop.gate.address("web"));
     client
         .write_all(b"GET /v1/products HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
         .unwrap();
-    let (head, _) = read_answer(&mut client);
+    let (head, _) = read_response(&mut client);
     assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
     assert_eq!(shop.seen(), 0);
 }
 
 #[test]
-fn forms_are_judged_field_by_field() {
+fn forms_are_validated_field_by_field() {
     let shop = Site::shop("");
     let form = "application/x-www-form-urlencoded";
     for (body, status) in [
@@ -209,8 +209,8 @@ fn forms_are_judged_field_by_field() {
         ("email=a%40example.com&admin=true", 400),
         ("email=a%40example.com&weekly=%zz", 400),
     ] {
-        let answer = shop.post("POST /v1/newsletter", form, body);
-        assert_eq!(answer.status, status, "{body}: {answer:?}");
+        let response = shop.post("POST /v1/newsletter", form, body);
+        assert_eq!(response.status, status, "{body}: {response:?}");
     }
     assert_eq!(shop.seen(), 1);
 }
@@ -224,14 +224,14 @@ fn multipart(parts: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn files_stream_through_and_their_parts_are_judged() {
+fn files_stream_through_and_their_parts_are_validated() {
     let shop = Site::shop(", operations: [{ path: \"/products/{product}/picture\", max_body: 10MiB }]");
     let kind = "Content-Type: multipart/form-data; boundary=b\r\nX-Api-Key: k\r\n";
     let picture = "p".repeat(6 << 20);
     let file = "name=\"picture\"; filename=\"a.png\"\r\nContent-Type: image/png";
     let good = multipart(&[("name=\"caption\"", "nice"), (file, &picture)]);
-    let answer = shop.post_with("PUT /v1/products/7/picture", kind, &good);
-    assert_eq!(answer.status, 204, "{answer:?}");
+    let response = shop.post_with("PUT /v1/products/7/picture", kind, &good);
+    assert_eq!(response.status, 204, "{response:?}");
     assert_eq!(shop.upstream.seen()[0].body, good.as_bytes());
     for bad in [
         multipart(&[("name=\"caption\"", "nice")]),
@@ -240,8 +240,8 @@ fn files_stream_through_and_their_parts_are_judged() {
         multipart(&[(file, "x")]).replace("--b--", ""),
     ] {
         let before = shop.upstream.seen().iter().filter(|seen| seen.whole).count();
-        let answer = shop.post_with("PUT /v1/products/7/picture", kind, &bad);
-        assert!(matches!(answer.status, 400 | 415), "{bad}: {answer:?}");
+        let response = shop.post_with("PUT /v1/products/7/picture", kind, &bad);
+        assert!(matches!(response.status, 400 | 415), "{bad}: {response:?}");
         assert_eq!(shop.upstream.seen().iter().filter(|seen| seen.whole).count(), before, "{bad}");
     }
 }
@@ -264,10 +264,10 @@ fn a_cut_body_never_reaches_the_upstream() {
 }
 
 #[test]
-fn http_2_is_judged_alike() {
+fn http_2_is_validated_alike() {
     let folder = crate::harness::certificates(&[("api.test", false)]);
     crate::site::write(folder.path(), "openapi.yaml", crate::site::SHOP);
-    let upstream = crate::harness::Upstream::start(crate::site::shop_answer);
+    let upstream = crate::harness::Upstream::start(crate::site::shop_response);
     let text = crate::site::yaml(&upstream, "", "keystores: { main: { folder: certs, default: api.test } }")
         .replace("contract: api }", "contract: api, tls: { keystore: main } }");
     let gate = crate::harness::Gate::start_in(folder, &text);
@@ -284,8 +284,8 @@ fn http_2_is_judged_alike() {
     };
     let json = "Content-Type: application/json";
     assert!(curl("/v1/orders", &["--header", json, "--data", ORDER]).ends_with(" 201 2"));
-    let refused = curl("/v1/orders", &["--header", json, "--data", &ORDER.replace("DE", "Germany")]);
-    assert!(refused.ends_with(" 400 2") && refused.contains("pattern"), "{refused}");
+    let rejected = curl("/v1/orders", &["--header", json, "--data", &ORDER.replace("DE", "Germany")]);
+    assert!(rejected.ends_with(" 400 2") && rejected.contains("pattern"), "{rejected}");
     assert!(curl("/v1/products?page=x", &[]).ends_with(" 400 2"));
     assert!(curl("/v1/products", &[]).ends_with(" 200 2"));
     let seen = upstream.seen();

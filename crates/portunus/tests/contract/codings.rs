@@ -1,4 +1,4 @@
-//! Encoded bodies, and bodies whose end nothing announces: judged decoded and whole, passed on as they came, and never complete where they were cut.
+//! Encoded bodies, and bodies whose end nothing announces: validated decoded and whole, passed on as they came, and never complete where they were cut.
 
 use std::io::Write;
 
@@ -38,7 +38,7 @@ fn cases(good: &str, bad: &str) -> Vec<(&'static str, &'static str, Vec<u8>, &'s
 }
 
 #[test]
-fn encoded_requests_are_judged_decoded() {
+fn encoded_requests_are_validated_decoded() {
     let shop = Site::shop("");
     let mut passed = 0;
     for (coding, what, body, code) in cases(ORDER, &ORDER.replace("\"DE\"", "\"de\"")) {
@@ -52,27 +52,27 @@ fn encoded_requests_are_judged_decoded() {
         let length = format!("{head}Content-Length: {}\r\n\r\n", body.len());
         let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
         for request in [[length.as_bytes(), &body].concat(), [chunked.as_bytes(), &chunks, b"0\r\n\r\n"].concat()] {
-            let answer = shop.send(&request);
+            let response = shop.send(&request);
             let expected = match code {
                 "" => 201,
                 "body_ratio" => 413,
                 _ => 400,
             };
-            assert_eq!(answer.status, expected, "{coding}, {what}: {answer:?}");
+            assert_eq!(response.status, expected, "{coding}, {what}: {response:?}");
             if code.is_empty() {
                 passed += 1;
                 let seen = shop.upstream.seen();
                 let last = seen.last().unwrap();
                 assert_eq!((&last.body, last.fields("content-encoding")), (&body, vec![coding]), "{what}");
             } else {
-                assert_eq!(answer.json()["code"], code, "{coding}, {what}");
+                assert_eq!(response.json()["code"], code, "{coding}, {what}");
             }
             assert_eq!(shop.seen(), passed, "{coding}, {what}");
         }
     }
 }
 
-/// How an upstream says where its answer ends.
+/// How an upstream says where its response ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Length,
@@ -80,7 +80,7 @@ enum End {
     Close,
 }
 
-fn answer(end: End, fields: &str, body: &[u8]) -> Vec<u8> {
+fn respond(end: End, fields: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{fields}");
     match end {
         End::Length => [format!("{head}Content-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat(),
@@ -112,7 +112,7 @@ impl Both {
         Both { gate: Gate::start_in(folder, &text), _upstream: upstream }
     }
 
-    /// What a client has after asking over both: status and body, if the answer was whole.
+    /// What a client has after asking over both: status and body, if the response was whole.
     fn ask(&self) -> [Option<(u16, Vec<u8>)>; 2] {
         let mut client = connect(self.gate.address("web"));
         client.write_all(b"GET /v1/products/7 HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
@@ -120,7 +120,7 @@ impl Both {
         let mut frames = Frames::open(self.gate.address("tls"), self.gate.dir.path());
         frames.headers(1, &crate::frames::get("/v1/products/7"), true);
         let second = match frames.outcome(1) {
-            Outcome::Answer(status, body) => Some((status, body)),
+            Outcome::Response(status, body) => Some((status, body)),
             _ => None,
         };
         [first, second]
@@ -151,10 +151,10 @@ fn whole(bytes: &[u8]) -> Option<(u16, Vec<u8>)> {
 }
 
 #[test]
-fn encoded_answers_are_judged_decoded() {
+fn encoded_responses_are_validated_decoded() {
     for (coding, what, body, code) in cases(PRODUCT, &PRODUCT.replace("EUR", "euro")) {
         for end in [End::Length, End::LastChunk, End::Close] {
-            let bytes = answer(end, &format!("Content-Encoding: {coding}\r\n"), &body);
+            let bytes = respond(end, &format!("Content-Encoding: {coding}\r\n"), &body);
             let shop = Both::start("", bytes);
             for (got, version) in shop.ask().into_iter().zip(["1.1", "2"]) {
                 let (status, got) = got.unwrap_or_else(|| panic!("{coding}, {what}, {end:?}, HTTP/{version}: cut"));
@@ -162,34 +162,38 @@ fn encoded_answers_are_judged_decoded() {
                     assert_eq!((status, &got), (200, &body), "{coding}, {what}, {end:?}, HTTP/{version}");
                     continue;
                 }
-                let told: serde_json::Value = serde_json::from_slice(&got).unwrap();
-                assert_eq!((status, &told["code"]), (502, &code.into()), "{coding}, {what}, {end:?}, HTTP/{version}");
+                let reported: serde_json::Value = serde_json::from_slice(&got).unwrap();
+                assert_eq!(
+                    (status, &reported["code"]),
+                    (502, &code.into()),
+                    "{coding}, {what}, {end:?}, HTTP/{version}"
+                );
             }
         }
     }
 }
 
-/// Where nothing is blocked, what cannot be decoded passes as it is, and is told.
+/// Where nothing is blocked, what cannot be decoded passes as it is, and is reported.
 #[test]
-fn log_says_of_encoded_answers_what_block_would_refuse() {
+fn log_says_of_encoded_responses_what_block_would_reject() {
     for (coding, what, body, code) in cases(PRODUCT, &PRODUCT.replace("EUR", "euro")) {
         let shop =
-            Both::start(", response: log", answer(End::Close, &format!("Content-Encoding: {coding}\r\n"), &body));
+            Both::start(", response: log", respond(End::Close, &format!("Content-Encoding: {coding}\r\n"), &body));
         for got in shop.ask() {
             assert_eq!(got, Some((200, body.clone())), "{coding}, {what}");
         }
         for line in shop.gate.log(2) {
-            let told = line["contract"]["reason"].as_str().unwrap_or_default();
-            assert_eq!(told, code, "{coding}, {what}: {line}");
+            let reported = line["contract"]["reason"].as_str().unwrap_or_default();
+            assert_eq!(reported, code, "{coding}, {what}: {line}");
         }
     }
 }
 
-/// An answer that is cut in the middle: refused where it is held, and a cut for the client where it is not.
+/// A response that is cut in the middle: rejected where it is held, and a cut for the client where it is not.
 #[test]
-fn a_cut_answer_never_looks_whole() {
-    let chunked = answer(End::LastChunk, "", PRODUCT.as_bytes());
-    let length = answer(End::Length, "", PRODUCT.as_bytes());
+fn a_cut_response_never_looks_whole() {
+    let chunked = respond(End::LastChunk, "", PRODUCT.as_bytes());
+    let length = respond(End::Length, "", PRODUCT.as_bytes());
     let head = chunked.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
     let cuts = [
         ("before its first chunk", &chunked[..head]),
@@ -208,14 +212,14 @@ fn a_cut_answer_never_looks_whole() {
                     Some((status, body)) => {
                         assert_eq!(status, 502, "{what}, {mode}, HTTP/{version}: {}", String::from_utf8_lossy(&body));
                     }
-                    None => assert_ne!(mode, "block", "{what}, HTTP/{version}: a held answer is no answer yet"),
+                    None => assert_ne!(mode, "block", "{what}, HTTP/{version}: a held answer is no response yet"),
                 }
             }
         }
     }
     // Without a length and without chunks, an end by close is all there is; the value itself must be whole.
-    let shop = Both::start("", answer(End::Close, "", PRODUCT.as_bytes()));
+    let shop = Both::start("", respond(End::Close, "", PRODUCT.as_bytes()));
     assert_eq!(shop.ask(), [Some((200, PRODUCT.as_bytes().to_vec())), Some((200, PRODUCT.as_bytes().to_vec()))]);
-    let shop = Both::start("", answer(End::Close, "", &PRODUCT.as_bytes()[..20]));
+    let shop = Both::start("", respond(End::Close, "", &PRODUCT.as_bytes()[..20]));
     assert!(shop.ask().iter().all(|got| got.as_ref().is_some_and(|(status, _)| *status == 502)));
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_answer, wait_until};
+use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_response, wait_until};
 use crate::site::{Site, folder, yaml};
 
 const DOCUMENT: &str = "openapi: 3.1.0
@@ -51,7 +51,7 @@ fn others_have_their_turn_while_a_body_is_validated() {
     let mut ask = || {
         let began = Instant::now();
         beside.write_all(b"GET /list HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-        assert!(read_answer(&mut beside).0.starts_with("HTTP/1.1 204 "));
+        assert!(read_response(&mut beside).0.starts_with("HTTP/1.1 204 "));
         began.elapsed()
     };
     ask();
@@ -60,7 +60,7 @@ fn others_have_their_turn_while_a_body_is_validated() {
         let began = Instant::now();
         post(&mut client, body.len());
         client.write_all(body.as_bytes()).unwrap();
-        (read_answer(&mut client).0, began.elapsed())
+        (read_response(&mut client).0, began.elapsed())
     });
     let mut longest = Duration::ZERO;
     while !dear.is_finished() {
@@ -121,33 +121,33 @@ fn bodies_under_validation_share_a_bounded_memory() {
             (client, false)
         })
         .collect();
-    // Each takes about five times its part: few find room, the others are told so and nothing of them goes on.
-    let mut told = Vec::new();
+    // Each takes about five times its part: few find room, the others are reported so and nothing of them goes on.
+    let mut reported = Vec::new();
     wait_until("four of ten to be rejected", || {
         for (client, is_rejected) in clients.iter_mut().filter(|(_, is_rejected)| !is_rejected) {
             let mut bytes = [0; 4096];
             if let Ok(count) = client.read(&mut bytes) {
-                told.push(String::from_utf8_lossy(&bytes[..count]).into_owned());
+                reported.push(String::from_utf8_lossy(&bytes[..count]).into_owned());
                 *is_rejected = true;
             }
         }
-        told.len() >= 4
+        reported.len() >= 4
     });
     assert!(
-        told.iter().all(|head| head.starts_with("HTTP/1.1 503 ") && head.contains("\r\nRetry-After: ")),
-        "{told:?}"
+        reported.iter().all(|head| head.starts_with("HTTP/1.1 503 ") && head.contains("\r\nRetry-After: ")),
+        "{reported:?}"
     );
     assert_eq!(site.seen(), 0);
     let used = metric(&site, "bytes");
     assert!((32 << 10..=1 << 20).contains(&used), "{used}");
     assert!(metric(&site, "rejections_total{limit=\"process\"}") >= 4);
     assert_eq!(metric(&site, "rejections_total{limit=\"connection\"}"), 0);
-    // Of the others some may be told so only now.
+    // Of the others some may be reported so only now.
     let mut passed = 0;
     for (client, _) in clients.iter_mut().filter(|(_, is_rejected)| !is_rejected) {
         client.set_nonblocking(false).unwrap();
         let _ = client.write_all(rest.as_bytes());
-        let (head, _) = read_answer(client);
+        let (head, _) = read_response(client);
         assert!(head.starts_with("HTTP/1.1 204 ") || head.starts_with("HTTP/1.1 503 "), "{head}");
         passed += usize::from(head.starts_with("HTTP/1.1 204 "));
     }
@@ -157,8 +157,8 @@ fn bodies_under_validation_share_a_bounded_memory() {
     // What they took is there again.
     wait_until("the memory to be given back", || metric(&site, "bytes") == 0);
     for _ in 0..10 {
-        let answer = site.post("POST /list", "application/json", format!("{part}{rest}"));
-        assert_eq!(answer.status, 204, "{answer:?}");
+        let response = site.post("POST /list", "application/json", format!("{part}{rest}"));
+        assert_eq!(response.status, 204, "{response:?}");
     }
 }
 
@@ -175,11 +175,11 @@ fn one_connection_has_a_share_and_responses_count() {
             format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", reply.len());
         Reply::Keep([head.as_bytes(), reply.as_bytes()].concat())
     });
-    let answer = site.post("POST /list", "application/json", &large);
-    assert_eq!((answer.status, answer.fields("retry-after").len(), site.seen()), (503, 1, 0), "{answer:?}");
+    let response = site.post("POST /list", "application/json", &large);
+    assert_eq!((response.status, response.fields("retry-after").len(), site.seen()), (503, 1, 0), "{response:?}");
     assert_eq!(metric(&site, "rejections_total{limit=\"connection\"}"), 1);
-    let answer = site.post("POST /list", "application/json", "[]");
-    assert_eq!((answer.status, answer.fields("retry-after").len(), site.seen()), (503, 1, 1), "{}", answer.head);
+    let response = site.post("POST /list", "application/json", "[]");
+    assert_eq!((response.status, response.fields("retry-after").len(), site.seen()), (503, 1, 1), "{}", response.head);
     let small = format!("{}{{\"id\":-1}}]", records(60_000));
     assert_eq!(site.post("POST /list", "application/json", small).status, 204);
 }

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::Command;
 
-use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_answer, wait_until};
-use crate::site::{ORDER, SHOP, Site, folder, shop_answer, write, yaml};
+use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_response, wait_until};
+use crate::site::{ORDER, SHOP, Site, folder, shop_response, write, yaml};
 
 const JSON: &str = "application/json";
 
@@ -31,24 +31,24 @@ fn json_of(version: &str, schema: &str) -> Site {
     Site::with(&posting(version, &format!("{{ application/json: {{ schema: {schema} }} }}")), "", &[], ok)
 }
 
-/// Each body with the code of its refusal; empty: it passes as it is.
-fn judge(site: &Site, content_type: &str, rows: &[(&str, &str)]) {
+/// Each body with the code of its rejection; empty: it passes as it is.
+fn validate(site: &Site, content_type: &str, rows: &[(&str, &str)]) {
     for (body, code) in rows {
         let before = site.seen();
-        let answer = site.post("POST /a", content_type, body);
+        let response = site.post("POST /a", content_type, body);
         if code.is_empty() {
-            assert_eq!(answer.status, 200, "{body}: {answer:?}");
+            assert_eq!(response.status, 200, "{body}: {response:?}");
             assert_eq!(site.upstream.seen()[before].body, body.as_bytes());
         } else {
-            assert!(answer.status >= 400, "{body} passed");
-            assert_eq!((answer.json()["code"].as_str(), site.seen()), (Some(*code), before), "{body}");
+            assert!(response.status >= 400, "{body} passed");
+            assert_eq!((response.json()["code"].as_str(), site.seen()), (Some(*code), before), "{body}");
         }
     }
 }
 
-/// Requests that no operation is for skip everything elsewhere; here only the judgement is off.
+/// Requests that no operation is for skip everything elsewhere; here only the decision is off.
 #[test]
-fn what_passes_unjudged_is_stripped_all_the_same() {
+fn what_passes_unvalidated_is_stripped_all_the_same() {
     for modes in [", request: log, response: log", ", request: off, response: off", ", pass_options: true"] {
         let shop = Site::shop(modes);
         let request = if modes.contains("pass") { "OPTIONS /v1/products" } else { "GET /v1/nothing" };
@@ -66,7 +66,7 @@ fn what_passes_unjudged_is_stripped_all_the_same() {
 
 /// Declared and without a decoder: forwarded elsewhere, even where it blocks.
 #[test]
-fn a_declared_type_without_a_reader_is_refused() {
+fn a_declared_type_without_a_reader_is_rejected() {
     let types = [
         "text/xml",
         "application/xml",
@@ -81,8 +81,8 @@ fn a_declared_type_without_a_reader_is_refused() {
     let strict = Site::with(&text, "", &[], ok);
     let logging = Site::with(&text, ", request: log", &[], ok);
     for (number, name) in types.iter().enumerate() {
-        let answer = strict.post("POST /a", name, "<a/>");
-        assert_eq!((answer.status, &answer.json()["code"]), (415, &"content_type_unreadable".into()), "{name}");
+        let response = strict.post("POST /a", name, "<a/>");
+        assert_eq!((response.status, &response.json()["code"]), (415, &"content_type_unreadable".into()), "{name}");
         assert_eq!(logging.post("POST /a", name, "<a/>").status, 200);
         assert_eq!(logging.gate.log(number + 1)[number]["contract"]["reason"], "content_type_unreadable", "{name}");
     }
@@ -92,7 +92,7 @@ fn a_declared_type_without_a_reader_is_refused() {
     assert_eq!(open.post("POST /a", "text/xml", "<a/>").status, 415);
 }
 
-/// Patterns that make others refuse a document, panic, or count a request as valid; and what is no number in a body.
+/// Patterns that make others reject a document, panic, or count a request as valid; and what is no number in a body.
 #[test]
 fn patterns_and_numbers_that_made_others_fail() {
     let schema = "{ type: object, properties: {
@@ -115,8 +115,8 @@ fn patterns_and_numbers_that_made_others_fail() {
     let long = format!(r#"{{"slow":"{}!"}}"#, "a".repeat(100_000));
     for version in ["3.0.3", "3.1.0"] {
         let site = json_of(version, schema);
-        judge(&site, JSON, &rows);
-        judge(&site, JSON, &[(&long, "pattern")]);
+        validate(&site, JSON, &rows);
+        validate(&site, JSON, &[(&long, "pattern")]);
         // Collecting everything that is wrong counts nothing as right.
         let text = posting(version, &format!("{{ application/json: {{ schema: {schema} }} }}"));
         let logging = Site::with(&text, ", request: log", &[], ok);
@@ -130,7 +130,7 @@ fn patterns_and_numbers_that_made_others_fail() {
 
 /// What makes a 3.1 document unloadable elsewhere.
 #[test]
-fn keywords_of_3_1_are_judged() {
+fn keywords_of_3_1_are_validated() {
     let schema = "{ type: object, required: [kind], unevaluatedProperties: false, patternProperties: { '^x-': { type: string } },
         properties: {
             kind: { const: a }, maybe: { type: [string, 'null'] }, pair: { prefixItems: [{ type: string }, { type: integer }], items: false },
@@ -143,7 +143,7 @@ fn keywords_of_3_1_are_judged() {
     let text = posting("3.1.0", &format!("{{ application/json: {{ schema: {schema} }} }}"))
         + "components: { schemas: { Short: { type: string, maxLength: 3 } } }\nwebhooks: { later: { post: { responses: { default: { description: any } } } } }\n";
     let site = Site::with(&text, "", &[], ok);
-    judge(
+    validate(
         &site,
         JSON,
         &[
@@ -163,7 +163,7 @@ fn keywords_of_3_1_are_judged() {
             (r#"{"kind":"a","other":1}"#, "unknown_field"),
         ],
     );
-    // 3.2 is read as 3.1, with a warning; what it does not know is told, never passed over.
+    // 3.2 is read as 3.1, with a warning; what it does not know is reported, never passed over.
     let files = folder(&text.replace("3.1.0", "3.2.0"), &[]);
     let check = || {
         Command::new(env!("CARGO_BIN_EXE_portunus"))
@@ -182,7 +182,7 @@ fn keywords_of_3_1_are_judged() {
     );
 }
 
-/// Templates are text, servers of operations count, and one form of the path is both judged and forwarded.
+/// Templates are text, servers of operations count, and one form of the path is both validated and forwarded.
 #[test]
 fn templates_are_text_and_servers_count() {
     let get = |more: &str| format!("get: {{ {more}responses: {{ default: {{ description: any }} }} }}");
@@ -235,7 +235,7 @@ fn templates_are_text_and_servers_count() {
     assert!(String::from_utf8_lossy(&checked.stderr).contains("match the same paths"), "{checked:?}");
 }
 
-/// Text becomes a value by JSON's grammar, every value is judged, and what was sent is what goes on.
+/// Text becomes a value by JSON's grammar, every value is validated, and what was sent is what goes on.
 #[test]
 fn parameters_are_what_their_schema_says() {
     let list = [
@@ -288,10 +288,10 @@ fn parameters_are_what_their_schema_says() {
     ];
     for (query, fields, code) in rows {
         let before = site.seen();
-        let answer = site.get(&format!("GET /a?{query}"), fields);
-        let told =
-            if answer.status == 200 { String::new() } else { answer.json()["code"].as_str().unwrap().to_owned() };
-        assert_eq!((told.as_str(), site.seen() - before), (code, usize::from(code.is_empty())), "{query} {fields}");
+        let response = site.get(&format!("GET /a?{query}"), fields);
+        let reported =
+            if response.status == 200 { String::new() } else { response.json()["code"].as_str().unwrap().to_owned() };
+        assert_eq!((reported.as_str(), site.seen() - before), (code, usize::from(code.is_empty())), "{query} {fields}");
         if code.is_empty() {
             // Defaults are the application's own business.
             let query = query.replace('[', "%5B").replace(']', "%5D");
@@ -310,7 +310,7 @@ fn values_are_exact() {
             u: { type: string, format: uuid }, e: { type: string, format: email }, h: { type: string, format: hostname }, f: { type: string, format: ipv4 },
             s: { type: string, format: ipv6 }, l: { type: string, format: uri }, set: { type: array, uniqueItems: true, items: {} }, i: { type: integer } } }",
     );
-    judge(
+    validate(
         &site,
         JSON,
         &[
@@ -344,7 +344,7 @@ fn values_are_exact() {
         "{ application/json: { schema: { anyOf: [{ $ref: '#/components/schemas/Cat' }, { $ref: '#/components/schemas/Dog' }], discriminator: { propertyName: kind } } } }",
     ) + "components: { schemas: { Cat: { type: object, required: [kind], properties: { kind: { type: string }, lives: { type: integer } } }, Dog: { type: object, required: [kind], properties: { kind: { type: string }, bark: { type: boolean } } } } }\n";
     let site = Site::with(&text, "", &[], ok);
-    judge(
+    validate(
         &site,
         JSON,
         &[
@@ -364,7 +364,7 @@ fn unknown_fields_are_found_wherever_they_are() {
         .replace("    post:\n", "    post:\n      parameters: [{ name: filter, in: query, schema: { type: object, properties: { q: { type: string } } } }]\n      security: [{ key: [] }, {}]\n")
         + "components: { securitySchemes: { key: { type: apiKey, in: query, name: api_key } } }\n";
     let site = Site::with(&text, ", undeclared: { headers: block, cookies: block }", &[], ok);
-    judge(
+    validate(
         &site,
         JSON,
         &[
@@ -375,7 +375,7 @@ fn unknown_fields_are_found_wherever_they_are() {
             (r#"{"c":[{"y":1},{"z":1}]}"#, "unknown_field"),
         ],
     );
-    judge(
+    validate(
         &site,
         "application/x-www-form-urlencoded",
         &[("b=1", ""), ("b=1&z=1", "unknown_field"), ("b=%", "form_malformed")],
@@ -407,7 +407,7 @@ fn forms_of_composed_schemas_and_uploads_of_any_type() {
         ),
     );
     let site = Site::with(&text, "", &[], ok);
-    judge(
+    validate(
         &site,
         "application/x-www-form-urlencoded",
         &[
@@ -424,7 +424,7 @@ fn forms_of_composed_schemas_and_uploads_of_any_type() {
             "--b\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"a.docx\"\r\nContent-Type: {docx}\r\n\r\nPK\r\n--b--\r\n"
         )
     };
-    judge(
+    validate(
         &site,
         "multipart/form-data; boundary=b",
         &[(&part("doc"), ""), (&part("other"), "part_content_type"), ("--b--\r\n", "")],
@@ -433,13 +433,13 @@ fn forms_of_composed_schemas_and_uploads_of_any_type() {
 
 /// Uploads are neither read before their sender is known nor kept in memory.
 #[test]
-fn uploads_are_refused_early_and_stream_otherwise() {
+fn uploads_are_rejected_early_and_stream_otherwise() {
     let shop = Site::shop(", operations: [{ path: \"/products/{product}/picture\", max_body: 60MiB }]");
     let head = "PUT /v1/products/7/picture HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 60000000\r\n";
     let mut client = connect(shop.gate.address("web"));
     write!(client, "{head}\r\n").unwrap();
-    let (answer, _) = read_answer(&mut client);
-    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    let (response, _) = read_response(&mut client);
+    assert!(response.starts_with("HTTP/1.1 401 "), "{response}");
     assert_eq!(shop.seen(), 0);
     let mut client = connect(shop.gate.address("web"));
     write!(client, "{head}X-Api-Key: k\r\n\r\n--b\r\nContent-Disposition: form-data; name=\"picture\"; filename=\"a\"\r\nContent-Type: image/png\r\n\r\n").unwrap();
@@ -447,7 +447,7 @@ fn uploads_are_refused_early_and_stream_otherwise() {
     wait_until("the first bytes to be at the upstream", || shop.upstream.raw().len() > 1 << 19);
 }
 
-/// Each request is one line that says what it was, and each refusal has a reason that is counted.
+/// Each request is one line that says what it was, and each rejection has a reason that is counted.
 #[test]
 fn lines_say_method_path_and_reason() {
     let shop = Site::shop("");
@@ -459,8 +459,8 @@ fn lines_say_method_path_and_reason() {
     .into_iter()
     .enumerate()
     {
-        let answer = shop.get(request, "");
-        assert!(answer.status >= 400, "{request}");
+        let response = shop.get(request, "");
+        assert!(response.status >= 400, "{request}");
         let lines = shop.gate.log(number + 1);
         let (method, target) = request.split_once(' ').unwrap();
         let line = &lines[number];
@@ -470,7 +470,7 @@ fn lines_say_method_path_and_reason() {
             "{line}"
         );
         assert!(line.to_string().contains(target.split('?').next().unwrap()), "{line}");
-        assert!(shop.gate.metrics().contains(&format!("verdict=\"blocked\",reason=\"{reason}\"}} 1")), "{reason}");
+        assert!(shop.gate.metrics().contains(&format!("decision=\"blocked\",reason=\"{reason}\"}} 1")), "{reason}");
     }
     let ids: std::collections::HashSet<String> =
         shop.gate.log(3).iter().map(|line| line["request_id"].as_str().unwrap().to_owned()).collect();
@@ -482,7 +482,7 @@ fn lines_say_method_path_and_reason() {
 fn a_slow_request_holds_up_no_reload() {
     let shop = Site::with(SHOP, "", &[], |seen| match seen.line().contains("/orders/") {
         true => Reply::Silence,
-        false => shop_answer(seen),
+        false => shop_response(seen),
     });
     let mut slow = connect(shop.gate.address("web"));
     slow.write_all(b"GET /v1/orders/3fa85f64-5717-4562-b3fc-2c963f66afa6 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
@@ -497,7 +497,7 @@ fn a_slow_request_holds_up_no_reload() {
 /// Networks hold all their addresses, however many those are.
 #[test]
 fn networks_hold_their_first_and_last_address() {
-    let upstream = Upstream::start(shop_answer);
+    let upstream = Upstream::start(shop_response);
     let text = yaml(&upstream, ", allow_addresses: { file: allowed.txt }", "trusted_proxies: [127.0.0.1]");
     let files = folder(SHOP, &[("allowed.txt", "203.0.113.0/24\n2001:db8:0:1::/64\n2001:db9::/16\n")]);
     let site = Site { gate: Gate::start_in(files, &text), upstream };
@@ -512,7 +512,7 @@ fn networks_hold_their_first_and_last_address() {
         ("2002::", 403),
         ("::ffff:203.0.113.9", 200),
     ] {
-        let answer = site.get("GET /v1/products", &format!("X-Forwarded-For: {client}\r\n"));
-        assert_eq!(answer.status, status, "{client}");
+        let response = site.get("GET /v1/products", &format!("X-Forwarded-For: {client}\r\n"));
+        assert_eq!(response.status, status, "{client}");
     }
 }

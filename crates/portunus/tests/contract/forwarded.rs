@@ -81,8 +81,8 @@ fn fields_that_end_at_the_gate_satisfy_no_contract() {
     let fields = "Keep-Alive: 1\r\nTE: gzip\r\nProxy-Authorization: x\r\nX-HTTP-Method-Override: x\r\nUpgrade: x\r\n";
     for name in ["TE", "Upgrade", "X-Real-IP"] {
         let site = site(&[(name, true, "{ type: string, enum: [gzip, x] }")], "", "");
-        let answer = site.get("GET /a", fields);
-        assert_eq!((answer.status, site.seen()), (400, 0), "{name}: {answer:?}");
+        let response = site.get("GET /a", fields);
+        assert_eq!((response.status, site.seen()), (400, 0), "{name}: {response:?}");
     }
     // Of TE the one value that goes on.
     let site = site(&[("TE", true, "{ type: string, enum: [trailers] }")], "", "");
@@ -93,11 +93,11 @@ fn fields_that_end_at_the_gate_satisfy_no_contract() {
 #[test]
 fn a_parameter_that_can_never_arrive_is_a_problem_or_a_warning() {
     for name in ["Keep-Alive", "Proxy-Authorization", "X-HTTP-Method-Override", "HTTP2-Settings"] {
-        let told = format!("GET /a: the header {}", name.to_lowercase());
+        let reported = format!("GET /a: the header {}", name.to_lowercase());
         let (code, errors) = check(&[(name, true, TEXT)], "", "");
-        assert!(code == Some(1) && errors.contains(&told) && errors.contains("never reaches"), "{name}: {errors}");
+        assert!(code == Some(1) && errors.contains(&reported) && errors.contains("never reaches"), "{name}: {errors}");
         let (code, errors) = check(&[(name, false, TEXT)], "", "");
-        assert!(code == Some(0) && errors.contains(&told) && errors.contains("warning: "), "{name}: {errors}");
+        assert!(code == Some(0) && errors.contains(&reported) && errors.contains("warning: "), "{name}: {errors}");
     }
     for (name, file) in [("X-Tenant", ""), ("X-Request-Id", ""), ("X-Forwarded-For", ""), ("Cookie", "")] {
         let (code, errors) = check(&[(name, true, TEXT)], "", file);

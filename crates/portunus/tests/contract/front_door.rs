@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use crate::harness::{Running, Upstream, exchange, member, statuses, wait_until};
-use crate::site::{ORDER, SHOP, folder, shop_answer};
+use crate::site::{ORDER, SHOP, folder, shop_response};
 
 /// The program in the original's place.
 struct Front {
@@ -53,21 +53,21 @@ fn start(upstream: &Upstream, more: &[(&'static str, &str)], files: &[(&str, &st
 fn ask(address: SocketAddr, request: &str, fields: &str, body: &str) -> (u16, String) {
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     let text = format!("{request} HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n{fields}{length}\r\n{body}");
-    let answer = exchange(address, text.as_bytes());
-    (statuses(&answer)[0], String::from_utf8_lossy(&answer).into_owned())
+    let response = exchange(address, text.as_bytes());
+    (statuses(&response)[0], String::from_utf8_lossy(&response).into_owned())
 }
 
 #[test]
 fn it_blocks_as_the_original_does_and_says_what_in_its_header() {
-    let upstream = Upstream::start(shop_answer);
+    let upstream = Upstream::start(shop_response);
     let front = start(&upstream, &[("ADD_VALIDATION_STATUS_HEADER", "true"), ("CUSTOM_BLOCK_STATUS_CODE", "418")], &[]);
     assert_eq!(ask(front.api, "GET /v1/products", "", "").0, 200);
     assert_eq!(ask(front.api, "POST /v1/orders", "Content-Type: application/json\r\n", ORDER).0, 201);
-    let (status, answer) = ask(front.api, "GET /v1/products?page=0", "", "");
+    let (status, response) = ask(front.api, "GET /v1/products?page=0", "", "");
     assert_eq!(status, 418);
     assert!(
-        answer.contains("Apifw-Validation-Status: request-query:minimum:page\r\n") && answer.ends_with("\r\n\r\n"),
-        "{answer}"
+        response.contains("Apifw-Validation-Status: request-query:minimum:page\r\n") && response.ends_with("\r\n\r\n"),
+        "{response}"
     );
     for request in ["GET /v1/nothing", "PUT /v1/products", "GET /products", "OPTIONS /v1/products"] {
         assert_eq!(ask(front.api, request, "", "").0, 418, "{request}");
@@ -85,7 +85,7 @@ fn it_blocks_as_the_original_does_and_says_what_in_its_header() {
 /// The path of the backend is the base path; without one the paths of the document stand for themselves.
 #[test]
 fn a_backend_at_the_root_has_no_base_path() {
-    let upstream = Upstream::start(shop_answer);
+    let upstream = Upstream::start(shop_response);
     for url in [format!("http://{}/", upstream.address), format!("http://{}", upstream.address)] {
         let front = start(&upstream, &[("SERVER_URL", &url)], &[]);
         assert_eq!(ask(front.api, "GET /products", "", "").0, 200, "{url}");
@@ -96,7 +96,7 @@ fn a_backend_at_the_root_has_no_base_path() {
 /// There, readiness says that the process runs.
 #[test]
 fn it_is_ready_while_its_backend_takes_connections() {
-    let upstream = Upstream::start(shop_answer);
+    let upstream = Upstream::start(shop_response);
     let more = [("SERVER_HEALTH_CHECK_INTERVAL", "100ms")];
     let front = start(&upstream, &more, &[]);
     let ready = |front: &Front| ask(front.health, "GET /v1/readiness", "", "").0;
@@ -115,8 +115,8 @@ fn it_is_ready_while_its_backend_takes_connections() {
 }
 
 #[test]
-fn a_backend_is_verified_unless_told_otherwise() {
-    let upstream = Upstream::start(shop_answer);
+fn a_backend_is_verified_unless_reported_otherwise() {
+    let upstream = Upstream::start(shop_response);
     let more = [("SERVER_URL", "https://127.0.0.1:1/v1/"), ("SERVER_INSECURE_CONNECTION", "true")];
     let front = start(&upstream, &more, &[]);
     assert_eq!(ask(front.health, "GET /v1/liveness", "", "").0, 200);
@@ -131,7 +131,7 @@ fn a_backend_is_verified_unless_told_otherwise() {
 /// What the original's own lists do not see: requests for which there is no route.
 #[test]
 fn lists_hold_where_the_document_has_no_path_and_where_options_pass() {
-    let upstream = Upstream::start(shop_answer);
+    let upstream = Upstream::start(shop_response);
     let more = [
         ("REQUEST_VALIDATION", "LOG_ONLY"),
         ("RESPONSE_VALIDATION", "DISABLE"),
@@ -149,7 +149,7 @@ fn lists_hold_where_the_document_has_no_path_and_where_options_pass() {
 
 #[test]
 fn the_file_in_the_working_directory_wins_and_endpoints_differ() {
-    let upstream = Upstream::start(shop_answer);
+    let upstream = Upstream::start(shop_response);
     let file = "RequestValidation: BLOCK\nEndpoints:\n  - { Path: \"/v1/products\", Method: GET, RequestValidation: LOG_ONLY, ResponseValidation: DISABLE }\n";
     let front = start(&upstream, &[("REQUEST_VALIDATION", "DISABLE")], &[("apifw.yaml", file)]);
     assert_eq!(ask(front.api, "GET /v1/products?page=0", "", "").0, 200);
@@ -158,7 +158,7 @@ fn the_file_in_the_working_directory_wins_and_endpoints_differ() {
 
 #[test]
 fn import_prints_what_runs() {
-    let upstream = Upstream::start(shop_answer);
+    let upstream = Upstream::start(shop_response);
     let folder = folder(SHOP, &[("allowed.txt", "10.0.0.0/8\n")]);
     let more = [
         ("ALLOW_IP_FILE", "allowed.txt"),
@@ -166,9 +166,9 @@ fn import_prints_what_runs() {
         ("SERVER_DIAL_TIMEOUT", "1.5s"),
     ];
     let output = command(folder.path(), "import", &settings(&upstream, &more)).output().unwrap();
-    let (text, told) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("ALLOW_IP_HEADER_NAME"), "{told}");
+    let (text, reported) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(0), "{reported}");
+    assert!(reported.contains("ALLOW_IP_HEADER_NAME"), "{reported}");
     for line in
         ["base_path: \"/v1\"", "connect_timeout: 1500ms", "request: block", "block_status: 403", "trusted_proxies:"]
     {
@@ -185,8 +185,8 @@ fn import_prints_what_runs() {
 
 /// There, documents and code disagree about defaults, and some settings do nothing without a word.
 #[test]
-fn defaults_are_printed_and_settings_without_effect_are_told() {
-    let upstream = Upstream::start(shop_answer);
+fn defaults_are_printed_and_settings_without_effect_are_reported() {
+    let upstream = Upstream::start(shop_response);
     let folder = folder(SHOP, &[("denied.txt", "t\n")]);
     let more = [
         ("DENYLIST_TOKENS_FILE", "denied.txt"),
@@ -195,7 +195,7 @@ fn defaults_are_printed_and_settings_without_effect_are_told() {
         ("DNS_CACHE", "true"),
     ];
     let output = command(folder.path(), "import", &settings(&upstream, &more)).output().unwrap();
-    let (text, told) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let (text, reported) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     for line in [
         "block_status: 403",
         "shadow: { exclude_statuses: [404] }",
@@ -212,14 +212,14 @@ fn defaults_are_printed_and_settings_without_effect_are_told() {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
     for name in ["DNS_NAMESERVER_HOST has no effect", "DNS_CACHE has no effect"] {
-        assert!(told.contains(name), "{told}");
+        assert!(reported.contains(name), "{reported}");
     }
 }
 
 #[test]
 fn what_is_not_built_or_not_safe_stops_the_start_and_says_so() {
-    let upstream = Upstream::start(shop_answer);
-    for (more, told) in [
+    let upstream = Upstream::start(shop_response);
+    for (more, reported) in [
         (&[("MODE", "API")][..], "MODE=API is not built"),
         (&[("MODE", "graphql")], "MODE=GRAPHQL is not built"),
         (&[("MODSEC_RULES_DIR", "/etc/modsec")], "ModSecurity"),
@@ -236,13 +236,13 @@ fn what_is_not_built_or_not_safe_stops_the_start_and_says_so() {
         let mut child =
             command(folder.path(), "as", &settings(&upstream, more)).stderr(Stdio::piped()).spawn().unwrap();
         let mut code = None;
-        wait_until(told, || {
+        wait_until(reported, || {
             code = child.try_wait().unwrap();
             code.is_some()
         });
         let mut errors = String::new();
         std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut errors).unwrap();
-        assert!(code.and_then(|code| code.code()) == Some(1) && errors.contains(told), "{told}: {errors}");
+        assert!(code.and_then(|code| code.code()) == Some(1) && errors.contains(reported), "{reported}: {errors}");
     }
     let help = Command::new(env!("CARGO_BIN_EXE_portunus")).args(["as", "api-firewall", "--help"]).output().unwrap();
     assert!(String::from_utf8_lossy(&help.stdout).contains("--request-validation") && help.status.success());

@@ -1,4 +1,4 @@
-//! API contracts in the running program, judged on both sides: what the client got, and what a recording upstream saw.
+//! API contracts in the running program, validated on both sides: what the client got, and what a recording upstream saw.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../harness/mod.rs"]

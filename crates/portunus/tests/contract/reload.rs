@@ -1,10 +1,10 @@
-//! Documents that change under load: whole generations, nothing lost, nothing judged by half a document.
+//! Documents that change under load: whole generations, nothing lost, nothing validated by half a document.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::harness::{connect, read_answer, wait_until};
-use crate::site::{SHOP, Site, shop_answer, write};
+use crate::harness::{connect, read_response, wait_until};
+use crate::site::{SHOP, Site, shop_response, write};
 
 #[test]
 fn a_document_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {
@@ -12,7 +12,7 @@ fn a_document_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {
     assert_eq!(shop.get("GET /v1/products?page=5", "").status, 200);
     write(shop.gate.dir.path(), "openapi.yaml", &SHOP.replace("maximum: 10000", "maximum: 4"));
     wait_until("the new document", || shop.get("GET /v1/products?page=5", "").status == 400);
-    for (broken, told) in [
+    for (broken, reported) in [
         (SHOP.replace("pattern: \"^[A-Z]{3}$\"", "pattern: \"(a\""), "openapi.yaml:"),
         (SHOP.replace("#/components/schemas/Money", "#/components/schemas/Monies"), "Monies"),
         ("openapi: 3.1.0\n".to_owned(), "openapi.yaml"),
@@ -21,7 +21,7 @@ fn a_document_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {
         write(shop.gate.dir.path(), "openapi.yaml", &broken);
         shop.gate.wait_for("reload rejected, the active configuration stays");
         wait_until("the reason", || {
-            shop.gate.diagnostics().iter().any(|line| line.contains("rejected") && line.contains(told))
+            shop.gate.diagnostics().iter().any(|line| line.contains("rejected") && line.contains(reported))
         });
         assert_eq!(shop.get("GET /v1/products?page=5", "").status, 400);
         assert_eq!(shop.get("GET /v1/products?page=4", "").status, 200);
@@ -30,8 +30,8 @@ fn a_document_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {
 }
 
 #[test]
-fn fifty_reloads_under_load_lose_nothing_and_judge_by_one_document_at_a_time() {
-    let shop = Site::with(SHOP, "", &[], shop_answer);
+fn fifty_reloads_under_load_lose_nothing_and_validate_by_one_document_at_a_time() {
+    let shop = Site::with(SHOP, "", &[], shop_response);
     let folder = shop.gate.dir.path();
     let done = AtomicBool::new(false);
     // Valid under both documents, under one of them, under none.
@@ -43,7 +43,7 @@ fn fifty_reloads_under_load_lose_nothing_and_judge_by_one_document_at_a_time() {
                 while !done.load(Ordering::Relaxed) {
                     for (query, expected) in cases {
                         write!(client, "GET /v1/products?{query} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-                        let (head, _) = read_answer(&mut client);
+                        let (head, _) = read_response(&mut client);
                         let status: u16 = head[9..12].parse().unwrap();
                         assert!(expected.contains(&status), "{query}: {head}");
                     }
@@ -60,5 +60,5 @@ fn fifty_reloads_under_load_lose_nothing_and_judge_by_one_document_at_a_time() {
         done.store(true, Ordering::Relaxed);
     });
     let log = shop.gate.log(1);
-    assert!(log.iter().all(|line| line["fault"].is_null() || line["contract"]["verdict"] == "blocked"));
+    assert!(log.iter().all(|line| line["fault"].is_null() || line["contract"]["decision"] == "blocked"));
 }

@@ -1,9 +1,9 @@
-//! Heads of requests: paths, methods, parameters, and what a refusal looks like.
+//! Heads of requests: paths, methods, parameters, and what a rejection looks like.
 
 use std::io::Write;
 
-use crate::harness::{Reply, connect, exchange, read_answer, statuses};
-use crate::site::{ORDER, SHOP, Site, shop_answer};
+use crate::harness::{Reply, connect, exchange, read_response, statuses};
+use crate::site::{ORDER, SHOP, Site, shop_response};
 
 #[test]
 fn what_the_document_declares_passes_and_nothing_else() {
@@ -39,46 +39,46 @@ fn what_the_document_declares_passes_and_nothing_else() {
     ];
     let mut passed = 0;
     for (request, status, code) in cases {
-        let answer = shop.get(request, "");
-        assert_eq!(answer.status, status, "{request}: {answer:?}");
+        let response = shop.get(request, "");
+        assert_eq!(response.status, status, "{request}: {response:?}");
         passed += usize::from(status < 400);
         assert_eq!(shop.seen(), passed, "{request}");
         if !code.is_empty() {
-            assert_eq!(answer.json()["code"], code, "{request}");
-            assert_eq!(answer.fields("content-type"), ["application/problem+json"]);
+            assert_eq!(response.json()["code"], code, "{request}");
+            assert_eq!(response.fields("content-type"), ["application/problem+json"]);
         }
     }
 }
 
 #[test]
-fn an_unknown_method_is_told_which_there_are() {
+fn an_unknown_method_is_reported_which_there_are() {
     let shop = Site::shop("");
-    let answer = shop.get("PUT /v1/products/7", "");
-    assert_eq!((answer.status, answer.fields("allow")), (405, vec!["GET, DELETE"]));
-    let answer = shop.get("PUT /v1/nothing", "");
-    assert_eq!((answer.status, answer.fields("allow").len()), (404, 0));
+    let response = shop.get("PUT /v1/products/7", "");
+    assert_eq!((response.status, response.fields("allow")), (405, vec!["GET, DELETE"]));
+    let response = shop.get("PUT /v1/nothing", "");
+    assert_eq!((response.status, response.fields("allow").len()), (404, 0));
     assert_eq!(shop.seen(), 0);
 }
 
 #[test]
-fn head_is_judged_as_the_get_it_stands_for() {
+fn head_is_validated_as_the_get_it_stands_for() {
     let shop = Site::shop("");
-    let answer = exchange(
+    let response = exchange(
         shop.gate.address("web"),
         b"HEAD /v1/products HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(statuses(&answer), [200]);
-    let answer = exchange(
+    assert_eq!(statuses(&response), [200]);
+    let response = exchange(
         shop.gate.address("web"),
         b"HEAD /v1/products?page=x HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(statuses(&answer), [400]);
-    assert!(answer.ends_with(b"\r\n\r\n"), "a HEAD request is answered with a body");
+    assert_eq!(statuses(&response), [400]);
+    assert!(response.ends_with(b"\r\n\r\n"), "a HEAD request is answered with a body");
     assert_eq!(shop.seen(), 1);
 }
 
 #[test]
-fn header_fields_and_cookies_are_judged() {
+fn header_fields_and_cookies_are_validated() {
     let shop = Site::shop("");
     let uuid = "3fa85f64-5717-4562-b3fc-2c963f66afa6";
     for (request, fields, status) in [
@@ -88,8 +88,8 @@ fn header_fields_and_cookies_are_judged() {
         (format!("GET /v1/orders/{uuid}"), format!("Cookie: a=b; session={}\r\n", "0a".repeat(16)), 200),
         (format!("GET /v1/orders/{uuid}"), "Cookie: session=0a\r\n".to_owned(), 400),
     ] {
-        let answer = shop.get(&request, &fields);
-        assert_eq!(answer.status, status, "{request} {fields}: {answer:?}");
+        let response = shop.get(&request, &fields);
+        assert_eq!(response.status, status, "{request} {fields}: {response:?}");
     }
 }
 
@@ -111,8 +111,8 @@ fn path_tricks_do_not_lead_around_the_document() {
         ("/v1/products/%2537", 400),
     ] {
         let before = shop.seen();
-        let answer = shop.get(&format!("GET {path}"), "");
-        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        let response = shop.get(&format!("GET {path}"), "");
+        assert_eq!(response.status, status, "{path}: {response:?}");
         assert_eq!(shop.seen() - before, usize::from(status == 200), "{path}");
         if status == 200 {
             assert_eq!(shop.upstream.seen().last().unwrap().line(), "GET /v1/products/7 HTTP/1.1", "{path}");
@@ -120,13 +120,13 @@ fn path_tricks_do_not_lead_around_the_document() {
     }
 }
 
-/// Row 25: the firewall judges the real method.
+/// Row 25: the firewall validates the real method.
 #[test]
 fn no_field_speaks_of_another_method() {
     let shop = Site::shop("");
     for name in ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"] {
-        let answer = shop.get("GET /v1/products/7", &format!("{name}: DELETE\r\n"));
-        assert_eq!(answer.status, 200);
+        let response = shop.get("GET /v1/products/7", &format!("{name}: DELETE\r\n"));
+        assert_eq!(response.status, 200);
         assert!(shop.upstream.seen().last().unwrap().fields(name).is_empty(), "{name} went on");
     }
     assert_eq!(shop.get("TRACE /v1/products", "").status, 405);
@@ -135,11 +135,11 @@ fn no_field_speaks_of_another_method() {
 }
 
 #[test]
-fn a_refusal_tells_as_much_as_it_may() {
+fn a_rejection_reports_as_much_as_it_may() {
     let request = "GET /v1/products?per_page=1000";
     let shop = Site::shop(", detail: pointer, status_header: Contract-Status");
-    let answer = shop.get(request, "");
-    let problem = answer.json();
+    let response = shop.get(request, "");
+    let problem = response.json();
     assert_eq!(
         (&problem["code"], &problem["in"], &problem["name"]),
         (&"maximum".into(), &"query".into(), &"per_page".into())
@@ -149,7 +149,7 @@ fn a_refusal_tells_as_much_as_it_may() {
     assert_eq!(problem["detail"], "must be an integer, is a string", "{problem}");
     let problem = shop.get("GET /v1/products?category=cars", "").json();
     assert!(problem["detail"].as_str().is_some_and(|what| what.starts_with("must be one of \"")), "{problem}");
-    assert_eq!(answer.fields("contract-status"), ["request-query:maximum:per_page"]);
+    assert_eq!(response.fields("contract-status"), ["request-query:maximum:per_page"]);
     let code = Site::shop(", detail: code").get(request, "").json();
     assert_eq!((&code["code"], code.get("name"), code.get("detail")), (&"maximum".into(), None, None));
     let status = Site::shop(", detail: status").get(request, "").json();
@@ -162,8 +162,8 @@ fn a_refusal_tells_as_much_as_it_may() {
 fn one_block_status_is_for_everything() {
     let shop = Site::shop(", block_status: 418");
     for request in ["GET /v1/nothing", "PUT /v1/products/7", "GET /v1/products?page=0", "DELETE /v1/products/7"] {
-        let answer = shop.get(request, "");
-        assert_eq!((answer.status, answer.fields("allow").len()), (418, 0), "{request}");
+        let response = shop.get(request, "");
+        assert_eq!((response.status, response.fields("allow").len()), (418, 0), "{request}");
     }
     assert_eq!(shop.post("POST /v1/orders", "text/xml", "<a/>").status, 418);
     assert_eq!(shop.seen(), 0);
@@ -179,7 +179,7 @@ fn options_pass_only_where_it_is_said_and_the_path_is_known() {
 }
 
 #[test]
-fn log_lets_everything_pass_and_says_what_it_would_refuse() {
+fn log_lets_everything_pass_and_says_what_it_would_reject() {
     let shop = Site::shop(", request: log, response: log");
     for request in ["GET /v1/products?page=0&debug=1", "GET /v1/nothing", "PATCH /v1/products/7"] {
         assert_eq!(shop.get(request, "").status, 200, "{request}");
@@ -189,7 +189,7 @@ fn log_lets_everything_pass_and_says_what_it_would_refuse() {
     let log = shop.gate.log(4);
     let of = |number: usize| &log[number]["contract"];
     assert_eq!(
-        (&of(0)["verdict"], &of(0)["name"], &of(0)["side"]),
+        (&of(0)["decision"], &of(0)["name"], &of(0)["side"]),
         (&"logged".into(), &"api".into(), &"request".into())
     );
     assert_eq!(of(0)["operation"], "GET /products");
@@ -198,7 +198,7 @@ fn log_lets_everything_pass_and_says_what_it_would_refuse() {
     assert_eq!(of(2)["reason"], "method_undeclared");
     // `/items` is too short, `/more` is unknown, `/ship_to` and `/payment` are missing.
     assert_eq!((&of(3)["side"], &of(3)["violations"]), (&"request".into(), &4.into()), "{}", of(3));
-    assert!(shop.gate.metrics().contains(r#"portunus_contract_requests_total{contract="api",operation="GET /products",verdict="logged",reason="minimum"} 1"#));
+    assert!(shop.gate.metrics().contains(r#"portunus_contract_requests_total{contract="api",operation="GET /products",decision="logged",reason="minimum"} 1"#));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn modes_hold_per_operation() {
 
 #[test]
 fn what_holds_for_a_host_or_a_route_holds_before_what_holds_for_a_listener() {
-    let upstream = crate::harness::Upstream::start(shop_answer);
+    let upstream = crate::harness::Upstream::start(shop_response);
     let text = format!(
         "workers: 1
 listeners:
@@ -250,7 +250,7 @@ routes:
 
 /// Row 3: a refusal leaves nothing on the connection that could be taken for a request.
 #[test]
-fn a_connection_goes_on_cleanly_after_a_refusal() {
+fn a_connection_goes_on_cleanly_after_a_rejection() {
     let shop = Site::shop("");
     let mut client = connect(shop.gate.address("web"));
     for round in 0..5 {
@@ -262,18 +262,18 @@ fn a_connection_goes_on_cleanly_after_a_refusal() {
             body.len()
         )
         .unwrap();
-        let (head, _) = read_answer(&mut client);
+        let (head, _) = read_response(&mut client);
         assert!(head.starts_with("HTTP/1.1 400 "), "{head}");
         write!(client, "GET /v1/products?page={} HTTP/1.1\r\nHost: api.test\r\n\r\n", round + 1).unwrap();
-        let (head, _) = read_answer(&mut client);
+        let (head, _) = read_response(&mut client);
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     }
-    // A large body behind a refusal that needs none of it: the answer comes at once, and the connection ends.
-    let answer = exchange(
+    // A large body behind a rejection that needs none of it: the response comes at once, and the connection ends.
+    let response = exchange(
         shop.gate.address("web"),
         format!("POST /v1/nothing HTTP/1.1\r\nHost: api.test\r\nContent-Length: 3000000\r\n\r\n{ORDER}").as_bytes(),
     );
-    assert_eq!(statuses(&answer), [404]);
+    assert_eq!(statuses(&response), [404]);
     let lines: Vec<String> = shop.upstream.seen().iter().map(|seen| seen.line().to_owned()).collect();
     let expected: Vec<String> = (1..=5).map(|page| format!("GET /v1/products?page={page} HTTP/1.1")).collect();
     assert_eq!(lines, expected);
@@ -289,18 +289,18 @@ fn a_client_that_waits_for_100_gets_it_and_the_upstream_is_not_asked() {
         ORDER.len()
     )
     .unwrap();
-    let (head, _) = read_answer(&mut client);
+    let (head, _) = read_response(&mut client);
     assert!(head.starts_with("HTTP/1.1 100 "), "{head}");
     client.write_all(ORDER.as_bytes()).unwrap();
-    let (head, _) = read_answer(&mut client);
+    let (head, _) = read_response(&mut client);
     assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
     assert!(shop.upstream.seen()[0].fields("expect").is_empty());
-    // One that is refused by its head is not asked for its body.
+    // One that is rejected by its head is not asked for its body.
     let mut client = connect(shop.gate.address("web"));
     client
         .write_all(b"POST /v1/orders HTTP/1.1\r\nHost: api.test\r\nContent-Type: text/xml\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
         .unwrap();
-    let (head, _) = read_answer(&mut client);
+    let (head, _) = read_response(&mut client);
     assert!(head.starts_with("HTTP/1.1 415 "), "{head}");
 }
 
@@ -332,16 +332,16 @@ fn a_field_that_ends_here_satisfies_no_contract() {
         for (path, field, code) in
             [("/tenants", "X-Tenant: a", "parameter_missing"), ("/keys", "X-API-Key: k", "security_missing")]
         {
-            let answer = site.get(&format!("GET {path}"), &format!("{field}\r\nConnection: {options}\r\n"));
-            assert_eq!((&answer.json()["code"], site.seen()), (&code.into(), 0), "{path} {options}: {answer:?}");
+            let response = site.get(&format!("GET {path}"), &format!("{field}\r\nConnection: {options}\r\n"));
+            assert_eq!((&response.json()["code"], site.seen()), (&code.into(), 0), "{path} {options}: {response:?}");
         }
     }
     for (path, field) in [("/tenants", "X-Tenant: a"), ("/keys", "X-API-Key: k")] {
-        let answer = site.get(
+        let response = site.get(
             &format!("GET {path}"),
             &format!("{field}\r\nConnection: keep-alive, te, upgrade, X-Else\r\nTE: trailers\r\nX-Else: 1\r\n"),
         );
-        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(response.status, 200, "{response:?}");
         let seen = site.upstream.seen().pop().unwrap();
         let (name, value) = field.split_once(": ").unwrap();
         assert_eq!(
@@ -350,8 +350,8 @@ fn a_field_that_ends_here_satisfies_no_contract() {
         );
     }
     let taken = Site::with(TENANTS, "", &[], move |_| Reply::Keep(quota("Connection: x-quota\r\n")));
-    let answer = taken.get("GET /tenants", "X-Tenant: a\r\n");
-    assert_eq!(answer.status, 502, "a field that the client does not get: {answer:?}");
+    let response = taken.get("GET /tenants", "X-Tenant: a\r\n");
+    assert_eq!(response.status, 502, "a field that the client does not get: {response:?}");
 }
 
 /// A path and parameters as browsers write them.
@@ -375,8 +375,8 @@ fn what_clients_send_raw_is_validated_in_the_form_that_goes_on() {
     for target in
         ["/gr\u{f6}\u{df}e|x/a|b?filter[a]=7&list=x|y", "/gr%c3%b6%C3%9fe%7cx/a%7Cb?filter%5Ba%5D=7&list=x%7Cy"]
     {
-        let answer = site.get(&format!("GET {target}"), "");
-        assert_eq!(answer.status, 200, "{target}: {answer:?}");
+        let response = site.get(&format!("GET {target}"), "");
+        assert_eq!(response.status, 200, "{target}: {response:?}");
         let line = site.upstream.seen().pop().unwrap().line().to_ascii_lowercase();
         assert_eq!(line, "get /gr%c3%b6%c3%9fe%7cx/a%7cb?filter%5ba%5d=7&list=x%7cy http/1.1");
     }
@@ -387,8 +387,8 @@ fn what_clients_send_raw_is_validated_in_the_form_that_goes_on() {
         "/gr\u{f6}\u{df}e|x/a?list=x|y|z",
         "/gr\u{f6}\u{df}ex/a",
     ] {
-        let answer = site.get(&format!("GET {target}"), "");
-        assert!(matches!(answer.status, 400 | 404), "{target}: {answer:?}");
+        let response = site.get(&format!("GET {target}"), "");
+        assert!(matches!(response.status, 400 | 404), "{target}: {response:?}");
     }
     assert_eq!(site.seen(), seen);
 }
@@ -415,17 +415,20 @@ paths:
 fn a_path_of_two_operations_is_rejected() {
     let own = ", request: off, response: off, operations: [{ path: /admin, request: block }]";
     for contract in [", response: off", own] {
-        let site = Site::with(SLUGS, contract, &[], shop_answer);
+        let site = Site::with(SLUGS, contract, &[], shop_response);
         let paths = ["/admin;x", "/admin;", "/admin;jsessionid=1", "//admin", "/;/admin", "/admin%3Bx"];
         for (path, at) in paths.iter().zip(0..) {
-            let answer = site.get(&format!("GET {path}"), "");
-            assert!([400, 404].contains(&answer.status) && site.seen() == 0, "{contract} {path}: {answer:?}");
-            assert!(answer.status == 404 || answer.json()["code"] == "ambiguous_path", "{contract} {path}: {answer:?}");
+            let response = site.get(&format!("GET {path}"), "");
+            assert!([400, 404].contains(&response.status) && site.seen() == 0, "{contract} {path}: {response:?}");
+            assert!(
+                response.status == 404 || response.json()["code"] == "ambiguous_path",
+                "{contract} {path}: {response:?}"
+            );
             assert!(site.gate.log(at + 1)[at]["reason"].is_string());
         }
         assert_eq!(site.get("GET /other;x", "").status, 200, "{contract}");
     }
-    let log = Site::with(SLUGS, ", request: log, response: off", &[], shop_answer);
+    let log = Site::with(SLUGS, ", request: log, response: off", &[], shop_response);
     assert_eq!(log.get("GET /admin;x", "").status, 200);
     assert_eq!(log.gate.log(1)[0]["contract"]["reason"], "ambiguous_path");
 }
@@ -437,8 +440,12 @@ fn a_value_that_other_servers_read_as_empty_is_rejected() {
     let ok = |_: &crate::harness::Seen| Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec());
     let site = Site::with(document, "", &[], ok);
     for path in ["/;/public", "/;a=b/public", "/%3Bx/public"] {
-        let answer = site.get(&format!("GET {path}"), "");
-        assert_eq!((answer.status, &answer.json()["code"], site.seen()), (400, &"ambiguous_path".into(), 0), "{path}");
+        let response = site.get(&format!("GET {path}"), "");
+        assert_eq!(
+            (response.status, &response.json()["code"], site.seen()),
+            (400, &"ambiguous_path".into(), 0),
+            "{path}"
+        );
     }
     for path in ["/a/public", "/a;b/public", "/points/;id=5"] {
         let before = site.seen();
@@ -459,8 +466,8 @@ fn queries_that_are_not_utf_8_are_rejected_where_they_are_declared() {
         "price%5Bmin%5D=%e0%80%b1",
         "%c0%af=1",
     ] {
-        let answer = shop.get(&format!("GET /v1/products?{query}"), "");
-        assert_eq!((answer.status, shop.seen()), (400, 0), "{query}: {answer:?}");
+        let response = shop.get(&format!("GET /v1/products?{query}"), "");
+        assert_eq!((response.status, shop.seen()), (400, 0), "{query}: {response:?}");
     }
     assert_eq!(shop.get("GET /v1/products?other=%c0%af", "").status, 200);
     assert_eq!(shop.upstream.seen()[0].line(), "GET /v1/products?other=%c0%af HTTP/1.1");

@@ -8,9 +8,9 @@ use crate::site::{SHOP, Site};
 const GOOD: &str = r#"{"name":"a","price":{"amount":1,"currency":"EUR"}}"#;
 
 /// A shop whose upstream answers this to everything.
-fn answering(contract: &str, answer: &str) -> Site {
-    let answer = Mutex::new(answer.to_owned());
-    Site::with(SHOP, contract, &[], move |_| Reply::Keep(answer.lock().unwrap().clone().into_bytes()))
+fn answering(contract: &str, response: &str) -> Site {
+    let response = Mutex::new(response.to_owned());
+    Site::with(SHOP, contract, &[], move |_| Reply::Keep(response.lock().unwrap().clone().into_bytes()))
 }
 
 fn json(status: &str, fields: &str, body: &str) -> String {
@@ -38,18 +38,18 @@ fn cases() -> Vec<(String, &'static str)> {
 }
 
 #[test]
-fn an_answer_that_breaks_the_contract_becomes_a_502() {
-    for (answer, code) in cases() {
-        let shop = answering("", &answer);
+fn an_response_that_breaks_the_contract_becomes_a_502() {
+    for (response, code) in cases() {
+        let shop = answering("", &response);
         let got = shop.get("GET /v1/products/7", "");
         if code.is_empty() {
             assert_eq!((got.status, &got.body[..]), (200, GOOD.as_bytes()));
             continue;
         }
-        assert_eq!((got.status, &got.json()["code"]), (502, &code.into()), "{answer}");
+        assert_eq!((got.status, &got.json()["code"]), (502, &code.into()), "{response}");
         assert!(!String::from_utf8_lossy(&got.body).contains("euro"));
         let line = &shop.gate.log(1)[0];
-        assert_eq!((&line["contract"]["verdict"], &line["contract"]["side"]), (&"blocked".into(), &"response".into()));
+        assert_eq!((&line["contract"]["decision"], &line["contract"]["side"]), (&"blocked".into(), &"response".into()));
         assert_eq!((&line["contract"]["reason"], &line["upstream"]["status"].is_u64()), (&code.into(), &true));
         // The connection it came on is not used again.
         shop.get("GET /v1/products/7", "");
@@ -59,25 +59,25 @@ fn an_answer_that_breaks_the_contract_becomes_a_502() {
 
 /// The original logs nothing here.
 #[test]
-fn log_says_of_answers_what_block_would_refuse() {
-    for (answer, code) in cases() {
-        let shop = answering(", response: log", &answer);
+fn log_says_of_responses_what_block_would_reject() {
+    for (response, code) in cases() {
+        let shop = answering(", response: log", &response);
         let got = shop.get("GET /v1/products/7", "");
-        assert_eq!(got.status.to_string(), answer[9..12], "{answer}");
+        assert_eq!(got.status.to_string(), response[9..12], "{response}");
         let line = &shop.gate.log(1)[0]["contract"];
-        let verdict = if code.is_empty() { "passed" } else { "logged" };
-        assert_eq!(line["verdict"], verdict, "{answer}: {line}");
+        let decision = if code.is_empty() { "passed" } else { "logged" };
+        assert_eq!(line["decision"], decision, "{response}: {line}");
         if !code.is_empty() {
-            assert_eq!((&line["reason"], &line["side"]), (&code.into(), &"response".into()), "{answer}");
+            assert_eq!((&line["reason"], &line["side"]), (&code.into(), &"response".into()), "{response}");
         }
     }
     let shop = answering(", response: off", &json("500 No", "", "{}"));
     assert_eq!(shop.get("GET /v1/products/7", "").status, 500);
-    assert_eq!(shop.gate.log(1)[0]["contract"]["verdict"], "passed");
+    assert_eq!(shop.gate.log(1)[0]["contract"]["decision"], "passed");
 }
 
 #[test]
-fn declared_fields_of_answers_are_judged() {
+fn declared_fields_of_responses_are_validated() {
     for (fields, status) in
         [("X-Total: 0\r\n", 200), ("", 502), ("X-Total: many\r\n", 502), ("X-Total: 1\r\nX-Total: 2\r\n", 502)]
     {
@@ -87,7 +87,7 @@ fn declared_fields_of_answers_are_judged() {
 }
 
 #[test]
-fn answers_in_pieces_and_without_a_length_are_judged_whole() {
+fn responses_in_pieces_and_without_a_length_are_validated_whole() {
     let (first, second) = GOOD.split_at(20);
     let chunked = |last: &str| {
         format!(
@@ -100,18 +100,18 @@ fn answers_in_pieces_and_without_a_length_are_judged_whole() {
     let mut client = crate::harness::connect(shop.gate.address("web"));
     std::io::Write::write_all(&mut client, b"GET /v1/products/7 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         .unwrap();
-    let answer = String::from_utf8(crate::harness::read_to_end(&mut client)).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("0\r\n\r\n"), "{answer}");
+    let response = String::from_utf8(crate::harness::read_to_end(&mut client)).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("0\r\n\r\n"), "{response}");
     let shop = answering("", &chunked(&second.replace('}', "]")));
     assert_eq!(shop.get("GET /v1/products/7", "").status, 502);
-    // Cut in the middle: nothing of it may look like an answer.
+    // Cut in the middle: nothing of it may look like a response.
     let cut = json("200 OK", "", GOOD).replace("Content-Length: 5", "Content-Length: 9");
     let shop = Site::with(SHOP, "", &[], move |_| Reply::Close(cut.clone().into_bytes()));
     assert_eq!(shop.get("GET /v1/products/7", "").status, 502);
 }
 
 #[test]
-fn answers_are_bounded_like_requests() {
+fn responses_are_bounded_like_requests() {
     let large = format!("[{}1]", "1,".repeat(3 << 20));
     let shop = answering("", &json("200 OK", "X-Total: 0\r\n", &large));
     let got = shop.get("GET /v1/products", "");

@@ -1,7 +1,7 @@
 //! The samples that users start from are what they say: the example and the quick start in containers.
 
 use crate::harness::{Gate, Upstream};
-use crate::site::{ORDER, Site, folder, shop_answer, write};
+use crate::site::{ORDER, Site, folder, shop_response, write};
 
 /// A configuration of ours for a gate in this process's place: its own ports, our upstream, its files where it looks for them.
 fn ported(text: &str, upstream: &Upstream) -> String {
@@ -21,7 +21,7 @@ fn between<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
 
 #[test]
 fn the_example_protects_the_shop() {
-    let upstream = Upstream::start(shop_answer);
+    let upstream = Upstream::start(shop_response);
     let text = ported(include_str!("../../../../examples/contract-shop.yaml"), &upstream);
     let files = folder("", &[]);
     std::fs::create_dir(files.path().join("shop")).unwrap();
@@ -29,8 +29,8 @@ fn the_example_protects_the_shop() {
     let site = Site { gate: Gate::start_in(files, &text), upstream };
     assert_eq!(site.get("GET /v1/products?page=2", "").status, 200);
     assert_eq!(site.post("POST /v1/orders", "application/json", ORDER).status, 201);
-    let answer = site.get("GET /v1/products?page=none", "");
-    assert_eq!((answer.status, &answer.json()["name"]), (400, &"page".into()));
+    let response = site.get("GET /v1/products?page=none", "");
+    assert_eq!((response.status, &response.json()["name"]), (400, &"page".into()));
     assert_eq!(site.get("GET /v1/admin", "").status, 404);
     assert_eq!(site.seen(), 2);
 }
@@ -48,9 +48,9 @@ fn the_quick_start_in_containers_does_what_its_first_lines_say() {
     let site = Site { gate: Gate::start_in(files, &text), upstream };
     let say = |body: &str| site.post("POST /echo", "application/json", body);
     assert_eq!(say(r#"{"to":"a@example.com","text":"hello"}"#).status, 200);
-    let refused = say(r#"{"to":"a@example.com","text":"hello","admin":true}"#);
+    let rejected = say(r#"{"to":"a@example.com","text":"hello","admin":true}"#);
     assert_eq!(
-        (refused.status, &refused.json()["code"], &refused.json()["pointer"]),
+        (rejected.status, &rejected.json()["code"], &rejected.json()["pointer"]),
         (400, &"unknown_field".into(), &"/admin".into())
     );
     assert_eq!(site.get("GET /admin", "").status, 404);

@@ -6,9 +6,9 @@ use crate::harness::{Reply, exchange, wait_until};
 use crate::site::{SHOP, Site};
 
 fn shadows(site: &Site) -> Vec<Value> {
-    let answer =
+    let response =
         exchange(site.gate.address("admin"), b"GET /shadow HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    let text = String::from_utf8(answer).unwrap();
+    let text = String::from_utf8(response).unwrap();
     let body = text.split_once("\r\n\r\n").unwrap().1;
     serde_json::from_str::<Value>(body).unwrap()["shadows"].as_array().unwrap().clone()
 }
@@ -47,7 +47,7 @@ fn paths_methods_statuses_parameters_and_fields_are_listed() {
 }
 
 #[test]
-fn refused_shadows_are_listed_too_and_404_is_not() {
+fn rejected_shadows_are_listed_too_and_404_is_not() {
     let site =
         Site::with(SHOP, "", &[], |_| Reply::Keep(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()));
     assert_eq!(site.get("GET /v1/products", "").status, 502);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_answer};
+use crate::harness::{Gate, Reply, Seen, Upstream, connect, read_response};
 
 /// The document of the example.
 pub const SHOP: &str = include_str!("../../../../examples/shop/openapi.yaml");
@@ -21,13 +21,13 @@ pub struct Site {
 
 /// What came back.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     /// The body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
@@ -40,8 +40,8 @@ impl Answer {
     }
 }
 
-/// An answer that keeps the shop's contract, whatever was asked.
-pub fn shop_answer(seen: &Seen) -> Reply {
+/// A response that keeps the shop's contract, whatever was asked.
+pub fn shop_response(seen: &Seen) -> Reply {
     let line = seen.line();
     let body = |status: &str, kind: &str, body: &str| {
         format!(
@@ -49,7 +49,7 @@ pub fn shop_answer(seen: &Seen) -> Reply {
             body.len()
         )
     };
-    let answer = match line.split(' ').next().unwrap_or_default() {
+    let response = match line.split(' ').next().unwrap_or_default() {
         "DELETE" | "PUT" => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
         "HEAD" => {
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nX-Total: 0\r\nContent-Length: 2\r\n\r\n".to_owned()
@@ -63,7 +63,7 @@ pub fn shop_answer(seen: &Seen) -> Reply {
         _ if line.contains("/orders/") => body("200 OK", "application/json", ORDER),
         _ => body("200 OK", "application/json", "[]"),
     };
-    Reply::Keep(answer.into_bytes())
+    Reply::Keep(response.into_bytes())
 }
 
 /// Files for the folder of a gate, by name.
@@ -85,29 +85,29 @@ impl Site {
 
     /// The shop with further keys of the contract.
     pub fn shop(contract: &str) -> Site {
-        Site::with(SHOP, contract, &[], shop_answer)
+        Site::with(SHOP, contract, &[], shop_response)
     }
 
     /// Sends bytes on a connection of its own and reads one answer.
-    pub fn send(&self, bytes: &[u8]) -> Answer {
+    pub fn send(&self, bytes: &[u8]) -> Response {
         let mut client = connect(self.gate.address("web"));
         client.write_all(bytes).unwrap();
-        let (head, body) = read_answer(&mut client);
-        answer(head, body)
+        let (head, body) = read_response(&mut client);
+        respond(head, body)
     }
 
     /// A request without a body; `fields` each with its line end.
-    pub fn get(&self, method_and_target: &str, fields: &str) -> Answer {
+    pub fn get(&self, method_and_target: &str, fields: &str) -> Response {
         self.send(format!("{method_and_target} HTTP/1.1\r\nHost: api.test\r\n{fields}\r\n").as_bytes())
     }
 
     /// A request with a body of this type.
-    pub fn post(&self, method_and_target: &str, content_type: &str, body: impl AsRef<[u8]>) -> Answer {
+    pub fn post(&self, method_and_target: &str, content_type: &str, body: impl AsRef<[u8]>) -> Response {
         self.post_with(method_and_target, &format!("Content-Type: {content_type}\r\n"), body)
     }
 
     /// A request with a body; `fields` each with its line end.
-    pub fn post_with(&self, method_and_target: &str, fields: &str, body: impl AsRef<[u8]>) -> Answer {
+    pub fn post_with(&self, method_and_target: &str, fields: &str, body: impl AsRef<[u8]>) -> Response {
         let body = body.as_ref();
         let head =
             format!("{method_and_target} HTTP/1.1\r\nHost: api.test\r\n{fields}Content-Length: {}\r\n\r\n", body.len());
@@ -154,7 +154,7 @@ pub fn write(folder: &Path, name: &str, text: &str) {
     std::fs::rename(fresh, folder.join(name)).unwrap();
 }
 
-fn answer(head: String, body: Vec<u8>) -> Answer {
+fn respond(head: String, body: Vec<u8>) -> Response {
     let status = head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("no status: {head}"));
-    Answer { status, head, body }
+    Response { status, head, body }
 }

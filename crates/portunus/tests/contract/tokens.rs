@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tls::crypto::verify::{MacKey, Sha2};
 
 use crate::harness::{Reply, Upstream, certificates, path, wait_until};
-use crate::site::{Answer, Site, write};
+use crate::site::{Response, Site, write};
 
 /// One operation that demands a scope, one that takes a token or a key, one that takes nobody's word.
 const BANK: &str = r##"
@@ -87,7 +87,7 @@ fn bank(jwt: &str, files: &[(&str, &str)]) -> Site {
     Site::with(BANK, &format!(", jwt: {{ {jwt} }}"), files, ok())
 }
 
-fn ask(site: &Site, request: &str, token: &str) -> Answer {
+fn ask(site: &Site, request: &str, token: &str) -> Response {
     site.get(request, &format!("Authorization: Bearer {token}\r\n"))
 }
 
@@ -95,7 +95,7 @@ const HS: &str = "algorithms: [HS256], secret: { file: secret }, issuers: https:
 const HEAD: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
 
 #[test]
-fn a_genuine_token_passes_and_every_defect_is_told_apart() {
+fn a_genuine_token_passes_and_every_defect_is_distinguished() {
     let site = bank(HS, &[("secret", SECRET)]);
     let good = hs256(HEAD, &claims());
     assert_eq!(ask(&site, "GET /accounts", &good).status, 200);
@@ -124,12 +124,12 @@ fn a_genuine_token_passes_and_every_defect_is_told_apart() {
         (format!("{good}="), 401, "jwt_malformed"),
         ("nonsense".to_owned(), 401, "jwt_malformed"),
     ] {
-        let answer = ask(&site, "GET /accounts", &token);
-        assert_eq!(answer.status, status, "{code} {token}: {answer:?}");
+        let response = ask(&site, "GET /accounts", &token);
+        assert_eq!(response.status, status, "{code} {token}: {response:?}");
         if !code.is_empty() {
-            assert_eq!(answer.json()["code"], code, "{token}");
+            assert_eq!(response.json()["code"], code, "{token}");
         }
-        assert_eq!(answer.fields("www-authenticate").len(), usize::from(status == 401), "{answer:?}");
+        assert_eq!(response.fields("www-authenticate").len(), usize::from(status == 401), "{response:?}");
     }
     assert_eq!(site.get("GET /accounts", "").json()["code"], "security_missing");
     assert_eq!(site.get("GET /open", "").status, 200);
@@ -303,10 +303,10 @@ fn keys_come_over_tls_from_whom_our_ca_knows_and_outlive_their_provider() {
             &[],
         )
     };
-    for refused in [site(&stranger, "id.test"), site(&folder, "other.test")] {
-        refused.gate.wait_for("key set not fetched: upstream_certificate");
-        let answer = ask(&refused, "GET /accounts", &token);
-        assert_eq!((answer.status, refused.seen()), (503, 0), "{answer:?}");
+    for rejected in [site(&stranger, "id.test"), site(&folder, "other.test")] {
+        rejected.gate.wait_for("key set not fetched: upstream_certificate");
+        let response = ask(&rejected, "GET /accounts", &token);
+        assert_eq!((response.status, rejected.seen()), (503, 0), "{response:?}");
     }
     let site = site(&folder, "id.test");
     wait_until("the keys", || ask(&site, "GET /accounts", &token).status == 200);
@@ -325,7 +325,7 @@ fn keys_come_over_tls_from_whom_our_ca_knows_and_outlive_their_provider() {
 
 #[test]
 fn what_cannot_be_checked_stops_the_start() {
-    for (contract, files, told) in [
+    for (contract, files, reported) in [
         ("", &[][..], "nothing says how to verify them"),
         (", jwt: { algorithms: HS256, secret: { file: secret } }", &[("secret", "short")][..], "as long as its digest"),
         (
@@ -344,7 +344,7 @@ fn what_cannot_be_checked_stops_the_start() {
             .output()
             .unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(1) && errors.contains(told), "{contract}: {errors}");
+        assert!(output.status.code() == Some(1) && errors.contains(reported), "{contract}: {errors}");
     }
 }
 
@@ -382,9 +382,9 @@ fn tokens_of_http_bearer_schemes_are_verified() {
             (&"opaque".to_owned(), "jwt_malformed"),
             (&forged, ""),
         ] {
-            let answer = ask(&site, &format!("GET {path}"), token);
-            assert_eq!(answer.status, 401, "{path} {token}: {answer:?}");
-            assert!(code.is_empty() || answer.json()["code"] == code, "{path} {token}: {answer:?}");
+            let response = ask(&site, &format!("GET {path}"), token);
+            assert_eq!(response.status, 401, "{path} {token}: {response:?}");
+            assert!(code.is_empty() || response.json()["code"] == code, "{path} {token}: {response:?}");
         }
     }
     assert_eq!(site.seen(), 0);
@@ -477,12 +477,12 @@ fn api_keys_in_authorization_are_tokens() {
         "Bearer".to_owned(),
         format!("Bearer\t{none}"),
     ] {
-        let answer = site.get("GET /orders", &format!("Authorization: {value}\r\n"));
-        assert_eq!((answer.status, site.seen()), (401, 0), "{value}: {answer:?}");
+        let response = site.get("GET /orders", &format!("Authorization: {value}\r\n"));
+        assert_eq!((response.status, site.seen()), (401, 0), "{value}: {response:?}");
     }
     for (count, value) in [format!("Bearer {good}"), format!("bearer {good}"), good].iter().enumerate() {
-        let answer = site.get("GET /orders", &format!("Authorization: {value}\r\n"));
-        assert_eq!((answer.status, site.seen()), (200, count + 1), "{value}: {answer:?}");
+        let response = site.get("GET /orders", &format!("Authorization: {value}\r\n"));
+        assert_eq!((response.status, site.seen()), (200, count + 1), "{value}: {response:?}");
     }
     // Left out of those that are verified, or without anything to verify it by, it must only be there, and `check` says so.
     let (fine, said) = checked(&keyed, "");

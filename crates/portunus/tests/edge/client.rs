@@ -9,9 +9,9 @@ use tls::{Connector, Handshake, ProtocolVersion, ServerName, Session};
 use crate::harness::{PATIENCE, connect};
 
 /// What `openssl s_client` told of a connection, standard output and error together.
-pub struct Told(pub String);
+pub struct Reported(pub String);
 
-impl Told {
+impl Reported {
     /// The common name of the certificate that was shown.
     pub fn name(&self) -> Option<&str> {
         let subject = self.0.lines().find(|line| line.starts_with("subject="))?;
@@ -23,7 +23,7 @@ impl Told {
         self.0.split("SSL alert number ").nth(1)?.lines().next()?.trim().parse().ok()
     }
 
-    /// Status of the HTTP answer.
+    /// Status of the HTTP response.
     pub fn status(&self) -> Option<u16> {
         self.0.split("HTTP/1.1 ").nth(1)?.get(..3)?.parse().ok()
     }
@@ -40,22 +40,22 @@ impl Told {
 }
 
 /// Connects with `openssl s_client` and these arguments (separated by spaces), sends `input`, and waits for the other side to close.
-pub fn openssl(address: SocketAddr, arguments: &str, input: &str) -> Told {
+pub fn openssl(address: SocketAddr, arguments: &str, input: &str) -> Reported {
     let mut child = s_client(address, &format!("-ign_eof {arguments}"));
     // A client that was turned away has closed its input already.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    told(child)
+    reported(child)
 }
 
 /// As [`openssl`], but with `command` typed at it (`R` renegotiates) when it is connected, and nothing sent.
-pub fn openssl_command(address: SocketAddr, arguments: &str, command: &str) -> Told {
+pub fn openssl_command(address: SocketAddr, arguments: &str, command: &str) -> Reported {
     let mut child = s_client(address, arguments);
     let mut input = child.stdin.take().unwrap();
     input.write_all(command.as_bytes()).unwrap();
     // The end of its input would end it.
-    let told = told(child);
+    let reported = reported(child);
     drop(input);
-    told
+    reported
 }
 
 fn s_client(address: SocketAddr, arguments: &str) -> Child {
@@ -69,10 +69,10 @@ fn s_client(address: SocketAddr, arguments: &str) -> Child {
         .expect("openssl is installed (Debian package openssl)")
 }
 
-fn told(child: Child) -> Told {
+fn reported(child: Child) -> Reported {
     let output = child.wait_with_output().unwrap();
     let text = [output.stdout, output.stderr].concat();
-    Told(String::from_utf8_lossy(&text).into_owned())
+    Reported(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// A last request for `host`.
@@ -81,7 +81,7 @@ pub fn request(host: &str) -> String {
 }
 
 /// A handshake for `name` and one request for it.
-pub fn openssl_get(address: SocketAddr, name: &str, arguments: &str) -> Told {
+pub fn openssl_get(address: SocketAddr, name: &str, arguments: &str) -> Reported {
     openssl(address, &format!("-servername {name} {arguments}"), &request(name))
 }
 

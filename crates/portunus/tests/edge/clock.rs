@@ -1,4 +1,4 @@
-//! The wall clock jumps: what is measured and waited for follows the monotonic clock, so that nothing is closed, refused or logged wrong for it.
+//! The wall clock jumps: what is measured and waited for follows the monotonic clock, so that nothing is closed, rejected or logged wrong for it.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::client::TlsClient;
-use crate::harness::{Gate, PORTUNUS, Upstream, certificates, connect, read_answer, wait_until};
+use crate::harness::{Gate, PORTUNUS, Upstream, certificates, connect, read_response, wait_until};
 use crate::{get, keystore, metric, tls_listener, yaml};
 
 /// libfaketime, of Debian's package `faketime`, which `./x test` installs.
@@ -29,7 +29,7 @@ fn with_clock(dir: &Path) -> Command {
 
 fn ask(client: &mut (impl std::io::Read + Write)) {
     client.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
-    assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "));
+    assert!(read_response(client).0.starts_with("HTTP/1.1 200 "));
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_wall_clock_that_jumps_ends_nothing() {
         ask(&mut plain);
         ask(&mut sealed);
         assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
-        // Our own certificate may have ended: who connects is told by the certificate, not by us.
+        // Our own certificate may have ended: who connects is reported by the certificate, not by us.
         ask(&mut TlsClient::connect(gate.address("tls"), "a.example", "http/1.1"));
         lines += 4;
         let log = gate.log(lines);
@@ -62,9 +62,9 @@ fn a_wall_clock_that_jumps_ends_nothing() {
             let took = line["duration_seconds"].as_f64().unwrap();
             assert!((0.0..60.0).contains(&took), "{line}");
         }
-        let told = log[lines - 1]["time"].as_str().unwrap();
+        let reported = log[lines - 1]["time"].as_str().unwrap();
         let year = |seconds: i64| 1970 + seconds / 31_556_952;
-        assert!(told.starts_with(&year(now + seconds).to_string()), "the log tells the wall clock: {told}");
+        assert!(reported.starts_with(&year(now + seconds).to_string()), "the log tells the wall clock: {reported}");
         assert!(metric(&gate, "portunus_connections_open{listener=\"web\"}").is_some_and(|open| open >= 1.0));
     }
     // A reload under a wrong clock is taken as well, and drains as ever.

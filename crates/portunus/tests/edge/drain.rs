@@ -6,10 +6,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::client::TlsClient;
-use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_answer, read_to_end, wait_until};
+use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_response, read_to_end, wait_until};
 use crate::{get, keystore, metric, tls_listener, yaml};
 
-/// An upstream that answers when it is told to.
+/// An upstream that responds when it is told to.
 fn slow_upstream() -> (Upstream, Sender<()>) {
     let (release, wait) = channel();
     let wait = Arc::new(Mutex::new(wait));
@@ -45,7 +45,7 @@ fn what_is_under_way_is_finished_and_what_is_idle_ends() {
     read_to_end(&mut idle);
     assert!(read_to_end(&mut fresh).is_empty(), "a connection that asked for nothing");
     release.send(()).unwrap();
-    let (head, body) = read_answer(&mut busy);
+    let (head, body) = read_response(&mut busy);
     assert!(head.starts_with("HTTP/1.1 200 ") && body == b"slow", "{head}");
     assert!(head.to_ascii_lowercase().contains("\r\nconnection: close\r\n"), "{head}");
     assert!(read_to_end(&mut busy).is_empty());
@@ -62,7 +62,7 @@ fn an_idle_keep_alive_connection_ends() {
     let mut sealed = TlsClient::connect(gate.address("tls"), "a.example", "http/1.1");
     for client in [&mut plain as &mut dyn ReadWrite, &mut sealed] {
         client.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
-        assert!(read_answer(&mut &mut *client).0.starts_with("HTTP/1.1 200 "));
+        assert!(read_response(&mut &mut *client).0.starts_with("HTTP/1.1 200 "));
     }
     begin(&gate);
     assert!(read_to_end(&mut plain).is_empty());
@@ -74,7 +74,7 @@ trait ReadWrite: Read + Write {}
 impl<T: Read + Write> ReadWrite for T {}
 
 #[test]
-fn what_does_not_end_within_the_grace_time_is_cut_and_told() {
+fn what_does_not_end_within_the_grace_time_is_cut_and_reported() {
     let (upstream, release) = slow_upstream();
     let gate = Gate::start(&yaml(&upstream, "", "limits: { drain_timeout: 100ms }"));
     let mut busy = connect(gate.address("web"));
@@ -84,15 +84,15 @@ fn what_does_not_end_within_the_grace_time_is_cut_and_told() {
     half.write_all(b"GET /half HTT").unwrap();
     wait_until("both connections", || metric(&gate, CONNECTIONS) == Some(2.0));
     gate.signal("TERM");
-    assert!(read_to_end(&mut busy).is_empty(), "no answer is made up");
+    assert!(read_to_end(&mut busy).is_empty(), "no response is made up");
     assert!(read_to_end(&mut half).is_empty());
     let (code, dir) = gate.stop_and_keep();
     assert_eq!(code, Some(1));
     drop(release);
     let mut lines = lines_of(&dir);
     lines.sort_by_key(|line| line["target"].as_str().map(str::to_owned));
-    let told: Vec<_> = lines.iter().map(|line| (line["target"].as_str(), line["fault"].as_str())).collect();
-    assert_eq!(told, [(Some(""), Some("proxy")), (Some("/"), Some("proxy"))], "one line each: {lines:#?}");
+    let reported: Vec<_> = lines.iter().map(|line| (line["target"].as_str(), line["fault"].as_str())).collect();
+    assert_eq!(reported, [(Some(""), Some("proxy")), (Some("/"), Some("proxy"))], "one line each: {lines:#?}");
     assert!(lines.iter().all(|line| line["reason"] == "cut_short"), "{lines:#?}");
 }
 
@@ -120,9 +120,9 @@ fn connections_that_asked_for_nothing_leave_a_line_when_they_are_drained() {
     assert!(read_to_end(&mut silent).is_empty() && read_to_end(&mut stalled).is_empty());
     let (code, dir) = gate.stop_and_keep();
     assert_eq!(code, Some(1), "the handshake was cut");
-    let mut told: Vec<_> = lines_of(&dir).iter().map(|line| line["reason"].to_string()).collect();
-    told.sort();
-    assert_eq!(told, ["\"cut_short\"", "\"drained\""]);
+    let mut reported: Vec<_> = lines_of(&dir).iter().map(|line| line["reason"].to_string()).collect();
+    reported.sort();
+    assert_eq!(reported, ["\"cut_short\"", "\"drained\""]);
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn lines_that_cannot_be_written_at_the_end_are_counted() {
     }
     gate.signal("TERM");
     gate.wait_for("access-log lines were lost");
-    let told = gate.diagnostics().into_iter().find(|line| line.contains("access-log lines were lost")).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
-    assert_eq!(told["lines"], 3, "{told}");
+    let reported = gate.diagnostics().into_iter().find(|line| line.contains("access-log lines were lost")).unwrap();
+    let reported: serde_json::Value = serde_json::from_str(&reported).unwrap();
+    assert_eq!(reported["lines"], 3, "{reported}");
     assert_eq!(gate.stop(), Some(0));
 }
 
@@ -164,9 +164,9 @@ fn to_the_end(client: &mut TlsClient) -> (Vec<u8>, Vec<u32>) {
     while let Some((kind, flags, stream, payload)) = frame(client) {
         types.push(kind);
         if kind == PING && flags & ACK == 0 {
-            let mut answer = vec![0, 0, 8, PING, ACK, 0, 0, 0, 0];
-            answer.extend_from_slice(&payload);
-            let _ = client.write_all(&answer);
+            let mut response = vec![0, 0, 8, PING, ACK, 0, 0, 0, 0];
+            response.extend_from_slice(&payload);
+            let _ = client.write_all(&response);
         }
         if matches!(kind, 0 | HEADERS) && flags & END_STREAM != 0 {
             ended.push(stream);
@@ -179,7 +179,7 @@ fn to_the_end(client: &mut TlsClient) -> (Vec<u8>, Vec<u32>) {
 }
 
 #[test]
-fn http2_is_told_to_go_away_after_what_it_began() {
+fn http2_is_reported_to_go_away_after_what_it_began() {
     let (upstream, release) = slow_upstream();
     let listener = tls_listener("tls", "127.0.0.3", "");
     let names = certificates(&[("a.example", false)]);

@@ -1,18 +1,18 @@
-//! What breaks around the gate: upstreams, the log's target, descriptors. Judged by what was lost, doubled or cut, never by time.
+//! What breaks around the gate: upstreams, the log's target, descriptors. Checked by what was lost, doubled or cut, never by time.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
-use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_answer, read_to_end, statuses, wait_until};
+use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, read_to_end, statuses, wait_until};
 use crate::{ask, get, metric, yaml};
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
-fn status(answer: &str) -> u16 {
-    answer.get(9..12).unwrap_or_else(|| panic!("no answer: {answer:?}")).parse().unwrap()
+fn status(response: &str) -> u16 {
+    response.get(9..12).unwrap_or_else(|| panic!("no response: {response:?}")).parse().unwrap()
 }
 
 /// Serves one connection with one request on it, then is gone: nothing listens any more.
@@ -37,8 +37,8 @@ fn an_upstream_that_died_is_used_again_when_it_is_back() {
     assert_eq!(status(&get(gate.address("web"))), 200);
     dead.join().unwrap();
     for _ in 0..4 {
-        let refused = status(&get(gate.address("web")));
-        assert!(matches!(refused, 502 | 503), "{refused}");
+        let rejected = status(&get(gate.address("web")));
+        assert!(matches!(rejected, 502 | 503), "{rejected}");
     }
     let log = gate.log(5);
     assert!(log[1..].iter().all(|line| line["fault"] == "upstream"), "{log:?}");
@@ -80,20 +80,20 @@ fn a_frozen_upstream_is_given_up_at_the_deadline_and_harms_no_other() {
     let mut client = connect(gate.address("web"));
     for number in 1..=2 {
         client.write_all(REQUEST).unwrap();
-        assert_eq!(status(&read_answer(&mut client).0), 504);
-        assert_eq!(frozen.seen().len(), number, "a late answer is no reason to ask again");
+        assert_eq!(status(&read_response(&mut client).0), 504);
+        assert_eq!(frozen.seen().len(), number, "a late response is no reason to ask again");
         client.write_all(b"GET /well/x HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
-        assert_eq!(status(&read_answer(&mut client).0), 200, "the client's connection lives on");
+        assert_eq!(status(&read_response(&mut client).0), 200, "the client's connection lives on");
     }
     let connections: Vec<usize> = frozen.seen().iter().map(|request| request.connection).collect();
-    assert_eq!(connections, [0, 1], "a connection that owes an answer is never used again");
+    assert_eq!(connections, [0, 1], "a connection that owes a response is never used again");
     let log = gate.log(4);
     let line = log.iter().find(|line| line["status"] == 504).unwrap();
     assert_eq!(line["fault"], "upstream", "{line}");
 }
 
 #[test]
-fn an_answer_that_was_cut_never_looks_whole() {
+fn an_response_that_was_cut_never_looks_whole() {
     const PIECES: [&str; 3] = [
         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nten bytes.",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\nten bytes.\r\n",
@@ -108,14 +108,14 @@ fn an_answer_that_was_cut_never_looks_whole() {
             let gate = Gate::start(&yaml(&upstream, "", ""));
             let mut client = connect(gate.address("web"));
             client.write_all(REQUEST).unwrap();
-            let answer = String::from_utf8(read_to_end(&mut client)).unwrap();
-            assert!(!answer.contains("\r\n0\r\n"), "{answer:?}");
-            if answer.starts_with("HTTP/1.1 200 ") {
-                let declared = answer.to_ascii_lowercase().contains("content-length: 100");
-                assert!(declared || answer.to_ascii_lowercase().contains("chunked"), "{answer:?}");
-            } else if !answer.is_empty() {
+            let response = String::from_utf8(read_to_end(&mut client)).unwrap();
+            assert!(!response.contains("\r\n0\r\n"), "{response:?}");
+            if response.starts_with("HTTP/1.1 200 ") {
+                let declared = response.to_ascii_lowercase().contains("content-length: 100");
+                assert!(declared || response.to_ascii_lowercase().contains("chunked"), "{response:?}");
+            } else if !response.is_empty() {
                 // Nothing at all, on a connection that is reset, looks like what it is, too.
-                assert_eq!(statuses(answer.as_bytes()), [502], "{answer:?}");
+                assert_eq!(statuses(response.as_bytes()), [502], "{response:?}");
             }
             assert_eq!(gate.log(1)[0]["fault"], "upstream");
         }
@@ -129,11 +129,11 @@ fn a_log_that_cannot_be_written_stops_no_traffic() {
     let mut client = connect(gate.address("web"));
     for _ in 0..50 {
         client.write_all(REQUEST).unwrap();
-        assert_eq!(status(&read_answer(&mut client).0), 200);
+        assert_eq!(status(&read_response(&mut client).0), 200);
     }
     gate.wait_for("cannot write; lines that do not fit into memory will be lost");
     client.write_all(REQUEST).unwrap();
-    assert_eq!(status(&read_answer(&mut client).0), 200);
+    assert_eq!(status(&read_response(&mut client).0), 200);
     assert_eq!(metric(&gate, "portunus_log_lines_written_total"), Some(0.0));
     drop(client);
     assert_eq!(gate.stop(), Some(0));
@@ -149,7 +149,7 @@ fn a_log_that_was_moved_away_is_opened_again_without_a_line_lost() {
     for round in 0..5 {
         for _ in 0..10 {
             client.write_all(format!("GET /{sent} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
-            assert_eq!(status(&read_answer(&mut client).0), 200);
+            assert_eq!(status(&read_response(&mut client).0), 200);
             sent += 1;
         }
         fs::rename(log("access.log"), log(&format!("access.log.{round}"))).unwrap();
@@ -190,7 +190,7 @@ fn without_descriptors_what_is_there_goes_on_and_what_waits_is_served_in_the_end
     let mut inside = connect(web);
     let mut ask_inside = |path: &str| {
         write!(inside, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        status(&read_answer(&mut inside).0)
+        status(&read_response(&mut inside).0)
     };
     assert_eq!(ask_inside("/through"), 200);
     gate.metrics();

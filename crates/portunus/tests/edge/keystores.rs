@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::client::{TlsClient, openssl_get};
-use crate::harness::{Gate, Upstream, certificates, read_answer, wait_until};
+use crate::harness::{Gate, Upstream, certificates, read_response, wait_until};
 use crate::material::{replace, server_pair};
 use crate::{ask, keystore, metric, tls_listener, yaml};
 
@@ -14,9 +14,9 @@ fn gate(upstream: &Upstream) -> Gate {
 
 /// The name in the certificate that a client asking for `name` gets; the default's is `a.example`.
 fn shown(gate: &Gate, name: &str) -> String {
-    let told = openssl_get(gate.address("tls"), name, "");
-    assert_eq!(told.status(), Some(200), "{name}: {}", told.0);
-    told.name().unwrap().to_owned()
+    let reported = openssl_get(gate.address("tls"), name, "");
+    assert_eq!(reported.status(), Some(200), "{name}: {}", reported.0);
+    reported.name().unwrap().to_owned()
 }
 
 fn failures(gate: &Gate) -> f64 {
@@ -31,7 +31,7 @@ fn names_come_and_go_with_their_files() {
     let mut old = TlsClient::connect(gate.address("tls"), "b.example", "http/1.1");
     let mut ask_on_old_connection = || {
         std::io::Write::write_all(&mut old, b"GET / HTTP/1.1\r\nHost: b.example\r\n\r\n").unwrap();
-        read_answer(&mut old).0
+        read_response(&mut old).0
     };
     assert_eq!((shown(&gate, "new.example"), shown(&gate, "b.example")), ("a.example".into(), "b.example".into()));
     assert!(ask_on_old_connection().starts_with("HTTP/1.1 200 "));
@@ -146,8 +146,8 @@ fn a_folder_that_a_reload_brought_is_watched_too() {
     replace(&gate.dir.path().join("moved/first.pem"), &(certificate + &key));
     let config = yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &keystore("moved.example"));
     gate.rewrite(&config.replace("folder: certs", "folder: moved"));
-    let answer = ask(gate.address("admin"), "POST /reload", "Host: localhost\r\nContent-Length: 0\r\n");
-    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let response = ask(gate.address("admin"), "POST /reload", "Host: localhost\r\nContent-Length: 0\r\n");
+    assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
     assert_eq!(shown(&gate, "late.example"), "moved.example");
     let (certificate, key) = server_pair("late.example");
     replace(&gate.dir.path().join("moved/late.pem"), &(certificate + &key));
@@ -176,8 +176,8 @@ fn a_folder_that_is_swapped_by_a_link_is_read_again() {
     }
     let gate = Gate::start_in(dir, &yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &keystore("a.example")));
     let shows = |pem: &str| {
-        let told = openssl_get(gate.address("tls"), "a.example", "");
-        told.contains(pem.trim())
+        let reported = openssl_get(gate.address("tls"), "a.example", "");
+        reported.contains(pem.trim())
     };
     assert!(shows(&first));
     let second = version(2);

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_answer, statuses, wait_until};
+use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses, wait_until};
 use crate::{ask, get, metric, yaml};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
@@ -14,21 +14,22 @@ fn one_client_may_have_so_many_connections_and_no_more() {
     let mut held: Vec<_> = (0..3).map(|_| connect(gate.address("web"))).collect();
     for client in &mut held {
         client.write_all(REQUEST).unwrap();
-        assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "));
+        assert!(read_response(client).0.starts_with("HTTP/1.1 200 "));
     }
-    let mut refused = connect(gate.address("web"));
-    assert_eq!(refused.read(&mut [0; 1]).unwrap_or(0), 0, "closed at once");
+    let mut rejected = connect(gate.address("web"));
+    assert_eq!(rejected.read(&mut [0; 1]).unwrap_or(0), 0, "closed at once");
     let log = gate.log(4);
     let line = log.iter().find(|line| line["kind"] == "connection").unwrap();
     assert_eq!((&line["reason"], &line["phase"]), (&"too_many_connections_from_client".into(), &"accept".into()));
     for client in &mut held {
         client.write_all(REQUEST).unwrap();
-        assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "), "those inside are not touched");
+        assert!(read_response(client).0.starts_with("HTTP/1.1 200 "), "those inside are not touched");
     }
     held.pop();
     wait_until("a place to be free", || statuses(&exchange(gate.address("web"), &last_request())) == [200]);
-    let refusals = "portunus_connections_refused_total{listener=\"web\",reason=\"too_many_connections_from_client\"}";
-    assert!(metric(&gate, refusals).unwrap() >= 1.0, "{}", gate.metrics());
+    let rejections =
+        "portunus_connections_rejected_total{listener=\"web\",reason=\"too_many_connections_from_client\"}";
+    assert!(metric(&gate, rejections).unwrap() >= 1.0, "{}", gate.metrics());
 }
 
 /// A load balancer brings everybody's requests over its connections. Each request counts for the client it names.
@@ -41,7 +42,7 @@ fn a_trusted_proxy_may_have_any_number_of_connections() {
     for (number, client) in held.iter_mut().enumerate() {
         let request = format!("GET / HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 203.0.113.{}\r\n\r\n", number % 2);
         client.write_all(request.as_bytes()).unwrap();
-        assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "), "{number}");
+        assert!(read_response(client).0.starts_with("HTTP/1.1 200 "), "{number}");
     }
     drop(held);
     let served = |address: &str| {
@@ -70,7 +71,7 @@ fn a_full_process_lets_others_wait_and_serves_them_in_the_end() {
     let mut held: Vec<_> = (0..2).map(|_| connect(gate.address("web"))).collect();
     for client in &mut held {
         client.write_all(REQUEST).unwrap();
-        assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "));
+        assert!(read_response(client).0.starts_with("HTTP/1.1 200 "));
     }
     let mut waiting: Vec<_> = (0..5).map(|_| connect(gate.address("web"))).collect();
     for client in &mut waiting {
@@ -81,13 +82,13 @@ fn a_full_process_lets_others_wait_and_serves_them_in_the_end() {
     assert!(gate.metrics().starts_with("HTTP/1.1 200 "), "the operator gets in");
     held.clear();
     for client in &mut waiting {
-        assert!(read_answer(client).0.starts_with("HTTP/1.1 200 "));
+        assert!(read_response(client).0.starts_with("HTTP/1.1 200 "));
     }
     assert_eq!(upstream.seen().len(), 7);
 }
 
 #[test]
-fn an_answer_is_never_kept_for_others() {
+fn an_response_is_never_kept_for_others() {
     let upstream = Upstream::start(|request| {
         let who = request.fields("authorization").join(",");
         let fields = "Cache-Control: public, max-age=3600\r\nETag: \"1\"\r\nAge: 1";
@@ -97,8 +98,8 @@ fn an_answer_is_never_kept_for_others() {
     let gate = Gate::start(&yaml(&upstream, "", ""));
     for who in ["alice", "bob", "", "alice"] {
         let authorization = if who.is_empty() { String::new() } else { format!("Authorization: {who}\r\n") };
-        let answer = ask(gate.address("web"), "GET /me", &format!("Host: a.example\r\n{authorization}"));
-        assert!(answer.ends_with(&format!("\r\n\r\n{who}")), "{answer}");
+        let response = ask(gate.address("web"), "GET /me", &format!("Host: a.example\r\n{authorization}"));
+        assert!(response.ends_with(&format!("\r\n\r\n{who}")), "{response}");
     }
     assert_eq!(upstream.seen().len(), 4);
 }
@@ -112,17 +113,17 @@ fn the_admin_side_is_nowhere_on_a_data_port() {
     for path in ["/metrics", "/healthz", "/readyz", "/config", "/clients", "/reload", "/"] {
         for host in ["localhost".to_owned(), gate.address("admin").to_string()] {
             for method in ["GET", "POST"] {
-                let answer = ask(web, &format!("{method} {path}"), &format!("Host: {host}\r\nContent-Length: 0\r\n"));
-                assert!(answer.starts_with("HTTP/1.1 404 "), "{method} {path}: {answer}");
+                let response = ask(web, &format!("{method} {path}"), &format!("Host: {host}\r\nContent-Length: 0\r\n"));
+                assert!(response.starts_with("HTTP/1.1 404 "), "{method} {path}: {response}");
             }
         }
     }
     assert!(upstream.seen().is_empty());
     assert_eq!(metric(&gate, "portunus_config_generation"), Some(1.0), "nothing was reloaded");
     for (host, expected) in [("localhost", 200), ("127.0.0.1:1", 200), ("evil.example", 421), ("a.example", 421)] {
-        let answer = ask(gate.address("admin"), "GET /config", &format!("Host: {host}\r\n"));
-        assert_eq!(statuses(answer.as_bytes()), [expected], "{host}: {answer}");
-        assert_eq!(answer.contains("listeners"), expected == 200, "{host}");
+        let response = ask(gate.address("admin"), "GET /config", &format!("Host: {host}\r\n"));
+        assert_eq!(statuses(response.as_bytes()), [expected], "{host}: {response}");
+        assert_eq!(response.contains("listeners"), expected == 200, "{host}");
     }
     let foreign = "Host: localhost\r\nOrigin: https://evil.example\r\nContent-Length: 0\r\n";
     assert!(ask(gate.address("admin"), "POST /reload", foreign).starts_with("HTTP/1.1 403 "));

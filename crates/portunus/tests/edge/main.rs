@@ -1,4 +1,4 @@
-//! The gate as its operators and their clients meet it: TLS, key material, reload, drain, faults, sockets. The real program, judged from outside
+//! The gate as its operators and their clients meet it: TLS, key material, reload, drain, faults, sockets. The real program, checked from outside
 //! on both sides.
 //!
 //! One binary, because each one links the whole program. Requests that attack the framing have tests of their own.
@@ -56,7 +56,7 @@ fn keystore(default: &str) -> String {
     format!("keystores: {{ main: {{ folder: certs, default: {default} }} }}")
 }
 
-/// A request on a connection of its own; gives the whole answer as text.
+/// A request on a connection of its own; gives the whole response as text.
 fn ask(address: SocketAddr, line: &str, fields: &str) -> String {
     let request = format!("{line} HTTP/1.1\r\nConnection: close\r\n{fields}\r\n");
     String::from_utf8_lossy(&exchange(address, request.as_bytes())).into_owned()

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use keystore::dev_ca::{DevCa, Purpose};
 
 use crate::client::openssl;
-use crate::harness::{Gate, PORTUNUS, Reply, Upstream, connect, exchange, read_answer, statuses, wait_until};
+use crate::harness::{Gate, PORTUNUS, Reply, Upstream, connect, exchange, read_response, statuses, wait_until};
 use crate::{get, yaml};
 
 /// What the server says to a question for addresses.
@@ -23,7 +23,7 @@ enum Says {
     Addresses(Vec<IpAddr>),
     /// No such name.
     Denies,
-    /// Bytes that are no answer.
+    /// Bytes that are no response.
     Nonsense,
     Nothing,
 }
@@ -54,8 +54,8 @@ impl NameServer {
             let mut bytes = [0; 1500];
             while let Ok((count, from)) = socket.recv_from(&mut bytes) {
                 let says = says.lock().unwrap().clone();
-                if let Some(answer) = answer(&bytes[..count], &says, &asked) {
-                    let _ = socket.send_to(&answer, from);
+                if let Some(response) = respond(&bytes[..count], &says, &asked) {
+                    let _ = socket.send_to(&response, from);
                 }
             }
         });
@@ -88,7 +88,7 @@ fn at(addresses: &[Ipv4Addr]) -> Says {
 }
 
 /// The answer to a question (RFC 1035 §4).
-fn answer(question: &[u8], says: &Says, asked: &AtomicUsize) -> Option<Vec<u8>> {
+fn respond(question: &[u8], says: &Says, asked: &AtomicUsize) -> Option<Vec<u8>> {
     let name_end = 12 + question.get(12..)?.iter().position(|octet| *octet == 0)? + 1;
     let kind = question.get(name_end..name_end + 2)?;
     let is_ipv4 = kind == [0, 1];
@@ -96,7 +96,7 @@ fn answer(question: &[u8], says: &Says, asked: &AtomicUsize) -> Option<Vec<u8>> 
     let is_asked_for = |address: &&IpAddr| (is_ipv4 && address.is_ipv4()) || (kind == [0, 28] && address.is_ipv6());
     let (code, records) = match says {
         Says::Nothing => return None,
-        Says::Nonsense => return Some(b"\xff\xffthis is no answer".to_vec()),
+        Says::Nonsense => return Some(b"\xff\xffthis is no response".to_vec()),
         Says::Denies => (3, Vec::new()),
         Says::Addresses(addresses) => (0, addresses.iter().filter(is_asked_for).collect()),
     };
@@ -241,14 +241,14 @@ fn every_address_of_a_name_is_a_server_and_may_come_and_go() {
     *GO_ON.0.lock().unwrap() = true;
     GO_ON.1.notify_all();
     for client in &mut held {
-        assert_eq!(read_answer(client).1, b"begin..end");
+        assert_eq!(read_response(client).1, b"begin..end");
     }
     assert!(!gate.diagnostics().iter().any(|line| line.contains("reload")), "{:#?}", gate.diagnostics());
     assert_eq!(gate.stop(), Some(0));
 }
 
 #[test]
-fn an_address_that_refuses_fails_no_request_and_is_ejected() {
+fn an_address_that_rejects_fails_no_request_and_is_ejected() {
     let Some(server) = NameServer::start(at(&[1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last)))) else { return };
     // Nobody listens on the lower address, the one that alone was used before.
     let [up] = on_one_port(["127.0.0.2"], ok);
@@ -289,8 +289,8 @@ fn a_name_that_is_denied_is_503_at_once_and_logged_once() {
     let line = &gate.log(1)[0];
     assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some("upstream_unresolved"), Some("upstream")));
     server.wait_for_questions(2);
-    let told = |text: &str| gate.diagnostics().iter().filter(|line| line.contains(text)).count();
-    assert_eq!(told("cannot resolve a name; no address known yet"), 1, "{:#?}", gate.diagnostics());
+    let reported = |text: &str| gate.diagnostics().iter().filter(|line| line.contains(text)).count();
+    assert_eq!(reported("cannot resolve a name; no address known yet"), 1, "{:#?}", gate.diagnostics());
     let metric = "portunus_upstream_resolution_failures_total{upstream=\"app\",name=\"app.test\",reason=\"nxdomain\"}";
     let count = || {
         let metrics = gate.metrics();
@@ -299,9 +299,9 @@ fn a_name_that_is_denied_is_503_at_once_and_logged_once() {
     wait_until("the counter", || count() >= 2);
     // Another reason is news.
     server.say(Says::Addresses(Vec::new()));
-    wait_until("the other reason", || told("no_address") == 1);
+    wait_until("the other reason", || reported("no_address") == 1);
     server.say(at(&[Ipv4Addr::LOCALHOST]));
-    wait_until("the address", || told("addresses of a name have changed") == 1);
+    wait_until("the address", || reported("addresses of a name have changed") == 1);
 }
 
 /// A folder with a keystore and routes as SillyProxy has them, made with its own arguments.
@@ -348,8 +348,8 @@ fn a_name_made_by_a_request_cannot_be_turned_inwards() {
         server.say(at(&[inwards]));
         server.wait_for_questions(1);
         for tenant in ["a", "b"] {
-            let answer = get(&format!("/to/{tenant}"));
-            assert!(matches!(answer, Some(502..=504)), "{inwards} {tenant}: {answer:?}");
+            let response = get(&format!("/to/{tenant}"));
+            assert!(matches!(response, Some(502..=504)), "{inwards} {tenant}: {response:?}");
         }
     }
     let seen: Vec<_> = inner.seen().iter().map(|request| request.line().to_owned()).collect();

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::client::TlsClient;
-use crate::harness::{Gate, Upstream, certificates, connect, read_answer, wait_until};
+use crate::harness::{Gate, Upstream, certificates, connect, read_response, wait_until};
 use crate::{ask, get, keystore, metric, tls_listener, yaml};
 
 fn post_reload(gate: &Gate) -> String {
@@ -17,7 +17,7 @@ fn post_reload(gate: &Gate) -> String {
 fn keep_asking(mut connection: impl Read + Write, stop: &AtomicBool, answered: &AtomicUsize) {
     while !stop.load(Ordering::Relaxed) {
         connection.write_all(b"POST /x HTTP/1.1\r\nHost: a.example\r\nContent-Length: 4\r\n\r\nbody").unwrap();
-        let (head, body) = read_answer(&mut connection);
+        let (head, body) = read_response(&mut connection);
         assert!(head.starts_with("HTTP/1.1 200 ") && body == b"ok", "{head}");
         answered.fetch_add(1, Ordering::Relaxed);
     }
@@ -25,8 +25,8 @@ fn keep_asking(mut connection: impl Read + Write, stop: &AtomicBool, answered: &
 
 fn keep_connecting(address: SocketAddr, stop: &AtomicBool, answered: &AtomicUsize) {
     while !stop.load(Ordering::Relaxed) {
-        let answer = get(address);
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "{answer:?}");
+        let response = get(address);
+        assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("\r\n\r\nok"), "{response:?}");
         answered.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -55,8 +55,8 @@ fn a_hundred_reloads_under_traffic_lose_nothing() {
             // Both kinds of connection were served under each generation.
             let before = answered.load(Ordering::Relaxed);
             wait_until("traffic to go on", || answered.load(Ordering::Relaxed) >= before + 3);
-            let answer = post_reload(&gate);
-            assert!(answer.ends_with(&format!("{{\"generation\":{}}}\n", 2 * round + 1)), "{answer}");
+            let response = post_reload(&gate);
+            assert!(response.ends_with(&format!("{{\"generation\":{}}}\n", 2 * round + 1)), "{response}");
         }
         drop(ended);
     });
@@ -85,28 +85,28 @@ fn what_is_wrong_changes_nothing_and_says_so() {
     let good = yaml(&upstream, "", "");
     let gate = Gate::start(&good);
     let mut held = connect(gate.address("web"));
-    let mut refusals = 0.0;
-    let mut check = |config: &str, told: &[&str]| {
+    let mut rejections = 0.0;
+    let mut check = |config: &str, reported: &[&str]| {
         gate.rewrite(config);
-        let answer = post_reload(&gate);
-        assert!(answer.starts_with("HTTP/1.1 422 "), "{answer}");
-        let body = answer.split("\r\n\r\n").nth(1).unwrap();
+        let response = post_reload(&gate);
+        assert!(response.starts_with("HTTP/1.1 422 "), "{response}");
+        let body = response.split("\r\n\r\n").nth(1).unwrap();
         let problems: serde_json::Value = serde_json::from_str(body).unwrap();
         let problems = problems["problems"].as_array().unwrap();
-        assert_eq!(problems.len(), told.len(), "{answer}");
-        for (problem, told) in problems.iter().zip(told) {
-            assert!(problem.as_str().unwrap().contains(told), "{problem} tells of {told}");
+        assert_eq!(problems.len(), reported.len(), "{response}");
+        for (problem, reported) in problems.iter().zip(reported) {
+            assert!(problem.as_str().unwrap().contains(reported), "{problem} tells of {reported}");
         }
         gate.signal("HUP");
-        refusals += 2.0;
+        rejections += 2.0;
         wait_until("the refusals to be counted", || {
-            metric(&gate, "portunus_config_reloads_total{result=\"failure\"}") == Some(refusals)
+            metric(&gate, "portunus_config_reloads_total{result=\"failure\"}") == Some(rejections)
         });
         assert_eq!(metric(&gate, "portunus_config_generation"), Some(1.0));
         assert_eq!(metric(&gate, "portunus_config_last_reload_successful"), Some(0.0));
         assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
         held.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n").unwrap();
-        assert!(read_answer(&mut held).0.starts_with("HTTP/1.1 200 "));
+        assert!(read_response(&mut held).0.starts_with("HTTP/1.1 200 "));
     };
     check(&good.replace("upstream: app", "upstream: shop"), &["portunus.yaml:8:"]);
     check(&good.replace("servers", "server").replace("admin: {", "admin: { x: 1,"), &["server", "`app`", "x"]);
@@ -135,7 +135,7 @@ fn listeners_come_and_go_with_a_reload() {
     let third = gate.dir.path().join("third.sock");
     let mut stream = UnixStream::connect(third).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    assert!(read_answer(&mut stream).0.starts_with("HTTP/1.1 200 "));
+    assert!(read_response(&mut stream).0.starts_with("HTTP/1.1 200 "));
     wait_until("the old listener to close", || std::net::TcpStream::connect(gone).is_err());
     assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "), "the one that stayed");
     assert_eq!(gate.stop(), Some(0));
@@ -152,10 +152,10 @@ fn the_log_and_the_admin_side_move_and_what_cannot_says_so() {
     let log = |to: &str| format!("log: {{ access: {{ format: json, to: {to} }}, level: info }}");
     let moved = first.replace("127.0.0.2:0", "unix:admin.sock").replace("workers: 1", "workers: 2");
     gate.rewrite(&format!("{moved}{}\n", log("second.log")));
-    let answer = post_reload(&gate);
+    let response = post_reload(&gate);
     assert!(
-        answer.contains("{\"generation\":2,\"waiting_for_restart\":[\"workers stays 1 until a restart"),
-        "{answer}"
+        response.contains("{\"generation\":2,\"waiting_for_restart\":[\"workers stays 1 until a restart"),
+        "{response}"
     );
     gate.wait_for("a setting waits for a restart: workers");
     let lines = |name: &str| std::fs::read_to_string(gate.dir.path().join(name)).unwrap_or_default().lines().count();
@@ -172,12 +172,12 @@ fn the_log_and_the_admin_side_move_and_what_cannot_says_so() {
     wait_until("the admin side to move", || socket.exists() && UnixStream::connect(&socket).is_ok());
     wait_until("its old place to be free", || std::net::TcpStream::connect(gate.address("admin")).is_err());
     std::fs::create_dir(gate.dir.path().join("third.log")).unwrap();
-    // A place that cannot be written to is refused with everything else.
+    // A place that cannot be written to is rejected with everything else.
     gate.rewrite(&format!("{moved}{}\n", log("third.log")));
-    let answer = admin("POST /reload");
-    assert!(answer.starts_with("HTTP/1.1 422 ") && answer.contains("third.log"), "{answer}");
+    let response = admin("POST /reload");
+    assert!(response.starts_with("HTTP/1.1 422 ") && response.contains("third.log"), "{response}");
     gate.rewrite(&format!("{}{}\n", moved.replace("unix:admin.sock", "127.0.0.2:0"), log("second.log")));
-    assert!(admin("POST /reload").starts_with("HTTP/1.1 200 "), "the answer comes though its place is given up");
+    assert!(admin("POST /reload").starts_with("HTTP/1.1 200 "), "the response comes though its place is given up");
     wait_until("the socket to go", || !socket.exists());
     assert!(get(web).starts_with("HTTP/1.1 200 "));
     wait_until("the next line", || lines("second.log") == 2);
@@ -199,7 +199,7 @@ fn watching(upstream: &Upstream, more: &str, notify: Option<&std::path::Path>) -
     Gate::start_command(dir, command, 2)
 }
 
-fn told(gate: &Gate, text: &str) -> usize {
+fn reported(gate: &Gate, text: &str) -> usize {
     gate.diagnostics().iter().filter(|line| line.contains(text)).count()
 }
 
@@ -212,14 +212,14 @@ fn a_change_of_the_configuration_file_is_loaded_and_a_broken_one_is_reported_onc
     gate.wait_for("\"generation\":2,\"reason\":\"configuration changed\"");
     gate.rewrite(&yaml(&upstream, "", "limits: { max_headers: none }"));
     gate.wait_for("reload rejected, the active configuration stays");
-    // The same mistake again, and then no mistake: only the latter has something to say.
+    // The same problem again, and then no problem: only the latter has something to say.
     let broken = std::fs::read_to_string(gate.dir.path().join("portunus.yaml")).unwrap();
     let failures = || metric(&gate, "portunus_config_reloads_total{result=\"failure\"}");
     std::fs::write(gate.dir.path().join("portunus.yaml"), broken).unwrap();
     wait_until("the second look", || failures() == Some(2.0));
     gate.rewrite(&yaml(&upstream, "", &fields(52)));
     gate.wait_for("\"generation\":3,\"reason\":\"configuration changed\"");
-    assert_eq!(told(&gate, "reload rejected"), 1);
+    assert_eq!(reported(&gate, "reload rejected"), 1);
     assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
     assert_eq!(gate.stop(), Some(0));
 }
@@ -247,7 +247,7 @@ fn the_reload_command_waits_for_the_outcome() {
 
 /// As systemd reads them, from the socket it names (sd_notify(3)).
 #[test]
-fn systemd_is_told_the_truth() {
+fn systemd_is_reported_the_truth() {
     let upstream = Upstream::ok();
     let dir = tempfile::tempdir().unwrap();
     let socket = std::os::unix::net::UnixDatagram::bind(dir.path().join("notify")).unwrap();

@@ -8,10 +8,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::client::TlsClient;
-use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_answer, read_to_end, wait_until};
+use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_response, read_to_end, wait_until};
 use crate::{ask, get, keystore, tls_listener, yaml};
 
-/// An upstream that answers `/slow` when it is told to, and all else at once.
+/// An upstream that responds `/slow` when it is told to, and all else at once.
 fn upstream() -> (Upstream, Sender<()>) {
     let (release, wait) = channel();
     let wait = Arc::new(Mutex::new(wait));
@@ -57,7 +57,7 @@ fn during_the_delay_the_port_is_open_and_readiness_is_gone() {
     let mut kept = connect(gate.address("web"));
     let request = b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n";
     kept.write_all(request).unwrap();
-    assert!(!read_answer(&mut kept).0.to_ascii_lowercase().contains("connection: close"));
+    assert!(!read_response(&mut kept).0.to_ascii_lowercase().contains("connection: close"));
     gate.signal("TERM");
     gate.wait_for("draining");
     wait_until("readiness to go", || ready(&gate).starts_with("HTTP/1.1 503 "));
@@ -68,13 +68,13 @@ fn during_the_delay_the_port_is_open_and_readiness_is_gone() {
     let mut sealed = TlsClient::connect(gate.address("tls"), "a.example", "http/1.1");
     for client in [&mut kept as &mut dyn Stream, &mut fresh, &mut sealed] {
         client.write_all(request).unwrap();
-        let (head, body) = read_answer(&mut &mut *client);
+        let (head, body) = read_response(&mut &mut *client);
         assert!(head.starts_with("HTTP/1.1 200 ") && body == b"ok", "{head}");
         assert!(head.to_ascii_lowercase().contains("\r\nconnection: close\r\n"), "{head}");
         assert!(read_to_end(&mut &mut *client).is_empty());
     }
-    let refused = ask(gate.address("admin"), "POST /reload", "Host: localhost\r\nContent-Length: 0\r\n");
-    assert!(refused.starts_with("HTTP/1.1 422 ") && refused.contains("shutting down"), "{refused}");
+    let rejected = ask(gate.address("admin"), "POST /reload", "Host: localhost\r\nContent-Length: 0\r\n");
+    assert!(rejected.starts_with("HTTP/1.1 422 ") && rejected.contains("shutting down"), "{rejected}");
     // The second signal ends at once, and nothing was open.
     gate.signal("TERM");
     assert_eq!(gate.stop(), Some(0));
@@ -116,9 +116,9 @@ fn another_process_takes_the_addresses_while_connections_drain() {
     assert!(get(address).starts_with("HTTP/1.1 200 "));
     let mut stream = UnixStream::connect(&socket).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    assert!(read_answer(&mut stream).0.starts_with("HTTP/1.1 200 "));
+    assert!(read_response(&mut stream).0.starts_with("HTTP/1.1 200 "));
     release.send(()).unwrap();
-    assert_eq!(read_answer(&mut busy).1, b"slow", "the old process finishes what it began");
+    assert_eq!(read_response(&mut busy).1, b"slow", "the old process finishes what it began");
     assert_eq!(old.stop(), Some(0));
     assert!(socket.exists(), "the successor's file stays");
     assert_eq!(new.stop(), Some(0));
@@ -139,8 +139,8 @@ fn what_the_kernel_had_taken_is_served() {
     gate.signal("TERM");
     gate.signal("CONT");
     for (at, client) in clients.iter_mut().enumerate() {
-        let answer = String::from_utf8(read_to_end(client)).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok"), "client {at}: {answer:?}");
+        let response = String::from_utf8(read_to_end(client)).unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("\r\n\r\nok"), "client {at}: {response:?}");
     }
     assert_eq!(gate.stop(), Some(0));
     assert_eq!(upstream.seen().len(), CLIENTS);
@@ -161,8 +161,8 @@ fn no_connection_is_lost_while_the_listener_closes() {
                         drop(stream.set_read_timeout(Some(crate::harness::PATIENCE)));
                         let mut stream = stream;
                         stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-                        let answer = String::from_utf8(read_to_end(&mut stream)).unwrap();
-                        assert!(answer.ends_with("\r\n\r\nok"), "after {served}: {answer:?}");
+                        let response = String::from_utf8(read_to_end(&mut stream)).unwrap();
+                        assert!(response.ends_with("\r\n\r\nok"), "after {served}: {response:?}");
                         served += 1;
                     }
                     served
@@ -189,8 +189,8 @@ fn readiness_needs_an_upstream_that_is_up() {
     // Nothing is known of its server yet.
     wait_until("readiness", || ready(&gate).starts_with("HTTP/1.1 200 "));
     assert!(get(gate.address("web")).starts_with("HTTP/1.1 502 "));
-    let answer = ready(&gate);
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("\r\n\r\nno healthy upstream\n"), "{answer}");
+    let response = ready(&gate);
+    assert!(response.starts_with("HTTP/1.1 503 ") && response.ends_with("\r\n\r\nno healthy upstream\n"), "{response}");
     // One of two groups is enough.
     gate.rewrite(&text.replace(
         &format!("app: {{ servers: [\"{}\"]", upstream.address),

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
-use crate::harness::{Gate, Upstream, read_answer, wait_until};
+use crate::harness::{Gate, Upstream, read_response, wait_until};
 use crate::{get, yaml};
 
 #[test]
@@ -17,7 +17,7 @@ fn a_unix_socket_is_listened_on_and_goes_with_the_gate() {
     let mut stream = UnixStream::connect(&socket).unwrap();
     for _ in 0..3 {
         stream.write_all(b"GET /u HTTP/1.1\r\nHost: x.example\r\nX-Forwarded-For: 192.0.2.1\r\n\r\n").unwrap();
-        let (head, body) = read_answer(&mut stream);
+        let (head, body) = read_response(&mut stream);
         assert!(head.starts_with("HTTP/1.1 200 ") && body == b"ok", "{head}");
     }
     assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
@@ -73,8 +73,8 @@ fn an_upstream_is_reached_over_a_unix_socket() {
     let config = yaml(&nobody, "", "").replace(&nobody.address.to_string(), "unix:app.sock");
     let gate = Gate::start_in(dir, &config);
     for _ in 0..2 {
-        let answer = get(gate.address("web"));
-        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("unix"), "{answer}");
+        let response = get(gate.address("web"));
+        assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("unix"), "{response}");
     }
     let seen = server.join().unwrap();
     assert_eq!(seen.iter().filter(|line| *line == "GET / HTTP/1.1").count(), 2, "on one connection: {seen:?}");
@@ -108,13 +108,13 @@ fn each_listener_that_asks_for_a_port_gets_its_own_and_keeps_it() {
     let two = listener("two", "\"127.0.0.1:0\"");
     let three = listener("three", "\"127.0.0.1:0\"");
     let gate = Gate::start(&config(&[one.clone(), two.clone()]));
-    let answer = |name: &str| get(gate.address(name));
+    let respond = |name: &str| get(gate.address(name));
     assert_ne!(gate.address("one"), gate.address("two"));
-    assert!(answer("one").ends_with("one") && answer("two").ends_with("two"));
+    assert!(respond("one").ends_with("one") && respond("two").ends_with("two"));
     // Another one that asks changes nothing for those that have theirs; one that goes takes its own port with it.
     gate.rewrite(&config(&[three, two]));
     gate.signal("HUP");
     gate.wait_for("reloaded");
-    assert!(answer("two").ends_with("two"));
+    assert!(respond("two").ends_with("two"));
     wait_until("the port to close", || std::net::TcpStream::connect(gate.address("one")).is_err());
 }

@@ -1,4 +1,4 @@
-//! Client certificates: who is let in, and what the upstream is told of it.
+//! Client certificates: who is let in, and what the upstream is reported it.
 
 use std::fmt::Write as _;
 
@@ -46,19 +46,19 @@ fn clients_are_let_in_by_their_certificates() {
             let what = format!("{shown} at {name} {version}");
             let file = path(&gate.dir, &format!("{shown}.pem"));
             let certificate = if shown == "none" { String::new() } else { format!("-cert {file} -key {file}") };
-            let told = openssl_get(gate.address("tls"), name, &format!("{version} {certificate}"));
+            let reported = openssl_get(gate.address("tls"), name, &format!("{version} {certificate}"));
             match expected {
-                Ok(told_upstream) => {
-                    assert_eq!(told.status(), Some(200), "{what}: {}", told.0);
+                Ok(reported_upstream) => {
+                    assert_eq!(reported.status(), Some(200), "{what}: {}", reported.0);
                     accepted += 1;
                     let seen = upstream.seen().pop().unwrap();
-                    let verified: &[&str] = if told_upstream { &["SUCCESS"] } else { &[] };
+                    let verified: &[&str] = if reported_upstream { &["SUCCESS"] } else { &[] };
                     assert_eq!(seen.fields("x-client-cert-verified"), verified, "{what}");
                 }
                 Err(alert) => {
                     // Before TLS 1.3 there was no alert of its own for a missing certificate.
                     let alert = if alert == REQUIRED && version == "-tls1_2" { 40 } else { alert };
-                    assert_eq!((told.status(), told.alert()), (None, Some(alert)), "{what}: {}", told.0);
+                    assert_eq!((reported.status(), reported.alert()), (None, Some(alert)), "{what}: {}", reported.0);
                 }
             }
             assert_eq!(upstream.seen().len(), accepted, "{what}");
@@ -80,7 +80,7 @@ fn clients_are_let_in_by_their_certificates() {
     check("required.example", "revoked", Ok(true));
     let reasons =
         |lines: &[serde_json::Value], reason: &str| lines.iter().filter(|line| line["reason"] == reason).count();
-    wait_until("every refusal's line", || {
+    wait_until("every rejection's line", || {
         let lines = gate.log(1);
         reasons(&lines, "client_certificate_not_allowed") == 2 && reasons(&lines, "client_certificate") == 10
     });
@@ -94,8 +94,8 @@ fn a_client_cannot_forge_what_its_certificate_says() {
                   SUCCESS\r\nX-CLIENT-CERT-SAN: DNS:admin\r\nX-Client-Cert-Whatever: x\r\n";
     let send = |name: &str, arguments: &str, connection: &str| {
         let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\n{forged}Connection: close{connection}\r\n\r\n");
-        let told = openssl(gate.address("tls"), &format!("-servername {name} {arguments}"), &request);
-        assert_eq!(told.status(), Some(200), "{}", told.0);
+        let reported = openssl(gate.address("tls"), &format!("-servername {name} {arguments}"), &request);
+        assert_eq!(reported.status(), Some(200), "{}", reported.0);
         upstream.seen().pop().unwrap()
     };
     let identity = |line: &&str| line.to_ascii_lowercase().contains("client-cert");
@@ -132,8 +132,8 @@ fn a_name_with_a_comma_is_one_name() {
     let rule = ", client_certificate: { ca: clients.pem, mode: required }";
     let gate = Gate::start_in(dir, &yaml(&upstream, &tls_listener("tls", "127.0.0.3", rule), &keystore("a.example")));
     let file = path(&gate.dir, "odd.pem");
-    let told = openssl_get(gate.address("tls"), "a.example", &format!("-cert {file} -key {file}"));
-    assert_eq!(told.status(), Some(200), "{}", told.0);
+    let reported = openssl_get(gate.address("tls"), "a.example", &format!("-cert {file} -key {file}"));
+    assert_eq!(reported.status(), Some(200), "{}", reported.0);
     let seen = upstream.seen().pop().unwrap();
     let san = seen.fields("x-client-cert-san")[0];
     assert_eq!(san, "URI:\"https://evil.example/\\u002cDNS:admin.example\\u002cURI:\\u0022x\\u005c\"");

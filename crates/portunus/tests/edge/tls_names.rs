@@ -21,12 +21,14 @@ fn a_name_gets_its_own_certificate_then_its_wildcards_then_the_default() {
         ("xn--bcher-kva.example", false),
     ];
     fn check(gate: &Gate, listener: &str, arguments: &str, expected: Result<&str, u8>) {
-        let told = openssl(gate.address(listener), arguments, &request("a.example"));
+        let reported = openssl(gate.address(listener), arguments, &request("a.example"));
         match expected {
             Ok(name) => {
-                assert_eq!((told.name(), told.status()), (Some(name), Some(200)), "{listener} {arguments}");
+                assert_eq!((reported.name(), reported.status()), (Some(name), Some(200)), "{listener} {arguments}");
             }
-            Err(alert) => assert_eq!((told.name(), told.alert()), (None, Some(alert)), "{listener} {arguments}"),
+            Err(alert) => {
+                assert_eq!((reported.name(), reported.alert()), (None, Some(alert)), "{listener} {arguments}")
+            }
         }
     }
     const UNRECOGNIZED_NAME: u8 = 112;
@@ -54,9 +56,14 @@ fn a_name_gets_its_own_certificate_then_its_wildcards_then_the_default() {
 #[test]
 fn a_client_gets_ecdsa_if_it_can_verify_it_and_rsa_if_not() {
     fn check(gate: &Gate, arguments: &str, expected: &str) {
-        let told = openssl_get(gate.address("tls"), "both.example", arguments);
-        assert_eq!((told.name(), told.status()), (Some("both.example"), Some(200)), "{arguments}: {}", told.0);
-        assert!(told.contains(&format!("Peer signature type: {expected}\n")), "{arguments}: {}", told.0);
+        let reported = openssl_get(gate.address("tls"), "both.example", arguments);
+        assert_eq!(
+            (reported.name(), reported.status()),
+            (Some("both.example"), Some(200)),
+            "{arguments}: {}",
+            reported.0
+        );
+        assert!(reported.contains(&format!("Peer signature type: {expected}\n")), "{arguments}: {}", reported.0);
     }
     let upstream = Upstream::ok();
     let gate = gate(&upstream, &[("both.example", true)]);

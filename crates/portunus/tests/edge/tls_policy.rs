@@ -1,10 +1,10 @@
-//! What may be negotiated, what is refused and with which alert, and that requests stay under the policy of their name.
+//! What may be negotiated, what is rejected and with which alert, and that requests stay under the policy of their name.
 
 use std::io::Write;
 use std::process::Command;
 
 use crate::client::{TlsClient, openssl, openssl_command, openssl_get, request};
-use crate::harness::{Gate, Upstream, ask_on, certificates, read_answer};
+use crate::harness::{Gate, Upstream, ask_on, certificates, read_response};
 use crate::{ask, keystore, tls_listener, yaml};
 
 const PROTOCOL_VERSION: u8 = 70;
@@ -24,13 +24,13 @@ fn gate(upstream: &Upstream, listeners: &[String]) -> Gate {
 #[test]
 fn old_versions_are_served_only_where_the_policy_says_so() {
     fn check(gate: &Gate, listener: &str, name: &str, arguments: &str, expected: Result<&str, u8>) {
-        let told = openssl_get(gate.address(listener), name, arguments);
+        let reported = openssl_get(gate.address(listener), name, arguments);
         match expected {
             Ok(version) => {
-                assert_eq!(told.status(), Some(200), "{listener} {name} {arguments}: {}", told.0);
-                assert!(told.contains(&format!("New, {version}, Cipher is")), "{listener} {name} {arguments}");
+                assert_eq!(reported.status(), Some(200), "{listener} {name} {arguments}: {}", reported.0);
+                assert!(reported.contains(&format!("New, {version}, Cipher is")), "{listener} {name} {arguments}");
             }
-            Err(alert) => assert_eq!(told.alert(), Some(alert), "{listener} {name} {arguments}: {}", told.0),
+            Err(alert) => assert_eq!(reported.alert(), Some(alert), "{listener} {name} {arguments}: {}", reported.0),
         }
     }
     let upstream = Upstream::ok();
@@ -52,26 +52,30 @@ fn old_versions_are_served_only_where_the_policy_says_so() {
         check(&gate, "legacy", "a.example", arguments, expected[2]);
         check(&gate, "modern", "a.example", arguments, expected[3]);
     }
-    let told = openssl_get(gate.address("legacy"), "a.example", &format!("-tls1_1 {OLD}"));
-    assert!(told.contains("Protocol  : TLSv1.1\n"), "{}", told.0);
-    // A client that fell back where it need not have is told so (RFC 7507).
+    let reported = openssl_get(gate.address("legacy"), "a.example", &format!("-tls1_1 {OLD}"));
+    assert!(reported.contains("Protocol  : TLSv1.1\n"), "{}", reported.0);
+    // A client that fell back where it need not have is reported so (RFC 7507).
     for (listener, name) in [("tls", "a.example"), ("tls", "old.example"), ("legacy", "a.example")] {
         check(&gate, listener, name, "-tls1_2 -fallback_scsv", Err(INAPPROPRIATE_FALLBACK));
     }
     for weak in ["NULL", "aNULL", "RC4", "3DES", "AES128-SHA", "DHE-RSA-AES128-GCM-SHA256", "AES128-GCM-SHA256"] {
         // Some of these the client's library does not have at all; then there is no handshake either.
-        let told = openssl_get(gate.address("tls"), "a.example", &format!("-tls1_2 -cipher {weak}:@SECLEVEL=0"));
-        assert!(told.name().is_none() && matches!(told.alert(), None | Some(HANDSHAKE_FAILURE)), "{weak}: {}", told.0);
+        let reported = openssl_get(gate.address("tls"), "a.example", &format!("-tls1_2 -cipher {weak}:@SECLEVEL=0"));
+        assert!(
+            reported.name().is_none() && matches!(reported.alert(), None | Some(HANDSHAKE_FAILURE)),
+            "{weak}: {}",
+            reported.0
+        );
     }
 }
 
 #[test]
-fn a_client_without_a_common_protocol_is_refused() {
+fn a_client_without_a_common_protocol_is_rejected() {
     fn check(gate: &Gate, listener: &str, offered: &str, expected: Result<&str, u8>) {
-        let told = openssl(gate.address(listener), &format!("-servername a.example {offered}"), "x\r\n\r\n");
+        let reported = openssl(gate.address(listener), &format!("-servername a.example {offered}"), "x\r\n\r\n");
         match expected {
-            Ok(text) => assert!(told.contains(text), "{listener} {offered}: {}", told.0),
-            Err(alert) => assert_eq!(told.alert(), Some(alert), "{listener} {offered}: {}", told.0),
+            Ok(text) => assert!(reported.contains(text), "{listener} {offered}: {}", reported.0),
+            Err(alert) => assert_eq!(reported.alert(), Some(alert), "{listener} {offered}: {}", reported.0),
         }
     }
     let upstream = Upstream::ok();
@@ -99,13 +103,13 @@ fn a_client_without_a_common_protocol_is_refused() {
 }
 
 #[test]
-fn renegotiation_and_upgrades_to_tls_are_refused() {
+fn renegotiation_and_upgrades_to_tls_are_rejected() {
     let upstream = Upstream::ok();
     let gate = gate(&upstream, &[tls_listener("tls", "127.0.0.3", ", policy: legacy")]);
     for version in ["-tls1_2".to_owned(), format!("-tls1_1 {OLD}"), format!("-tls1 {OLD}")] {
-        let told = openssl_command(gate.address("tls"), &format!("-servername a.example {version}"), "R\n");
-        assert!(told.contains("RENEGOTIATING"), "{version}: {}", told.0);
-        assert_eq!(told.alert(), Some(NO_RENEGOTIATION), "{version}: {}", told.0);
+        let reported = openssl_command(gate.address("tls"), &format!("-servername a.example {version}"), "R\n");
+        assert!(reported.contains("RENEGOTIATING"), "{version}: {}", reported.0);
+        assert_eq!(reported.alert(), Some(NO_RENEGOTIATION), "{version}: {}", reported.0);
     }
     let fields = "Host: a.example\r\nUpgrade: TLS/1.0\r\nConnection: Upgrade\r\n";
     let request = format!("GET / HTTP/1.1\r\n{fields}\r\n");
@@ -124,8 +128,8 @@ fn a_request_for_a_name_under_another_policy_is_misdirected() {
     );
     let address = gate.address("tls");
     let check = |sni: &str, host: &str, expected: u16| {
-        let told = openssl(address, &format!("-servername {sni}"), &request(host));
-        assert_eq!(told.status(), Some(expected), "HTTP/1.1, {sni} then {host}: {}", told.0);
+        let reported = openssl(address, &format!("-servername {sni}"), &request(host));
+        assert_eq!(reported.status(), Some(expected), "HTTP/1.1, {sni} then {host}: {}", reported.0);
         let url = format!("https://{sni}:{}/", address.port());
         let output = Command::new("curl")
             .args([
@@ -165,7 +169,7 @@ fn a_reload_that_changes_the_policy_reaches_connections_that_were_there() {
     let mut other = TlsClient::connect(gate.address("tls"), "b.example", "http/1.1");
     let ask = |client: &mut TlsClient, host: &str| {
         write!(client, "GET / HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
-        read_answer(client).0.get(9..12).unwrap().parse::<u16>().unwrap()
+        read_response(client).0.get(9..12).unwrap().parse::<u16>().unwrap()
     };
     assert_eq!(ask(&mut old, "a.example"), 200);
     assert_eq!(ask(&mut other, "b.example"), 200);
@@ -202,9 +206,9 @@ fn a_wildcard_covers_the_same_names_everywhere() {
     let text = text.replace("{ path:", "{ hosts: ['w.example', '*.w.example'], path:");
     let gate = Gate::start_in(dir, &text);
     let check = |listener: &str, sni: &str, host: &str, expected: Result<u16, u8>| {
-        let told = openssl(gate.address(listener), &format!("-tls1_3 {sni}"), &request(host));
-        let found = told.alert().map_or(Ok(told.status()), Err);
-        assert_eq!(found, expected.map(Some), "{listener} {sni} {host}: {}", told.0);
+        let reported = openssl(gate.address(listener), &format!("-tls1_3 {sni}"), &request(host));
+        let found = reported.alert().map_or(Ok(reported.status()), Err);
+        assert_eq!(found, expected.map(Some), "{listener} {sni} {host}: {}", reported.0);
     };
     for listener in ["tls", "strict"] {
         for sni in ["", "-noservername", "-servername w.example"] {
@@ -229,7 +233,7 @@ fn a_wildcard_covers_the_same_names_everywhere() {
     check("strict", "-servername x.y.z.w.example", "x.y.z.w.example", Err(UNRECOGNIZED_NAME));
     let mut client = TlsClient::connect(gate.address("tls"), "w.example", "http/1.1");
     client.write_all(request("a.b.w.example").as_bytes()).unwrap();
-    assert!(read_answer(&mut client).0.starts_with("HTTP/1.1 421 "));
+    assert!(read_response(&mut client).0.starts_with("HTTP/1.1 421 "));
     assert!(upstream.seen().iter().all(|seen| seen.fields("host") == ["w.example"]), "{:?}", upstream.seen());
 }
 
@@ -251,7 +255,7 @@ fn check_warns_of_routes_that_reach_past_what_seems_to_cover_them() {
         assert_eq!(output.status.code(), Some(0), "{route} {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stderr).unwrap()
     };
-    for (route, told) in [
+    for (route, reported) in [
         ("listeners: tls, hosts: '*.w.example',", ""),
         ("listeners: tls, hosts: other.example,", ""),
         ("listeners: tls,", "has no `hosts`: listener `tls` demands a client certificate for `*.w.example`"),
@@ -268,10 +272,10 @@ fn check_warns_of_routes_that_reach_past_what_seems_to_cover_them() {
     ] {
         let warnings = check(route);
         // A route for any host on any listener reaches past the rule twice.
-        let expected = if route.is_empty() { 2 } else { usize::from(!told.is_empty()) };
+        let expected = if route.is_empty() { 2 } else { usize::from(!reported.is_empty()) };
         assert_eq!(warnings.lines().count(), expected, "{route}: {warnings}");
         assert!(
-            warnings.contains(told) && (told.is_empty() || warnings.starts_with("warning: portunus.yaml:")),
+            warnings.contains(reported) && (reported.is_empty() || warnings.starts_with("warning: portunus.yaml:")),
             "{route}: {warnings}"
         );
     }
@@ -300,7 +304,7 @@ fn check_warns_of_wildcard_routes_wider_than_what_seems_to_cover_them() {
         String::from_utf8(output.stderr).unwrap()
     };
     let wide = route("wide", "listeners: tls, hosts: '*.w.example',");
-    for (others, told) in [
+    for (others, reported) in [
         (&[][..], &["`admin.w.example`", "`*.in.w.example`"][..]),
         (&["hosts: admin.w.example,"], &["`*.in.w.example`"]),
         (&["hosts: '*.in.w.example',"], &["`admin.w.example`"]),
@@ -310,11 +314,11 @@ fn check_warns_of_wildcard_routes_wider_than_what_seems_to_cover_them() {
         let others = others.iter().map(|keys| route("own", &format!("listeners: tls, {keys}")));
         let routes: Vec<String> = std::iter::once(wide.clone()).chain(others).collect();
         let warnings = check(&routes);
-        assert_eq!(warnings.lines().count(), told.len(), "{warnings}");
-        for name in told {
-            let is_told =
+        assert_eq!(warnings.lines().count(), reported.len(), "{warnings}");
+        for name in reported {
+            let is_reported =
                 |line: &str| line.contains("route `wide`") && line.contains("`*.w.example`") && line.contains(name);
-            assert!(warnings.lines().any(is_told), "{name}: {warnings}");
+            assert!(warnings.lines().any(is_reported), "{name}: {warnings}");
         }
     }
     // Nothing of it is under a rule, or all of it; and a listener without TLS is another way past it.

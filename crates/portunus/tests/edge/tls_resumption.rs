@@ -1,6 +1,6 @@
 //! Session tickets: what they open, and what they outlive.
 
-use crate::client::{Told, openssl, openssl_get};
+use crate::client::{Reported, openssl, openssl_get};
 use crate::harness::{Gate, Upstream, certificates, path};
 use crate::material::ClientCa;
 use crate::{keystore, tls_listener, yaml};
@@ -8,10 +8,10 @@ use crate::{keystore, tls_listener, yaml};
 const NAMES: &[(&str, bool)] = &[("a.example", false), ("b.example", false), ("c.example", false)];
 
 /// One handshake and request that leaves its session in `file`, or takes one from it.
-fn with_session(gate: &Gate, name: &str, version: &str, option: &str, file: &str) -> Told {
-    let told = openssl_get(gate.address("tls"), name, &format!("{version} {option} {}", path(&gate.dir, file)));
-    assert_eq!(told.status(), Some(200), "{name} {version} {option}: {}", told.0);
-    told
+fn with_session(gate: &Gate, name: &str, version: &str, option: &str, file: &str) -> Reported {
+    let reported = openssl_get(gate.address("tls"), name, &format!("{version} {option} {}", path(&gate.dir, file)));
+    assert_eq!(reported.status(), Some(200), "{name} {version} {option}: {}", reported.0);
+    reported
 }
 
 fn reload(gate: &Gate, config: &str, generation: u32) {
@@ -31,8 +31,13 @@ fn a_ticket_opens_its_own_name_only_outlives_reloads_and_not_its_rule() {
     for version in ["-tls1_2", "-tls1_3"] {
         let file = format!("session{version}");
         let check = |name: &str, resumed: bool| {
-            let told = with_session(&gate, name, version, "-sess_in", &file);
-            assert_eq!((told.resumed(), told.name()), (Some(resumed), Some(name)), "{version} {name}: {}", told.0);
+            let reported = with_session(&gate, name, version, "-sess_in", &file);
+            assert_eq!(
+                (reported.resumed(), reported.name()),
+                (Some(resumed), Some(name)),
+                "{version} {name}: {}",
+                reported.0
+            );
         };
         assert_eq!(with_session(&gate, "a.example", version, "-sess_out", &file).resumed(), Some(false));
         check("a.example", true);
@@ -41,8 +46,8 @@ fn a_ticket_opens_its_own_name_only_outlives_reloads_and_not_its_rule() {
         check("b.example", false);
     }
     // 0-RTT is off: there is nothing that could be replayed.
-    let told = with_session(&gate, "a.example", "-tls1_3", "-sess_in", "session-tls1_3");
-    assert!(told.contains("Max Early Data: 0") && told.contains("Early data was not sent"), "{}", told.0);
+    let reported = with_session(&gate, "a.example", "-tls1_3", "-sess_in", "session-tls1_3");
+    assert!(reported.contains("Max Early Data: 0") && reported.contains("Early data was not sent"), "{}", reported.0);
     let resumed: Vec<bool> = gate.log(9).iter().filter_map(|line| line["tls"]["resumed"].as_bool()).collect();
     assert_eq!(resumed, [false, true, true, false, false, true, true, false, true]);
 
@@ -50,16 +55,20 @@ fn a_ticket_opens_its_own_name_only_outlives_reloads_and_not_its_rule() {
         reload(&gate, &config, generation);
     }
     for version in ["-tls1_2", "-tls1_3"] {
-        let told = with_session(&gate, "a.example", version, "-sess_in", &format!("session{version}"));
-        assert_eq!(told.resumed(), Some(true), "{version}: tickets outlive a reload");
+        let reported = with_session(&gate, "a.example", version, "-sess_in", &format!("session{version}"));
+        assert_eq!(reported.resumed(), Some(true), "{version}: tickets outlive a reload");
     }
 
     let asked = ", client_certificate: { mode: optional, ca: clients.pem }";
     reload(&gate, &yaml(&upstream, &listener(asked), &keystore("a.example")), 5);
     for version in ["-tls1_2", "-tls1_3"] {
-        let told = with_session(&gate, "a.example", version, "-sess_in", &format!("session{version}"));
-        assert_eq!(told.resumed(), Some(false), "{version}: under another rule all is proven again");
-        assert!(told.contains("Acceptable client certificate CA names") || told.contains("Requested"), "{}", told.0);
+        let reported = with_session(&gate, "a.example", version, "-sess_in", &format!("session{version}"));
+        assert_eq!(reported.resumed(), Some(false), "{version}: under another rule all is proven again");
+        assert!(
+            reported.contains("Acceptable client certificate CA names") || reported.contains("Requested"),
+            "{}",
+            reported.0
+        );
     }
 }
 
@@ -78,8 +87,8 @@ fn each_process_has_keys_of_its_own() {
     for version in ["-tls1_2", "-tls1_3"] {
         with_session(&gate, "a.example", version, "-sess_out", "session");
         let file = path(&gate.dir, "session");
-        let told = openssl_get(other.address("tls"), "a.example", &format!("{version} -sess_in {file}"));
-        assert_eq!((told.status(), told.resumed()), (Some(200), Some(false)), "{version}: {}", told.0);
+        let reported = openssl_get(other.address("tls"), "a.example", &format!("{version} -sess_in {file}"));
+        assert_eq!((reported.status(), reported.resumed()), (Some(200), Some(false)), "{version}: {}", reported.0);
     }
 }
 
@@ -95,18 +104,18 @@ fn a_ticket_made_with_a_certificate_does_not_help_where_one_is_required() {
     let gate = Gate::start_in(dir, &yaml(&upstream, &tls_listener("tls", "127.0.0.3", &names), &keystore("a.example")));
     let certificate = format!("-cert {0} -key {0}", path(&gate.dir, "good.pem"));
     for version in ["-tls1_2", "-tls1_3"] {
-        let refused = |from: &str, name: &str| {
+        let rejected = |from: &str, name: &str| {
             let arguments = format!("-servername {name} {version} -sess_in {}", path(&gate.dir, from));
-            let told = openssl(gate.address("tls"), &arguments, &crate::client::request(name));
-            assert_eq!(told.status(), None, "{version} {from} at {name}: {}", told.0);
-            assert!(matches!(told.alert(), Some(40 | 116)), "{version} {from} at {name}: {}", told.0);
+            let reported = openssl(gate.address("tls"), &arguments, &crate::client::request(name));
+            assert_eq!(reported.status(), None, "{version} {from} at {name}: {}", reported.0);
+            assert!(matches!(reported.alert(), Some(40 | 116)), "{version} {from} at {name}: {}", reported.0);
         };
         with_session(&gate, "a.example", version, "-sess_out", "of-a");
         with_session(&gate, "b.example", &format!("{version} {certificate}"), "-sess_out", "of-b");
-        refused("of-a", "b.example");
-        refused("of-b", "c.example");
-        let told = with_session(&gate, "b.example", version, "-sess_in", "of-b");
-        assert_eq!(told.resumed(), Some(true), "{version}: its own ticket carries the proof");
+        rejected("of-a", "b.example");
+        rejected("of-b", "c.example");
+        let reported = with_session(&gate, "b.example", version, "-sess_in", "of-b");
+        assert_eq!(reported.resumed(), Some(true), "{version}: its own ticket carries the proof");
         let seen = upstream.seen();
         assert_eq!(
             seen.last().unwrap().fields("x-client-cert-san"),

@@ -133,7 +133,7 @@ fn nobody_waits_for_an_ejected_server_that_does_not_respond() {
 
 /// A rolling restart: the first server is back, but still ejected, when the second one goes.
 #[test]
-fn an_ejected_server_that_is_back_serves_everybody_when_the_other_one_refuses() {
+fn an_ejected_server_that_is_back_serves_everybody_when_the_other_one_rejects() {
     let ok = || Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
     let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let second = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

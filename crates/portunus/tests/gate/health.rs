@@ -64,9 +64,9 @@ impl Http2 {
                     tokio::spawn(async move {
                         // Whoever speaks another protocol ends here.
                         let Ok(mut connection) = h2::server::handshake(stream).await else { return };
-                        while let Some(Ok((request, respond))) = connection.accept().await {
-                            let status = judge(&request, &is_well, &checks, &requests);
-                            answer(respond, status);
+                        while let Some(Ok((request, stream))) = connection.accept().await {
+                            let status = check(&request, &is_well, &checks, &requests);
+                            respond(stream, status);
                         }
                     });
                 }
@@ -76,7 +76,7 @@ impl Http2 {
     }
 }
 
-fn judge(
+fn check(
     request: &http::Request<h2::RecvStream>,
     is_well: &AtomicBool,
     checks: &AtomicUsize,
@@ -92,7 +92,7 @@ fn judge(
     if is_well.load(Ordering::SeqCst) { 204 } else { 503 }
 }
 
-fn answer(mut respond: h2::server::SendResponse<Bytes>, status: u16) {
+fn respond(mut respond: h2::server::SendResponse<Bytes>, status: u16) {
     let response = Response::builder().status(status).body(()).unwrap();
     let _ = respond.send_response(response, true);
 }
@@ -116,8 +116,8 @@ fn servers_of_http2_groups_are_checked_over_http2() {
         assert_eq!(get(&gate), 200);
     }
     assert_eq!(sick.requests.load(Ordering::SeqCst), 5);
-    let told: Vec<_> = gate.diagnostics().into_iter().filter(|line| line.contains("health changed")).collect();
-    assert_eq!(told.len(), 2, "{told:#?}");
+    let reported: Vec<_> = gate.diagnostics().into_iter().filter(|line| line.contains("health changed")).collect();
+    assert_eq!(reported.len(), 2, "{reported:#?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The gate's main job, end to end: a request goes in over HTTP or TLS, is routed, and its answer comes back.
+//! The gate's main job, end to end: a request goes in over HTTP or TLS, is routed, and its response comes back.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 #[path = "../harness/http2.rs"]
@@ -13,7 +13,7 @@ mod upstreams;
 
 use std::io::Write;
 
-use harness::{Gate, Reply, Upstream, connect, exchange, read_answer, statuses};
+use harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses};
 
 fn gate(upstream: &Upstream) -> Gate {
     Gate::start(&format!(
@@ -34,9 +34,10 @@ admin: {{ bind: \"127.0.0.2:0\" }}
 fn a_request_reaches_the_upstream_once_and_is_logged() {
     let upstream = Upstream::ok();
     let gate = gate(&upstream);
-    let answer = exchange(gate.address("web"), b"GET /a?b=c HTTP/1.1\r\nHost: x.example\r\nConnection: close\r\n\r\n");
-    assert_eq!(statuses(&answer), [200]);
-    assert!(answer.ends_with(b"\r\n\r\nok"));
+    let response =
+        exchange(gate.address("web"), b"GET /a?b=c HTTP/1.1\r\nHost: x.example\r\nConnection: close\r\n\r\n");
+    assert_eq!(statuses(&response), [200]);
+    assert!(response.ends_with(b"\r\n\r\nok"));
     let seen = upstream.seen();
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0].line(), "GET /a?b=c HTTP/1.1");
@@ -56,7 +57,7 @@ fn a_connection_carries_many_requests_and_so_does_the_upstreams() {
     let mut client = connect(gate.address("web"));
     for number in 0..20 {
         write!(client, "GET /{number} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        let (head, body) = read_answer(&mut client);
+        let (head, body) = read_response(&mut client);
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
         assert_eq!(body, b"ok");
     }
@@ -68,15 +69,15 @@ fn a_connection_carries_many_requests_and_so_does_the_upstreams() {
 #[test]
 fn a_body_arrives_whole_however_it_is_framed() {
     let upstream = Upstream::start(|request| {
-        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", request.body.len());
-        Reply::Keep([answer.as_bytes(), &request.body].concat())
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", request.body.len());
+        Reply::Keep([response.as_bytes(), &request.body].concat())
     });
     let gate = gate(&upstream);
     let body: Vec<u8> = (0..300_000_u32).map(|number| (number % 251) as u8).collect();
     let mut client = connect(gate.address("web"));
     write!(client, "POST /l HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
     client.write_all(&body).unwrap();
-    assert_eq!(read_answer(&mut client).1, body);
+    assert_eq!(read_response(&mut client).1, body);
     write!(client, "POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
     for piece in body.chunks(7777) {
         write!(client, "{:x}\r\n", piece.len()).unwrap();
@@ -84,7 +85,7 @@ fn a_body_arrives_whole_however_it_is_framed() {
         client.write_all(b"\r\n").unwrap();
     }
     client.write_all(b"0\r\n\r\n").unwrap();
-    assert_eq!(read_answer(&mut client).1, body);
+    assert_eq!(read_response(&mut client).1, body);
     let seen = upstream.seen();
     assert_eq!(seen[1].fields("transfer-encoding"), ["chunked"]);
 }

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 
-use crate::harness::{Gate, Reply, Seen, Upstream, certificates, connect, exchange, read_answer, statuses, wait_until};
+use crate::harness::{
+    Gate, Reply, Seen, Upstream, certificates, connect, exchange, read_response, statuses, wait_until,
+};
 use crate::http2_server::http2_server;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -34,7 +36,7 @@ fn get(gate: &Gate, path: &str) -> u16 {
 }
 
 /// An address that refuses connections.
-fn refusing() -> SocketAddr {
+fn rejecting() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -51,11 +53,11 @@ fn servers_take_turns_by_weight() {
 #[test]
 fn what_was_not_sent_is_tried_elsewhere_whatever_its_method() {
     let up = Upstream::ok();
-    let gate = gate(&format!("servers: [\"{}\", \"{}\"], ejection: {{ failures: 0 }}", refusing(), up.address));
+    let gate = gate(&format!("servers: [\"{}\", \"{}\"], ejection: {{ failures: 0 }}", rejecting(), up.address));
     for number in 0..8 {
         let mut client = connect(gate.address("web"));
         write!(client, "POST /{number} HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc").unwrap();
-        assert!(read_answer(&mut client).0.starts_with("HTTP/1.1 200"));
+        assert!(read_response(&mut client).0.starts_with("HTTP/1.1 200"));
     }
     let seen = up.seen();
     assert_eq!(seen.len(), 8, "each exactly once");
@@ -74,7 +76,7 @@ fn what_may_have_run_is_sent_again_only_if_it_is_idempotent() {
     for _ in 0..6 {
         let mut client = connect(gate.address("web"));
         write!(client, "POST /post HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").unwrap();
-        failed += usize::from(read_answer(&mut client).0.starts_with("HTTP/1.1 502"));
+        failed += usize::from(read_response(&mut client).0.starts_with("HTTP/1.1 502"));
     }
     let posts = |upstream: &Upstream| upstream.seen().iter().filter(|seen| seen.line().starts_with("POST")).count();
     assert_eq!(posts(&dying) + posts(&up), 6, "never twice");
@@ -150,7 +152,7 @@ ROUTES  - { respond: { status: 200, body: inner } }
 }
 
 #[test]
-fn upstream_certificates_are_verified_unless_told_otherwise() {
+fn upstream_certificates_are_verified_unless_reported_otherwise() {
     let inner = secure_upstream("");
     let stranger = certificates(&[("inner.example", false)]);
     let (address, ca) = (inner.address("tls"), inner.dir.path().join("ca.pem"));
@@ -201,11 +203,11 @@ fn http2_upstreams_get_bodies_and_give_trailers() {
         )
         .unwrap();
         client.write_all(&body).unwrap();
-        let answer = crate::harness::read_to_end(&mut client);
-        let text = String::from_utf8_lossy(&answer);
+        let response = crate::harness::read_to_end(&mut client);
+        let text = String::from_utf8_lossy(&response);
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{}", &text[..text.len().min(300)]);
         assert!(text.contains("x-path: /pkg.Service/Call\r\n") && text.contains("x-te: trailers\r\n"));
-        let received = answer.iter().filter(|byte| **byte == b'x').count();
+        let received = response.iter().filter(|byte| **byte == b'x').count();
         assert!(received >= body.len(), "{received}");
         assert!(text.ends_with("0\r\ngrpc-status: 0\r\n\r\n"), "{}", &text[text.len() - 60..]);
     }

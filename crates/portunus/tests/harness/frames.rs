@@ -51,7 +51,7 @@ pub struct Frame {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// A whole answer.
-    Answer(u16, Vec<u8>),
+    Response(u16, Vec<u8>),
     /// The stream was reset.
     Reset(u32),
     /// The connection was given up.
@@ -64,7 +64,7 @@ pub enum Outcome {
 pub struct Frames {
     /// The connection.
     pub io: Box<dyn Duplex>,
-    /// Statuses of interim answers.
+    /// Statuses of interim responses.
     pub interim: Vec<u16>,
     /// The status that was spelt out last: what a reference to the table is taken for.
     spelt: u16,
@@ -196,7 +196,7 @@ impl Frames {
                 _ => {}
             }
             if matches!(frame.kind, HEADERS | DATA) && frame.stream == stream && frame.flags & END_STREAM != 0 {
-                return Outcome::Answer(status, body);
+                return Outcome::Response(status, body);
             }
         }
         Outcome::Closed

@@ -116,9 +116,9 @@ impl Gate {
 
     /// The metrics page.
     pub fn metrics(&self) -> String {
-        let answer =
+        let response =
             exchange(self.address("admin"), b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        String::from_utf8_lossy(&answer).into_owned()
+        String::from_utf8_lossy(&response).into_owned()
     }
 
     /// Ends it with SIGTERM, unless it was told to end already (a second signal would cut its drain short); gives its exit code.
@@ -128,7 +128,7 @@ impl Gate {
 
     /// As [`Gate::stop`]; gives its folder too.
     pub fn stop_and_keep(mut self) -> (Option<i32>, TempDir) {
-        if !self.running.was_told_to_end() {
+        if !self.running.was_reported_to_end() {
             self.signal("TERM");
         }
         let until = Instant::now() + PATIENCE;
@@ -211,7 +211,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// An upstream that answers each request as `reply` says.
+    /// An upstream that responds each request as `reply` says.
     pub fn start(reply: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Upstream {
         Upstream::on(TcpListener::bind("127.0.0.1:0").unwrap(), reply)
     }
@@ -230,7 +230,7 @@ impl Upstream {
         Upstream { address, seen, raw }
     }
 
-    /// An upstream that answers `200` and `ok` to everything.
+    /// An upstream that responds `200` and `ok` to everything.
     pub fn ok() -> Upstream {
         Upstream::start(|_| Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()))
     }
@@ -377,13 +377,13 @@ pub fn read_to_end(stream: &mut impl Read) -> Vec<u8> {
 }
 
 /// Reads one HTTP/1 answer with a Content-Length or without a body; gives head and body.
-pub fn read_answer(stream: &mut impl Read) -> (String, Vec<u8>) {
+pub fn read_response(stream: &mut impl Read) -> (String, Vec<u8>) {
     let mut all = Vec::new();
     let mut byte = [0];
     while !all.ends_with(b"\r\n\r\n") {
         match stream.read(&mut byte) {
             Ok(1) => all.push(byte[0]),
-            other => panic!("no whole answer ({other:?}) in {:?}", String::from_utf8_lossy(&all)),
+            other => panic!("no whole response ({other:?}) in {:?}", String::from_utf8_lossy(&all)),
         }
     }
     let head = String::from_utf8_lossy(&all).into_owned();
@@ -396,14 +396,14 @@ pub fn read_answer(stream: &mut impl Read) -> (String, Vec<u8>) {
     (head, body)
 }
 
-/// One request on a connection of its own, which stays open; gives head and body of the answer.
+/// One request on a connection of its own, which stays open; gives head and body of the response.
 pub fn ask_on(address: SocketAddr, request: &str) -> (String, Vec<u8>) {
     let mut stream = connect(address);
     stream.write_all(request.as_bytes()).unwrap();
-    read_answer(&mut stream)
+    read_response(&mut stream)
 }
 
-/// The statuses of all answers in a byte stream, by their status lines.
+/// The statuses of all responses in a byte stream, by their status lines.
 pub fn statuses(bytes: &[u8]) -> Vec<u16> {
     let text = String::from_utf8_lossy(bytes);
     text.match_indices("HTTP/1.1 ").filter_map(|(at, _)| text.get(at + 9..at + 12)?.parse().ok()).collect()

@@ -13,7 +13,7 @@ use super::wait_until;
 pub struct Running {
     pub child: Child,
     diagnostics: Arc<Mutex<Vec<String>>>,
-    told_to_end: AtomicBool,
+    reported_to_end: AtomicBool,
 }
 
 impl Running {
@@ -22,19 +22,19 @@ impl Running {
         let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         loop {
-            let Some(Ok(line)) = lines.next() else { panic!("{command:?} did not start: {told:#?}") };
+            let Some(Ok(line)) = lines.next() else { panic!("{command:?} did not start: {reported:#?}") };
             let event = serde_json::from_str(&line).unwrap_or_default();
-            told.push(line);
+            reported.push(line);
             if is_up(&event) {
                 break;
             }
         }
-        let diagnostics = Arc::new(Mutex::new(told));
+        let diagnostics = Arc::new(Mutex::new(reported));
         let kept = Arc::clone(&diagnostics);
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line)));
-        Running { child, diagnostics, told_to_end: AtomicBool::new(false) }
+        Running { child, diagnostics, reported_to_end: AtomicBool::new(false) }
     }
 
     /// Its process id.
@@ -47,13 +47,13 @@ impl Running {
         let status = Command::new("kill").arg(format!("-{name}")).arg(self.pid().to_string()).status().unwrap();
         assert!(status.success());
         if matches!(name, "TERM" | "INT") {
-            self.told_to_end.store(true, Ordering::Relaxed);
+            self.reported_to_end.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether it was sent a signal that ends it.
-    pub fn was_told_to_end(&self) -> bool {
-        self.told_to_end.load(Ordering::Relaxed)
+    pub fn was_reported_to_end(&self) -> bool {
+        self.reported_to_end.load(Ordering::Relaxed)
     }
 
     /// Diagnostic lines so far.
@@ -76,7 +76,7 @@ impl Drop for Running {
     }
 }
 
-/// A text member of what was told.
+/// A text member of what was reported.
 pub fn member<'v>(event: &'v Value, name: &str) -> Option<&'v str> {
     event.get(name).or_else(|| event.get("fields")?.get(name))?.as_str()
 }

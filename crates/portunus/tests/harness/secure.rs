@@ -1,6 +1,6 @@
 //! A blocking TLS client for the black-box tests, over the house's own TLS.
 //!
-//! Owns one connection. Judges nothing but the server's certificate.
+//! Owns one connection. Checks nothing but the server's certificate.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "each test binary uses some of it")]
 

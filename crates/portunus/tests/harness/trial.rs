@@ -1,4 +1,4 @@
-//! A gate before a recording upstream, and the judgement of both sides that the attack tests share.
+//! A gate before a recording upstream, and the decision of both sides that the attack tests share.
 //!
 //! Owns the configuration most of these tests run under. Does not know what is right or wrong: the tables of the tests do.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use crate::harness::{Gate, Seen, Upstream, certificates, exchange, statuses};
 
-/// A request that must never be taken for one: it is put behind everything that is refused.
+/// A request that must never be taken for one: it is put behind everything that is rejected.
 pub const SMUGGLED: &[u8] = b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// A configuration with one plain listener `web` and one route for everything; each part can be added to.
@@ -70,7 +70,7 @@ pub fn server(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Socke
 }
 
 /// An address that refuses connections.
-pub fn refusing() -> SocketAddr {
+pub fn rejecting() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
@@ -82,12 +82,12 @@ pub struct Trial {
     pub upstream: Upstream,
     lines: usize,
     passed: usize,
-    /// Lines to be judged at the end, because the log is written in batches: position, status, reason, what was sent.
+    /// Lines to be checked at the end, because the log is written in batches: position, status, reason, what was sent.
     expected: Vec<(usize, u16, Option<String>, String)>,
 }
 
 impl Trial {
-    /// Before an upstream that answers `200`.
+    /// Before an upstream that responds `200`.
     pub fn start(parts: Parts<'_>) -> Trial {
         Trial::before(Upstream::ok(), parts)
     }
@@ -99,12 +99,12 @@ impl Trial {
     }
 
     /// Sends bytes on a fresh connection, with [`SMUGGLED`] behind them, and expects one refusal, the end of the connection, one log line
-    /// with the reason (judged by [`Trial::finish`]), and nothing upstream.
-    pub fn refuse(&mut self, bytes: impl AsRef<[u8]>, status: u16, reason: &str) {
+    /// with the reason (checked by [`Trial::finish`]), and nothing upstream.
+    pub fn reject(&mut self, bytes: impl AsRef<[u8]>, status: u16, reason: &str) {
         let bytes = bytes.as_ref();
         let shown = bytes[..bytes.len().min(200)].escape_ascii().to_string();
-        let answer = exchange(self.gate.address("web"), &[bytes, SMUGGLED].concat());
-        assert_eq!(statuses(&answer), [status], "{shown}: {}", answer.escape_ascii());
+        let response = exchange(self.gate.address("web"), &[bytes, SMUGGLED].concat());
+        assert_eq!(statuses(&response), [status], "{shown}: {}", response.escape_ascii());
         self.expected.push((self.lines, status, Some(reason.to_owned()), shown.clone()));
         self.lines += 1;
         let whole = self.upstream.seen().into_iter().filter(|seen| seen.whole).count();
@@ -115,8 +115,8 @@ impl Trial {
     pub fn pass(&mut self, bytes: impl AsRef<[u8]>) -> Seen {
         let bytes = bytes.as_ref();
         let shown = bytes[..bytes.len().min(200)].escape_ascii().to_string();
-        let answer = exchange(self.gate.address("web"), bytes);
-        assert_eq!(statuses(&answer), [200], "{shown}: {}", answer.escape_ascii());
+        let response = exchange(self.gate.address("web"), bytes);
+        assert_eq!(statuses(&response), [200], "{shown}: {}", response.escape_ascii());
         self.expected.push((self.lines, 200, None, shown.clone()));
         self.lines += 1;
         self.passed += 1;

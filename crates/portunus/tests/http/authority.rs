@@ -20,14 +20,14 @@ fn a_host_field_is_as_good_as_an_authority_before_an_http_1_upstream() {
     let gate = secure_gate(upstream.address, Parts { routes, ..Parts::default() });
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &FIELDS, true);
-    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(client.outcome(1), Outcome::Response(200, b"ok".to_vec()));
     let seen = upstream.seen().remove(0);
     assert_eq!((seen.line(), seen.fields("host")), ("GET /p?q=1 HTTP/1.1", vec!["a.test"]));
     assert_eq!(seen.fields("x-forwarded-proto"), ["https"]);
     // The field chooses the route.
     let other = FIELDS.map(|(name, value)| (name, if name == "host" { &b"b.test"[..] } else { value }));
     client.headers(3, &other, true);
-    assert!(matches!(client.outcome(3), Outcome::Answer(403 | 421, _)));
+    assert!(matches!(client.outcome(3), Outcome::Response(403 | 421, _)));
     assert_eq!(upstream.seen().len(), 1);
 }
 
@@ -46,6 +46,6 @@ fn a_host_field_is_as_good_as_an_authority_before_an_http_2_upstream() {
     let gate = secure_gate(address, Parts { upstream: ", protocol: http2", ..Parts::default() });
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &FIELDS, true);
-    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(client.outcome(1), Outcome::Response(200, b"ok".to_vec()));
     assert_eq!(*seen.lock().unwrap(), [("http://a.test/p?q=1".to_owned(), 0)]);
 }

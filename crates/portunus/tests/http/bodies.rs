@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use crate::frames::{DATA, END_STREAM, Frames, HEADERS, frame, get};
-use crate::harness::{Reply, Upstream, connect, exchange, read_answer, read_to_end, statuses};
+use crate::harness::{Reply, Upstream, connect, exchange, read_response, read_to_end, statuses};
 use crate::secure::Secure;
 use crate::trial::{Parts, Trial, gate, secure_gate, server};
 
@@ -24,8 +24,8 @@ fn trailers_go_both_ways() {
     let trial = Trial::before(upstream, Parts::default());
     let sent = "POST /t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTE: trailers\r\nConnection: TE, close\r\nTrailer: X-Up\r\n\r\n\
                 5\r\nhello\r\n0\r\nX-Up: 1\r\n\r\n";
-    let answer = exchange(trial.gate.address("web"), sent.as_bytes());
-    assert!(answer.ends_with(b"2\r\nok\r\n0\r\nX-Down: 1\r\nX_Odd: 2\r\n\r\n"), "{}", answer.escape_ascii());
+    let response = exchange(trial.gate.address("web"), sent.as_bytes());
+    assert!(response.ends_with(b"2\r\nok\r\n0\r\nX-Down: 1\r\nX_Odd: 2\r\n\r\n"), "{}", response.escape_ascii());
     let raw = trial.upstream.raw();
     assert!(raw.ends_with(b"5\r\nhello\r\n0\r\nX-Up: 1\r\n\r\n"), "{}", raw.escape_ascii());
     assert_eq!(trial.gate.log(1)[0]["status"], 200);
@@ -85,8 +85,8 @@ fn trailers_say_nothing_that_the_head_may_not() {
     let sent = format!(
         "POST /t HTTP/1.1\r\nHost: x\r\nX-Said: head\r\nX-Hop: 1\r\nTransfer-Encoding: chunked\r\nConnection: close, X-Hop\r\n\r\n5\r\nhello\r\n0\r\n{sent}X-Hop: theirs\r\n\r\n"
     );
-    let answer = exchange(trial.gate.address("web"), sent.as_bytes());
-    assert!(answer.ends_with(b"2\r\nok\r\n0\r\nX-Sum: 2\r\n\r\n"), "{}", answer.escape_ascii());
+    let response = exchange(trial.gate.address("web"), sent.as_bytes());
+    assert!(response.ends_with(b"2\r\nok\r\n0\r\nX-Sum: 2\r\n\r\n"), "{}", response.escape_ascii());
     let raw = trial.upstream.raw();
     assert!(raw.ends_with(b"5\r\nhello\r\n0\r\nx-sum: 1\r\n\r\n"), "{}", raw.escape_ascii());
     assert!(contains(&raw, b"x-tenant: ours") && !contains(&raw, b"theirs"), "{}", raw.escape_ascii());
@@ -123,7 +123,7 @@ fn trailers_over_http_2_say_nothing_that_the_head_may_not() {
 }
 
 #[test]
-fn answers_without_a_body_have_none() {
+fn responses_without_a_body_have_none() {
     for (request, said, kept) in [
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Some("Content-Length: 5\r\n")),
         ("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", None),
@@ -138,13 +138,15 @@ fn answers_without_a_body_have_none() {
             let connection = if last { "Connection: close\r\n" } else { "" };
             write!(client, "{request} /n HTTP/1.1\r\nHost: x\r\n{connection}\r\n").unwrap();
         }
-        let answer = String::from_utf8(read_to_end(&mut client)).unwrap();
-        assert_eq!(statuses(answer.as_bytes()).len(), 2, "{answer}");
-        let bodies: Vec<_> = answer.split("\r\n\r\n").skip(1).collect();
-        assert!(bodies[0].starts_with("HTTP/1.1 ") && bodies[1].is_empty(), "{answer}");
+        let response = String::from_utf8(read_to_end(&mut client)).unwrap();
+        assert_eq!(statuses(response.as_bytes()).len(), 2, "{response}");
+        let bodies: Vec<_> = response.split("\r\n\r\n").skip(1).collect();
+        assert!(bodies[0].starts_with("HTTP/1.1 ") && bodies[1].is_empty(), "{response}");
         match kept {
-            Some(kept) => assert_eq!(answer.matches(kept).count(), 2, "{answer}"),
-            None => assert!(!answer.contains("Content-Length") && !answer.contains("Transfer-Encoding"), "{answer}"),
+            Some(kept) => assert_eq!(response.matches(kept).count(), 2, "{response}"),
+            None => {
+                assert!(!response.contains("Content-Length") && !response.contains("Transfer-Encoding"), "{response}")
+            }
         }
         // Nothing is left on the upstream's connection, which serves both.
         assert!(upstream.seen().iter().all(|request| request.connection == 0), "{said}");
@@ -158,9 +160,9 @@ fn old_clients_get_what_they_understand() {
     );
     let gate = gate(upstream.address, Parts::default());
     for sent in ["GET /o HTTP/1.0\r\n\r\n", "GET /o HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n"] {
-        let answer = String::from_utf8(exchange(gate.address("web"), sent.as_bytes())).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nhello world"), "{answer}");
-        assert!(!answer.contains("Transfer-Encoding") && answer.contains("Connection: close\r\n"), "{answer}");
+        let response = String::from_utf8(exchange(gate.address("web"), sent.as_bytes())).unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\nhello world"), "{response}");
+        assert!(!response.contains("Transfer-Encoding") && response.contains("Connection: close\r\n"), "{response}");
     }
     let seen = upstream.seen();
     assert_eq!(seen[0].line(), "GET /o HTTP/1.1");
@@ -175,7 +177,7 @@ fn an_old_client_may_keep_its_connection_where_lengths_are_known() {
     let mut client = connect(gate.address("web"));
     for _ in 0..2 {
         client.write_all(b"GET /o HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n").unwrap();
-        let (head, body) = read_answer(&mut client);
+        let (head, body) = read_response(&mut client);
         assert!(head.contains("Connection: keep-alive\r\n"), "{head}");
         assert_eq!(body, b"ok");
     }
@@ -192,17 +194,17 @@ fn bodies_until_close_end_as_they_should() {
     client
         .write_all(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         .unwrap();
-    let answer = read_to_end(&mut client);
-    assert_eq!(statuses(&answer), [200, 200]);
+    let response = read_to_end(&mut client);
+    assert_eq!(statuses(&response), [200, 200]);
     assert!(
-        answer.ends_with(b"0\r\n\r\n") && contains(&answer, b"Transfer-Encoding: chunked\r\n"),
+        response.ends_with(b"0\r\n\r\n") && contains(&response, b"Transfer-Encoding: chunked\r\n"),
         "{}",
-        answer.escape_ascii()
+        response.escape_ascii()
     );
 }
 
 #[test]
-fn an_early_answer_reaches_a_client_that_is_still_sending() {
+fn an_early_response_reaches_a_client_that_is_still_sending() {
     let address = server(|_, mut stream| {
         let mut buffer = [0; 1024];
         let _ = stream.read(&mut buffer);
@@ -211,7 +213,7 @@ fn an_early_answer_reaches_a_client_that_is_still_sending() {
     let gate = gate(address, Parts::default());
     let mut client = connect(gate.address("web"));
     client.write_all(b"POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 10000000\r\n\r\nsome").unwrap();
-    let (head, body) = read_answer(&mut client);
+    let (head, body) = read_response(&mut client);
     assert!(head.starts_with("HTTP/1.1 413 "), "{head}");
     assert_eq!(body, b"no\n");
     assert_eq!(read_to_end(&mut client), b"");
@@ -219,7 +221,7 @@ fn an_early_answer_reaches_a_client_that_is_still_sending() {
 }
 
 #[test]
-fn an_answer_streams_while_the_request_does() {
+fn an_response_streams_while_the_request_does() {
     let address = server(|_, mut stream| {
         let mut buffer = [0; 65536];
         let mut head = Vec::new();
@@ -242,20 +244,20 @@ fn an_answer_streams_while_the_request_does() {
     let gate = gate(address, Parts::default());
     let mut client = connect(gate.address("web"));
     client.write_all(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     for part in ["one", "two", "three"] {
         write!(client, "{:x}\r\n{part}\r\n", part.len()).unwrap();
         let mut byte = [0];
-        while !answer.ends_with(part.as_bytes()) {
+        while !response.ends_with(part.as_bytes()) {
             client.read_exact(&mut byte).unwrap();
-            answer.push(byte[0]);
+            response.push(byte[0]);
         }
     }
     client.write_all(b"0\r\n\r\n").unwrap();
     let mut byte = [0];
-    while !answer.ends_with(b"\r\n0\r\n\r\n") {
+    while !response.ends_with(b"\r\n0\r\n\r\n") {
         client.read_exact(&mut byte).unwrap();
-        answer.push(byte[0]);
+        response.push(byte[0]);
     }
 }
 
@@ -275,9 +277,9 @@ fn a_body_is_whole_however_its_tls_records_fall() {
         )
         .unwrap();
         client.write_in_records(&body, 10_000);
-        let mut answer = Vec::new();
-        client.read_to_end(&mut answer).unwrap_or_else(|error| panic!("{records} records: {error}"));
-        assert_eq!(statuses(&answer), [200], "{records} records");
+        let mut response = Vec::new();
+        client.read_to_end(&mut response).unwrap_or_else(|error| panic!("{records} records: {error}"));
+        assert_eq!(statuses(&response), [200], "{records} records");
     }
     let seen = upstream.seen();
     assert!(seen.iter().zip(4..40).all(|(request, records)| request.body.len() == records * 10_000));
@@ -309,9 +311,9 @@ fn small_pieces_at_hand_go_on_together_both_ways() {
     let upstream = Upstream::start(move |_| Reply::Keep(said.clone()));
     let gate = gate(upstream.address, Parts::default());
     let head = "POST /small HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let answer = exchange(gate.address("web"), format!("{head}{small}").as_bytes());
+    let response = exchange(gate.address("web"), format!("{head}{small}").as_bytes());
     // What comes in a few reads goes out in a few writes: how many depends on how the kernel hands it out.
-    for (what, message) in [("up", &upstream.raw()), ("down", &answer)] {
+    for (what, message) in [("up", &upstream.raw()), ("down", &response)] {
         let sizes = chunks(body_of(message));
         assert_eq!(sizes.iter().sum::<usize>(), PIECES, "{what}: {sizes:?}");
         assert!(sizes.len() < PIECES / 20, "{what}: {} chunks", sizes.len());
@@ -330,7 +332,7 @@ fn small_frames_at_hand_go_on_together() {
     let mut all = frame(DATA, 0, 1, b"x").repeat(PIECES - 1);
     all.extend(frame(DATA, END_STREAM, 1, b"x"));
     client.send(&all);
-    assert_eq!(client.outcome(1), crate::frames::Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(client.outcome(1), crate::frames::Outcome::Response(200, b"ok".to_vec()));
     let raw = upstream.raw();
     let sizes = chunks(body_of(&raw));
     assert_eq!(sizes.iter().sum::<usize>(), PIECES);

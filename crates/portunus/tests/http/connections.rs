@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use crate::harness::{
-    Gate, PATIENCE, Reply, Upstream, connect, exchange, read_answer, read_to_end, statuses, wait_until,
+    Gate, PATIENCE, Reply, Upstream, connect, exchange, read_response, read_to_end, statuses, wait_until,
 };
 use crate::secure::Secure;
 use crate::trial::{Parts, gate, secure_gate, server, yaml};
@@ -25,8 +25,12 @@ fn a_client_that_has_finished_sending_is_still_answered() {
     let mut client = connect(gate.address("web"));
     client.write_all(b"POST /half HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello").unwrap();
     client.shutdown(Shutdown::Write).unwrap();
-    let answer = read_to_end(&mut client);
-    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n") && answer.ends_with(b"\r\n\r\nok"), "{}", answer.escape_ascii());
+    let response = read_to_end(&mut client);
+    assert!(
+        response.starts_with(b"HTTP/1.1 200 OK\r\n") && response.ends_with(b"\r\n\r\nok"),
+        "{}",
+        response.escape_ascii()
+    );
     assert_eq!(upstream.seen()[0].body, b"hello");
     assert_eq!(gate.log(1)[0]["status"], 200);
 }
@@ -67,7 +71,7 @@ fn pipelined_requests_are_answered_in_order() {
     let mut client = connect(gate.address("web"));
     client.write_all(sent.as_bytes()).unwrap();
     for number in 0..50 {
-        assert_eq!(read_answer(&mut client).1, format!("GET /{number} HTTP/1.1").as_bytes());
+        assert_eq!(read_response(&mut client).1, format!("GET /{number} HTTP/1.1").as_bytes());
     }
     assert_eq!(upstream.seen().len(), 50);
 }
@@ -79,7 +83,7 @@ fn one_client_may_hold_so_many_connections_and_no_more() {
     let mut held: Vec<_> = (0..3).map(|_| connect(gate.address("web"))).collect();
     for client in &mut held {
         client.write_all(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        assert_eq!(read_answer(client).1, b"ok");
+        assert_eq!(read_response(client).1, b"ok");
     }
     assert_eq!(exchange(gate.address("web"), b"GET /over HTTP/1.1\r\nHost: x\r\n\r\n"), b"");
     let log = gate.log(4);
@@ -90,8 +94,8 @@ fn one_client_may_hold_so_many_connections_and_no_more() {
     drop(held.pop());
     // As soon as one has gone there is room again.
     wait_until("room", || {
-        let answer = exchange(gate.address("web"), b"GET /again HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        statuses(&answer) == [200]
+        let response = exchange(gate.address("web"), b"GET /again HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        statuses(&response) == [200]
     });
     assert!(upstream.seen().iter().all(|seen| seen.line() != "GET /over HTTP/1.1"));
 }
@@ -103,14 +107,14 @@ fn connections_beyond_the_total_wait() {
     let mut held: Vec<_> = (0..2).map(|_| connect(gate.address("web"))).collect();
     for client in &mut held {
         client.write_all(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        assert_eq!(read_answer(client).1, b"ok");
+        assert_eq!(read_response(client).1, b"ok");
     }
     let mut waiting = connect(gate.address("web"));
     waiting.write_all(b"GET /waiting HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     gate.wait_for("max_connections reached");
     assert_eq!(upstream.seen().len(), 2);
     drop(held);
-    assert_eq!(read_answer(&mut waiting).1, b"ok");
+    assert_eq!(read_response(&mut waiting).1, b"ok");
 }
 
 #[test]
@@ -119,8 +123,8 @@ fn a_connection_ends_politely_after_its_last_request() {
     let gate = gate(upstream.address, Parts { file: "limits: { max_requests_per_connection: 2 }", ..Parts::default() });
     let mut client = connect(gate.address("web"));
     client.write_all(&b"GET /n HTTP/1.1\r\nHost: x\r\n\r\n".repeat(3)).unwrap();
-    assert!(!read_answer(&mut client).0.contains("Connection: close"));
-    assert!(read_answer(&mut client).0.contains("Connection: close\r\n"));
+    assert!(!read_response(&mut client).0.contains("Connection: close"));
+    assert!(read_response(&mut client).0.contains("Connection: close\r\n"));
     assert_eq!(read_to_end(&mut client), b"");
     assert_eq!(upstream.seen().len(), 2);
 }
@@ -148,13 +152,13 @@ fn a_websocket_passes_where_the_route_allows_it() {
     };
     let mut client = connect(gate.address("web"));
     client.write_all(request("/ws").as_bytes()).unwrap();
-    let (head, _) = read_answer(&mut client);
+    let (head, _) = read_response(&mut client);
     assert!(head.starts_with("HTTP/1.1 101 ") && head.contains("Sec-WebSocket-Accept: x=\r\n"), "{head}");
     client.write_all(b"\x81\x05hello").unwrap();
     assert_eq!(read_to_end(&mut client), b"\x81\x05hello");
     let mut client = connect(gate.address("web"));
     client.write_all(request("/none").as_bytes()).unwrap();
-    assert!(read_answer(&mut client).0.starts_with("HTTP/1.1 426 "));
+    assert!(read_response(&mut client).0.starts_with("HTTP/1.1 426 "));
     // The connection is an ordinary one still.
     client.write_all(b"GET /after HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     assert_eq!(statuses(&read_to_end(&mut client)), [426]);
@@ -171,7 +175,7 @@ fn an_upstreams_connection_is_replaced_when_it_was_closed() {
     for path in ["/keep", "/close", "/a", "/close", "/b"] {
         for method in ["GET", "POST"] {
             write!(client, "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").unwrap();
-            let (head, _) = read_answer(&mut client);
+            let (head, _) = read_response(&mut client);
             // A POST may meet a connection that ends at that moment, and is not sent twice then.
             assert!(
                 head.starts_with("HTTP/1.1 200 ") || (method == "POST" && head.starts_with("HTTP/1.1 502 ")),
@@ -188,29 +192,29 @@ fn an_upstreams_connection_is_replaced_when_it_was_closed() {
 
 /// What an upstream that never ends a response tells: that it was asked, and that its connection has ended.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum Reported {
     Asked,
     Ended,
 }
 
 /// An upstream that says `first` to whatever is below `/wait` and nothing more; `ok` to everything else.
-fn waiting(first: &'static [u8]) -> (Upstream, Receiver<Told>) {
-    let (tell, told) = channel();
-    let tell = Mutex::new(tell);
+fn waiting(first: &'static [u8]) -> (Upstream, Receiver<Reported>) {
+    let (report, reported) = channel();
+    let report = Mutex::new(report);
     let upstream = Upstream::start(move |request| {
         if !request.line().starts_with("GET /wait") {
             return Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
         }
-        let tell = tell.lock().unwrap().clone();
+        let report = report.lock().unwrap().clone();
         Reply::Take(Box::new(move |mut stream| {
             let _ = stream.write_all(first);
-            tell.send(Told::Asked).unwrap();
+            report.send(Reported::Asked).unwrap();
             // An end or a reset.
             assert!(!matches!(stream.read(&mut [0]), Ok(count) if count > 0));
-            let _ = tell.send(Told::Ended);
+            let _ = report.send(Reported::Ended);
         }))
     });
-    (upstream, told)
+    (upstream, reported)
 }
 
 fn reset(client: &TcpStream) {
@@ -220,8 +224,8 @@ fn reset(client: &TcpStream) {
 const EVENTS: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nevent\r\n";
 
 /// The one place of the group is free again, and the log says why.
-fn expect_freed(gate: &Gate, told: &Receiver<Told>) {
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Ended), "the upstream's request must end");
+fn expect_freed(gate: &Gate, reported: &Receiver<Reported>) {
+    assert_eq!(reported.recv_timeout(PATIENCE), Ok(Reported::Ended), "the upstream's request must end");
     wait_until("the log", || {
         gate.log(1).iter().any(|line| line["reason"] == "client_disconnected" && line["fault"] == "client")
     });
@@ -230,11 +234,11 @@ fn expect_freed(gate: &Gate, told: &Receiver<Told>) {
 #[test]
 fn a_client_that_is_gone_ends_its_request() {
     for (first, ends) in [(&b""[..], "reset"), (b"", "close"), (EVENTS, "reset"), (EVENTS, "close")] {
-        let (upstream, told) = waiting(first);
+        let (upstream, reported) = waiting(first);
         let gate = gate(upstream.address, Parts { upstream: ", max_in_flight: 1", ..Parts::default() });
         let mut client = connect(gate.address("web"));
         client.write_all(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Asked));
+        assert_eq!(reported.recv_timeout(PATIENCE), Ok(Reported::Asked));
         if !first.is_empty() {
             let mut seen = [0; 5];
             while &seen != b"event" {
@@ -246,54 +250,54 @@ fn a_client_that_is_gone_ends_its_request() {
             reset(&client);
         }
         drop(client);
-        expect_freed(&gate, &told);
-        let answer = exchange(gate.address("web"), b"GET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-        assert_eq!(statuses(&answer), [200], "{ends}");
+        expect_freed(&gate, &reported);
+        let response = exchange(gate.address("web"), b"GET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        assert_eq!(statuses(&response), [200], "{ends}");
     }
 }
 
 #[test]
 fn a_client_that_is_gone_ends_its_request_under_tls() {
     for ends in ["reset", "close"] {
-        let (upstream, told) = waiting(b"");
+        let (upstream, reported) = waiting(b"");
         let gate = secure_gate(upstream.address, Parts::default());
         let mut client = Secure::connect(gate.address("web"), gate.dir.path(), "a.test", "http/1.1");
         client.write_all(b"GET /wait HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
-        assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Asked));
+        assert_eq!(reported.recv_timeout(PATIENCE), Ok(Reported::Asked));
         if ends == "reset" {
             reset(client.socket());
         } else {
             client.finish();
         }
         drop(client);
-        expect_freed(&gate, &told);
+        expect_freed(&gate, &reported);
     }
 }
 
 #[test]
 fn a_client_that_resets_has_gone_wherever_half_closed_ones_are_served() {
-    let (upstream, told) = waiting(b"");
+    let (upstream, reported) = waiting(b"");
     let gate = half_close_served(upstream.address);
     let mut client = connect(gate.address("web"));
     client.write_all(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Asked));
+    assert_eq!(reported.recv_timeout(PATIENCE), Ok(Reported::Asked));
     client.shutdown(Shutdown::Write).unwrap();
     // Served all the same: another request comes and goes meanwhile.
-    let answer = exchange(gate.address("web"), b"GET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    assert_eq!(statuses(&answer), [200]);
-    assert!(told.try_recv().is_err(), "it has only ended its direction");
+    let response = exchange(gate.address("web"), b"GET /next HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(statuses(&response), [200]);
+    assert!(reported.try_recv().is_err(), "it has only ended its direction");
     reset(&client);
     drop(client);
-    expect_freed(&gate, &told);
+    expect_freed(&gate, &reported);
 }
 
 #[test]
 fn waiting_for_the_end_of_a_client_loses_nothing_it_sent() {
-    let (tell, told) = channel();
+    let (report, reported) = channel();
     let (go_on, wait) = channel::<()>();
-    let (tell, wait) = (Mutex::new(tell), Mutex::new(wait));
+    let (report, wait) = (Mutex::new(report), Mutex::new(wait));
     let upstream = Upstream::start(move |request| {
-        tell.lock().unwrap().send(request.line().to_owned()).unwrap();
+        report.lock().unwrap().send(request.line().to_owned()).unwrap();
         wait.lock().unwrap().recv_timeout(PATIENCE).unwrap();
         Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec())
     });
@@ -303,19 +307,19 @@ fn waiting_for_the_end_of_a_client_loses_nothing_it_sent() {
         write!(client, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         // The next ones come while this one waits.
         if path == "/1" {
-            assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "GET /1 HTTP/1.1");
+            assert_eq!(reported.recv_timeout(PATIENCE).unwrap(), "GET /1 HTTP/1.1");
         }
     }
     for path in ["/1", "/2", "/3"] {
         if path != "/1" {
-            assert_eq!(told.recv_timeout(PATIENCE).unwrap(), format!("GET {path} HTTP/1.1"));
+            assert_eq!(reported.recv_timeout(PATIENCE).unwrap(), format!("GET {path} HTTP/1.1"));
         }
         go_on.send(()).unwrap();
-        assert_eq!(read_answer(&mut client).1, b"ok");
+        assert_eq!(read_response(&mut client).1, b"ok");
     }
     // And bytes that wait unread do not hide that it has gone.
     write!(client, "GET /4 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "GET /4 HTTP/1.1");
+    assert_eq!(reported.recv_timeout(PATIENCE).unwrap(), "GET /4 HTTP/1.1");
     write!(client, "GET /5 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     reset(&client);
     drop(client);
@@ -326,17 +330,17 @@ fn waiting_for_the_end_of_a_client_loses_nothing_it_sent() {
 
 /// An upstream under TLS that reads the first bytes of each handshake and says nothing: a connect that never ends. Tells when it was asked and when the
 /// connection has ended.
-fn never_connected() -> (SocketAddr, Receiver<Told>) {
-    let (tell, told) = channel();
-    let tell = Mutex::new(tell);
+fn never_connected() -> (SocketAddr, Receiver<Reported>) {
+    let (report, reported) = channel();
+    let report = Mutex::new(report);
     let address = server(move |_, mut stream| {
-        let tell = tell.lock().unwrap().clone();
+        let report = report.lock().unwrap().clone();
         assert!(matches!(stream.read(&mut [0; 65536]), Ok(count) if count > 0));
-        let _ = tell.send(Told::Asked);
+        let _ = report.send(Reported::Asked);
         while matches!(stream.read(&mut [0; 65536]), Ok(count) if count > 0) {}
-        let _ = tell.send(Told::Ended);
+        let _ = report.send(Reported::Ended);
     });
-    (address, told)
+    (address, reported)
 }
 
 /// The response is not begun, nor even the connection to the upstream: the client is noticed to be gone all the same.
@@ -344,19 +348,19 @@ fn never_connected() -> (SocketAddr, Receiver<Told>) {
 fn a_client_that_is_gone_ends_the_connect_to_its_upstream() {
     for protocol in ["http1", "http2"] {
         for ends in ["reset", "close"] {
-            let (address, told) = never_connected();
+            let (address, reported) = never_connected();
             let upstream = format!(
                 ", tls: {{ insecure_skip_verify: true }}, protocol: {protocol}, connect_timeout: 1h, max_in_flight: 1"
             );
             let gate = gate(address, Parts { upstream: &upstream, ..Parts::default() });
             let mut client = connect(gate.address("web"));
             client.write_all(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-            assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Asked));
+            assert_eq!(reported.recv_timeout(PATIENCE), Ok(Reported::Asked));
             if ends == "reset" {
                 reset(&client);
             }
             drop(client);
-            expect_freed(&gate, &told);
+            expect_freed(&gate, &reported);
         }
     }
 }
@@ -365,31 +369,31 @@ fn a_client_that_is_gone_ends_the_connect_to_its_upstream() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test may block its thread")]
 fn a_server_that_clients_gave_up_connecting_to_is_ejected() {
-    let (address, told) = never_connected();
+    let (address, reported) = never_connected();
     let upstream = ", tls: { insecure_skip_verify: true }, connect_timeout: 1h, ejection: { failures: 1 }";
     let gate = gate(address, Parts { upstream, ..Parts::default() });
     let mut client = connect(gate.address("web"));
     client.write_all(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Asked));
+    assert_eq!(reported.recv_timeout(PATIENCE), Ok(Reported::Asked));
     std::thread::sleep(Duration::from_millis(1200));
     drop(client);
-    expect_freed(&gate, &told);
+    expect_freed(&gate, &reported);
     gate.wait_for("server ejected");
 }
 
 /// However much lies unread before it, a reset is noticed.
 #[test]
 fn a_reset_is_noticed_behind_pipelined_requests() {
-    let (upstream, told) = waiting(b"");
+    let (upstream, reported) = waiting(b"");
     let gate = gate(upstream.address, Parts::default());
     let mut client = connect(gate.address("web"));
     client.write_all(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    assert_eq!(told.recv_timeout(PATIENCE), Ok(Told::Asked));
+    assert_eq!(reported.recv_timeout(PATIENCE), Ok(Reported::Asked));
     // As much as the sockets on both sides hold: nothing more can arrive.
     client.set_nonblocking(true).unwrap();
     let requests = b"GET /next HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000);
     while client.write(&requests).is_ok() {}
     reset(&client);
     drop(client);
-    expect_freed(&gate, &told);
+    expect_freed(&gate, &reported);
 }

@@ -24,7 +24,7 @@ fn a_routes_edits_apply_to_both_sides() {
     let upstream = Upstream::start(|_| Reply::Keep(SAID.into()));
     let trial = Trial::before(upstream, Parts { route: EDITS, ..Parts::default() });
     let sent = "GET /f HTTP/1.1\r\nHost: x\r\nConnection: close\r\nx-gone: 1\r\nCookie: a=b\r\nX-Set: theirs\r\nx-set: again\r\nX-Added: one\r\n\r\n";
-    let answer = String::from_utf8(exchange(trial.gate.address("web"), sent.as_bytes())).unwrap();
+    let response = String::from_utf8(exchange(trial.gate.address("web"), sent.as_bytes())).unwrap();
     let seen = trial.upstream.seen().remove(0);
     for (name, expected) in [("x-gone", &[][..]), ("cookie", &[]), ("x-set", &["ours"]), ("x-added", &["one", "two"])] {
         assert_eq!(seen.fields(name), expected, "{name} in {}", seen.head);
@@ -39,19 +39,19 @@ fn a_routes_edits_apply_to_both_sides() {
         // Over plain HTTP the promise of the route is not given (RFC 6797 §7.2); what the upstream says is its own business.
         ("strict-transport-security", &["max-age=1"]),
     ] {
-        assert_eq!(values(&answer, name), expected, "{name} in {answer}");
+        assert_eq!(values(&response, name), expected, "{name} in {response}");
     }
 }
 
 #[test]
-fn answers_over_tls_carry_the_routes_hsts_once() {
+fn responses_over_tls_carry_the_routes_hsts_once() {
     let upstream = Upstream::start(|_| Reply::Keep(SAID.into()));
     let gate = secure_gate(upstream.address, Parts { route: EDITS, ..Parts::default() });
     let mut client = Secure::connect(gate.address("web"), gate.dir.path(), "a.test", "http/1.1");
     client.write_all(b"GET /f HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
-    let answer = String::from_utf8(read_to_end(&mut client)).unwrap();
-    assert_eq!(values(&answer, "strict-transport-security"), ["max-age=31536000"]);
-    assert_eq!(values(&answer, "set-cookie").len(), 3);
+    let response = String::from_utf8(read_to_end(&mut client)).unwrap();
+    assert_eq!(values(&response, "strict-transport-security"), ["max-age=31536000"]);
+    assert_eq!(values(&response, "set-cookie").len(), 3);
     assert_eq!(upstream.seen()[0].fields("x-forwarded-proto"), ["https"]);
 }
 
@@ -59,8 +59,8 @@ fn answers_over_tls_carry_the_routes_hsts_once() {
 fn the_gate_names_itself_and_the_request() {
     let trial = Trial::start(Parts::default());
     let sent = "GET /v HTTP/1.1\r\nHost: x\r\nConnection: close\r\nVia: 1.0 other\r\n\r\n";
-    let answer = String::from_utf8(exchange(trial.gate.address("web"), sent.as_bytes())).unwrap();
-    assert_eq!(values(&answer, "via"), ["1.1 portunus"]);
+    let response = String::from_utf8(exchange(trial.gate.address("web"), sent.as_bytes())).unwrap();
+    assert_eq!(values(&response, "via"), ["1.1 portunus"]);
     let seen = trial.upstream.seen().remove(0);
     assert_eq!(seen.fields("via"), ["1.0 other", "1.1 portunus"]);
     assert_eq!(seen.fields("x-request-id"), [trial.gate.log(1)[0]["request_id"].as_str().unwrap()]);

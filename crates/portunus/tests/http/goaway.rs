@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use crate::frames::{
     DATA, END_HEADERS, END_STREAM, Frame, Frames, GOAWAY, HEADERS, Outcome, RST_STREAM, SETTINGS, block, frame,
 };
-use crate::harness::{Gate, PATIENCE, connect, exchange, read_answer, read_to_end, statuses, wait_until};
+use crate::harness::{Gate, PATIENCE, connect, exchange, read_response, read_to_end, statuses, wait_until};
 use crate::trial::{Parts, server, yaml};
 
 /// `:status: 200` of the static table (RFC 7541 Appendix A).
@@ -263,7 +263,7 @@ fn responses_to_requests_long_cancelled_leave_the_others_on_the_connection_alone
         wait_until("the resets", || resets.load(Ordering::Relaxed) >= 60 * batch || !server.streams(1).is_empty());
     }
     assert_eq!(ask(&gate, "POST", "abc"), [200]);
-    assert!(read_answer(&mut long).0.starts_with("HTTP/1.1 200 "));
+    assert!(read_response(&mut long).0.starts_with("HTTP/1.1 200 "));
     assert_eq!((server.streams(0).len(), server.streams(1).len()), (1 + 60 * 24 + 1, 0));
 }
 
@@ -309,7 +309,7 @@ fn a_body_under_way_is_sent_again_from_its_start_while_little_of_it_is_gone() {
     client.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc").unwrap();
     wait_until("the other connection", || server.streams(1).len() == 1);
     client.write_all(b"def").unwrap();
-    assert!(read_answer(&mut client).0.starts_with("HTTP/1.1 200 "));
+    assert!(read_response(&mut client).0.starts_with("HTTP/1.1 200 "));
     assert_eq!(server.bodies(), [(1, 1, b"abcdef".to_vec())]);
 }
 
@@ -351,15 +351,15 @@ fn a_server_that_takes_no_request_at_all_is_tried_three_times_and_then_the_next(
     for _ in 0..2 {
         assert_eq!(ask(&gate, "POST", "abc"), [200]);
     }
-    let (refused, served) = (neither.bodies().len(), good.bodies().len());
-    assert!(refused > 0 && refused % 3 == 0 && served == 2, "{refused} {served}");
+    let (rejected, served) = (neither.bodies().len(), good.bodies().len());
+    assert!(rejected > 0 && rejected % 3 == 0 && served == 2, "{rejected} {served}");
 }
 
 #[test]
-fn a_stream_that_was_refused_is_tried_once_more() {
-    let refuse = |times: usize| {
+fn a_stream_that_was_rejected_is_tried_once_more() {
+    let reject = |times: usize| {
         Http2::start(move |peer| {
-            let mut refused = 0;
+            let mut rejected = 0;
             while let Some(stream) = peer.request() {
                 let all = peer.seen.lock().unwrap().len();
                 if all <= times {
@@ -367,17 +367,17 @@ fn a_stream_that_was_refused_is_tried_once_more() {
                 } else {
                     peer.respond(stream)
                 }
-                refused += 1;
-                assert!(refused < 10);
+                rejected += 1;
+                assert!(rejected < 10);
             }
         })
     };
-    let once = refuse(1);
+    let once = reject(1);
     let gate_once = gate(&once);
     assert_eq!(ask(&gate_once, "POST", "abc"), [200]);
     let bodies: Vec<_> = once.bodies().into_iter().map(|(_, _, body)| body).collect();
     assert_eq!(bodies, [b"abc", b"abc"]);
-    let always = refuse(usize::MAX);
+    let always = reject(usize::MAX);
     let gate_always = gate(&always);
     assert_eq!(ask(&gate_always, "POST", "abc"), [502]);
     assert_eq!(always.bodies().len(), 2);
@@ -447,7 +447,7 @@ fn requests_that_wait_for_a_connection_share_it() {
         let all: Vec<u8> = streams.iter().flat_map(|id| frame(HEADERS, END_HEADERS | END_STREAM, *id, &head)).collect();
         client.send(&all);
         for stream in streams {
-            assert!(matches!(client.outcome(stream), Outcome::Answer(200, _)), "stream {stream}");
+            assert!(matches!(client.outcome(stream), Outcome::Response(200, _)), "stream {stream}");
         }
     }
     let connections = server.bodies().iter().map(|(connection, ..)| *connection).max();

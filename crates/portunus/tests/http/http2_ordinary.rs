@@ -16,7 +16,7 @@ use crate::harness::{Gate, Reply, Upstream, wait_until};
 use crate::http2_server::http2_server;
 use crate::trial::{Parts, secure_gate};
 
-/// Says back what it is told, piece by piece, as a gRPC service with a stream both ways does.
+/// Says back what it is reported, piece by piece, as a gRPC service with a stream both ways does.
 async fn echo(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
     let mut stream = respond.send_response(Response::new(()), false).unwrap();
     let mut body = request.into_body();
@@ -44,7 +44,7 @@ fn hanging() -> Upstream {
 }
 
 fn ok() -> Outcome {
-    Outcome::Answer(200, b"ok".to_vec())
+    Outcome::Response(200, b"ok".to_vec())
 }
 
 /// Requests of this path that the upstream saw.
@@ -86,7 +86,7 @@ fn a_client_that_measures_its_bandwidth_is_no_flood() {
     for stream in streams {
         client.send(&frame(DATA, END_STREAM, stream, &[]));
         // The head was read before.
-        assert_eq!(client.outcome(stream), Outcome::Answer(0, Vec::new()));
+        assert_eq!(client.outcome(stream), Outcome::Response(0, Vec::new()));
     }
 }
 
@@ -107,9 +107,9 @@ fn a_server_that_gives_up_calls_is_not_ejected() {
         client.outcome(1)
     };
     for _ in 0..20 {
-        assert!(matches!(call("/late"), Outcome::Answer(502, _)));
+        assert!(matches!(call("/late"), Outcome::Response(502, _)));
     }
-    assert_eq!(call("/good"), Outcome::Answer(200, Vec::new()));
+    assert_eq!(call("/good"), Outcome::Response(200, Vec::new()));
     assert_eq!(gate.log(21)[0]["reason"], "upstream_cancelled");
     assert!(!gate.diagnostics().concat().contains("server ejected"));
 }
@@ -137,7 +137,7 @@ fn a_map_that_cancels_a_hundred_tiles_gets_the_next_hundred() {
     let (second, second_heads) = tiles("/hang");
     let (wanted, wanted_heads) = tiles("/tile");
     client.send(&[cancel(&first), second_heads, cancel(&second), wanted_heads].concat());
-    // Answers come in any order.
+    // Responses come in any order.
     let mut missing = wanted;
     while !missing.is_empty() {
         let frame = client.next().expect("the connection ended");
@@ -213,7 +213,7 @@ fn a_connection_ends_politely_after_its_last_request_over_http_2_too() {
 }
 
 #[test]
-fn a_client_that_goes_on_after_its_last_request_is_refused() {
+fn a_client_that_goes_on_after_its_last_request_is_rejected() {
     let upstream = hanging();
     let file = "limits: { max_requests_per_connection: 3, h2_max_streams: 4 }";
     let gate = secure_gate(upstream.address, Parts { file, ..Parts::default() });

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 
 use crate::frames::{Frames, Outcome, get};
-use crate::harness::{Reply, Upstream, connect, exchange, read_answer, statuses};
+use crate::harness::{Reply, Upstream, connect, exchange, read_response, statuses};
 use crate::http2_server::http2_server;
 use crate::trial::{Parts, gate, secure_gate, server};
 
@@ -17,26 +17,26 @@ fn early() -> Upstream {
 }
 
 #[test]
-fn interim_answers_are_forwarded_in_order() {
+fn interim_responses_are_forwarded_in_order() {
     let upstream = early();
     let gate = gate(upstream.address, Parts::default());
-    let answer = exchange(gate.address("web"), b"GET /h HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let response = exchange(gate.address("web"), b"GET /h HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     // A 100 that nobody waits for ends here.
-    assert_eq!(statuses(&answer), [103, 102, 200]);
-    assert!(memchr::memmem::find(&answer, b"103 Early Hints\r\nLink: </style.css>; rel=preload\r\n").is_some());
-    // HTTP/1.0 knows no interim answers.
-    let answer = exchange(gate.address("web"), b"GET /h HTTP/1.0\r\nHost: x\r\n\r\n");
-    assert_eq!(statuses(&answer), [200]);
+    assert_eq!(statuses(&response), [103, 102, 200]);
+    assert!(memchr::memmem::find(&response, b"103 Early Hints\r\nLink: </style.css>; rel=preload\r\n").is_some());
+    // HTTP/1.0 knows no interim responses.
+    let response = exchange(gate.address("web"), b"GET /h HTTP/1.0\r\nHost: x\r\n\r\n");
+    assert_eq!(statuses(&response), [200]);
     assert_eq!(gate.log(2).iter().map(|line| line["status"].as_u64().unwrap()).collect::<Vec<_>>(), [200, 200]);
 }
 
 #[test]
-fn interim_answers_are_forwarded_over_http_2() {
+fn interim_responses_are_forwarded_over_http_2() {
     let upstream = early();
     let gate = secure_gate(upstream.address, Parts::default());
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &get("/h"), true);
-    assert_eq!(client.outcome(1), Outcome::Answer(200, b"ok".to_vec()));
+    assert_eq!(client.outcome(1), Outcome::Response(200, b"ok".to_vec()));
     assert_eq!(client.interim, [103, 102]);
 }
 
@@ -66,17 +66,17 @@ async fn hint(request: http::Request<h2::RecvStream>, mut respond: h2::server::S
 }
 
 #[test]
-fn interim_answers_of_http_2_upstreams_are_forwarded_too() {
+fn interim_responses_of_http_2_upstreams_are_forwarded_too() {
     let upstream = Parts { upstream: ", protocol: http2", ..Parts::default() };
     let gate = gate(early_http2(), upstream);
     let mut client = connect(gate.address("web"));
     client.write_all(b"PUT /e HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").unwrap();
-    let (head, _) = read_answer(&mut client);
+    let (head, _) = read_response(&mut client);
     assert_eq!(head, "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\n\r\n");
-    assert_eq!(read_answer(&mut client).0, "HTTP/1.1 100 Continue\r\n\r\n");
+    assert_eq!(read_response(&mut client).0, "HTTP/1.1 100 Continue\r\n\r\n");
     client.write_all(b"hello").unwrap();
-    let answer = exchange(gate.address("web"), b"GET /h HTTP/1.0\r\nHost: x\r\n\r\n");
-    assert_eq!(statuses(&answer), [200], "HTTP/1.0 knows none");
+    let response = exchange(gate.address("web"), b"GET /h HTTP/1.0\r\nHost: x\r\n\r\n");
+    assert_eq!(statuses(&response), [200], "HTTP/1.0 knows none");
     let flood = b"GET /h HTTP/1.1\r\nHost: x\r\nX-Hints: 40\r\nConnection: close\r\n\r\n";
     assert_eq!(
         statuses(&exchange(gate.address("web"), flood)).last(),
@@ -86,7 +86,7 @@ fn interim_answers_of_http_2_upstreams_are_forwarded_too() {
     let secure = secure_gate(early_http2(), upstream);
     let mut client = Frames::open(secure.address("web"), secure.dir.path());
     client.headers(1, &get("/h"), true);
-    assert_eq!(client.outcome(1), Outcome::Answer(200, Vec::new()));
+    assert_eq!(client.outcome(1), Outcome::Response(200, Vec::new()));
     assert_eq!(client.interim, [103]);
 }
 
@@ -109,10 +109,10 @@ fn a_client_that_waits_for_100_gets_the_upstreams() {
     let gate = gate(address, Parts::default());
     let mut client = connect(gate.address("web"));
     client.write_all(b"PUT /e HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n").unwrap();
-    let (head, _) = read_answer(&mut client);
+    let (head, _) = read_response(&mut client);
     assert_eq!(head, "HTTP/1.1 100 Continue\r\n\r\n");
     client.write_all(b"hello").unwrap();
-    let (head, body) = read_answer(&mut client);
+    let (head, body) = read_response(&mut client);
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && !head.contains("Connection: close"), "{head}");
     assert_eq!(body, b"hello");
     assert_eq!(gate.log(1)[0]["bytes_received"], 5);

@@ -1,4 +1,4 @@
-//! Answers that need no upstream: redirects to https, redirects and fixed answers of routes.
+//! Responses that need no upstream: redirects to https, redirects and fixed answers of routes.
 
 use crate::harness::{Gate, exchange, statuses};
 
@@ -15,7 +15,7 @@ routes:
 ";
 
 /// The answer to a request without a body.
-fn answer(gate: &Gate, listener: &str, line: &str, host: &str) -> String {
+fn respond(gate: &Gate, listener: &str, line: &str, host: &str) -> String {
     let sent = format!("{line} HTTP/1.1\r\n{host}Connection: close\r\n\r\n");
     String::from_utf8(exchange(gate.address(listener), sent.as_bytes())).unwrap()
 }
@@ -30,19 +30,19 @@ fn a_plain_listener_sends_everyone_to_https() {
         ("plain", "HEAD /", "Host: [::1]:80\r\n", "https://[::1]/"),
         ("other", "GET /a", "Host: x.example\r\n", "https://x.example:8443/a"),
     ] {
-        let answer = answer(&gate, listener, line, host);
-        assert_eq!(statuses(answer.as_bytes()), [308], "{line}: {answer}");
-        assert!(answer.contains(&format!("\r\nLocation: {location}\r\n")), "{line}: {answer}");
+        let response = respond(&gate, listener, line, host);
+        assert_eq!(statuses(response.as_bytes()), [308], "{line}: {response}");
+        assert!(response.contains(&format!("\r\nLocation: {location}\r\n")), "{line}: {response}");
     }
     for (line, host) in [("OPTIONS *", "Host: x\r\n"), ("GET //evil.example/%0d%0aX:y", "Host: x\r\n"), ("GET /", "")] {
-        let answer = answer(&gate, "plain", line, host);
-        assert_eq!(statuses(answer.as_bytes()), [400], "{line}: {answer}");
+        let response = respond(&gate, "plain", line, host);
+        assert_eq!(statuses(response.as_bytes()), [400], "{line}: {response}");
     }
     assert_eq!(gate.log(8).iter().filter(|line| line["status"] == 308).count(), 5);
 }
 
 #[test]
-fn routes_answer_by_themselves() {
+fn routes_respond_by_themselves() {
     let gate = Gate::start(FILE);
     for (line, status, parts) in [
         (
@@ -56,15 +56,15 @@ fn routes_answer_by_themselves() {
         ("GET /asked/1%262?x=y", 303, &["Location: /item?id=1%262\r\n"]),
         ("GET /none", 404, &["\r\n\r\n404 Not Found\n"]),
     ] {
-        let answer = answer(&gate, "web", line, "Host: x\r\n");
-        assert_eq!(statuses(answer.as_bytes()), [status], "{line}: {answer}");
+        let response = respond(&gate, "web", line, "Host: x\r\n");
+        assert_eq!(statuses(response.as_bytes()), [status], "{line}: {response}");
         for part in parts {
-            assert!(answer.contains(part), "{line}: {part:?} in {answer}");
+            assert!(response.contains(part), "{line}: {part:?} in {response}");
         }
         if line.starts_with("HEAD") || status == 204 {
-            assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+            assert!(response.ends_with("\r\n\r\n"), "{response}");
         }
     }
-    let answer = answer(&gate, "web", "GET /empty", "Host: x\r\n");
-    assert!(!answer.contains("Content-Length"), "a 204 has no length (RFC 9110 §8.6): {answer}");
+    let response = respond(&gate, "web", "GET /empty", "Host: x\r\n");
+    assert!(!response.contains("Content-Length"), "a 204 has no length (RFC 9110 §8.6): {response}");
 }

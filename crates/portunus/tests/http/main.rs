@@ -1,4 +1,4 @@
-//! What the gate does with HTTP, black box: raw bytes at the real program, a recording upstream behind it, both sides judged.
+//! What the gate does with HTTP, black box: raw bytes at the real program, a recording upstream behind it, both sides checked.
 //!
 //! One binary with a module per theme, because each binary links the whole program. Attacks are in `attacks/`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -23,6 +23,6 @@ mod http2_ordinary;
 mod interim;
 mod prior_knowledge;
 mod listeners;
-mod refusals;
+mod rejections;
 mod streams;
 mod upstreams;

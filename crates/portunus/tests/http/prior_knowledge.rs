@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::frames::{DATA, END_STREAM, Frames, Outcome, PREFACE, PROTOCOL_ERROR, SETTINGS, frame};
-use crate::harness::{Gate, Upstream, connect, exchange, read_answer, read_to_end, statuses};
+use crate::harness::{Gate, Upstream, connect, exchange, read_response, read_to_end, statuses};
 use crate::trial::{Parts, gate, yaml};
 
 fn get(path: &'static str) -> [(&'static str, &'static [u8]); 4] {
@@ -11,7 +11,7 @@ fn get(path: &'static str) -> [(&'static str, &'static [u8]); 4] {
 }
 
 fn ok() -> Outcome {
-    Outcome::Answer(200, b"ok".to_vec())
+    Outcome::Response(200, b"ok".to_vec())
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn what_only_begins_like_a_preface_is_no_request() {
     // Not at the beginning of the connection.
     let mut stream = connect(gate.address("web"));
     stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    assert!(read_answer(&mut stream).0.starts_with("HTTP/1.1 200 "));
+    assert!(read_response(&mut stream).0.starts_with("HTTP/1.1 200 "));
     stream.write_all(PREFACE).unwrap();
     assert_eq!(statuses(&read_to_end(&mut stream)), [505]);
     gate.log(5);
@@ -120,8 +120,8 @@ fn an_upgrade_to_http_2_is_ignored_and_strictness_is_the_same() {
     let upstream = Upstream::ok();
     let gate = gate(upstream.address, Parts::default());
     let sent = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
-    let answer = exchange(gate.address("web"), sent);
-    assert_eq!(statuses(&answer), [200]);
+    let response = exchange(gate.address("web"), sent);
+    assert_eq!(statuses(&response), [200]);
     let seen = upstream.seen().remove(0);
     assert!(seen.fields("upgrade").is_empty() && seen.fields("http2-settings").is_empty(), "{}", seen.head);
     let mut client = Frames::open_plain(gate.address("web"));

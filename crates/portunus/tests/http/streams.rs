@@ -176,7 +176,7 @@ fn a_client_stream_of_grpc_has_no_least_rate_but_a_longest_pause() {
         sleep(Duration::from_millis(100));
     }
     client.send(&frame(DATA, END_STREAM, 1, b"hello"));
-    assert_eq!(client.outcome(1), Outcome::Answer(200, b"230".to_vec()));
+    assert_eq!(client.outcome(1), Outcome::Response(200, b"230".to_vec()));
     let log = gate.log(4);
     let slow = |path: &str| {
         log.iter().filter(|line| line["target"] == path && line["reason"] == "request_body_timeout").count()
@@ -195,9 +195,9 @@ fn a_stream_in_which_nothing_moves_ends_and_nobody_blames_its_server() {
     for _ in 0..2 {
         let mut client = connect(gate.address("web"));
         client.write_all(b"POST /quiet HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n").unwrap();
-        let answer = read_to_end(&mut client);
-        assert_eq!(statuses(&answer), [200], "a server that was ejected would not be asked");
-        assert!(!answer.ends_with(b"0\r\n\r\n"), "it must not look whole: {}", answer.escape_ascii());
+        let response = read_to_end(&mut client);
+        assert_eq!(statuses(&response), [200], "a server that was ejected would not be asked");
+        assert!(!response.ends_with(b"0\r\n\r\n"), "it must not look whole: {}", response.escape_ascii());
     }
     for line in gate.log(2) {
         assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some("stream_idle_timeout"), Some("client")));

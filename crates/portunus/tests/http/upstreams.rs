@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_answer, statuses, wait_until};
-use crate::trial::{Parts, refusing, server, yaml};
+use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses, wait_until};
+use crate::trial::{Parts, rejecting, server, yaml};
 
 fn two(first: SocketAddr, second: SocketAddr) -> Gate {
     Gate::start(&yaml(
@@ -22,9 +22,9 @@ fn ask(gate: &Gate, method: &str, number: usize) -> Vec<u16> {
 }
 
 #[test]
-fn a_server_that_refuses_costs_nobody_a_request() {
+fn a_server_that_rejects_costs_nobody_a_request() {
     let second = Upstream::ok();
-    let gate = two(refusing(), second.address);
+    let gate = two(rejecting(), second.address);
     // Nothing of a request was sent, so that even a POST may go to the next server.
     for (number, method) in ["GET", "POST", "GET", "PUT", "POST", "DELETE"].into_iter().enumerate() {
         assert_eq!(ask(&gate, method, number), [200], "{method}");
@@ -60,21 +60,21 @@ fn a_request_with_a_body_under_way_is_not_sent_twice() {
     let first = Upstream::start(|_| Reply::Reset(Vec::new()));
     let second = Upstream::start(|_| Reply::Reset(Vec::new()));
     let gate = two(first.address, second.address);
-    let answer = exchange(
+    let response = exchange(
         gate.address("web"),
         b"PUT /body HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
     );
-    assert_eq!(statuses(&answer), [502]);
+    assert_eq!(statuses(&response), [502]);
     assert_eq!(first.seen().len() + second.seen().len(), 1);
 }
 
 #[test]
-fn an_answer_that_has_begun_is_never_begun_again() {
+fn an_response_that_has_begun_is_never_begun_again() {
     let cut = || Upstream::start(|_| Reply::Close(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello".to_vec()));
     let (first, second) = (cut(), cut());
     let gate = two(first.address, second.address);
-    let answer = exchange(gate.address("web"), b"GET /cut HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert!(statuses(&answer).len() <= 1 && !answer.ends_with(b"hellohello"), "{}", answer.escape_ascii());
+    let response = exchange(gate.address("web"), b"GET /cut HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(statuses(&response).len() <= 1 && !response.ends_with(b"hellohello"), "{}", response.escape_ascii());
     assert_eq!(first.seen().len() + second.seen().len(), 1);
     assert_eq!(gate.log(1)[0]["fault"], "upstream");
 }
@@ -120,7 +120,7 @@ fn asker(gate: &Gate) -> impl FnMut(&str, &str) -> String {
     let mut client = connect(gate.address("web"));
     move |method, path| {
         write!(client, "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").unwrap();
-        read_answer(&mut client).0[9..12].to_owned()
+        read_response(&mut client).0[9..12].to_owned()
     }
 }
 
@@ -209,12 +209,12 @@ fn what_a_server_cannot_have_read_goes_to_a_fresh_connection_whatever_its_method
     let gate = Gate::start(&yaml(&[address], Parts::default()));
     let mut client = connect(gate.address("web"));
     client.write_all(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    assert!(read_answer(&mut client).0.starts_with("HTTP/1.1 200 "));
+    assert!(read_response(&mut client).0.starts_with("HTTP/1.1 200 "));
     let cookie = "c".repeat(24_000);
     // The body waits for the head: what is taken of a body is not kept.
     write!(client, "POST /2 HTTP/1.1\r\nHost: x\r\nCookie: {cookie}\r\nContent-Length: 3\r\n\r\n").unwrap();
     wait_until("the other connection", || accepted.load(Ordering::SeqCst) > 1);
     client.write_all(b"abc").unwrap();
-    assert!(read_answer(&mut client).0.starts_with("HTTP/1.1 200 "));
+    assert!(read_response(&mut client).0.starts_with("HTTP/1.1 200 "));
     assert_eq!(*taken.lock().unwrap(), [(0, "GET /1 HTTP/1.1".to_owned()), (1, "POST /2 HTTP/1.1".to_owned())]);
 }

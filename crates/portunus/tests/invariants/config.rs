@@ -1,4 +1,4 @@
-//! A configuration file is refused with positions that are right and messages of one line each, or it becomes a configuration that keeps its
+//! A configuration file is rejected with positions that are right and messages of one line each, or it becomes a configuration that keeps its
 //! promises to the data path.
 
 use std::path::Path;
@@ -14,12 +14,12 @@ use wire::http::target::canonical_path;
 pub fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match parse("p.yaml", text, Path::new("/etc/portunus")) {
-        Err(problems) => refused(text.strip_prefix('\u{feff}').unwrap_or(text), &problems),
+        Err(problems) => rejected(text.strip_prefix('\u{feff}').unwrap_or(text), &problems),
         Ok(config) => accepted(text, &config),
     }
 }
 
-fn refused(text: &str, problems: &Problems) {
+fn rejected(text: &str, problems: &Problems) {
     assert!(!problems.list().is_empty() && problems.list().len() <= 100);
     assert!(problems.further() == 0 || problems.list().len() == 100);
     assert!(problems.list().is_sorted_by_key(|problem| (problem.line, problem.column)));

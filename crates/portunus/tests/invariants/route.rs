@@ -17,17 +17,17 @@ pub fn check(text: &[u8]) {
     let table = match RouteTable::compile(&config) {
         Ok(table) => table,
         Err(problems) => {
-            assert!(!problems.is_empty(), "refused without a reason");
+            assert!(!problems.is_empty(), "rejected without a reason");
             return;
         }
     };
     for line in text.lines() {
         let Some(head) = line.strip_prefix('>').and_then(request) else { continue };
-        judge(&table, &config, &head);
+        check_lookup(&table, &config, &head);
     }
 }
 
-/// The routes of the text; none if the configuration refuses one.
+/// The routes of the text; none if the configuration rejects one.
 fn config(text: &str) -> Option<Config> {
     let mut yaml = String::new();
     let mut lenient = Vec::new();
@@ -55,7 +55,7 @@ fn config(text: &str) -> Option<Config> {
         if lenient {
             route.lenient = Leniency {
                 redirect_to_match: true,
-                answer_options: true,
+                response_options: true,
                 explicit_head: true,
                 empty_parameters: true,
                 forbid_unknown_hosts: true,
@@ -84,7 +84,7 @@ fn read(text: &str) -> Option<RequestHead> {
     }
 }
 
-fn judge(table: &RouteTable, config: &Config, head: &RequestHead) {
+fn check_lookup(table: &RouteTable, config: &Config, head: &RequestHead) {
     match table.find("web", head) {
         Routed::Found(found, params) => {
             let route = &found.config;

@@ -1,4 +1,4 @@
-//! A routes file of SillyProxy, any bytes: is read or refused with a place, and what is read can be compiled and asked.
+//! A routes file of SillyProxy, any bytes: is read or rejected with a place, and what is read can be compiled and asked.
 
 use compat::sillyproxy::{UpstreamOptions, read_routes};
 use config::{Action, ForwardTo};
@@ -12,7 +12,7 @@ pub fn check(text: &[u8]) {
     let file = match read_routes(text, "routes.json", &options) {
         Ok(file) => file,
         Err(problems) => {
-            assert!(!problems.is_empty(), "refused without a reason");
+            assert!(!problems.is_empty(), "rejected without a reason");
             assert!(problems.iter().all(|problem| has_place(problem)), "{problems:?}");
             return;
         }

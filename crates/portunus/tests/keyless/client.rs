@@ -85,19 +85,19 @@ impl Connected {
         let request = format!("GET / HTTP/1.1\r\nHost: {SITE}\r\n\r\n");
         self.session.write(request.as_bytes(), &mut output).unwrap();
         self.socket.write_all(&output).unwrap();
-        let (mut answer, mut plain) = (Vec::new(), [0; 4096]);
-        while !answer.ends_with(b"\r\n\r\nok") {
+        let (mut response, mut plain) = (Vec::new(), [0; 4096]);
+        while !response.ends_with(b"\r\n\r\nok") {
             let mut left = self.input.as_slice();
             let read = self.session.read(&mut left, &mut plain, &mut Vec::new()).unwrap();
             let taken = self.input.len() - left.len();
             self.input.drain(..taken);
             match read {
-                tls::Read::Plain(count) => answer.extend_from_slice(&plain[..count]),
+                tls::Read::Plain(count) => response.extend_from_slice(&plain[..count]),
                 tls::Read::Closed => panic!("closed"),
-                tls::Read::WantInput => assert!(self.receive() > 0, "cut in an answer"),
+                tls::Read::WantInput => assert!(self.receive() > 0, "cut in a response"),
             }
         }
-        assert!(answer.starts_with(b"HTTP/1.1 200 "));
+        assert!(response.starts_with(b"HTTP/1.1 200 "));
     }
 
     fn receive(&mut self) -> usize {

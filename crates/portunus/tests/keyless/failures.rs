@@ -26,7 +26,7 @@ fn fails_with(behave: &str, reason: &str) {
     let server = KeyServer::start(dir.path(), behave);
     let gate = start(dir, &[&server], "");
     assert_eq!(full(&gate).end, INTERNAL_ERROR, "{behave}");
-    wait_until("the request to be told of", || server.count("request") > 0);
+    wait_until("the request to be reported of", || server.count("request") > 0);
     assert_eq!(server.count("request"), 1, "{behave}: never the same server again");
     let line = gate.log(1).remove(0);
     assert_eq!(
@@ -61,14 +61,14 @@ fn where_all_are_busy_the_handshake_comes_again_while_it_has_time() {
 }
 
 #[test]
-fn an_unknown_key_is_refused() {
+fn an_unknown_key_is_rejected() {
     let dir = folder();
     let keys = dir.path().join("keys");
     std::fs::rename(keys.join("Ecdsa.key"), dir.path().join("kept.key")).unwrap();
     let server = KeyServer::start(dir.path(), "");
     let gate = start(dir, &[&server], "");
     assert_eq!(full(&gate).end, INTERNAL_ERROR);
-    assert_eq!(gate.log(1)[0]["reason"], "keyless_refused");
+    assert_eq!(gate.log(1)[0]["reason"], "keyless_rejected");
     assert_eq!(outcomes(&gate, &server, "key_not_found"), 1.0);
 }
 
@@ -122,7 +122,7 @@ fn a_budget_ends_further_tries() {
     });
     let retries = metric(&gate, "portunus_keyless_retries_total{group=\"keys\"}");
     assert_eq!(retries, Some(RESERVE as f64));
-    wait_until("all requests to be told of", || {
+    wait_until("all requests to be reported of", || {
         servers[0].count("request") + servers[1].count("request") == visits + RESERVE
     });
 }

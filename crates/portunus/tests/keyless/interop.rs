@@ -30,10 +30,13 @@ fn every_client(behave: &str) -> KeyServer {
     // That much, because a busy machine may take its time, and what is asked again would be counted twice.
     let gate = start(dir, &[&server], ", timeout: 10s, total_timeout: 10s");
     for (index, (arguments, opcode)) in CLIENTS.iter().enumerate() {
-        let told = openssl(gate.dir.path(), gate.address("edge"), arguments);
-        assert!(told.contains("Verify return code: 0 (ok)") && told.contains("Cipher is "), "{arguments}: {told}");
-        assert!(!told.contains("Cipher is (NONE)"), "{arguments}: {told}");
-        wait_until("the request to be told of", || server.count("request") > index);
+        let reported = openssl(gate.dir.path(), gate.address("edge"), arguments);
+        assert!(
+            reported.contains("Verify return code: 0 (ok)") && reported.contains("Cipher is "),
+            "{arguments}: {reported}"
+        );
+        assert!(!reported.contains("Cipher is (NONE)"), "{arguments}: {reported}");
+        wait_until("the request to be reported of", || server.count("request") > index);
         assert_eq!(server.opcodes().get(index), Some(opcode), "{arguments}");
     }
     server
@@ -54,7 +57,7 @@ fn a_plain_peer_is_asked_in_its_own_protocol() {
 }
 
 #[test]
-fn a_peer_with_the_extension_is_told_deadlines() {
+fn a_peer_with_the_extension_is_reported_deadlines() {
     // One that strips the padding, too: the edge puts it back.
     let server = every_client("alpn,strip");
     for event in server.events("request") {
@@ -70,7 +73,7 @@ fn a_deadline_is_what_is_left_of_the_handshake() {
     let more = ", timeout: 30s, total_timeout: 30s";
     let gate = Gate::start_in(dir, &format!("{}limits: {{ handshake_timeout: 8s }}\n", yaml(&[&server], more)));
     assert_eq!(visit(&connector(gate.dir.path()), gate.address("edge")).end, End::Answered { resumed: false });
-    wait_until("the request to be told of", || server.count("request") > 0);
+    wait_until("the request to be reported of", || server.count("request") > 0);
     let deadline = u32::from_str_radix(server.events("request")[0]["deadline"].as_str().unwrap(), 16).unwrap();
     assert!((1..=8_000_000).contains(&deadline), "{deadline} us");
 }
@@ -107,8 +110,8 @@ fn local_and_remote_keys_mix() {
     let server = KeyServer::start(dir.path(), "");
     let gate = start(dir, &[&server], "");
     for (arguments, _) in CLIENTS {
-        let told = openssl(gate.dir.path(), gate.address("edge"), arguments);
-        assert!(told.contains("Verify return code: 0 (ok)"), "{arguments}: {told}");
+        let reported = openssl(gate.dir.path(), gate.address("edge"), arguments);
+        assert!(reported.contains("Verify return code: 0 (ok)"), "{arguments}: {reported}");
     }
     let asked: Vec<u64> =
         CLIENTS.iter().map(|(_, opcode)| *opcode).filter(|opcode| opcode & 0x10 != 0 && *opcode < 0x20).collect();
@@ -116,7 +119,7 @@ fn local_and_remote_keys_mix() {
 }
 
 #[test]
-fn answers_may_come_in_any_order() {
+fn responses_may_come_in_any_order() {
     let dir = folder();
     let server = KeyServer::start(dir.path(), "alpn,shuffle,jitter=20");
     let gate = start(dir, &[&server], ", connections: 1");

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::client::openssl_for;
 use crate::harness::{Gate, wait_until};
 use crate::key_server::KeyServer;
-use crate::keyholder::Keyholder;
+use crate::set_up::OwnKeyServer;
 use crate::{folder, metric, start, yaml_at};
 
 /// The site, how its key is made, and the opcodes by which it signs for each of [`CLIENTS`]: in TLS 1.2 a curve is not bound to a hash.
@@ -44,12 +44,12 @@ fn every_handshake(gate: &Gate) -> Vec<u64> {
     for (site, _, by_client) in TYPES {
         let chain = gate.dir.path().join(format!("chains/{site}.pem"));
         for (client, opcode) in CLIENTS.into_iter().zip(by_client) {
-            let told = openssl_for(&chain, gate.address("edge"), site, client);
+            let reported = openssl_for(&chain, gate.address("edge"), site, client);
             assert!(
-                told.contains("Verify return code: 0 (ok)") && told.contains("Cipher is "),
-                "{site}, {client}: {told}"
+                reported.contains("Verify return code: 0 (ok)") && reported.contains("Cipher is "),
+                "{site}, {client}: {reported}"
             );
-            assert!(!told.contains("Cipher is (NONE)"), "{site}, {client}: {told}");
+            assert!(!reported.contains("Cipher is (NONE)"), "{site}, {client}: {reported}");
             opcodes.push(opcode);
         }
     }
@@ -71,7 +71,7 @@ fn keys_of_every_type_sign_at_a_foreign_key_server() {
 #[test]
 fn keys_of_every_type_sign_at_our_key_server() {
     let dir = with_types();
-    let (_keyholder, address) = Keyholder::start(&dir.path().join("keyholder.yaml"), KEYHOLDER);
+    let (_key_server, address) = OwnKeyServer::start(&dir.path().join("key-server.yaml"), KEY_SERVER);
     let gate = Gate::start_in(dir, &yaml_at(&format!("{address:?}"), ", timeout: 10s, total_timeout: 10s"));
     let labels = format!("{{group=\"keys\",server=\"{address}\"");
     let connections = format!("portunus_keyless_connections{labels}}}");
@@ -82,7 +82,7 @@ fn keys_of_every_type_sign_at_our_key_server() {
     assert!(!has_keys(&gate.dir.path().join("chains")), "the edge has chains only");
 }
 
-const KEYHOLDER: &str = "
+const KEY_SERVER: &str = "
 listeners:
   - { name: edges, bind: \"127.0.0.1:0\", tls: { certificate: server.pem, private_key: server.key, client_ca: ca.pem } }
 keys: { site: { folders: keys } }

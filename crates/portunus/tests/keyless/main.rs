@@ -12,7 +12,7 @@ mod harness;
 mod interop;
 mod key_server;
 mod key_types;
-mod keyholder;
+mod set_up;
 mod memory;
 mod namespaces;
 mod reload;

@@ -94,7 +94,7 @@ fn exercise(gate: &Gate) {
         assert_eq!(ended.end, End::Answered { resumed: false });
     }
     for arguments in ["-tls1_3 -sigalgs RSA-PSS+SHA256", "-tls1_2 -cipher AES128-GCM-SHA256"] {
-        let told = openssl(gate.dir.path(), gate.address("edge"), arguments);
-        assert!(told.contains("Verify return code: 0 (ok)"), "{told}");
+        let reported = openssl(gate.dir.path(), gate.address("edge"), arguments);
+        assert!(reported.contains("Verify return code: 0 (ok)"), "{reported}");
     }
 }

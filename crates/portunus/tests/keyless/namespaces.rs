@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::client::{End, connect, connector, openssl, visit};
 use crate::harness::{Gate, PORTUNUS, wait_until};
 use crate::key_server::KeyServer;
-use crate::keyholder::Keyholder;
+use crate::set_up::OwnKeyServer;
 use crate::{SITE, folder, metric, outcomes, sample, start, yaml_at};
 
 /// Namespaces that are gone, with their links, when dropped.
@@ -100,7 +100,7 @@ fn an_edge_and_two_key_servers_in_networks_of_their_own() {
 }
 
 /// A key server of ours in a namespace, with the keys of a folder; gives where it listens.
-fn keyholder(networks: &Networks, index: usize, dir: &Path) -> (Keyholder, String) {
+fn key_server(networks: &Networks, index: usize, dir: &Path) -> (OwnKeyServer, String) {
     let text = format!(
         "listeners:
   - {{ name: edges, bind: \"10.77.{index}1.2:0\", tls: {{ certificate: server.pem, private_key: server.key, client_ca: ca.pem }} }}
@@ -109,13 +109,13 @@ access: [{{ clients: edge.example, keys: sites }}]
 audit: none
 "
     );
-    Keyholder::start_by(&networks.enter(index), &dir.join(format!("keyholder{index}.yaml")), &text)
+    OwnKeyServer::start_by(&networks.enter(index), &dir.join(format!("key server{index}.yaml")), &text)
 }
 
 /// An edge in a namespace of its own (the first), with two key servers of ours in theirs, and a link from here to the edge.
 struct Apart {
     networks: Networks,
-    servers: [(Keyholder, String); 2],
+    servers: [(OwnKeyServer, String); 2],
     gate: Gate,
 }
 
@@ -126,7 +126,7 @@ impl Apart {
         networks.link(Some(0), 1, 11);
         networks.link(Some(0), 2, 21);
         assert!(ip(&format!("-n {} link set lo up", networks.0[0])));
-        let servers = [1, 2].map(|index| keyholder(&networks, index, dir.path()));
+        let servers = [1, 2].map(|index| key_server(&networks, index, dir.path()));
         let addresses = format!("\"{}\", \"{}\"", servers[0].1, servers[1].1);
         let yaml = yaml_at(&addresses, ", timeout: 300ms").replace("127.0.0.3:0", "10.77.10.2:0");
         let enter = networks.enter(0);
@@ -173,8 +173,8 @@ fn an_edge_and_two_key_servers_of_ours_each_in_a_network_of_its_own() {
         wait_until("connections", || apart.metric("connections", Some(server), "") >= Some(1.0));
     }
     for arguments in ["-tls1_3", "-tls1_3 -sigalgs RSA-PSS+SHA256", "-tls1_2 -cipher AES128-GCM-SHA256"] {
-        let told = openssl(dir, address, arguments);
-        assert!(told.contains("Verify return code: 0 (ok)"), "{arguments}: {told}");
+        let reported = openssl(dir, address, arguments);
+        assert!(reported.contains("Verify return code: 0 (ok)"), "{arguments}: {reported}");
     }
     let site = format!("https://{SITE}:{}/", address.port());
     let curl = Command::new("curl")

@@ -66,7 +66,7 @@ fn renew_edge(gate: &Gate) {
 }
 
 #[test]
-fn a_chain_without_key_servers_is_refused_with_the_fix() {
+fn a_chain_without_key_servers_is_rejected_with_the_fix() {
     let dir = folder();
     let text = "listeners: [{ name: edge, bind: '127.0.0.1:0', tls: { keystore: main } }]
 keystores: { main: { folder: chains, default: a.example } }
@@ -77,9 +77,11 @@ keystores: { main: { folder: chains, default: a.example } }
         .current_dir(dir.path())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
+    let reported = String::from_utf8_lossy(&output.stderr);
     assert!(
-        !output.status.success() && told.contains("has no key in this folder") && told.contains("`key_servers`"),
-        "{told}"
+        !output.status.success()
+            && reported.contains("has no key in this folder")
+            && reported.contains("`key_servers`"),
+        "{reported}"
     );
 }

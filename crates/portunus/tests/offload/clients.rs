@@ -42,7 +42,7 @@ fn client(gate: &Gate, listener: &str, certificate: Option<&str>) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Who is refused may be gone by then.
+    // Who is rejected may be gone by then.
     let _ = child.stdin.as_mut().unwrap().write_all(b"hello");
     child
 }
@@ -54,7 +54,7 @@ fn end(mut child: Child) {
 }
 
 /// The header and the bytes behind it, up to `hello`.
-fn told(connections: &Receiver<std::net::TcpStream>) -> Vec<u8> {
+fn reported(connections: &Receiver<std::net::TcpStream>) -> Vec<u8> {
     let mut far = next(connections);
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"hello") {
@@ -67,7 +67,7 @@ fn told(connections: &Receiver<std::net::TcpStream>) -> Vec<u8> {
 }
 
 #[test]
-fn client_certificates_are_judged_by_their_names_and_told_upstream() {
+fn client_certificates_are_checked_by_their_names_and_reported_upstream() {
     let (upstream, connections) = tcp_upstream();
     let rule = "ca: clients.pem, allow_san: ['DNS:good.client']";
     let listeners = format!(
@@ -80,14 +80,14 @@ fn client_certificates_are_judged_by_their_names_and_told_upstream() {
     let copy = |from: &Path| std::fs::copy(from.join("stranger.client.both"), dir.path().join("stranger.client.both"));
     copy(stranger.path()).unwrap();
     let gate = Gate::start_in(dir, &yaml(&listeners, &upstreams, ""));
-    let refusals = [
+    let rejections = [
         ("required", None),
         ("required", Some("bad.client")),
         ("required", Some("stranger.client")),
         ("optional", Some("bad.client")),
         ("optional", Some("stranger.client")),
     ];
-    for (number, (listener, certificate)) in refusals.into_iter().enumerate() {
+    for (number, (listener, certificate)) in rejections.into_iter().enumerate() {
         let child = client(&gate, listener, certificate);
         let line = gate.log(number + 1).remove(number);
         assert_eq!((&line["phase"], &line["fault"]), (&"tls_handshake".into(), &"client".into()), "{line}");
@@ -101,7 +101,7 @@ fn client_certificates_are_judged_by_their_names_and_told_upstream() {
         [("required", Some("good.client")), ("optional", Some("good.client")), ("optional", None)]
     {
         let child = client(&gate, listener, certificate);
-        let bytes = told(&connections);
+        let bytes = reported(&connections);
         let Ok(Found::Whole(header)) = read(&bytes, MAX_HEADER_BYTES) else { panic!("{}", bytes.escape_ascii()) };
         let ssl = header.tlvs.ssl().unwrap();
         let is_shown = certificate.is_some();

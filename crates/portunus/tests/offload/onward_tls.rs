@@ -32,10 +32,10 @@ fn the_header_goes_ahead_of_tls() {
         let mut near = Secure::connect(gate.address(form), gate.dir.path(), "b.test", "any");
         let local = near.socket().local_addr().unwrap();
         near.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
-        let answer = String::from_utf8(read_all(&mut near)).unwrap();
+        let response = String::from_utf8(read_all(&mut near)).unwrap();
         let authority = if form == "v2_tlvs" { "b.test" } else { "" };
         let wanted = format!("{} {} {authority}/a.test", local.ip(), local.port());
-        assert!(answer.ends_with(&wanted), "{form}: {answer:?} instead of {wanted}");
+        assert!(response.ends_with(&wanted), "{form}: {response:?} instead of {wanted}");
     }
     std::thread::sleep(2 * MOMENT);
     assert!(!gate.diagnostics().iter().any(|line| line.contains("health changed")), "{:?}", gate.diagnostics());

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::process::Command;
 
-use crate::harness::{Gate, Upstream, connect, exchange, read_answer, read_to_end};
+use crate::harness::{Gate, Upstream, connect, exchange, read_response, read_to_end};
 use crate::secure::Secure;
 use crate::site::{Duplex, folder, next, read_all, tcp_upstream, yaml};
 
@@ -37,7 +37,7 @@ fn names_lead_to_their_upstreams_and_nothing_is_opened() {
     // The inner gate's own certificate is what the client sees and verifies; its CA is not the outer one's.
     let mut near = Secure::connect(gate.address("front"), inner.dir.path(), "a.test", "http/1.1");
     near.write_all(GET).unwrap();
-    assert!(read_answer(&mut near).0.starts_with("HTTP/1.1 200 "));
+    assert!(read_response(&mut near).0.starts_with("HTTP/1.1 200 "));
     assert_eq!(upstream.seen().len(), 1);
     near.end();
     assert_eq!(read_all(&mut near), b"");
@@ -62,14 +62,14 @@ fn names_lead_to_their_upstreams_and_nothing_is_opened() {
     assert_eq!(lines[1]["server_name"], "x.b.test");
     assert!(lines[0]["tls"].is_null() && lines[0]["server_name"] == "a.test");
 
-    // What no rule fits is refused with an alert, and what is no TLS without one; nothing goes upstream.
+    // What no rule fits is rejected with an alert, and what is no TLS without one; nothing goes upstream.
     let alert = |code: u8| [21, 3, 1, 0, 2, 2, code];
     assert_eq!(exchange(gate.address("front"), &client_hello("c.test", "h2")), alert(112), "unrecognized_name");
     assert_eq!(exchange(gate.address("front"), b"\x16\x03\x01\0\x06\x01\0\0\x02\x03\x03"), alert(50), "decode_error");
     assert_eq!(exchange(gate.address("front"), GET), b"");
-    let refused = &gate.log(6)[3..];
-    let reasons: Vec<_> = refused.iter().map(|line| line["reason"].as_str().unwrap()).collect();
-    assert_eq!(refused[0]["detail"], "c.test");
+    let rejected = &gate.log(6)[3..];
+    let reasons: Vec<_> = rejected.iter().map(|line| line["reason"].as_str().unwrap()).collect();
+    assert_eq!(rejected[0]["detail"], "c.test");
     assert_eq!(reasons, ["no_tunnel_for_name", "client_hello_malformed", "not_tls"]);
     assert!(connections.try_recv().is_err());
 }
@@ -104,7 +104,7 @@ fn one_listener_opens_some_names_and_passes_others_by() {
     let gate = Gate::start_in(folder(), &yaml(listeners, &upstreams, ""));
     let mut near = Secure::connect(gate.address("front"), inner.dir.path(), "b.test", "http/1.1");
     near.write_all(GET).unwrap();
-    assert!(read_answer(&mut near).0.starts_with("HTTP/1.1 200 "));
+    assert!(read_response(&mut near).0.starts_with("HTTP/1.1 200 "));
     for (protocol, begins) in [("http/1.1", &b"hello"[..]), ("imap", b"PROXY")] {
         let mut near = Secure::connect(gate.address("front"), gate.dir.path(), "a.test", protocol);
         near.write_all(b"hello").unwrap();
@@ -115,7 +115,7 @@ fn one_listener_opens_some_names_and_passes_others_by() {
 }
 
 #[test]
-fn names_without_a_tunnel_and_strangers_are_refused_after_the_handshake() {
+fn names_without_a_tunnel_and_strangers_are_rejected_after_the_handshake() {
     let (plain, connections) = tcp_upstream();
     let listeners = "  - { name: names, bind: \"127.0.0.1:0\", tls: { keystore: main }, tunnel: { rules: [ { server_name: a.test, upstream: plain } ] } }
   - { name: strict, bind: \"127.0.0.2:0\", tls: { keystore: main, strict_sni: true }, tunnel: { upstream: plain } }

@@ -1,4 +1,4 @@
-//! PROXY headers on a listener: who is believed, what is refused and told, and that nothing goes upstream then.
+//! PROXY headers on a listener: who is believed, what is rejected and told, and that nothing goes upstream then.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use wire::proxy_protocol::{Extras, Origin, SslExtras, Transport, write_v1, write_v2};
 
-use crate::harness::{Gate, Upstream, certificates, connect, exchange, read_answer, read_to_end, wait_until};
+use crate::harness::{Gate, Upstream, certificates, connect, exchange, read_response, read_to_end, wait_until};
 use crate::secure::Secure;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
@@ -77,7 +77,7 @@ fn the_client_is_whom_a_trusted_header_names_however_it_is_cut() {
             for part in [&header[..], GET].concat().chunks(piece.min(4096)) {
                 stream.write_all(part).unwrap();
             }
-            assert!(read_answer(&mut stream).0.starts_with("HTTP/1.1 200 "));
+            assert!(read_response(&mut stream).0.starts_with("HTTP/1.1 200 "));
             let seen = upstream.seen();
             let last = seen.last().unwrap();
             assert_eq!(last.fields("x-forwarded-for"), [client]);
@@ -89,9 +89,9 @@ fn the_client_is_whom_a_trusted_header_names_however_it_is_cut() {
     assert_eq!(lines[0]["client_port"], 4242);
     assert_eq!(lines[0]["proxy_protocol"]["balancer"], "127.0.0.1");
     assert_eq!(lines[0]["proxy_protocol"]["version"], 1);
-    let told = &lines[6]["proxy_protocol"];
-    assert_eq!((&told["server_name"], &told["unique_id"]), (&"told.test".into(), &"id-7".into()), "{told}");
-    assert_eq!(told["tls_version"], "TLSv1.3");
+    let reported = &lines[6]["proxy_protocol"];
+    assert_eq!((&reported["server_name"], &reported["unique_id"]), (&"told.test".into(), &"id-7".into()), "{reported}");
+    assert_eq!(reported["tls_version"], "TLSv1.3");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_header_stands_in_front_of_tls() {
         stream.write_all(&header).unwrap();
         let mut sealed = Secure::over(stream, gate.dir.path(), "a.test", "http/1.1");
         sealed.write_all(GET).unwrap();
-        assert!(read_answer(&mut sealed).0.starts_with("HTTP/1.1 200 "));
+        assert!(read_response(&mut sealed).0.starts_with("HTTP/1.1 200 "));
     }
     assert!(upstream.seen().iter().all(|seen| seen.fields("x-forwarded-for") == ["192.0.2.8"]));
     // Inside TLS it is no header any more.
@@ -111,7 +111,7 @@ fn a_header_stands_in_front_of_tls() {
     stream.write_all(&v1("192.0.2.8:1")).unwrap();
     let mut sealed = Secure::over(stream, gate.dir.path(), "a.test", "http/1.1");
     sealed.write_all(&[&v1("192.0.2.9:1"), GET].concat()).unwrap();
-    assert!(read_answer(&mut sealed).0.starts_with("HTTP/1.1 400 "));
+    assert!(read_response(&mut sealed).0.starts_with("HTTP/1.1 400 "));
     assert_eq!(upstream.seen().len(), 2);
 }
 
@@ -273,11 +273,11 @@ fn caps_count_the_true_client() {
         stream
     };
     let mut held: Vec<_> = ["192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1", "192.0.2.3:1"].map(open).into();
-    held.iter_mut().for_each(|stream| assert!(read_answer(stream).0.starts_with("HTTP/1.1 200 ")));
+    held.iter_mut().for_each(|stream| assert!(read_response(stream).0.starts_with("HTTP/1.1 200 ")));
     assert_eq!(read_to_end(&mut open("192.0.2.1:3")), b"", "the third of one client");
     let lines = gate.log(5);
-    let refused = lines.iter().find(|line| line["reason"] == "too_many_connections_from_client").unwrap();
-    assert_eq!(refused["client_address"], "192.0.2.1");
+    let rejected = lines.iter().find(|line| line["reason"] == "too_many_connections_from_client").unwrap();
+    assert_eq!(rejected["client_address"], "192.0.2.1");
     held.clear();
     wait_until("places to be free again", || {
         let mut again = open("192.0.2.1:4");

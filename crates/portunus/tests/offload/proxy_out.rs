@@ -9,8 +9,8 @@ use crate::harness::{Gate, connect};
 use crate::secure::Secure;
 use crate::site::{Duplex, Peer, folder, free_address, listens, next, read_exactly, tcp_upstream, yaml};
 
-/// Reads a header from a stream and judges it; what is behind it must be `hello`.
-fn judge(stream: &mut dyn Read, judge: impl Fn(&Header<'_>)) {
+/// Reads a header from a stream and checks it; what is behind it must be `hello`.
+fn check(stream: &mut dyn Read, check: impl Fn(&Header<'_>)) {
     let mut bytes = Vec::new();
     loop {
         let mut piece = [0; 4096];
@@ -21,7 +21,7 @@ fn judge(stream: &mut dyn Read, judge: impl Fn(&Header<'_>)) {
             Found::Partial => {}
             Found::Absent => panic!("no header: {}", bytes.escape_ascii()),
             Found::Whole(header) => {
-                judge(&header);
+                check(&header);
                 let behind = bytes[header.len..].to_vec();
                 let rest = read_exactly(stream, 5 - behind.len());
                 assert_eq!([behind, rest].concat(), b"hello");
@@ -59,14 +59,14 @@ fn each_form_says_who_the_client_is() {
     };
     let mut near = connect(gate.address("v1"));
     near.write_all(b"hello").unwrap();
-    judge(&mut next(&connections), |header| {
+    check(&mut next(&connections), |header| {
         assert_eq!(header.version, Version::V1);
         is_ours(header, near.local_addr().unwrap(), gate.address("v1"));
     });
 
     let mut near = Secure::connect(gate.address("v2"), gate.dir.path(), "a.test", "any");
     near.write_all(b"hello").unwrap();
-    judge(&mut next(&connections), |header| {
+    check(&mut next(&connections), |header| {
         assert_eq!((header.version, header.tlvs.is_empty()), (Version::V2, true));
         is_ours(header, near.socket().local_addr().unwrap(), gate.address("v2"));
     });
@@ -75,7 +75,7 @@ fn each_form_says_who_the_client_is() {
     near.write_all(b"hello").unwrap();
     let mut far = next(&connections);
     let id = std::cell::RefCell::new(Vec::new());
-    judge(&mut far, |header| {
+    check(&mut far, |header| {
         is_ours(header, near.socket().local_addr().unwrap(), gate.address("tlvs"));
         assert_eq!(header.tlvs.get(kind::ALPN), Some(&b"imap"[..]));
         assert_eq!(header.tlvs.get(kind::AUTHORITY), Some(&b"b.test"[..]));
@@ -111,7 +111,7 @@ fn what_a_believed_header_said_is_passed_on() {
     // A TLV of a kind that we do not know, such as clouds send, put in before the checksum is made anew.
     let mut near = connect(gate.address("chain"));
     near.write_all(&[&header[..], b"hello"].concat()).unwrap();
-    judge(&mut next(&connections), |header| {
+    check(&mut next(&connections), |header| {
         assert_eq!(header.origin, origin);
         assert_eq!(header.tlvs.get(kind::AUTHORITY), Some(&b"outer.test"[..]));
         assert_eq!(header.tlvs.get(kind::UNIQUE_ID), Some(&b"outer-id"[..]));
@@ -123,15 +123,15 @@ fn what_a_believed_header_said_is_passed_on() {
     header.extend_from_slice(b"\xea\0\x02vp");
     let mut near = connect(gate.address("chain"));
     near.write_all(&[&header[..], b"hello"].concat()).unwrap();
-    judge(&mut next(&connections), |header| assert_eq!(header.tlvs.get(0xea), Some(&b"vp"[..])));
+    check(&mut next(&connections), |header| assert_eq!(header.tlvs.get(0xea), Some(&b"vp"[..])));
 }
 
-/// Sends a request through a listener and gives the answer's body.
+/// Sends a request through a listener and gives the response's body.
 fn ask(near: &mut dyn Duplex) -> String {
     near.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    let _ = near.read_to_string(&mut answer);
-    answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {answer:?}")).1.to_owned()
+    let mut response = String::new();
+    let _ = near.read_to_string(&mut response);
+    response.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {response:?}")).1.to_owned()
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn haproxy_and_nginx_read_what_we_send() {
     let gate = Gate::start_in(dir, &yaml(&listeners, &upstreams, ""));
     for index in 0..6 {
         let listener = format!("l{index}");
-        let (told, local) = if index % 3 == 2 {
+        let (reported, local) = if index % 3 == 2 {
             let mut near = Secure::connect(gate.address(&listener), gate.dir.path(), "b.test", "any");
             let local = near.socket().local_addr().unwrap();
             (ask(&mut near), local)
@@ -181,7 +181,11 @@ fn haproxy_and_nginx_read_what_we_send() {
             (ask(&mut near), local)
         };
         let authority = if index == 2 { "b.test" } else { "" };
-        assert_eq!(told.trim_end(), format!("{} {} {authority}", local.ip(), local.port()).trim_end(), "{listener}");
+        assert_eq!(
+            reported.trim_end(),
+            format!("{} {} {authority}", local.ip(), local.port()).trim_end(),
+            "{listener}"
+        );
     }
 }
 
@@ -203,7 +207,7 @@ fn health_checks_say_that_they_are_our_own() {
 }
 
 #[test]
-fn haproxy_in_front_tells_us_who_the_client_is() {
+fn haproxy_in_front_reports_us_who_the_client_is() {
     let (upstream, connections) = tcp_upstream();
     let dir = folder();
     let path = dir.path().to_owned();
@@ -222,7 +226,7 @@ fn haproxy_in_front_tells_us_who_the_client_is() {
         near.write_all(b"hello").unwrap();
         let local = near.socket().local_addr().unwrap();
         // HAProxy was looked at by connecting to its Unix socket: that connection came to us as well, and ended.
-        judge(&mut next(&connections), |header| {
+        check(&mut next(&connections), |header| {
             assert!(
                 matches!(header.origin, Origin::Inet { source, .. } if source == local),
                 "{option}: {:?} instead of {local}",

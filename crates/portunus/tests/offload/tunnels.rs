@@ -234,7 +234,7 @@ fn a_group_takes_no_more_tunnels_than_it_may() {
 }
 
 #[test]
-fn connecting_fails_over_and_a_server_that_refuses_is_left_out() {
+fn connecting_fails_over_and_a_server_that_rejects_is_left_out() {
     let (tcp, connections) = tcp_upstream();
     let dead = crate::site::free_address([127, 0, 0, 1]);
     let listeners = "  - { name: web, bind: \"127.0.0.1:0\", tunnel: { upstream: app } }

@@ -30,7 +30,7 @@ print("answered")
 go.recvfrom(100)
 "#;
 
-/// Opens a flow, waits for a word, sends a burst, and takes the answers.
+/// Opens a flow, waits for a word, sends a burst, and takes the responses.
 const ASKING: &str = r#"
 edge = ("198.51.100.1", 53)
 s = udp(timeout=60)

@@ -1,4 +1,4 @@
-//! Passport: onward from the client's own address, judged in network namespaces with real client addresses and unmodified servers.
+//! Passport: onward from the client's own address, checked in network namespaces with real client addresses and unmodified servers.
 //!
 //! Needs root and network namespaces, which is where this is used; without them the tests fail rather than skip.
 #![forbid(unsafe_code)]

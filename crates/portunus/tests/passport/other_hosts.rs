@@ -14,8 +14,8 @@ fn site() -> (Site, String, PathBuf) {
     let other = site.other_host();
     let file = site.dir.path().join("recipe.nft");
     std::fs::write(&file, recipe).unwrap();
-    let (done, told) = site.routing(&["setup", "--mark", "0x7c"]);
-    assert!(done, "{told}");
+    let (done, reported) = site.routing(&["setup", "--mark", "0x7c"]);
+    assert!(done, "{reported}");
     (site, other, file)
 }
 
@@ -37,15 +37,15 @@ fn over_tcp_it_sees_the_true_client() {
     }
     let upstream = "servers: [\"198.18.0.2:2525\", \"[2001:db8:2::2]:2525\"]\n    mark: 123\n    connect_timeout: 1s";
     let running = site.portunus_as_it_is(&config(TRUSTED, upstream)).listens("[::]:25");
-    // Without the firewall's part the answers of the other host go on to the client itself, which knows of no such connection.
+    // Without the firewall's part the responses of the other host go on to the client itself, which knows of no such connection.
     running.wait_for("self-test");
-    let refusing = "assert refused(passed((\"203.0.113.7\", 0)))";
-    client(&site, refusing);
-    let (good, told) = check(&site, "0x7b");
-    assert!(!good && told.contains("does not answer to foreign addresses"), "{told}");
+    let rejecting = "assert rejected(passed((\"203.0.113.7\", 0)))";
+    client(&site, rejecting);
+    let (good, reported) = check(&site, "0x7b");
+    assert!(!good && reported.contains("does not answer to foreign addresses"), "{reported}");
     load(&site, &recipe);
-    let (good, told) = check(&site, "0x7b");
-    assert!(good && told.contains("198.18.0.2:2525 answers to foreign addresses"), "{told}");
+    let (good, reported) = check(&site, "0x7b");
+    assert!(good && reported.contains("198.18.0.2:2525 answers to foreign addresses"), "{reported}");
     // Without its mark the recipe does not take hold of what goes out.
     assert!(!check(&site, "0").0);
     client(
@@ -62,8 +62,8 @@ for lb, host in [(("198.51.100.10", 0), "203.0.113.7"), (("2001:db8:1::10", 0), 
 "#,
     );
     let lines = running.log(5);
-    let (refused, carried): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line["ended_by"] == "portunus");
-    assert!(refused.len() == 1 && refused[0]["reason"] == "upstream_connect_timeout", "{lines:#?}");
+    let (rejected, carried): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line["ended_by"] == "portunus");
+    assert!(rejected.len() == 1 && rejected[0]["reason"] == "upstream_connect_timeout", "{lines:#?}");
     assert!(carried.iter().all(|line| line["ended_by"] == "client"), "{lines:#?}");
 }
 
@@ -77,7 +77,7 @@ fn over_udp_it_sees_the_true_client() {
     let yaml = "workers: 2\nudp_listeners:\n- name: dns\n  bind: [\":53\"]\n  to: [\"198.18.0.2:5353\", \"[2001:db8:2::2]:5353\"]\n  \
                 proxy_protocol: each\n  trust: [198.51.100.10, 2001:db8:1::10]\n  source: client\n  mark: 123\n";
     let running = site.portunus_as_it_is(yaml).listens("[::]:53");
-    let ask = |port: u16, judge: &str| {
+    let ask = |port: u16, check: &str| {
         site.client(&format!(
             r#"
 for lb, edge, client in [(("198.51.100.10", 0), ("198.51.100.1", 53), ("203.0.113.7", {port})),
@@ -85,11 +85,11 @@ for lb, edge, client in [(("198.51.100.10", 0), ("198.51.100.1", 53), ("203.0.11
     s = udp(lb)
     for payload in [b"one", b"x" * 1400, b"y" * 5000, b""]:
         s.sendto(v2(client, edge) + payload, edge)
-        {judge}
+        {check}
 "#
         ))
     };
-    // Without the firewall's part the answers of the other host go on to the client itself.
+    // Without the firewall's part the responses of the other host go on to the client itself.
     ask(4711, "assert silent(s)");
     load(&site, &recipe);
     ask(4712, "assert s.recv(65536) == ((\"%s %d \" % client).encode() + payload if payload else b\"\")");

@@ -15,31 +15,34 @@ fn rules(site: &Site) -> String {
 fn routing_is_made_once_checked_in_words_and_taken_away() {
     let site = Site::new();
     let before = rules(&site);
-    let (good, told) = site.routing(&["check"]);
-    assert!(!good && told.contains("missing rule: what applications answer from 127.0.0.0/8"), "{told}");
-    assert!(told.contains("(ip -6 route add local ::/0 dev lo table 112)"), "{told}");
-    assert!(told.contains("run `portunus routing setup`") && told.contains("ok      CAP_NET_ADMIN"), "{told}");
+    let (good, reported) = site.routing(&["check"]);
+    assert!(!good && reported.contains("missing rule: what applications answer from 127.0.0.0/8"), "{reported}");
+    assert!(reported.contains("(ip -6 route add local ::/0 dev lo table 112)"), "{reported}");
+    assert!(
+        reported.contains("run `portunus routing setup`") && reported.contains("ok      CAP_NET_ADMIN"),
+        "{reported}"
+    );
 
-    let (good, told) = site.routing(&["setup"]);
-    assert!(good && told.matches("made: ").count() == 4, "{told}");
+    let (good, reported) = site.routing(&["setup"]);
+    assert!(good && reported.matches("made: ").count() == 4, "{reported}");
     let made = rules(&site);
     assert!(
         made.contains("from 127.0.0.0/8 iif lo lookup 112") && made.contains("from ::1 iif lo lookup 112"),
         "{made}"
     );
     assert!(made.contains("local default dev lo table 112"), "{made}");
-    let (good, told) = site.routing(&["check"]);
-    assert!(good && !told.contains("missing"), "{told}");
+    let (good, reported) = site.routing(&["check"]);
+    assert!(good && !reported.contains("missing"), "{reported}");
 
-    let (good, told) = site.routing(&["setup"]);
-    assert!(good && told.contains("all rules and routes are already in place"), "{told}");
+    let (good, reported) = site.routing(&["setup"]);
+    assert!(good && reported.contains("all rules and routes are already in place"), "{reported}");
     assert_eq!(rules(&site), made);
 
-    let (good, told) = site.routing(&["teardown"]);
-    assert!(good && told.contains("removed 4"), "{told}");
+    let (good, reported) = site.routing(&["teardown"]);
+    assert!(good && reported.contains("removed 4"), "{reported}");
     assert_eq!(rules(&site), before);
-    let (good, told) = site.routing(&["teardown"]);
-    assert!(good && told.contains("nothing to remove"), "{told}");
+    let (good, reported) = site.routing(&["teardown"]);
+    assert!(good && reported.contains("nothing to remove"), "{reported}");
 }
 
 #[test]
@@ -50,10 +53,10 @@ fn what_an_operator_made_counts_and_stays() {
     by_hand(&["route", "add", "local", "0.0.0.0/0", "dev", "lo", "table", "123"]);
     // Narrower than what is needed, so it does not count.
     by_hand(&["-6", "rule", "add", "from", "::1/128", "iif", "lo", "sport", "443", "ipproto", "tcp", "table", "123"]);
-    let (good, told) = site.routing(&["setup", "--table", "123", "--mark", "0x7b"]);
-    assert!(good && told.matches("made: ").count() == 4, "{told}");
-    assert!(told.contains("made: ip -6 rule add from ::1/128 iif lo table 123"), "{told}");
-    assert!(told.contains("made: ip rule add fwmark 0x7b table 123"), "{told}");
+    let (good, reported) = site.routing(&["setup", "--table", "123", "--mark", "0x7b"]);
+    assert!(good && reported.matches("made: ").count() == 4, "{reported}");
+    assert!(reported.contains("made: ip -6 rule add from ::1/128 iif lo table 123"), "{reported}");
+    assert!(reported.contains("made: ip rule add fwmark 0x7b table 123"), "{reported}");
     assert!(site.routing(&["check", "--table", "123", "--mark", "123"]).0);
     assert!(!site.routing(&["check", "--table", "123", "--mark", "124"]).0);
     site.routing(&["teardown"]);
@@ -67,10 +70,10 @@ fn a_machine_without_ipv6_gets_its_ipv4_part() {
     let site = Site::new();
     let switch_off = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6";
     run(&["ip", "netns", "exec", &site.edge, "sh", "-c", switch_off]);
-    let (good, told) = site.routing(&["setup"]);
-    assert!(good && told.contains("made: ip route add local 0.0.0.0/0 dev lo table 112"), "{told}");
-    let (good, told) = site.routing(&["check", "--from", "127.0.0.0/8"]);
-    assert!(good, "{told}");
+    let (good, reported) = site.routing(&["setup"]);
+    assert!(good && reported.contains("made: ip route add local 0.0.0.0/0 dev lo table 112"), "{reported}");
+    let (good, reported) = site.routing(&["check", "--from", "127.0.0.0/8"]);
+    assert!(good, "{reported}");
 }
 
 #[test]
@@ -83,8 +86,11 @@ fn without_the_capability_it_says_so() {
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&text).into_owned())
     };
-    let (good, told) = unprivileged("check");
-    assert!(!good && told.contains("missing CAP_NET_ADMIN: this process may not use foreign addresses"), "{told}");
-    let (good, told) = unprivileged("setup");
-    assert!(!good && told.contains("needs CAP_NET_ADMIN"), "{told}");
+    let (good, reported) = unprivileged("check");
+    assert!(
+        !good && reported.contains("missing CAP_NET_ADMIN: this process may not use foreign addresses"),
+        "{reported}"
+    );
+    let (good, reported) = unprivileged("setup");
+    assert!(!good && reported.contains("needs CAP_NET_ADMIN"), "{reported}");
 }

@@ -131,8 +131,8 @@ impl Site {
 
     /// Starts the program in the edge namespace, with the policy routing set up.
     pub fn portunus(&mut self, yaml: &str) -> Running {
-        let (done, told) = self.routing(&["setup"]);
-        assert!(done, "{told}");
+        let (done, reported) = self.routing(&["setup"]);
+        assert!(done, "{reported}");
         self.portunus_as_it_is(yaml)
     }
 
@@ -315,7 +315,7 @@ def silent(s, seconds=0.3):
         return True
 "#;
 
-/// A Python UDP server on loopback that answers each datagram with the sender's address and the datagram.
+/// A Python UDP server on loopback that responds each datagram with the sender's address and the datagram.
 pub fn udp_echo(address: &str, port: u16) -> String {
     format!(
         r#"

@@ -1,4 +1,4 @@
-//! TCP onward from the client's own address: whom the application sees, which sources are refused, and what happens when pairs collide.
+//! TCP onward from the client's own address: whom the application sees, which sources are rejected, and what happens when pairs collide.
 
 use crate::harness::wait_until;
 use crate::site::{Running, Site, find, run, tcp_echo, within};
@@ -40,7 +40,7 @@ def line(s):
             return out
         out += more
     return out
-def refused(s):
+def rejected(s):
     try:
         return s.recv(1) == b""
     except ConnectionResetError:
@@ -81,8 +81,11 @@ s = passed(("::ffff:203.0.113.8", 4713))
 assert line(s) == b"203.0.113.8 4713\n"
 "#,
     );
-    let told = running.wait_for("self-test: 127.0.0.1:2525 answers to foreign addresses");
-    assert!(told.contains("\"to\":\"127.0.0.1:2525\"") && told.matches("\"target\":").count() == 1, "{told}");
+    let reported = running.wait_for("self-test: 127.0.0.1:2525 answers to foreign addresses");
+    assert!(
+        reported.contains("\"to\":\"127.0.0.1:2525\"") && reported.matches("\"target\":").count() == 1,
+        "{reported}"
+    );
     running.wait_for("self-test: [::1]:2525 answers to foreign addresses");
     // Workers write their lines in turns, so all are waited for.
     let log = running.log(6);
@@ -91,14 +94,14 @@ assert line(s) == b"203.0.113.8 4713\n"
 
 /// Row 23 of the attack matrix.
 #[test]
-fn sources_that_are_ours_or_nobodys_are_refused() {
+fn sources_that_are_ours_or_nobodys_are_rejected() {
     let (site, running) = site(TRUSTED, BOTH);
     client(
         &site,
         r#"
 for host in ["127.0.0.1", "198.51.100.1", "198.51.100.255", "0.0.0.0", "224.0.0.1", "255.255.255.255", "169.254.1.1",
              "::1", "2001:db8:1::1", "::", "ff02::1", "fe80::1", "::ffff:127.0.0.1"]:
-    assert refused(passed((host, 9))), host
+    assert rejected(passed((host, 9))), host
 assert line(passed(("203.0.113.7", 9))) == b"203.0.113.7 9\n"
 "#,
     );
@@ -117,24 +120,24 @@ fn an_address_is_ours_from_when_it_comes_until_it_goes() {
     client(&site, others);
     address("add");
     // Several times, so that each worker is asked.
-    client(&site, "for _ in range(20):\n    assert refused(passed(('203.0.113.99', 0)))");
+    client(&site, "for _ in range(20):\n    assert rejected(passed(('203.0.113.99', 0)))");
     address("del");
     client(&site, &format!("for _ in range(20):\n    {others}"));
 }
 
 /// A loop through a rule that leads our own packets back to us ends at its first turn.
 #[test]
-fn a_loop_is_refused_at_its_first_turn() {
+fn a_loop_is_rejected_at_its_first_turn() {
     let mut site = Site::new();
     let edge = site.edge.clone();
     site.routing(&["setup", "--from", "10.9.9.9/32"]);
     let yaml = config("proxy_protocol: { trust: 0.0.0.0/0, without_header: pass }", "servers: [\"10.9.9.9:25\"]");
     let running = site.portunus(&yaml).listens("[::]:25");
-    // Known before, the address would be a mistake of the file.
+    // Known before, the address would be a problem of the file.
     run(&["ip", "-n", &edge, "address", "add", "10.9.9.9/32", "dev", "lo"]);
     // Our own connection to 10.9.9.9:25 would arrive at our own listener.
-    client(&site, "s = passed(('203.0.113.7', 4711))\ns.sendall(b'x')\nassert refused(s)");
-    wait_until("the loop to be told", || running.log(0).iter().any(|line| line["reason"] == "loop"));
+    client(&site, "s = passed(('203.0.113.7', 4711))\ns.sendall(b'x')\nassert rejected(s)");
+    wait_until("the loop to be reported", || running.log(0).iter().any(|line| line["reason"] == "loop"));
     // The self-test, the client, and one turn.
     let log = running.log(0);
     assert!(log.len() <= 3, "one turn, not {}: {log:#?}", log.len());
@@ -142,7 +145,7 @@ fn a_loop_is_refused_at_its_first_turn() {
 
 /// What the machine shows: its addresses, and the names in its hosts file.
 #[test]
-fn a_circle_through_this_machine_is_a_mistake() {
+fn a_circle_through_this_machine_is_a_problem() {
     let site = Site::new();
     let at = |name: &str| site.dir.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(at("hosts"), "198.51.100.1 edge.test mail\n203.0.113.9 away.test\n").unwrap();
@@ -158,9 +161,9 @@ fn a_circle_through_this_machine_is_a_mistake() {
         let script = format!("mount --bind {} /etc/hosts && {program} check {}", at("hosts"), at("portunus.yaml"));
         // The mount is within what `ip netns exec` makes for itself.
         let output = within(&site.edge, &["sh", "-c", &script]).output().unwrap();
-        let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        assert_eq!(told.contains("`mail` leads to `mail`"), is_circle, "{server}: {told}");
-        assert_eq!(output.status.success(), !is_circle, "{server}: {told}");
+        let reported = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert_eq!(reported.contains("`mail` leads to `mail`"), is_circle, "{server}: {reported}");
+        assert_eq!(output.status.success(), !is_circle, "{server}: {reported}");
     }
 }
 
@@ -191,28 +194,29 @@ except ssl.SSLWantReadError:
     pass
 s = tcp(("198.51.100.1", 441), ("203.0.113.7", 0))
 s.sendall(out.read())
-assert refused(s)
+assert rejected(s)
 "#,
     );
     let log = running.log(10);
     let count = |key: &str, value: &str| log.iter().filter(|line| line[key] == value).count();
-    // Eight listeners are passed, one refuses, and one got nothing of it but the connection.
+    // Eight listeners are passed, one rejects, and one got nothing of it but the connection.
     assert_eq!((count("reason", "loop"), count("kind", "tunnel"), log.len()), (1, 9, 10), "{log:#?}");
 }
 
-/// Bug 9 of go-mmproxy: what counts is the family of the client, not that of its balancer. A missing family is told once.
+/// Bug 9 of go-mmproxy: what counts is the family of the client, not that of its balancer. A missing family is reported once.
 #[test]
-fn a_family_without_a_target_is_refused_and_told_once() {
+fn a_family_without_a_target_is_rejected_and_reported_once() {
     let (site, running) = site(TRUSTED, "servers: [\"127.0.0.1:2525\"]");
     client(
         &site,
-        "for _ in range(5):\n    assert refused(passed(('2001:db8::7', 9)))\nassert line(passed(('203.0.113.7', 9))) == b'203.0.113.7 9\\n'",
+        "for _ in range(5):\n    assert rejected(passed(('2001:db8::7', 9)))\nassert line(passed(('203.0.113.7', 9))) == b'203.0.113.7 9\\n'",
     );
     // The sixth line is that of the connection that passed; the lines of two workers come in any order.
     let log = running.log(6);
     assert_eq!(log.iter().filter(|line| line["reason"] == "no_target_of_family").count(), 5, "{log:#?}");
-    let told = running.diagnostics.lock().unwrap().iter().filter(|line| line.contains("no_target_of_family")).count();
-    assert!((1..=2).contains(&told), "told {told} times by two workers");
+    let reported =
+        running.diagnostics.lock().unwrap().iter().filter(|line| line.contains("no_target_of_family")).count();
+    assert!((1..=2).contains(&reported), "told {reported} times by two workers");
 }
 
 /// Bug 10: the same client address and port towards one target, twice at once.
@@ -279,7 +283,7 @@ for head in heads:
     s = tcp(edge)
     s.sendall(head)
     s.shutdown(socket.SHUT_WR)
-    assert refused(s), head
+    assert rejected(s), head
 assert line(passed(("203.0.113.7", 4711))) == b"203.0.113.7 4711\n"
 "#,
     );
@@ -311,11 +315,11 @@ fn destinations_of_the_header_stand_on_a_list() {
         r#"
 assert line(passed(("203.0.113.7", 9), to=("127.0.0.1", 2525))) == b"203.0.113.7 9\n"
 for to in [("127.0.0.1", 2526), ("10.0.0.1", 2525), edge]:
-    assert refused(passed(("203.0.113.7", 9), to=to)), to
+    assert rejected(passed(("203.0.113.7", 9), to=to)), to
 "#,
     );
     let log = running.log(4);
-    // What was reached, and what was refused, is told.
+    // What was reached, and what was rejected, is reported.
     let served = log.iter().find(|line| line["reason"].is_null()).unwrap();
     assert_eq!((&served["upstream"]["server"], &served["port_kept"]), (&"127.0.0.1:2525".into(), &true.into()));
     let wanted: Vec<_> = log.iter().map(|line| line["proxy_protocol"]["destination"].as_str().unwrap()).collect();
@@ -332,11 +336,14 @@ fn the_self_test_says_what_is_missing() {
     let yaml = config(TRUSTED, "servers: [\"127.0.0.1:2525\"]");
     site.portunus_as_it_is(&yaml).wait_for("the policy routing is missing; run `portunus routing setup`");
     site.end_last();
-    let (good, told) = site.routing(&["check", "--to", "127.0.0.1:2525"]);
-    assert!(!good && told.contains("missing answers of 127.0.0.1:2525 to clients do not come back here"), "{told}");
+    let (good, reported) = site.routing(&["check", "--to", "127.0.0.1:2525"]);
+    assert!(
+        !good && reported.contains("missing answers of 127.0.0.1:2525 to clients do not come back here"),
+        "{reported}"
+    );
     site.routing(&["setup"]);
-    let (good, told) = site.routing(&["check", "--to", "127.0.0.1:2525", "--to", "127.0.0.1:1"]);
-    assert!(good && told.contains("127.0.0.1:2525 answers to foreign addresses"), "{told}");
+    let (good, reported) = site.routing(&["check", "--to", "127.0.0.1:2525", "--to", "127.0.0.1:1"]);
+    assert!(good && reported.contains("127.0.0.1:2525 answers to foreign addresses"), "{reported}");
     // Without the capability.
     let file = site.dir.path().join("portunus.yaml");
     let words = [
@@ -418,10 +425,10 @@ fn the_front_door_does_what_go_mmproxy_does() {
         r#"
 assert line(passed(("203.0.113.7", 4711))) == b"203.0.113.7 4711\n"
 assert line(passed(("2001:db8::7", 4711))) == b"2001:db8::7 4711\n"
-assert refused(tcp(edge, ("203.0.113.8", 0)))
+assert rejected(tcp(edge, ("203.0.113.8", 0)))
 s = tcp(edge)
 s.sendall(b"EHLO nobody.example\r\n")
-assert refused(s)
+assert rejected(s)
 "#,
     );
     for wanted in [
@@ -434,7 +441,7 @@ assert refused(s)
         let found = find(&running.output, wanted);
         assert!(serde_json::from_str::<serde_json::Value>(&found).is_ok(), "{found}");
     }
-    // A broken list keeps the old one in force, and is told.
+    // A broken list keeps the old one active, and is reported.
     std::fs::write(&list, "198.51.100.10/32\nten\n").unwrap();
     running.signal("HUP");
     running.wait_for("line 2: `ten` is not an address or network");
@@ -469,9 +476,9 @@ fn what_is_imported_is_what_runs() {
     // Bug 8: there, 0 seconds end a flow almost at once.
     let (code, yaml) = import(&["-p", "udp", "-close-after", "0"]);
     assert!(code == Some(0) && yaml.contains("idle_timeout: 1s\n"), "{yaml}");
-    let (code, told) = import(&["-allowed-subnets", "/nonexistent/subnets"]);
+    let (code, reported) = import(&["-allowed-subnets", "/nonexistent/subnets"]);
     assert_eq!(code, Some(1));
-    let line: serde_json::Value = serde_json::from_str(told.trim()).unwrap();
+    let line: serde_json::Value = serde_json::from_str(reported.trim()).unwrap();
     assert_eq!((&line["level"], &line["msg"]), (&"ERROR".into(), &"failed to start".into()));
     let (code, _) = import(&["-nosuch"]);
     assert_eq!(code, Some(2));

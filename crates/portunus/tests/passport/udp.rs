@@ -34,14 +34,14 @@ fn counted(site: &Site, line: &str) {
     wait_until(line, || metric(site, line));
 }
 
-fn refused(site: &Site, reason: &str, count: u64) {
-    counted(site, &format!("portunus_datagrams_refused_total{{listener=\"dns\",reason=\"{reason}\"}} {count}"));
+fn rejected(site: &Site, reason: &str, count: u64) {
+    counted(site, &format!("portunus_datagrams_rejected_total{{listener=\"dns\",reason=\"{reason}\"}} {count}"));
 }
 
 #[test]
 fn an_unmodified_server_sees_the_true_client() {
     let (site, running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
-    let told = site.client(
+    let reported = site.client(
         r#"
 for lb, edge, client in [(("198.51.100.10", 0), ("198.51.100.1", 53), ("203.0.113.7", 4711)),
                          (("2001:db8:1::10", 0), ("2001:db8:1::1", 53), ("2001:db8::7", 4712)),
@@ -58,11 +58,11 @@ for lb, edge, client in [(("198.51.100.10", 0), ("198.51.100.1", 53), ("203.0.11
     assert s.recv(65536) == b""
 "#,
     );
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), 9, "{told}");
-    assert!(lines[..3].iter().all(|line| *line == "['203.0.113.7', '4711']"), "{told}");
-    assert!(lines[3..6].iter().all(|line| *line == "['2001:db8::7', '4712']"), "{told}");
-    assert!(lines[6..].iter().all(|line| *line == "['2001:db8::8', '4713']"), "{told}");
+    let lines: Vec<&str> = reported.lines().collect();
+    assert_eq!(lines.len(), 9, "{reported}");
+    assert!(lines[..3].iter().all(|line| *line == "['203.0.113.7', '4711']"), "{reported}");
+    assert!(lines[3..6].iter().all(|line| *line == "['2001:db8::7', '4712']"), "{reported}");
+    assert!(lines[6..].iter().all(|line| *line == "['2001:db8::8', '4713']"), "{reported}");
     running.signal("TERM");
     let log = running.log(3);
     let flow = log.iter().find(|line| line["client_address"] == "203.0.113.7").unwrap();
@@ -77,7 +77,7 @@ for lb, edge, client in [(("198.51.100.10", 0), ("198.51.100.1", 53), ("203.0.11
 #[test]
 fn the_first_datagram_may_speak_for_its_flow_and_no_later_one_changes_it() {
     let (site, _running) = site(&format!("proxy_protocol: first\n  {TRUSTED}"));
-    let told = site.client(
+    let reported = site.client(
         r#"
 edge, client = ("198.51.100.1", 53), ("203.0.113.7", 4711)
 s = udp()
@@ -92,14 +92,14 @@ s.sendto(forged, edge)
 assert s.recv(65536) == b"203.0.113.7 4711 " + forged
 "#,
     );
-    assert_eq!(told, "b'203.0.113.7 4711 one'\nb'203.0.113.7 4711 two'");
-    refused(&site, "header_missing", 1);
+    assert_eq!(reported, "b'203.0.113.7 4711 one'\nb'203.0.113.7 4711 two'");
+    rejected(&site, "header_missing", 1);
 }
 
 #[test]
 fn the_habit_of_a_balancer_is_found_out_and_kept() {
     let (site, _running) = site(&format!("proxy_protocol: auto\n  {TRUSTED}"));
-    let told = site.client(
+    let reported = site.client(
         r#"
 edge, client, other = ("198.51.100.1", 53), ("203.0.113.7", 4711), ("203.0.113.8", 4711)
 each = udp()
@@ -119,12 +119,12 @@ first.sendto(forged, edge)
 assert first.recv(65536) == b"203.0.113.8 4711 " + forged
 "#,
     );
-    let lines: Vec<&str> = told.lines().collect();
+    let lines: Vec<&str> = reported.lines().collect();
     let expected =
         ["b'203.0.113.7 4711 one'", "b'203.0.113.7 4711 two'", "b'203.0.113.8 4711 one'", "b'203.0.113.8 4711 two'"];
     assert_eq!(lines, expected);
-    refused(&site, "header_missing", 1);
-    refused(&site, "proxy_header_client_changed", 1);
+    rejected(&site, "header_missing", 1);
+    rejected(&site, "proxy_header_client_changed", 1);
 }
 
 #[test]
@@ -144,11 +144,11 @@ s.sendto(b"short", edge)
 assert silent(s)
 "#,
     );
-    refused(&site, "header_missing", 1);
+    rejected(&site, "header_missing", 1);
 }
 
 #[test]
-fn answers_go_back_the_way_each_datagram_came() {
+fn responses_go_back_the_way_each_datagram_came() {
     let (site, _running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
     site.client(
         r#"
@@ -171,7 +171,7 @@ for client in [("203.0.113.7", 5000), ("203.0.113.8", 5000)]:
     );
 }
 
-/// Numbered bug 11 of go-mmproxy: a forged source cannot be told from a true one, but it gains nothing without the network's help.
+/// Numbered bug 11 of go-mmproxy: a forged source cannot be distinguished from a true one, but it gains nothing without the network's help.
 #[test]
 fn a_peer_that_is_not_trusted_is_dropped_and_counted() {
     let (site, running) = site("proxy_protocol: each\n  trust: 198.51.100.10\n  source: client");
@@ -184,7 +184,7 @@ for _ in range(3):
 assert silent(s)
 "#,
     );
-    refused(&site, "untrusted_peer", 3);
+    rejected(&site, "untrusted_peer", 3);
     running.wait_for("\"reason\":\"untrusted_peer\"");
     assert!(!metric(&site, "portunus_connections_open{listener=\"dns\"} 1"));
     assert!(running.diagnostics.lock().unwrap().len() < 20);
@@ -192,7 +192,7 @@ assert silent(s)
 
 /// Row 23 of the attack matrix.
 #[test]
-fn sources_that_are_ours_or_nobodys_are_refused() {
+fn sources_that_are_ours_or_nobodys_are_rejected() {
     let (site, running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
     site.client(
         r#"
@@ -205,15 +205,15 @@ for host in ["127.0.0.1", "198.51.100.1", "198.51.100.255", "0.0.0.0", "224.0.0.
 assert silent(s)
 "#,
     );
-    refused(&site, "source_is_loopback", 3);
-    refused(&site, "source_is_own_address", 3);
-    refused(&site, "source_is_unspecified", 2);
-    refused(&site, "source_is_multicast", 2);
-    refused(&site, "source_is_broadcast", 1);
-    refused(&site, "source_is_link_local", 2);
-    let told =
+    rejected(&site, "source_is_loopback", 3);
+    rejected(&site, "source_is_own_address", 3);
+    rejected(&site, "source_is_unspecified", 2);
+    rejected(&site, "source_is_multicast", 2);
+    rejected(&site, "source_is_broadcast", 1);
+    rejected(&site, "source_is_link_local", 2);
+    let reported =
         running.diagnostics.lock().unwrap().iter().filter(|line| line.contains("logged once per reason")).count();
-    assert!((6..=12).contains(&told), "once per reason and worker, not {told} times");
+    assert!((6..=12).contains(&reported), "once per reason and worker, not {reported} times");
 }
 
 /// Bugs 2 and 3 of go-mmproxy: no header makes the program end, and payload is never taken for an address.
@@ -260,7 +260,7 @@ assert direct.recv(65536) == ("198.51.100.10 %d me" % direct.getsockname()[1]).e
     );
 }
 
-/// Bugs 6 and 7: neither a refused target nor a datagram of length zero ends the way back, and a target may come back.
+/// Bugs 6 and 7: neither a rejected target nor a datagram of length zero ends the way back, and a target may come back.
 #[test]
 fn a_target_that_was_away_is_reached_again_by_the_same_flow() {
     let mut site = Site::new();
@@ -288,19 +288,19 @@ while True:
     time.sleep(0.02)
 "#
     );
-    let told = site.python(&client, &asking);
-    find(&told, "nothing");
+    let reported = site.python(&client, &asking);
+    find(&reported, "nothing");
     let before = site.python(&edge, &udp_echo("127.0.0.1", 5353));
-    find(&told, "answer 1 b'203.0.113.7 4711 there?'");
-    find(&told, "empty b''");
+    find(&reported, "answer 1 b'203.0.113.7 4711 there?'");
+    find(&reported, "empty b''");
     find(&before, "203.0.113.7 4711");
     site.end_last();
-    let seen = told.lock().unwrap().len();
-    wait_until("the target to be away", || told.lock().unwrap().iter().skip(seen).any(|line| line == "nothing"));
-    let seen = told.lock().unwrap().len();
+    let seen = reported.lock().unwrap().len();
+    wait_until("the target to be away", || reported.lock().unwrap().iter().skip(seen).any(|line| line == "nothing"));
+    let seen = reported.lock().unwrap().len();
     site.python(&edge, &udp_echo("127.0.0.1", 5353));
     wait_until("the target to be back", || {
-        told.lock().unwrap().iter().skip(seen).any(|line| line.starts_with("answer"))
+        reported.lock().unwrap().iter().skip(seen).any(|line| line.starts_with("answer"))
     });
     // The application, then the client.
     site.end_last();
@@ -311,9 +311,9 @@ while True:
     assert!(log[0]["unreachable"].as_u64().unwrap() > 0);
 }
 
-/// One target that refuses does not disturb flows to another.
+/// One target that rejects does not disturb flows to another.
 #[test]
-fn a_refusal_stays_with_its_own_flow() {
+fn a_rejection_stays_with_its_own_flow() {
     let mut site = Site::new();
     let edge = site.edge.clone();
     site.python(&edge, &udp_echo("127.0.0.1", 5353));
@@ -461,7 +461,7 @@ fn a_destination_that_is_the_listener_itself_is_a_loop() {
         site.client(
             "edge = ('198.51.100.1', 53)\nhead = v2(('203.0.113.7', 9), edge)\ns = udp()\ns.sendto(head * 3 + b'x', edge)\nassert silent(s)",
         );
-        refused(&site, "loop", 1);
+        rejected(&site, "loop", 1);
         counted(&site, "portunus_datagrams_received_total{listener=\"dns\"} 1");
     }
 }
@@ -495,7 +495,7 @@ fn a_reload_keeps_flows_and_takes_a_new_list_of_networks() {
     running.signal("HUP");
     running.wait_for("reloaded");
     site.client(&format!("{ask}print(s.recv(65536))"));
-    // A broken list keeps the old one in force.
+    // A broken list keeps the old one active.
     std::fs::write(&list, "198.51.100.0/240\n").unwrap();
     running.signal("HUP");
     running.wait_for("is not an address or network");
@@ -507,7 +507,7 @@ fn a_reload_keeps_flows_and_takes_a_new_list_of_networks() {
 
 /// Bug 4: no filter is never taken for an open one.
 #[test]
-fn a_missing_or_broken_list_refuses_to_start() {
+fn a_missing_or_broken_list_rejects_to_start() {
     let mut site = Site::new();
     for content in [None, Some("10.0.0.0/8\nten\n"), Some(""), Some("# none\n\n")] {
         let list = site.dir.path().join("balancers");
@@ -516,8 +516,8 @@ fn a_missing_or_broken_list_refuses_to_start() {
             std::fs::write(&list, content).unwrap();
         }
         let running = site.portunus_as_it_is(&listener("proxy_protocol: each\n  trust_file: balancers"));
-        let told = running.wait_for("balancers");
-        assert!(told.contains("error") || told.contains("cannot use the file"), "{told}");
+        let reported = running.wait_for("balancers");
+        assert!(reported.contains("error") || reported.contains("cannot use the file"), "{reported}");
         assert_eq!(site.wait_last(), Some(1), "{content:?}");
     }
 }

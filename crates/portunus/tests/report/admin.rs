@@ -60,37 +60,37 @@ fn start() -> (Fixture, SocketAddr) {
     (fixture, address)
 }
 
-struct Answer {
+struct Response {
     status: u16,
     head: String,
     body: String,
 }
 
 /// Sends `request` and reads to the end of the connection.
-fn converse(mut stream: impl Read + Write, request: &str) -> Answer {
+fn converse(mut stream: impl Read + Write, request: &str) -> Response {
     stream.write_all(request.as_bytes()).unwrap();
     let mut bytes = Vec::new();
-    // A reset after the answer, when not all of the request was read, is no concern of these tests.
+    // A reset after the response, when not all of the request was read, is no concern of these tests.
     let _ = stream.read_to_end(&mut bytes);
     let text = String::from_utf8(bytes).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {request:.60}: {text}"));
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response to {request:.60}: {text}"));
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+    Response { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
-fn ask(address: SocketAddr, line: &str, fields: &str) -> Answer {
+fn ask(address: SocketAddr, line: &str, fields: &str) -> Response {
     let request = format!("{line} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{fields}\r\n");
     converse(TcpStream::connect(address).unwrap(), &request)
 }
 
 #[test]
-fn every_page_answers_as_it_should() {
+fn every_page_responds_as_it_should() {
     fn check(address: SocketAddr, line: &str, status: u16, body: &str) {
-        let answer = ask(address, line, "");
-        assert_eq!(answer.status, status, "{line}");
-        assert!(answer.body.contains(body), "{line}: {}", answer.body);
+        let response = ask(address, line, "");
+        assert_eq!(response.status, status, "{line}");
+        assert!(response.body.contains(body), "{line}: {}", response.body);
         for field in ["x-content-type-options: nosniff", "cache-control: no-store", "content-security-policy: "] {
-            assert!(answer.head.contains(field), "{line}: {}", answer.head);
+            assert!(response.head.contains(field), "{line}: {}", response.head);
         }
     }
     let (fixture, address) = start();
@@ -133,9 +133,9 @@ fn metrics_come_in_the_form_that_is_asked_for() {
 fn web_pages_of_others_reach_nothing() {
     fn check(address: SocketAddr, line: &str, fields: &str, status: u16) {
         let request = format!("{line} HTTP/1.1\r\nConnection: close\r\n{fields}\r\n");
-        let answer = converse(TcpStream::connect(address).unwrap(), &request);
-        assert_eq!(answer.status, status, "{fields}");
-        assert!(!answer.body.contains("workers"), "{fields}");
+        let response = converse(TcpStream::connect(address).unwrap(), &request);
+        assert_eq!(response.status, status, "{fields}");
+        assert!(!response.body.contains("workers"), "{fields}");
     }
     let (fixture, address) = start();
     check(address, "GET /config", "Host: evil.example\r\n", 421);
@@ -156,8 +156,8 @@ fn heads_and_connections_are_bounded() {
     assert_eq!(ask(address, "GET /healthz", &long).status, 431);
 
     let held: Vec<TcpStream> = (0..32).map(|_| TcpStream::connect(address).unwrap()).collect();
-    let mut refused = TcpStream::connect(address).unwrap();
-    assert_eq!(refused.read(&mut [0; 1]).unwrap_or(0), 0, "closed at once");
+    let mut rejected = TcpStream::connect(address).unwrap();
+    assert_eq!(rejected.read(&mut [0; 1]).unwrap_or(0), 0, "closed at once");
     drop(held);
     let mut served = false;
     for _ in 0..1000 {
@@ -175,7 +175,7 @@ fn heads_and_connections_are_bounded() {
 }
 
 #[test]
-fn it_stops_when_told() {
+fn it_stops_when_reported() {
     let (fixture, address) = start();
     let idle = TcpStream::connect(address).unwrap();
     fixture.handle.stop();
@@ -208,7 +208,7 @@ fn only_a_dead_socket_is_replaced() {
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "a socket outlives its process");
     let fixture = unix(&path).unwrap();
-    let error = unix(&path).err().expect("the first one answers").to_string();
+    let error = unix(&path).err().expect("the first one responses").to_string();
     assert!(error.contains("another process answers") && error.contains("admin.sock"), "{error}");
     let request = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert_eq!(converse(UnixStream::connect(&path).unwrap(), request).status, 200, "and still does");

@@ -18,7 +18,7 @@ fn record() -> RequestRecord<'static> {
         listener: "edge",
         client: Some("192.0.2.7".parse().unwrap()),
         peer: Some("192.0.2.7:40123".parse().unwrap()),
-        told: None,
+        reported: None,
         tls: None,
         method: "GET",
         version: "HTTP/1.1",

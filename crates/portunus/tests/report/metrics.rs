@@ -51,7 +51,7 @@ fn failure(phase: &'static str, reason: &'static str) -> ConnRecord<'static> {
         started: SystemTime::now(),
         listener: "edge",
         client: None,
-        told: None,
+        reported: None,
         server_name: None,
         duration: Duration::from_millis(1),
         phase,
@@ -101,7 +101,7 @@ fn requests_of_all_workers_are_added_up() {
 }
 
 #[test]
-fn connections_and_handshakes_are_told_apart() {
+fn connections_and_handshakes_are_distinguished() {
     let reporter = reporter(1);
     let worker = reporter.worker(0);
     let client: Option<SocketAddr> = Some("192.0.2.7:1".parse().unwrap());
@@ -132,7 +132,7 @@ fn connections_and_handshakes_are_told_apart() {
             (&handshakes(false), 1.0),
             (&handshakes(true), 1.0),
             (r#"portunus_tls_handshake_duration_seconds_count{listener="edge",resumed="true"}"#, 1.0),
-            (r#"portunus_connections_refused_total{listener="edge",reason="too_many_connections"}"#, 1.0),
+            (r#"portunus_connections_rejected_total{listener="edge",reason="too_many_connections"}"#, 1.0),
             (r#"portunus_tls_handshake_failures_total{listener="edge",reason="protocol_version"}"#, 1.0),
             (r#"portunus_connections_failed_total{listener="edge",phase="head",reason="silent"}"#, 1.0),
             (r#"portunus_faults_total{side="client",reason="silent"}"#, 1.0),

@@ -1,6 +1,6 @@
-//! Tokens that are refused wherever they turn up: an exact set, of which memory holds keyed hashes only.
+//! Tokens that are rejected wherever they turn up: an exact set, of which memory holds keyed hashes only.
 //!
-//! Every token of the file is in the set and nothing else is; a set is read whole or refused. A token is compared by what identifies it: of a
+//! Every token of the file is in the set and nothing else is; a set is read whole or rejected. A token is compared by what identifies it: of a
 //! signed one its header and its claims (of a PASETO message and footer), since the spelling of the signature, and with ECDSA the signature itself, can be changed by whoever
 //! holds the token. Knows nothing else of what a token means.
 
@@ -17,7 +17,7 @@ use wire::http::RequestHead;
 use super::allow::read_list;
 use super::base64url;
 
-/// The tokens that are refused.
+/// The tokens that are rejected.
 pub struct DeniedTokens {
     places: TokenPlaces,
     key: [u8; 32],

@@ -1,10 +1,10 @@
-//! JSON objects of tokens and key sets, read strictly: a name that occurs twice is refused, since two readers would see two tokens.
+//! JSON objects of tokens and key sets, read strictly: a name that occurs twice is rejected, since two readers would see two tokens.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// Deepest nesting that is looked into; deeper is refused by the reader beneath.
+/// Deepest nesting that is looked into; deeper is rejected by the reader beneath.
 const MAX_ELEMENTS: usize = 10_000;
 
 /// A value, as far as tokens and keys need it.

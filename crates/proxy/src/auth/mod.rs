@@ -2,7 +2,7 @@
 //!
 //! `allow.rs` and `deny.rs` are exact sets that hold for every request of whatever names them; `token.rs` checks JSON Web Tokens
 //! with the keys of `keys.rs`, which `background` keeps fresh. Everything is closed: what cannot be read at load is a problem, what cannot
-//! be decided is a refusal. Decides nothing about routes or operations.
+//! be decided is a rejection. Decides nothing about routes or operations.
 
 pub mod allow;
 mod base64url;

@@ -1,7 +1,7 @@
 //! JSON Web Tokens (RFC 7519) as bearer tokens (RFC 6750): signature, algorithm, times, issuer, audience, scopes.
 //!
 //! Follows RFC 8725: the algorithms are a list in the configuration, never what the token asks for; a key is used for its own kind only;
-//! `crit` is refused; claims are demanded as configured. Fetches nothing.
+//! `crit` is rejected; claims are demanded as configured. Fetches nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,21 +31,21 @@ pub struct TokenRule {
     pub audiences: Vec<String>,
     /// How far clocks may be apart.
     pub leeway: Duration,
-    /// A token without `exp` is refused.
+    /// A token without `exp` is rejected.
     pub require_expiry: bool,
 }
 
-/// Why a token is refused: a stable code.
+/// Why a token is rejected: a stable code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
+pub struct Rejected {
     /// The code, for logs and metrics.
     pub code: &'static str,
     /// It is whole and genuine, but does not reach as far: 403 rather than 401.
     pub insufficient: bool,
 }
 
-const fn refused(code: &'static str) -> Refused {
-    Refused { code, insufficient: false }
+const fn rejected(code: &'static str) -> Rejected {
+    Rejected { code, insufficient: false }
 }
 
 /// What a genuine token says, as far as it is asked for.
@@ -69,21 +69,21 @@ impl Claims {
 }
 
 impl TokenRule {
-    /// Judges a token at this moment; what it says if it is genuine and in force.
+    /// Checks a token at this moment; what it says if it is genuine and active.
     ///
     /// # Errors
     /// The first thing that is wrong with it.
-    pub fn judge(&self, token: &[u8], now: SystemTime) -> Result<Claims, Refused> {
+    pub fn check(&self, token: &[u8], now: SystemTime) -> Result<Claims, Rejected> {
         if token.len() > MAX_TOKEN_BYTES {
-            return Err(refused("jwt_too_long"));
+            return Err(rejected("jwt_too_long"));
         }
         let mut parts = token.split(|byte| *byte == b'.');
         let (Some(head), Some(payload), Some(signature), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(refused("jwt_malformed"));
+            return Err(rejected("jwt_malformed"));
         };
-        let malformed = || refused("jwt_malformed");
+        let malformed = || rejected("jwt_malformed");
         let message = token.get(..head.len() + 1 + payload.len()).unwrap_or_default();
         let head = base64url::decode(head).ok_or_else(malformed)?;
         let head = Object::read(&head).map_err(|_| malformed())?;
@@ -95,19 +95,19 @@ impl TokenRule {
         Ok(Claims(claims))
     }
 
-    fn check_signature(&self, head: &Object, message: &[u8], signature: &[u8]) -> Result<(), Refused> {
+    fn check_signature(&self, head: &Object, message: &[u8], signature: &[u8]) -> Result<(), Rejected> {
         // What the token demands to be understood and is not (RFC 7515 §4.1.11); `b64` (RFC 7797) is among it.
         if head.get("crit").is_some() || head.get("b64").is_some() {
-            return Err(refused("jwt_critical_header"));
+            return Err(rejected("jwt_critical_header"));
         }
         let algorithm = head.text("alg").and_then(Algorithm::from_name).filter(|one| self.algorithms.contains(one));
-        let Some(algorithm) = algorithm else { return Err(refused("jwt_algorithm")) };
+        let Some(algorithm) = algorithm else { return Err(rejected("jwt_algorithm")) };
         let id = match head.get("kid") {
             None => None,
             Some(Value::Text(id)) => Some(id.as_str()),
-            Some(_) => return Err(refused("jwt_malformed")),
+            Some(_) => return Err(rejected("jwt_malformed")),
         };
-        let Some(keys) = self.keys.keys() else { return Err(refused("jwt_no_keys")) };
+        let Some(keys) = self.keys.keys() else { return Err(rejected("jwt_no_keys")) };
         let mut any = false;
         for key in keys.iter().filter(|key| key.is_for(algorithm, id)).take(MAX_KEYS_TRIED) {
             any = true;
@@ -116,35 +116,35 @@ impl TokenRule {
             }
         }
         if any {
-            return Err(refused("jwt_signature"));
+            return Err(rejected("jwt_signature"));
         }
         self.keys.want();
-        Err(refused("jwt_unknown_key"))
+        Err(rejected("jwt_unknown_key"))
     }
 
-    fn check_claims(&self, claims: &Object, now: SystemTime) -> Result<(), Refused> {
+    fn check_claims(&self, claims: &Object, now: SystemTime) -> Result<(), Rejected> {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let leeway = self.leeway.as_secs_f64();
         let time = |name| match claims.get(name) {
             None => Ok(None),
             Some(Value::Number(seconds)) => Ok(Some(*seconds)),
-            Some(_) => Err(refused("jwt_malformed")),
+            Some(_) => Err(rejected("jwt_malformed")),
         };
         match time("exp")? {
-            Some(end) if now >= end + leeway => return Err(refused("jwt_expired")),
-            None if self.require_expiry => return Err(refused("jwt_no_expiry")),
+            Some(end) if now >= end + leeway => return Err(rejected("jwt_expired")),
+            None if self.require_expiry => return Err(rejected("jwt_no_expiry")),
             _ => {}
         }
         if time("nbf")?.is_some_and(|start| now + leeway < start) {
-            return Err(refused("jwt_not_yet_valid"));
+            return Err(rejected("jwt_not_yet_valid"));
         }
         // A token from the future is one whose clock cannot be believed.
         if time("iat")?.is_some_and(|at| now + leeway < at) {
-            return Err(refused("jwt_not_yet_valid"));
+            return Err(rejected("jwt_not_yet_valid"));
         }
         if !self.issuers.is_empty() && !claims.text("iss").is_some_and(|iss| self.issuers.iter().any(|one| one == iss))
         {
-            return Err(refused("jwt_issuer"));
+            return Err(rejected("jwt_issuer"));
         }
         let is_ours = |audience: &str| self.audiences.iter().any(|one| one == audience);
         let fits = match claims.get("aud") {
@@ -153,7 +153,7 @@ impl TokenRule {
             Some(Value::List(list)) => list.iter().any(|one| matches!(one, Value::Text(text) if is_ours(text))),
             _ => false,
         };
-        if fits { Ok(()) } else { Err(refused("jwt_audience")) }
+        if fits { Ok(()) } else { Err(rejected("jwt_audience")) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Keeps key sets that come from URLs fresh: one task per process, off the data path.
 //!
-//! A set is fetched when it is first needed, then by its period, and soon after a token has named a key that is not in it. An answer is read
-//! within bounds and deadlines, and one that is no good leaves the last good set in force.
+//! A set is fetched when it is first needed, then by its period, and soon after a token has named a key that is not in it. A response is read
+//! within bounds and deadlines, and one that is no good leaves the last good set active.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// After a fetch that failed, or before one that an unknown key asked for: strangers cannot make us ask more often.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What is read of an answer's head.
+/// What is read of a response's head.
 const LIMITS: HeadLimits = HeadLimits { head_bytes: 16 * 1024, request_line_bytes: 8 * 1024, fields: 100 };
 
-/// Keeps the rings of whatever generation is in force until it is dropped. Needs a runtime that takes local tasks.
+/// Keeps the rings of whatever generation is active until it is dropped. Needs a runtime that takes local tasks.
 pub async fn run(shared: Arc<Shared>) {
     let mut due: HashMap<usize, Due> = HashMap::new();
     let (ends, mut ended) = unbounded_channel();
@@ -80,7 +80,7 @@ fn start_due(shared: &Shared, due: &mut HashMap<usize, Due>, ends: &UnboundedSen
     }
 }
 
-/// Tells rings apart for as long as they live.
+/// Distinguishes rings for as long as they live.
 fn address(ring: &Arc<KeyRing>) -> usize {
     Arc::as_ptr(ring).addr()
 }
@@ -90,7 +90,7 @@ async fn refresh(ring: &KeyRing, group: &Group) -> bool {
     let outcome = match fetched {
         Ok(Ok(set)) => ring.replace(&set),
         Ok(Err(problem)) => Err(problem),
-        Err(_) => Err("no whole answer in ten seconds".to_owned()),
+        Err(_) => Err("no whole response in ten seconds".to_owned()),
     };
     match outcome {
         Ok(count) => {
@@ -120,7 +120,7 @@ async fn fetch(ring: &KeyRing, group: &Group) -> Result<Vec<u8>, String> {
     let (mut input, mut head) = (Chunk::empty(), ResponseHead::default());
     loop {
         if transport.recv_more(&mut input).await.map_err(broke)? == 0 {
-            return Err("the connection closed before an answer".to_owned());
+            return Err("the connection closed before a response".to_owned());
         }
         match parse_response(&input, &LIMITS, &Method::Get, &mut head).map_err(|error| error.code.to_owned())? {
             Parsed::Complete { head_len } => {
@@ -132,13 +132,13 @@ async fn fetch(ring: &KeyRing, group: &Group) -> Result<Vec<u8>, String> {
         }
     }
     if head.status != 200 {
-        return Err(format!("the answer was {}", head.status));
+        return Err(format!("the response was {}", head.status));
     }
     let mut body = BodyReader::for_response(&transport, &mut input, head.framing);
     let mut set = Vec::new();
-    while let Some(piece) = body.next().await.map_err(|_| "the answer was cut".to_owned())? {
+    while let Some(piece) = body.next().await.map_err(|_| "the response was cut".to_owned())? {
         if set.len() + piece.len() > MAX_KEYS_BYTES {
-            return Err("the answer is larger than 1 MiB".to_owned());
+            return Err("the response is larger than 1 MiB".to_owned());
         }
         set.extend_from_slice(piece);
     }

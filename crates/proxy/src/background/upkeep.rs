@@ -12,11 +12,11 @@ use crate::worker::Shared;
 /// How often what is due is looked for.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Keeps the groups of whatever generation is in force until it is dropped. Needs a runtime that takes local tasks.
+/// Keeps the groups of whatever generation is active until it is dropped. Needs a runtime that takes local tasks.
 pub async fn run(shared: Arc<Shared>) {
     let mut names = Names::new();
     let mut checks = Checks::default();
-    let (answers, mut answered) = unbounded_channel();
+    let (responses, mut answered) = unbounded_channel();
     let (findings, mut found) = unbounded_channel();
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -24,7 +24,7 @@ pub async fn run(shared: Arc<Shared>) {
         tokio::select! {
             _ = tick.tick() => {
                 let groups = shared.generation.load().all_groups();
-                names.refresh(&groups, &answers);
+                names.refresh(&groups, &responses);
                 checks.start_due(&groups, &findings);
             }
             Some(reply) = answered.recv() => {

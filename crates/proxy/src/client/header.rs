@@ -1,6 +1,6 @@
 //! Taking a PROXY header from the start of a connection, under its listener's rule.
 //!
-//! Owns the rule: only peers on the trust list are believed, and a header from anybody else ends the connection; what has none is refused unless
+//! Owns the rule: only peers on the trust list are believed, and a header from anybody else ends the connection; what has none is rejected unless
 //! the listener lets it pass. The form of headers is `wire::proxy_protocol`. What comes behind a header is kept for whoever reads on, so that TLS
 //! may follow. Nothing has gone upstream when a connection ends here.
 
@@ -17,7 +17,7 @@ use super::{Identified, canonical, itself};
 /// Why a connection ended before its client was known.
 #[derive(Debug)]
 pub enum NotIdentified {
-    /// The peer is not on the trust list, and everybody else is refused.
+    /// The peer is not on the trust list, and everybody else is rejected.
     UntrustedPeer,
     /// A peer that is not on the trust list sent a header.
     UntrustedHeader,
@@ -91,9 +91,9 @@ pub async fn read_header(
             Err(error) => return Err(NotIdentified::Invalid(error)),
             Ok(Found::Whole(header)) if speaks_of_datagrams(&header) => return Err(NotIdentified::OfDatagrams),
             Ok(Found::Whole(header)) => {
-                let (client, told, len) = believe(peer, &header);
+                let (client, reported, len) = believe(peer, &header);
                 first.advance(len);
-                return Ok(Identified { stream, first, client, told: Some(Box::new(told)) });
+                return Ok(Identified { stream, first, client, reported: Some(Box::new(reported)) });
             }
         }
         match deadline.until(until, stream.recv_more(&mut first)).await {
@@ -119,6 +119,6 @@ fn believe(peer: Option<SocketAddr>, header: &Header<'_>) -> (Option<SocketAddr>
         Origin::Unix { .. } => (None, None),
         Origin::Local | Origin::Unspecified => (peer.map(canonical), None),
     };
-    let told = ProxyInfo::new(header, peer.map(canonical), destination);
-    (client, told, header.len)
+    let reported = ProxyInfo::new(header, peer.map(canonical), destination);
+    (client, reported, header.len)
 }

@@ -11,8 +11,8 @@ use keystore::files;
 /// Largest file of networks, bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Mistakes that are told of one file.
-const MAX_MISTAKES: usize = 10;
+/// Problems that are reported one file.
+const MAX_PROBLEMS: usize = 10;
 
 /// A list of networks, ready for use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,15 +22,15 @@ impl TrustList {
     /// Reads what the configuration names.
     ///
     /// # Errors
-    /// The file is missing, too large, holds a line that is no network, or holds none at all; each mistake with its line.
+    /// The file is missing, too large, holds a line that is no network, or holds none at all; each problem with its line.
     pub fn load(trust: &Trust) -> Result<TrustList, Vec<String>> {
         match trust {
             Trust::Networks(networks) => Ok(TrustList(networks.clone())),
             Trust::File(path) => {
                 let text =
                     files::text(path, MAX_FILE_BYTES).map_err(|error| vec![format!("{}: {error}", path.display())])?;
-                parse_list(&text).map(TrustList).map_err(|mistakes| {
-                    mistakes.into_iter().map(|mistake| format!("{}: {mistake}", path.display())).collect()
+                parse_list(&text).map(TrustList).map_err(|problems| {
+                    problems.into_iter().map(|problem| format!("{}: {problem}", path.display())).collect()
                 })
             }
         }
@@ -56,7 +56,7 @@ impl TrustList {
 /// Each line that is no network, by number; or that there is none at all.
 pub fn parse_list(text: &str) -> Result<Vec<IpNet>, Vec<String>> {
     let mut networks = Vec::new();
-    let mut mistakes = Vec::new();
+    let mut problems = Vec::new();
     for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
         let word = line.split(['#', ';']).next().unwrap_or_default().trim();
         if word.is_empty() {
@@ -64,14 +64,14 @@ pub fn parse_list(text: &str) -> Result<Vec<IpNet>, Vec<String>> {
         }
         match network(word) {
             Ok(network) => networks.push(network),
-            Err(mistake) if mistakes.len() < MAX_MISTAKES => mistakes.push(format!("line {number}: {mistake}")),
+            Err(problem) if problems.len() < MAX_PROBLEMS => problems.push(format!("line {number}: {problem}")),
             Err(_) => {}
         }
     }
-    if mistakes.is_empty() && networks.is_empty() {
-        mistakes.push("it holds no network; to trust every peer write 0.0.0.0/0 and ::/0".to_owned());
+    if problems.is_empty() && networks.is_empty() {
+        problems.push("it holds no network; to trust every peer write 0.0.0.0/0 and ::/0".to_owned());
     }
-    if mistakes.is_empty() { Ok(networks) } else { Err(mistakes) }
+    if problems.is_empty() { Ok(networks) } else { Err(problems) }
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(lines(""), 1);
         assert_eq!(lines("# nothing\n\n"), 1);
         assert_eq!(lines("10.0.0.0/8\nlocalhost\n10.0.0.0/33\n10.1.2.3/8\n"), 3);
-        assert_eq!(lines(&"x\n".repeat(1000)), MAX_MISTAKES);
+        assert_eq!(lines(&"x\n".repeat(1000)), MAX_PROBLEMS);
         assert!(parse_list("10.0.0.0/8\nx").unwrap_err()[0].starts_with("line 2: "));
     }
 }

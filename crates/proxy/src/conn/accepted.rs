@@ -17,13 +17,13 @@ use crate::worker::Worker;
 pub struct Opened {
     worker: Rc<Worker>,
     listener: Arc<ListenerConfig>,
-    /// Who it is told of as, once that is known.
+    /// Who it is reported as, once that is known.
     client: Option<SocketAddr>,
-    /// Bytes received and sent that were told of by nobody else.
+    /// Bytes received and sent that were reported by nobody else.
     traffic: (u64, u64),
     /// Where such bytes are counted while it lives.
     transport: Option<Rc<Transport>>,
-    /// Its place in the counts. Dropped after it was told: who waits for the last connection finds it in the metrics.
+    /// Its place in the counts. Dropped after it was reported: who waits for the last connection finds it in the metrics.
     admitted: Counted,
 }
 

@@ -12,7 +12,7 @@ pub fn schemes(operation: &Operation) -> impl Iterator<Item = &Scheme> {
     operation.security().iter().flat_map(|requirement| &requirement.demands).map(|demand| &*demand.scheme)
 }
 
-/// Whether the verdict on an operation depends on a field that does not go on as the client sent it, on whatever route.
+/// Whether the decision on an operation depends on a field that does not go on as the client sent it, on whatever route.
 pub fn is_needed(operation: &Operation, config: &Config) -> bool {
     let forwarding = &config.forwarding;
     let mut declared =
@@ -68,9 +68,9 @@ pub fn edited_by(route: &RouteConfig, config: &ContractConfig, contract: &Contra
         let at = format!("{}: route `{}` {does} {name}", route.place, route.name);
         let required =
             |operation: &Operation| operation.header_parameters().any(|(have, required)| required && have == name);
-        let mut judged = contract.operations().iter().zip(rules).filter(|(_, rule)| rule.request != Mode::Off);
+        let mut validated = contract.operations().iter().zip(rules).filter(|(_, rule)| rule.request != Mode::Off);
         if does == "removes"
-            && let Some((_, rule)) = judged.clone().find(|(operation, _)| required(operation))
+            && let Some((_, rule)) = validated.clone().find(|(operation, _)| required(operation))
         {
             texts.push(format!(
                 "{at}, which {} demands: requests break the contract on this route; leave the field, or remove the parameter from the document",
@@ -81,7 +81,7 @@ pub fn edited_by(route: &RouteConfig, config: &ContractConfig, contract: &Contra
         if name != "cookie"
             && does != "removes"
             && let Some((rule, scheme)) =
-                judged.find_map(|(operation, rule)| Some((rule, schemes(operation).find(unverified)?)))
+                validated.find_map(|(operation, rule)| Some((rule, schemes(operation).find(unverified)?)))
         {
             texts.push(format!(
                 "{at}, which the scheme {} of {} demands: what the client shows is not verified here, and the upstream gets the route's own credential for it; \

@@ -17,7 +17,7 @@ use wire::simple_proxy;
 
 use super::header::{self, Said};
 use super::table::{FlowId, Key, Table};
-use crate::passport::{self, Refused};
+use crate::passport::{self, Rejected};
 use crate::worker::Worker;
 
 /// How the balancer of a flow was found to go about headers; for the mode that finds out.
@@ -40,8 +40,8 @@ pub(super) struct Flow {
     /// Where answers go, and from which address of ours.
     pub(super) balancer: SocketAddr,
     pub(super) local: Option<IpAddr>,
-    /// What each answer begins with.
-    pub(super) answer_head: Option<Box<[u8; simple_proxy::HEADER_BYTES]>>,
+    /// What each response begins with.
+    pub(super) response_head: Option<Box<[u8; simple_proxy::HEADER_BYTES]>>,
     target: SocketAddr,
     habit: Habit,
     opened: (SystemTime, Instant),
@@ -173,15 +173,15 @@ impl Flows {
             return Err("closing");
         }
         let client = canonical(newcomer.client);
-        let (target, source) = self.way(config, newcomer, client, arrived.local).map_err(|refused| {
-            self.worker.told.once(&config.name, refused.code(), Some(client));
-            refused.code()
+        let (target, source) = self.way(config, newcomer, client, arrived.local).map_err(|rejected| {
+            self.worker.reported.once(&config.name, rejected.code(), Some(client));
+            rejected.code()
         })?;
         while let Some(id) = self.table.in_the_way(client.ip(), config.max_flows, config.max_flows_per_client) {
             self.end(id, "evicted");
         }
         let socket = self.connect(target, source)?;
-        let head = config.answer_header.then(|| {
+        let head = config.response_header.then(|| {
             let proxy = newcomer.destination.unwrap_or(arrived.balancer);
             Box::new(simple_proxy::write(&simple_proxy::Header { client, proxy }))
         });
@@ -191,7 +191,7 @@ impl Flows {
             client,
             balancer: key.balancer,
             local: arrived.local,
-            answer_head: head,
+            response_head: head,
             target,
             habit: Habit::Unknown,
             opened: (SystemTime::now(), Instant::now()),
@@ -218,7 +218,7 @@ impl Flows {
         newcomer: &Newcomer,
         client: SocketAddr,
         local: Option<IpAddr>,
-    ) -> Result<(SocketAddr, Source), Refused> {
+    ) -> Result<(SocketAddr, Source), Rejected> {
         let as_client = config.source.client && newcomer.is_client;
         if as_client {
             passport::check_source(client.ip(), &config.source, &self.worker.own)?;
@@ -252,10 +252,10 @@ impl Flows {
     }
 
     /// Something was sent on behalf of a flow, up or down.
-    pub(super) fn note(&mut self, id: FlowId, now: Duration, is_answer: bool, bytes: usize, sent: Sent) {
-        self.table.moved(id, now, is_answer);
+    pub(super) fn note(&mut self, id: FlowId, now: Duration, is_response: bool, bytes: usize, sent: Sent) {
+        self.table.moved(id, now, is_response);
         let Some(flow) = self.table.get_mut(id) else { return };
-        let (datagrams, total) = if is_answer { &mut flow.answered } else { &mut flow.received };
+        let (datagrams, total) = if is_response { &mut flow.answered } else { &mut flow.received };
         *datagrams += (sent.sent + sent.lost) as u64;
         *total += bytes as u64;
         flow.lost += sent.lost as u64;

@@ -81,7 +81,7 @@ mod tests {
     const ADDRESSES: [u8; 12] = [203, 0, 113, 7, 192, 0, 2, 1, 0x12, 0x34, 0, 53];
 
     #[test]
-    fn headers_are_told_from_payload() {
+    fn headers_are_reported_from_payload() {
         let check = |datagram: &[u8], expected: Said| {
             for mode in [DatagramHeader::Each, DatagramHeader::First, DatagramHeader::Auto] {
                 assert_eq!(read(mode, datagram), expected, "{datagram:?}");

@@ -42,7 +42,7 @@ fn the_longest_idle_goes_first_and_exactly_then() {
 }
 
 #[test]
-fn a_flood_without_answers_spares_flows_with_answers() {
+fn a_flood_without_responses_spares_flows_with_responses() {
     let (mut table, ids) = table(&[(1, 1), (2, 1), (3, 1)]);
     table.moved(ids[0], at(3), true);
     // The answered one is by now the longest idle of all.

@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 use transport::{Broken, buffer, recycle};
 
 use crate::message::body::BodyError;
-use crate::message::sides::{Answer, BodySink, MessageBody};
+use crate::message::sides::{BodySink, MessageBody, ResponseSink};
 
 /// What each direction of an exchange has to know of the other.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ pub struct Upload<'f, F> {
     /// When the last byte of the request was on its way, on the coarse clock.
     finished_at: Option<Duration>,
     /// It ended because the upstream took no more.
-    pub refused: bool,
+    pub rejected: bool,
 }
 
 /// Why something beside an upload ended early.
@@ -91,19 +91,19 @@ pub enum Stopped {
     Upload(UploadError),
     /// The time since the end of the upload is over.
     Elapsed,
-    /// The client does not wait for the answer any more: why.
+    /// The client does not wait for the response any more: why.
     Gone(&'static str),
 }
 
 impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
     /// An upload to be driven.
     pub fn new(future: Pin<&'f mut F>) -> Upload<'f, F> {
-        Upload { future: Some(future), finished_at: None, refused: false }
+        Upload { future: Some(future), finished_at: None, rejected: false }
     }
 
     /// Whether the whole request went out.
     pub fn is_complete(&self) -> bool {
-        self.future.is_none() && !self.refused
+        self.future.is_none() && !self.rejected
     }
 
     /// Waits for `main` while the upload goes on; with `patience`, at most that long after the upload's end; and only while `gone` is
@@ -130,7 +130,7 @@ impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
         self.future = None;
         self.finished_at = Some(coarse());
         if matches!(result, Err(UploadError::Upstream)) {
-            self.refused = true;
+            self.rejected = true;
             return Ok(());
         }
         result
@@ -339,7 +339,7 @@ fn accepted(written: Result<Result<(), Broken>, Elapsed>) -> Result<(), UploadEr
     }
 }
 
-/// Why an answer could not be relayed to its end.
+/// Why a response could not be relayed to its end.
 #[derive(Debug)]
 pub enum DownloadError {
     /// The upstream's body was cut or broken.
@@ -352,7 +352,7 @@ pub enum DownloadError {
     Client,
     /// The client took too long to accept bytes.
     ClientSlow,
-    /// The client does not wait for the answer any more: why.
+    /// The client does not wait for the response any more: why.
     Gone(&'static str),
 }
 
@@ -363,33 +363,33 @@ impl From<Broken> for DownloadError {
 }
 
 pin_project! {
-    /// Waits for a future, unless the client stops waiting for the answer first.
+    /// Waits for a future, unless the client stops waiting for the response first.
     struct UnlessGone<'a, A, F> {
-        answer: &'a mut A,
+        sink: &'a mut A,
         #[pin]
         future: F,
     }
 }
 
-impl<A: Answer, F: Future> Future for UnlessGone<'_, A, F> {
+impl<A: ResponseSink, F: Future> Future for UnlessGone<'_, A, F> {
     type Output = Result<F::Output, &'static str>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         match this.future.poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => this.answer.poll_gone(context).map(Err),
+            Poll::Pending => this.sink.poll_gone(context).map(Err),
         }
     }
 }
 
-/// Relays the body of an answer whose head is finished, and its end. `idle`: longest time in which nothing moves in either direction.
+/// Relays the body of a response whose head is finished, and its end. `idle`: longest time in which nothing moves in either direction.
 ///
 /// # Errors
 /// See [`DownloadError`]. The client must not be able to take what it got for the whole.
 pub async fn download(
     body: &mut impl MessageBody,
-    answer: &mut impl Answer,
+    sink: &mut impl ResponseSink,
     idle: Duration,
     flow: &Flow,
     sent: &Cell<u64>,
@@ -400,9 +400,9 @@ pub async fn download(
         let next = if joined.is_empty() {
             if !body.has_input() && !body.is_done() {
                 // Nothing more is at hand: what there is goes out before we wait.
-                answer.flush().await?;
+                sink.flush().await?;
             }
-            let future = UnlessGone { answer, future: body.next() };
+            let future = UnlessGone { sink, future: body.next() };
             // As long as something moves in either direction.
             let next = deadline.bounded(|| Some(flow.still_since() + idle), future).await;
             match next {
@@ -418,33 +418,33 @@ pub async fn download(
             Some(Some(count)) => count,
             Some(None) => break,
             None => {
-                send_joined(answer, &mut joined, sent).await?;
+                send_joined(sink, &mut joined, sent).await?;
                 flow.moved();
                 continue;
             }
         };
         // Only what can go out now: a response that waits for its client has no more memory than what it was received in.
-        if answer.has_room(joined.0.len() + count) && joined.takes(count, body.is_done()) {
+        if sink.has_room(joined.0.len() + count) && joined.takes(count, body.is_done()) {
             joined.0.extend_from_slice(body.last());
             continue;
         }
-        send_joined(answer, &mut joined, sent).await?;
-        answer.piece(body.last()).await?;
+        send_joined(sink, &mut joined, sent).await?;
+        sink.piece(body.last()).await?;
         sent.set(sent.get() + count as u64);
         flow.moved();
     }
     let trailers = body.trailers();
     if joined.is_empty() {
-        return Ok(answer.end(trailers.as_ref()).await?);
+        return Ok(sink.end(trailers.as_ref()).await?);
     }
-    answer.last(&joined.0, trailers.as_ref()).await?;
+    sink.last(&joined.0, trailers.as_ref()).await?;
     sent.set(sent.get() + joined.0.len() as u64);
     Ok(())
 }
 
-async fn send_joined(answer: &mut impl Answer, joined: &mut Joined, sent: &Cell<u64>) -> Result<(), Broken> {
+async fn send_joined(sink: &mut impl ResponseSink, joined: &mut Joined, sent: &Cell<u64>) -> Result<(), Broken> {
     if !joined.is_empty() {
-        answer.piece(&joined.0).await?;
+        sink.piece(&joined.0).await?;
         sent.set(sent.get() + joined.0.len() as u64);
         // The next piece may wait for the client, and not with this memory beside it.
         joined.empty();

@@ -1,4 +1,4 @@
-//! One try of a request at one server over HTTP/1.1: send it, read the answer's head, relay the rest.
+//! One try of a request at one server over HTTP/1.1: send it, read the response's head, relay the rest.
 
 use std::io::Write;
 use std::pin::pin;
@@ -13,16 +13,16 @@ use wire::http::http1::{Parsed, parse_response, write_field};
 use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use crate::exchange::Exchange;
-use crate::exchange::answered::relay_answer;
 use crate::exchange::relay::{self, DownloadError, Flow, Stopped, Upload, UploadError, UploadTerms};
 use crate::exchange::replay::Replay;
+use crate::exchange::respond::relay_response;
 use crate::guard::Admitted;
 use crate::message::body::{BodyError, BodyReader, BodyWriter};
 use crate::message::context::{Context, Failure, client_failed};
 use crate::message::forwarding::{self, Facts};
 use crate::message::ledger::Ledger;
-use crate::message::refusal::Refusal;
-use crate::message::sides::{Answer, MessageBody, while_wanted};
+use crate::message::rejection::Rejection;
+use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::route;
 use crate::upstream::{ConnectError, Group, PoolId, Server, Target, connect};
 
@@ -48,10 +48,10 @@ pub struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// What the upstream is told about the client.
+    /// What the upstream is reported about the client.
     pub(crate) fn facts(&self) -> Facts<'_> {
         Facts {
-            judged: self.admitted.is_under_contract(),
+            checked: self.admitted.is_under_contract(),
             continued: self.admitted.has_continued(),
             ..self.context.facts()
         }
@@ -142,7 +142,7 @@ impl Failed {
 ///
 /// # Errors
 /// See [`Failed`].
-pub async fn attempt<B: MessageBody, A: Answer>(
+pub async fn attempt<B: MessageBody, A: ResponseSink>(
     attempt: Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failed> {
@@ -156,15 +156,15 @@ pub async fn attempt<B: MessageBody, A: Answer>(
         None => None,
     };
     if result.as_ref().is_none_or(|tried| matches!(tried, Err(OnConnection { fate: Fate::ConnectionOver, .. }))) {
-        result = Some(match fresh_connection(attempt, exchange.answer, exchange.ledger).await {
+        result = Some(match fresh_connection(attempt, exchange.sink, exchange.ledger).await {
             Ok(transport) => on_connection((transport, false), &head, attempt, exchange).await,
             Err(failed) => Err(failed),
         });
     }
     recycle(head);
     // There is always a result here.
-    let result = result.unwrap_or_else(|| Err(OnConnection::servers(Refusal::upstream(502, "upstream_closed"))));
-    result.map_err(|failed| failed.judge(attempt.admitted.head(), exchange.answer))
+    let result = result.unwrap_or_else(|| Err(OnConnection::servers(Rejection::upstream(502, "upstream_closed"))));
+    result.map_err(|failed| failed.check(attempt.admitted.head(), exchange.sink))
 }
 
 /// A wait for a connect after which it is the server's failure that the client gave up. By then the kernel has asked twice.
@@ -173,13 +173,13 @@ const SLOW_CONNECT: Duration = Duration::from_secs(1);
 /// Connects while the client waits for it.
 pub(super) async fn fresh_connection(
     attempt: Attempt<'_>,
-    answer: &mut impl Answer,
+    sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<Transport, OnConnection> {
     let target = Target::own(attempt.group, attempt.server);
     let started = Instant::now();
     // The future is big and rare.
-    match while_wanted(Box::pin(connect(target)), answer).await {
+    match while_wanted(Box::pin(connect(target)), sink).await {
         Ok(connected) => connected.map_err(|error| cannot_connect(attempt.server, &error)),
         Err(why) => {
             ledger.blame(Fault::Client, why);
@@ -193,12 +193,12 @@ pub(super) async fn fresh_connection(
 pub(crate) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnection {
     if error.is_our_shortage() {
         // No descriptors or no memory: nothing that the server could help.
-        let failure = Refusal::ours(503, "no_descriptors").into();
+        let failure = Rejection::ours(503, "no_descriptors").into();
         return OnConnection { failure, servers_fault: false, fate: Fate::Unsent };
     }
     let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
     tracing::debug!(server = %server.name, ?error, "cannot connect");
-    let failure = Refusal::upstream(status, error.code()).into();
+    let failure = Rejection::upstream(status, error.code()).into();
     // Who said no at once got nothing and cost nothing: to go on is no retry. Who said nothing cost the client that time.
     let fate = if matches!(error, ConnectError::Timeout) { Fate::Unsent } else { Fate::NoConnection };
     OnConnection { failure, servers_fault: true, fate }
@@ -219,15 +219,15 @@ pub(crate) struct OnConnection {
 
 impl OnConnection {
     /// Whether the client can still be given another response.
-    pub(crate) fn is_open(&self, answer: &impl Answer) -> bool {
-        !answer.has_begun() && matches!(self.failure, Failure::Refused(_))
+    pub(crate) fn is_open(&self, sink: &impl ResponseSink) -> bool {
+        !sink.has_begun() && matches!(self.failure, Failure::Rejected(_))
     }
 
     /// Where the request may be sent after this.
-    pub(crate) fn judge(self, request: &RequestHead, answer: &impl Answer) -> Failed {
+    pub(crate) fn check(self, request: &RequestHead, sink: &impl ResponseSink) -> Failed {
         let may_repeat = may_repeat(request);
         let next = match self.fate {
-            _ if !self.is_open(answer) => Next::Nowhere,
+            _ if !self.is_open(sink) => Next::Nowhere,
             Fate::Stale if may_repeat => Next::AsIfNew,
             Fate::NoConnection if self.servers_fault => Next::AnyOther,
             Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway if self.servers_fault => Next::OtherServer,
@@ -237,8 +237,8 @@ impl OnConnection {
         Failed { failure: self.failure, servers_fault: self.servers_fault && self.fate != Fate::Stale, next }
     }
 
-    pub(crate) fn servers(refusal: Refusal) -> OnConnection {
-        OnConnection { failure: refusal.into(), servers_fault: true, fate: Fate::Unknown }
+    pub(crate) fn servers(rejection: Rejection) -> OnConnection {
+        OnConnection { failure: rejection.into(), servers_fault: true, fate: Fate::Unknown }
     }
 
     pub(crate) fn clients(failure: impl Into<Failure>) -> OnConnection {
@@ -256,7 +256,7 @@ enum After {
     Tunnel,
 }
 
-async fn on_connection<B: MessageBody, A: Answer>(
+async fn on_connection<B: MessageBody, A: ResponseSink>(
     (transport, was_used): (Transport, bool),
     head: &[u8],
     attempt: Attempt<'_>,
@@ -275,7 +275,7 @@ async fn on_connection<B: MessageBody, A: Answer>(
     })?;
     match after {
         After::Tunnel => return Ok(Some(Upgraded { transport, first: input })),
-        // Bytes behind the answer belong to no request: such a connection is not used again.
+        // Bytes behind the response belong to no request: such a connection is not used again.
         After::Reuse if input.is_empty() => {
             let config = &attempt.group.config;
             attempt.context.worker.pools.put(attempt.pool, transport, config.pool_idle_timeout, config.pool_max_idle);
@@ -285,13 +285,13 @@ async fn on_connection<B: MessageBody, A: Answer>(
     Ok(None)
 }
 
-async fn message<B: MessageBody, A: Answer>(
+async fn message<B: MessageBody, A: ResponseSink>(
     (transport, input): (&Transport, &mut Chunk),
     head: &[u8],
     attempt: Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<After, OnConnection> {
-    let Exchange { response, body, answer, ledger, timers, .. } = exchange;
+    let Exchange { response, body, sink, ledger, timers, .. } = exchange;
     let limits = &attempt.context.generation.config.limits;
     let head_limits = HeadLimits {
         head_bytes: limits.max_response_head_bytes.min(net::chunk::CHUNK_BYTES),
@@ -310,12 +310,12 @@ async fn message<B: MessageBody, A: Answer>(
     loop {
         let reading = read_head(transport, input, &request.method, &head_limits, response);
         let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
-        let read = upload.beside(reading, patience, |context| answer.poll_gone(context)).await;
+        let read = upload.beside(reading, patience, |context| sink.poll_gone(context)).await;
         ledger.received.set(flow.received.get());
         let read = read.map_err(|stopped| stopped_failure(stopped, ledger))?;
         read.map_err(|failed| match failed.fate {
             // Not even the head was taken off our hands.
-            Fate::Unknown if !interim.has_passed() && upload.refused && request.framing != BodyFraming::Chunked => {
+            Fate::Unknown if !interim.has_passed() && upload.rejected && request.framing != BodyFraming::Chunked => {
                 OnConnection { fate: Fate::ConnectionOver, ..failed }
             }
             _ if interim.has_passed() => OnConnection { fate: Fate::Unknown, ..failed },
@@ -327,13 +327,13 @@ async fn message<B: MessageBody, A: Answer>(
         if response.status >= 200 || response.status == 101 {
             break;
         }
-        interim.pass(attempt, response, *answer, ledger).await?;
+        interim.pass(attempt, response, *sink, ledger).await?;
     }
     head_arrived(response, ledger, started);
     let is_tunnel = response.status == 101;
     let mut reader = BodyReader::for_response(transport, input, response.framing);
     let deadline = &mut timers.download;
-    relay_answer(attempt, response, &mut reader, *answer, ledger, deadline, &mut upload, &flow).await?;
+    relay_response(attempt, response, &mut reader, *sink, ledger, deadline, &mut upload, &flow).await?;
     Ok(match upload.is_complete() && response.keep_alive {
         _ if is_tunnel => After::Tunnel,
         true => After::Reuse,
@@ -356,17 +356,17 @@ impl Interim {
         &mut self,
         attempt: Attempt<'_>,
         response: &ResponseHead,
-        answer: &mut impl Answer,
+        sink: &mut impl ResponseSink,
         ledger: &mut Ledger,
     ) -> Result<(), OnConnection> {
         self.0 += 1;
         if self.0 > attempt.context.generation.config.limits.max_interim_responses {
-            return Err(OnConnection::servers(Refusal::upstream(502, "too_many_interim_responses")));
+            return Err(OnConnection::servers(Rejection::upstream(502, "too_many_interim_responses")));
         }
         let awaited = attempt.admitted.head().expects_continue && !attempt.admitted.has_continued();
         let wanted = response.status != 100 || awaited;
-        if wanted && answer.takes_interim() {
-            let sent = answer.interim(response).await;
+        if wanted && sink.takes_interim() {
+            let sent = sink.interim(response).await;
             sent.map_err(|broken| OnConnection::clients(client_failed(&broken, ledger)))?;
         }
         Ok(())
@@ -382,7 +382,7 @@ pub(crate) fn head_arrived(response: &ResponseHead, ledger: &mut Ledger, started
 
 pub(crate) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnection {
     match stopped {
-        Stopped::Elapsed => OnConnection::servers(Refusal::upstream(504, "response_header_timeout")),
+        Stopped::Elapsed => OnConnection::servers(Rejection::upstream(504, "response_header_timeout")),
         Stopped::Upload(error) => OnConnection::clients(upload_failure(&error, ledger)),
         Stopped::Gone(why) => {
             ledger.blame(Fault::Client, why);
@@ -392,17 +392,17 @@ pub(crate) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnec
 }
 
 fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
-    let refusal = match error {
-        UploadError::Client(BodyError::Malformed(error)) => Refusal::client(error.status, error.code),
-        UploadError::Client(BodyError::Judged(refusal)) => Refusal::clone(refusal),
+    let rejection = match error {
+        UploadError::Client(BodyError::Malformed(error)) => Rejection::client(error.status, error.code),
+        UploadError::Client(BodyError::Validated(rejection)) => Rejection::clone(rejection),
         UploadError::Client(BodyError::Cut | BodyError::Broken) => return cut_by_client("request_truncated", ledger),
         UploadError::Client(BodyError::Void(code)) => return cut_by_client(code, ledger),
-        UploadError::ClientSlow => Refusal::client(408, "request_body_timeout"),
-        UploadError::TooLarge => Refusal::client(413, "body_too_large"),
-        UploadError::Upstream => Refusal::upstream(502, "upstream_reset"),
+        UploadError::ClientSlow => Rejection::client(408, "request_body_timeout"),
+        UploadError::TooLarge => Rejection::client(413, "body_too_large"),
+        UploadError::Upstream => Rejection::upstream(502, "upstream_reset"),
     };
-    ledger.blame(refusal.fault, refusal.code);
-    Failure::Refused(refusal)
+    ledger.blame(rejection.fault, rejection.code);
+    Failure::Rejected(rejection)
 }
 
 fn cut_by_client(code: &'static str, ledger: &mut Ledger) -> Failure {
@@ -418,7 +418,7 @@ pub(crate) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> On
         DownloadError::Upstream(BodyError::Malformed(_) | BodyError::Void(_)) => {
             (Fault::Upstream, "response_malformed")
         }
-        DownloadError::Upstream(BodyError::Judged(refusal)) => (refusal.fault, refusal.code),
+        DownloadError::Upstream(BodyError::Validated(rejection)) => (rejection.fault, rejection.code),
         DownloadError::UpstreamSlow => (Fault::Upstream, "response_body_timeout"),
         DownloadError::Idle => (Fault::Client, "stream_idle_timeout"),
         DownloadError::Client => (Fault::Client, "client_disconnected"),
@@ -436,7 +436,7 @@ fn check_upgrade(request: &RequestHead, response: &ResponseHead, attempt: Attemp
     if asked.is_some() && granted.is_some_and(|granted| Some(granted) == asked) {
         return Ok(());
     }
-    Err(OnConnection::servers(Refusal::upstream(502, "unexpected_upgrade")))
+    Err(OnConnection::servers(Rejection::upstream(502, "unexpected_upgrade")))
 }
 
 /// The protocol an upgrade may go to, if this request asks for one that its route allows.
@@ -464,10 +464,10 @@ async fn read_head(
                     return Ok(());
                 }
                 Ok(Parsed::Partial) if input.is_full() => {
-                    return Err(OnConnection::servers(Refusal::upstream(502, "response_head_too_large")));
+                    return Err(OnConnection::servers(Rejection::upstream(502, "response_head_too_large")));
                 }
                 Ok(Parsed::Partial) => {}
-                Err(error) => return Err(OnConnection::servers(Refusal::upstream(502, error.code))),
+                Err(error) => return Err(OnConnection::servers(Rejection::upstream(502, error.code))),
             }
         }
         let is_silent = input.is_empty();
@@ -476,7 +476,7 @@ async fn read_head(
             Ok(0) | Err(Broken::Socket(_)) => return Err(ended(is_silent, Fate::Stale)),
             Ok(_) => {}
             Err(Broken::Tls(_) | Broken::Key(_)) => {
-                return Err(OnConnection::servers(Refusal::upstream(502, "upstream_tls_reset")));
+                return Err(OnConnection::servers(Rejection::upstream(502, "upstream_tls_reset")));
             }
         }
     }
@@ -485,37 +485,37 @@ async fn read_head(
 /// The connection ended instead of a head. If the server's end arrives while it has not acknowledged all of the request, it had ended before it could read
 /// it. Else, and after a reset, nothing is certain: it may have died of the request, or have closed a connection at rest with the request unread.
 fn ended(is_known: bool, fate: Fate) -> OnConnection {
-    let failed = OnConnection::servers(Refusal::upstream(502, "upstream_closed"));
+    let failed = OnConnection::servers(Rejection::upstream(502, "upstream_closed"));
     OnConnection { fate: if is_known { fate } else { Fate::Unknown }, ..failed }
 }
 
-/// Writes the head of the answer from the upstream's.
-pub(crate) fn begin_answer(attempt: Attempt<'_>, response: &ResponseHead, answer: &mut impl Answer) {
+/// Writes the head of the response from the upstream's.
+pub(crate) fn begin_response(attempt: Attempt<'_>, response: &ResponseHead, sink: &mut impl ResponseSink) {
     let route = &attempt.admitted.route().config;
     let context = attempt.context;
-    answer.begin(response.status);
+    sink.begin(response.status);
     let hsts = route.hsts.as_deref().filter(|_| context.conn.tls.is_some());
     let via = context.generation.config.forwarding.via;
-    forwarding::response_fields(response, &route.response_headers, hsts, via, |name, value| answer.field(name, value));
+    forwarding::response_fields(response, &route.response_headers, hsts, via, |name, value| sink.field(name, value));
     if response.status == 101 {
-        answer.field(b"Connection", b"upgrade");
-        answer.field(b"Upgrade", response.upgrade.as_deref().unwrap_or_default().as_bytes());
-        answer.finish_head(BodyFraming::None, None);
+        sink.field(b"Connection", b"upgrade");
+        sink.field(b"Upgrade", response.upgrade.as_deref().unwrap_or_default().as_bytes());
+        sink.finish_head(BodyFraming::None, None);
         return;
     }
     let bodiless = attempt.admitted.head().method == Method::Head || response.status == 304;
     let declared = response.fields.get("content-length").filter(|_| bodiless);
-    answer.finish_head(response.framing, declared);
+    sink.finish_head(response.framing, declared);
 }
 
 /// Writes the head of the request as the upstream shall see it.
-fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Result<(), Rejection> {
     let request = attempt.admitted.head();
     let config = &attempt.admitted.route().config;
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
     route::build_target(attempt.forward, request, attempt.admitted.params(), out)
-        .map_err(|_| Refusal::client(400, "bad_parameter"))?;
+        .map_err(|_| Rejection::client(400, "bad_parameter"))?;
     out.extend_from_slice(b" HTTP/1.1\r\n");
     match &attempt.forward.host {
         HostRewrite::Keep if !request.authority.is_empty() => write_field(b"Host", &request.authority, out),

@@ -19,9 +19,9 @@ use transport::{Broken, buffer, recycle};
 use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
 
 use crate::exchange::Exchange;
-use crate::exchange::answered::relay_answer;
 use crate::exchange::relay::{self, Flow, Upload, UploadError};
 use crate::exchange::replay::Replay;
+use crate::exchange::respond::relay_response;
 use crate::exchange::upstream_h1::{
     Attempt, Failed, Fate, Interim, OnConnection, fresh_connection, head_arrived, stopped_failure,
 };
@@ -29,8 +29,8 @@ use crate::message::context::Failure;
 use crate::message::forwarding;
 use crate::message::h2::{H2Body, broken, fields_to_trailers, send_data};
 use crate::message::ledger::Ledger;
-use crate::message::refusal::Refusal;
-use crate::message::sides::{Answer, BodySink, MessageBody, while_wanted};
+use crate::message::rejection::Rejection;
+use crate::message::sides::{BodySink, MessageBody, ResponseSink, while_wanted};
 use crate::route;
 use crate::upstream::h2::open;
 use crate::upstream::{SharedConnection, Traffic};
@@ -43,7 +43,7 @@ const CONNECTIONS_OVER: u32 = 2;
 ///
 /// # Errors
 /// See [`Failed`].
-pub async fn attempt<B: MessageBody, A: Answer>(
+pub async fn attempt<B: MessageBody, A: ResponseSink>(
     attempt: Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), Failed> {
@@ -52,7 +52,7 @@ pub async fn attempt<B: MessageBody, A: Answer>(
         let request = request(&attempt, exchange.ledger.id()).map_err(Failed::finally)?;
         // The last try is not spent on a connection that may be about to end.
         let fresh = attempt.fresh || over == CONNECTIONS_OVER;
-        let tried = match connection(Attempt { fresh, ..attempt }, exchange.answer, exchange.ledger).await {
+        let tried = match connection(Attempt { fresh, ..attempt }, exchange.sink, exchange.ledger).await {
             Ok((shared, was_used)) => {
                 let _stream = shared.enter();
                 stream((&shared, was_used), request, attempt, exchange).await
@@ -60,14 +60,14 @@ pub async fn attempt<B: MessageBody, A: Answer>(
             Err(failed) => Err(failed),
         };
         let Err(failed) = tried else { return Ok(()) };
-        let is_again = failed.is_open(exchange.answer)
+        let is_again = failed.is_open(exchange.sink)
             && match failed.fate {
                 Fate::ConnectionOver => over < CONNECTIONS_OVER,
                 Fate::TurnedAway => !turned_away && attempt.group.may_retry(),
                 Fate::Unknown | Fate::Unsent | Fate::NoConnection | Fate::Stale => false,
             };
         if !is_again {
-            return Err(failed.judge(attempt.admitted.head(), exchange.answer));
+            return Err(failed.check(attempt.admitted.head(), exchange.sink));
         }
         over += u32::from(failed.fate == Fate::ConnectionOver);
         turned_away |= failed.fate == Fate::TurnedAway;
@@ -78,7 +78,7 @@ pub async fn attempt<B: MessageBody, A: Answer>(
 /// A connection with room for one more stream: one at hand, which was used before, one that another request is opening, or a new one.
 async fn connection(
     attempt: Attempt<'_>,
-    answer: &mut impl Answer,
+    sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<(Rc<SharedConnection>, bool), OnConnection> {
     let pools = &attempt.context.worker.pools;
@@ -89,7 +89,7 @@ async fn connection(
         // Whoever opens it may have no luck, or a server that says nothing; then this request opens one itself.
         let limit = attempt.group.config.connect_timeout;
         let opened = Box::pin(async move { _ = Deadline::new().within(limit, awaited.over()).await });
-        while_wanted(opened, answer).await.map_err(|why| {
+        while_wanted(opened, sink).await.map_err(|why| {
             ledger.blame(Fault::Client, why);
             OnConnection::clients(Failure::Cut)
         })?;
@@ -98,10 +98,10 @@ async fn connection(
         }
     }
     let opening = pools.open_shared(attempt.pool);
-    let transport = Rc::new(fresh_connection(attempt, answer, ledger).await?);
+    let transport = Rc::new(fresh_connection(attempt, sink, ledger).await?);
     let opened = open(Rc::clone(&transport)).await;
     let (sender, connection, noticed) =
-        opened.map_err(|_| OnConnection::servers(Refusal::upstream(502, "upstream_http2_handshake")))?;
+        opened.map_err(|_| OnConnection::servers(Rejection::upstream(502, "upstream_http2_handshake")))?;
     let heard = Rc::clone(&noticed);
     let shared = Rc::new(SharedConnection::new(sender, noticed, transport, attempt.group.config.pool_idle_timeout));
     // Whoever holds a handle keeps the connection open, so that this task must not.
@@ -126,12 +126,12 @@ async fn connection(
 
 /// A connection just opened. The second part moves the frames, and must be driven beside whatever the first is used for.
 /// The request as the upstream shall see it.
-fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Refusal> {
-    let bad = || Refusal::client(400, "bad_request_for_http2");
+fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Rejection> {
+    let bad = || Rejection::client(400, "bad_request_for_http2");
     let head = attempt.admitted.head();
     let mut target = buffer();
     route::build_target(attempt.forward, head, attempt.admitted.params(), &mut target)
-        .map_err(|_| Refusal::client(400, "bad_parameter"))?;
+        .map_err(|_| Rejection::client(400, "bad_parameter"))?;
     let authority: &[u8] = match &attempt.forward.host {
         HostRewrite::Keep if !head.authority.is_empty() => &head.authority,
         HostRewrite::Fixed(host) => host.as_bytes(),
@@ -203,24 +203,24 @@ impl BodySink for H2Sink<'_> {
     }
 }
 
-async fn stream<B: MessageBody, A: Answer>(
+async fn stream<B: MessageBody, A: ResponseSink>(
     (shared, was_used): (&SharedConnection, bool),
     request: Request<()>,
     attempt: Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), OnConnection> {
-    let Exchange { response, body, answer, ledger, timers, .. } = exchange;
+    let Exchange { response, body, sink, ledger, timers, .. } = exchange;
     let started = Instant::now();
     let mut body = attempt.replay.whole(*body);
     let is_bodiless = body.is_done();
-    let (mut answered, sink) = begin(shared, request, is_bodiless).await?;
+    let (mut answered, upload_stream) = begin(shared, request, is_bodiless).await?;
     let sent = Sent { shared, was_used, stream: answered.stream_id().as_u32(), before: shared.traffic() };
     let flow = Flow::default();
     let sending = async {
         if is_bodiless {
             return Ok::<(), UploadError>(());
         }
-        let sink = H2Sink { stream: sink, replay: attempt.replay, at: 0 };
+        let sink = H2Sink { stream: upload_stream, replay: attempt.replay, at: 0 };
         relay::upload(&[], &mut body, sink, attempt.upload_terms(), &flow, &mut timers.upload).await
     };
     let sending = pin!(sending);
@@ -230,7 +230,7 @@ async fn stream<B: MessageBody, A: Answer>(
     let stream = loop {
         let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
         let next = next_head(&mut answered, sent, attempt.replay);
-        let read = upload.beside(next, patience, |context| answer.poll_gone(context)).await;
+        let read = upload.beside(next, patience, |context| sink.poll_gone(context)).await;
         ledger.received.set(flow.received.get());
         let (parts, stream) = read.map_err(|stopped| stopped_failure(stopped, ledger))??.into_parts();
         read_response(&parts, stream.as_ref().is_none_or(RecvStream::is_end_stream), method, response);
@@ -238,22 +238,22 @@ async fn stream<B: MessageBody, A: Answer>(
             Some(stream) => break stream,
             // HTTP/2 knows no upgrades (RFC 9113 §8.6).
             None if response.status == 101 => {
-                return Err(OnConnection::servers(Refusal::upstream(502, "unexpected_upgrade")));
+                return Err(OnConnection::servers(Rejection::upstream(502, "unexpected_upgrade")));
             }
-            None => interim.pass(attempt, response, *answer, ledger).await?,
+            None => interim.pass(attempt, response, *sink, ledger).await?,
         }
     };
     head_arrived(response, ledger, started);
     attempt.replay.give_up();
     let mut incoming = H2Body::new(stream, shared.noticed(), response.framing, false);
     if incoming.malformed().is_some() {
-        return Err(OnConnection::servers(Refusal::upstream(502, "response_malformed")));
+        return Err(OnConnection::servers(Rejection::upstream(502, "response_malformed")));
     }
     let deadline = &mut timers.download;
-    relay_answer(attempt, response, &mut incoming, *answer, ledger, deadline, &mut upload, &flow).await
+    relay_response(attempt, response, &mut incoming, *sink, ledger, deadline, &mut upload, &flow).await
 }
 
-/// The next head of an answer: an interim one, which comes without a body, or the final one.
+/// The next head of a response: an interim one, which comes without a body, or the final one.
 async fn next_head(
     answered: &mut ResponseFuture,
     sent: Sent<'_>,
@@ -267,7 +267,7 @@ async fn next_head(
     head.await.map_err(|error| match sent.fate(&error) {
         // The deadline of a gRPC call may pass there first: a server that gives up one call is well.
         Fate::Unknown if error.is_remote() && error.reason() == Some(Reason::CANCEL) => {
-            OnConnection::clients(Refusal::upstream(502, "upstream_cancelled"))
+            OnConnection::clients(Rejection::upstream(502, "upstream_cancelled"))
         }
         // It would be unsent, but its body is not here any more.
         Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway if !replay.is_whole() => failure(Fate::Unknown),
@@ -322,7 +322,7 @@ impl Sent<'_> {
 }
 
 fn failure(fate: Fate) -> OnConnection {
-    OnConnection { fate, ..OnConnection::servers(Refusal::upstream(502, "upstream_http2")) }
+    OnConnection { fate, ..OnConnection::servers(Rejection::upstream(502, "upstream_http2")) }
 }
 
 fn read_response(parts: &http::response::Parts, is_end: bool, method: &Method, head: &mut ResponseHead) {

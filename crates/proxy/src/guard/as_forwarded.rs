@@ -1,4 +1,4 @@
-//! The fields of a request as its upstream will get them, for operations whose verdict depends on one that ends here, that we write, or that a route edits
+//! The fields of a request as its upstream will get them, for operations whose decision depends on one that ends here, that we write, or that a route edits
 //! (`contracts::forwarded`). All others look at those that the client sent, in place.
 
 use config::{Action, Forward, HostRewrite};
@@ -10,7 +10,7 @@ use crate::contracts::forwarded::schemes;
 use crate::field_fate::{Fate, fate};
 use crate::message::forwarding::{self, Facts};
 
-/// Fields as a judge visits them: copies, where they have to be put together.
+/// Fields as a validator visits them: copies, where they have to be put together.
 pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The fields of a request as they will be forwarded, as far as the operation depends on them or the client sent them. Credentials are the client's: a
@@ -28,7 +28,7 @@ pub(super) fn fields(candidate: &Candidate<'_>, operation: &Operation, request_i
             out.push((name.into_bytes(), value.to_vec()));
         }
     };
-    let facts = Facts { judged: true, ..context.facts() };
+    let facts = Facts { checked: true, ..context.facts() };
     forwarding::request_fields(head, &facts, forwarding, request_id, &route.config, &mut put);
     if let Action::Forward(Forward { host: HostRewrite::Fixed(host), .. }) = &route.config.action {
         put(b"host", host.as_bytes());

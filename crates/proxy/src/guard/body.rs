@@ -1,7 +1,7 @@
-//! A body under a contract: held until its verdict, or judged as it passes, or just passed on.
+//! A body under a contract: held until its decision, or validated as it passes, or just passed on.
 //!
 //! Memory is chunks of the pool: one that came full or holds the whole body is kept as it is, what trickles in is copied together, so that a body
-//! never takes more than twice its size and a chunk. Knows nothing of operations; what judges is given to it.
+//! never takes more than twice its size and a chunk. Knows nothing of operations; what validates is given to it.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -13,11 +13,11 @@ use net::{Chunk, Deadline};
 use tokio::task::yield_now;
 use wire::http::Fields;
 
-use crate::guard::judging::{Judging, Stop};
 use crate::guard::memory::{Lease, NoMemory};
+use crate::guard::validation::{Stop, Validation};
 use crate::message::body::BodyError;
 use crate::message::forwarding::TrailerRule;
-use crate::message::refusal::Refusal;
+use crate::message::rejection::Rejection;
 use crate::message::sides::MessageBody;
 
 /// A body, as the guard lets it go on.
@@ -27,7 +27,7 @@ pub struct GuardedBody<'b, B> {
     held: VecDeque<Chunk>,
     /// Lent by the last call.
     lent: Chunk,
-    /// Judges what passes.
+    /// Validates what passes.
     watching: Option<Watching<'b>>,
     /// The memory that all this takes.
     lease: Lease<'b>,
@@ -39,9 +39,9 @@ pub struct GuardedBody<'b, B> {
     trailer_rule: Option<TrailerRule<'b>>,
 }
 
-/// A judge of a body that is not held.
+/// A validate of a body that is not held.
 struct Watching<'b> {
-    judging: Judging<'b>,
+    validation: Validation<'b>,
     /// A violation ends the body.
     blocks: bool,
 }
@@ -54,7 +54,7 @@ pub enum HoldError {
     /// It came too slowly.
     Slow,
     /// It breaks the contract.
-    Judged(Stop),
+    Validated(Stop),
     /// It would take more memory than there is for bodies under validation.
     NoMemory,
 }
@@ -83,24 +83,24 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
         self.trailer_rule = Some(rule);
     }
 
-    /// Judges what passes from now on; `blocks`: a violation cuts it.
-    pub fn watch(&mut self, judging: Judging<'b>, blocks: bool) {
+    /// Validates what passes from now on; `blocks`: a violation cuts it.
+    pub fn watch(&mut self, validation: Validation<'b>, blocks: bool) {
         self.drops_trailers = blocks;
-        self.watching = Some(Watching { judging, blocks });
+        self.watching = Some(Watching { validation, blocks });
     }
 
-    /// What the judge of a passing body has found, once the body is over or given up.
-    pub fn watched(&mut self) -> Option<Judging<'b>> {
-        self.watching.take().map(|watching| watching.judging)
+    /// What the validator of a passing body has found, once the body is over or given up.
+    pub fn watched(&mut self) -> Option<Validation<'b>> {
+        self.watching.take().map(|watching| watching.validation)
     }
 
-    /// Reads the whole body into memory while `judging` judges it.
+    /// Reads the whole body into memory while `validation` validates it.
     ///
     /// # Errors
     /// See [`HoldError`]. What was held is dropped.
     pub async fn hold(
         &mut self,
-        judging: &mut Judging<'_>,
+        validation: &mut Validation<'_>,
         pace: Pace,
         received: &Cell<u64>,
         deadline: &mut Deadline,
@@ -115,51 +115,51 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
             allowance.moved(coarse().saturating_sub(waited_since), piece.len() as u64);
             total += piece.len() as u64;
             received.set(total);
-            feed(judging, piece, &mut self.since_turn).await.map_err(HoldError::Judged)?;
+            feed(validation, piece, &mut self.since_turn).await.map_err(HoldError::Validated)?;
             self.keep_last();
-            self.count(judging.bytes_held()).map_err(|_| HoldError::NoMemory)?;
+            self.count(validation.bytes_held()).map_err(|_| HoldError::NoMemory)?;
         }
-        while !judging.finish().map_err(HoldError::Judged)? {
-            self.count(judging.bytes_held()).map_err(|_| HoldError::NoMemory)?;
+        while !validation.finish().map_err(HoldError::Validated)? {
+            self.count(validation.bytes_held()).map_err(|_| HoldError::NoMemory)?;
             yield_now().await;
         }
         Ok(())
     }
 
-    /// Counts the memory that the body takes, `judged` of it with the judge. One that came in one piece is not counted.
-    fn count(&mut self, judged: usize) -> Result<(), NoMemory> {
-        let is_small = self.held.len() <= 1 && judged <= CHUNK_BYTES;
+    /// Counts the memory that the body takes, `judged` of it with the validator. One that came in one piece is not counted.
+    fn count(&mut self, validated: usize) -> Result<(), NoMemory> {
+        let is_small = self.held.len() <= 1 && validated <= CHUNK_BYTES;
         if is_small && self.inner.is_done() && !self.lease.is_counted() {
             return Ok(());
         }
-        self.lease.hold(self.held.len() * CHUNK_BYTES + judged)
+        self.lease.hold(self.held.len() * CHUNK_BYTES + validated)
     }
 
-    /// Whether the body is judged while it passes and may not pass whole before its verdict.
+    /// Whether the body is validated while it passes and may not pass whole before its decision.
     fn holds_back_the_end(&self) -> bool {
         self.watching.as_ref().is_some_and(|watching| watching.blocks)
     }
 
-    /// The next piece of a body whose end waits for the verdict: what was read last is kept back.
+    /// The next piece of a body whose end waits for the decision: what was read last is kept back.
     async fn next_but_the_end(&mut self) -> Result<Option<&[u8]>, BodyError> {
         loop {
             let piece = self.inner.next().await?;
             let Some(watching) = &mut self.watching else { return Ok(None) };
             let is_over = piece.is_none();
-            let judged = match piece {
-                Some(piece) => feed(&mut watching.judging, piece, &mut self.since_turn).await.map(|()| true),
-                None => finish(&mut watching.judging, &mut self.lease, self.held.len() * CHUNK_BYTES).await,
+            let validated = match piece {
+                Some(piece) => feed(&mut watching.validation, piece, &mut self.since_turn).await.map(|()| true),
+                None => finish(&mut watching.validation, &mut self.lease, self.held.len() * CHUNK_BYTES).await,
             };
-            if !judged.map_err(|stop| BodyError::Judged(Box::new(stop.refusal)))? {
-                return Err(BodyError::Judged(Box::new(NoMemory::refusal())));
+            if !validated.map_err(|stop| BodyError::Validated(Box::new(stop.rejection)))? {
+                return Err(BodyError::Validated(Box::new(NoMemory::rejection())));
             }
-            let bytes = watching.judging.bytes_held();
+            let bytes = watching.validation.bytes_held();
             if is_over {
-                // The verdict is there: what is held may go now.
+                // The decision is there: what is held may go now.
                 watching.blocks = false;
             } else {
                 self.keep_last();
-                self.count(bytes).map_err(|_| BodyError::Judged(Box::new(NoMemory::refusal())))?;
+                self.count(bytes).map_err(|_| BodyError::Validated(Box::new(NoMemory::rejection())))?;
             }
             if is_over || self.held.len() > 1 {
                 let Some(chunk) = self.held.pop_front() else { return Ok(None) };
@@ -196,12 +196,12 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
     }
 }
 
-/// Gives a judge one piece, in turns.
-async fn feed(judging: &mut Judging<'_>, piece: &[u8], since_turn: &mut usize) -> Result<(), Stop> {
+/// Gives a validator one piece, in turns.
+async fn feed(validation: &mut Validation<'_>, piece: &[u8], since_turn: &mut usize) -> Result<(), Stop> {
     *since_turn += piece.len();
     loop {
-        let is_done = judging.feed(piece)?;
-        if is_done && *since_turn <= BYTES_PER_TURN && !judging.is_turn_over() {
+        let is_done = validation.feed(piece)?;
+        if is_done && *since_turn <= BYTES_PER_TURN && !validation.is_turn_over() {
             return Ok(());
         }
         *since_turn = 0;
@@ -212,10 +212,10 @@ async fn feed(judging: &mut Judging<'_>, piece: &[u8], since_turn: &mut usize) -
     }
 }
 
-/// Has a judge finish, in turns; says whether there was memory for that, beside what the body takes itself.
-async fn finish(judging: &mut Judging<'_>, lease: &mut Lease<'_>, beside: usize) -> Result<bool, Stop> {
-    while !judging.finish()? {
-        if lease.hold(beside + judging.bytes_held()).is_err() {
+/// Has a validator finish, in turns; says whether there was memory for that, beside what the body takes itself.
+async fn finish(validation: &mut Validation<'_>, lease: &mut Lease<'_>, beside: usize) -> Result<bool, Stop> {
+    while !validation.finish()? {
+        if lease.hold(beside + validation.bytes_held()).is_err() {
             return Ok(false);
         }
         yield_now().await;
@@ -238,7 +238,7 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
         {
             self.lent = chunk;
             if self.lease.is_counted() {
-                // The judge is done; what is left is lent or waits here.
+                // The validator is done; what is left is lent or waits here.
                 let _ = self.lease.hold((1 + self.held.len()) * CHUNK_BYTES);
             }
             return Ok(Some(&self.lent));
@@ -249,16 +249,16 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
             Some(watching) if watching.blocks => self.next_but_the_end().await,
             Some(watching) => match self.inner.next().await? {
                 Some(piece) => {
-                    let _ = feed(&mut watching.judging, piece, &mut self.since_turn).await;
-                    let bytes = watching.judging.bytes_held();
+                    let _ = feed(&mut watching.validation, piece, &mut self.since_turn).await;
+                    let bytes = watching.validation.bytes_held();
                     if (bytes > CHUNK_BYTES || self.lease.is_counted()) && self.lease.hold(bytes).is_err() {
-                        watching.judging.give_up();
+                        watching.validation.give_up();
                     }
                     Ok(Some(piece))
                 }
                 None => {
-                    if let Ok(false) = finish(&mut watching.judging, &mut self.lease, 0).await {
-                        watching.judging.give_up();
+                    if let Ok(false) = finish(&mut watching.validation, &mut self.lease, 0).await {
+                        watching.validation.give_up();
                     }
                     Ok(None)
                 }
@@ -285,14 +285,14 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
 
 impl HoldError {
     /// The answer to a request whose body could not be held; none if there is nobody to answer.
-    pub fn into_refusal(self) -> Option<Refusal> {
+    pub fn into_rejection(self) -> Option<Rejection> {
         match self {
-            HoldError::Body(BodyError::Malformed(error)) => Some(Refusal::client(error.status, error.code)),
-            HoldError::Body(BodyError::Judged(refusal)) => Some(*refusal),
+            HoldError::Body(BodyError::Malformed(error)) => Some(Rejection::client(error.status, error.code)),
+            HoldError::Body(BodyError::Validated(rejection)) => Some(*rejection),
             HoldError::Body(BodyError::Cut | BodyError::Broken | BodyError::Void(_)) => None,
-            HoldError::Slow => Some(Refusal::client(408, "request_body_timeout")),
-            HoldError::NoMemory => Some(NoMemory::refusal()),
-            HoldError::Judged(stop) => Some(stop.refusal),
+            HoldError::Slow => Some(Rejection::client(408, "request_body_timeout")),
+            HoldError::NoMemory => Some(NoMemory::rejection()),
+            HoldError::Validated(stop) => Some(stop.rejection),
         }
     }
 }

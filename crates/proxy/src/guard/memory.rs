@@ -8,7 +8,7 @@ use std::cell::Cell;
 use telemetry::{MemoryBound, ValidationMemory};
 
 use crate::message::context::Context;
-use crate::message::refusal::Refusal;
+use crate::message::rejection::Rejection;
 
 /// What is counted at once; a body of less that arrives whole is not counted.
 const STEP_BYTES: usize = 32 * 1024;
@@ -18,9 +18,9 @@ const STEP_BYTES: usize = 32 * 1024;
 pub struct NoMemory;
 
 impl NoMemory {
-    /// What the client is told.
-    pub fn refusal() -> Refusal {
-        Refusal::ours(503, "validation_memory")
+    /// What the client is reported.
+    pub fn rejection() -> Rejection {
+        Rejection::ours(503, "validation_memory")
     }
 }
 

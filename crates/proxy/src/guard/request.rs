@@ -1,34 +1,34 @@
 //! A request before its contract: operation, head, tokens, body, in that order, each before anything of it goes on. Its lists have spoken.
 //!
-//! Under `block` the body is held until the verdict, unless the document says that nobody looks into it: then it passes while its length is
-//! judged. Under `log` nothing waits. What was found goes into the record, and what no document declares to the list of shadows.
+//! Under `block` the body is held until the decision, unless the document says that nobody looks into it: then it passes while its length is
+//! validated. Under `log` nothing waits. What was found goes into the record, and what no document declares to the list of shadows.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use config::{ContractConfig, Mode};
-use contract::judge::{BodyPlan, FieldSource, Findings, Framing, Hold, Part, RequestParts, Violation, Where, code};
 use contract::openapi::{Demand, PathValues, Requirement};
+use contract::validate::{BodyPlan, FieldSource, Findings, Framing, Hold, Part, RequestParts, Violation, Where, code};
 use contract::{Found, Matched};
 use telemetry::{Fault, ShadowKind};
 use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
 
 use crate::auth::token;
-use crate::contracts::{InForce, Rule, verifies_token};
+use crate::contracts::{ActiveContract, Rule, verifies_token};
 use crate::guard::body::{GuardedBody, HoldError};
-use crate::guard::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
+use crate::guard::validation::{ScratchRoom, Side, Validation, caught, panicked, rejection};
 use crate::guard::{Admitted, Reason, Under, as_forwarded, fits};
 use crate::message::body::BodyError;
 use crate::message::context::{Context, Failure, client_failed};
 use crate::message::contract_note::ContractNote;
 use crate::message::ledger::Ledger;
-use crate::message::refusal::{Refusal, Told};
+use crate::message::rejection::{Rejection, Reported};
 use crate::message::scratch::Timers;
-use crate::message::sides::{Answer, MessageBody};
+use crate::message::sides::{MessageBody, ResponseSink};
 use crate::route::{CompiledRoute, Params, is_void, readings};
 
-/// Fields as a judge visits them.
+/// Fields as a validator visits them.
 pub(super) struct Visited<'f>(pub(super) &'f Fields);
 
 impl FieldSource for Visited<'_> {
@@ -49,14 +49,14 @@ pub struct Candidate<'a> {
     /// The parameters of its path.
     pub params: Params,
     /// The contract.
-    pub in_force: &'a Arc<InForce>,
+    pub active: &'a Arc<ActiveContract>,
 }
 
-/// What is asked of the exchange while a request is judged.
+/// What is asked of the exchange while a request is validated.
 pub struct Room<'r, A> {
-    /// Where interim answers go.
-    pub answer: &'r mut A,
-    /// Room for such an answer.
+    /// Where interim responses go.
+    pub sink: &'r mut A,
+    /// Room for such a response.
     pub interim: &'r mut ResponseHead,
     /// What becomes of the request.
     pub ledger: &'r mut Ledger,
@@ -64,31 +64,31 @@ pub struct Room<'r, A> {
     pub timers: &'r mut Timers,
 }
 
-/// Judges a request by its contract, its body included.
+/// Validates a request by its contract, its body included.
 ///
 /// # Errors
-/// A refusal, or the client is gone.
-pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: Answer>(
+/// A rejection, or the client is gone.
+pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
     candidate: Candidate<'a>,
     body: &mut GuardedBody<'b, B>,
     scratch: &'b mut ScratchRoom,
     room: &mut Room<'_, A>,
 ) -> Result<Admitted<'a>, Failure> {
-    let Candidate { head, route, in_force, .. } = candidate;
-    let method = if head.method == Method::Head { head_method(in_force, head) } else { head.method.as_str() };
-    let found = in_force.contract.find(method, head.path());
+    let Candidate { head, route, active, .. } = candidate;
+    let method = if head.method == Method::Head { head_method(active, head) } else { head.method.as_str() };
+    let found = active.contract.find(method, head.path());
     let hidden = candidate.hidden_operation(method, &found);
     let (operation, values) = match found {
         Found::Operation(operation, values) => (operation, values),
         other => {
             let admitted = candidate.unknown(&other, room.ledger)?;
-            let is_judged = hidden.is_some_and(|rule| rule.request == Mode::Block);
-            return if is_judged { Err(candidate.ambiguous().into()) } else { Ok(admitted) };
+            let is_validated = hidden.is_some_and(|rule| rule.request == Mode::Block);
+            return if is_validated { Err(candidate.ambiguous().into()) } else { Ok(admitted) };
         }
     };
     let number = operation.operation.number();
-    room.ledger.contract = Some(ContractNote::new(in_force, Some(number)));
-    let Some(rule) = in_force.rule(number) else { return Err(Refusal::ours(500, "no_rule").into()) };
+    room.ledger.contract = Some(ContractNote::new(active, Some(number)));
+    let Some(rule) = active.rule(number) else { return Err(Rejection::ours(500, "no_rule").into()) };
     if hidden.is_some_and(|hidden| hidden.request == Mode::Block && rule.request == Mode::Off) {
         return Err(candidate.ambiguous().into());
     }
@@ -98,15 +98,15 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: Answer>(
     }
     let is_ambiguous = hidden.is_some() || candidate.loses_a_value(method, operation, &values);
     let asked = Asked { candidate, operation, rule, is_ambiguous };
-    let (judging, holds) = asked.judge_head(&values, scratch, room.ledger)?;
+    let (validation, holds) = asked.validate_head(&values, scratch, room.ledger)?;
     if body.is_done() {
-        return asked.verdict(judging, false, room.ledger);
+        return asked.decision(validation, false, room.ledger);
     }
     if asked.blocks() && holds {
-        return asked.hold(judging, body, room).await;
+        return asked.hold(validation, body, room).await;
     }
-    let reason = if asked.blocks() { Reason::Judged } else { Reason::Logged };
-    body.watch(judging, asked.blocks());
+    let reason = if asked.blocks() { Reason::Validated } else { Reason::Logged };
+    body.watch(validation, asked.blocks());
     Ok(candidate.admitted(reason, Some(operation), rule.response, false))
 }
 
@@ -125,17 +125,17 @@ impl<'a> Asked<'a> {
         self.rule.request == Mode::Block
     }
 
-    /// Judges the head, and says what is to judge the body and whether it must be held.
-    fn judge_head<'b>(
+    /// Validates the head, and says what is to validate the body and whether it must be held.
+    fn validate_head<'b>(
         &self,
         values: &PathValues,
         scratch: &'b mut ScratchRoom,
         ledger: &mut Ledger,
-    ) -> Result<(Judging<'b>, bool), Failure>
+    ) -> Result<(Validation<'b>, bool), Failure>
     where
         'a: 'b,
     {
-        let Candidate { head, route, in_force, .. } = self.candidate;
+        let Candidate { head, route, active, .. } = self.candidate;
         let max_body_bytes = self.rule.max_body_bytes.min(route.config.max_body_bytes);
         let mut findings = if self.blocks() { Findings::first() } else { Findings::all() };
         if self.is_ambiguous {
@@ -146,12 +146,12 @@ impl<'a> Asked<'a> {
         let (as_sent, as_forwarded) = (Visited(&head.fields), self.rule.reads_rewritten.then(|| rendered(ledger.id())));
         let parts = self.candidate.parts(as_forwarded.as_ref().map_or(&as_sent as &dyn FieldSource, |fields| fields));
         *scratch = ScratchRoom::take();
-        let Some(room) = scratch.as_mut() else { return Err(Refusal::ours(500, "no_scratch").into()) };
-        let planned = caught(|| self.operation.judge_request(values, &parts, room, &mut findings));
+        let Some(room) = scratch.as_mut() else { return Err(Rejection::ours(500, "no_scratch").into()) };
+        let planned = caught(|| self.operation.validate_request(values, &parts, room, &mut findings));
         if planned.is_none() {
             let _ = findings.add(panicked(Part::Header));
         }
-        let challenged = self.judge_tokens(&parts, &mut findings);
+        let challenged = self.validate_tokens(&parts, &mut findings);
         if matches!(head.framing, BodyFraming::Length(length) if length > max_body_bytes) {
             let what = format!("is larger than {max_body_bytes} bytes");
             let _ = findings.add(Violation::new(code::BODY_TOO_LARGE, Where::of(Part::Body), what));
@@ -159,49 +159,49 @@ impl<'a> Asked<'a> {
         if self.blocks()
             && let Some(first) = findings.violations().first()
         {
-            let mut refused = refusal(in_force, Side::Request, first);
-            challenge(&mut refused, challenged);
+            let mut rejected = rejection(active, Side::Request, first);
+            challenge(&mut rejected, challenged);
             self.found(&findings, ledger);
-            return Err(refused.into());
+            return Err(rejected.into());
         }
         let plan = planned.and_then(Result::ok);
-        let holds = plan.as_ref().is_some_and(|plan| plan.hold == Hold::UntilVerdict);
-        let judge = plan.map(|BodyPlan { mut judge, .. }| {
-            judge.set_limit(max_body_bytes);
-            judge
+        let holds = plan.as_ref().is_some_and(|plan| plan.hold == Hold::UntilDecision);
+        let validator = plan.map(|BodyPlan { mut validator, .. }| {
+            validator.set_limit(max_body_bytes);
+            validator
         });
-        Ok((Judging::new(in_force, Side::Request, judge, findings), holds))
+        Ok((Validation::new(active, Side::Request, validator, findings), holds))
     }
 
-    /// Reads the whole body and gives the verdict.
-    async fn hold<'b, B: MessageBody, A: Answer>(
+    /// Reads the whole body and gives the decision.
+    async fn hold<'b, B: MessageBody, A: ResponseSink>(
         &self,
-        mut judging: Judging<'b>,
+        mut validation: Validation<'b>,
         body: &mut GuardedBody<'b, B>,
         room: &mut Room<'_, A>,
     ) -> Result<Admitted<'a>, Failure> {
         let Candidate { context, head, .. } = self.candidate;
-        let has_continued = head.expects_continue && room.answer.takes_interim();
+        let has_continued = head.expects_continue && room.sink.takes_interim();
         if has_continued {
             room.interim.clear();
             room.interim.status = 100;
-            let sent = room.answer.interim(room.interim).await;
+            let sent = room.sink.interim(room.interim).await;
             sent.map_err(|broken| client_failed(&broken, room.ledger))?;
         }
         let pace = self.candidate.route.config.pace(&context.generation.config.limits);
         let received = Cell::new(0);
-        let held = body.hold(&mut judging, pace, &received, &mut room.timers.upload).await;
+        let held = body.hold(&mut validation, pace, &received, &mut room.timers.upload).await;
         room.ledger.received.set(received.get());
         let error = match held {
-            Ok(()) => return self.verdict(judging, has_continued, room.ledger),
+            Ok(()) => return self.decision(validation, has_continued, room.ledger),
             Err(error) => error,
         };
-        if matches!(error, HoldError::Judged(_)) {
-            self.found(&judging.findings, room.ledger);
+        if matches!(error, HoldError::Validated(_)) {
+            self.found(&validation.findings, room.ledger);
         }
         let code = if let HoldError::Body(BodyError::Void(code)) = error { code } else { "request_truncated" };
-        match error.into_refusal() {
-            Some(refused) => Err(refused.into()),
+        match error.into_rejection() {
+            Some(rejected) => Err(rejected.into()),
             None => {
                 room.ledger.blame(Fault::Client, code);
                 Err(Failure::Cut)
@@ -209,42 +209,42 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The verdict on a request of which everything is here.
-    fn verdict(
+    /// The decision on a request of which everything is here.
+    fn decision(
         &self,
-        mut judging: Judging<'_>,
+        mut validation: Validation<'_>,
         has_continued: bool,
         ledger: &mut Ledger,
     ) -> Result<Admitted<'a>, Failure> {
-        let _ = judging.finish();
-        let findings = judging.findings;
+        let _ = validation.finish();
+        let findings = validation.findings;
         self.found(&findings, ledger);
         let reason = match findings.violations().first() {
             Some(first) if self.blocks() => {
-                return Err(refusal(self.candidate.in_force, Side::Request, first).into());
+                return Err(rejection(self.candidate.active, Side::Request, first).into());
             }
             Some(_) => Reason::Logged,
-            None => Reason::Judged,
+            None => Reason::Validated,
         };
         Ok(self.candidate.admitted(reason, Some(self.operation), self.rule.response, has_continued))
     }
 
     fn found(&self, findings: &Findings, ledger: &mut Ledger) {
-        let Candidate { context, in_force, .. } = self.candidate;
-        note(context, in_force, self.rule, Side::Request, findings, self.blocks(), ledger);
+        let Candidate { context, active, .. } = self.candidate;
+        note(context, active, self.rule, Side::Request, findings, self.blocks(), ledger);
     }
 
     /// Verifies the bearer token that a request shows, once and whatever alternative it satisfies, since the upstream would believe it; then one
-    /// alternative whose credentials are all there and whose scopes it grants is enough. Gives why it was refused.
-    fn judge_tokens(&self, parts: &RequestParts<'_>, findings: &mut Findings) -> Option<token::Refused> {
-        let rule = self.candidate.in_force.tokens.as_ref()?;
+    /// alternative whose credentials are all there and whose scopes it grants is enough. Gives why it was rejected.
+    fn validate_tokens(&self, parts: &RequestParts<'_>, findings: &mut Findings) -> Option<token::Rejected> {
+        let rule = self.candidate.active.tokens.as_ref()?;
         let requirements = self.operation.operation.security();
-        let is_verified = |demand: &&Demand| verifies_token(&self.candidate.in_force.config, &demand.scheme);
+        let is_verified = |demand: &&Demand| verifies_token(&self.candidate.active.config, &demand.scheme);
         let mut demands = requirements.iter().flat_map(|requirement| &requirement.demands).filter(is_verified);
         // All of them read the one Authorization field.
         let token = demands.find_map(|demand| demand.scheme.credential(parts))?;
-        let refused = match rule.judge(without_bearer(token), SystemTime::now()) {
-            Err(refused) => refused,
+        let rejected = match rule.check(without_bearer(token), SystemTime::now()) {
+            Err(rejected) => rejected,
             Ok(claims) => {
                 let mut shown = requirements.iter().filter(|one| one.credentials(parts).is_some()).peekable();
                 shown.peek()?;
@@ -254,12 +254,12 @@ impl<'a> Asked<'a> {
                 if shown.any(grants) {
                     return None;
                 }
-                token::Refused { code: "jwt_scope", insufficient: true }
+                token::Rejected { code: "jwt_scope", insufficient: true }
             }
         };
         let what = "the token is not accepted";
-        let _ = findings.add(Violation::new(refused.code, Where::of(Part::Security), what));
-        Some(refused)
+        let _ = findings.add(Violation::new(rejected.code, Where::of(Part::Security), what));
+        Some(rejected)
     }
 }
 
@@ -271,29 +271,29 @@ fn without_bearer(credential: &[u8]) -> &[u8] {
     }
 }
 
-/// HEAD is judged as itself where the document lists it, else as the GET whose head it asks for (RFC 9110 §9.3.2).
-fn head_method(in_force: &InForce, head: &RequestHead) -> &'static str {
-    match in_force.contract.find("HEAD", head.path()) {
+/// HEAD is validated as itself where the document lists it, else as the GET whose head it asks for (RFC 9110 §9.3.2).
+fn head_method(active: &ActiveContract, head: &RequestHead) -> &'static str {
+    match active.contract.find("HEAD", head.path()) {
         Found::UnknownMethod { .. } => "GET",
         _ => "HEAD",
     }
 }
 
-fn challenge(refusal: &mut Refusal, challenged: Option<token::Refused>) {
-    let Some(told) = &mut refusal.told else { return };
-    told.challenge = Some(match challenged {
+fn challenge(rejection: &mut Rejection, challenged: Option<token::Rejected>) {
+    let Some(reported) = &mut rejection.reported else { return };
+    reported.challenge = Some(match challenged {
         Some(_) => "Bearer error=\"invalid_token\"",
         None => "Bearer",
     });
-    if challenged.is_some_and(|refused| refused.insufficient) && refusal.status == 401 {
-        refusal.status = 403;
+    if challenged.is_some_and(|rejected| rejected.insufficient) && rejection.status == 401 {
+        rejection.status = 403;
     }
-    if challenged.is_some_and(|refused| refused.code == "jwt_no_keys") && refusal.status == 401 {
-        refusal.status = 503;
+    if challenged.is_some_and(|rejected| rejected.code == "jwt_no_keys") && rejection.status == 401 {
+        rejection.status = 503;
     }
 }
 
-/// Why a path that may be read as that of another operation is refused.
+/// Why a path that may be read as that of another operation is rejected.
 const AMBIGUOUS_PATH: &str = "ambiguous_path";
 
 impl<'a> Candidate<'a> {
@@ -305,16 +305,16 @@ impl<'a> Candidate<'a> {
         }
         let own = if let Found::Operation(own, _) = found { Some(own.operation.number()) } else { None };
         let other = readings(self.head.path()).into_iter().find_map(|reading| {
-            let Found::Operation(other, _) = self.in_force.contract.find(method, &reading) else { return None };
+            let Found::Operation(other, _) = self.active.contract.find(method, &reading) else { return None };
             Some(other.operation.number()).filter(|other| Some(*other) != own)
         });
-        self.in_force.rule(other?)
+        self.active.rule(other?)
     }
 
     /// Whether a value of the path is empty where a server drops `;` parameters, so that the path is none of this operation there.
     fn loses_a_value(&self, method: &str, own: Matched<'_>, values: &PathValues) -> bool {
         let path = self.head.path();
-        let is_elsewhere = |reading: &Vec<u8>| match self.in_force.contract.find(method, reading) {
+        let is_elsewhere = |reading: &Vec<u8>| match self.active.contract.find(method, reading) {
             Found::Operation(other, _) => other.operation.number() != own.operation.number(),
             _ => true,
         };
@@ -324,11 +324,11 @@ impl<'a> Candidate<'a> {
             && own.operation.plain_path_values(values, path).any(is_void)
     }
 
-    /// The refusal of a path that may be that of an operation which is judged, while the one that it is of as written is not.
-    fn ambiguous(&self) -> Refusal {
-        let config = &self.in_force.config;
-        let told = Some(Box::new(told_unknown(config, AMBIGUOUS_PATH)));
-        Refusal { told, ..Refusal::client(config.block_status.unwrap_or(400), AMBIGUOUS_PATH) }
+    /// The rejection of a path that may be that of an operation which is validated, while the one that it is of as written is not.
+    fn ambiguous(&self) -> Rejection {
+        let config = &self.active.config;
+        let reported = Some(Box::new(reported_unknown(config, AMBIGUOUS_PATH)));
+        Rejection { reported, ..Rejection::client(config.block_status.unwrap_or(400), AMBIGUOUS_PATH) }
     }
 
     fn admitted(
@@ -338,7 +338,7 @@ impl<'a> Candidate<'a> {
         response: Mode,
         has_continued: bool,
     ) -> Admitted<'a> {
-        let under = Under { in_force: self.in_force, operation, response, has_continued };
+        let under = Under { active: self.active, operation, response, has_continued };
         Admitted { head: self.head, route: self.route, params: self.params, reason, under: Some(under) }
     }
 
@@ -361,18 +361,18 @@ impl<'a> Candidate<'a> {
 
     /// What the document does not have.
     fn unknown(&self, found: &Found<'a>, ledger: &mut Ledger) -> Result<Admitted<'a>, Failure> {
-        let config = &self.in_force.config;
+        let config = &self.active.config;
         let (method, path) = (self.head.method.as_str(), String::from_utf8_lossy(self.head.path()));
         let (kind, status, code, allow) = match found {
             Found::UnknownMethod { allow } => (ShadowKind::Method, 405, "method_undeclared", Some((*allow).to_owned())),
             _ => (ShadowKind::Path, 404, "path_undeclared", None),
         };
-        let note = ledger.contract.insert(ContractNote::new(self.in_force, None));
+        let note = ledger.contract.insert(ContractNote::new(self.active, None));
         let is_allowed = config.pass_options && kind == ShadowKind::Method && self.head.method == Method::Options;
         if !is_allowed && !config.shadow_exclude.paths.iter().any(|prefix| path.starts_with(prefix)) {
-            self.context.worker.report.shadow(&self.in_force.name, kind, method, &path);
+            self.context.worker.report.shadow(&self.active.name, kind, method, &path);
         }
-        // What the document does not have cannot be judged on its way back either.
+        // What the document does not have cannot be validated on its way back either.
         let blocks = config.request == Mode::Block || config.response == Mode::Block;
         let is_silent = is_allowed || (!blocks && config.request == Mode::Off);
         if !is_silent {
@@ -383,13 +383,13 @@ impl<'a> Candidate<'a> {
             return Ok(self.admitted(Reason::NoOperation, None, Mode::Off, false));
         }
         let allow = allow.filter(|_| config.block_status.is_none());
-        let told = Some(Box::new(told_unknown(config, code)));
-        Err(Refusal { allow, told, ..Refusal::client(config.block_status.unwrap_or(status), code) }.into())
+        let reported = Some(Box::new(reported_unknown(config, code)));
+        Err(Rejection { allow, reported, ..Rejection::client(config.block_status.unwrap_or(status), code) }.into())
     }
 }
 
-fn told_unknown(config: &ContractConfig, code: &'static str) -> Told {
-    Told {
+fn reported_unknown(config: &ContractConfig, code: &'static str) -> Reported {
+    Reported {
         detail: config.detail,
         part: "",
         name: String::new(),
@@ -400,10 +400,10 @@ fn told_unknown(config: &ContractConfig, code: &'static str) -> Told {
     }
 }
 
-/// Notes what a judge has found: for the record, and for the list of shadows.
+/// Notes what a validator has found: for the record, and for the list of shadows.
 pub(super) fn note(
     context: Context<'_>,
-    in_force: &InForce,
+    active: &ActiveContract,
     rule: &Rule,
     side: Side,
     findings: &Findings,
@@ -411,18 +411,13 @@ pub(super) fn note(
     ledger: &mut Ledger,
 ) {
     if let Some(note) = &mut ledger.contract {
-        note.judged(side.as_str(), findings, blocks);
+        note.validated(side.as_str(), findings, blocks);
     }
     let report = &context.worker.report;
     let list = |part: Part, name: &str| {
-        if !is_excluded(in_force, part, name) {
+        if !is_excluded(active, part, name) {
             // Of a body that nobody declared there is no name.
-            report.shadow(
-                &in_force.name,
-                kind_of(part),
-                &rule.label,
-                if name.is_empty() { part.as_str() } else { name },
-            );
+            report.shadow(&active.name, kind_of(part), &rule.label, if name.is_empty() { part.as_str() } else { name });
         }
     };
     findings.shadows().iter().for_each(|shadow| list(shadow.part, &shadow.name));
@@ -438,8 +433,8 @@ pub(super) fn note(
     }
 }
 
-fn is_excluded(in_force: &InForce, part: Part, name: &str) -> bool {
-    part == Part::Status && in_force.config.shadow_exclude.statuses.iter().any(|status| status.to_string() == name)
+fn is_excluded(active: &ActiveContract, part: Part, name: &str) -> bool {
+    part == Part::Status && active.config.shadow_exclude.statuses.iter().any(|status| status.to_string() == name)
 }
 
 fn kind_of(part: Part) -> ShadowKind {
@@ -450,19 +445,19 @@ fn kind_of(part: Part) -> ShadowKind {
     }
 }
 
-/// Notes what the judge of a body that was not held has found by the end of the exchange.
+/// Notes what the validator of a body that was not held has found by the end of the exchange.
 pub fn note_watched<B: MessageBody>(
     admitted: &Admitted<'_>,
     context: Context<'_>,
     body: &mut GuardedBody<'_, B>,
     ledger: &mut Ledger,
 ) {
-    if !matches!(admitted.reason(), Reason::Judged | Reason::Logged) {
+    if !matches!(admitted.reason(), Reason::Validated | Reason::Logged) {
         return;
     }
-    let (Some(under), Some(judging)) = (admitted.under, body.watched()) else { return };
-    let Some(rule) = under.operation.and_then(|operation| under.in_force.rule(operation.operation.number())) else {
+    let (Some(under), Some(validation)) = (admitted.under, body.watched()) else { return };
+    let Some(rule) = under.operation.and_then(|operation| under.active.rule(operation.operation.number())) else {
         return;
     };
-    note(context, under.in_force, rule, Side::Request, &judging.findings, rule.request == Mode::Block, ledger);
+    note(context, under.active, rule, Side::Request, &validation.findings, rule.request == Mode::Block, ledger);
 }

@@ -1,71 +1,71 @@
-//! An answer before its contract: status, fields and content type by its head, then its body.
+//! A response before its contract: status, fields and content type by its head, then its body.
 //!
-//! Under `block` a body is held until its verdict, so that the client gets it whole or gets a 502 of ours; under `log` it passes while it is judged.
+//! Under `block` a body is held until its decision, so that the client gets it whole or gets a 502 of ours; under `log` it passes while it is validated.
 
 use config::Mode;
-use contract::judge::{BodyPlan, Findings, Framing, Hold, Part, ResponseParts};
+use contract::validate::{BodyPlan, Findings, Framing, Hold, Part, ResponseParts};
 use wire::http::{BodyFraming, Method, ResponseHead};
 
-use crate::contracts::{InForce, Rule};
+use crate::contracts::{ActiveContract, Rule};
 use crate::guard::Admitted;
-use crate::guard::judging::{Judging, ScratchRoom, Side, caught, panicked, refusal};
 use crate::guard::request::{Visited, note};
+use crate::guard::validation::{ScratchRoom, Side, Validation, caught, panicked, rejection};
 use crate::message::context::Context;
 use crate::message::ledger::Ledger;
-use crate::message::refusal::Refusal;
+use crate::message::rejection::Rejection;
 
-/// What is to become of the body of an answer.
+/// What is to become of the body of a response.
 pub enum Plan<'j> {
-    /// Nobody judges it.
+    /// Nobody validates it.
     Free,
-    /// It is held until its verdict.
-    Hold(Judging<'j>),
-    /// It passes while it is judged.
+    /// It is held until its decision.
+    Hold(Validation<'j>),
+    /// It passes while it is validated.
     Watch {
-        /// Its judge.
-        judging: Judging<'j>,
+        /// Its validate.
+        validation: Validation<'j>,
         /// A violation cuts it.
         blocks: bool,
     },
 }
 
-/// What an answer is judged by; none if nobody judges it.
-fn judge_of<'a>(admitted: &Admitted<'a>) -> Option<(&'a InForce, contract::Matched<'a>, &'a Rule)> {
+/// What a response is validated by; none if nobody validates it.
+fn validate_of<'a>(admitted: &Admitted<'a>) -> Option<(&'a ActiveContract, contract::Matched<'a>, &'a Rule)> {
     let under = admitted.under.filter(|under| under.response != Mode::Off)?;
     let operation = under.operation?;
-    Some((under.in_force, operation, under.in_force.rule(operation.operation.number())?))
+    Some((under.active, operation, under.active.rule(operation.operation.number())?))
 }
 
-/// Judges the head of an answer and says what is to become of its body.
+/// Validates the head of a response and says what is to become of its body.
 ///
 /// # Errors
 /// 502, or the contract's one status.
-pub fn judge_head<'j>(
+pub fn validate_head<'j>(
     admitted: &Admitted<'j>,
     context: Context<'_>,
     response: &ResponseHead,
     scratch: &'j mut ScratchRoom,
     ledger: &mut Ledger,
-) -> Result<Plan<'j>, Refusal> {
-    let Some((in_force, operation, rule)) = judge_of(admitted) else { return Ok(Plan::Free) };
+) -> Result<Plan<'j>, Rejection> {
+    let Some((active, operation, rule)) = validate_of(admitted) else { return Ok(Plan::Free) };
     *scratch = ScratchRoom::take();
-    let Some(room) = scratch.as_mut() else { return Err(Refusal::ours(500, "no_scratch")) };
+    let Some(room) = scratch.as_mut() else { return Err(Rejection::ours(500, "no_scratch")) };
     let blocks = rule.response == Mode::Block;
     let mut findings = if blocks { Findings::first() } else { Findings::all() };
-    let answers_head = admitted.head().method == Method::Head;
+    let responds_head = admitted.head().method == Method::Head;
     let fields = Visited(&response.fields);
     let parts = ResponseParts {
         status: response.status,
         fields: &fields,
         framing: match response.framing {
-            _ if answers_head || matches!(response.status, 101 | 204 | 304) => Framing::Empty,
+            _ if responds_head || matches!(response.status, 101 | 204 | 304) => Framing::Empty,
             BodyFraming::None | BodyFraming::Length(0) => Framing::Empty,
             BodyFraming::Length(length) => Framing::Length(length),
             BodyFraming::Chunked | BodyFraming::UntilClose => Framing::Unknown,
         },
-        answers_head,
+        responds_head,
     };
-    let plan = match caught(|| operation.judge_response(&parts, room, &mut findings)) {
+    let plan = match caught(|| operation.validate_response(&parts, room, &mut findings)) {
         Some(Ok(plan)) => Some(plan),
         Some(Err(_)) => None,
         None => {
@@ -74,23 +74,23 @@ pub fn judge_head<'j>(
         }
     };
     if blocks && let Some(first) = findings.violations().first() {
-        let refused = refusal(in_force, Side::Response, first);
-        note(context, in_force, rule, Side::Response, &findings, true, ledger);
-        return Err(refused);
+        let rejected = rejection(active, Side::Response, first);
+        note(context, active, rule, Side::Response, &findings, true, ledger);
+        return Err(rejected);
     }
-    let (judge, holds) = match plan {
+    let (validator, holds) = match plan {
         None => (None, false),
-        Some(BodyPlan { mut judge, hold, .. }) => {
-            judge.set_limit(rule.max_body_bytes);
-            (Some(judge), hold == Hold::UntilVerdict)
+        Some(BodyPlan { mut validator, hold, .. }) => {
+            validator.set_limit(rule.max_body_bytes);
+            (Some(validator), hold == Hold::UntilDecision)
         }
     };
-    let judging = Judging::new(in_force, Side::Response, judge, findings);
-    Ok(if blocks && holds { Plan::Hold(judging) } else { Plan::Watch { judging, blocks } })
+    let validation = Validation::new(active, Side::Response, validator, findings);
+    Ok(if blocks && holds { Plan::Hold(validation) } else { Plan::Watch { validation, blocks } })
 }
 
-/// Notes what was found in an answer that was judged to its end.
-pub fn finished(admitted: &Admitted<'_>, context: Context<'_>, judging: &Judging<'_>, ledger: &mut Ledger) {
-    let Some((in_force, _, rule)) = judge_of(admitted) else { return };
-    note(context, in_force, rule, Side::Response, &judging.findings, rule.response == Mode::Block, ledger);
+/// Notes what was found in a response that was validated to its end.
+pub fn finished(admitted: &Admitted<'_>, context: Context<'_>, validation: &Validation<'_>, ledger: &mut Ledger) {
+    let Some((active, _, rule)) = validate_of(admitted) else { return };
+    note(context, active, rule, Side::Response, &validation.findings, rule.response == Mode::Block, ledger);
 }

@@ -28,13 +28,13 @@ use crate::message::context::{Context, Cut};
 use crate::message::date;
 use crate::message::forwarding::{interim_fields, remove_nominated, remove_unbelieved, write_framing};
 use crate::message::ledger::{Ledger, OpenRequest};
-use crate::message::refusal::{self, Refusal};
+use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::{self, Parts};
-use crate::message::sides::Answer;
+use crate::message::sides::ResponseSink;
 use crate::pump;
 use crate::worker::Worker;
 
-/// After a last answer, how long the client may take to read it before the connection is closed under it.
+/// After a last response, how long the client may take to read it before the connection is closed under it.
 const LINGER: Duration = Duration::from_secs(2);
 
 /// When draining begins, how long a connection without a request so far is waited for: its client may be about to send one.
@@ -160,7 +160,7 @@ pub(super) fn record_silence(conn: &Conn, worker: &Worker, reason: &'static str)
         started: conn.accepted_at.0,
         listener: &conn.listener.name,
         client: conn.client,
-        told: conn.told.as_deref(),
+        reported: conn.reported.as_deref(),
         server_name: conn.tls.as_ref().and_then(|tls| tls.info.server_name.as_deref()),
         duration: conn.accepted_at.1.elapsed(),
         phase: "head",
@@ -184,9 +184,9 @@ async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: 
             remove_unbelieved(&mut open.parts.request.fields, &context.client, forwarding);
             serve_message(context, transport, input, open.parts, &mut open.ledger, last).await
         }
-        Err(Some(refusal)) => {
-            open.ledger.refused(&refusal);
-            refuse_head(transport, &refusal, &open.parts.request).await;
+        Err(Some(rejection)) => {
+            open.ledger.rejected(&rejection);
+            reject_head(transport, &rejection, &open.parts.request).await;
             Next::Close
         }
         Err(None) => {
@@ -205,7 +205,7 @@ async fn read_head(
     input: &mut Chunk,
     parts: &mut Parts,
     limits: &Limits,
-) -> Result<(), Option<Refusal>> {
+) -> Result<(), Option<Rejection>> {
     let head_limits = HeadLimits {
         head_bytes: limits.max_head_bytes.min(net::chunk::CHUNK_BYTES),
         request_line_bytes: limits.max_request_line_bytes,
@@ -225,14 +225,14 @@ async fn read_head(
         // Parsing starts anew with each line, not with each byte: a client that dribbles must not cost more than one that does not.
         loop {
             if input.is_full() {
-                return Err(Some(Refusal::client(431, "request_head_too_large")));
+                return Err(Some(Rejection::client(431, "request_head_too_large")));
             }
             let before = input.len();
             let until = *until.get_or_insert_with(|| coarse() + limits.head_timeout);
             match parts.timers.upload.until(until, transport.recv_more(input)).await {
                 Ok(Ok(0) | Err(_)) => return Err(None),
                 Ok(Ok(_)) => {}
-                Err(_) => return Err(Some(Refusal::client(408, "request_header_timeout"))),
+                Err(_) => return Err(Some(Rejection::client(408, "request_header_timeout"))),
             }
             let added = input.get(before..).unwrap_or_default();
             if memchr::memchr(b'\n', added).is_some() || input.len() > head_limits.request_line_bytes {
@@ -258,20 +258,13 @@ async fn serve_message(
     }
     let mut body = BodyReader::new(transport, input, request.framing);
     transport.pace_writes(Some(limits.pace()));
-    let mut answer = H1Answer::new(transport, context.worker, request, !last && request.keep_alive);
-    answer.serves_half_closed = context.conn.listener.serves_half_closed;
-    let outcome = exchange::run(Exchange {
-        context,
-        head: request,
-        response,
-        body: &mut body,
-        answer: &mut answer,
-        ledger,
-        timers,
-    })
-    .await;
-    let keep = answer.keep;
-    drop(answer);
+    let mut sink = H1Answer::new(transport, context.worker, request, !last && request.keep_alive);
+    sink.serves_half_closed = context.conn.listener.serves_half_closed;
+    let outcome =
+        exchange::run(Exchange { context, head: request, response, body: &mut body, sink: &mut sink, ledger, timers })
+            .await;
+    let keep = sink.keep;
+    drop(sink);
     match outcome {
         Err(Cut) => Next::Abandon,
         Ok(Some(upgraded)) => {
@@ -341,10 +334,10 @@ async fn tunnel_through(
 }
 
 /// Answers a head that could not be parsed. Nothing behind it is read as a request.
-async fn refuse_head(transport: &Transport, refusal: &Refusal, head: &RequestHead) {
-    let (body, content_type) = refusal::body(refusal, head);
+async fn reject_head(transport: &Transport, rejection: &Rejection, head: &RequestHead) {
+    let (body, content_type) = rejection::body(rejection, head);
     let mut out = buffer();
-    write_status_line(refusal.status, &mut out);
+    write_status_line(rejection.status, &mut out);
     write_field(b"Date", &date::now(), &mut out);
     write_field(b"Content-Type", content_type.as_bytes(), &mut out);
     write_framing(BodyFraming::Length(body.len() as u64), &mut out);
@@ -354,7 +347,7 @@ async fn refuse_head(transport: &Transport, refusal: &Refusal, head: &RequestHea
     recycle(out);
 }
 
-/// Ends our side and reads on for a moment: closing on unread bytes would reset the connection and take the answer with it.
+/// Ends our side and reads on for a moment: closing on unread bytes would reset the connection and take the response with it.
 pub(super) async fn linger(transport: &Transport) {
     let lingering = async {
         transport.finish().await;
@@ -369,7 +362,7 @@ pub(super) async fn linger(transport: &Transport) {
     let _ = Deadline::new().within(LINGER, lingering).await;
 }
 
-/// Writes an answer in HTTP/1.x.
+/// Writes a response in HTTP/1.x.
 struct H1Answer<'c> {
     transport: &'c Transport,
     worker: &'c Worker,
@@ -414,14 +407,14 @@ impl<'c> H1Answer<'c> {
             _ if self.is_head_request || matches!(self.status, 100..=199 | 204 | 304) => BodyFraming::None,
             BodyFraming::Chunked | BodyFraming::UntilClose if exchange::is_modern(self.version) => BodyFraming::Chunked,
             BodyFraming::Chunked => BodyFraming::UntilClose,
-            // Nothing follows, and the client must be told so.
+            // Nothing follows, and the client must be reported so.
             BodyFraming::None => BodyFraming::Length(0),
             other => other,
         }
     }
 }
 
-impl Answer for H1Answer<'_> {
+impl ResponseSink for H1Answer<'_> {
     fn pace(&mut self, pace: Pace) {
         self.transport.pace_writes(Some(pace));
     }

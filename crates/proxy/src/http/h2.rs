@@ -34,9 +34,9 @@ use crate::message::context::{Context, Cut};
 use crate::message::forwarding::remove_unbelieved;
 use crate::message::h2::{H2Answer, H2Body, Sending, is_malformed, read_request};
 use crate::message::ledger::OpenRequest;
-use crate::message::refusal::Refusal;
+use crate::message::rejection::Rejection;
 use crate::message::scratch::{self, Timers};
-use crate::message::sides::{Answer, MessageBody};
+use crate::message::sides::{MessageBody, ResponseSink};
 use crate::worker::Worker;
 
 /// What a client of HTTP/2 says first (RFC 9113 §3.4).
@@ -52,7 +52,7 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 /// of 16 bytes, which a gRPC client sends while its upstream is busy; beyond it the library ends the connection.
 const SMALL_FRAMES: usize = 256 * (STREAM_WINDOW as usize / 16);
 
-/// Bytes of answers the library may hold for one stream.
+/// Bytes of responses the library may hold for one stream.
 const SEND_BUFFER: usize = 128 * 1024;
 
 /// Without streams, how long a client may take to acknowledge the farewell before it is closed under it.
@@ -318,8 +318,8 @@ fn spawn(
 }
 
 /// Whether the client has reset the stream.
-async fn is_gone(answer: &mut H2Answer) -> bool {
-    poll_fn(|context| Poll::Ready(answer.poll_gone(context).is_ready())).await
+async fn is_gone(sink: &mut H2Answer) -> bool {
+    poll_fn(|context| Poll::Ready(sink.poll_gone(context).is_ready())).await
 }
 
 /// Serves one stream.
@@ -339,14 +339,14 @@ async fn stream(
     let path = noticed.take_path(received.stream_id().as_u32());
     let read = read_request(&message, path.as_deref(), received.is_end_stream(), limits, &mut open.parts.request);
     let mut body = H2Body::new(received, Rc::clone(&noticed), open.parts.request.framing, true);
-    let mut answer = H2Answer::new(respond, &open.parts.request, sending, limits.pace());
+    let mut sink = H2Answer::new(respond, &open.parts.request, sending, limits.pace());
     let context = Context::new(worker, conn, &generation, &open.parts.request);
     remove_unbelieved(&mut open.parts.request.fields, &context.client, &generation.config.forwarding);
     let scratch::Parts { request, response, timers } = &mut *open.parts;
     let ledger = &mut open.ledger;
     let read = match (body.malformed(), read) {
         // Nothing is begun for a client that has already gone on.
-        _ if is_gone(&mut answer).await => Err(Rejected::Cancelled),
+        _ if is_gone(&mut sink).await => Err(Rejected::Cancelled),
         // Found beside the library, perhaps in trailers that came along with the head.
         (Some(code), _) => Err(Rejected::Stream(code)),
         (None, Err(error)) if is_malformed(&error) => Err(Rejected::Stream(error.code)),
@@ -356,8 +356,8 @@ async fn stream(
     let is_rejected = matches!(read, Err(Rejected::Request(_)));
     let outcome = match read {
         Ok(()) => {
-            let (body, answer) = (&mut body, &mut answer);
-            let exchange = exchange::run(Exchange { context, head: request, response, body, answer, ledger, timers });
+            let (body, sink) = (&mut body, &mut sink);
+            let exchange = exchange::run(Exchange { context, head: request, response, body, sink, ledger, timers });
             exchange.await.map(|_| ()).map_err(|Cut| Reason::INTERNAL_ERROR)
         }
         Err(Rejected::Stream(code)) => {
@@ -368,22 +368,22 @@ async fn stream(
             ledger.blame(Fault::Client, "client_disconnected");
             Err(Reason::CANCEL)
         }
-        Err(Rejected::Request(refusal)) => {
-            let refused = exchange::refuse(&refusal, request, &mut answer, ledger).await;
-            refused.map_err(|Cut| Reason::INTERNAL_ERROR)
+        Err(Rejected::Request(rejection)) => {
+            let rejected = exchange::reject(&rejection, request, &mut sink, ledger).await;
+            rejected.map_err(|Cut| Reason::INTERNAL_ERROR)
         }
     };
     match outcome {
         Err(Reason::PROTOCOL_ERROR) => noticed.floods.rejected(),
         _ if is_rejected => noticed.floods.rejected(),
-        Err(_) if !answer.has_begun() => noticed.floods.cancelled(coarse().saturating_sub(opened_at)),
+        Err(_) if !sink.has_begun() => noticed.floods.cancelled(coarse().saturating_sub(opened_at)),
         _ => noticed.floods.answered(),
     }
     match outcome {
-        Err(_) if body.malformed().is_some() => answer.reset(Reason::PROTOCOL_ERROR),
-        Err(reason) => answer.reset(reason),
+        Err(_) if body.malformed().is_some() => sink.reset(Reason::PROTOCOL_ERROR),
+        Err(reason) => sink.reset(reason),
         // The answer is whole and the rest of the request unwanted (RFC 9113 §8.1).
-        Ok(()) if !body.is_finished() => answer.reset(Reason::NO_ERROR),
+        Ok(()) if !body.is_finished() => sink.reset(Reason::NO_ERROR),
         Ok(()) => {}
     }
     open.end();
@@ -397,7 +397,7 @@ enum Rejected {
     /// It is malformed, and its stream ends.
     Stream(&'static str),
     /// It gets this response.
-    Request(Refusal),
+    Request(Rejection),
 }
 
 /// Waits for the end of a request that says its body is empty: data that comes all the same makes it malformed (RFC 9113 §8.1.1), and an upstream
@@ -414,6 +414,6 @@ async fn end_of_nothing(
     match timers.upload.within(limits.client_idle_timeout, body.next()).await {
         Ok(Ok(None)) => Ok(()),
         Ok(Ok(Some(_)) | Err(_)) => Err(Rejected::Stream("request_truncated")),
-        Err(_) => Err(Rejected::Request(Refusal::client(408, "request_body_timeout"))),
+        Err(_) => Err(Rejected::Request(Rejection::client(408, "request_body_timeout"))),
     }
 }

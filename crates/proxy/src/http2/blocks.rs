@@ -109,7 +109,7 @@ impl Blocks {
     fn note(&self, head: FrameHead, begins: bool, found: Found, noticed: &Noticed) {
         let is_trailers = match self.sender {
             Sender::Client => !begins,
-            // An answer whose head is all it has looks the same.
+            // A response whose head is all it has looks the same.
             Sender::Upstream => head.flags & END_STREAM != 0,
         };
         if is_trailers && found.pseudo {

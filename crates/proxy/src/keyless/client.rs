@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use net::Deadline;
 use net::clock::coarse;
 use telemetry::KeyCounts;
-use tls::{KeyAnswer, KeyRequest};
+use tls::{KeyRequest, KeyResponse};
 use tokio::sync::Notify;
 use transport::KeyFailure;
 use wire::keyless::Frame;
@@ -126,7 +126,7 @@ impl Client {
     ///
     /// # Errors
     /// Why the last one that was asked did not answer, or why none was asked.
-    pub async fn answer(self: &Rc<Client>, request: &KeyRequest, ask: Ask<'_>) -> Result<KeyAnswer, KeyFailure> {
+    pub async fn perform(self: &Rc<Client>, request: &KeyRequest, ask: Ask<'_>) -> Result<KeyResponse, KeyFailure> {
         let _place = self.admit()?;
         let until = ask.until.min(coarse() + self.group.config.total_timeout);
         let mut tried = Vec::new();
@@ -136,7 +136,7 @@ impl Client {
                 None => self.wait_for_server(until).await?,
             };
             let failure = match self.try_at(&peer, request, Ask { until, ..ask }).await {
-                Ok(answer) => return Ok(answer),
+                Ok(response) => return Ok(response),
                 Err(failure) => failure,
             };
             if failure.is_about_ciphertext(request.operation()) {
@@ -212,7 +212,7 @@ impl Client {
     }
 
     /// One try at one server. Counts it, and tells the peer how it went.
-    async fn try_at(&self, peer: &Rc<Peer>, request: &KeyRequest, ask: Ask<'_>) -> Result<KeyAnswer, KeyFailure> {
+    async fn try_at(&self, peer: &Rc<Peer>, request: &KeyRequest, ask: Ask<'_>) -> Result<KeyResponse, KeyFailure> {
         let connection = peer.connection().ok_or(KeyFailure::Unavailable)?;
         let started = Instant::now();
         let limit = self.group.config.timeout.min(ask.until.saturating_sub(coarse()));

@@ -58,7 +58,7 @@ pub enum Ended {
     Closed,
     /// The socket or TLS broke.
     Broken(Broken),
-    /// The server sent what is no frame, or an answer that nobody can have asked for.
+    /// The server sent what is no frame, or a response that nobody can have asked for.
     Protocol(&'static str),
     /// A ping was not answered.
     Silent,
@@ -116,7 +116,7 @@ impl Connection {
         self.dialect == Dialect::Extended
     }
 
-    /// Sends a frame (its id and, where the server does not know it, its deadline are set here) and gives what waits for its answer.
+    /// Sends a frame (its id and, where the server does not know it, its deadline are set here) and gives what waits for its response.
     ///
     /// # Errors
     /// The frame is too long.
@@ -222,7 +222,7 @@ impl Connection {
             match ready!(self.transport.poll_recv_more(context, &mut work.input)) {
                 Ok(0) => return Poll::Ready(Ended::Closed),
                 Ok(_) => {
-                    if let Err(what) = self.take_answers(&mut work.input, watch) {
+                    if let Err(what) = self.take_responses(&mut work.input, watch) {
                         return Poll::Ready(Ended::Protocol(what));
                     }
                 }
@@ -251,16 +251,16 @@ impl Connection {
         }
     }
 
-    /// Hands on every whole answer in `input`.
-    fn take_answers(&self, input: &mut Chunk, watch: &impl Watch) -> Result<(), &'static str> {
+    /// Hands on every whole response in `input`.
+    fn take_responses(&self, input: &mut Chunk, watch: &impl Watch) -> Result<(), &'static str> {
         loop {
             let parsed = Frame::parse(input, self.dialect).map_err(explain)?;
             let Some((frame, length)) = parsed else { break };
-            self.take_answer(&frame, watch)?;
+            self.take_response(&frame, watch)?;
             input.advance(length);
         }
         if input.is_full() {
-            return Err("an answer longer than any we ask for");
+            return Err("a response longer than any we ask for");
         }
         if input.is_empty() {
             *input = Chunk::empty();
@@ -268,9 +268,9 @@ impl Connection {
         Ok(())
     }
 
-    fn take_answer(&self, frame: &Frame<'_>, watch: &impl Watch) -> Result<(), &'static str> {
+    fn take_response(&self, frame: &Frame<'_>, watch: &impl Watch) -> Result<(), &'static str> {
         if frame.id >= self.next_id.get() {
-            return Err("an answer to what nobody asked");
+            return Err("a response to what nobody asked");
         }
         let pinged = self.ping.get().filter(|(id, _)| *id == frame.id);
         let result = match frame.opcode {
@@ -281,17 +281,17 @@ impl Connection {
                 }
                 return Ok(());
             }
-            opcode::ERROR if pinged.is_some() => return Err("a ping was refused"),
+            opcode::ERROR if pinged.is_some() => return Err("a ping was rejected"),
             opcode::RESPONSE => Ok(frame.payload.to_vec()),
             opcode::ERROR => {
                 let meaning = |code| KeyFailure::of_code(code, frame.retry_after_us);
                 Err(frame.error().map_or(KeyFailure::Lost, meaning))
             }
-            _ => return Err("an answer that is a request"),
+            _ => return Err("a response that is a request"),
         };
         // One that nobody waits for any more comes late, which is no fault.
         if let Some(slot) = self.pending.borrow_mut().get_mut(&frame.id) {
-            slot.answer(result);
+            slot.respond(result);
         }
         Ok(())
     }
@@ -299,7 +299,7 @@ impl Connection {
     fn lose_all(&self) {
         for slot in self.pending.borrow_mut().values_mut() {
             if matches!(slot, Slot::Waiting(_)) {
-                slot.answer(Err(KeyFailure::Lost));
+                slot.respond(Err(KeyFailure::Lost));
             }
         }
     }
@@ -326,7 +326,7 @@ struct Work {
 }
 
 impl Slot {
-    fn answer(&mut self, result: Result<Vec<u8>, KeyFailure>) {
+    fn respond(&mut self, result: Result<Vec<u8>, KeyFailure>) {
         if let Slot::Waiting(waker) = std::mem::replace(self, Slot::Answered(result)) {
             waker.into_iter().for_each(Waker::wake);
         }

@@ -47,7 +47,7 @@ fn check_client_certificate(config: &KeyServersConfig) -> Result<(), String> {
     match Certificate::from_der(leaf) {
         Ok(leaf) if leaf.is_for_clients() => Ok(()),
         Ok(_) => {
-            Err(format!("{place}: is not for clients (extended key usage lacks clientAuth); key servers refuse it"))
+            Err(format!("{place}: is not for clients (extended key usage lacks clientAuth); key servers reject it"))
         }
         Err(error) => Err(format!("{place}: {error}")),
     }

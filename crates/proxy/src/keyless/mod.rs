@@ -7,7 +7,7 @@
 //!
 //! A [`Client`] belongs to one worker and one [`KeyGroup`]; everything in it lives on the worker's thread, so that an operation takes no lock and
 //! wakes no other thread. Shared by all workers are the group's settings and whether a server is ejected. Verifying what comes back is the
-//! `tls` crate's business: nothing else makes a [`tls::KeyAnswer`]. Ruled by `docs/keyless-extensions.md`.
+//! `tls` crate's business: nothing else makes a [`tls::KeyResponse`]. Ruled by `docs/keyless-extensions.md`.
 
 mod client;
 mod connection;

@@ -67,7 +67,7 @@ impl Peer {
             changed: Notify::new(),
             counts,
         };
-        peer.tell();
+        peer.report();
         Rc::new(peer)
     }
 
@@ -126,7 +126,7 @@ impl Peer {
         if self.server.failed(rule) {
             tracing::warn!(server = %self.server.name, %failure, "key server left out for a while");
             self.is_silent.set(!is_wrong);
-            self.tell();
+            self.report();
         }
         if failure == KeyFailure::Timeout {
             self.connections.borrow().iter().for_each(|connection| connection.probe());
@@ -135,7 +135,7 @@ impl Peer {
 
     /// Says how it stands.
     pub fn tend(&self) {
-        self.tell();
+        self.report();
     }
 
     /// Ends all connections once nothing is under way on them, and makes no new ones.
@@ -158,10 +158,10 @@ impl Peer {
             self.server.restore();
             tracing::info!(server = %self.server.name, "key server answers again");
         }
-        self.tell();
+        self.report();
     }
 
-    fn tell(&self) {
+    fn report(&self) {
         let open = self.connections.borrow().iter().filter(|connection| connection.is_open()).count();
         let is_current = !self.has_left.get();
         self.counts.server(&self.server.name, open, open > 0 && self.server.is_available(), is_current);
@@ -230,7 +230,7 @@ fn begin(peer: &Rc<Peer>, connection: Connection, ping_every: Duration) {
             tracing::warn!(server = %peer.server.name, why = %ended, "connection to a key server ended");
         }
         peer.connections.borrow_mut().retain(|other| !Rc::ptr_eq(other, &connection));
-        peer.tell();
+        peer.report();
         peer.changed.notify_one();
     });
 }

@@ -8,7 +8,7 @@ use transport::{Broken, Transport, buffer, recycle};
 use wire::http::chunked::{write_chunk_head, write_last_chunk};
 use wire::http::{BodyFraming, ChunkEvent, ChunkedDecoder, Fields, HeadError};
 
-use crate::message::refusal::Refusal;
+use crate::message::rejection::Rejection;
 
 /// Why a body could not be read to its end.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub enum BodyError {
     /// It is no message of HTTP/2, for this reason: its stream ends and nothing is answered (RFC 9113 §8.1.1).
     Void(&'static str),
     /// It breaks the contract it is under.
-    Judged(Box<Refusal>),
+    Validated(Box<Rejection>),
 }
 
 /// Where reading stands.

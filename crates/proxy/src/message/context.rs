@@ -9,7 +9,7 @@ use crate::connection::Conn;
 use crate::generation::Generation;
 use crate::message::forwarding::Facts;
 use crate::message::ledger::Ledger;
-use crate::message::refusal::Refusal;
+use crate::message::rejection::Rejection;
 use crate::upstream::Places;
 use crate::worker::Worker;
 
@@ -48,13 +48,13 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// What the upstream is told about the client.
+    /// What the upstream is reported about the client.
     pub fn facts(&self) -> Facts<'_> {
         Facts {
             client: self.client,
             secure: self.conn.tls.is_some(),
             port: self.conn.local_port,
-            judged: false,
+            checked: false,
             continued: false,
             certificate: self.conn.tls.as_ref().and_then(|tls| tls.info.peer.as_deref()),
         }
@@ -64,8 +64,8 @@ impl<'a> Context<'a> {
 /// Why an exchange did not come to a proper answer.
 #[derive(Debug)]
 pub enum Failure {
-    /// Nothing was answered yet: this is the answer.
-    Refused(Refusal),
+    /// Nothing was answered yet: this is the response.
+    Rejected(Rejection),
     /// The answer was cut, or the client is gone: the connection (HTTP/2: the stream) must end so that nobody takes it for whole.
     Cut,
 }
@@ -76,9 +76,9 @@ impl From<Cut> for Failure {
     }
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
-        Failure::Refused(refusal)
+impl From<Rejection> for Failure {
+    fn from(rejection: Rejection) -> Failure {
+        Failure::Rejected(rejection)
     }
 }
 

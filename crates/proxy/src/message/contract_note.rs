@@ -2,54 +2,54 @@
 
 use std::sync::Arc;
 
-use contract::judge::{Findings, Violation};
-use telemetry::{ContractRecord, Verdict};
+use contract::validate::{Findings, Violation};
+use telemetry::{ContractRecord, Decision};
 
-use crate::contracts::InForce;
+use crate::contracts::ActiveContract;
 
 /// Notes on one exchange under a contract.
 #[derive(Debug)]
 pub struct ContractNote {
-    in_force: Arc<InForce>,
+    active: Arc<ActiveContract>,
     operation: Option<usize>,
-    verdict: Verdict,
+    decision: Decision,
     side: &'static str,
     reason: &'static str,
     place: String,
-    /// What is told was blocked, not just logged.
-    told_blocked: bool,
+    /// What is reported was blocked, not just logged.
+    reported_blocked: bool,
     violations: u32,
 }
 
 impl ContractNote {
     /// An exchange under this contract, of which nothing is known yet.
-    pub fn new(in_force: &Arc<InForce>, operation: Option<usize>) -> ContractNote {
+    pub fn new(active: &Arc<ActiveContract>, operation: Option<usize>) -> ContractNote {
         ContractNote {
-            in_force: Arc::clone(in_force),
+            active: Arc::clone(active),
             operation,
-            verdict: Verdict::Off,
+            decision: Decision::Off,
             side: "",
             reason: "",
             place: String::new(),
-            told_blocked: false,
+            reported_blocked: false,
             violations: 0,
         }
     }
 
-    /// One side was judged: what was found, and what became of it. The worst verdict stands with its reason; of two alike, the request's.
-    pub fn judged(&mut self, side: &'static str, findings: &Findings, blocked: bool) {
+    /// One side was validated: what was found, and what became of it. The worst decision stands with its reason; of two alike, the request's.
+    pub fn validated(&mut self, side: &'static str, findings: &Findings, blocked: bool) {
         let Some(first) = findings.violations().first() else {
-            self.raise(Verdict::Passed);
+            self.raise(Decision::Passed);
             return;
         };
         let count = u32::try_from(findings.violations().len()).unwrap_or(u32::MAX);
         self.broken(side, first.code, || first.place.to_string(), count, blocked);
         if !blocked {
-            findings.violations().iter().for_each(|violation| self.tell(side, violation));
+            findings.violations().iter().for_each(|violation| self.report(side, violation));
         }
     }
 
-    /// Something was wrong that is no finding of the document's judge.
+    /// Something was wrong that is no finding of the document's validate.
     pub fn broken(
         &mut self,
         side: &'static str,
@@ -58,54 +58,54 @@ impl ContractNote {
         count: u32,
         blocked: bool,
     ) {
-        self.raise(if blocked { Verdict::Blocked } else { Verdict::Logged });
+        self.raise(if blocked { Decision::Blocked } else { Decision::Logged });
         self.violations = self.violations.saturating_add(count);
-        // A request that is judged as it passes may be done after its answer.
-        let is_worse = blocked && !self.told_blocked;
-        let is_earlier = blocked == self.told_blocked && side == "request" && self.side == "response";
+        // A request that is validated as it passes may be done after its response.
+        let is_worse = blocked && !self.reported_blocked;
+        let is_earlier = blocked == self.reported_blocked && side == "request" && self.side == "response";
         if self.reason.is_empty() || is_worse || is_earlier {
-            self.told_blocked = blocked;
+            self.reported_blocked = blocked;
             self.side = side;
             self.reason = code;
             self.place = place();
         }
     }
 
-    fn raise(&mut self, verdict: Verdict) {
-        let rank = |verdict| match verdict {
-            Verdict::Off => 0,
-            Verdict::Passed => 1,
-            Verdict::Logged => 2,
-            Verdict::Blocked => 3,
+    fn raise(&mut self, decision: Decision) {
+        let rank = |decision| match decision {
+            Decision::Off => 0,
+            Decision::Passed => 1,
+            Decision::Logged => 2,
+            Decision::Blocked => 3,
         };
-        if rank(verdict) > rank(self.verdict) {
-            self.verdict = verdict;
+        if rank(decision) > rank(self.decision) {
+            self.decision = decision;
         }
     }
 
-    /// In mode `log` every violation is told, since nobody else tells it.
-    fn tell(&self, side: &'static str, violation: &Violation) {
+    /// In mode `log` every violation is reported, since nobody else tells it.
+    fn report(&self, side: &'static str, violation: &Violation) {
         tracing::info!(
-            contract = &*self.in_force.name,
+            contract = &*self.active.name,
             operation = self.operation(),
             side,
             code = violation.code,
             place = %violation.place,
             what = violation.what,
-            "would be refused"
+            "would be rejected"
         );
     }
 
     fn operation(&self) -> &str {
-        self.operation.and_then(|number| self.in_force.rule(number)).map_or("", |rule| &rule.label)
+        self.operation.and_then(|number| self.active.rule(number)).map_or("", |rule| &rule.label)
     }
 
     /// For the record.
     pub fn record(&self) -> ContractRecord<'_> {
         ContractRecord {
-            contract: &self.in_force.name,
+            contract: &self.active.name,
             operation: self.operation(),
-            verdict: self.verdict,
+            decision: self.decision,
             side: self.side,
             reason: self.reason,
             place: &self.place,

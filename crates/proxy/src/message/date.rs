@@ -1,4 +1,4 @@
-//! The time of an answer in its Date field (RFC 9110 §6.6.1), written once a second on each thread.
+//! The time of a response in its Date field (RFC 9110 §6.6.1), written once a second on each thread.
 
 use std::cell::Cell;
 use std::io::Write as _;

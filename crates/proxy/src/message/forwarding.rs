@@ -19,7 +19,7 @@ use crate::client::RequestClient;
 use crate::field_fate::rewrites;
 use crate::message::date;
 
-/// What an upstream is told about the client.
+/// What an upstream is reported about the client.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// Who sent the request.
@@ -29,7 +29,7 @@ pub struct Facts<'a> {
     /// Port the client connected to.
     pub port: u16,
     /// A contract has decided on its method: fields that speak of another one end here.
-    pub judged: bool,
+    pub checked: bool,
     /// The client was told to send its body already.
     pub continued: bool,
     /// The client's certificate, verified.
@@ -115,7 +115,7 @@ pub fn request_fields(
     for (name, value) in head.fields.iter() {
         let keep = match FieldKind::of(name) {
             FieldKind::Plain => true,
-            FieldKind::MethodOverride => route.keep_method_override && !facts.judged,
+            FieldKind::MethodOverride => route.keep_method_override && !facts.checked,
             FieldKind::Expect => !facts.continued,
             FieldKind::Forwarding => believes(facts, forwarding, name) && !rewrites(forwarding, name),
             FieldKind::Hop | FieldKind::Ours | FieldKind::ClientCertificate | FieldKind::RequestId => false,
@@ -146,16 +146,16 @@ fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwardin
     let client = if is_peer { peer } else { ShortText::of_address(facts.client.address) };
     let scheme: &[u8] = if facts.secure { b"https" } else { b"http" };
     // What a trusted peer says of the client stands; of others only the socket is believed.
-    let told = |name: &str| told(head, facts, forwarding, name);
+    let reported = |name: &str| reported(head, facts, forwarding, name);
     if forwarding.x_forwarded {
         put_chain(head, facts, forwarding, (client.as_bytes(), peer.as_bytes()), put);
-        put(b"X-Forwarded-Proto", told("x-forwarded-proto").unwrap_or(scheme));
-        let host = told("x-forwarded-host").unwrap_or(&head.authority);
+        put(b"X-Forwarded-Proto", reported("x-forwarded-proto").unwrap_or(scheme));
+        let host = reported("x-forwarded-host").unwrap_or(&head.authority);
         if !host.is_empty() {
             put(b"X-Forwarded-Host", host);
         }
         let port = ShortText::of_number(u64::from(facts.port));
-        put(b"X-Forwarded-Port", told("x-forwarded-port").unwrap_or(port.as_bytes()));
+        put(b"X-Forwarded-Port", reported("x-forwarded-port").unwrap_or(port.as_bytes()));
     }
     if forwarding.x_real_ip && !client.as_bytes().is_empty() {
         put(b"X-Real-IP", client.as_bytes());
@@ -179,7 +179,7 @@ fn believes(facts: &Facts<'_>, forwarding: &Forwarding, name: &[u8]) -> bool {
 
 /// What a trusted peer says in a field (lower case) that has one value. What comes more than once, or is malformed, is not believed: part of it
 /// may be the client's.
-fn told<'h>(head: &'h RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, name: &str) -> Option<&'h [u8]> {
+fn reported<'h>(head: &'h RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, name: &str) -> Option<&'h [u8]> {
     if !believes(facts, forwarding, name.as_bytes()) {
         return None;
     }
@@ -199,7 +199,7 @@ const MAX_REQUEST_ID_BYTES: usize = 128;
 
 /// The request id that a trusted peer gave.
 pub fn given_id<'h>(head: &'h RequestHead, facts: &Facts<'_>, forwarding: &Forwarding) -> Option<&'h [u8]> {
-    told(head, facts, forwarding, "x-request-id")
+    reported(head, facts, forwarding, "x-request-id")
 }
 
 /// `X-Forwarded-For`: what a trusted peer sent, else the client; then the peer, if it is another.
@@ -349,7 +349,7 @@ pub fn response_fields(
             put(name, value);
         }
     }
-    // Who hands an answer on without one has to write when it came (RFC 9110 §6.6.1).
+    // Who hands a response on without one has to write when it came (RFC 9110 §6.6.1).
     if !is_dated {
         put(b"Date", &date::now());
     }
@@ -362,7 +362,7 @@ pub fn response_fields(
     edits.set.iter().chain(&edits.add).for_each(|(name, value)| put(name.as_bytes(), value.as_bytes()));
 }
 
-/// Gives the fields of an interim answer as the client shall see them to `put`: it has no body, and its connection is another one.
+/// Gives the fields of an interim response as the client shall see them to `put`: it has no body, and its connection is another one.
 pub fn interim_fields(head: &ResponseHead, put: impl FnMut(&[u8], &[u8])) {
     response_fields(head, &HeaderEdits::default(), None, false, put);
 }

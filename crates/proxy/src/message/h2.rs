@@ -23,7 +23,7 @@ use crate::http2::frames::Noticed;
 use crate::http2::outbox::Outbox;
 use crate::message::body::BodyError;
 use crate::message::forwarding::interim_fields;
-use crate::message::sides::{Answer, MessageBody};
+use crate::message::sides::{MessageBody, ResponseSink};
 
 /// Translates a request's head, with the same strictness as for HTTP/1. `path`: the path and query as they came, where the library could not take
 /// them. A head with an error is read in part only, but has its type: a gRPC call is rejected in gRPC's own way.
@@ -100,7 +100,7 @@ fn read_head(
 }
 
 /// Whether a head with this fault is no message of HTTP/2 at all (RFC 9113 §8.1.1, §8.2.1, §8.3.1): its stream ends. What is a message
-/// and is refused for what it asks for, such as a path with dot segments, is answered.
+/// and is rejected for what it asks for, such as a path with dot segments, is answered.
 pub fn is_malformed(error: &HeadError) -> bool {
     matches!(
         error.code,
@@ -172,7 +172,7 @@ fn read_fields(headers: &HeaderMap, head: &mut RequestHead) -> Result<(), HeadEr
         if name.as_str().contains('_') {
             return Err(HeadError { status: 400, code: "underscore_in_field_name" });
         }
-        // HTTP/1 would take it off, and what is judged would not be what is read (RFC 9113 §8.2.1).
+        // HTTP/1 would take it off, and what is checked would not be what is read (RFC 9113 §8.2.1).
         if [value.as_bytes().first(), value.as_bytes().last()]
             .into_iter()
             .flatten()
@@ -246,7 +246,7 @@ pub struct H2Body {
 }
 
 impl H2Body {
-    /// The body of a stream just opened, of a request or of an answer, framed like this.
+    /// The body of a stream just opened, of a request or of a response, framed like this.
     pub fn new(stream: RecvStream, noticed: Rc<Noticed>, framing: BodyFraming, is_request: bool) -> H2Body {
         let done = stream.is_end_stream();
         let rest = if let BodyFraming::Length(length) = framing { Some(length) } else { None };
@@ -326,7 +326,7 @@ impl MessageBody for H2Body {
     }
 }
 
-/// What all answers of a connection send by.
+/// What all responses of a connection send by.
 #[derive(Debug, Clone)]
 pub struct Sending {
     /// What waits to be sent.
@@ -335,7 +335,7 @@ pub struct Sending {
     pub transport: Rc<Transport>,
 }
 
-/// Where an answer stands.
+/// Where a response stands.
 enum Stage {
     /// The head is not out.
     Head(SendResponse<Bytes>),
@@ -345,7 +345,7 @@ enum Stage {
     Ended,
 }
 
-/// Writes an answer on one stream.
+/// Writes a response on one stream.
 pub struct H2Answer {
     stage: Stage,
     sending: Sending,
@@ -467,7 +467,7 @@ pub fn broken(error: h2::Error) -> Broken {
     Broken::Socket(std::io::Error::new(std::io::ErrorKind::BrokenPipe, error))
 }
 
-impl Answer for H2Answer {
+impl ResponseSink for H2Answer {
     fn pace(&mut self, pace: Pace) {
         if self.pace != pace {
             self.pace = pace;

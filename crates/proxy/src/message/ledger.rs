@@ -11,7 +11,7 @@ use wire::http::{RequestHead, Version};
 
 use crate::connection::Conn;
 use crate::message::contract_note::ContractNote;
-use crate::message::refusal::Refusal;
+use crate::message::rejection::Rejection;
 use crate::message::scratch::Parts;
 use crate::upstream::{Group, Server};
 use crate::worker::Worker;
@@ -84,12 +84,12 @@ impl Ledger {
     }
 
     /// Notes that we answer in the upstream's place.
-    pub fn refused(&mut self, refusal: &Refusal) {
-        self.status = refusal.status;
-        self.blame(refusal.fault, refusal.code);
+    pub fn rejected(&mut self, rejection: &Rejection) {
+        self.status = rejection.status;
+        self.blame(rejection.fault, rejection.code);
     }
 
-    /// The id in force.
+    /// The id active.
     pub fn id(&self) -> &[u8] {
         self.given_id.as_deref().unwrap_or(&self.request_id)
     }
@@ -101,7 +101,7 @@ impl Ledger {
             listener: &conn.listener.name,
             client: self.client.or(conn.client.map(|client| client.ip().to_canonical())),
             peer: conn.client,
-            told: conn.told.as_deref(),
+            reported: conn.reported.as_deref(),
             tls: conn.tls.as_ref().map(|tls| &tls.info),
             method: head.method.as_str(),
             version: match head.version {

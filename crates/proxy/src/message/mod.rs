@@ -7,7 +7,7 @@ pub mod h2;
 pub mod sides;
 pub mod body;
 pub mod forwarding;
-pub mod refusal;
+pub mod rejection;
 pub mod grpc;
 pub mod scratch;
 pub mod date;

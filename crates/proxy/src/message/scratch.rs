@@ -31,7 +31,7 @@ pub struct Timers {
     pub head: Deadline,
     /// Moving the request body.
     pub upload: Deadline,
-    /// Moving the answer's body.
+    /// Moving the response's body.
     pub download: Deadline,
 }
 

@@ -11,7 +11,7 @@ use wire::http::{BodyFraming, Fields, ResponseHead};
 
 use crate::message::body::{BodyError, BodyReader, BodyWriter};
 
-/// A body as it arrives: a request's from the client, an answer's from the upstream.
+/// A body as it arrives: a request's from the client, a response's from the upstream.
 pub trait MessageBody {
     /// Whether it has been read to its end.
     fn is_done(&self) -> bool;
@@ -44,11 +44,11 @@ pub trait BodySink {
 /// The answer to a request as it is written: begin, fields, finish the head, pieces, end.
 ///
 /// Whatever is sent is bounded by how slowly the client may take it: that fails with `TimedOut`.
-pub trait Answer {
+pub trait ResponseSink {
     /// Sets how slowly the client may take what is sent from now on.
     fn pace(&mut self, pace: Pace);
 
-    /// Whether the client understands interim answers.
+    /// Whether the client understands interim responses.
     fn takes_interim(&self) -> bool;
 
     /// Sends an interim (1xx) answer.
@@ -63,7 +63,7 @@ pub trait Answer {
     /// Adds a field.
     fn field(&mut self, name: &[u8], value: &[u8]);
 
-    /// Ends the head. `framing` tells what body follows; `declared_length` is the Content-Length of an answer that has no body but says how long
+    /// Ends the head. `framing` tells what body follows; `declared_length` is the Content-Length of a response that has no body but says how long
     /// it would be (HEAD, 304). Nothing is sent yet.
     fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>);
 
@@ -87,18 +87,18 @@ pub trait Answer {
     /// Whether the head is out, so that nothing else can be answered.
     fn has_begun(&self) -> bool;
 
-    /// Ready when the client does not wait for the answer any more, with the word for it.
+    /// Ready when the client does not wait for the response any more, with the word for it.
     fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<&'static str>;
 }
 
-/// Waits for `output` only while the client waits for its answer; else gives the word for how it went.
+/// Waits for `output` only while the client waits for its response; else gives the word for how it went.
 pub async fn while_wanted<T>(
     mut output: Pin<Box<impl Future<Output = T>>>,
-    answer: &mut impl Answer,
+    sink: &mut impl ResponseSink,
 ) -> Result<T, &'static str> {
     poll_fn(|context| match output.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Ok(output)),
-        Poll::Pending => answer.poll_gone(context).map(Err),
+        Poll::Pending => sink.poll_gone(context).map(Err),
     })
     .await
 }

@@ -1,6 +1,6 @@
 //! The start-up self-test: connects once from an address that is nobody's, and explains in words why that fails.
 //!
-//! For UDP targets too it is a TCP connection: the refusal of a port where nobody listens shows the way as well as an answer does.
+//! For UDP targets too it is a TCP connection: the refusal of a port where nobody listens shows the way as well as a response does.
 //! Changes nothing. The addresses are those of RFC 5737 and RFC 3849, which no host has.
 
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub enum Finding {
     /// A connection came about.
     Works,
-    /// The target refused, and its refusal found back: the way is good, nobody listens.
+    /// The target rejected, and its rejection found back: the way is good, nobody listens.
     NobodyListens,
     /// This process may not use foreign addresses.
     NotPermitted,
@@ -30,7 +30,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// Whether foreign addresses reach the target and its answers come back.
+    /// Whether foreign addresses reach the target and its responses come back.
     pub fn is_good(self) -> bool {
         matches!(self, Finding::Works | Finding::NobodyListens)
     }
@@ -47,8 +47,8 @@ impl Finding {
                  the capability as packaging/portunus-passport.service does"
             ),
             Finding::NoAnswer if has_route => format!(
-                "{target} does not answer to foreign addresses although the policy routing is there: a firewall drops its answers, or the \
-                 application is on another machine or in a container and its answers go elsewhere (docs/passport.md, \"Other hosts\")"
+                "{target} does not answer to foreign addresses although the policy routing is there: a firewall drops its responses, or the \
+                 application is on another machine or in a container and its responses go elsewhere (docs/passport.md, \"Other hosts\")"
             ),
             Finding::NoAnswer => format!(
                 "answers of {target} to clients do not come back here: the policy routing is missing; run `portunus routing setup`, and \
@@ -97,7 +97,7 @@ pub fn targets(config: &Config) -> BTreeSet<(SocketAddr, u32)> {
 }
 
 /// Tries every target and tells what is wrong; silent where all is well.
-pub async fn tell(targets: BTreeSet<(SocketAddr, u32)>) {
+pub async fn report(targets: BTreeSet<(SocketAddr, u32)>) {
     let has_route = net::routing::missing(&net::routing::Plan::default()).is_ok_and(|missing| missing.is_empty());
     for (to, mark) in targets {
         let finding = run(to, mark).await;

@@ -94,7 +94,7 @@ fn rank(route: &CompiledRoute) -> (Reverse<usize>, bool, bool) {
 #[derive(Default)]
 struct Conflicts {
     texts: Vec<String>,
-    /// Two routes may meet on several hosts and listeners; that is one mistake.
+    /// Two routes may meet on several hosts and listeners; that is one problem.
     pairs: BTreeSet<(usize, usize)>,
 }
 

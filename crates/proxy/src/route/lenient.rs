@@ -17,10 +17,10 @@ impl RouteTable {
             return Routed::RedirectTo(status, location);
         }
         let mut allow = BTreeSet::new();
-        let mut answers_options = false;
+        let mut responds_options = false;
         if head.path() == b"*" {
             // `OPTIONS *` asks about the server as a whole, which is us (RFC 9110 §9.3.7): no route takes it, and it goes to no upstream.
-            answers_options = true;
+            responds_options = true;
             let routes = tree.routes().filter_map(|number| self.routes.get(number as usize));
             for route in routes {
                 route.methods.list(&mut allow);
@@ -32,20 +32,20 @@ impl RouteTable {
         } else {
             tree.search(head.path(), |candidates| {
                 for route in self.numbered(candidates.routes).filter(|route| route.takes(head, &candidates)) {
-                    answers_options |= route.config.lenient.answer_options;
+                    responds_options |= route.config.lenient.response_options;
                     route.methods.list(&mut allow);
                 }
                 false
             });
         }
-        if answers_options {
+        if responds_options {
             allow.insert(Method::Options.as_str());
         }
         if allow.is_empty() {
             return Routed::NotFound;
         }
         let allow = allow.into_iter().collect::<Vec<_>>().join(", ");
-        if answers_options && head.method == Method::Options {
+        if responds_options && head.method == Method::Options {
             return Routed::Options(allow);
         }
         Routed::MethodNotAllowed(allow)

@@ -1,7 +1,7 @@
 //! Parameters of a match: ranges of the canonical path, kept without allocation. What they may contain is decided by `tree.rs`, how they
 //! are written elsewhere by `template.rs`.
 
-/// Most parameters one pattern may have. A pattern with more is refused when the table is compiled.
+/// Most parameters one pattern may have. A pattern with more is rejected when the table is compiled.
 pub const MAX_PARAMS: usize = 16;
 
 /// The parameters of a match in path order, as ranges of the canonical path.
@@ -33,7 +33,7 @@ impl Params {
         path.get(start as usize..end as usize)
     }
 
-    /// Appends a range. One too many is dropped: the compiler of the table has refused such patterns.
+    /// Appends a range. One too many is dropped: the compiler of the table has rejected such patterns.
     pub(super) fn push(&mut self, start: usize, end: usize) {
         if let Some(range) = self.ranges.get_mut(usize::from(self.len)) {
             *range = (offset(start), offset(end));

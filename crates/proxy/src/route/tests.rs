@@ -96,7 +96,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
             ";" => route.allow_ambiguous_path = true,
             "%2F" => route.allow_encoded_slash = true,
             "+redirect" => route.lenient.redirect_to_match = true,
-            "+options" => route.lenient.answer_options = true,
+            "+options" => route.lenient.response_options = true,
             "+head" => route.lenient.explicit_head = true,
             "+empty" => route.lenient.empty_parameters = true,
             "+forbid" => route.lenient.forbid_unknown_hosts = true,
@@ -110,7 +110,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
     route
 }
 
-/// The head of a request from `METHOD host target [field=value]...`; none if its path is refused before routing.
+/// The head of a request from `METHOD host target [field=value]...`; none if its path is rejected before routing.
 pub(super) fn head(text: &str) -> Option<RequestHead> {
     let mut words = text.split(' ');
     let method = Method::from_bytes(words.next().unwrap().as_bytes()).unwrap();
@@ -140,7 +140,7 @@ pub(super) fn compile(routes: &[&str]) -> Result<RouteTable, Vec<String>> {
 
 /// What the table says, as text: the route's text and its parameters in brackets, or a status and what goes with it.
 pub(super) fn ask(table: &RouteTable, listener: &str, request: &str) -> String {
-    let Some(head) = head(request) else { return "refused".to_string() };
+    let Some(head) = head(request) else { return "rejected".to_string() };
     match table.find(listener, &head) {
         Routed::Found(route, params) => {
             let value = |index| String::from_utf8_lossy(params.value(head.path(), index).unwrap()).into_owned();
@@ -159,9 +159,9 @@ pub(super) fn ask(table: &RouteTable, listener: &str, request: &str) -> String {
 /// Asks a table of `routes` on listener `web` and compares.
 pub(super) fn check(routes: &[&str], expected: &[(&str, &str)]) {
     let table = compile(routes).unwrap();
-    for (request, answer) in expected {
-        // An answer that begins with a route's text may leave the rest of the text out.
+    for (request, response) in expected {
+        // A response that begins with a route's text may leave the rest of the text out.
         let got = ask(&table, "web", request);
-        assert_eq!(got, *answer, "{request}");
+        assert_eq!(got, *response, "{request}");
     }
 }

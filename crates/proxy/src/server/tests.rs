@@ -20,7 +20,7 @@ struct Site {
     folder: tempfile::TempDir,
 }
 
-/// A server of two workers that answers everything by itself.
+/// A server of two workers that responds everything by itself.
 fn start() -> Site {
     start_on(tempfile::tempdir().unwrap(), "routes: [{ respond: { status: 200, body: ok } }]\n")
 }
@@ -48,14 +48,14 @@ fn connect(address: SocketAddr) -> TcpStream {
 /// Whether a request on this connection is answered; if not, the connection has ended.
 fn ask(mut stream: &TcpStream, path: &str) -> bool {
     let _ = write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut byte = [0];
-    while !answer.ends_with(b"\r\n\r\nok") {
+    while !response.ends_with(b"\r\n\r\nok") {
         match stream.read(&mut byte) {
             Ok(0) => return false,
-            Ok(_) => answer.push(byte[0]),
+            Ok(_) => response.push(byte[0]),
             Err(error) => {
-                assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{}", String::from_utf8_lossy(&answer));
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{}", String::from_utf8_lossy(&response));
                 return false;
             }
         }
@@ -93,14 +93,14 @@ fn a_panic_in_a_request_ends_its_connection_and_leaves_a_line() {
     assert_eq!(open_connections(&site), 8, "who panicked is not open any more");
     drop(others);
     let lines = end(site);
-    let told: Vec<_> = lines.iter().filter(|line| line["reason"] == "panicked").collect();
-    assert_eq!(told.len(), 1, "{lines:#?}");
-    assert_eq!((&told[0]["target"], &told[0]["fault"]), (&"/panic".into(), &"proxy".into()));
+    let reported: Vec<_> = lines.iter().filter(|line| line["reason"] == "panicked").collect();
+    assert_eq!(reported.len(), 1, "{lines:#?}");
+    assert_eq!((&reported[0]["target"], &reported[0]["fault"]), (&"/panic".into(), &"proxy".into()));
     assert_eq!(lines.len(), 17);
 }
 
 #[test]
-fn a_panic_of_the_judge_refuses_the_message_and_nothing_else() {
+fn a_panic_of_the_check_rejects_the_message_and_nothing_else() {
     let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let document = "openapi: 3.0.3\ninfo: { title: t, version: '1' }\npaths:\n  /say:\n    post:\n      requestBody: { required: true, \
@@ -132,26 +132,26 @@ fn a_panic_of_the_judge_refuses_the_message_and_nothing_else() {
             "POST /say HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         )
         .unwrap();
-        let mut answer = [0; 4096];
-        let count = client.read(&mut answer).unwrap();
-        String::from_utf8_lossy(&answer[..count]).into_owned()
+        let mut response = [0; 4096];
+        let count = client.read(&mut response).unwrap();
+        String::from_utf8_lossy(&response[..count]).into_owned()
     };
-    let refused = say("\"panic\"");
-    assert!(refused.starts_with("HTTP/1.1 500 "), "{refused}");
-    // The connection goes on, and so does the judge.
+    let rejected = say("\"panic\"");
+    assert!(rejected.starts_with("HTTP/1.1 500 "), "{rejected}");
+    // The connection goes on, and so does the check.
     let passed = say("\"fine\"");
     assert!(passed.starts_with("HTTP/1.1 204 "), "{passed}");
     let seen = answering.join().unwrap();
     assert!(seen.starts_with("POST /say ") && !seen.contains("panic"), "{seen}");
     let metrics = site.reporter.metrics(Exposition::Text);
-    assert!(metrics.contains("portunus_faults_total{side=\"proxy\",reason=\"judge_panic\"} 1\n"), "{metrics}");
-    let told: Vec<_> = metrics.lines().filter(|line| line.contains("reason=\"judge_panic\"")).collect();
-    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(metrics.contains("portunus_faults_total{side=\"proxy\",reason=\"validator_panic\"} 1\n"), "{metrics}");
+    let reported: Vec<_> = metrics.lines().filter(|line| line.contains("reason=\"validator_panic\"")).collect();
+    assert_eq!(reported.len(), 2, "{reported:#?}");
     drop(client);
     let lines = end(site);
     assert_eq!(lines.len(), 2);
     let fault = (&lines[0]["status"], &lines[0]["fault"], &lines[0]["reason"]);
-    assert_eq!(fault, (&500.into(), &"proxy".into(), &"judge_panic".into()), "{lines:#?}");
+    assert_eq!(fault, (&500.into(), &"proxy".into(), &"validator_panic".into()), "{lines:#?}");
 }
 
 #[test]

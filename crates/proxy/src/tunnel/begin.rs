@@ -67,7 +67,7 @@ pub(super) async fn begin(
         Some(way) => Ok(Begun { client, first: Chunk::empty(), way, server_name: None }),
         None => {
             ended_before(conn, &worker.report, "tunnel", Fault::Client, "no_tunnel_for_name", name.unwrap_or_default());
-            client.refuse(Alert::UNRECOGNIZED_NAME).await;
+            client.reject(Alert::UNRECOGNIZED_NAME).await;
             Err(client.traffic())
         }
     }
@@ -94,7 +94,7 @@ async fn peek(
     loop {
         match choose(&first, terms) {
             Ok(None) if !first.is_full() => {}
-            Ok(None) => return Err(refuse(stream, &first, conn, worker, Refusal::TOO_LONG).await),
+            Ok(None) => return Err(reject(stream, &first, conn, worker, Rejection::TOO_LONG).await),
             Ok(Some((way, server_name))) => {
                 return Ok(match way {
                     Some(way) => {
@@ -104,7 +104,7 @@ async fn peek(
                     None => Peeked::Open(stream, first),
                 });
             }
-            Err(refusal) => return Err(refuse(stream, &first, conn, worker, refusal).await),
+            Err(rejection) => return Err(reject(stream, &first, conn, worker, rejection).await),
         }
         match deadline.until(until, stream.recv_more(&mut first)).await {
             Ok(Ok(count)) if count > 0 => {}
@@ -116,21 +116,22 @@ async fn peek(
 }
 
 /// Why a ClientHello leads nowhere.
-struct Refusal {
+struct Rejection {
     reason: &'static str,
     /// The name that nothing is known of.
     name: Option<Box<str>>,
     alert: Option<Alert>,
 }
 
-impl Refusal {
-    const TOO_LONG: Refusal = Refusal { reason: "client_hello_too_long", name: None, alert: Some(Alert::DECODE_ERROR) };
-    const NOT_TLS: Refusal = Refusal { reason: "not_tls", name: None, alert: None };
-    const MALFORMED: Refusal =
-        Refusal { reason: "client_hello_malformed", name: None, alert: Some(Alert::DECODE_ERROR) };
+impl Rejection {
+    const TOO_LONG: Rejection =
+        Rejection { reason: "client_hello_too_long", name: None, alert: Some(Alert::DECODE_ERROR) };
+    const NOT_TLS: Rejection = Rejection { reason: "not_tls", name: None, alert: None };
+    const MALFORMED: Rejection =
+        Rejection { reason: "client_hello_malformed", name: None, alert: Some(Alert::DECODE_ERROR) };
 
-    fn no_way(name: Option<Box<str>>) -> Refusal {
-        Refusal { reason: "no_tunnel_for_name", name, alert: Some(Alert::UNRECOGNIZED_NAME) }
+    fn no_way(name: Option<Box<str>>) -> Rejection {
+        Rejection { reason: "no_tunnel_for_name", name, alert: Some(Alert::UNRECOGNIZED_NAME) }
     }
 }
 
@@ -138,35 +139,35 @@ impl Refusal {
 type Chosen = (Option<Arc<Way>>, Option<Box<str>>);
 
 /// None while the ClientHello is not whole.
-fn choose(bytes: &[u8], terms: &Terms) -> Result<Option<Chosen>, Refusal> {
+fn choose(bytes: &[u8], terms: &Terms) -> Result<Option<Chosen>, Rejection> {
     let message = client_hello(bytes).map_err(|error| match error {
-        wire::hello_records::NotHello::NotTls => Refusal::NOT_TLS,
-        wire::hello_records::NotHello::Malformed => Refusal::MALFORMED,
-        wire::hello_records::NotHello::TooLong => Refusal::TOO_LONG,
+        wire::hello_records::NotHello::NotTls => Rejection::NOT_TLS,
+        wire::hello_records::NotHello::Malformed => Rejection::MALFORMED,
+        wire::hello_records::NotHello::TooLong => Rejection::TOO_LONG,
     })?;
     let Some(message) = message else { return Ok(None) };
-    let hello = ClientHello::parse(&message).map_err(|_| Refusal::MALFORMED)?;
+    let hello = ClientHello::parse(&message).map_err(|_| Rejection::MALFORMED)?;
     let name = hello.server_name.and_then(host_name);
     match terms.ways.find(name.as_deref(), &hello.alpn, false) {
         Some(way) if way.passthrough => Ok(Some((Some(Arc::clone(way)), name.map(Into::into)))),
-        // The handshake may still be refused, by its own rules.
+        // The handshake may still be rejected, by its own rules.
         Some(_) => Ok(Some((None, None))),
-        None => Err(Refusal::no_way(name.map(Into::into))),
+        None => Err(Rejection::no_way(name.map(Into::into))),
     }
 }
 
-/// Refuses with an alert in the clear, which is all there can be before a handshake, and a line in the log.
-async fn refuse(stream: Stream, first: &Chunk, conn: &Conn, worker: &Worker, refusal: Refusal) -> (u64, u64) {
+/// Rejects with an alert in the clear, which is all there can be before a handshake, and a line in the log.
+async fn reject(stream: Stream, first: &Chunk, conn: &Conn, worker: &Worker, rejection: Rejection) -> (u64, u64) {
     ended_before(
         conn,
         &worker.report,
         "tls_handshake",
         Fault::Client,
-        refusal.reason,
-        refusal.name.as_deref().unwrap_or_default(),
+        rejection.reason,
+        rejection.name.as_deref().unwrap_or_default(),
     );
     let mut sent = 0;
-    if let Some(alert) = refusal.alert {
+    if let Some(alert) = rejection.alert {
         // A fatal alert (RFC 8446 §6) in a record of the version that all clients take (§5.1).
         let record = [21, 3, 1, 0, 2, 2, alert.0];
         if Deadline::new().within(Duration::from_secs(1), stream.send(&record)).await.is_ok_and(|sent| sent.is_ok()) {

@@ -22,7 +22,7 @@ impl ConnectionId {
 
 /// The id that a believed PROXY header gave, else 128 random bits in hexadecimal. For telling connections apart, not for secrets.
 pub(super) fn connection_id(conn: &Conn) -> ConnectionId {
-    let given = conn.told.as_ref().and_then(|told| told.tlvs().get(kind::UNIQUE_ID).map(Box::from));
+    let given = conn.reported.as_ref().and_then(|reported| reported.tlvs().get(kind::UNIQUE_ID).map(Box::from));
     ConnectionId(given.unwrap_or_else(|| format!("{:032x}", fastrand::u128(..)).into_bytes().into()))
 }
 
@@ -43,7 +43,7 @@ pub(super) fn render(life: &Life<'_>) -> Vec<u8> {
                 authority: life.server_name().map(str::as_bytes),
                 unique_id: Some(life.id.as_bytes()),
                 ssl: info.map(|info| ssl(info, certificate_name.as_deref())),
-                received: conn.told.as_ref().map(|told| told.tlvs()).unwrap_or_default(),
+                received: conn.reported.as_ref().map(|reported| reported.tlvs()).unwrap_or_default(),
                 crc32c: true,
             };
             write_v2(&mut out, &origin(life, &mut unix), &extras);
@@ -55,11 +55,11 @@ pub(super) fn render(life: &Life<'_>) -> Vec<u8> {
 /// Between whom the connection is. A client on a Unix socket has no address, but its listener has a path.
 fn origin<'a>(life: &Life<'_>, unix: &'a mut ([u8; UNIX_ADDRESS_BYTES], [u8; UNIX_ADDRESS_BYTES])) -> Origin<'a> {
     let conn = life.conn;
-    let told = conn.told.as_ref().and_then(|told| told.destination);
-    if let (Some(source), Some(destination)) = (conn.client, told.or_else(|| life.client.stream().local())) {
+    let reported = conn.reported.as_ref().and_then(|reported| reported.destination);
+    if let (Some(source), Some(destination)) = (conn.client, reported.or_else(|| life.client.stream().local())) {
         return Origin::Inet { transport: Transport::Stream, source, destination };
     }
-    if conn.told.is_some() || conn.client.is_some() {
+    if conn.reported.is_some() || conn.client.is_some() {
         return Origin::Unspecified;
     }
     let path = conn.listener.bind.iter().find_map(|endpoint| match endpoint {

@@ -22,8 +22,8 @@ use crate::tunnel_routes::Way;
 use crate::upstream::{ConnectError, Server};
 use crate::worker::Worker;
 
-/// How often what a long-lived tunnel moved is told, so that metrics move while it lives.
-const TELL_EVERY: Duration = Duration::from_secs(1);
+/// How often what a long-lived tunnel moved is reported, so that metrics move while it lives.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Everything known of one tunnel.
 #[derive(Debug)]
@@ -56,8 +56,8 @@ pub(super) struct Life<'a> {
     /// What was carried so far.
     pub(super) carried: Carried,
     /// Bytes told already: carried, and on the client's socket.
-    told: Cell<[(u64, u64); 2]>,
-    told_at: Cell<Duration>,
+    reported: Cell<[(u64, u64); 2]>,
+    reported_at: Cell<Duration>,
     ended: Cell<bool>,
 }
 
@@ -83,8 +83,8 @@ impl<'a> Life<'a> {
             port_kept: None,
             hop: None,
             carried: Carried::default(),
-            told: Cell::default(),
-            told_at: Cell::new(coarse()),
+            reported: Cell::default(),
+            reported_at: Cell::new(coarse()),
             ended: Cell::new(false),
         };
         (life, first)
@@ -115,17 +115,17 @@ impl<'a> Life<'a> {
     }
 
     /// Tells what was moved, once a second at most.
-    pub(super) fn tell_moved_if_due(&self) {
-        if coarse().saturating_sub(self.told_at.get()) >= TELL_EVERY {
-            self.tell_moved();
+    pub(super) fn report_moved_if_due(&self) {
+        if coarse().saturating_sub(self.reported_at.get()) >= REPORT_EVERY {
+            self.report_moved();
         }
     }
 
-    fn tell_moved(&self) {
-        self.told_at.set(coarse());
+    fn report_moved(&self) {
+        self.reported_at.set(coarse());
         let carried = (self.carried.from_client.get(), self.carried.to_client.get());
         let traffic = self.client.traffic();
-        let [carried_before, traffic_before] = self.told.replace([carried, traffic]);
+        let [carried_before, traffic_before] = self.reported.replace([carried, traffic]);
         let report = &self.worker.report;
         report.tunnel_moved(self.labels(), carried.0 - carried_before.0, carried.1 - carried_before.1);
         let socket = (traffic.0 - traffic_before.0, traffic.1 - traffic_before.1);
@@ -133,9 +133,9 @@ impl<'a> Life<'a> {
     }
 
     /// Bytes on the client's socket that were not told yet.
-    pub(super) fn untold_traffic(&self) -> (u64, u64) {
-        let ([_, told], now) = (self.told.get(), self.client.traffic());
-        (now.0 - told.0, now.1 - told.1)
+    pub(super) fn unreported_traffic(&self) -> (u64, u64) {
+        let ([_, reported], now) = (self.reported.get(), self.client.traffic());
+        (now.0 - reported.0, now.1 - reported.1)
     }
 
     fn labels(&self) -> [&str; 4] {
@@ -144,18 +144,18 @@ impl<'a> Life<'a> {
     }
 
     /// Leaves the one record of this tunnel.
-    pub(super) fn tell_end(&self, ended_by: &'static str, fault: Fault, reason: &'static str) {
+    pub(super) fn report_end(&self, ended_by: &'static str, fault: Fault, reason: &'static str) {
         if self.ended.replace(true) {
             return;
         }
-        self.tell_moved();
+        self.report_moved();
         let conn = self.conn;
         let destination = self.destination.map(|address| address.to_string());
         let record = TunnelRecord {
             started: conn.accepted_at.0,
             listener: &conn.listener.name,
             client: conn.client,
-            told: conn.told.as_deref(),
+            reported: conn.reported.as_deref(),
             tls: conn.tls.as_ref().map(|tls| &tls.info),
             server_name: self.passed_name.as_deref(),
             passthrough: self.way.passthrough,
@@ -180,6 +180,6 @@ impl<'a> Life<'a> {
 impl Drop for Life<'_> {
     fn drop(&mut self) {
         let reason = if std::thread::panicking() { "panicked" } else { "cut_short" };
-        self.tell_end("portunus", Fault::Ours, reason);
+        self.report_end("portunus", Fault::Ours, reason);
     }
 }

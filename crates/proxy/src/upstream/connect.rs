@@ -13,7 +13,7 @@ use transport::{Broken, NoKeys, Transport};
 
 use super::Group;
 use super::server::Server;
-use crate::passport::Refused;
+use crate::passport::Rejected;
 
 /// Roots that Debian and its kin keep, trusted where no other file is named.
 const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -27,10 +27,10 @@ pub enum ConnectError {
     NoServer,
     /// The deadline passed.
     Timeout,
-    /// Refused, unreachable, no descriptors.
+    /// Rejected, unreachable, no descriptors.
     Socket(io::Error),
     /// The client may not be passed on, or there is nowhere for it to go.
-    Client(Refused),
+    Client(Rejected),
     /// TLS failed: certificate, version, alert.
     Tls(tls::Error),
 }
@@ -57,7 +57,7 @@ impl ConnectError {
             ConnectError::Unresolved => "upstream_unresolved",
             ConnectError::NoServer => "no_healthy_upstream",
             ConnectError::Timeout => "upstream_connect_timeout",
-            ConnectError::Client(refused) => refused.code(),
+            ConnectError::Client(rejected) => rejected.code(),
             ConnectError::Socket(error) if error.kind() == io::ErrorKind::PermissionDenied => "upstream_not_permitted",
             ConnectError::Socket(error) if error.kind() == io::ErrorKind::ConnectionRefused => "upstream_refused",
             ConnectError::Socket(_) => "upstream_unreachable",
@@ -97,7 +97,7 @@ pub async fn connect(target: Target<'_>) -> Result<Transport, ConnectError> {
     let connected = connected.unwrap_or(Err(ConnectError::Timeout));
     match &connected {
         Err(error) if error.is_our_shortage() || error.fault() != Fault::Upstream => {}
-        // A server that refuses says so at once: nobody waits for it.
+        // A server that rejects says so at once: nobody waits for it.
         connected => target.server.note_silence(matches!(connected, Err(ConnectError::Timeout))),
     }
     connected

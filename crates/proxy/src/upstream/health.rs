@@ -18,7 +18,7 @@ use super::{Group, Server, Target, connect};
 /// What checks call themselves in User-Agent.
 const AGENT: &str = "portunus-health";
 
-/// A check reads no more of an answer than this.
+/// A check reads no more of a response than this.
 const LIMITS: HeadLimits = HeadLimits { head_bytes: 16 * 1024, request_line_bytes: 8 * 1024, fields: 100 };
 
 /// How one server did lately.
@@ -70,7 +70,7 @@ impl Checks {
         self.due = live;
     }
 
-    /// Judges by what a check found; gives group, server and verdict if the verdict is new.
+    /// Checks by what a check found; gives group, server and decision if the decision is new.
     pub fn note(&mut self, finding: &Finding) -> Option<(Arc<Group>, Arc<Server>, bool)> {
         let check = finding.group.config.health.as_ref()?;
         let history = self.history.entry(finding.server.id).or_default();
@@ -103,7 +103,7 @@ async fn status(group: &Group, server: &Server, check: &HealthCheck) -> Option<u
     let transport = connect(Target { ahead: &header, ..Target::own(group, server) }).await.ok()?;
     let Some(path) = &check.path else { return Some(200) };
     let own = match server.address {
-        // A socket's path is no authority (RFC 3986 §3.2), and strict servers refuse it.
+        // A socket's path is no authority (RFC 3986 §3.2), and strict servers reject it.
         ServerAddress::Unix(_) => "localhost",
         ServerAddress::Ip(_) | ServerAddress::Name(..) => &server.authority,
     };
@@ -139,13 +139,13 @@ async fn http2_status(transport: Transport, uri: http::Uri) -> Option<u16> {
     let (sender, connection, _) = super::h2::open(Rc::new(transport)).await.ok()?;
     let asking = async {
         let request = http::Request::get(uri).header(http::header::USER_AGENT, AGENT).body(()).ok()?;
-        let (answer, _) = sender.ready().await.ok()?.send_request(request, true).ok()?;
-        Some(answer.await.ok()?.status().as_u16())
+        let (response, _) = sender.ready().await.ok()?.send_request(request, true).ok()?;
+        Some(response.await.ok()?.status().as_u16())
     };
     tokio::select! {
         biased;
         status = asking => status,
-        // The connection moves the frames; if it ends first, there is no answer.
+        // The connection moves the frames; if it ends first, there is no response.
         _ = connection => None,
     }
 }

@@ -120,7 +120,7 @@ impl Group {
     }
 
     /// Whether names of its servers must not lead to ourselves or to the link.
-    pub fn refuses_inner_addresses(&self) -> bool {
+    pub fn rejects_inner_addresses(&self) -> bool {
         self.is_dynamic
     }
 

@@ -172,13 +172,13 @@ pub struct Pools {
 
 impl Pools {
     /// A connection to this server that is still usable: nothing was received while it was idle. The newest first, so that surplus
-    /// ones age and go. With `is_careful` the kernel is asked, too: an end may have arrived that the worker has not been told of yet.
+    /// ones age and go. With `is_careful` the kernel is asked, too: an end may have arrived that the worker has not been reported yet.
     pub fn take(&self, pool: PoolId, is_careful: bool) -> Option<Transport> {
         let mut pools = self.idle.borrow_mut();
         let pool = pools.get_mut(&pool)?;
         while let Some(idle) = pool.pop() {
             IDLE.fetch_sub(1, Ordering::Relaxed);
-            // Bytes nobody asked for would become the answer to the next request (RFC 9112 §6.3).
+            // Bytes nobody asked for would become the response to the next request (RFC 9112 §6.3).
             let has_news = idle.transport.has_news() || (is_careful && idle.transport.has_unread());
             if !has_news && idle.is_fresh() {
                 return Some(idle.transport);

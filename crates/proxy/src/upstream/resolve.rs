@@ -111,7 +111,7 @@ impl Names {
             let (group, name) = (Arc::clone(group), Arc::clone(name));
             tokio::task::spawn_local(async move {
                 let found = match resolver {
-                    Some(resolver) => ask(&resolver, &name, group.refuses_inner_addresses()).await,
+                    Some(resolver) => ask(&resolver, &name, group.rejects_inner_addresses()).await,
                     None => Err(Unresolved::ServerFailure),
                 };
                 let _ = replies.send(Reply { group, name, found });
@@ -148,7 +148,7 @@ impl Names {
                     };
                     tracing::warn!(upstream, name = %name.name, reason = reason.code(), "cannot resolve a name; {used}");
                 }
-                if !group.refuses_inner_addresses() {
+                if !group.rejects_inner_addresses() {
                     reporter.resolution_failed(upstream, &name.name, reason.code());
                 }
                 group.note_resolved(name, None);

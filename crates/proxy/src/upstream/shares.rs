@@ -96,7 +96,7 @@ mod tests {
         for number in 0..10 {
             (0..100).for_each(|_| _ = shares.enter(client(number), 100));
         }
-        let mistaken = (1000..11_000).filter(|number| match shares.enter(client(*number), 100) {
+        let invalid = (1000..11_000).filter(|number| match shares.enter(client(*number), 100) {
             Some(places) => {
                 shares.leave(places);
                 false
@@ -104,6 +104,6 @@ mod tests {
             None => true,
         });
         // Ten in ten thousand would be ten times what is expected.
-        assert!(mistaken.count() <= 10);
+        assert!(invalid.count() <= 10);
     }
 }

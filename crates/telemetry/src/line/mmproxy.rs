@@ -1,6 +1,6 @@
 //! Access-log lines in the words of go-mmproxy, for its front door: JSON with its keys, by its verbosity.
 //!
-//! One difference: what a connection did is told when it ends, so its beginning and its end are two lines at once, each with its own time.
+//! One difference: what a connection did is reported when it ends, so its beginning and its end are two lines at once, each with its own time.
 
 use std::net::SocketAddr;
 use std::time::SystemTime;
@@ -8,10 +8,10 @@ use std::time::SystemTime;
 use super::{Clock, ConnRecord, FlowRecord, Json, TunnelRecord};
 use crate::Fault;
 
-/// Verbosity from which failures of single connections are told.
+/// Verbosity from which failures of single connections are reported.
 const FAILURES: u8 = 1;
 
-/// Verbosity from which connections are told that went well.
+/// Verbosity from which connections are reported that went well.
 const EVERYTHING: u8 = 2;
 
 /// One line that is not about traffic, on its way into a text.
@@ -104,11 +104,11 @@ pub(super) fn connection(out: &mut Vec<u8>, clock: &mut Clock, verbosity: u8, re
 
 /// A connection that was passed on, or should have been.
 pub(super) fn tunnel(out: &mut Vec<u8>, clock: &mut Clock, verbosity: u8, record: &TunnelRecord<'_>) {
-    let told = record.told;
+    let reported = record.reported;
     let ends = Ends {
         protocol: "tcp",
-        remote: told.map_or(record.client, |told| told.balancer),
-        client: record.client.filter(|_| told.is_none_or(|told| told.destination.is_some())),
+        remote: reported.map_or(record.client, |reported| reported.balancer),
+        client: record.client.filter(|_| reported.is_none_or(|reported| reported.destination.is_some())),
         target: record.server.unwrap_or(""),
     };
     if verbosity >= EVERYTHING {

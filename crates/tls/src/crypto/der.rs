@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_elements_are_refused() {
+    fn damaged_elements_are_rejected() {
         for bytes in [
             &[][..],
             &[4],

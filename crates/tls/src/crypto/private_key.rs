@@ -90,7 +90,7 @@ impl PrivateKey {
 const TOO_LARGE: Error = Error::TooLarge("private key of more than 64 KiB");
 const NO_KEY: Error = Error::Malformed("not a PKCS#8, PKCS#1 or SEC1 private key");
 
-/// The key in PKCS#8 form. The three forms differ in their second element, so that each is told from the others without trying.
+/// The key in PKCS#8 form. The three forms differ in their second element, so that each is distinguished from the others without trying.
 fn to_pkcs8(bytes: &[u8]) -> Result<Zeroizing<Vec<u8>>, Error> {
     if bytes.len() > MAX_KEY_BYTES {
         return Err(TOO_LARGE);

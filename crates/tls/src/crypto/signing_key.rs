@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn premaster_blocks_are_told_from_others() {
+    fn premaster_blocks_are_reported_from_others() {
         let mut good = vec![7; 256];
         (good[0], good[1], good[256 - 49]) = (0, 2, 0);
         assert_eq!(is_premaster_block(&good), 0xff);

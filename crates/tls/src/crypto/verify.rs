@@ -1,7 +1,7 @@
 //! Public keys and shared secrets that check signatures, as JSON Web Signatures need it (RFC 7518 §3).
 //!
 //! Owns the choice of padding, digest and form of the signature; makes no signature and knows no token. Keys are read strictly, and too
-//! weak ones are refused when they are read, not when they are used.
+//! weak ones are rejected when they are read, not when they are used.
 
 use super::digest::{Hash, constant_time_eq};
 use super::handle::{clear_errors, public_key};

@@ -24,7 +24,7 @@ fn update_key(pair: &mut Pair) {
 }
 
 #[test]
-fn a_flood_of_key_updates_is_refused() {
+fn a_flood_of_key_updates_is_rejected() {
     let mut pair = pair();
     for _ in 0..32 {
         update_key(&mut pair);
@@ -48,7 +48,7 @@ fn a_flood_of_key_updates_is_refused() {
 }
 
 #[test]
-fn answers_to_key_updates_wait_for_data() {
+fn responses_to_key_updates_wait_for_data() {
     let mut pair = pair();
     for _ in 0..10 {
         update_key(&mut pair);

@@ -51,7 +51,7 @@ pub enum ChunkEvent {
 
 /// Decodes one chunked body. Any split of the input gives the same result.
 ///
-/// Refuses bare LF, chunk sizes over 16 hexadecimal digits or with signs, spaces or underscores, extensions that break their grammar, control bytes in
+/// Rejects bare LF, chunk sizes over 16 hexadecimal digits or with signs, spaces or underscores, extensions that break their grammar, control bytes in
 /// them, more than 4 KiB of extensions in one body and trailers over 32 fields or 8 KiB. Extensions are dropped.
 #[derive(Debug, Default)]
 pub struct ChunkedDecoder {
@@ -146,7 +146,7 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Trailer fields, complete after [`ChunkEvent::End`]. Framing, routing and authentication fields are refused there
+    /// Trailer fields, complete after [`ChunkEvent::End`]. Framing, routing and authentication fields are rejected there
     /// (RFC 9110 §6.5.1).
     pub fn trailers(&self) -> &Fields {
         &self.trailers
@@ -304,9 +304,9 @@ mod tests {
     use super::*;
 
     /// The data, the trailers as text and the bytes after the end, or the code; `None` where the body is not over.
-    type Verdict = Result<Option<(String, String, String)>, &'static str>;
+    type Decision = Result<Option<(String, String, String)>, &'static str>;
 
-    fn decode(mut decoder: ChunkedDecoder, parts: &[&[u8]]) -> Verdict {
+    fn decode(mut decoder: ChunkedDecoder, parts: &[&[u8]]) -> Decision {
         let mut data = Vec::new();
         let mut rest = Vec::new();
         let mut ended = false;
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_line_ends_refused() {
+    fn sizes_and_line_ends_rejected() {
         for bad in [
             "\r\n", ";a\r\n", "+5\r\n", "-0\r\n", " 5\r\n", "5 \r\n", "5\t\r\n", "0x5\r\n", "5_0\r\n", "g\r\n", "\0",
             "5 ;a\r\n",

@@ -15,7 +15,7 @@ pub enum FieldKind {
     ClientCertificate,
     /// As `Forwarding`; else it is made.
     RequestId,
-    /// Another method than the one that was judged; goes on only where the route says so.
+    /// Another method than the one that was checked; goes on only where the route says so.
     MethodOverride,
     /// Asks to be told to continue.
     Expect,

@@ -159,7 +159,7 @@ pub fn is_token(bytes: &[u8]) -> bool {
 
 /// Whether `bytes` may name a field in a request: a token without `_`, at most 65,535 bytes.
 ///
-/// `_` is refused because servers that turn names into variables read `X_Forwarded_For` as `X-Forwarded-For`.
+/// `_` is rejected because servers that turn names into variables read `X_Forwarded_For` as `X-Forwarded-For`.
 pub fn is_request_field_name(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.len() <= usize::from(u16::MAX) && octets::span(bytes, octets::NAME) == bytes.len()
 }

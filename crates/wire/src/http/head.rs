@@ -1,4 +1,4 @@
-//! Request and response heads, the limits they are read under, and why one is refused (RFC 9110 §6, §9).
+//! Request and response heads, the limits they are read under, and why one is rejected (RFC 9110 §6, §9).
 //!
 //! Owns the values that every HTTP version is turned into. Does not read or write bytes: `http1` does.
 
@@ -120,7 +120,7 @@ pub struct RequestHead {
     /// The target was in absolute form and its scheme https.
     pub says_https: bool,
     /// Host and optional port: from the absolute form or `:authority` if there was one, else from Host. Lower case, and
-    /// checked against RFC 3986 §3.2.2; userinfo is refused. Empty only for HTTP/1.0 without Host.
+    /// checked against RFC 3986 §3.2.2; userinfo is rejected. Empty only for HTTP/1.0 without Host.
     pub authority: Vec<u8>,
     /// All fields as sent, Host among them; but where Host was not spelled like `authority`, it is rewritten to it, so that
     /// what is decided on is what goes on (RFC 9112 §3.2.2).
@@ -212,10 +212,10 @@ pub struct HeadLimits {
     pub fields: usize,
 }
 
-/// Why a head was refused.
+/// Why a head was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeadError {
-    /// The status that a request with this mistake deserves: 400, 413, 414, 417, 431, 501 or 505. For a mistake of the
+    /// The status that a request with this problem deserves: 400, 413, 414, 417, 431, 501 or 505. For a problem of the
     /// upstream's: 502.
     pub status: u16,
     /// A stable short code for logs, in lower-case words joined by `_`: `duplicate_content_length`.
@@ -223,7 +223,7 @@ pub struct HeadError {
 }
 
 impl HeadError {
-    /// A refusal with this status and code.
+    /// A rejection with this status and code.
     pub const fn new(status: u16, code: &'static str) -> HeadError {
         HeadError { status, code }
     }

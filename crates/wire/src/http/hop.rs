@@ -6,7 +6,7 @@
 use super::fields::{Fields, list_items};
 
 /// Cannot be nominated. They say where a message goes, who sends it and how its content is read: without one of them the
-/// upstream would see another message than the one that was judged. A sender must not nominate them (RFC 9110 §7.6.1), so
+/// upstream would see another message than the one that was checked. A sender must not nominate them (RFC 9110 §7.6.1), so
 /// ignoring it harms nobody honest.
 const NEVER_NOMINATED: [&str; 9] = [
     "authorization",
@@ -20,7 +20,7 @@ const NEVER_NOMINATED: [&str; 9] = [
     "set-cookie",
 ];
 
-/// Refused in trailers: framing, routing, request modifiers, authentication, cookies, content description, and what
+/// Rejected in trailers: framing, routing, request modifiers, authentication, cookies, content description, and what
 /// proxies say about the client (RFC 9110 §6.5.1).
 const NOT_IN_TRAILERS: [&str; 51] = [
     "age",
@@ -89,7 +89,7 @@ pub fn is_nominated(fields: &Fields, name: &[u8]) -> bool {
     options.any(|option| option.eq_ignore_ascii_case(name)) && !is_one_of(name, &NEVER_NOMINATED)
 }
 
-/// Whether a trailer field called `name` (in any case) is refused, in HTTP/1 as in HTTP/2 (RFC 9110 §6.5.1).
+/// Whether a trailer field called `name` (in any case) is rejected, in HTTP/1 as in HTTP/2 (RFC 9110 §6.5.1).
 pub fn is_forbidden_in_trailers(name: &[u8]) -> bool {
     const FAMILIES: [&[u8]; 2] = [b"x-forwarded-", b"x-client-cert-"];
     let begins = |family: &[u8]| name.get(..family.len()).is_some_and(|start| start.eq_ignore_ascii_case(family));

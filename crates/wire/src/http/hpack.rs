@@ -312,7 +312,7 @@ impl HeaderTable {
             _ => (self.field(number)?.0, None, rest),
         };
         let (value, rest) = Text::read(rest)?;
-        let (len, odd) = name.kind.judge(value)?;
+        let (len, odd) = name.kind.check(value)?;
         found.note(name, odd.as_deref());
         let mut replacement = None;
         if name.kind == Kind::Unknown || odd.as_deref().is_some_and(Odd::is_replaced) {
@@ -397,7 +397,7 @@ impl Name {
 
 impl Kind {
     /// The length of a value once decoded, and what is odd about it.
-    fn judge(self, value: Text<'_>) -> Result<(usize, Option<Box<Odd>>), BrokenBlock> {
+    fn check(self, value: Text<'_>) -> Result<(usize, Option<Box<Odd>>), BrokenBlock> {
         if value.is_coded {
             let (len, is_good) = match self {
                 Kind::Field | Kind::Unknown => huffman::measure(value.bytes, |octet| octets::is(octet, VALUE))?,

@@ -1,7 +1,7 @@
 //! HTTP/1.x heads: strict parsing and writing (RFC 9112 §2-7).
 //!
-//! Stricter than the RFC where leniency has been exploited: repeated Content-Length is refused even when the values agree, bare
-//! LF and obs-fold are refused, `_` in a field name is refused, Transfer-Encoding is exactly `chunked`.
+//! Stricter than the RFC where leniency has been exploited: repeated Content-Length is rejected even when the values agree, bare
+//! LF and obs-fold are rejected, `_` in a field name is rejected, Transfer-Encoding is exactly `chunked`.
 //!
 //! Owns the way from bytes to heads and back. Does not read bodies: `chunked` does, and the program counts lengths.
 
@@ -33,7 +33,7 @@ pub enum Parsed {
 /// RFC 9112 §3.2 (Host), §6 (framing) and RFC 3986 (target, authority) has been checked and `head` is complete. Otherwise
 /// its content is of no use.
 ///
-/// A prefix of a head gives [`Parsed::Partial`] or the error that the whole would give; limits are told as soon as they are
+/// A prefix of a head gives [`Parsed::Partial`] or the error that the whole would give; limits are reported as soon as they are
 /// passed.
 ///
 /// # Errors

@@ -24,7 +24,7 @@ const MAX_HOST_BYTES: usize = 253;
 /// take it for a separator would read another path than the one that was matched.
 ///
 /// Empty segments (`//`) stay as they are. An encoded slash counts as a slash where dot segments are looked for. An escape
-/// that is itself escaped (`%252e`) is refused where a second decoding would give an unreserved character, a backslash or a
+/// that is itself escaped (`%252e`) is rejected where a second decoding would give an unreserved character, a backslash or a
 /// control, and counts as an encoded slash where it would give a slash. The result is a fixed point: it is its own canonical form.
 ///
 /// # Errors
@@ -146,13 +146,13 @@ fn innermost_escape(path: &[u8]) -> Option<u8> {
     }
 }
 
-/// Whether nobody with honest intent escapes `octet` twice: what an encoder leaves as it is, and what is refused anyway.
+/// Whether nobody with honest intent escapes `octet` twice: what an encoder leaves as it is, and what is rejected anyway.
 /// Encoders that run twice over a URL do it with reserved characters and text beyond ASCII only.
 fn is_never_escaped_twice(octet: u8) -> bool {
     octets::is(octet, UNRESERVED) || octet == b'\\' || octet.is_ascii_control()
 }
 
-/// Refuses segments that are `.` or `..` once their parameters are cut, in a canonical path.
+/// Rejects segments that are `.` or `..` once their parameters are cut, in a canonical path.
 fn check_dot_segments(path: &[u8]) -> Result<(), HeadError> {
     for at in memchr::memchr_iter(b'.', path) {
         let (before, dots) = path.split_at(at);
@@ -200,10 +200,10 @@ pub fn canonical_query(mut query: &[u8], out: &mut Vec<u8>) -> Result<(), HeadEr
 }
 
 /// Appends `host[:port]` to `out` in lower case: a registered name of letter, digit, hyphen, dot and underscore, an IPv4 address or a bracketed IPv6
-/// address; port 1 to 65535. Userinfo, empty hosts and anything else are refused.
+/// address; port 1 to 65535. Userinfo, empty hosts and anything else are rejected.
 ///
 /// One final dot of a name is left out, as SNI leaves it out (RFC 6066 §3); empty labels and names over 253 bytes are
-/// refused. An IPv6 address is written as RFC 5952 says. A port keeps no leading zeros because it may have none, and the
+/// rejected. An IPv6 address is written as RFC 5952 says. A port keeps no leading zeros because it may have none, and the
 /// default port of a scheme stays.
 ///
 /// # Errors
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_refused() {
+    fn paths_rejected() {
         check("", Err("path_not_absolute"));
         check("a", Err("path_not_absolute"));
         check("*", Err("path_not_absolute"));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn dot_segments_refused_in_any_form() {
+    fn dot_segments_rejected_in_any_form() {
         for path in [
             "/.",
             "/..",

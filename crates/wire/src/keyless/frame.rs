@@ -1,6 +1,6 @@
 //! One frame: strict reading without copies, and writing with padding.
 //!
-//! Both ends use the same type. Which items stand in a frame is the caller's business; that a frame makes sense is not judged here.
+//! Both ends use the same type. Which items stand in a frame is the caller's business; that a frame makes sense is not checked here.
 
 use super::{ErrorCode, HEADER_BYTES, MAX_BODY_BYTES, PADDED_BYTES, opcode, tag};
 use std::net::IpAddr;
@@ -24,9 +24,9 @@ pub enum Dialect {
 /// One message in either direction. Empty, zero or absent items are not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Frame<'a> {
-    /// What matches an answer to its request; chosen by the client.
+    /// What matches a response to its request; chosen by the client.
     pub id: u32,
-    /// Opcode of a request or status of an answer; 0 where the item is missing.
+    /// Opcode of a request or status of a response; 0 where the item is missing.
     pub opcode: u8,
     /// Input or result.
     pub payload: &'a [u8],
@@ -52,7 +52,7 @@ pub struct Frame<'a> {
     pub context: &'a [u8],
     /// Compliance region.
     pub region: u8,
-    /// Extension: microseconds the answer is still of use, as of sending.
+    /// Extension: microseconds the response is still of use, as of sending.
     pub deadline_us: Option<u32>,
     /// Extension: above zero gives way first.
     pub priority: u8,
@@ -112,7 +112,7 @@ impl<'a> Frame<'a> {
         Ok(Some((frame, HEADER_BYTES + body_bytes)))
     }
 
-    /// The code of an error answer; none for anything else. One without its byte reads as [`ErrorCode::INTERNAL`].
+    /// The code of an error response; none for anything else. One without its byte reads as [`ErrorCode::INTERNAL`].
     pub fn error(&self) -> Option<ErrorCode> {
         (self.opcode == opcode::ERROR)
             .then(|| self.payload.first().map_or(ErrorCode::INTERNAL, |code| ErrorCode(*code)))
@@ -212,7 +212,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Appends an error answer. `retry_after_us` belongs to [`ErrorCode::BUSY`].
+/// Appends an error response. `retry_after_us` belongs to [`ErrorCode::BUSY`].
 pub fn write_error(out: &mut Vec<u8>, id: u32, code: ErrorCode, retry_after_us: Option<u32>) {
     let frame = Frame { id, opcode: opcode::ERROR, payload: &[code.0], retry_after_us, ..Frame::default() };
     // A dozen bytes always fit.

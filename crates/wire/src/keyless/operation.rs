@@ -92,7 +92,7 @@ impl Operation {
     /// Reads an opcode of the base protocol; [`opcode::CANCEL`] is not among them.
     ///
     /// # Errors
-    /// What a key server answers with: an opcode of answers is unexpected, any other is bad.
+    /// What a key server answers with: an opcode of responses is unexpected, any other is bad.
     pub fn from_opcode(number: u8) -> Result<Operation, ErrorCode> {
         let hash =
             |first: u8| number.checked_sub(first).and_then(|index| HashKind::ALL.get(usize::from(index)).copied());
@@ -202,8 +202,8 @@ mod tests {
                     }
                 }
                 Err(code) => {
-                    let of_answers = [opcode::RESPONSE, opcode::PONG, opcode::ERROR].contains(&number);
-                    assert_eq!(code, if of_answers { ErrorCode::UNEXPECTED_OPCODE } else { ErrorCode::BAD_OPCODE });
+                    let of_responses = [opcode::RESPONSE, opcode::PONG, opcode::ERROR].contains(&number);
+                    assert_eq!(code, if of_responses { ErrorCode::UNEXPECTED_OPCODE } else { ErrorCode::BAD_OPCODE });
                 }
             }
         }

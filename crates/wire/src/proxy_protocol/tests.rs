@@ -293,12 +293,13 @@ fn written_tlvs() {
     assert_eq!(kinds, [1, 2, 0x20, 0xe0, 5, 3]);
     assert_eq!(header.tlvs.get(kind::AUTHORITY), Some(&b"a.example"[..]), "ours, not the one that came in");
     assert_eq!(header.tlvs.get(kind::UNIQUE_ID), Some(&b"id"[..]), "passed on");
-    let told = header.tlvs.ssl().unwrap();
-    assert!(told.is_tls && told.is_verified && told.certificate_on_connection);
-    let told: Vec<_> = told.tlvs.iter().map(|tlv| (tlv.kind, std::str::from_utf8(tlv.value).unwrap())).collect();
+    let reported = header.tlvs.ssl().unwrap();
+    assert!(reported.is_tls && reported.is_verified && reported.certificate_on_connection);
+    let reported: Vec<_> =
+        reported.tlvs.iter().map(|tlv| (tlv.kind, std::str::from_utf8(tlv.value).unwrap())).collect();
     let expected =
         [(0x21, "TLSv1.3"), (0x22, "alice"), (0x23, "TLS_AES_128_GCM_SHA256"), (0x24, "SHA256"), (0x25, "EC256")];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]

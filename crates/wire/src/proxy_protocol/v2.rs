@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{Header, HeaderError, Origin, Tlvs, Transport, UNIX_ADDRESS_BYTES, Version};
 
-/// What every header begins with: no text of any protocol, and refused early by those that speak text.
+/// What every header begins with: no text of any protocol, and rejected early by those that speak text.
 pub(super) const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Signature, version and command, family and transport, length of the rest.

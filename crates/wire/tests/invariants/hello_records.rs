@@ -1,4 +1,4 @@
-//! The first message of a TLS stream: no cut changes a verdict, and other records of the same message find the same.
+//! The first message of a TLS stream: no cut changes a decision, and other records of the same message find the same.
 
 use wire::hello_records::client_hello;
 

@@ -10,10 +10,10 @@ const LIMITS: [HeadLimits; 2] = [
     HeadLimits { head_bytes: 96, request_line_bytes: 24, fields: 3 },
 ];
 
-type Verdict<H> = Result<(Parsed, H), HeadError>;
+type Decision<H> = Result<(Parsed, H), HeadError>;
 
-/// Checks that a prefix of `data` is undecided, or has the verdict of the whole.
-fn check_cuts<H: PartialEq + std::fmt::Debug>(data: &[u8], whole: &Verdict<H>, parse: impl Fn(&[u8]) -> Verdict<H>) {
+/// Checks that a prefix of `data` is undecided, or has the decision of the whole.
+fn check_cuts<H: PartialEq + std::fmt::Debug>(data: &[u8], whole: &Decision<H>, parse: impl Fn(&[u8]) -> Decision<H>) {
     let mut decided = false;
     for len in super::cuts(data.len()) {
         match parse(&data[..len]) {

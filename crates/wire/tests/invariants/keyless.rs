@@ -1,4 +1,4 @@
-//! Keyless frames: what was read can be written and read again, and cutting changes no verdict.
+//! Keyless frames: what was read can be written and read again, and cutting changes no decision.
 
 use wire::keyless::{Dialect, Frame, FrameError, HEADER_BYTES, MAX_FRAME_BYTES, PADDED_BYTES};
 
@@ -13,7 +13,7 @@ fn one(data: &[u8], dialect: Dialect) {
     match Frame::parse(data, dialect) {
         Ok(None) => assert!(data.len() < MAX_FRAME_BYTES),
         Err(error) => {
-            // What was refused stays refused, whatever follows; only a wrong version is known before the end.
+            // What was rejected stays rejected, whatever follows; only a wrong version is known before the end.
             assert_eq!(Frame::parse(&[data, &[0]].concat(), dialect), Err(error));
             assert!(matches!(error, FrameError::Version { .. }) || data.len() > HEADER_BYTES);
         }

@@ -1,4 +1,4 @@
-//! PROXY headers: no cut changes a verdict, `ppp` agrees on what is accepted, and what was read can be written and read again.
+//! PROXY headers: no cut changes a decision, `ppp` agrees on what is accepted, and what was read can be written and read again.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,7 +21,7 @@ pub fn proxy_protocol(data: &[u8]) {
     survives_writing(&header);
 }
 
-/// What we accept, `ppp` must accept and read alike; we refuse more.
+/// What we accept, `ppp` must accept and read alike; we reject more.
 fn agrees_with_ppp(bytes: &[u8], header: &Header<'_>) {
     match header.version {
         // `ppp` splits what follows UNKNOWN into words and stumbles over some; it is to be ignored.

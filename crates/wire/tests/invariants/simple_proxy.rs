@@ -7,7 +7,7 @@ pub fn simple_proxy(data: &[u8]) {
         assert_eq!(read(&data[..length]), None, "a header that is cut at {length}");
     }
     let Some(header) = read(data) else { return };
-    // Mapped addresses are told as IPv4, and written mapped again.
+    // Mapped addresses are reported as IPv4, and written mapped again.
     assert_eq!(write(&header), data[..HEADER_BYTES]);
     assert_eq!(read(&data[..HEADER_BYTES]), Some(header));
 }

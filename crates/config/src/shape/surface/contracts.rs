@@ -40,19 +40,19 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "block_status",
             Shape::Int(400, 599),
             "(what fits: 400, 401, 403, 404, 405, 413, 415, 502)",
-            "One status for every refusal, unknown paths and methods included.",
+            "One status for every rejection, unknown paths and methods included.",
         ),
         optional(
             "detail",
             Shape::Choice(&["empty", "status", "code", "pointer"]),
             "code",
-            "What the body of a refusal tells: nothing; the status; also the reason code; also where and what. JSON (RFC 9457).",
+            "What the body of a rejection tells: nothing; the status; also the reason code; also where and what. JSON (RFC 9457).",
         ),
         optional(
             "status_header",
             Shape::Text("a field name such as `Contract-Status`"),
             "(none)",
-            "Field of a refusal that tells what was judged, the reason code, and the name it is about.",
+            "Field of a rejection that tells what was validated, the reason code, and the name it is about.",
         ),
         optional("undeclared", Shape::Object(&UNDECLARED), "(see there)", "What the document does not name."),
         optional(
@@ -65,13 +65,13 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "opaque_media_types",
             Shape::OneOrMany(&Shape::Text("a media type such as `application/pdf` or `image/*`")),
             "(none)",
-            "Declared media types without a reader here whose bodies may pass unread. Others are refused.",
+            "Declared media types without a reader here whose bodies may pass unread. Others are rejected.",
         ),
         optional(
             "encodings",
             Shape::OneOrMany(&Shape::Choice(&["gzip", "deflate", "br", "zstd"])),
             "[gzip, deflate, br, zstd]",
-            "Content codings that are decoded and judged; `[]` for none. Others are refused.",
+            "Content codings that are decoded and validated; `[]` for none. Others are rejected.",
         ),
         optional("limits", Shape::Object(&CONTRACT_LIMITS), "(see there)", "What one message may cost."),
         optional("shadow", Shape::Object(&SHADOW), "(see there)", "What is never listed as undeclared."),
@@ -81,7 +81,7 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "(none)",
             "How tokens for OAuth 2 and OpenID Connect are checked. Needed where the document demands them.",
         ),
-        optional("deny_tokens", Shape::Object(&DENY_TOKENS), "(none)", "Tokens that are refused, on every request."),
+        optional("deny_tokens", Shape::Object(&DENY_TOKENS), "(none)", "Tokens that are rejected, on every request."),
         optional(
             "allow_addresses",
             Shape::Object(&ALLOW_ADDRESSES),
@@ -124,7 +124,7 @@ pub(in crate::shape) static CONTRACT_LIMITS: Object = object(
     "contract.limits",
     "what one message may cost",
     &[&[
-        optional("body", Shape::Size(0, TIB), "4MiB", "Body as sent; then 413. Held in memory until the verdict."),
+        optional("body", Shape::Size(0, TIB), "4MiB", "Body as sent; then 413. Held in memory until the decision."),
         optional("decoded_body", Shape::Size(KIB, TIB), "16MiB", "Body after decoding; then 413."),
         optional("decoded_ratio", Shape::Int(1, 1_000_000), "100", "Decoded bytes per encoded byte; then 413."),
         optional("query_parameters", Shape::Int(0, 100_000), "256", "Parameters in a query."),
@@ -176,7 +176,7 @@ pub(in crate::shape) static JWT: Object = Object {
         optional("issuers", Shape::OneOrMany(&Shape::Verbatim("text")), "(any)", "Accepted values of `iss`."),
         optional("audiences", Shape::OneOrMany(&Shape::Verbatim("text")), "(any)", "Accepted values of `aud`."),
         optional("leeway", Shape::Duration(0, 10 * MINUTE), "30s", "How far clocks may be apart."),
-        optional("require_expiry", Shape::Bool, "true", "Refuse tokens without `exp`."),
+        optional("require_expiry", Shape::Bool, "true", "Reject tokens without `exp`."),
         optional(
             "bearer_schemes",
             Shape::OneOrMany(&Shape::Verbatim("the name of a security scheme")),
@@ -206,7 +206,7 @@ pub(in crate::shape) static KEY_URL: Object = object(
 
 pub(in crate::shape) static DENY_TOKENS: Object = object(
     "contract.deny_tokens",
-    "tokens that are refused",
+    "tokens that are rejected",
     &[&[
         required(
             "file",

@@ -16,7 +16,7 @@ pub(in crate::shape) static SOURCE_SETTINGS: [Field; 3] = [
         "allow_sources",
         Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
         "(none)",
-        "Clients passed on under their own address although it is this machine's, or a loopback, link-local, multicast, broadcast or unspecified one, all of which are refused.",
+        "Clients passed on under their own address although it is this machine's, or a loopback, link-local, multicast, broadcast or unspecified one, all of which are rejected.",
     ),
 ];
 
@@ -68,7 +68,7 @@ pub(in crate::shape) static UDP_LISTENER: Object = Object {
                 "trust_file",
                 Shape::Text("a file"),
                 "(none)",
-                "A file of such networks, one in each line, with `#` comments. Each reload reads it again; missing, broken or empty it is refused.",
+                "A file of such networks, one in each line, with `#` comments. Each reload reads it again; missing, broken or empty it is rejected.",
             ),
             optional(
                 "without_header",
@@ -80,7 +80,7 @@ pub(in crate::shape) static UDP_LISTENER: Object = Object {
                 "answer_header",
                 Shape::Bool,
                 "false",
-                "Put the header of the Simple Proxy Protocol in front of answers as well; some balancers demand it. Only with `proxy_protocol: simple`.",
+                "Put the header of the Simple Proxy Protocol in front of responses as well; some balancers demand it. Only with `proxy_protocol: simple`.",
             ),
         ],
         &TO_DESTINATIONS,

@@ -10,7 +10,7 @@ pub(in crate::shape) static KEY_SERVERS: Object = object(
         required(
             "servers",
             Shape::OneOrMany(&Shape::Text(
-                "a key server such as `10.0.0.5:2407`, `keys.internal:2407` or `unix:/run/portunus/keyholder.sock`",
+                "a key server such as `10.0.0.5:2407`, `keys.internal:2407` or `unix:/run/portunus/key-server.sock`",
             )),
             "The servers. Each has all keys of the keystores that name the group. Those on TCP are spoken to over mutual TLS, those on a Unix socket in the clear.",
         ),

@@ -136,7 +136,7 @@ pub(in crate::shape) static PROXY_PROTOCOL: Object = Object {
             "trust_file",
             Shape::Text("a file"),
             "",
-            "A file of such peers, one in each line, with `#` comments. Each reload reads it again; missing, broken or empty it is refused.",
+            "A file of such peers, one in each line, with `#` comments. Each reload reads it again; missing, broken or empty it is rejected.",
         ),
         optional(
             "without_header",
@@ -195,7 +195,7 @@ pub(in crate::shape) static TLS: Object = object(
                 "strict_sni",
                 Shape::Bool,
                 "false",
-                "Refuse a name without a certificate of its own, instead of serving the default certificate.",
+                "Reject a name without a certificate of its own, instead of serving the default certificate.",
             ),
             optional(
                 "names",

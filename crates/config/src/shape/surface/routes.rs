@@ -109,7 +109,7 @@ pub(in crate::shape) static ROUTE: Object = Object {
             "keep_method_override",
             Shape::Bool,
             "false",
-            "Send X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override on. An upstream that obeys them does what no method here was judged for.",
+            "Send X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override on. An upstream that obeys them does what no method here was checked for.",
         ),
         optional(
             "upgrades",
@@ -121,7 +121,7 @@ pub(in crate::shape) static ROUTE: Object = Object {
             "contract",
             Shape::Text("the name of a contract, or `none`"),
             "(that of its host, else of its listener)",
-            "Contract that requests and responses are judged by. `none`: none, whatever host and listener say.",
+            "Contract that requests and responses are checked by. `none`: none, whatever host and listener say.",
         ),
     ]],
     one_of: &["upstream", "upstream_url", "redirect", "respond"],
@@ -170,7 +170,7 @@ pub(in crate::shape) static REDIRECT: Object = object(
 
 pub(in crate::shape) static RESPOND: Object = object(
     "respond",
-    "a fixed answer",
+    "a fixed response",
     &[&[
         required("status", Shape::Int(200, 599), "Status code."),
         optional("body", Shape::Verbatim("text"), "(empty)", "Body."),

@@ -22,7 +22,7 @@ pub(in crate::shape) static CONNECTION_SETTINGS: [Field; 10] = [
         "header_timeout",
         TIMEOUT,
         "60s",
-        "From the last byte of the request to the head of the answer; then 504.",
+        "From the last byte of the request to the head of the response; then 504.",
     ),
     optional(
         "idle_timeout",

@@ -103,7 +103,7 @@ impl<'d> Reader<'d> {
             contents.extend(self.content(class, at, direction, true).map(|content| (class, content)));
         } else if !self.is_opaque(&range) {
             let message = format!(
-                "nothing reads `{}/{}`, so bodies of that type are refused; list it in `opaque_media_types` to let them pass unread",
+                "nothing reads `{}/{}`, so bodies of that type are rejected; list it in `opaque_media_types` to let them pass unread",
                 range.kind, range.subtype
             );
             self.warn(at, message);
@@ -130,14 +130,14 @@ impl<'d> Reader<'d> {
             Class::Form | Class::Multipart => (Types::OBJECT, "a form is an object"),
             Class::Text | Class::Binary => (Types::STRING, "text and bytes are strings"),
         };
-        // What nothing satisfies may be a mistake, such as a type that does not exist: reading the schema tells.
+        // What nothing satisfies may be a problem, such as a type that does not exist: reading the schema tells.
         if types == Types::NONE {
             let _ = self.schema(schema, at.base, direction);
         }
         if !types.has(needed) && class != Class::Json {
             if is_named {
                 let message =
-                    format!("no body of this media type satisfies the schema ({what}), so such bodies are refused");
+                    format!("no body of this media type satisfies the schema ({what}), so such bodies are rejected");
                 self.warn(schema.unwrap_or(at), message);
             }
             return None;
@@ -159,7 +159,7 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// Bytes as they are: only their number can be judged.
+    /// Bytes as they are: only their number can be validated.
     fn opaque(&mut self, schema: Option<At<'d>>, is_named: bool) -> Option<Content> {
         let parts = schema.map(|schema| self.shapes.composed(schema.node, schema.base)).unwrap_or_default();
         let parts: Vec<At<'d>> = parts.into_iter().map(|(node, base)| At { node, base }).collect();
@@ -177,11 +177,12 @@ impl<'d> Reader<'d> {
             };
             min = min.max(number("minLength").unwrap_or(0));
             max = number("maxLength").into_iter().chain(max).min();
-            if let Some(unjudged) = ["pattern", "enum", "const", "not", "if"].iter().find_map(|name| part.get(name)) {
+            if let Some(unvalidated) = ["pattern", "enum", "const", "not", "if"].iter().find_map(|name| part.get(name))
+            {
                 if is_named {
                     self.fault(
-                        unjudged,
-                        "the bytes of a file are not looked into, so only minLength and maxLength can be judged",
+                        unvalidated,
+                        "the bytes of a file are not looked into, so only minLength and maxLength can be validated",
                     );
                 }
                 return None;
@@ -189,7 +190,7 @@ impl<'d> Reader<'d> {
         }
         if min > MAX_FILE_MINIMUM {
             self.faults.extend(parts.first().map(|part| {
-                let message = format!("minLength of a file beyond {MAX_FILE_MINIMUM} cannot be judged");
+                let message = format!("minLength of a file beyond {MAX_FILE_MINIMUM} cannot be validated");
                 crate::document::Fault::new(part.node.place, message)
             }));
         }
@@ -218,7 +219,7 @@ impl<'d> Reader<'d> {
             let kind_of = FieldSource { schemas: &schemas, shape: *property, is_multipart };
             fields.push(self.form_field(name, &kind_of, encoding, direction));
         }
-        self.tell_apart(schema, &fields, shape.is_open);
+        self.distinguish(schema, &fields, shape.is_open);
         FormFields { fields, other: shape.other, is_open: shape.is_open || shape.properties.is_empty() }
     }
 
@@ -276,7 +277,7 @@ impl<'d> Reader<'d> {
     }
 
     /// A field of a form must belong to one member of its schema only.
-    fn tell_apart(&mut self, at: At<'d>, fields: &[FormField], is_open: bool) {
+    fn distinguish(&mut self, at: At<'d>, fields: &[FormField], is_open: bool) {
         let spreads = || fields.iter().filter_map(|field| Some((field, field.spread.as_ref()?)));
         let mut takers = spreads().filter(|(_, spread)| spread.is_open).map(|(field, _)| field.name.as_str());
         if let (Some(one), other) = (takers.next(), takers.next())

@@ -92,7 +92,7 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
     let dialect = dialect(root, &mut warnings).map_err(|fault| vec![fault])?;
     let references = documents.references(dialect);
     let schema_options = crate::schema::Options {
-        refuse_unknown_fields: options.undeclared_body_fields == Undeclared::Refuse,
+        reject_unknown_fields: options.undeclared_body_fields == Undeclared::Reject,
         limits: options.limits.json.clone(),
         ..crate::schema::Options::default()
     };
@@ -101,7 +101,7 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
         dialect,
         options,
         closed_schemas: (options.undeclared_body_fields == Undeclared::Report).then(|| {
-            let closed = crate::schema::Options { refuse_unknown_fields: true, ..schema_options.clone() };
+            let closed = crate::schema::Options { reject_unknown_fields: true, ..schema_options.clone() };
             Builder::new(&references, closed)
         }),
         schemas: Builder::new(&references, schema_options),
@@ -137,7 +137,7 @@ fn dialect(root: &Node, warnings: &mut Vec<Fault>) -> Result<Dialect, Fault> {
         (Some("3"), Some("0")) => Ok(Dialect::OpenApi30),
         (Some("3"), Some("1")) => Ok(Dialect::OpenApi31),
         (Some("3"), Some("2")) => {
-            warnings.push(Fault::new(version.place, "OpenAPI 3.2 is read as 3.1; what only 3.2 has is refused"));
+            warnings.push(Fault::new(version.place, "OpenAPI 3.2 is read as 3.1; what only 3.2 has is rejected"));
             Ok(Dialect::OpenApi31)
         }
         _ => Err(Fault::new(version.place, format!("`openapi: {text}` is no version that is known: 3.0, 3.1 or 3.2"))),
@@ -195,7 +195,7 @@ impl<'d> Reader<'d> {
                 router: self.router,
                 shapes: self.shapes.finish(),
                 program,
-                // The same problems have been told already.
+                // The same problems have been reported already.
                 closed_program: self.closed_schemas.and_then(|closed| closed.finish().ok()),
                 anything,
                 title: title.to_owned(),
@@ -223,7 +223,7 @@ impl<'d> Reader<'d> {
         }
         for (key, _) in at.node.members() {
             if !known.contains(&key.text.as_str()) && !key.text.starts_with("x-") {
-                let name = crate::judge::shown(key.text.as_bytes());
+                let name = crate::validate::shown(key.text.as_bytes());
                 self.faults.push(Fault::new(key.place, format!("{what} has no `{name}`; known: {}", known.join(", "))));
             }
         }

@@ -2,9 +2,9 @@
 
 use super::{At, Reader};
 use crate::document::{Fault, Kind};
-use crate::judge::Part;
 use crate::openapi::model::{Operation, Parameter};
 use crate::openapi::template::Template;
+use crate::validate::Part;
 
 /// Methods that a path item has a member for; `query` since OpenAPI 3.2.
 const METHODS: &[&str] = &["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
@@ -29,7 +29,7 @@ impl<'d> Reader<'d> {
             match Template::parse(&key.text) {
                 Ok(template) => self.path_item(&key.text, template, At { node, base: paths.base }),
                 Err(why) => {
-                    let text = crate::judge::shown(key.text.as_bytes());
+                    let text = crate::validate::shown(key.text.as_bytes());
                     self.faults.push(Fault::new(key.place, format!("the path `{text}`: {why}")));
                 }
             }

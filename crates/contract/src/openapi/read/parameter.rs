@@ -1,9 +1,9 @@
 //! Parameters and headers.
 
 use super::{At, Reader};
-use crate::judge::Part;
 use crate::openapi::model::{Coding, Parameter, Style};
 use crate::schema::{Direction, SchemaId};
+use crate::validate::Part;
 
 /// Members that say what the value of a parameter or header is.
 const VALUE: &[&str] =
@@ -26,7 +26,7 @@ impl<'d> Reader<'d> {
         parameters
     }
 
-    /// A parameter; none if it is refused, or is a header that is described elsewhere (OpenAPI 3.1.1 §4.8.12.1).
+    /// A parameter; none if it is rejected, or is a header that is described elsewhere (OpenAPI 3.1.1 §4.8.12.1).
     fn parameter(&mut self, at: At<'d>) -> Option<Parameter> {
         let known: Vec<&str> =
             ["name", "in", "allowEmptyValue", "allowReserved"].iter().chain(VALUE).copied().collect();
@@ -87,7 +87,7 @@ impl<'d> Reader<'d> {
         found
     }
 
-    /// How the value is written, and the schema that judges it.
+    /// How the value is written, and the schema that validates it.
     fn value(&mut self, at: At<'d>, part: Part, direction: Direction) -> Option<(Coding, SchemaId)> {
         match (at.get("schema"), at.get("content")) {
             (Some(_), Some(content)) => {

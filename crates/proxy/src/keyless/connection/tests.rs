@@ -31,7 +31,7 @@ fn request(peer: &mut UnixStream) -> (u32, u8, Option<u32>) {
     (frame.id, frame.opcode, frame.deadline_us)
 }
 
-fn answer(peer: &mut UnixStream, id: u32, result: &[u8]) {
+fn respond(peer: &mut UnixStream, id: u32, result: &[u8]) {
     let mut bytes = Vec::new();
     Frame::response(id, result).write_to(&mut bytes).unwrap();
     peer.write_all(&bytes).unwrap();
@@ -60,7 +60,7 @@ const SIGN: Frame<'_> = Frame {
 const LONG: Duration = Duration::from_secs(1000);
 
 #[tokio::test]
-async fn answers_find_their_requests_and_the_last_ids_end_the_connection() {
+async fn responses_find_their_requests_and_the_last_ids_end_the_connection() {
     let (connection, mut peer) = pair(Dialect::Plain);
     connection.next_id.set(LAST_ID - 1);
     let connection = Rc::new(connection);
@@ -71,19 +71,19 @@ async fn answers_find_their_requests_and_the_last_ids_end_the_connection() {
     let server = std::thread::spawn(move || {
         let (one, two) = (request(&mut peer), request(&mut peer));
         assert_eq!((one, two), ((LAST_ID - 1, 0x15, None), (LAST_ID, 0x15, None)), "no deadline for a plain peer");
-        answer(&mut peer, two.0, b"second");
-        answer(&mut peer, one.0, b"first");
+        respond(&mut peer, two.0, b"second");
+        respond(&mut peer, one.0, b"first");
         peer
     });
     let ask = async { (first.await, second.await) };
-    let (answers, ended) = tokio::join!(ask, connection.serve(LONG, &Nobody));
-    assert_eq!(answers, (Ok(b"first".to_vec()), Ok(b"second".to_vec())));
+    let (responses, ended) = tokio::join!(ask, connection.serve(LONG, &Nobody));
+    assert_eq!(responses, (Ok(b"first".to_vec()), Ok(b"second".to_vec())));
     assert!(matches!(ended, Ended::Left), "{ended}");
     drop(server.join().unwrap());
 }
 
 #[tokio::test]
-async fn a_dropped_request_is_cancelled_and_its_late_answer_ignored() {
+async fn a_dropped_request_is_cancelled_and_its_late_response_ignored() {
     let (connection, mut peer) = pair(Dialect::Extended);
     let connection = Rc::new(connection);
     let server = std::thread::spawn(move || {
@@ -91,9 +91,9 @@ async fn a_dropped_request_is_cancelled_and_its_late_answer_ignored() {
         assert_eq!(dropped, (0, 0x15, Some(500_000)));
         let cancel = request(&mut peer);
         assert_eq!((cancel.0, cancel.1), (dropped.0, opcode::CANCEL));
-        answer(&mut peer, dropped.0, b"late");
+        respond(&mut peer, dropped.0, b"late");
         let next = request(&mut peer);
-        answer(&mut peer, next.0, b"next");
+        respond(&mut peer, next.0, b"next");
         peer
     });
     let ask = async {
@@ -132,7 +132,7 @@ async fn ended_by(dialect: Dialect, bytes: &[u8]) -> (Result<Vec<u8>, KeyFailure
 }
 
 #[tokio::test]
-async fn what_is_no_answer_ends_the_connection_and_its_operations() {
+async fn what_is_no_response_ends_the_connection_and_its_operations() {
     let of = |frame: Frame<'_>| {
         let mut bytes = Vec::new();
         frame.write_to(&mut bytes).unwrap();
@@ -149,23 +149,23 @@ async fn what_is_no_answer_ends_the_connection_and_its_operations() {
         ("too long", long),
     ];
     for (what, bytes) in cases {
-        let (answer, ended) = ended_by(Dialect::Plain, &bytes).await;
-        assert_eq!(answer, Err(KeyFailure::Lost), "{what}");
+        let (response, ended) = ended_by(Dialect::Plain, &bytes).await;
+        assert_eq!(response, Err(KeyFailure::Lost), "{what}");
         assert!(matches!(ended, Ended::Protocol(_)), "{what}: {ended}");
     }
 }
 
 #[tokio::test]
-async fn refusals_have_their_meaning() {
+async fn rejections_have_their_meaning() {
     use wire::keyless::ErrorCode;
     let busy = |milliseconds| KeyFailure::Busy { retry_after: Duration::from_millis(milliseconds) };
     for (code, retry_after_us, failure) in [
-        (2, None, KeyFailure::Refused(ErrorCode::KEY_NOT_FOUND)),
+        (2, None, KeyFailure::Rejected(ErrorCode::KEY_NOT_FOUND)),
         (0x40, None, busy(20)),
         (0x40, Some(70_000), busy(70)),
         (0x40, Some(u32::MAX), busy(500)),
         (0x41, None, KeyFailure::Timeout),
-        (200, None, KeyFailure::Refused(ErrorCode(200))),
+        (200, None, KeyFailure::Rejected(ErrorCode(200))),
     ] {
         let mut bytes = Vec::new();
         wire::keyless::write_error(&mut bytes, 0, ErrorCode(code), retry_after_us);

@@ -178,7 +178,7 @@ fn random_request(random: &mut Rng, routes: &[RouteConfig]) -> RequestHead {
     head(&format!("{method} {host} {path}{fields}")).unwrap()
 }
 
-/// Whether two routes cannot be told apart, by definition.
+/// Whether two routes cannot be distinguished, by definition.
 fn conflict(first: &RouteConfig, second: &RouteConfig) -> bool {
     let sees = |route: &RouteConfig, listener: &str| route.listeners.is_empty() || route.listeners[0] == listener;
     let shape = |route: &RouteConfig| {

@@ -122,8 +122,8 @@ fn listeners_see_their_own_routes() {
         ("api", "GET b.test /y", "* b.test /y []"),
         ("web", "GET c.test /z", "404"),
     ];
-    for (listener, request, answer) in cases {
-        assert_eq!(ask(&table, listener, request), answer, "{listener} {request}");
+    for (listener, request, response) in cases {
+        assert_eq!(ask(&table, listener, request), response, "{listener} {request}");
     }
 }
 
@@ -247,9 +247,9 @@ fn a_redirect_never_names_another_host() {
         "GET h //Evil.test//X//",
         "GET h //x",
     ] {
-        let answer = ask(&table, "web", request);
-        let location = answer.strip_prefix("301 ");
-        assert!(location.is_none_or(|to| to.starts_with('/') && !to.starts_with("//")), "{request}: {answer}");
+        let response = ask(&table, "web", request);
+        let location = response.strip_prefix("301 ");
+        assert!(location.is_none_or(|to| to.starts_with('/') && !to.starts_with("//")), "{request}: {response}");
     }
     assert_eq!(ask(&table, "web", "GET h //evil.test"), "301 /evil.test/");
 }
@@ -270,27 +270,27 @@ fn an_encoded_slash_needs_a_route_that_wants_it() {
 }
 
 #[test]
-fn path_tricks_are_refused_or_mean_one_thing() {
+fn path_tricks_are_rejected_or_mean_one_thing() {
     check(
         &["* * /admin", "* * /pub/{*rest}"],
         &[
-            ("GET h /pub/../admin", "refused"),
-            ("GET h /pub/%2e%2e/admin", "refused"),
-            ("GET h /pub/..;/admin", "refused"),
-            ("GET h /pub/.%2e;x/admin", "refused"),
-            ("GET h /pub/..%2fadmin", "refused"),
-            ("GET h /pub\\..\\admin", "refused"),
-            ("GET h /pub/%5c", "refused"),
-            ("GET h /admin%00", "refused"),
-            ("GET h /%c0%afadmin", "refused"),
-            ("GET h /admin%", "refused"),
+            ("GET h /pub/../admin", "rejected"),
+            ("GET h /pub/%2e%2e/admin", "rejected"),
+            ("GET h /pub/..;/admin", "rejected"),
+            ("GET h /pub/.%2e;x/admin", "rejected"),
+            ("GET h /pub/..%2fadmin", "rejected"),
+            ("GET h /pub\\..\\admin", "rejected"),
+            ("GET h /pub/%5c", "rejected"),
+            ("GET h /admin%00", "rejected"),
+            ("GET h /%c0%afadmin", "rejected"),
+            ("GET h /admin%", "rejected"),
             ("GET h /%61dmin", "* * /admin []"),
-            ("GET h /%2561dmin", "refused"),
+            ("GET h /%2561dmin", "rejected"),
             ("GET h //admin", "404"),
             ("GET h /admin;x", "404"),
             ("GET h /admin/", "404"),
             ("GET h /ADMIN", "404"),
-            ("GET h /pub/%252e%252e/admin", "refused"),
+            ("GET h /pub/%252e%252e/admin", "rejected"),
         ],
     );
 }

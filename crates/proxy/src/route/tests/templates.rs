@@ -1,4 +1,4 @@
-//! What templates write: escapes, queries, authorities, locations, and what they refuse.
+//! What templates write: escapes, queries, authorities, locations, and what they reject.
 
 use std::sync::Arc;
 

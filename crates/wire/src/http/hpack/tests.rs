@@ -23,7 +23,7 @@ const PSEUDO: Found = Found { pseudo: true, ..PLAIN };
 const BOTH: Found = Found { fragment: true, ..PSEUDO };
 
 #[test]
-fn the_tables_of_rfc_7541_appendix_c_have_the_sizes_told_there() {
+fn the_tables_of_rfc_7541_appendix_c_have_the_sizes_reported_there() {
     // C.3: requests without Huffman code. C.4: the same with it.
     let last = "8287 85bf 400a 6375 7374 6f6d 2d6b 6579 0c63 7573 746f 6d2d 7661 6c75 65";
     check(

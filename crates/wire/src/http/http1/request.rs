@@ -239,7 +239,7 @@ mod tests {
         head
     }
 
-    fn verdict(text: &[u8]) -> Result<(), (u16, &'static str)> {
+    fn decision(text: &[u8]) -> Result<(), (u16, &'static str)> {
         match parse(text, &LIMITS, &mut RequestHead::default()) {
             Ok(Parsed::Complete { head_len }) => assert_eq!(head_len, text.len(), "{}", text.escape_ascii()),
             Ok(Parsed::Partial) => panic!("partial: {}", text.escape_ascii()),
@@ -248,12 +248,12 @@ mod tests {
         Ok(())
     }
 
-    /// The verdict on a whole head.
+    /// The decision on a whole head.
     fn check(text: &str, expected: Result<(), (u16, &'static str)>) {
-        assert_eq!(verdict(text.as_bytes()), expected, "{text:?}");
+        assert_eq!(decision(text.as_bytes()), expected, "{text:?}");
     }
 
-    /// The verdict on `GET / HTTP/1.1` with a Host and these fields.
+    /// The decision on `GET / HTTP/1.1` with a Host and these fields.
     fn check_fields(fields: &str, expected: Result<(), (u16, &'static str)>) {
         check(&format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n"), expected);
     }

@@ -74,7 +74,7 @@ fn status_line(window: &[u8], start: usize) -> Scanned<((Version, u16), usize)> 
     Ok(Some(((version, status), next)))
 }
 
-/// RFC 9112 §6.3, but contradictions and codings other than `chunked` are refused.
+/// RFC 9112 §6.3, but contradictions and codings other than `chunked` are rejected.
 fn response_framing(notes: &Notes, request_method: &Method, head: &ResponseHead) -> Result<BodyFraming, HeadError> {
     let length = content_length(notes.content_length, &head.fields)?;
     let coding = notes.transfer_encoding;

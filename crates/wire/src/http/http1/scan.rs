@@ -2,8 +2,8 @@
 //!
 //! Owns line ends, field syntax and the limits. Does not know what a target or a field means: `request` and `response` do.
 //!
-//! Every verdict depends only on the bytes up to the place where it falls. So a prefix of a message either needs more, or
-//! already has the verdict of the whole: how a message is cut into packets changes nothing.
+//! Every decision depends only on the bytes up to the place where it falls. So a prefix of a message either needs more, or
+//! already has the decision of the whole: how a message is cut into packets changes nothing.
 
 use super::super::fields::Fields;
 use super::super::head::{HeadError, HeadLimits, Version};
@@ -15,7 +15,7 @@ const MAX_HEAD_BYTES: usize = 16 << 20;
 /// The bound on [`HeadLimits::fields`].
 const MAX_FIELDS: usize = 256;
 
-/// A step that may lack bytes (`None`) or find a mistake.
+/// A step that may lack bytes (`None`) or find a problem.
 pub(super) type Scanned<T> = Result<Option<T>, HeadError>;
 
 /// The answers to a first line and to a head that are over their limits.

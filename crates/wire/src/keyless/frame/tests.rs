@@ -1,4 +1,4 @@
-//! Golden bytes, and tables of what is refused. The same vectors stand in `docs/keyless-extensions.md`.
+//! Golden bytes, and tables of what is rejected. The same vectors stand in `docs/keyless-extensions.md`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::*;
@@ -131,7 +131,7 @@ fn what_is_accepted() {
 }
 
 #[test]
-fn what_is_refused() {
+fn what_is_rejected() {
     let cases = [
         ("00 00 0000 00000005", FrameError::Version { id: 5 }),
         ("02 00 0000 00000005", FrameError::Version { id: 5 }),

@@ -1,0 +1,283 @@
+//! The configuration of a key server as the program uses it. Built by `build/key-server.rs`, shown by [`redacted_key_server_json`].
+//!
+//! Immutable; opens nothing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tls::ProtocolVersion;
+use wire::keyless::{HashKind, Operation};
+
+use super::{AdminConfig, Endpoint, Secret};
+use crate::limits::KeyServerLimits;
+
+/// A key server.
+#[derive(Debug, Clone)]
+pub struct KeyServerConfig {
+    /// Threads for connections.
+    pub workers: usize,
+    /// Threads for signing.
+    pub crypto_threads: usize,
+    /// Where edges connect.
+    pub listeners: Vec<Arc<KeyServerListener>>,
+    /// Sets of keys by name.
+    pub keys: BTreeMap<String, KeySetConfig>,
+    /// Who may use which; the first that names a client decides.
+    pub access: Vec<AccessRule>,
+    /// Whether ECDSA opcodes are answered for RSA keys.
+    pub ecdsa_opcodes_on_rsa_keys: bool,
+    /// Period of the unconditional re-read.
+    pub reload_every: Duration,
+    /// Whether all memory is kept out of swap.
+    pub lock_memory: bool,
+    /// Whether the process shuts itself in after the start.
+    pub sandbox: bool,
+    /// The audit log, if any.
+    pub audit: Option<AuditTarget>,
+    /// The admin listener.
+    pub admin: Option<AdminConfig>,
+    /// Level of the diagnostic log.
+    pub log_level: String,
+    /// The folder of the configuration file, which a reload reads.
+    pub config_folder: Option<PathBuf>,
+    /// A file that holds the process id while it runs.
+    pub pid_file: Option<PathBuf>,
+    /// Bounds.
+    pub limits: KeyServerLimits,
+}
+
+/// Addresses that share their settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyServerListener {
+    /// Name in logs and metrics.
+    pub name: String,
+    /// Addresses.
+    pub bind: Vec<Endpoint>,
+    /// Mutual TLS; none on Unix sockets.
+    pub tls: Option<KeyServerTls>,
+}
+
+/// Files of mutual TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyServerTls {
+    /// Chain, PEM.
+    pub certificate: PathBuf,
+    /// Its key, PEM.
+    pub private_key: PathBuf,
+    /// Authorities for clients, PEM.
+    pub client_ca: PathBuf,
+    /// Revocation lists.
+    pub client_crl: Option<PathBuf>,
+    /// Lowest version.
+    pub min_version: ProtocolVersion,
+}
+
+/// Where keys lie, and what they may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeySetConfig {
+    /// Folders, read with all below.
+    pub folders: Vec<PathBuf>,
+    /// Files.
+    pub files: Vec<PathBuf>,
+    /// For what is encrypted.
+    pub password: Option<Secret>,
+    /// What the keys may do at all.
+    pub operations: OperationSet,
+}
+
+/// Who may use which keys for what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessRule {
+    /// Names of clients.
+    pub clients: Vec<ClientPattern>,
+    /// Key sets; none for all.
+    pub keys: Option<Vec<String>>,
+    /// What may be asked for.
+    pub operations: OperationSet,
+    /// Bound on operations per second of all its clients together.
+    pub rate_per_second: Option<u32>,
+}
+
+/// Names that a client's certificate may hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientPattern {
+    /// Any client.
+    Any,
+    /// Clients on Unix sockets.
+    Unix,
+    /// This name, letter case apart.
+    Exact(String),
+    /// Host names that end in this (with its dot).
+    HostsUnder(String),
+    /// Names that begin so.
+    Prefix(String),
+}
+
+impl std::fmt::Display for ClientPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ClientPattern::Any => f.write_str("*"),
+            ClientPattern::Unix => f.write_str("unix"),
+            ClientPattern::Exact(name) => f.write_str(name),
+            ClientPattern::HostsUnder(suffix) => write!(f, "*{suffix}"),
+            ClientPattern::Prefix(prefix) => write!(f, "{prefix}*"),
+        }
+    }
+}
+
+/// Where the audit log goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditTarget {
+    /// Standard output.
+    Stdout,
+    /// A file.
+    File(PathBuf),
+}
+
+/// A set of operations on keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OperationSet(u32);
+
+impl OperationSet {
+    /// All operations.
+    pub const ALL: OperationSet = OperationSet(u32::MAX);
+
+    /// The set that a word of a configuration stands for, or the one operation of that name.
+    pub fn from_word(word: &str) -> Option<OperationSet> {
+        let legacy = |operation: &Operation| {
+            matches!(
+                operation,
+                Operation::RsaPkcs1(HashKind::Md5Sha1 | HashKind::Sha1)
+                    | Operation::Ecdsa(HashKind::Md5Sha1 | HashKind::Sha1)
+            )
+        };
+        let signs = |operation: &Operation| !matches!(operation, Operation::Ping | Operation::RsaDecrypt);
+        let set: OperationSet = match word {
+            "sign" => Operation::all().filter(|operation| signs(operation) && !legacy(operation)).collect(),
+            "sign_legacy" => Operation::all().filter(legacy).collect(),
+            _ => {
+                Operation::all().filter(|operation| operation.name() == word && *operation != Operation::Ping).collect()
+            }
+        };
+        (set.0 != 0).then_some(set)
+    }
+
+    /// Whether it holds `operation`.
+    pub fn contains(self, operation: Operation) -> bool {
+        self.0 & bit(operation) != 0
+    }
+
+    /// What is in both.
+    pub fn and(self, other: OperationSet) -> OperationSet {
+        OperationSet(self.0 & other.0)
+    }
+
+    /// What is in either.
+    pub fn or(self, other: OperationSet) -> OperationSet {
+        OperationSet(self.0 | other.0)
+    }
+
+    /// The names of its operations.
+    pub fn names(self) -> Vec<&'static str> {
+        Operation::all()
+            .filter(|operation| *operation != Operation::Ping && self.contains(*operation))
+            .map(Operation::name)
+            .collect()
+    }
+}
+
+impl FromIterator<Operation> for OperationSet {
+    fn from_iter<I: IntoIterator<Item = Operation>>(operations: I) -> OperationSet {
+        OperationSet(operations.into_iter().fold(0, |set, operation| set | bit(operation)))
+    }
+}
+
+/// Each operation's place in a set.
+fn bit(operation: Operation) -> u32 {
+    let index = match operation {
+        Operation::RsaPkcs1(hash) => hash as u32,
+        Operation::Ecdsa(hash) => 6 + hash as u32,
+        Operation::RsaPss(hash) => 12 + hash as u32,
+        Operation::Ed25519 => 18,
+        Operation::RsaDecrypt => 19,
+        Operation::Ping => 20,
+    };
+    1 << index
+}
+
+/// The configuration as JSON for the admin side. It holds no secrets, only where they are.
+pub fn redacted_key_server_json(config: &KeyServerConfig) -> serde_json::Value {
+    let listeners = config.listeners.iter().map(|listener| {
+        let bind: Vec<String> = listener.bind.iter().map(endpoint_text).collect();
+        let tls = listener.tls.as_ref().map(|tls| {
+            json!({ "certificate": tls.certificate, "client_ca": tls.client_ca, "client_crl": tls.client_crl,
+                    "min_version": super::build::version_text(tls.min_version) })
+        });
+        json!({ "name": listener.name, "bind": bind, "tls": tls })
+    });
+    let keys: BTreeMap<_, _> = config.keys.iter().map(|(name, set)| {
+        let operations = set.operations.names();
+        (name, json!({ "folders": set.folders, "files": set.files, "operations": operations, "password": set.password.is_some() }))
+    }).collect();
+    let access = config.access.iter().map(|rule| {
+        let clients: Vec<String> = rule.clients.iter().map(ToString::to_string).collect();
+        json!({ "clients": clients, "keys": rule.keys, "operations": rule.operations.names(), "rate_per_second": rule.rate_per_second })
+    });
+    let limits = &config.limits;
+    json!({
+        "workers": config.workers,
+        "crypto_threads": config.crypto_threads,
+        "listeners": listeners.collect::<Vec<_>>(),
+        "keys": keys,
+        "access": access.collect::<Vec<_>>(),
+        "ecdsa_opcodes_on_rsa_keys": config.ecdsa_opcodes_on_rsa_keys,
+        "lock_memory": config.lock_memory,
+        "sandbox": config.sandbox,
+        "limits": {
+            "max_connections": limits.max_connections,
+            "max_in_flight": limits.max_in_flight,
+            "max_queued": limits.max_queued,
+            "target_wait_ms": limits.target_wait.as_millis() as u64,
+            "operation_timeout_ms": limits.operation_timeout.as_millis() as u64,
+        },
+    })
+}
+
+fn endpoint_text(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Tcp(address) => address.to_string(),
+        Endpoint::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn words_stand_for_operations() {
+        let sign = OperationSet::from_word("sign").unwrap();
+        assert!(sign.contains(Operation::Ecdsa(HashKind::Sha256)) && sign.contains(Operation::Ed25519));
+        for rejected in
+            [Operation::RsaDecrypt, Operation::RsaPkcs1(HashKind::Md5Sha1), Operation::Ecdsa(HashKind::Sha1)]
+        {
+            assert!(!sign.contains(rejected), "{rejected:?}");
+        }
+        assert_eq!(OperationSet::from_word("sign_legacy").unwrap().names().len(), 4);
+        assert_eq!(OperationSet::from_word("rsa_decrypt").unwrap().names(), ["rsa_decrypt"]);
+        assert_eq!(OperationSet::from_word("ping"), None);
+        let bits: std::collections::HashSet<u32> = Operation::all().map(bit).collect();
+        assert_eq!(bits.len(), Operation::all().count());
+    }
+
+    #[test]
+    fn every_word_of_the_file_is_known() {
+        for word in super::super::shape::surface::key_server::OPERATIONS {
+            assert!(OperationSet::from_word(word).is_some(), "{word}");
+        }
+    }
+}

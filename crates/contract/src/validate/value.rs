@@ -1,0 +1,261 @@
+//! One decoded value before its schema.
+
+use super::findings::{Enough, Findings, MAX_VIOLATIONS, Violation, Where};
+use super::scratch::Rooms;
+use crate::contract::Contract;
+use crate::openapi::{Coding, Parameter, Style};
+use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Rejected, brackets_of, decode_deep_object};
+use crate::reason;
+use crate::schema::{Check, SchemaId, Wanted};
+use crate::turn::{BYTES_PER_STEP, Turn, at_once};
+
+use super::code;
+
+/// What is wrong with a value.
+pub(super) enum Fault {
+    Rejected(Rejected),
+    Schema(reason::Violation),
+}
+
+/// The most steps that the values of one head may take together, since nothing else has its turn meanwhile.
+pub(super) const STEPS_PER_HEAD: u64 = 300_000;
+
+/// Validates JSON text at once. `from_text`: it was made from text by a style, so integers are what parsers of integers read.
+fn validate_at_once(
+    contract: &Contract,
+    schema: SchemaId,
+    from_text: bool,
+    rooms: &mut Rooms,
+) -> Result<(), reason::Violation> {
+    let Rooms { json, run, steps, .. } = rooms;
+    let check = contract.program.check(schema, run).with_most_steps(*steps);
+    let mut check = if from_text { check.with_plain_integers() } else { check };
+    let fed = check.feed(json);
+    *steps = steps.saturating_sub(check.steps_taken());
+    fed?;
+    check.finish()
+}
+
+/// Validates text in turns, while so much memory is held beside.
+pub(crate) async fn in_turns(
+    mut check: Check<'_>,
+    text: &[u8],
+    beside: usize,
+    turn: &Turn,
+) -> Result<(), reason::Violation> {
+    for piece in text.chunks(PIECE_BYTES) {
+        let mut rest = piece;
+        while !rest.is_empty() || check.is_pending() {
+            let before = check.steps_taken();
+            let taken = check.feed_some(rest)?;
+            let steps = usize::try_from(check.steps_taken() - before).unwrap_or(usize::MAX);
+            turn.hold(beside + text.len() + check.bytes_held());
+            turn.spend(steps.saturating_add(taken / BYTES_PER_STEP)).await;
+            rest = rest.get(taken..).unwrap_or_default();
+        }
+    }
+    check.finish()
+}
+
+/// Bytes that are validated between two looks at the turn.
+const PIECE_BYTES: usize = 32 * 1024;
+
+/// Everything that is wrong with a text, first what the validator has found: a log then says what a rejection would. Only that if the text was not kept. Of
+/// the text: whether a style made it.
+pub(super) async fn everything(
+    program: &crate::schema::Program,
+    schema: SchemaId,
+    text: Option<(&[u8], bool)>,
+    first: reason::Violation,
+    wanted: Wanted<'_>,
+) -> Vec<reason::Violation> {
+    let found = match text {
+        Some((text, from_text)) => program.everything_wrong_with(schema, text, wanted, from_text).await,
+        None => Vec::new(),
+    };
+    // A text that is no JSON has no places; that no more could be found out is nothing that is wrong.
+    let is_other = |found: &reason::Violation| {
+        *found != first
+            && found.reason != reason::Reason::Budget
+            && !(found.reason == first.reason && found.reason.code().starts_with("json_"))
+    };
+    let others: Vec<reason::Violation> = found.into_iter().filter(is_other).collect();
+    std::iter::once(first).chain(others).take(wanted.count).collect()
+}
+
+/// A parameter whose value is there, and how it is escaped.
+pub(super) struct Present<'p> {
+    pub(super) parameter: &'p Parameter,
+    pub(super) pairs: &'p Pairs,
+    pub(super) escapes: Escapes,
+}
+
+impl Present<'_> {
+    /// Validates the value: the first reading that satisfies the schema counts, and if none does, the first one's fault.
+    pub(super) fn validate(
+        &self,
+        contract: &Contract,
+        rooms: &mut Rooms,
+        findings: &mut Findings,
+    ) -> Result<(), Enough> {
+        let mut first: Vec<Fault> = Vec::new();
+        let from_text = matches!(self.parameter.coding, Coding::Style { .. });
+        for attempt in Attempt::ALL {
+            rooms.json.clear();
+            let mut decoder = Decoder {
+                shapes: &contract.shapes,
+                escapes: self.escapes,
+                attempt,
+                max_elements: contract.options.limits.array_elements,
+                max_bytes: contract.program.longest_escaped(),
+                text: &mut rooms.text,
+                json: &mut rooms.json,
+                has_choice: false,
+            };
+            let decoded = self.decode(contract, &mut decoder);
+            let has_choice = decoder.has_choice;
+            let fault = match decoded {
+                Ok(()) => match validate_at_once(contract, self.parameter.schema, from_text, rooms) {
+                    Ok(()) => return Ok(()),
+                    Err(violation) => Fault::Schema(violation),
+                },
+                Err(rejected) => Fault::Rejected(rejected),
+            };
+            if first.is_empty() {
+                first = match fault {
+                    Fault::Schema(violation) if findings.collects() => {
+                        let (program, schema) = (&contract.program, self.parameter.schema);
+                        // What is reported one value leaves most for the decisions on the others.
+                        let most_steps = rooms.steps / 8;
+                        rooms.steps -= most_steps;
+                        let text = Some((rooms.json.as_slice(), from_text));
+                        let found = at_once(async |turn| {
+                            let wanted = Wanted { count: MAX_VIOLATIONS, most_steps, turn };
+                            everything(program, schema, text, violation, wanted).await
+                        });
+                        found.into_iter().map(Fault::Schema).collect()
+                    }
+                    fault => vec![fault],
+                };
+            }
+            if !has_choice {
+                break;
+            }
+        }
+        first.into_iter().try_for_each(|fault| findings.add(violation(fault, self.place())))
+    }
+
+    fn place(&self) -> Where {
+        Where::named(self.parameter.part, self.parameter.name.as_bytes())
+    }
+
+    fn decode(&self, contract: &Contract, decoder: &mut Decoder<'_>) -> Result<(), Rejected> {
+        let name = self.parameter.name.as_bytes();
+        match &self.parameter.coding {
+            Coding::Style { style: Style::DeepObject, shape, .. } => {
+                decode_deep_object(decoder, self.pairs, name, *shape, contract.options.limits.deep_object_levels)
+            }
+            Coding::Style { shape, .. } if is_spread(contract, self.parameter) => {
+                let shape = contract.shapes.get(*shape);
+                decoder.properties(self.pairs, shape, |at| belongs(contract, self.parameter, self.pairs, at))
+            }
+            Coding::Style { style, explode, shape } => decoder.named(self.pairs, name, *shape, *style, *explode),
+            Coding::Json | Coding::Text if self.pairs.count(name) > 1 => Err(Rejected::Repeated),
+            Coding::Json => decoder.verbatim(self.pairs.values(name).next().unwrap_or_default()),
+            Coding::Text => {
+                decoder.scalar(self.pairs.values(name).next().unwrap_or_default(), crate::schema::Types::STRING)
+            }
+        }
+    }
+}
+
+/// Whether the properties of a parameter are names of their own: `form` with `explode` and nothing but objects.
+pub(super) fn is_spread(contract: &Contract, parameter: &Parameter) -> bool {
+    let Coding::Style { style: Style::Form | Style::SpaceDelimited | Style::PipeDelimited, explode: true, shape } =
+        parameter.coding
+    else {
+        return false;
+    };
+    contract.shapes.get(shape).types.is_object()
+}
+
+/// Whether the pair at a place is part of a parameter.
+pub(super) fn belongs(contract: &Contract, parameter: &Parameter, pairs: &Pairs, at: usize) -> bool {
+    let (have, _) = pairs.get(at);
+    let name = parameter.name.as_bytes();
+    match &parameter.coding {
+        Coding::Style { style: Style::DeepObject, .. } => brackets_of(have, name).is_some(),
+        Coding::Style { shape, .. } if is_spread(contract, parameter) => {
+            let shape = contract.shapes.get(*shape);
+            let is_listed = shape.properties.iter().any(|(property, _)| property.as_bytes() == have);
+            is_listed || (shape.is_open && !pairs.is_used(at))
+        }
+        _ => have == name,
+    }
+}
+
+/// The violation that a fault is.
+pub(super) fn violation(fault: Fault, place: Where) -> Violation {
+    match fault {
+        Fault::Rejected(Rejected::Malformed(what)) => Violation::new(code::PARAMETER_MALFORMED, place, what),
+        Fault::Rejected(Rejected::Repeated) => {
+            Violation::new(code::PARAMETER_REPEATED, place, "is there more than once")
+        }
+        Fault::Rejected(Rejected::Empty) => Violation::new(code::PARAMETER_EMPTY, place, "is empty"),
+        Fault::Rejected(Rejected::Limit(what)) => Violation::new(code::PARAMETER_LIMIT, place, what),
+        Fault::Schema(violation) => of_schema(violation, place),
+    }
+}
+
+/// A violation of a schema at a place.
+pub(super) fn of_schema(violation: reason::Violation, place: Where) -> Violation {
+    let what = violation.expected.map_or_else(|| describe(violation.reason).to_owned(), String::from);
+    Violation::new(violation.reason.code(), place.at(&violation.pointer), what)
+}
+
+/// What a schema's reason means, in words.
+fn describe(reason: reason::Reason) -> &'static str {
+    use reason::Reason as R;
+    match reason {
+        R::Syntax => "is not JSON",
+        R::Utf8 => "is not UTF-8",
+        R::LoneSurrogate => "holds half a surrogate pair",
+        R::ByteOrderMark => "starts with a byte order mark",
+        R::TrailingData => "is followed by something",
+        R::Truncated => "ends in its middle",
+        R::DuplicateKey => "has a name twice",
+        R::Depth => "is nested too deeply",
+        R::Values => "holds too many values",
+        R::Keys => "has too many members",
+        R::KeyLength => "has a name that is too long",
+        R::StringLength => "holds a string that is too long",
+        R::NumberLength | R::Exponent => "holds a number that is too long",
+        R::Budget => "takes too many steps to validate",
+        R::Type => "has a type that is not allowed",
+        R::Enum | R::Const => "is none of the allowed values",
+        R::Minimum => "is too small",
+        R::Maximum => "is too large",
+        R::MultipleOf => "is no multiple as it should be",
+        R::MinLength => "is too short",
+        R::MaxLength => "is too long",
+        R::Pattern => "does not match the pattern",
+        R::Format => "does not have the format",
+        R::MinItems => "has too few elements",
+        R::MaxItems => "has too many elements",
+        R::UniqueItems => "has an element twice",
+        R::Contains => "has not the elements it must contain",
+        R::UnknownItem => "has an element that is not allowed",
+        R::MinProperties => "has too few members",
+        R::MaxProperties => "has too many members",
+        R::Required => "is required",
+        R::UnknownField => "is not declared",
+        R::PropertyNames => "has a name that is not allowed",
+        R::ReadOnly => "may only be read",
+        R::WriteOnly => "may only be written",
+        R::Discriminator => "does not say which schema it follows",
+        R::AnyOf => "follows none of the allowed schemas",
+        R::OneOf => "does not follow exactly one of the allowed schemas",
+        R::Not => "follows a schema that it must not",
+        R::False | R::Paused => "is not allowed",
+    }
+}

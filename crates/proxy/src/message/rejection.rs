@@ -1,0 +1,115 @@
+//! Responses of our own: which status, whose fault, which words. Tells nothing about what lies behind the gate.
+
+use std::io::Write;
+
+use config::Detail;
+use telemetry::Fault;
+use wire::http::http1::reason_phrase;
+use wire::http::{HeadError, RequestHead};
+
+/// A request that is answered by us, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    /// Status of the response.
+    pub status: u16,
+    /// Whose fault it is.
+    pub fault: Fault,
+    /// Stable code for logs and metrics.
+    pub code: &'static str,
+    /// Value of Allow, for 405.
+    pub allow: Option<String>,
+    /// What a contract has to say about it.
+    pub reported: Option<Box<Reported>>,
+}
+
+/// What a rejection tells of the contract that was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reported {
+    /// How much of it.
+    pub detail: Detail,
+    /// Part of the message: `query`, `body`, ...
+    pub part: &'static str,
+    /// Name of the parameter or field; may be empty.
+    pub name: String,
+    /// JSON pointer into the value; may be empty.
+    pub pointer: String,
+    /// What is wrong.
+    pub what: String,
+    /// A field of the response that says it all in one line.
+    pub header: Option<(String, String)>,
+    /// The credentials are what is wrong: the challenge (RFC 9110 §11.6.1).
+    pub challenge: Option<&'static str>,
+}
+
+impl Rejection {
+    /// The client's fault.
+    pub const fn client(status: u16, code: &'static str) -> Rejection {
+        Rejection { status, fault: Fault::Client, code, allow: None, reported: None }
+    }
+
+    /// The upstream's fault.
+    pub const fn upstream(status: u16, code: &'static str) -> Rejection {
+        Rejection { status, fault: Fault::Upstream, code, allow: None, reported: None }
+    }
+
+    /// Our fault.
+    pub const fn ours(status: u16, code: &'static str) -> Rejection {
+        Rejection { status, fault: Fault::Ours, code, allow: None, reported: None }
+    }
+}
+
+impl From<HeadError> for Rejection {
+    fn from(error: HeadError) -> Rejection {
+        Rejection::client(error.status, error.code)
+    }
+}
+
+/// Whether the client reads JSON rather than text: it says so, or it sent JSON itself.
+fn wants_json(head: &RequestHead) -> bool {
+    let mentions = |name: &str| head.fields.get_all(name).any(|value| memchr::memmem::find(value, b"json").is_some());
+    mentions("accept") || mentions("content-type")
+}
+
+/// Body and content type of a rejection: a problem document (RFC 9457) for API clients, a line of text for others.
+pub fn body(rejection: &Rejection, head: &RequestHead) -> (Vec<u8>, &'static str) {
+    let status = rejection.status;
+    let title = reason_phrase(status);
+    let mut body = Vec::with_capacity(96);
+    if let Some(reported) = &rejection.reported {
+        if reported.detail != Detail::Empty {
+            body = problem(rejection, reported, title);
+        }
+        return (body, "application/problem+json");
+    }
+    if wants_json(head) {
+        let _ = writeln!(body, "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status}}}");
+        (body, "application/problem+json")
+    } else {
+        let _ = writeln!(body, "{status} {title}");
+        (body, "text/plain; charset=utf-8")
+    }
+}
+
+/// A problem document that tells as much of a broken contract as it may.
+fn problem(rejection: &Rejection, reported: &Reported, title: &str) -> Vec<u8> {
+    let mut problem = serde_json::Map::new();
+    problem.insert("type".into(), "about:blank".into());
+    problem.insert("title".into(), title.into());
+    problem.insert("status".into(), rejection.status.into());
+    if matches!(reported.detail, Detail::Code | Detail::Pointer) {
+        problem.insert("code".into(), rejection.code.into());
+    }
+    if reported.detail == Detail::Pointer {
+        for (name, value) in [("detail", &reported.what), ("name", &reported.name), ("pointer", &reported.pointer)] {
+            if !value.is_empty() {
+                problem.insert(name.into(), value.as_str().into());
+            }
+        }
+        if !reported.part.is_empty() {
+            problem.insert("in".into(), reported.part.into());
+        }
+    }
+    let mut body = serde_json::Value::Object(problem).to_string().into_bytes();
+    body.push(b'\n');
+    body
+}
