@@ -9,6 +9,7 @@ use super::keywords;
 use super::lower;
 use super::program::{Program, SchemaId};
 use super::source::{Base, Direction, Options, Problem, Resolver, Target};
+use super::tags;
 use super::vocabulary;
 use crate::document::{Kind, Node, Place};
 use crate::pattern;
@@ -80,6 +81,7 @@ impl<'n> Builder<'n> {
         self.open_circular_families();
         self.apply_direction();
         self.find_circles();
+        tags::learn_all(&mut self.schemas);
         if !self.problems.is_empty() {
             self.problems.sort_by_key(|problem| problem.place);
             self.problems.dedup();
@@ -123,6 +125,11 @@ impl<'n> Builder<'n> {
                 None
             }
         }
+    }
+
+    /// As [`Builder::reference`], where leading nowhere is reported elsewhere.
+    pub(super) fn find(&self, text: &str, from: Target<'n>) -> Option<Target<'n>> {
+        self.resolver.resolve(text, from.base).ok()
     }
 
     /// Learns from the metaschema of a resource, named by `uri`, which vocabularies the resource uses.
@@ -200,13 +207,15 @@ impl<'n> Builder<'n> {
             };
             named.extend(subtypes.iter().find(is_it).map(|(_, subtype)| (key.text.as_str(), *subtype)));
         }
-        let branches =
+        let branches: HashMap<Box<str>, Id> =
             named.into_iter().map(|(name, subtype)| (name.into(), self.referred(node, subtype, direction))).collect();
-        let base = Some(self.schema(target, direction));
+        let distinct: BTreeSet<Id> = branches.values().copied().collect();
+        let distinct = distinct.into_iter().collect();
+        let base = self.schema(target, direction);
         let family = &mut self.schemas[id as usize];
         // Every subtype takes in the base by itself.
         family.all_of.clear();
-        family.discriminator = Some(Box::new(Discriminator { property: property.into(), branches, base }));
+        family.discriminator = Some(Box::new(Discriminator { property: property.into(), branches, distinct, base }));
     }
 
     fn work(&mut self) {
@@ -231,7 +240,7 @@ impl<'n> Builder<'n> {
             while let Some(id) = open.pop() {
                 if id == family {
                     let family = &mut self.schemas[family as usize];
-                    family.all_of.extend(family.discriminator.take().and_then(|discriminator| discriminator.base));
+                    family.all_of.extend(family.discriminator.take().map(|discriminator| discriminator.base));
                     break;
                 }
                 if seen.insert(id) {

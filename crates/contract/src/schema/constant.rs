@@ -71,6 +71,11 @@ impl Values {
         self.texts.binary_search_by(|known| known.as_bytes().cmp(text)).is_ok()
     }
 
+    /// The texts, in order, if there is nothing else.
+    pub fn only_texts(&self) -> Option<&[Box<str>]> {
+        (self.texts.len() == self.all.len()).then_some(&*self.texts)
+    }
+
     pub fn has_number(&self, number: &Decimal<'_>) -> bool {
         has_number(&self.numbers, number)
     }

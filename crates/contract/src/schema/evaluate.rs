@@ -6,13 +6,13 @@
 //!
 //! An evaluation may pause where it spends a step: it unwinds, loops keep where they stand, and begun again it finds what it knows in the memo.
 
+mod alternatives;
+
 use std::collections::{HashMap, HashSet};
 use std::hash::RandomState;
 
 use super::constant::Values;
-use super::ir::{
-    ArrayRules, Contains, Discriminator, Id, NumberRules, ObjectRules, Resource, Schema, Schemas, StringRules,
-};
+use super::ir::{ArrayRules, Contains, Id, NumberRules, ObjectRules, Resource, Schema, Schemas, StringRules};
 use super::memo::{Key, Loop, Mark, Memo, Stand};
 use super::tape::{Tag, Tape};
 use super::types::Types;
@@ -351,11 +351,16 @@ impl<'a> Evaluation<'a> {
         }
         match &schema.discriminator {
             Some(discriminator) if kind == Types::OBJECT => self.discriminate(discriminator, at)?,
-            _ => match schema.base() {
-                // The subtypes are objects; the base says whether something else may be.
-                Some(base) => self.apply(base, at)?,
-                None => self.alternatives(schema, at)?,
-            },
+            // The subtypes are objects; the base says whether something else may be.
+            Some(discriminator) => self.apply(discriminator.base, at)?,
+            None => {}
+        }
+        match &schema.tags {
+            Some(tags) if kind == Types::OBJECT => self.tagged(schema, tags, at)?,
+            _ => {
+                self.any_of(&schema.any_of, at)?;
+                self.one_of(&schema.one_of, at)?;
+            }
         }
         if let Some(id) = schema.not {
             let began = self.space.memo.log_len();
@@ -375,44 +380,6 @@ impl<'a> Evaluation<'a> {
             self.apply(found.unwrap_or(dynamic.fallback), at)?;
         }
         Ok(())
-    }
-
-    fn discriminate(&mut self, discriminator: &Discriminator, at: usize) -> Outcome {
-        let value = self.find_member(at, &discriminator.property)?;
-        let value = value.filter(|&value| self.space.tape.tag(value) == Tag::String);
-        self.spend(value.map_or(0, |value| self.space.tape.byte_count(value) / BYTES_PER_STEP), at)?;
-        let name = value.map(|value| String::from_utf8_lossy(self.space.tape.bytes(value)));
-        let branch = name.and_then(|name| discriminator.branches.get(name.as_ref()).copied());
-        match (branch.or(discriminator.base), value) {
-            (Some(branch), _) => self.apply(branch, at),
-            (None, Some(value)) => {
-                self.note_torn(at);
-                self.fail(Reason::Enum, value)
-            }
-            (None, None) => {
-                self.note_torn(at);
-                let missing = Some(discriminator.property.clone());
-                self.stop(Stop { reason: Reason::Discriminator, cell: at, missing, schema: self.current })
-            }
-        }
-    }
-
-    fn alternatives(&mut self, schema: &'a Schema, at: usize) -> Outcome {
-        let mut any = schema.any_of.is_empty();
-        for &id in &schema.any_of {
-            any |= self.holds(id, at)?;
-        }
-        if !any {
-            return self.tear(Reason::AnyOf, at);
-        }
-        let mut held = 0;
-        for &id in &schema.one_of {
-            held += usize::from(self.holds(id, at)?);
-            if held > 1 {
-                return self.tear(Reason::OneOf, at);
-            }
-        }
-        if held == 0 && !schema.one_of.is_empty() { self.tear(Reason::OneOf, at) } else { Ok(()) }
     }
 
     // --- containers ---

@@ -82,6 +82,7 @@ pub(super) fn of_schema(schema: &Schema, found: Option<Types>, reason: Reason) -
     };
     match reason {
         Reason::Type => must_be(schema.types, found?),
+        Reason::Enum if schema.values.is_empty() => one_of(schema.tags.as_deref()?.texts().map(quoted).collect()),
         Reason::Enum | Reason::Const => {
             let (values, _) = schema.values.iter().find(|(_, known)| *known == reason)?;
             one_of(values.iter().map(shown).collect())

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::constant::Values;
 use super::source::{Base, Direction};
+use super::tags::Tags;
 use super::types::Types;
 use crate::document::Place;
 use crate::format::Format;
@@ -56,6 +57,8 @@ pub(super) struct Schema {
     pub condition: Option<Condition>,
     pub dynamic: Option<Dynamic>,
     pub discriminator: Option<Box<Discriminator>>,
+    /// What its `discriminator` says of `one_of` or `any_of`.
+    pub tags: Option<Box<Tags>>,
     /// As the schema of a member: the member may not be there, because of the direction.
     pub forbidden: Option<Reason>,
 }
@@ -79,6 +82,7 @@ impl Default for Schema {
             condition: None,
             dynamic: None,
             discriminator: None,
+            tags: None,
             forbidden: None,
         }
     }
@@ -87,7 +91,7 @@ impl Default for Schema {
 impl Schema {
     /// Of one that stands for a base and its subtypes: the base.
     pub fn base(&self) -> Option<Id> {
-        self.discriminator.as_ref().and_then(|discriminator| discriminator.base)
+        self.discriminator.as_ref().map(|discriminator| discriminator.base)
     }
 
     /// Whether it requires one of these members.
@@ -118,13 +122,15 @@ pub(super) struct Dynamic {
     pub fallback: Id,
 }
 
-/// The branch of `oneOf` or `anyOf`, or the subtype of a base, is named by a member.
+/// The subtype of a base is named by a member.
 #[derive(Clone, Debug)]
 pub(super) struct Discriminator {
     pub property: Box<str>,
     pub branches: HashMap<Box<str>, Id>,
-    /// Of a base: itself, for names that are no subtype's. Elsewhere such names are rejected.
-    pub base: Option<Id>,
+    /// The subtypes, each once.
+    pub distinct: Box<[Id]>,
+    /// The base itself, for names that are no subtype's.
+    pub base: Id,
 }
 
 /// A bound as written.

@@ -4,10 +4,11 @@
 use super::compile::Builder;
 use super::constant::Constant;
 use super::ir::{
-    ArrayRules, Bound, Condition, Contains, Discriminator, Dynamic, FALSE, Id, NumberRules, ObjectRules, Schema,
-    StringRules, TRUE, UNKNOWN_FIELD, UNKNOWN_ITEM,
+    ArrayRules, Bound, Condition, Contains, Dynamic, FALSE, Id, NumberRules, ObjectRules, Schema, StringRules, TRUE,
+    UNKNOWN_FIELD, UNKNOWN_ITEM,
 };
 use super::source::{Dialect, Direction, Target};
+use super::tags::Tags;
 use super::types::Types;
 use crate::document::{Kind, Node};
 use crate::format::Format;
@@ -406,33 +407,35 @@ impl<'n> Reader<'_, 'n> {
         }
     }
 
-    /// Branches by name: the last segment of each `$ref`, and what `mapping` adds. Takes the place of `oneOf` or `anyOf`.
+    /// What the document calls the branches of `oneOf` or `anyOf`: the last segment of each `$ref`, and what `mapping` adds.
     fn discriminator(&mut self, node: &'n Node, discriminator: &'n Node) {
         let Some(property) = discriminator.get("propertyName").and_then(Node::as_str) else {
             return self.wrong("discriminator", discriminator, "an object with propertyName");
         };
-        let branches = node.get("oneOf").or_else(|| node.get("anyOf")).map_or(&[][..], Node::elements);
-        let references: Option<Vec<&str>> =
-            branches.iter().map(|branch| branch.get("$ref").and_then(Node::as_str)).collect();
-        // An inline branch has no name (OpenAPI 3.0.3, "Discriminator Object"), so the branches are tried as if nothing were said.
-        let Some(references) = references.filter(|references| !references.is_empty()) else { return };
-        let mut named = Discriminator { property: property.into(), branches: Default::default(), base: None };
-        for reference in &references {
-            if let Some(target) = self.builder.reference(reference, self.target, discriminator.place) {
-                let id = self.builder.schema(target, self.direction);
-                named.branches.insert(last_segment(reference).into(), id);
-            }
-        }
+        let Some((list, is_one_of)) =
+            [("oneOf", true), ("anyOf", false)].iter().find_map(|&(name, is)| Some((node.get(name)?, is)))
+        else {
+            return;
+        };
+        let mut tags = Tags::new(property, is_one_of);
+        let references: Vec<Option<&str>> =
+            list.elements().iter().map(|branch| branch.get("$ref").and_then(Node::as_str)).collect();
+        let named = references.iter().enumerate().filter_map(|(index, reference)| Some((index, (*reference)?)));
+        tags.names.extend(named.map(|(index, reference)| (last_segment(reference).into(), index)));
         for (key, value) in discriminator.get("mapping").map_or(&[][..], Node::members) {
             let Some(text) = value.as_str() else { return self.wrong("mapping", value, "a string") };
-            let by_name = references.iter().find(|reference| last_segment(reference) == text);
-            let reference = by_name.copied().unwrap_or(text);
-            if let Some(target) = self.builder.reference(reference, self.target, value.place) {
-                let id = self.builder.schema(target, self.direction);
-                named.branches.insert(key.text.as_str().into(), id);
-            }
+            let by_name = tags.names.get(text).copied();
+            let index = by_name.or_else(|| {
+                let node = std::ptr::from_ref(self.builder.reference(text, self.target, value.place)?.node);
+                let mut leads_there = |reference: &Option<&str>| {
+                    let found = reference.and_then(|reference| self.builder.find(reference, self.target));
+                    found.is_some_and(|found| std::ptr::eq(found.node, node))
+                };
+                references.iter().position(&mut leads_there)
+            });
+            tags.names.extend(index.map(|index| (key.text.as_str().into(), index)));
         }
-        self.out.discriminator = Some(Box::new(named));
+        self.out.tags = Some(Box::new(tags));
     }
 
     // --- parts of keywords ---

@@ -19,6 +19,7 @@ mod memo;
 mod program;
 mod run;
 mod source;
+mod tags;
 mod tape;
 mod types;
 mod vocabulary;

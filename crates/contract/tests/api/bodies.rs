@@ -377,6 +377,7 @@ components:
     Cat: {allOf: [{$ref: '#/components/schemas/Pet'}, {type: object, required: [lives], properties: {lives: {type: integer}}}]}
     Dog: {allOf: [{allOf: [{$ref: '#/components/schemas/Pet'}]}], properties: {bark: {type: boolean}, friend: {$ref: '#/components/schemas/Pet'}}}
     Puppy: {allOf: [{$ref: '#/components/schemas/Dog'}, {type: object, properties: {weeks: {type: integer, maximum: 52}}}]}
+    Bird: {allOf: [{$ref: '#/components/schemas/Pet'}, {type: object, properties: {kind: {enum: [crow, owl]}, wings: {type: integer}}}]}
 ";
     let contract = contract(text);
     let rows = [
@@ -388,9 +389,12 @@ components:
         ("/pet", r#"{"kind":"dog","friend":{"kind":"Cat","lives":"x"}}"#, "type body /friend/lives"),
         ("/pet", r#"{"kind":"Puppy","bark":true,"weeks":6}"#, "ok"),
         ("/pet", r#"{"kind":"Puppy","weeks":60}"#, "maximum body /weeks"),
-        // No subtype has that name: the base alone says what may be there.
+        // No subtype has that name: the base counts, and who holds as it stands says what may be there.
         ("/pet", r#"{"kind":"bird","id":1}"#, "ok"),
+        ("/pet", r#"{"kind":"bird","id":"x"}"#, "type body /id"),
         ("/pet", r#"{"kind":"bird","wings":2}"#, "unknown_field body /wings"),
+        ("/pet", r#"{"kind":"owl","wings":2}"#, "ok"),
+        ("/pet", r#"{"kind":"owl","wings":"2"}"#, "unknown_field body /wings"),
         ("/pet", r#"{"lives":1}"#, "required body /kind"),
         ("/pet", "[]", "type body"),
         ("/cat", r#"{"kind":"dog","lives":1}"#, "ok"),

@@ -342,15 +342,15 @@ fn values_are_exact() {
     let text = posting(
         "3.0.3",
         "{ application/json: { schema: { anyOf: [{ $ref: '#/components/schemas/Cat' }, { $ref: '#/components/schemas/Dog' }], discriminator: { propertyName: kind } } } }",
-    ) + "components: { schemas: { Cat: { type: object, required: [kind], properties: { kind: { type: string }, lives: { type: integer } } }, Dog: { type: object, required: [kind], properties: { kind: { type: string }, bark: { type: boolean } } } } }\n";
+    ) + "components: { schemas: { Cat: { type: object, required: [kind], properties: { kind: { type: string, enum: [cat] }, lives: { type: integer } } }, Dog: { type: object, required: [kind], properties: { kind: { type: string, enum: [dog] }, bark: { type: boolean } } } } }\n";
     let site = Site::with(&text, "", &[], ok);
     validate(
         &site,
         JSON,
         &[
-            (r#"{"kind":"Cat","lives":9}"#, ""),
-            (r#"{"kind":"Dog","lives":9}"#, "unknown_field"),
-            (r#"{"kind":"Bird"}"#, "enum"),
+            (r#"{"kind":"cat","lives":9}"#, ""),
+            (r#"{"kind":"dog","lives":9}"#, "unknown_field"),
+            (r#"{"kind":"Cat","lives":9}"#, "enum"),
             (r#"{"lives":9}"#, "discriminator"),
         ],
     );
