@@ -32,7 +32,7 @@ use super::holdings::{Granted, Holdings, View};
 use super::link::Link;
 use super::policy::{Decision, check};
 use super::queue::{Job, Payload};
-use super::server::Shared;
+use super::shared::Shared;
 use super::surplus::Surplus;
 
 /// Time that one turn of a connection may spend on signing, before the rest of its requests goes to the queue.

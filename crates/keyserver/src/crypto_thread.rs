@@ -10,7 +10,7 @@ use super::backlog::Batch;
 use super::keys::Key;
 use super::link::Link;
 use super::queue::{Job, Scheduler};
-use super::server::Shared;
+use super::shared::Shared;
 
 /// Crypto threads give way to the threads that talk to peers, so that a response is not late because others are being made.
 const NICENESS: i32 = 5;

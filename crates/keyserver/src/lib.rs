@@ -9,23 +9,24 @@
 //! ```
 //!
 //! A role of the same program that shares codecs, keys and reporting with the gate, and nothing of its data path. Reading order: `server.rs` (start,
-//! reload, drain), `conn.rs` (the life of one connection), `judge.rs` (what a request may), `backlog.rs`, `queue.rs` and `crypto_thread.rs` (who signs
+//! reload, drain), `conn.rs` (the life of one connection), `policy.rs` (what a request may), `backlog.rs`, `queue.rs` and `crypto_thread.rs` (who signs
 //! when), `busy.rs` and `surplus.rs` (what rejecting may cost, and who gives way), `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
 //!
 //! Absent on purpose: any way for a key to leave, a decryption that tells good padding from bad, a payload in a log.
 #![forbid(unsafe_code)]
 
+pub mod server;
 mod conn;
 mod crypto_thread;
-pub mod server;
-mod surplus;
+mod shared;
 mod policy;
-mod busy;
 mod queue;
 mod link;
-pub mod confine;
+mod busy;
+mod surplus;
 pub mod holdings;
+pub mod access;
 mod rate;
 pub mod keys;
 mod backlog;
-pub mod access;
+pub mod confine;

@@ -6,22 +6,19 @@
 //! ```
 
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use config::limits::KeyServerLimits;
 use config::{KeyServerConfig, KeyServerListener, Reloaded};
 use net::{Bound, Listener, SocketFile};
 use telemetry::{Exposition, KeyReport, KeyServerReporter};
 use tokio::sync::watch;
 
 use super::backlog::Class;
-use super::busy::Rejections;
 use super::holdings::Holdings;
-use super::queue::Scheduler;
+use super::shared::{Place, Shared};
 use super::{conn, crypto_thread};
 
 /// Pause after the kernel refused to accept for want of descriptors or memory.
@@ -32,52 +29,6 @@ const AUDIT_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Where the configuration comes from, again at each reload.
 pub type Source = Box<dyn Fn() -> Result<KeyServerConfig, Vec<String>> + Send + Sync>;
-
-/// What all threads share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) holdings: ArcSwap<Holdings>,
-    pub(super) acceptor: tls::Acceptor,
-    pub(super) scheduler: Scheduler,
-    pub(super) rejections: Arc<Rejections>,
-    pub(super) reporter: KeyServerReporter,
-    pub(super) limits: KeyServerLimits,
-    /// Whether ECDSA opcodes are answered for RSA keys.
-    pub(super) mixed: bool,
-    connections: AtomicUsize,
-    /// Whether it serves; else why not.
-    ready: Mutex<Result<(), &'static str>>,
-}
-
-impl Shared {
-    /// What a server of this configuration shares.
-    ///
-    /// # Errors
-    /// The TLS library fails.
-    pub(super) fn new(
-        config: &KeyServerConfig,
-        holdings: Holdings,
-        reporter: KeyServerReporter,
-    ) -> Result<Shared, String> {
-        let tickets = Arc::new(tls::TicketKeys::new(Duration::from_secs(12 * 3600)));
-        let acceptor = tls::Acceptor::new(tickets).map_err(|error| format!("TLS cannot be set up: {error}"))?;
-        Ok(Shared {
-            holdings: ArcSwap::from_pointee(holdings),
-            acceptor,
-            scheduler: Scheduler::new(config.crypto_threads, &config.limits),
-            rejections: Arc::new(Rejections::new(config.limits.target_wait)),
-            reporter,
-            limits: config.limits.clone(),
-            mixed: config.ecdsa_opcodes_on_rsa_keys,
-            connections: AtomicUsize::new(0),
-            ready: Mutex::new(Err("starting")),
-        })
-    }
-
-    fn set_ready(&self, ready: Result<(), &'static str>) {
-        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = ready;
-    }
-}
 
 /// Threads that talk to peers.
 type Workers = Vec<JoinHandle<std::io::Result<()>>>;
@@ -320,28 +271,6 @@ async fn accept(
         begin(stream, &mut open);
     }
     open
-}
-
-/// A place among the connections; given back when dropped.
-struct Place(Arc<Shared>);
-
-impl Place {
-    fn take(shared: &Arc<Shared>) -> Option<Place> {
-        if shared.connections.fetch_add(1, Ordering::Relaxed) >= shared.limits.max_connections {
-            shared.connections.fetch_sub(1, Ordering::Relaxed);
-            shared.reporter.connection_failed("too_many_connections");
-            return None;
-        }
-        shared.reporter.connection_opened();
-        Some(Place(Arc::clone(shared)))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
-        self.0.reporter.connection_closed();
-    }
 }
 
 /// The keys held, without anything secret.

@@ -3,10 +3,11 @@
 //! Everything that differs between names is set on the session in the library's early callback, before anything is negotiated; contexts are never
 //! swapped. Ruled by RFC 8446 §4.1.2, RFC 6066 §3 and RFC 7301.
 
+use crate::choice::{Choice, Chooser};
 use crate::ffi::{self, Owned};
-use crate::link::{self, Link};
+use crate::link::{self, Chosen, Link, Opening};
 use crate::remote::Remote;
-use crate::{Alert, ClientAuth, Error, Identity, Policy, ProtocolVersion, TicketKeys, policy, tickets};
+use crate::{Alert, ClientAuth, Error, ProtocolVersion, TicketKeys, key_method, policy, tickets};
 use aws_lc_sys as sys;
 use std::os::raw::{c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,37 +21,6 @@ const MAX_CLIENT_CHAIN_BYTES: usize = 32 * 1024;
 /// Where clients may prove themselves, a ClientHello may be this long, since it may bring a ticket that holds such a chain. Elsewhere it has the
 /// library's 16 KiB.
 const MAX_HELLO_WITH_CHAIN_BYTES: usize = MAX_CLIENT_CHAIN_BYTES + 8 * 1024;
-
-/// Decides, once per handshake and before anything is negotiated, what this client gets.
-pub trait Chooser {
-    /// The choice for this ClientHello, or the alert to reject it with.
-    ///
-    /// # Errors
-    /// The fatal alert to send.
-    fn choose(&self, hello: &ClientHello<'_>) -> Result<Choice, Alert>;
-
-    /// Whether some choice has a rule for client certificates, so that tickets may be long.
-    fn asks_for_certificates(&self) -> bool;
-}
-
-/// Everything one handshake is done under.
-#[derive(Debug, Clone)]
-pub struct Choice {
-    /// Chain and key to prove ourselves with.
-    pub identity: Arc<Identity>,
-    /// Versions, suites and groups.
-    pub policy: Policy,
-    /// Lowest version; may be above or below the policy's own (`legacy` widens it, never `intermediate` or `modern`).
-    pub min_version: ProtocolVersion,
-    /// Protocols we speak, in our order, e.g. `[b"h2", b"http/1.1"]`. If the client offers ALPN and none matches: no_application_protocol. Empty:
-    /// the extension is ignored, as RFC 7301 has it for a server without ALPN.
-    pub alpn: Arc<[Vec<u8>]>,
-    /// Whether and how the client must prove itself.
-    pub client_auth: Option<Arc<ClientAuth>>,
-    /// SHA-256 over what a ticket may not cross: name, policy, client-certificate rule. Ticket keys and the session id context come from it (and
-    /// from the contents of `client_auth`, whether or not they are in this digest).
-    pub context: [u8; 32],
-}
 
 /// The shared server context. `Send + Sync`; one per process is enough.
 #[derive(Debug)]
@@ -105,22 +75,6 @@ impl Acceptor {
     }
 }
 
-/// What a server session needs until its handshake is over.
-pub(crate) struct Opening {
-    chooser: Arc<dyn Chooser + Send + Sync>,
-    /// Keys for this handshake's tickets.
-    pub(crate) tickets: Arc<TicketKeys>,
-    chosen: Option<Chosen>,
-}
-
-/// A choice that was made, as far as the handshake still asks for it.
-struct Chosen {
-    alpn: Arc<[Vec<u8>]>,
-    client_auth: Option<Arc<ClientAuth>>,
-    /// The choice's context and the client-certificate rule in one.
-    ticket_context: [u8; 32],
-}
-
 impl Opening {
     /// What tickets are bound to, once chosen.
     pub(crate) fn ticket_context(&self) -> Option<&[u8; 32]> {
@@ -167,7 +121,7 @@ impl Opening {
         // SAFETY: the session is live and its handshake's choices are still open; the context is copied.
         unsafe {
             policy::narrow(ssl, choice.policy, choice.min_version, hello)?;
-            choice.identity.apply(ssl)?;
+            choice.identity.apply(ssl, &key_method::METHOD)?;
             match &choice.client_auth {
                 Some(rule) => rule.apply(ssl, choice.policy)?,
                 None => sys::SSL_set_verify(ssl, sys::SSL_VERIFY_NONE, None),

@@ -3,37 +3,19 @@
 //! Keeps the last session of each connector for resumption. Ruled by RFC 9525 (names), RFC 6066 §3 (SNI) and RFC 8446 §4.6.1.
 
 use crate::ffi::{self, Owned};
-use crate::link::{self, Link};
+use crate::link::{self, LastSession, Link, Origin, ServerName};
 use crate::{Error, Identity, Policy, ProtocolVersion, chain, policy, trust};
 use aws_lc_sys as sys;
 use std::ffi::CString;
 use std::net::IpAddr;
 use std::os::raw::{c_int, c_uint};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Whom the server's certificate must name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServerName {
-    /// A DNS name: sent as SNI and checked.
-    Dns(String),
-    /// An address: checked, and no SNI sent (RFC 6066 §3).
-    Ip(IpAddr),
-}
+use std::sync::{Arc, PoisonError};
 
 /// Client context: one per upstream group.
 #[derive(Debug)]
 pub struct Connector {
     context: Owned<sys::SSL_CTX>,
     verify: bool,
-    last: Arc<LastSession>,
-}
-
-/// The last session and whom it was with.
-type LastSession = Mutex<Option<(ServerName, Owned<sys::SSL_SESSION>)>>;
-
-/// Where a client session leaves what may be resumed.
-pub(crate) struct Origin {
-    name: ServerName,
     last: Arc<LastSession>,
 }
 

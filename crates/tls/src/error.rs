@@ -1,9 +1,7 @@
 //! Alerts and errors: first whose fault it was, then what.
 //!
-//! Turns the library's error queue into an [`Error`]. Decides nothing about logging or closing. Ruled by RFC 8446 §6.
+//! Decides nothing about logging or closing; what the library's error queue says becomes an [`Error`] in `ffi` and `session`. Ruled by RFC 8446 §6.
 
-use crate::{chain, ffi};
-use aws_lc_sys as sys;
 use std::fmt;
 
 /// A TLS alert description (RFC 8446 §6).
@@ -33,14 +31,6 @@ impl Alert {
     pub const CERTIFICATE_REQUIRED: Alert = Alert(116);
     /// no_application_protocol
     pub const NO_APPLICATION_PROTOCOL: Alert = Alert(120);
-}
-
-impl fmt::Display for Alert {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // SAFETY: the function maps any number to a string with static lifetime.
-        let name = unsafe { ffi::static_text(sys::SSL_alert_desc_string_long(self.0.into())) };
-        write!(f, "{} ({})", name.unwrap_or("unknown"), self.0)
-    }
 }
 
 /// Why a TLS operation failed: first whose fault it is.
@@ -74,42 +64,3 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-impl Error {
-    /// Our fault, with the library's first reason behind `what`. Empties the error queue.
-    pub(crate) fn ours(what: &str) -> Error {
-        match ffi::take_faults().first() {
-            Some(fault) => Error::Ours(format!("{what}: {}", fault.text()).into()),
-            None => Error::Ours(what.into()),
-        }
-    }
-
-    /// What a failed call on a session left in the error queue, which is emptied. `verify_result` is that session's, `alert` the one that it sent.
-    pub(crate) fn of_session(verify_result: std::os::raw::c_long, alert: Option<Alert>) -> Error {
-        let faults = ffi::take_faults();
-        // A fatal alert or a decision on the certificate says more than whatever the library noted before it.
-        if let Some(alert) = faults.iter().find_map(ffi::Fault::alert) {
-            return Error::PeerAlert(Alert(alert));
-        }
-        if faults.iter().any(|fault| fault.is_ssl(sys::SSL_R_CERTIFICATE_VERIFY_FAILED)) {
-            // SAFETY: the function maps any number to a string with static lifetime.
-            let theirs = || unsafe { ffi::static_text(sys::X509_verify_cert_error_string(verify_result)) };
-            let why = chain::text(verify_result).or_else(theirs);
-            return Error::PeerCertificate(why.unwrap_or("verification failed").into());
-        }
-        // libssl's own reason is behind that of the part that failed under it, e.g. a cipher.
-        let Some(first) = faults.iter().find(|fault| fault.is_from_ssl()).or(faults.first()) else {
-            return Error::Peer("UNEXPECTED_END".into());
-        };
-        if first.is_ssl(sys::SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
-            return Error::PeerCertificate("none was sent".into());
-        }
-        match alert {
-            // The library calls some faults of the peer internal errors, such as a malformed ML-KEM share, and sends the right alert.
-            _ if !faults.iter().any(ffi::Fault::is_ours) => Error::Peer(first.text()),
-            Some(Alert::ILLEGAL_PARAMETER) => Error::Peer("ILLEGAL_PARAMETER".into()),
-            Some(Alert::DECODE_ERROR) => Error::Peer("DECODE_ERROR".into()),
-            _ => Error::Ours(first.text()),
-        }
-    }
-}

@@ -2,7 +2,7 @@
 //!
 //! A handle owns exactly one reference and gives it up when dropped. Nothing here knows what the objects are for.
 
-use crate::Error;
+use crate::{Alert, Error};
 use aws_lc_sys as sys;
 use std::ffi::CStr;
 use std::fmt;
@@ -248,4 +248,22 @@ pub(crate) fn take_faults() -> Vec<Fault> {
         packed => Some(Fault(packed)),
     })
     .collect()
+}
+
+impl fmt::Display for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // SAFETY: the function maps any number to a string with static lifetime.
+        let name = unsafe { static_text(sys::SSL_alert_desc_string_long(self.0.into())) };
+        write!(f, "{} ({})", name.unwrap_or("unknown"), self.0)
+    }
+}
+
+impl Error {
+    /// Our fault, with the library's first reason behind `what`. Empties the error queue.
+    pub(crate) fn ours(what: &str) -> Error {
+        match take_faults().first() {
+            Some(fault) => Error::Ours(format!("{what}: {}", fault.text()).into()),
+            None => Error::Ours(what.into()),
+        }
+    }
 }

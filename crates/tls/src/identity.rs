@@ -2,24 +2,13 @@
 //!
 //! Does not check that both belong together or that the chain is valid; whoever loads key material does.
 
-use crate::crypto::{Certificate, PublicKey};
+use crate::crypto::{Certificate, KeyType, PublicKey};
 use crate::ffi::{self, Owned};
 use crate::{Error, remote};
 use aws_lc_sys as sys;
 use std::ptr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use zeroize::Zeroizing;
-
-/// The kind of key an identity signs with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum KeyType {
-    /// ECDSA on P-256, P-384 or P-521.
-    Ecdsa,
-    /// RSA, 2048 bits or more.
-    Rsa,
-    /// Ed25519.
-    Ed25519,
-}
 
 /// secp256r1, secp384r1 and secp521r1 as supported groups name them (RFC 8422 §5.1.1).
 pub const CURVE_P256: u16 = 23;
@@ -128,18 +117,22 @@ impl Identity {
         parsed.get_or_init(parse).clone().map(Some)
     }
 
-    /// Puts chain and key into a session.
+    /// Puts chain and key into a session; a key that is elsewhere is asked by `method`.
     ///
     /// # Errors
     /// The key or the leaf does not parse, or they do not belong together: our fault.
     ///
     /// # Safety
-    /// `ssl` is live and its handshake's choices are still open.
-    pub(crate) unsafe fn apply(&self, ssl: *mut sys::SSL) -> Result<(), Error> {
+    /// `ssl` is live and its handshake's choices are still open; `method` fits a session of ours.
+    pub(crate) unsafe fn apply(
+        &self,
+        ssl: *mut sys::SSL,
+        method: &'static sys::SSL_PRIVATE_KEY_METHOD,
+    ) -> Result<(), Error> {
         let chain = self.chain()?;
         let (key, method) = match self.local_key()? {
             Some(key) => (key.as_ptr(), ptr::null()),
-            None => (ptr::null_mut(), &raw const remote::METHOD),
+            None => (ptr::null_mut(), ptr::from_ref(method)),
         };
         // SAFETY: `ssl` is live. `Owned` is transparent, so the chain is an array of that many pointers; the call takes references of its own,
         // and the method is static.

@@ -5,31 +5,37 @@
 
 pub mod session;
 pub mod info;
-pub mod error;
-pub mod client_auth;
 pub mod acceptor;
-pub mod tickets;
-mod link;
-pub mod identity;
 pub mod connector;
+mod tickets;
+mod key_method;
+mod link;
+mod ticket_keys;
+mod choice;
+pub mod identity;
+pub mod client_auth;
 pub mod remote;
-pub mod policy;
 mod trust;
 mod chain;
+pub mod policy;
 pub mod crypto;
 mod scheme;
 mod ffi;
+pub mod error;
 
-pub use acceptor::{Acceptor, Choice, Chooser};
+pub use acceptor::Acceptor;
+pub use choice::{Choice, Chooser};
 pub use client_auth::ClientAuth;
-pub use connector::{Connector, ServerName};
+pub use connector::Connector;
+pub use crypto::KeyType;
 pub use error::{Alert, Error};
-pub use identity::{Identity, KeyType};
+pub use identity::Identity;
 pub use info::{Info, PeerCertificate};
+pub use link::ServerName;
 pub use policy::{Policy, ProtocolVersion};
 pub use remote::{KeyRequest, KeyResponse};
 pub use session::{Handshake, Read, Session};
-pub use tickets::TicketKeys;
+pub use ticket_keys::TicketKeys;
 
 // The helpers in `tests/support` serve unit tests, too, and name this crate as a stranger would.
 #[cfg(test)]

@@ -3,20 +3,54 @@
 //! Each session has one [`Link`], owned by its BIO and therefore freed with it. All its fields are cells, so callbacks and the session share it by
 //! reference without ever holding a unique one. It decides nothing; what the callbacks decide stands in `acceptor`, `connector` and `tickets`.
 
-use crate::acceptor::Opening;
-use crate::connector::Origin;
+use crate::choice::Chooser;
 use crate::ffi::Owned;
 use crate::remote::Remote;
-use crate::{Alert, Error, KeyType};
+use crate::{Alert, ClientAuth, Error, KeyType, TicketKeys};
 use aws_lc_sys as sys;
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::os::raw::{c_char, c_int, c_long, c_void};
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Post-handshake messages a peer may send without application data between them: far above what RFC 8446 §4.6 has a use for.
 const MAX_CONTROL_MESSAGES: u8 = 32;
+
+/// What a server session needs until its handshake is over.
+pub(crate) struct Opening {
+    pub(crate) chooser: Arc<dyn Chooser + Send + Sync>,
+    /// Keys for this handshake's tickets.
+    pub(crate) tickets: Arc<TicketKeys>,
+    pub(crate) chosen: Option<Chosen>,
+}
+
+/// A choice that was made, as far as the handshake still asks for it.
+pub(crate) struct Chosen {
+    pub(crate) alpn: Arc<[Vec<u8>]>,
+    pub(crate) client_auth: Option<Arc<ClientAuth>>,
+    /// The choice's context and the client-certificate rule in one.
+    pub(crate) ticket_context: [u8; 32],
+}
+
+/// Whom the server's certificate must name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerName {
+    /// A DNS name: sent as SNI and checked.
+    Dns(String),
+    /// An address: checked, and no SNI sent (RFC 6066 §3).
+    Ip(IpAddr),
+}
+
+/// The last session and whom it was with.
+pub(crate) type LastSession = Mutex<Option<(ServerName, Owned<sys::SSL_SESSION>)>>;
+
+/// Where a client session leaves what may be resumed.
+pub(crate) struct Origin {
+    pub(crate) name: ServerName,
+    pub(crate) last: Arc<LastSession>,
+}
 
 /// The state that callbacks share with their session.
 #[derive(Default)]

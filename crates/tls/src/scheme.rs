@@ -2,10 +2,9 @@
 //!
 //! Computes digests; signs and verifies nothing. Ruled by RFC 8446 §4.2.3 and, below TLS 1.2, RFC 4346 §7.4.3.
 
-use crate::crypto::KeyKind;
 use aws_lc_sys as sys;
 use std::ptr;
-use wire::keyless::{HashKind, KeyFamily, Operation};
+use wire::keyless::{HashKind, Operation};
 
 /// Longest digest of any hash, bytes.
 const MAX_DIGEST_BYTES: usize = 64;
@@ -36,16 +35,6 @@ pub(crate) fn hash(operation: Operation) -> Option<HashKind> {
         Operation::RsaPkcs1(hash) | Operation::RsaPss(hash) | Operation::Ecdsa(hash) => Some(hash),
         Operation::Ed25519 | Operation::RsaDecrypt | Operation::Ping => None,
     }
-}
-
-/// Whether keys of this kind can do it.
-pub(crate) fn suits(operation: Operation, kind: KeyKind) -> bool {
-    matches!(
-        (operation.family(), kind),
-        (Some(KeyFamily::Rsa), KeyKind::Rsa { .. })
-            | (Some(KeyFamily::Ecdsa), KeyKind::Ec(_))
-            | (Some(KeyFamily::Ed25519), KeyKind::Ed25519)
-    )
 }
 
 /// What a key is given to sign `message`: its digest, or for Ed25519 all of it. None if the library is out of memory.

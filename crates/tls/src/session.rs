@@ -9,10 +9,9 @@
 //!   key_request() … answer()└── error, fail() ─────┴──→ ended
 //! ```
 
-use crate::acceptor::Opening;
-use crate::connector::Origin;
+use crate::chain;
 use crate::ffi::{self, Owned};
-use crate::link::Link;
+use crate::link::{Link, Opening, Origin};
 use crate::remote::{KeyRequest, KeyResponse, Remote};
 use crate::{Acceptor, Alert, Chooser, ClientAuth, Connector, Error, Info, ProtocolVersion, ServerName, info};
 use aws_lc_sys as sys;
@@ -341,6 +340,37 @@ impl Session {
 /// A length as the library takes it: what is above its range is left for the next call.
 fn clamp(len: usize) -> c_int {
     c_int::try_from(len).unwrap_or(c_int::MAX)
+}
+
+impl Error {
+    /// What a failed call on a session left in the error queue, which is emptied. `verify_result` is that session's, `alert` the one that it sent.
+    pub(crate) fn of_session(verify_result: std::os::raw::c_long, alert: Option<Alert>) -> Error {
+        let faults = ffi::take_faults();
+        // A fatal alert or a decision on the certificate says more than whatever the library noted before it.
+        if let Some(alert) = faults.iter().find_map(ffi::Fault::alert) {
+            return Error::PeerAlert(Alert(alert));
+        }
+        if faults.iter().any(|fault| fault.is_ssl(sys::SSL_R_CERTIFICATE_VERIFY_FAILED)) {
+            // SAFETY: the function maps any number to a string with static lifetime.
+            let theirs = || unsafe { ffi::static_text(sys::X509_verify_cert_error_string(verify_result)) };
+            let why = chain::text(verify_result).or_else(theirs);
+            return Error::PeerCertificate(why.unwrap_or("verification failed").into());
+        }
+        // libssl's own reason is behind that of the part that failed under it, e.g. a cipher.
+        let Some(first) = faults.iter().find(|fault| fault.is_from_ssl()).or(faults.first()) else {
+            return Error::Peer("UNEXPECTED_END".into());
+        };
+        if first.is_ssl(sys::SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE) {
+            return Error::PeerCertificate("none was sent".into());
+        }
+        match alert {
+            // The library calls some faults of the peer internal errors, such as a malformed ML-KEM share, and sends the right alert.
+            _ if !faults.iter().any(ffi::Fault::is_ours) => Error::Peer(first.text()),
+            Some(Alert::ILLEGAL_PARAMETER) => Error::Peer("ILLEGAL_PARAMETER".into()),
+            Some(Alert::DECODE_ERROR) => Error::Peer("DECODE_ERROR".into()),
+            _ => Error::Ours(first.text()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use wire::keyless::{KeyFamily, Operation};
+
 pub mod certificate;
 mod der;
 pub mod digest;
@@ -21,8 +23,6 @@ pub use certificate::Certificate;
 pub use private_key::PrivateKey;
 pub use public_key::PublicKey;
 pub use signing_key::SigningKey;
-
-use crate::KeyType;
 
 /// Why key material could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +67,17 @@ pub enum Curve {
     P521,
 }
 
+/// The kind of key an identity signs with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum KeyType {
+    /// ECDSA on P-256, P-384 or P-521.
+    Ecdsa,
+    /// RSA, 2048 bits or more.
+    Rsa,
+    /// Ed25519.
+    Ed25519,
+}
+
 /// The kind of a public key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyKind {
@@ -86,6 +97,16 @@ pub enum KeyKind {
 impl KeyKind {
     /// Shortest RSA modulus that is served, bits. Public authorities issue nothing shorter since 2014.
     pub const MIN_RSA_BITS: u32 = 2048;
+
+    /// Whether keys of this kind can do it.
+    pub(crate) fn suits(self, operation: Operation) -> bool {
+        matches!(
+            (operation.family(), self),
+            (Some(KeyFamily::Rsa), KeyKind::Rsa { .. })
+                | (Some(KeyFamily::Ecdsa), KeyKind::Ec(_))
+                | (Some(KeyFamily::Ed25519), KeyKind::Ed25519)
+        )
+    }
 
     /// The type an identity with such a key has; none if it cannot be served.
     pub fn key_type(self) -> Option<KeyType> {

@@ -52,7 +52,7 @@ impl PublicKey {
     /// Whether `signature` is what `operation` makes of `input` with the private half: `input` is a digest, or for Ed25519 the whole message.
     /// False for what signs nothing. P-256 takes 49 us, RSA-2048 16 us.
     pub fn verifies(&self, operation: Operation, input: &[u8], signature: &[u8]) -> bool {
-        if !scheme::suits(operation, self.kind) {
+        if !self.kind.suits(operation) {
             return false;
         }
         let verified = match (operation, scheme::hash(operation)) {

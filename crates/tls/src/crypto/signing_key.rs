@@ -77,7 +77,7 @@ impl SigningKey {
     /// [`Error::Library`] if the library failed; `out` is empty then.
     pub fn perform(&self, operation: Operation, input: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         out.clear();
-        if !scheme::suits(operation, self.kind) {
+        if !self.kind.suits(operation) {
             return Err(Error::Unsupported("an operation for another kind of key"));
         }
         if operation.payload_bytes().is_some_and(|length| length != input.len()) {

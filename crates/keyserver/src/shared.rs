@@ -1,0 +1,82 @@
+//! What the threads of a key server share, and a connection's place among those that may be open.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use config::KeyServerConfig;
+use config::limits::KeyServerLimits;
+use telemetry::KeyServerReporter;
+
+use super::busy::Rejections;
+use super::holdings::Holdings;
+use super::queue::Scheduler;
+
+/// What all threads share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) holdings: ArcSwap<Holdings>,
+    pub(super) acceptor: tls::Acceptor,
+    pub(super) scheduler: Scheduler,
+    pub(super) rejections: Arc<Rejections>,
+    pub(super) reporter: KeyServerReporter,
+    pub(super) limits: KeyServerLimits,
+    /// Whether ECDSA opcodes are answered for RSA keys.
+    pub(super) mixed: bool,
+    pub(super) connections: AtomicUsize,
+    /// Whether it serves; else why not.
+    pub(super) ready: Mutex<Result<(), &'static str>>,
+}
+
+impl Shared {
+    /// What a server of this configuration shares.
+    ///
+    /// # Errors
+    /// The TLS library fails.
+    pub(super) fn new(
+        config: &KeyServerConfig,
+        holdings: Holdings,
+        reporter: KeyServerReporter,
+    ) -> Result<Shared, String> {
+        let tickets = Arc::new(tls::TicketKeys::new(Duration::from_secs(12 * 3600)));
+        let acceptor = tls::Acceptor::new(tickets).map_err(|error| format!("TLS cannot be set up: {error}"))?;
+        Ok(Shared {
+            holdings: ArcSwap::from_pointee(holdings),
+            acceptor,
+            scheduler: Scheduler::new(config.crypto_threads, &config.limits),
+            rejections: Arc::new(Rejections::new(config.limits.target_wait)),
+            reporter,
+            limits: config.limits.clone(),
+            mixed: config.ecdsa_opcodes_on_rsa_keys,
+            connections: AtomicUsize::new(0),
+            ready: Mutex::new(Err("starting")),
+        })
+    }
+
+    pub(super) fn set_ready(&self, ready: Result<(), &'static str>) {
+        *self.ready.lock().unwrap_or_else(PoisonError::into_inner) = ready;
+    }
+}
+
+/// A place among the connections; given back when dropped.
+pub(super) struct Place(Arc<Shared>);
+
+impl Place {
+    pub(super) fn take(shared: &Arc<Shared>) -> Option<Place> {
+        if shared.connections.fetch_add(1, Ordering::Relaxed) >= shared.limits.max_connections {
+            shared.connections.fetch_sub(1, Ordering::Relaxed);
+            shared.reporter.connection_failed("too_many_connections");
+            return None;
+        }
+        shared.reporter.connection_opened();
+        Some(Place(Arc::clone(shared)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.0.reporter.connection_closed();
+    }
+}
