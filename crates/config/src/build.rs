@@ -4,7 +4,6 @@
 //! disk; the files a configuration names are gathered for `load` to look at.
 
 mod address;
-mod circles;
 mod contracts;
 mod datagrams;
 mod headers;
@@ -12,6 +11,7 @@ mod key_servers;
 mod key_server;
 mod keystores;
 mod listeners;
+mod loops;
 mod process;
 mod read;
 mod routes;
@@ -94,7 +94,7 @@ pub(super) fn build(
         log: build.log(root),
         limits,
     };
-    build.circles(root, &config);
+    build.forwarding_loops(root, &config);
     let referenced = build.referenced;
     (Some(config), referenced)
 }

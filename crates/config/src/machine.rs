@@ -1,24 +1,16 @@
-//! What names and addresses mean on this machine, as far as that is certain without asking anybody: `localhost`, the hosts file, its own addresses.
+//! What names and addresses mean on this machine, as far as that is certain: `localhost` and its own addresses.
 //!
-//! Resolves nothing over the network.
+//! Resolves nothing: other names may mean something else when the proxy runs, whose loop guard decides then.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 
 use net::OwnAddresses;
-
-const HOSTS: &str = "/etc/hosts";
-
-/// Largest hosts file that is read, bytes. Some hold lists of unwanted names.
-const MAX_HOSTS_BYTES: u64 = 16 << 20;
 
 /// This machine, or one of which nothing is known but `localhost`.
 #[derive(Debug, Default)]
 pub(super) struct Machine {
     looks: bool,
-    hosts: OnceCell<HashMap<String, Vec<IpAddr>>>,
     own: OnceCell<Option<RefCell<OwnAddresses>>>,
 }
 
@@ -28,19 +20,11 @@ impl Machine {
         Machine { looks: true, ..Machine::default() }
     }
 
-    /// The addresses of a name; none where only a name server could tell.
-    pub(super) fn addresses(&self, name: &str) -> Vec<IpAddr> {
+    /// The addresses of a name; none where only a resolver could tell.
+    pub(super) fn addresses(name: &str) -> &'static [IpAddr] {
+        const LOCALHOST: &[IpAddr] = &[IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
         let name = name.trim_end_matches('.').to_ascii_lowercase();
-        if name == "localhost" || name.ends_with(".localhost") {
-            return vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-        }
-        if !self.looks {
-            return Vec::new();
-        }
-        let hosts = self.hosts.get_or_init(|| {
-            keystore::files::text(Path::new(HOSTS), MAX_HOSTS_BYTES).map(|text| read_hosts(&text)).unwrap_or_default()
-        });
-        hosts.get(&name).cloned().unwrap_or_default()
+        if name == "localhost" || name.ends_with(".localhost") { LOCALHOST } else { &[] }
     }
 
     /// Whether this is certainly an address of this machine.
@@ -51,43 +35,15 @@ impl Machine {
     }
 }
 
-/// Names, in lower case, by the lines of a hosts file: an address and the names it has.
-fn read_hosts(text: &str) -> HashMap<String, Vec<IpAddr>> {
-    let mut hosts: HashMap<String, Vec<IpAddr>> = HashMap::new();
-    for line in text.lines() {
-        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
-        let Some(address) = words.next().and_then(|word| word.parse().ok()) else { continue };
-        for name in words {
-            hosts.entry(name.to_ascii_lowercase()).or_default().push(address);
-        }
-    }
-    hosts
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_hosts_file_gives_each_name_all_its_addresses() {
-        let hosts =
-            read_hosts("127.0.0.1 localhost\n::1 localhost # again\n\n# 10.0.0.1 gone\n10.0.0.2\tA.test a\nx y\n");
-        let check = |name: &str, addresses: &[&str]| {
-            let expected: Vec<IpAddr> = addresses.iter().filter_map(|text| text.parse().ok()).collect();
-            assert_eq!(hosts.get(name).cloned().unwrap_or_default(), expected, "{name}");
-        };
-        check("localhost", &["127.0.0.1", "::1"]);
-        check("a.test", &["10.0.0.2"]);
-        check("a", &["10.0.0.2"]);
-        check("gone", &[]);
-        check("y", &[]);
-    }
-
-    #[test]
     fn localhost_is_known_without_looking() {
         let machine = Machine::default();
-        assert_eq!(machine.addresses("App.LocalHost.").len(), 2);
-        assert!(machine.addresses("localhost.example").is_empty());
+        assert_eq!(Machine::addresses("App.LocalHost.").len(), 2);
+        assert!(Machine::addresses("localhost.example").is_empty());
         assert!(machine.is_own(Ipv4Addr::LOCALHOST.into()) && !machine.is_own(Ipv4Addr::new(192, 0, 2, 1).into()));
         // This machine has no documentation address, and knows it.
         assert!(!Machine::here().is_own(Ipv4Addr::new(192, 0, 2, 1).into()));

@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 /// Sockets told of at once.
 const MOST_AT_ONCE: usize = 64;
 
-/// A set of sockets of which it is reported which have news.
+/// A set of sockets that says which of them have news.
 pub struct Poller {
     set: AsyncFd<OwnedFd>,
 }

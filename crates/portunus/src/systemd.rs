@@ -1,4 +1,4 @@
-//! What systemd is reported this process (sd_notify(3)): that it serves, reloads or stops, and a line of status for `systemctl status`.
+//! What systemd learns about this process (sd_notify(3)): that it serves, reloads or stops, and a line of status for `systemctl status`.
 //!
 //! Does nothing where systemd did not ask (`NOTIFY_SOCKET`), and never fails: a service manager that does not listen must not stop traffic.
 

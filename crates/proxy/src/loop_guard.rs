@@ -1,6 +1,6 @@
-//! Tunnels of ours that lead into listeners of ours: how often in a row, so that a circle ends.
+//! Tunnels of ours that lead into listeners of ours: how often in a row, so that a forwarding loop ends.
 //!
-//! One listener may lead to another on purpose. A circle of several, by names or headers that only the moment shows, would take one connection after
+//! One listener may lead to another on purpose. A loop of several, by names or headers that only the moment shows, would take one connection after
 //! the other until all are taken. Owns what is shared of it by all workers; costs tunnels nothing that lead to other ports than ours.
 
 use std::collections::HashMap;

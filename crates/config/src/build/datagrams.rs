@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::listeners::Bound;
-use super::{Build, Fault, address, circles, identifier, read};
+use super::{Build, Fault, address, identifier, loops, read};
 use crate::model::{
     AllowedDestination, DatagramHeader, Endpoint, ServerAddress, ServerConfig, SourceConfig, TargetsConfig, Trust,
     UdpListenerConfig, UpstreamConfig, UpstreamProtocol,
@@ -130,7 +130,7 @@ impl Build<'_> {
     fn loops(&mut self, node: &Node, bind: &[SocketAddr], to: &TargetsConfig) {
         let TargetsConfig::Fixed { v4, v6 } = to else { return };
         for target in [v4, v6].into_iter().flatten() {
-            let own = bind.iter().find(|bind| circles::is_reached(**bind, *target, self.machine));
+            let own = bind.iter().find(|bind| loops::is_reached(**bind, *target, self.machine));
             if let (Some(bind), Some(at)) = (own, node.get("to")) {
                 let what = format!("the target {target} is this listener itself, bound to {bind}");
                 self.problems.add(at.span, what, "let the application listen on another port");

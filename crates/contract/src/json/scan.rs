@@ -12,7 +12,7 @@ use super::token::CutToken;
 use crate::limits::Limits;
 use crate::reason::Reason;
 
-/// Who is reported the parts of a value, in the order of the text. An error ends the scan.
+/// Who receives the parts of a value, in the order of the text. An error ends the scan.
 pub trait Sink {
     /// `null`
     fn null(&mut self) -> Result<(), Reason>;

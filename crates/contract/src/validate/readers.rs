@@ -340,7 +340,7 @@ impl Form<'_> {
             let has_choice = assembly.write(pairs, self.rooms, &mut unread, turn).await && unread.is_empty();
             let mut wrong: Vec<Violation> = unread.iter().map(|(name, why)| form_violation(*why, name)).collect();
             rejected.extend(unread.into_iter().map(|(name, _)| String::from_utf8_lossy(&name).into_owned()));
-            // What is reported the rest must not come of what was left out.
+            // What is said of the rest must not come of what was left out.
             if wrong.is_empty() || findings.collects() {
                 let Rooms { json, run, .. } = &mut *self.rooms;
                 let check = self.contract.program.check(self.schema, run);

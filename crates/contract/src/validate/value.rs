@@ -125,7 +125,7 @@ impl Present<'_> {
                 first = match fault {
                     Fault::Schema(violation) if findings.collects() => {
                         let (program, schema) = (&contract.program, self.parameter.schema);
-                        // What is reported one value leaves most for the decisions on the others.
+                        // What is said of one value leaves most for the decisions on the others.
                         let most_steps = rooms.steps / 8;
                         rooms.steps -= most_steps;
                         let text = Some((rooms.json.as_slice(), from_text));

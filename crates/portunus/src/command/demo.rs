@@ -273,7 +273,7 @@ fn commands(options: &Options, ca: &Path) -> Vec<(&'static str, String)> {
     };
     let old_client = " --verbose --tls-max 1.2 --ciphers ECDHE-RSA-AES128-GCM-SHA256";
     vec![
-        ("what the upstream is reported", call("https", https, WEBSITE, "", "/headers")),
+        ("what the upstream sees", call("https", https, WEBSITE, "", "/headers")),
         ("another name, another certificate, a rewritten path", call("https", https, API, " --include", "/v1/small")),
         ("a name of the wildcard", call("https", https, APP, "", "/small")),
         ("an old client gets the RSA certificate", call("https", https, WEBSITE, old_client, "/small")),

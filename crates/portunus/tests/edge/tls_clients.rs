@@ -1,4 +1,4 @@
-//! Client certificates: who is let in, and what the upstream is reported it.
+//! Client certificates: who is let in, and what the upstream learns of them.
 
 use std::fmt::Write as _;
 

@@ -143,33 +143,27 @@ fn a_loop_is_rejected_at_its_first_turn() {
     assert!(log.len() <= 3, "one turn, not {}: {log:#?}", log.len());
 }
 
-/// What the machine shows: its addresses, and the names in its hosts file.
+/// What is certain is a problem of the file: a target at one of this machine's own addresses. A name may mean another address when the proxy runs,
+/// and is left to the loop guard.
 #[test]
-fn a_circle_through_this_machine_is_a_problem() {
+fn a_loop_through_this_machine_is_a_problem() {
     let site = Site::new();
-    let at = |name: &str| site.dir.path().join(name).to_str().unwrap().to_owned();
-    std::fs::write(at("hosts"), "198.51.100.1 edge.test mail\n203.0.113.9 away.test\n").unwrap();
-    for (server, is_circle) in [
-        ("198.51.100.1:25", true),
-        ("Mail:25", true),
-        ("edge.test:25", true),
-        ("away.test:25", false),
-        ("mail:26", false),
-    ] {
-        std::fs::write(at("portunus.yaml"), config("", &format!("servers: [\"{server}\"]"))).unwrap();
-        let program = env!("CARGO_BIN_EXE_portunus");
-        let script = format!("mount --bind {} /etc/hosts && {program} check {}", at("hosts"), at("portunus.yaml"));
-        // The mount is within what `ip netns exec` makes for itself.
-        let output = within(&site.edge, &["sh", "-c", &script]).output().unwrap();
+    let file = site.dir.path().join("portunus.yaml");
+    for (server, is_loop) in
+        [("198.51.100.1:25", true), ("localhost:25", true), ("edge.test:25", false), ("203.0.113.9:25", false)]
+    {
+        std::fs::write(&file, config("", &format!("servers: [\"{server}\"]"))).unwrap();
+        let check = [env!("CARGO_BIN_EXE_portunus"), "check", file.to_str().unwrap()];
+        let output = within(&site.edge, &check).output().unwrap();
         let reported = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-        assert_eq!(reported.contains("`mail` leads to `mail`"), is_circle, "{server}: {reported}");
-        assert_eq!(output.status.success(), !is_circle, "{server}: {reported}");
+        assert_eq!(reported.contains("`mail` leads to `mail`"), is_loop, "{server}: {reported}");
+        assert_eq!(output.status.success(), !is_loop, "{server}: {reported}");
     }
 }
 
 /// What the file cannot show: two listeners that pass the same name to each other.
 #[test]
-fn a_circle_of_listeners_ends() {
+fn a_loop_of_listeners_ends() {
     let mut site = Site::new();
     let passing = |name: &str, port: u16, upstream: &str| {
         format!(

@@ -48,7 +48,7 @@ pub struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// What the upstream is reported about the client.
+    /// What the upstream learns about the client.
     pub(crate) fn facts(&self) -> Facts<'_> {
         Facts {
             checked: self.admitted.is_under_contract(),

@@ -48,7 +48,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// What the upstream is reported about the client.
+    /// What the upstream learns about the client.
     pub fn facts(&self) -> Facts<'_> {
         Facts {
             client: self.client,

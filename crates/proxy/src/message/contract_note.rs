@@ -16,7 +16,7 @@ pub struct ContractNote {
     side: &'static str,
     reason: &'static str,
     place: String,
-    /// What is reported was blocked, not just logged.
+    /// What is counted was blocked, not just logged.
     reported_blocked: bool,
     violations: u32,
 }

@@ -19,7 +19,7 @@ use crate::client::RequestClient;
 use crate::field_fate::rewrites;
 use crate::message::date;
 
-/// What an upstream is reported about the client.
+/// What an upstream learns about the client.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// Who sent the request.

@@ -93,7 +93,7 @@ impl<'a> Life<'a> {
     /// Notes that it is connected, to `port`, under that source.
     ///
     /// # Errors
-    /// It goes in a circle.
+    /// It is part of a forwarding loop.
     pub(super) fn connected(
         &mut self,
         upstream: &Transport,

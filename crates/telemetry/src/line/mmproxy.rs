@@ -11,7 +11,7 @@ use crate::Fault;
 /// Verbosity from which failures of single connections are reported.
 const FAILURES: u8 = 1;
 
-/// Verbosity from which connections are reported that went well.
+/// Verbosity from which connections that went well are logged.
 const EVERYTHING: u8 = 2;
 
 /// One line that is not about traffic, on its way into a text.

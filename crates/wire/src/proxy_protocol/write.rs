@@ -24,7 +24,7 @@ pub struct Extras<'a> {
     pub crc32c: bool,
 }
 
-/// What is reported the client's TLS; fields as [`kind`] names them.
+/// What is passed on of the client's TLS; fields as [`kind`] names them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SslExtras<'a> {
     /// Such as `TLSv1.3`.
@@ -39,7 +39,7 @@ pub struct SslExtras<'a> {
     pub certificate: Option<CertificateExtras<'a>>,
 }
 
-/// What is reported a client's verified certificate.
+/// What is passed on of a client's verified certificate.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CertificateExtras<'a> {
     /// Common name of its subject.

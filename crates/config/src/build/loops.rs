@@ -1,7 +1,7 @@
-//! Listeners that lead to each other: what comes in at one would go round until a bound stops it.
+//! Forwarding loops: listeners that lead back to themselves, perhaps by way of others.
 //!
-//! Sees only what is certain from the file and from this machine: fixed targets of UDP, and tunnels with one way for everybody. What depends on name
-//! servers or headers is rejected when it happens (`passport.rs`, `offload/hops.rs`).
+//! Finds only what is certain from the file and this machine's addresses: fixed targets of UDP, and tunnels with one upstream for everybody. What
+//! depends on name resolution or PROXY headers is rejected when it happens (`passport.rs` and `loop_guard.rs` of the crate `proxy`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -45,12 +45,12 @@ pub(super) fn is_reached(bind: SocketAddr, target: SocketAddr, machine: &Machine
 }
 
 impl Build<'_> {
-    /// Notes each circle of listeners once, at its first one. UDP listeners that lead to themselves are noted elsewhere.
-    pub(super) fn circles(&mut self, root: &Node, config: &Config) {
+    /// Notes each loop once, at its first listener. UDP listeners that lead to themselves are noted elsewhere.
+    pub(super) fn forwarding_loops(&mut self, root: &Node, config: &Config) {
         let items = |key: &str| root.get(key).map(Node::items).unwrap_or_default();
         let machine = self.machine;
         let streams = items("listeners").iter().zip(&config.listeners);
-        let streams: Vec<_> = streams.map(|(node, one)| stream(node, one, config, machine)).collect();
+        let streams: Vec<_> = streams.map(|(node, one)| stream(node, one, config)).collect();
         let datagrams: Vec<_> =
             items("udp_listeners").iter().zip(&config.udp_listeners).map(|(node, one)| datagram(node, one)).collect();
         for (stations, least) in [(streams, 1), (datagrams, 2)] {
@@ -65,7 +65,7 @@ impl Build<'_> {
     }
 }
 
-fn stream<'a>(node: &Node, listener: &'a ListenerConfig, config: &'a Config, machine: &Machine) -> Station<'a> {
+fn stream<'a>(node: &Node, listener: &'a ListenerConfig, config: &'a Config) -> Station<'a> {
     let only = match &listener.service {
         Service::Tunnel(tunnel) => match &tunnel.rules[..] {
             [only] if only.names.is_empty() && only.alpn.is_empty() => config.upstreams.get(&only.upstream),
@@ -86,8 +86,8 @@ fn stream<'a>(node: &Node, listener: &'a ListenerConfig, config: &'a Config, mac
         match &server.address {
             ServerAddress::Ip(address) => station.targets.push(*address),
             ServerAddress::Name(name, port) => {
-                let addresses = machine.addresses(name).into_iter();
-                station.targets.extend(addresses.map(|address| SocketAddr::new(address, *port)));
+                let addresses = Machine::addresses(name).iter();
+                station.targets.extend(addresses.map(|address| SocketAddr::new(*address, *port)));
             }
             ServerAddress::Unix(path) => station.target_paths.push(path),
         }
@@ -104,7 +104,7 @@ fn datagram<'a>(node: &Node, listener: &'a UdpListenerConfig) -> Station<'a> {
     station
 }
 
-/// The stations passed on a way from `start` back to it by way of later ones only, so that each circle is found at its first station.
+/// The stations passed on a way from `start` back to it by way of later ones only, so that each loop is found at its first station.
 fn way_back<'s, 'a>(stations: &'s [Station<'a>], start: usize, machine: &Machine) -> Option<Vec<&'s Station<'a>>> {
     let mut came_from: BTreeMap<usize, usize> = BTreeMap::new();
     let mut pending = vec![start];
