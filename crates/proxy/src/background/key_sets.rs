@@ -8,13 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::KeySource;
-use net::{Chunk, Deadline};
+use net::Deadline;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use wire::http::http1::{Parsed, parse_response};
-use wire::http::{HeadLimits, Method, ResponseHead};
 
 use crate::auth::keys::{KeyRing, MAX_KEYS_BYTES};
-use crate::message::body::BodyReader;
+use crate::background::get::get;
 use crate::upstream::{Group, Target, connect};
 use crate::worker::Shared;
 
@@ -27,8 +25,8 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// After a fetch that failed, or before one that an unknown key asked for: strangers cannot make us ask more often.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What is read of a response's head.
-const LIMITS: HeadLimits = HeadLimits { head_bytes: 16 * 1024, request_line_bytes: 8 * 1024, fields: 100 };
+/// What a request says beside where it goes.
+const FIELDS: &str = "User-Agent: portunus\r\nAccept: application/json\r\n";
 
 /// Keeps the rings of whatever generation is active until it is dropped. Needs a runtime that takes local tasks.
 pub async fn run(shared: Arc<Shared>) {
@@ -112,35 +110,9 @@ async fn fetch(ring: &KeyRing, group: &Group) -> Result<Vec<u8>, String> {
     let Some(server) = group.choose(&[]) else { return Err("no server".to_owned()) };
     let _busy = server.busy();
     let transport = connect(Target::own(group, &server)).await.map_err(|error| error.code().to_owned())?;
-    let request = format!(
-        "GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: portunus\r\nAccept: application/json\r\nConnection: close\r\n\r\n"
-    );
-    let broke = |_| "the connection broke".to_owned();
-    transport.send(request.as_bytes()).await.map_err(broke)?;
-    let (mut input, mut head) = (Chunk::empty(), ResponseHead::default());
-    loop {
-        if transport.recv_more(&mut input).await.map_err(broke)? == 0 {
-            return Err("the connection closed before a response".to_owned());
-        }
-        match parse_response(&input, &LIMITS, &Method::Get, &mut head).map_err(|error| error.code.to_owned())? {
-            Parsed::Complete { head_len } => {
-                input.advance(head_len);
-                break;
-            }
-            Parsed::Partial if input.is_full() => return Err("its head is too long".to_owned()),
-            Parsed::Partial => {}
-        }
+    let got = get(&transport, host, target, FIELDS).await?;
+    match got.status() {
+        200 => got.body(MAX_KEYS_BYTES).await,
+        status => Err(format!("the response was {status}")),
     }
-    if head.status != 200 {
-        return Err(format!("the response was {}", head.status));
-    }
-    let mut body = BodyReader::for_response(&transport, &mut input, head.framing);
-    let mut set = Vec::new();
-    while let Some(piece) = body.next().await.map_err(|_| "the response was cut".to_owned())? {
-        if set.len() + piece.len() > MAX_KEYS_BYTES {
-            return Err("the response is larger than 1 MiB".to_owned());
-        }
-        set.extend_from_slice(piece);
-    }
-    Ok(set)
 }

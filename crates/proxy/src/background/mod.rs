@@ -1,4 +1,6 @@
 //! Tasks of the main thread, off the data path: names resolved and health checked, key sets fetched.
 
+mod get;
+mod health;
 pub mod key_sets;
 pub mod upkeep;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::unbounded_channel;
 
-use crate::upstream::health::Checks;
+use crate::background::health::Checks;
 use crate::upstream::resolve::Names;
 use crate::worker::Shared;
 

@@ -6,7 +6,6 @@
 mod balance;
 mod connect;
 pub mod h2;
-pub mod health;
 mod members;
 mod pool;
 pub mod resolve;

@@ -7,19 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use config::{HealthCheck, SendProxy, ServerAddress, UpstreamProtocol};
-use net::{Chunk, Deadline};
+use net::Deadline;
 use transport::Transport;
-use wire::http::http1::{Parsed, parse_response};
-use wire::http::{HeadLimits, Method, ResponseHead};
 use wire::proxy_protocol::{Extras, Origin, write_v1, write_v2};
 
-use super::{Group, Server, Target, connect};
+use crate::background::get::get;
+use crate::upstream::{Group, Server, Target, connect, h2};
 
 /// What checks call themselves in User-Agent.
 const AGENT: &str = "portunus-health";
-
-/// A check reads no more of a response than this.
-const LIMITS: HeadLimits = HeadLimits { head_bytes: 16 * 1024, request_line_bytes: 8 * 1024, fields: 100 };
 
 /// How one server did lately.
 #[derive(Debug, Clone, Copy, Default)]
@@ -114,29 +110,14 @@ async fn status(group: &Group, server: &Server, check: &HealthCheck) -> Option<u
             let uri = http::Uri::builder().scheme(scheme).authority(host).path_and_query(path.as_str()).build().ok()?;
             http2_status(transport, uri).await
         }
-        UpstreamProtocol::Http1 | UpstreamProtocol::Tcp => http1_status(&transport, host, path).await,
-    }
-}
-
-async fn http1_status(transport: &Transport, host: &str, path: &str) -> Option<u16> {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {AGENT}\r\nConnection: close\r\n\r\n");
-    transport.send(request.as_bytes()).await.ok()?;
-    let mut input = Chunk::empty();
-    let mut head = ResponseHead::default();
-    loop {
-        if transport.recv_more(&mut input).await.ok()? == 0 {
-            return None;
-        }
-        match parse_response(&input, &LIMITS, &Method::Get, &mut head).ok()? {
-            Parsed::Complete { .. } => return Some(head.status),
-            Parsed::Partial if input.is_full() => return None,
-            Parsed::Partial => {}
+        UpstreamProtocol::Http1 | UpstreamProtocol::Tcp => {
+            get(&transport, host, path, &format!("User-Agent: {AGENT}\r\n")).await.ok().map(|got| got.status())
         }
     }
 }
 
 async fn http2_status(transport: Transport, uri: http::Uri) -> Option<u16> {
-    let (sender, connection, _) = super::h2::open(Rc::new(transport)).await.ok()?;
+    let (sender, connection, _) = h2::open(Rc::new(transport)).await.ok()?;
     let asking = async {
         let request = http::Request::get(uri).header(http::header::USER_AGENT, AGENT).body(()).ok()?;
         let (response, _) = sender.ready().await.ok()?.send_request(request, true).ok()?;

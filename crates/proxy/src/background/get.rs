@@ -1,0 +1,66 @@
+//! A request of our own: one GET over HTTP/1.1 on a connection of its own, and its response within bounds. For health checks and what is fetched
+//! from a URL; off the data path.
+
+use net::Chunk;
+use transport::Transport;
+use wire::http::http1::{Parsed, parse_response};
+use wire::http::{HeadLimits, Method, ResponseHead};
+
+use crate::message::body::BodyReader;
+
+/// What is read of a response's head.
+const LIMITS: HeadLimits = HeadLimits { head_bytes: 16 * 1024, request_line_bytes: 8 * 1024, fields: 100 };
+
+/// A response whose head is here.
+pub struct Got<'t> {
+    transport: &'t Transport,
+    input: Chunk,
+    head: ResponseHead,
+}
+
+/// Asks for `target` of `host`, with `fields` (whole lines, CRLF included), and reads the head of the response.
+///
+/// # Errors
+/// What went wrong, for the log.
+pub async fn get<'t>(transport: &'t Transport, host: &str, target: &str, fields: &str) -> Result<Got<'t>, String> {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n");
+    let broke = |_| "the connection broke".to_owned();
+    transport.send(request.as_bytes()).await.map_err(broke)?;
+    let (mut input, mut head) = (Chunk::empty(), ResponseHead::default());
+    loop {
+        if transport.recv_more(&mut input).await.map_err(broke)? == 0 {
+            return Err("the connection closed before a response".to_owned());
+        }
+        match parse_response(&input, &LIMITS, &Method::Get, &mut head).map_err(|error| error.code.to_owned())? {
+            Parsed::Complete { head_len } => {
+                input.advance(head_len);
+                return Ok(Got { transport, input, head });
+            }
+            Parsed::Partial if input.is_full() => return Err("the head of the response is too long".to_owned()),
+            Parsed::Partial => {}
+        }
+    }
+}
+
+impl Got<'_> {
+    /// Its status.
+    pub fn status(&self) -> u16 {
+        self.head.status
+    }
+
+    /// Its body, `max_bytes` at most.
+    ///
+    /// # Errors
+    /// As [`get`].
+    pub async fn body(mut self, max_bytes: usize) -> Result<Vec<u8>, String> {
+        let mut reader = BodyReader::for_response(self.transport, &mut self.input, self.head.framing);
+        let mut body = Vec::new();
+        while let Some(piece) = reader.next().await.map_err(|_| "the response is truncated".to_owned())? {
+            if body.len() + piece.len() > max_bytes {
+                return Err(format!("the response is larger than {max_bytes} bytes"));
+            }
+            body.extend_from_slice(piece);
+        }
+        Ok(body)
+    }
+}
