@@ -1,7 +1,7 @@
 //! `portunus as go-mmproxy …`: go-mmproxy's arguments, translated into a native configuration.
 //!
 //! The translation is text, the same that `portunus import go-mmproxy` prints, and is read by the one reader of configurations: what runs is what is
-//! printed. `docs/passport.md` is the guide, with every departure and its reason.
+//! printed. `docs/go-mmproxy.md` is the guide, with every departure and its reason.
 
 mod arguments;
 

@@ -1,7 +1,7 @@
 //! `portunus as gokeyless …`: the settings of that key server, translated into a native configuration, which is then read like any other.
 //!
 //! A setting comes from a flag, else from the environment (`KEYLESS_…`), else from the file, else it has that program's default. What cannot be
-//! taken over is rejected with what to do instead. `docs/key-server.md` lists every departure.
+//! taken over is rejected with what to do instead. `docs/gokeyless.md` lists every departure.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

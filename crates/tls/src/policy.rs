@@ -65,6 +65,54 @@ impl Policy {
             Policy::Legacy => ProtocolVersion::Tls10,
         }
     }
+
+    /// Everything a listener may negotiate under it, in our order of preference.
+    pub fn contents(self) -> Contents {
+        let listed = |list: &'static CStr| list.to_str().unwrap_or_default().split(':').collect();
+        let (older, schemes) = match self {
+            Policy::Modern => (Vec::new(), &SIGNING[..]),
+            Policy::Intermediate => (listed(INTERMEDIATE_CIPHERS), &SIGNING[..]),
+            Policy::Legacy => (listed(LEGACY_CIPHERS), &LEGACY_SIGNING[..]),
+        };
+        Contents {
+            tls13_suites: listed(ALL_CIPHERSUITES),
+            older_suites: older,
+            groups: listed(GROUPS),
+            signature_schemes: schemes.iter().filter_map(|number| scheme_name(*number)).collect(),
+        }
+    }
+}
+
+/// What a policy contains, for those who audit it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contents {
+    /// Cipher suites of TLS 1.3.
+    pub tls13_suites: Vec<&'static str>,
+    /// Cipher suites of TLS 1.2 and earlier, by OpenSSL's names; which of them a version can use is a matter of the suite.
+    pub older_suites: Vec<&'static str>,
+    /// Groups for the key exchange.
+    pub groups: Vec<&'static str>,
+    /// What the server signs with, by the names of RFC 8446 §4.2.3.
+    pub signature_schemes: Vec<&'static str>,
+}
+
+/// The name of RFC 8446 §4.2.3 for a signature scheme.
+fn scheme_name(number: u16) -> Option<&'static str> {
+    Some(match i32::from(number) {
+        sys::SSL_SIGN_ED25519 => "ed25519",
+        sys::SSL_SIGN_ECDSA_SECP256R1_SHA256 => "ecdsa_secp256r1_sha256",
+        sys::SSL_SIGN_ECDSA_SECP384R1_SHA384 => "ecdsa_secp384r1_sha384",
+        sys::SSL_SIGN_ECDSA_SECP521R1_SHA512 => "ecdsa_secp521r1_sha512",
+        sys::SSL_SIGN_RSA_PSS_RSAE_SHA256 => "rsa_pss_rsae_sha256",
+        sys::SSL_SIGN_RSA_PSS_RSAE_SHA384 => "rsa_pss_rsae_sha384",
+        sys::SSL_SIGN_RSA_PSS_RSAE_SHA512 => "rsa_pss_rsae_sha512",
+        sys::SSL_SIGN_RSA_PKCS1_SHA256 => "rsa_pkcs1_sha256",
+        sys::SSL_SIGN_RSA_PKCS1_SHA384 => "rsa_pkcs1_sha384",
+        sys::SSL_SIGN_RSA_PKCS1_SHA512 => "rsa_pkcs1_sha512",
+        sys::SSL_SIGN_ECDSA_SHA1 => "ecdsa_sha1",
+        sys::SSL_SIGN_RSA_PKCS1_SHA1 => "rsa_pkcs1_sha1",
+        _ => return None,
+    })
 }
 
 /// The six ECDHE AEAD suites of TLS 1.2, for clients that have hardware for AES.

@@ -1,4 +1,4 @@
-//! Applications on another host: the recipe of docs/passport.md, "Other hosts", to the letter.
+//! Applications on another host: the recipe of docs/client-address.md, "Other hosts", to the letter.
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,9 @@ use crate::tcp::{TRUSTED, client, config};
 
 /// The site with another host, the policy routing that the recipe wants, and the recipe's firewall rules in a file.
 fn site() -> (Site, String, PathBuf) {
-    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/passport.md");
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/client-address.md");
     let docs = std::fs::read_to_string(docs).unwrap();
-    let recipe = docs.split("```").find(|block| block.trim_start().starts_with("table inet passport")).unwrap();
+    let recipe = docs.split("```nft\n").nth(1).unwrap().split("```").next().unwrap();
     let mut site = Site::new();
     let other = site.other_host();
     let file = site.dir.path().join("recipe.nft");

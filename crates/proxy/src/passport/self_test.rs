@@ -48,7 +48,7 @@ impl Finding {
             ),
             Finding::NoAnswer if has_route => format!(
                 "{target} does not answer to foreign addresses although the policy routing is there: a firewall drops its responses, or the \
-                 application is on another machine or in a container and its responses go elsewhere (docs/passport.md, \"Other hosts\")"
+                 application is on another machine or in a container and its responses go elsewhere (docs/client-address.md, \"Other hosts\")"
             ),
             Finding::NoAnswer => format!(
                 "answers of {target} to clients do not come back here: the policy routing is missing; run `portunus routing setup`, and \

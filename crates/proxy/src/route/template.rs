@@ -44,7 +44,7 @@ fn render(template: &Template, path: &[u8], params: &Params, out: &mut Vec<u8>) 
 /// Appends the target of a forwarded request to `out`: the rewritten path, or the path as matched; then the query.
 ///
 /// # Errors
-/// A parameter whose value makes a dot segment where it is put, or that [`render`] rejects.
+/// A parameter whose value makes a dot segment where it is put, or that `render` rejects.
 pub fn build_target(
     forward: &Forward,
     head: &RequestHead,
@@ -92,7 +92,7 @@ pub fn build_authority(
 /// empty.
 ///
 /// # Errors
-/// What [`render`] rejects, a host that is not allowed, and a value that makes `//host` of a template that begins with one slash.
+/// What `render` rejects, a host that is not allowed, and a value that makes `//host` of a template that begins with one slash.
 pub fn build_location(
     to: &Template,
     allow: &[String],
