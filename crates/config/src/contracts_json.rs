@@ -1,6 +1,6 @@
 //! Contracts as JSON for the admin side; see `redact.rs`.
 
-use contract::options::Undeclared;
+use contract::options::{OnUnsupported, Undeclared};
 use serde_json::{Value, json};
 
 use super::contracts::{ContractConfig, Detail, JwtConfig, KeySource, Mode};
@@ -12,6 +12,11 @@ pub(super) fn contract_json(contract: &ContractConfig) -> Value {
     json!({
         "document": contract.document,
         "base_path": options.base_path,
+        "strict": options.strict,
+        "on_unsupported": match options.on_unsupported {
+            OnUnsupported::RejectOperation => "reject_operation",
+            OnUnsupported::Fail => "fail",
+        },
         "request": contract.request.as_str(),
         "response": contract.response.as_str(),
         "operations": contract.operations.iter().map(|rule| json!({

@@ -1,7 +1,7 @@
 //! Loads every OpenAPI document of a folder and says what became of each: an outside judge of the loader on documents of the real world.
 //!
-//! `cargo run --release -p contract --example load_folder -- FOLDER [EVERY [SKIP]]`: one line per rejected document with its first problem, then the sums. With
-//! EVERY, only each EVERY-th document, beginning behind SKIP. Asserts nothing; a panic is distinguished from a rejection.
+//! `cargo run --release -p contract --example load_folder -- FOLDER [EVERY [SKIP]]`: one line per rejected document with its first problem and per error of
+//! others, then the sums. With EVERY, only each EVERY-th document, beginning behind SKIP. Asserts nothing; a panic is distinguished from a rejection.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -18,6 +18,11 @@ struct Sums {
     panicked: usize,
     skipped: usize,
     operations: usize,
+    /// Operations whose requests cannot be validated.
+    unsupported: usize,
+    /// Documents with such operations, and those without that have nothing else.
+    with_errors: usize,
+    empty: usize,
     warnings: usize,
     bytes: u64,
     time: Duration,
@@ -69,7 +74,15 @@ fn load(file: &Path, sums: &mut Sums) {
     match result {
         Ok(Ok(contract)) => {
             sums.loaded += 1;
+            let bad = contract.operations().iter().filter(|one| one.unsupported_request().is_some()).count();
             sums.operations += contract.operations().len();
+            sums.unsupported += bad;
+            sums.with_errors += usize::from(!contract.errors().is_empty());
+            sums.empty += usize::from(bad == contract.operations().len());
+            for problem in contract.errors() {
+                println!("{problem} (error)");
+                *sums.reasons.entry(words(&problem.what)).or_default() += 1;
+            }
             sums.warnings += contract.warnings().len();
         }
         Ok(Err(problems))
@@ -108,12 +121,15 @@ fn report(sums: &Sums) {
     let peak = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = peak.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default().to_owned();
     println!(
-        "{} loaded, {} rejected, {} panicked, {} not OpenAPI 3; {} operations, {} warnings, {} MB in {:?}, slowest {:?} {}; {peak}",
+        "{} loaded ({} with errors, {} without an operation that can be validated), {} rejected, {} panicked, {} not OpenAPI 3; {} operations, {} unsupported, {} warnings, {} MB in {:?}, slowest {:?} {}; {peak}",
         sums.loaded,
+        sums.with_errors,
+        sums.empty,
         sums.rejected,
         sums.panicked,
         sums.skipped,
         sums.operations,
+        sums.unsupported,
         sums.warnings,
         sums.bytes / 1_000_000,
         sums.time,

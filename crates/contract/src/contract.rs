@@ -50,6 +50,7 @@ pub struct Contract {
     operations: Vec<Operation>,
     router: Router,
     title: String,
+    errors: Vec<Problem>,
     warnings: Vec<Problem>,
 }
 
@@ -127,6 +128,7 @@ impl Contract {
             operations: read.operations,
             router: read.router,
             title: read.title,
+            errors: problems(read.errors, names),
             warnings: problems(read.warnings, names),
         })
     }
@@ -154,6 +156,11 @@ impl Contract {
     /// The title of the document.
     pub fn title(&self) -> &str {
         &self.title
+    }
+
+    /// What is wrong with the document, with the operations that it concerns: their messages break the contract.
+    pub fn errors(&self) -> &[Problem] {
+        &self.errors
     }
 
     /// What is worth knowing about the document and weakens nothing.

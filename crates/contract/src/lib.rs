@@ -19,6 +19,7 @@ pub mod options;
 pub mod json;
 pub mod limits;
 pub mod reason;
+mod spelling;
 mod turn;
 
 pub use contract::{Contract, Found, Matched, Problem};

@@ -33,6 +33,16 @@ impl Default for Codings {
     }
 }
 
+/// What becomes of an operation that cannot be validated as the document says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnUnsupported {
+    /// Its messages break the contract: they are rejected where it blocks.
+    #[default]
+    RejectOperation,
+    /// The document is not loaded.
+    Fail,
+}
+
 /// How a document is read and applied.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -40,6 +50,10 @@ pub struct Options {
     pub base_path: Option<String>,
     /// Folder that local references may not leave; none: the folder of the document.
     pub folder: Option<PathBuf>,
+    /// What would be a warning is an error.
+    pub strict: bool,
+    /// Operations that cannot be validated.
+    pub on_unsupported: OnUnsupported,
     /// Undeclared query parameters.
     pub undeclared_query: Undeclared,
     /// Undeclared header fields. `Reject` spares the fields that HTTP itself, browsers and proxies use.
@@ -67,6 +81,8 @@ impl Default for Options {
         Options {
             base_path: None,
             folder: None,
+            strict: false,
+            on_unsupported: OnUnsupported::RejectOperation,
             undeclared_query: Undeclared::Reject,
             undeclared_fields: Undeclared::Ignore,
             undeclared_cookies: Undeclared::Ignore,
@@ -108,12 +124,10 @@ pub struct Limits {
     pub part_head_bytes: usize,
     /// One part that is not a file, bytes.
     pub part_bytes: usize,
-    /// One file of the document, bytes.
+    /// The document, all files together, bytes; each file counts for 4 KiB at least.
     pub document_bytes: usize,
     /// Values of the document once its aliases are expanded, all files together.
     pub document_nodes: usize,
-    /// Files of the document.
-    pub document_files: usize,
 }
 
 impl Default for Limits {
@@ -133,7 +147,6 @@ impl Default for Limits {
             part_bytes: 1 << 20,
             document_bytes: 32 << 20,
             document_nodes: 1_000_000,
-            document_files: 1_000,
         }
     }
 }

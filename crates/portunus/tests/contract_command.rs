@@ -64,9 +64,27 @@ fn a_document_that_compiles_is_listed() {
 fn a_document_that_does_not_compile_is_reported_with_every_place() {
     let bad = SPEC.replace("operationId: getPet", "operationIdd: getPet").replace("maxLength: 5", "maxLengthh: 5");
     let (status, out, err) = portunus(&[("api.yaml", &bad)], &["contract", "check", "api.yaml"]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("GET     /pets/{id}  (cannot be validated: 501)\n"), "{out}");
+    assert!(out.ends_with("api.yaml: ok (2 operations, 2 errors, 1 warning)\n"), "{out}");
+    assert!(err.contains("(concerns PUT /pets/{id})"), "{err}");
+    let fail = ["contract", "check", "--on-unsupported", "fail", "api.yaml"];
+    let (status, out, err) = portunus(&[("api.yaml", &bad)], &fail);
     assert_eq!((status, out.as_str()), (Some(1), ""));
     assert!(err.contains("api.yaml:9:7: an operation has no `operationIdd`"), "{err}");
     assert!(err.contains("api.yaml:17:117: "), "{err}");
+    assert!(err.ends_with("api.yaml: rejected (2 problems)\n"), "{err}");
+}
+
+#[test]
+fn warnings_are_errors_where_that_is_asked_for() {
+    let odd = SPEC.replace("operationId: getPet", "colour: red");
+    let (status, out, err) = portunus(&[("api.yaml", &odd)], &["contract", "check", "-q", "api.yaml"]);
+    assert_eq!((status, out.as_str()), (Some(0), "api.yaml: ok (2 operations, 2 warnings)\n"));
+    assert!(err.contains("api.yaml:9:7: an operation has no `colour`"), "{err}");
+    let strict = ["contract", "check", "-q", "--strict", "--on-unsupported", "fail", "api.yaml"];
+    let (status, _, err) = portunus(&[("api.yaml", &odd)], &strict);
+    assert_eq!(status, Some(1));
     assert!(err.ends_with("api.yaml: rejected (2 problems)\n"), "{err}");
 }
 

@@ -77,7 +77,8 @@ impl ActiveContract {
         let contract = contract.map_err(|found| problems.extend(found.iter().map(ToString::to_string))).ok();
         let rules = contract.as_ref().map(|contract| rules(config, contract, whole, &mut problems)).unwrap_or_default();
         let warnings = contract.as_ref().map(|contract| {
-            let mut warnings = check_schemes(config, contract, &mut problems);
+            let mut warnings = document_warnings(contract);
+            warnings.extend(check_schemes(config, contract, &mut problems));
             warnings.extend(check_fields(config, contract, &rules, whole, &mut problems));
             warnings
         });
@@ -106,6 +107,21 @@ impl ActiveContract {
     pub fn fetched_keys(&self) -> Option<(Arc<KeyRing>, Arc<Group>)> {
         Some((Arc::clone(&self.tokens.as_ref()?.keys), Arc::clone(self.key_group.as_ref()?)))
     }
+}
+
+/// Warnings of one document that are listed; `portunus contract check` lists all.
+const MAX_LISTED: usize = 20;
+
+/// What is wrong with the document and does not keep it from being loaded, the worse first.
+fn document_warnings(contract: &Contract) -> Vec<String> {
+    let errors = contract.errors().iter().map(|problem| format!("{problem}; its messages are rejected"));
+    let all: Vec<String> = errors.chain(contract.warnings().iter().map(ToString::to_string)).collect();
+    let more = all.len().saturating_sub(MAX_LISTED);
+    let mut listed: Vec<String> = all.into_iter().take(MAX_LISTED).collect();
+    if more > 0 {
+        listed.push(format!("and {more} more; `portunus contract check` lists all"));
+    }
+    listed
 }
 
 fn token_rule(jwt: &JwtConfig, previous: Option<&ActiveContract>) -> Result<TokenRule, String> {

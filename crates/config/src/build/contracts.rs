@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::options::Undeclared;
+use contract::options::{OnUnsupported, Undeclared};
 use wire::http::Method;
 use wire::http::target::canonical_path;
 
@@ -89,6 +89,11 @@ impl Build<'_> {
         let mut options = contract::options::Options {
             base_path: self.parsed(node, "base_path", base_path),
             opaque_media_types: self.parsed_list(node, "opaque_media_types", media_range),
+            strict: read::boolean(node, "strict").unwrap_or(false),
+            on_unsupported: match read::text(node, "on_unsupported") {
+                Some("fail") => OnUnsupported::Fail,
+                _ => OnUnsupported::RejectOperation,
+            },
             allow_repeated_scalars: read::text(node, "repeated_scalars") == Some("pass"),
             ..contract::options::Options::default()
         };

@@ -1,22 +1,28 @@
 //! The files of one document, and what references between their parts lead to. Reads files at load and never goes to the network.
 //!
-//! Every file that a reference in another one names is read, if it lies under the document's folder. One that cannot be had is a problem only
-//! where something asks for it: an example may hold what merely looks like a reference.
+//! Every file that a reference in another one names is read, if it lies under the document's folder. One that cannot be had, or read, is a problem
+//! only where something asks for it: an example may hold what merely looks like a reference.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::inheritance::{Inheritance, Subtype};
-use super::node::{Kind, Node, Place};
+use super::node::{Node, Place};
 use super::tree::Fault;
 use super::uri;
 use super::{json, yaml};
 use crate::options::Limits;
 use crate::schema::{Base, Dialect, Resolver, Target};
+
+/// What a file takes of the document's bytes at least, as it would of a disk: bounds their number.
+const MIN_FILE_BYTES: usize = 4096;
+
+/// Members of an object that are searched one by one; more have an index.
+const MAX_SEARCHED: usize = 16;
 
 /// A file of the document.
 struct Source {
@@ -44,7 +50,10 @@ struct Loading<'l> {
     folder: PathBuf,
     limits: &'l Limits,
     nodes_left: usize,
+    bytes_left: usize,
     documents: Documents,
+    /// The paths that files were read under.
+    known: HashSet<PathBuf>,
     names: Vec<PathBuf>,
     faults: Vec<Fault>,
 }
@@ -61,7 +70,9 @@ impl Documents {
             folder: PathBuf::new(),
             limits,
             nodes_left: limits.document_nodes,
+            bytes_left: limits.document_bytes,
             documents: Documents { sources: Vec::new(), absent: HashMap::new() },
+            known: HashSet::new(),
             names: vec![path.to_owned()],
             faults: Vec::new(),
         };
@@ -119,7 +130,8 @@ impl Loading<'_> {
             return Err(of_file(format!("does not lie under {}", self.folder.display())));
         }
         self.names = Vec::new();
-        self.read(path, true)?;
+        // What is wrong with the first file is noted.
+        let _ = self.read(path, true)?;
         let mut next = 0;
         while let Some(source) = self.documents.sources.get(next) {
             let base = file_uri(&source.path);
@@ -138,7 +150,7 @@ impl Loading<'_> {
             return Ok(());
         };
         let path = PathBuf::from(uri::unescape(path));
-        if self.documents.sources.iter().any(|source| source.path == path) {
+        if self.known.contains(&path) {
             return Ok(());
         }
         let canonical = match path.canonicalize() {
@@ -151,63 +163,85 @@ impl Loading<'_> {
             Ok(_) => Err(format!("{} is no file", path.display())),
             Err(error) => Err(format!("{} cannot be read: {error}", path.display())),
         };
-        match canonical {
-            // A link within the folder: the file is known under both names.
-            Ok(canonical) if canonical != path => self.read(path, false),
-            Ok(path) => self.read(path, false),
-            Err(why) => {
-                self.documents.absent.insert(target, why);
-                Ok(())
-            }
+        // A link within the folder: the file is known under both names.
+        let read = match canonical {
+            Ok(_) => self.read(path, false)?,
+            Err(why) => Err(why),
+        };
+        if let Err(why) = read {
+            self.documents.absent.insert(target, why);
         }
+        Ok(())
     }
 
-    /// Reads one file. Only a bound stops the loading; what is wrong in the file is noted.
-    fn read(&mut self, path: PathBuf, is_first: bool) -> Result<(), Fault> {
+    /// Reads one file. What is wrong in the first is noted; why another one cannot be used is given back. Only a bound stops the loading.
+    fn read(&mut self, path: PathBuf, is_first: bool) -> Result<Result<(), String>, Fault> {
         let number = self.documents.sources.len() as u32;
         let whole = Place { file: number, ..Place::default() };
-        if self.documents.sources.len() >= self.limits.document_files {
-            return Err(Fault::new(
-                Place::default(),
-                format!("refers to more than {} files", self.limits.document_files),
-            ));
+        if is_first {
+            self.names.push(path.clone());
         }
-        self.names.push(path.clone());
-        let text = read_text(&path, self.limits.document_bytes).map_err(|what| Fault::new(whole, what))?;
-        match parse(&path, &text, number, self.nodes_left) {
+        let text = match read_text(&path, self.bytes_left) {
+            Ok(text) => text,
+            Err(Unread::TooLarge) => {
+                let most = self.limits.document_bytes;
+                let what =
+                    format!("the document is larger than {most} bytes, all files together; raise `limits.document`");
+                return Err(Fault::new(Place::default(), what));
+            }
+            Err(Unread::Other(what)) if is_first => return Err(Fault::new(whole, what)),
+            Err(Unread::Other(what)) => return Ok(Err(format!("{} {what}", path.display()))),
+        };
+        self.bytes_left = self.bytes_left.saturating_sub(text.len().max(MIN_FILE_BYTES));
+        let parsed = parse(&path, &text, number, self.nodes_left);
+        let (root, faults) = match parsed {
             Ok((root, faults, nodes)) => {
                 self.nodes_left = self.nodes_left.saturating_sub(nodes);
-                self.faults.extend(faults);
-                self.documents.sources.push(Source { path, root });
-                Ok(())
+                (Some(root), faults)
             }
-            Err(fault) if is_first => Err(fault),
-            Err(fault) => {
-                self.faults.push(fault);
-                let root = Node { kind: Kind::Null, place: whole };
-                self.documents.sources.push(Source { path, root });
-                Ok(())
-            }
+            Err(fault) => (None, vec![fault]),
+        };
+        if is_first {
+            self.faults.extend(faults);
+        } else if let Some(fault) = faults.first() {
+            let (name, place) = (path.display(), fault.place);
+            return Ok(Err(format!("{name}:{}:{}: {}", place.line, place.column, fault.message)));
+        } else {
+            self.names.push(path.clone());
         }
+        if let Some(root) = root {
+            self.known.insert(path.clone());
+            self.documents.sources.push(Source { path, root });
+        }
+        Ok(Ok(()))
     }
 }
 
+/// Why a file is not here.
+enum Unread {
+    /// It would take the document beyond its bound.
+    TooLarge,
+    /// In words that follow its name.
+    Other(String),
+}
+
 /// Reads a regular file within the bound. Never blocks on a pipe and never reads more than the bound.
-fn read_text(path: &Path, max_bytes: usize) -> Result<String, String> {
-    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+fn read_text(path: &Path, max_bytes: usize) -> Result<String, Unread> {
+    let cannot = |error: std::io::Error| Unread::Other(format!("cannot be read: {error}"));
     // A pipe is not waited for; what was opened is asked what it is.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(cannot)?;
     if !file.metadata().map_err(cannot)?.is_file() {
-        return Err("is not a regular file".to_owned());
+        return Err(Unread::Other("is not a regular file".to_owned()));
     }
     let mut bytes = Vec::new();
     file.take(max_bytes as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() > max_bytes {
-        return Err(format!("is larger than {max_bytes} bytes"));
+        return Err(Unread::TooLarge);
     }
     String::from_utf8(bytes).map_err(|error| {
         let before = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
-        format!("is not UTF-8 (line {})", before.iter().filter(|byte| **byte == b'\n').count() + 1)
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        Unread::Other(format!("is not UTF-8 (line {line})"))
     })
 }
 
@@ -282,6 +316,8 @@ pub(crate) struct References<'d> {
     nodes: HashMap<usize, &'d Node>,
     /// What references led to before: looking through thousands of components for each of them would be slow.
     found: RefCell<HashMap<(u32, String), Reached<'d>>>,
+    /// Members of large objects by name, by the object's address.
+    members: RefCell<HashMap<usize, HashMap<&'d str, &'d Node>>>,
     inheritance: Inheritance<'d>,
     /// Resources with the same `$id`: both cannot be meant.
     pub(crate) faults: Vec<Fault>,
@@ -322,6 +358,7 @@ impl<'d> References<'d> {
             dynamic_anchors: HashMap::new(),
             nodes: HashMap::new(),
             found: RefCell::default(),
+            members: RefCell::default(),
             inheritance: Inheritance::default(),
             faults: Vec::new(),
         }
@@ -435,10 +472,23 @@ impl<'d> References<'d> {
     fn walk(&self, root: &'d Node, pointer: &str, mut resource: u32) -> Option<(&'d Node, Base)> {
         let mut node = root;
         for token in pointer.split('/').skip(1) {
-            node = node.pointer(&format!("/{token}"))?;
+            node = self.step(node, token)?;
             resource = self.by_node.get(&address(node)).copied().unwrap_or(resource);
         }
         Some((node, Base(resource)))
+    }
+
+    /// One token of a pointer further. References to thousands of components would each look through half of them.
+    fn step(&self, node: &'d Node, token: &str) -> Option<&'d Node> {
+        let members = node.members();
+        if members.len() <= MAX_SEARCHED {
+            return node.pointer(&format!("/{token}"));
+        }
+        let mut indexes = self.members.borrow_mut();
+        let index = indexes
+            .entry(address(node))
+            .or_insert_with(|| members.iter().map(|(key, value)| (key.text.as_str(), value)).collect());
+        index.get(token.replace("~1", "/").replace("~0", "~").as_str()).copied()
     }
 
     fn why_absent(&self, reference: &str, uri: &str) -> String {

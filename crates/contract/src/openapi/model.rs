@@ -185,9 +185,42 @@ pub struct Operation {
     pub(crate) body: Option<Body>,
     pub(crate) responses: Responses,
     pub(crate) security: Vec<Requirement>,
+    /// Why its requests cannot be validated as the document says.
+    pub(crate) bad_request: Option<Box<str>>,
+    /// Why its responses cannot.
+    pub(crate) bad_response: Option<Box<str>>,
 }
 
 impl Operation {
+    /// One of which only its place is known.
+    pub(crate) fn unread(number: usize, method: &str, template: &str) -> Operation {
+        Operation {
+            number,
+            id: None,
+            method: method.to_owned(),
+            template: template.to_owned(),
+            path: Vec::new(),
+            query: Vec::new(),
+            fields: Vec::new(),
+            cookies: Vec::new(),
+            body: None,
+            responses: Responses::default(),
+            security: Vec::new(),
+            bad_request: None,
+            bad_response: None,
+        }
+    }
+
+    /// Why its requests cannot be validated as the document says; none if they can.
+    pub fn unsupported_request(&self) -> Option<&str> {
+        self.bad_request.as_deref()
+    }
+
+    /// Why its responses cannot be validated as the document says; none if they can.
+    pub fn unsupported_response(&self) -> Option<&str> {
+        self.bad_response.as_deref()
+    }
+
     /// Its number: operations of a contract are numbered from 0 without gaps.
     pub fn number(&self) -> usize {
         self.number

@@ -25,11 +25,31 @@ pub(crate) struct Template {
     pub(crate) names: Vec<String>,
 }
 
+/// Why a template cannot be used, in words that follow its text.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Unusable {
+    /// No path of a request is like that.
+    Unreachable(String),
+    /// It is not clear which paths it matches, or where their values are.
+    Unclear(String),
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (Unusable::Unreachable(why) | Unusable::Unclear(why)) = self;
+        f.write_str(why)
+    }
+}
+
+fn unclear<T>(why: impl Into<String>) -> Result<T, Unusable> {
+    Err(Unusable::Unclear(why.into()))
+}
+
 impl Template {
     /// Parses a template, or says what is wrong with it.
-    pub(crate) fn parse(text: &str) -> Result<Template, String> {
+    pub(crate) fn parse(text: &str) -> Result<Template, Unusable> {
         if !text.starts_with('/') {
-            return Err("a path must start with `/`".to_owned());
+            return unclear("a path must start with `/`");
         }
         let mut template = Template { segments: Vec::new(), names: Vec::new() };
         let mut segment: Vec<Piece> = Vec::new();
@@ -45,41 +65,52 @@ impl Template {
                 Some('/') => template.segments.push(std::mem::take(&mut segment)),
                 None => break,
                 Some('{') => {
-                    let (name, after) = chars.as_str().split_once('}').ok_or("a `{` is never closed")?;
+                    let unclosed = || Unusable::Unclear("a `{` is never closed".to_owned());
+                    let (name, after) = chars.as_str().split_once('}').ok_or_else(unclosed)?;
                     template.add_value(name, &mut segment)?;
                     rest = after;
                     continue;
                 }
-                Some('}') => return Err("a `}` without its `{`".to_owned()),
-                Some(c) => return Err(format!("`{c}` cannot be part of a path")),
+                Some('}') => return unclear("a `}` without its `{`"),
+                Some(c) => return Err(Unusable::Unreachable(format!("`{c}` is no part of a path"))),
             }
             rest = chars.as_str();
         }
         template.segments.push(segment);
         let is_dots = |segment: &Vec<Piece>| matches!(segment.as_slice(), [Piece::Text(text)] if matches!(text.as_slice(), b"." | b".."));
         if template.segments.iter().any(is_dots) {
-            return Err("dot segments never reach a path".to_owned());
+            return Err(Unusable::Unreachable("dot segments never reach a path".to_owned()));
         }
         match template.segments.len() > MAX_SEGMENTS {
-            true => Err(format!("more than {MAX_SEGMENTS} segments")),
+            true => Err(Unusable::Unreachable(format!("it has more than {MAX_SEGMENTS} segments"))),
             false => Ok(template),
         }
     }
 
-    fn add_value(&mut self, name: &str, segment: &mut Vec<Piece>) -> Result<(), String> {
+    /// A template that matches every path which one that cannot be parsed may match: segments that are not clear match anything.
+    pub(crate) fn loose(text: &str) -> Template {
+        let segment = |text: &str| match Template::parse(&format!("/{text}")) {
+            Ok(template) => template.segments.into_iter().next().unwrap_or_default(),
+            Err(_) => vec![Piece::Value(0)],
+        };
+        let segments = text.split('/').skip(1).take(MAX_SEGMENTS).map(segment).collect();
+        Template { segments, names: Vec::new() }
+    }
+
+    fn add_value(&mut self, name: &str, segment: &mut Vec<Piece>) -> Result<(), Unusable> {
         if name.is_empty() || name.contains(['{', '/', '?', '#']) {
-            return Err(format!("`{{{name}}}` is no template expression"));
+            return unclear(format!("`{{{name}}}` is no template expression"));
         }
         if self.names.iter().any(|have| have == name) {
-            return Err(format!("`{{{name}}}` is here twice"));
+            return unclear(format!("`{{{name}}}` is here twice"));
         }
         if matches!(segment.last(), Some(Piece::Value(_))) {
-            return Err(format!(
+            return unclear(format!(
                 "`{{{name}}}` follows another expression without text between them, so neither has an end"
             ));
         }
         if self.names.len() == MAX_VALUES {
-            return Err(format!("more than {MAX_VALUES} expressions"));
+            return unclear(format!("more than {MAX_VALUES} expressions"));
         }
         segment.push(Piece::Value(self.names.len()));
         self.names.push(name.to_owned());
@@ -158,7 +189,7 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 /// Text of a template in the form of canonical paths: unreserved characters as they are, escapes in upper case, anything that a path cannot hold
 /// escaped.
-fn canonical_text(text: &str) -> Result<Vec<u8>, String> {
+fn canonical_text(text: &str) -> Result<Vec<u8>, Unusable> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -168,7 +199,7 @@ fn canonical_text(text: &str) -> Result<Vec<u8>, String> {
         let (value, was_escaped) = escaped.map_or((byte, false), |value| (value, true));
         at += if was_escaped { 3 } else { 1 };
         if value < 0x20 || value == 0x7f || value == b'\\' {
-            return Err("control characters and `\\` cannot be part of a path".to_owned());
+            return Err(Unusable::Unreachable("control characters and `\\` cannot be part of a path".to_owned()));
         }
         let is_unreserved = value.is_ascii_alphanumeric() || b"-._~".contains(&value);
         let is_delimiter = b"!$&'()*+,;=:@".contains(&value);
@@ -198,19 +229,31 @@ mod tests {
             ("/{x", Err("never closed")),
             ("/x}", Err("without its")),
             ("/{}", Err("no template")),
-            ("/a?b=c", Err("cannot be part")),
-            ("/a#b", Err("cannot be part")),
+            ("/a?b=c", Err("is no part of")),
+            ("/a#b", Err("is no part of")),
             ("/../a", Err("dot segments")),
         ];
         for (text, expected) in rows {
             let parsed = Template::parse(text);
             match expected {
                 Ok(segments) => assert_eq!(parsed.map(|t| t.segments.len()), Ok(segments), "{text}"),
-                Err(part) => assert!(parsed.clone().is_err_and(|e| e.contains(part)), "{text} {parsed:?}"),
+                Err(part) => assert!(parsed.clone().is_err_and(|e| e.to_string().contains(part)), "{text} {parsed:?}"),
             }
         }
         let canonical = |text: &str| canonical_text(text).map(|bytes| String::from_utf8(bytes).unwrap());
-        assert_eq!(canonical("ö b%7e%2f:").as_deref(), Ok("%C3%B6%20b~%2F:"));
+        assert_eq!(canonical("ö b%7e%2f:"), Ok("%C3%B6%20b~%2F:".to_owned()));
+    }
+
+    #[test]
+    fn what_is_not_clear_matches_anything_it_may() {
+        let rows = [("/a/{x}{y}/b.{z}", 3), ("/{a/b}/c", 3), ("/{x}/{x}", 2)];
+        for (text, segments) in rows {
+            let loose = Template::loose(text);
+            assert_eq!(loose.segments.len(), segments, "{text}");
+        }
+        let loose = Template::loose("/a/{x}{y}/b.{z}");
+        let is_any = |segment: &Vec<Piece>| matches!(segment.as_slice(), [Piece::Value(_)]);
+        assert!(!is_any(&loose.segments[0]) && is_any(&loose.segments[1]) && !is_any(&loose.segments[2]));
     }
 
     #[test]

@@ -27,8 +27,14 @@ pub struct Builder<'n> {
     families: HashMap<(*const Node, Base, Direction), Id>,
     /// Those among them that are not filled in.
     family_queue: Vec<(Id, Target<'n>, Direction)>,
-    pub(super) problems: Vec<Problem>,
+    /// What makes a schema unusable, with the schema.
+    problems: Vec<(Id, Problem)>,
+    warnings: Vec<Problem>,
+    /// The schema that is being read.
+    current: Id,
     roots: Vec<Id>,
+    /// The place of a schema among the roots.
+    root_numbers: HashMap<Id, u32>,
     /// Every resource that a schema was compiled in.
     resources: HashSet<(Base, Direction)>,
     /// Resources whose metaschema does not have the validation vocabulary.
@@ -51,7 +57,10 @@ impl<'n> Builder<'n> {
             families: HashMap::new(),
             family_queue: Vec::new(),
             problems: Vec::new(),
+            warnings: Vec::new(),
+            current: TRUE,
             roots: Vec::new(),
+            root_numbers: HashMap::new(),
             resources: HashSet::new(),
             without_validation: HashSet::new(),
             dynamic_names: HashSet::new(),
@@ -64,36 +73,93 @@ impl<'n> Builder<'n> {
     pub fn add(&mut self, target: Target<'n>, direction: Direction) -> SchemaId {
         let id = self.schema(target, direction);
         self.work();
-        let root = self.roots.iter().position(|&known| known == id).unwrap_or_else(|| {
+        let next = u32::try_from(self.roots.len()).unwrap_or(u32::MAX);
+        let root = *self.root_numbers.entry(id).or_insert(next);
+        if root == next {
             self.roots.push(id);
-            self.roots.len() - 1
-        });
-        SchemaId(u32::try_from(root).unwrap_or(u32::MAX))
+        }
+        SchemaId(root)
     }
 
     /// The program for all that was added, or every problem found.
     ///
     /// # Errors
-    /// A keyword that is unknown, malformed or cannot be honoured; a reference that leads nowhere or round in a circle; a pattern that cannot be
-    /// translated.
-    pub fn finish(mut self) -> Result<Program, Vec<Problem>> {
+    /// A keyword that is malformed or cannot be honoured; a reference that leads nowhere or round in a circle; a pattern that cannot be
+    /// translated; where options are strict, also a keyword that is unknown.
+    pub fn finish(self) -> Result<Program, Vec<Problem>> {
+        let Built { program, problems, .. } = self.finish_usable();
+        if problems.is_empty() { Ok(program) } else { Err(problems) }
+    }
+
+    /// The program for all that was added. A schema with a problem allows nothing, and [`Built::unusable`] tells which of those that were added
+    /// depend on one.
+    pub fn finish_usable(mut self) -> Built {
         self.close_dynamic_scope();
         self.open_circular_families();
-        self.apply_direction();
         self.find_circles();
-        tags::learn_all(&mut self.schemas);
-        if !self.problems.is_empty() {
-            self.problems.sort_by_key(|problem| problem.place);
-            self.problems.dedup();
-            return Err(self.problems);
+        let unusable = self.unusable_roots();
+        for (id, _) in &self.problems {
+            let schema = &mut self.schemas[*id as usize];
+            *schema = Schema {
+                place: schema.place,
+                resource: schema.resource,
+                never: Some(Reason::False),
+                ..Schema::default()
+            };
         }
+        self.apply_direction();
+        tags::learn_all(&mut self.schemas);
         let mut anchors = Anchors::new();
         for ((name, base, direction), id) in self.dynamic_anchors {
             if let Some(id) = id {
                 anchors.entry(name).or_default().insert((base, direction), id);
             }
         }
-        Ok(lower::program(self.schemas, anchors, &self.roots, &self.options))
+        let mut problems: Vec<Problem> = self.problems.into_iter().map(|(_, problem)| problem).collect();
+        let program = lower::program(self.schemas, anchors, &self.roots, &self.options);
+        problems.sort_by_key(|problem| problem.place);
+        problems.dedup();
+        Built { program, problems, warnings: self.warnings, unusable }
+    }
+
+    /// Of each root, a problem of something that it applies. Each schema is looked at once, whatever the number of problems.
+    fn unusable_roots(&self) -> Vec<Option<Problem>> {
+        let mut found: Vec<Option<u32>> = vec![None; self.schemas.len()];
+        let mut open = Vec::new();
+        for (number, (id, _)) in (0u32..).zip(&self.problems) {
+            if found[*id as usize].is_none() {
+                found[*id as usize] = Some(number);
+                open.push(*id);
+            }
+        }
+        if open.is_empty() {
+            return vec![None; self.roots.len()];
+        }
+        let mut applied_by: Vec<Vec<Id>> = vec![Vec::new(); self.schemas.len()];
+        for (id, schema) in (0..).zip(&self.schemas) {
+            let anchors = schema.dynamic.iter().flat_map(|dynamic| self.anchored(&dynamic.name));
+            let fallback = schema.dynamic.iter().map(|dynamic| dynamic.fallback);
+            for child in lower::children(schema).into_iter().chain(fallback).chain(anchors) {
+                applied_by[child as usize].push(id);
+            }
+        }
+        let mut next = 0;
+        while let Some(&id) = open.get(next) {
+            next += 1;
+            for &by in &applied_by[id as usize] {
+                if found[by as usize].is_none() {
+                    found[by as usize] = found[id as usize];
+                    open.push(by);
+                }
+            }
+        }
+        let problem = |number: u32| self.problems.get(number as usize).map(|(_, problem)| problem.clone());
+        self.roots.iter().map(|&root| found[root as usize].and_then(problem)).collect()
+    }
+
+    /// Wherever a `$dynamicRef` of this name may lead.
+    fn anchored(&self, name: &str) -> impl Iterator<Item = Id> {
+        self.dynamic_anchors.iter().filter(move |((known, ..), _)| **known == *name).filter_map(|(_, id)| *id)
     }
 
     /// The number of the schema at a node; it is read later, from the queue.
@@ -164,8 +230,17 @@ impl<'n> Builder<'n> {
         self.dynamic_names.insert(name.into());
     }
 
+    /// Notes what makes the schema that is being read unusable.
     pub(super) fn problem(&mut self, place: Place, message: impl Into<String>) {
-        self.problems.push(Problem { place, message: message.into() });
+        self.problems.push((self.current, Problem { place, message: message.into() }));
+    }
+
+    /// Notes what weakens nothing; a problem where options are strict.
+    pub(super) fn warn(&mut self, place: Place, message: impl Into<String>) {
+        match self.options.strict {
+            true => self.problem(place, message),
+            false => self.warnings.push(Problem { place, message: message.into() }),
+        }
     }
 
     /// The schema that a reference means: where the base of others is asked for, whichever of them the discriminator names, or else the base;
@@ -221,9 +296,11 @@ impl<'n> Builder<'n> {
     fn work(&mut self) {
         loop {
             if let Some((id, target, direction)) = self.queue.pop() {
+                self.current = id;
                 let schema = keywords::read(self, target, direction);
                 self.schemas[id as usize] = schema;
             } else if let Some((id, target, direction)) = self.family_queue.pop() {
+                self.current = id;
                 self.fill_family(id, target, direction);
             } else {
                 return;
@@ -276,7 +353,7 @@ impl<'n> Builder<'n> {
 
     /// Members that may not travel in this direction: their schema becomes one that says so, and nobody may require them.
     fn apply_direction(&mut self) {
-        let forbidden: Vec<Option<Reason>> = (0..self.schemas.len()).map(|id| self.forbidden(id as Id)).collect();
+        let forbidden = self.forbidden();
         if forbidden.iter().all(Option::is_none) {
             return;
         }
@@ -312,9 +389,32 @@ impl<'n> Builder<'n> {
         });
     }
 
-    /// Whether a schema, as a member's, forbids the member: by itself or by what it is made of.
-    fn forbidden(&self, id: Id) -> Option<Reason> {
-        self.made_of(id).into_iter().find_map(|part| self.schemas[part as usize].forbidden)
+    /// Of each schema, whether it forbids the member whose schema it is: by itself or by what it is made of.
+    fn forbidden(&self) -> Vec<Option<Reason>> {
+        let mut found: Vec<Option<Reason>> = self.schemas.iter().map(|schema| schema.forbidden).collect();
+        let mut open: Vec<Id> = (0..).zip(&found).filter_map(|(id, reason)| reason.map(|_| id)).collect();
+        if open.is_empty() {
+            return found;
+        }
+        let part_of = self.part_of();
+        while let Some(id) = open.pop() {
+            for &whole in &part_of[id as usize] {
+                if found[whole as usize].is_none() {
+                    found[whole as usize] = found[id as usize];
+                    open.push(whole);
+                }
+            }
+        }
+        found
+    }
+
+    /// Of each schema, those that take it in through `$ref` and `allOf`.
+    fn part_of(&self) -> Vec<Vec<Id>> {
+        let mut part_of: Vec<Vec<Id>> = vec![Vec::new(); self.schemas.len()];
+        for (id, schema) in (0..).zip(&self.schemas) {
+            schema.all_of.iter().copied().chain(schema.base()).for_each(|part| part_of[part as usize].push(id));
+        }
+        part_of
     }
 
     /// The schema and everything it takes in through `$ref` and `allOf`.
@@ -334,7 +434,7 @@ impl<'n> Builder<'n> {
     /// Required but forbidden is not required: neither where the member stands, nor in a part that the same object is made of. Such a part may
     /// be asked of other objects too, which must not lose by it: what it is made of here is a copy.
     fn exempt_forbidden_members(&mut self) {
-        for index in 0..self.schemas.len() {
+        for index in self.made_of_forbidden_members() {
             let parts = self.made_of(index as Id);
             let names: BTreeSet<Box<str>> = (parts.iter())
                 .filter_map(|&part| self.schemas[part as usize].object.as_ref())
@@ -353,28 +453,69 @@ impl<'n> Builder<'n> {
         }
     }
 
-    /// The part as it is where nobody may require `names`: itself if it does not. Ends because parts lead in no circle that is not a problem.
-    fn exempted(&mut self, part: Id, names: &BTreeSet<Box<str>>, copies: &mut HashMap<Id, Id>) -> Id {
-        if let Some(&copy) = copies.get(&part) {
-            return copy;
-        }
-        // Also what a circle, which is rejected later, comes back to.
-        copies.insert(part, part);
-        let mut inner = self.schemas[part as usize].all_of.clone();
-        let base = self.schemas[part as usize].base();
-        inner.extend(base);
-        let all_of: Vec<Id> = inner.iter().map(|&inner| self.exempted(inner, names, copies)).collect();
-        if all_of != inner || self.schemas[part as usize].requires(names) {
-            let mut copy = Schema { all_of, ..self.schemas[part as usize].clone() };
-            copy.exempt(names);
-            if base.is_some() {
-                // Its subtypes would require the members, which nobody can send here.
-                copy.discriminator = None;
+    /// The schemas of which one part forbids a member and another one requires it, in order.
+    fn made_of_forbidden_members(&mut self) -> BTreeSet<usize> {
+        let mut forbidding = Vec::new();
+        let mut all = BTreeSet::new();
+        for index in 0..self.schemas.len() {
+            let Some(object) = &self.schemas[index].object else { continue };
+            let is_forbidden = |child: Id| self.schemas[child as usize].forbidden.is_some();
+            let own: BTreeSet<Box<str>> = (object.properties.iter())
+                .filter(|(_, child)| is_forbidden(**child))
+                .map(|(name, _)| name.clone())
+                .collect();
+            if !own.is_empty() {
+                // Wherever it applies, the member may not be there.
+                self.schemas[index].exempt(&own);
+                forbidding.push(index as Id);
+                all.extend(own);
             }
-            self.schemas.push(copy);
-            copies.insert(part, (self.schemas.len() - 1) as Id);
         }
-        copies[&part]
+        let requiring =
+            (0..).zip(&self.schemas).filter(|(_, schema)| schema.requires(&all)).map(|(id, _)| id).collect();
+        let part_of = self.part_of();
+        let taking_in = |mut open: Vec<Id>| {
+            let mut found = BTreeSet::new();
+            while let Some(id) = open.pop() {
+                if found.insert(id as usize) {
+                    open.extend(&part_of[id as usize]);
+                }
+            }
+            found
+        };
+        let requiring: BTreeSet<usize> = taking_in(requiring);
+        if requiring.is_empty() { requiring } else { &taking_in(forbidding) & &requiring }
+    }
+
+    /// The part as it is where nobody may require `names`: itself if it does not. Ends because parts lead in no circle.
+    fn exempted(&mut self, part: Id, names: &BTreeSet<Box<str>>, copies: &mut HashMap<Id, Id>) -> Id {
+        let (mut open, mut done) = (vec![part], HashSet::new());
+        while let Some(&id) = open.last() {
+            let base = self.schemas[id as usize].base();
+            let inner: Vec<Id> = self.schemas[id as usize].all_of.iter().copied().chain(base).collect();
+            if let std::collections::hash_map::Entry::Vacant(entry) = copies.entry(id) {
+                entry.insert(id);
+                done.insert(id);
+                open.extend(inner.iter().filter(|inner| !copies.contains_key(inner)));
+                continue;
+            }
+            open.pop();
+            if !done.remove(&id) {
+                continue;
+            }
+            let all_of: Vec<Id> = inner.iter().map(|inner| copies.get(inner).copied().unwrap_or(*inner)).collect();
+            if all_of != inner || self.schemas[id as usize].requires(names) {
+                let mut copy = Schema { all_of, ..self.schemas[id as usize].clone() };
+                copy.exempt(names);
+                if base.is_some() {
+                    // Its subtypes would require the members, which nobody can send here.
+                    copy.discriminator = None;
+                }
+                self.schemas.push(copy);
+                copies.insert(id, (self.schemas.len() - 1) as Id);
+            }
+        }
+        copies.get(&part).copied().unwrap_or(part)
     }
 
     /// A schema that applies itself to the same value would never end.
@@ -397,14 +538,38 @@ impl<'n> Builder<'n> {
                 path.push((id, next + 1));
                 match state[inner as usize] {
                     0 => path.push((inner, 0)),
-                    1 => circles.push(self.schemas[inner as usize].place),
+                    1 => circles.push(inner),
                     _ => {}
                 }
             }
         }
-        for place in circles {
-            self.problem(place, "this schema leads back to itself without going into the value, so it has no meaning");
+        for id in circles {
+            self.current = id;
+            self.problem(
+                self.schemas[id as usize].place,
+                "this schema leads back to itself without going into the value, so it has no meaning",
+            );
         }
+    }
+}
+
+/// A program, and what was left out of it.
+#[derive(Debug)]
+pub struct Built {
+    /// The program. What is unusable allows nothing in it.
+    pub program: Program,
+    /// What makes schemas unusable.
+    pub problems: Vec<Problem>,
+    /// What weakens nothing.
+    pub warnings: Vec<Problem>,
+    /// By number of what was added: a problem of a schema that it depends on.
+    pub unusable: Vec<Option<Problem>>,
+}
+
+impl Built {
+    /// Why a schema that was added cannot be relied on.
+    pub fn unusable(&self, id: SchemaId) -> Option<&Problem> {
+        self.unusable.get(id.0 as usize)?.as_ref()
     }
 }
 

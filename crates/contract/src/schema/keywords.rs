@@ -10,7 +10,8 @@ use super::ir::{
 use super::source::{Dialect, Direction, Target};
 use super::tags::Tags;
 use super::types::Types;
-use crate::document::{Kind, Node};
+use super::vocabulary;
+use crate::document::{Key, Kind, Node};
 use crate::format::Format;
 use crate::number::{Decimal, Divisor};
 use crate::reason::Reason;
@@ -97,12 +98,31 @@ impl<'n> Reader<'_, 'n> {
                 || self.composition(name, value)
                 || self.names(name, value);
             if !is_read && !name.starts_with("x-") && !self.is_annotation(name) {
-                let hint = if self.is_30() { "; OpenAPI 3.0 does not have it" } else { "" };
-                self.builder
-                    .problem(key.place, format!("the keyword {name:?} is not known{hint}; name extensions x-…"));
+                self.unknown(key);
+            } else if is_read && self.is_30() && vocabulary::is_beyond_30(name) {
+                let what = format!("OpenAPI 3.0 has no {name:?}; it is validated as 3.1 has it");
+                self.builder.warn(key.place, what);
             }
         }
         self.relate(node);
+    }
+
+    /// A keyword that nobody knows says nothing about validity (OpenAPI 3.1.1 §4.8.24), unless it is one that validates, misspelt.
+    fn unknown(&mut self, key: &Key) {
+        let name = key.text.as_str();
+        if let Some(meant) = vocabulary::meant(name) {
+            let what =
+                format!("the keyword {name:?} is not known; write {meant:?}, which would otherwise not be validated");
+            return self.builder.problem(key.place, what);
+        }
+        let what = match name {
+            "nullable" => {
+                "\"nullable\" says nothing in OpenAPI 3.1, so null is rejected; write `type: [..., \"null\"]`"
+                    .to_owned()
+            }
+            _ => format!("the keyword {name:?} is not known and says nothing about validity; name extensions x-…"),
+        };
+        self.builder.warn(key.place, what);
     }
 
     /// Keywords that only mean something together.
@@ -112,12 +132,12 @@ impl<'n> Reader<'_, 'n> {
             if has_type && node.get("nullable").and_then(Node::as_bool) == Some(true) {
                 self.out.types = self.out.types.with(Types::NULL);
             }
-            for (flag, bounds) in
-                [("exclusiveMinimum", &mut self.number.lower), ("exclusiveMaximum", &mut self.number.upper)]
-            {
-                let is_exclusive = node.get(flag).and_then(Node::as_bool) == Some(true);
-                bounds.iter_mut().for_each(|bound| bound.is_exclusive |= is_exclusive);
-            }
+        }
+        for (flag, bounds) in
+            [("exclusiveMinimum", &mut self.number.lower), ("exclusiveMaximum", &mut self.number.upper)]
+        {
+            let is_exclusive = node.get(flag).and_then(Node::as_bool) == Some(true);
+            bounds.iter_mut().for_each(|bound| bound.is_exclusive |= is_exclusive);
         }
         if let Some(contains) = node.get("contains") {
             let id = self.child(contains);
@@ -128,7 +148,7 @@ impl<'n> Reader<'_, 'n> {
             let (min, max) = (bound("minContains").unwrap_or(1), bound("maxContains"));
             self.array.contains = Some(Contains { id, min, max });
         }
-        if let Some(test) = node.get("if").filter(|_| !self.is_30()) {
+        if let Some(test) = node.get("if") {
             let mut branch = |name| node.get(name).map_or(TRUE, |node| self.child(node));
             let (then, otherwise) = (branch("then"), branch("else"));
             self.out.condition = Some(Condition { test: self.child(test), then, otherwise });
@@ -177,9 +197,7 @@ impl<'n> Reader<'_, 'n> {
                 }
                 _ => self.wrong(name, value, "an array"),
             },
-            "const" if !self.is_30() => {
-                self.out.values.push(([Constant::new(value)].into_iter().collect(), Reason::Const))
-            }
+            "const" => self.out.values.push(([Constant::new(value)].into_iter().collect(), Reason::Const)),
             "readOnly" => {
                 if self.flag(name, value) && self.direction == Direction::Request {
                     self.out.forbidden = Some(Reason::ReadOnly);
@@ -197,21 +215,23 @@ impl<'n> Reader<'_, 'n> {
 
     fn types(&mut self, value: &'n Node) -> Types {
         let names: &[Node] = match &value.kind {
-            Kind::Array(names) if !self.is_30() => names,
+            Kind::Array(names) => names,
             _ => std::slice::from_ref(value),
         };
-        names.iter().fold(Types::NONE, |types, name| {
-            let known = name.as_str().and_then(Types::from_name);
-            match known.filter(|&known| !(self.is_30() && known == Types::NULL)) {
-                Some(known) => types.with(known),
-                None => {
-                    self.wrong(
-                        "type",
-                        name,
-                        "one of array, boolean, integer, number, object, string (3.1: null, or a list)",
-                    );
-                    types
-                }
+        let is_of_31 = matches!(value.kind, Kind::Array(_)) || value.as_str() == Some("null");
+        if self.is_30() && is_of_31 {
+            let what = "OpenAPI 3.0 has neither lists of types nor \"null\"; validated as 3.1 has them";
+            self.builder.warn(value.place, what);
+        }
+        names.iter().fold(Types::NONE, |types, name| match name.as_str().and_then(Types::from_name) {
+            Some(known) => types.with(known),
+            None => {
+                self.wrong(
+                    "type",
+                    name,
+                    "one of array, boolean, integer, number, object, string (3.1: null, or a list)",
+                );
+                types
             }
         })
     }
@@ -228,9 +248,7 @@ impl<'n> Reader<'_, 'n> {
                 let bound = self.bound(name, value, false);
                 self.number.upper.extend(bound);
             }
-            "exclusiveMinimum" | "exclusiveMaximum" if self.is_30() => {
-                self.flag(name, value);
-            }
+            "exclusiveMinimum" | "exclusiveMaximum" if self.is_flag(name, value) => {}
             "exclusiveMinimum" => {
                 let bound = self.bound(name, value, true);
                 self.number.lower.extend(bound);
@@ -253,6 +271,17 @@ impl<'n> Reader<'_, 'n> {
             _ => return false,
         }
         true
+    }
+
+    /// Whether an exclusive bound is 3.0's flag beside another one, rather than a bound itself. The other dialect's form is validated, and warned of.
+    fn is_flag(&mut self, name: &str, value: &'n Node) -> bool {
+        let is_flag = value.as_bool().is_some();
+        if is_flag != self.is_30() && (is_flag || number_text(value).is_some()) {
+            let own = if self.is_30() { "is true or false, beside minimum or maximum" } else { "is a number" };
+            self.builder
+                .warn(value.place, format!("{name} {own} in this version of OpenAPI; validated as the other has it"));
+        }
+        is_flag
     }
 
     fn bound(&mut self, name: &str, value: &'n Node, is_exclusive: bool) -> Option<Bound> {
@@ -304,7 +333,6 @@ impl<'n> Reader<'_, 'n> {
             "minItems" => self.array.min_items = self.count(name, value),
             "maxItems" => self.array.max_items = Some(self.count(name, value)),
             "uniqueItems" => self.array.is_unique = self.flag(name, value),
-            _ if self.is_30() => return false,
             "prefixItems" => self.array.prefix = self.list(name, value),
             "unevaluatedItems" => self.array.unevaluated = Some(unless_false(self.child(value), UNKNOWN_ITEM)),
             "contains" | "minContains" | "maxContains" => {}
@@ -323,7 +351,6 @@ impl<'n> Reader<'_, 'n> {
             "required" => self.object.required = self.strings(name, value),
             "minProperties" => self.object.min_properties = self.count(name, value),
             "maxProperties" => self.object.max_properties = Some(self.count(name, value)),
-            _ if self.is_30() => return false,
             "patternProperties" => self.pattern_properties(value),
             "propertyNames" => self.object.names = Some(self.child(value)),
             "unevaluatedProperties" => self.object.unevaluated = Some(unless_false(self.child(value), UNKNOWN_FIELD)),
@@ -361,7 +388,7 @@ impl<'n> Reader<'_, 'n> {
             "anyOf" => self.out.any_of = self.list(name, value),
             "oneOf" => self.out.one_of = self.list(name, value),
             "not" => self.out.not = Some(self.child(value)),
-            "if" | "then" | "else" if !self.is_30() => {}
+            "if" | "then" | "else" => {}
             "discriminator" => {}
             _ => return false,
         }
@@ -410,7 +437,10 @@ impl<'n> Reader<'_, 'n> {
     /// What the document calls the branches of `oneOf` or `anyOf`: the last segment of each `$ref`, and what `mapping` adds.
     fn discriminator(&mut self, node: &'n Node, discriminator: &'n Node) {
         let Some(property) = discriminator.get("propertyName").and_then(Node::as_str) else {
-            return self.wrong("discriminator", discriminator, "an object with propertyName");
+            // It changes no outcome.
+            return self
+                .builder
+                .warn(discriminator.place, "discriminator is no object with propertyName and says nothing");
         };
         let Some((list, is_one_of)) =
             [("oneOf", true), ("anyOf", false)].iter().find_map(|&(name, is)| Some((node.get(name)?, is)))
@@ -423,10 +453,14 @@ impl<'n> Reader<'_, 'n> {
         let named = references.iter().enumerate().filter_map(|(index, reference)| Some((index, (*reference)?)));
         tags.names.extend(named.map(|(index, reference)| (last_segment(reference).into(), index)));
         for (key, value) in discriminator.get("mapping").map_or(&[][..], Node::members) {
-            let Some(text) = value.as_str() else { return self.wrong("mapping", value, "a string") };
+            let text = value.as_str().unwrap_or_default();
             let by_name = tags.names.get(text).copied();
             let index = by_name.or_else(|| {
-                let node = std::ptr::from_ref(self.builder.reference(text, self.target, value.place)?.node);
+                let Some(found) = self.builder.find(text, self.target) else {
+                    self.builder.warn(value.place, format!("mapping {:?} leads nowhere and says nothing", key.text));
+                    return None;
+                };
+                let node = std::ptr::from_ref(found.node);
                 let mut leads_there = |reference: &Option<&str>| {
                     let found = reference.and_then(|reference| self.builder.find(reference, self.target));
                     found.is_some_and(|found| std::ptr::eq(found.node, node))

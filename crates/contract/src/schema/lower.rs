@@ -323,7 +323,7 @@ fn says_nothing(schema: &Schema, types: Types) -> bool {
 }
 
 /// Every schema that this one applies, to the same value or to parts of it.
-fn children(schema: &Schema) -> Vec<Id> {
+pub(super) fn children(schema: &Schema) -> Vec<Id> {
     let mut ids = super::compile::in_place(schema);
     ids.extend(schema.discriminator.iter().flat_map(|discriminator| discriminator.branches.values()));
     if let Some(array) = &schema.array {

@@ -24,9 +24,10 @@ mod tape;
 mod types;
 mod vocabulary;
 
-pub use compile::Builder;
+pub use compile::{Builder, Built};
 pub(crate) use everything::Wanted;
 pub use program::{Program, SchemaId};
 pub use run::{Check, Event, Run};
 pub use source::{Base, Dialect, Direction, Options, Problem, Resolver, Target};
 pub(crate) use types::Types;
+pub(crate) use vocabulary::validates;

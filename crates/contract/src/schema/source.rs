@@ -70,8 +70,11 @@ pub struct Options {
     pub reject_unknown_fields: bool,
     /// `format` says nothing about validity, as plain JSON Schema has it. A contract asserts it.
     pub formats_are_annotations: bool,
-    /// In 3.1, keywords that nobody knows say nothing about validity, as plain JSON Schema has it. For a contract they are problems.
+    /// In 3.1, keywords that nobody knows say nothing about validity, as plain JSON Schema has it, and nothing is said of them. A contract has
+    /// warnings of them, and what looks like a misspelt keyword is a problem.
     pub unknown_keywords_are_annotations: bool,
+    /// What would be a warning is a problem.
+    pub strict: bool,
     /// Bounds for each value.
     pub limits: Limits,
 }

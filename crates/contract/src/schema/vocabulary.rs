@@ -1,4 +1,4 @@
-//! Which vocabularies a metaschema declares (JSON Schema 2020-12 core §8.1). Decides nothing about single keywords but which are validation's.
+//! Which vocabularies a metaschema declares (JSON Schema 2020-12 core §8.1), and which keywords are whose. Reads no keyword.
 
 use crate::document::Node;
 
@@ -39,6 +39,80 @@ const VALIDATION_KEYWORDS: &[&str] = &[
     "required",
     "dependentRequired",
 ];
+
+/// What else says something about validity, in either dialect.
+const APPLICATORS: &[&str] = &[
+    "format",
+    "properties",
+    "items",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "additionalProperties",
+    "readOnly",
+    "writeOnly",
+    "$ref",
+    "const",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "minContains",
+    "maxContains",
+    "prefixItems",
+    "patternProperties",
+    "propertyNames",
+    "dependentSchemas",
+    "dependentRequired",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "$dynamicRef",
+];
+
+/// What JSON Schema 2020-12 has of these, and OpenAPI 3.0 has not.
+const BEYOND_30: &[&str] = &[
+    "const",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "minContains",
+    "maxContains",
+    "prefixItems",
+    "patternProperties",
+    "propertyNames",
+    "dependentSchemas",
+    "dependentRequired",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+
+/// Keywords of earlier drafts that said something about validity.
+const RETIRED: &[(&str, &str)] = &[
+    ("dependencies", "dependentRequired or dependentSchemas"),
+    ("additionalItems", "items beside prefixItems"),
+    ("divisibleBy", "multipleOf"),
+    ("disallow", "not"),
+    ("extends", "allOf"),
+];
+
+/// Whether OpenAPI 3.0 does not have this keyword of 2020-12.
+pub(super) fn is_beyond_30(keyword: &str) -> bool {
+    BEYOND_30.contains(&keyword)
+}
+
+/// Whether a keyword says something about validity.
+pub(crate) fn validates(keyword: &str) -> bool {
+    VALIDATION_KEYWORDS.contains(&keyword) || APPLICATORS.contains(&keyword)
+}
+
+/// The keyword that a name nobody knows must have been meant to be: one that validates, written a little otherwise, or one that it has become.
+pub(super) fn meant(name: &str) -> Option<&'static str> {
+    let retired = RETIRED.iter().find(|(retired, _)| *retired == name).map(|(_, now)| *now);
+    let validating = || VALIDATION_KEYWORDS.iter().chain(APPLICATORS).copied();
+    retired.or_else(|| crate::spelling::meant(name, validating()))
+}
 
 /// Whether `$schema` names a metaschema that needs not be looked at.
 pub(super) fn is_built_in(uri: &str) -> bool {

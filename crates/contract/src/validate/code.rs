@@ -2,6 +2,8 @@
 //!
 //! The codes are stable: logs, metrics and problem documents carry them. Schema violations have codes of their own, `schema_` and the keyword.
 
+/// The operation cannot be validated as the document says.
+pub const OPERATION_UNSUPPORTED: &str = "operation_unsupported";
 /// A value in the path cannot be decoded.
 pub const PATH_VALUE_MALFORMED: &str = "path_value_malformed";
 /// A required parameter is absent.
@@ -71,6 +73,7 @@ pub const HEADER_MISSING: &str = "header_missing";
 
 /// Every code above, for documentation and counters.
 pub const ALL: &[&str] = &[
+    OPERATION_UNSUPPORTED,
     PATH_VALUE_MALFORMED,
     PARAMETER_MISSING,
     PARAMETER_MALFORMED,
@@ -106,9 +109,11 @@ pub const ALL: &[&str] = &[
     HEADER_MISSING,
 ];
 
-/// The status that says best what is wrong with a request: 401 for credentials, 413 for size, 415 for media types and encodings, else 400.
+/// The status that says best what is wrong with a request: 401 for credentials, 413 for size, 415 for media types and encodings, 501 for what we
+/// cannot validate, else 400.
 pub(super) fn status(code: &str) -> u16 {
     match code {
+        OPERATION_UNSUPPORTED => 501,
         SECURITY_MISSING => 401,
         BODY_TOO_LARGE | BODY_DECODED_TOO_LARGE | BODY_RATIO => 413,
         CONTENT_TYPE_MISSING

@@ -18,6 +18,8 @@ const MAX_POINTER_CHARS: usize = 480;
 /// The part of a message a violation is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Part {
+    /// The operation, whatever the message.
+    Operation,
     /// A value in the path.
     Path,
     /// A query parameter.
@@ -38,6 +40,7 @@ impl Part {
     /// The word for it in logs and problem documents.
     pub fn as_str(self) -> &'static str {
         match self {
+            Part::Operation => "operation",
             Part::Path => "path",
             Part::Query => "query",
             Part::Header => "header",
@@ -108,7 +111,7 @@ impl Violation {
         Violation { code, place, what: what.into() }
     }
 
-    /// The status that says best what is wrong with a *request*: 400, 401, 413 or 415.
+    /// The status that says best what is wrong with a *request*: 400, 401, 413, 415 or 501.
     pub fn status(&self) -> u16 {
         code::status(self.code)
     }

@@ -21,6 +21,9 @@ pub(crate) fn validate<'c: 's, 's>(
     scratch: &'s mut Scratch,
     findings: &mut Findings,
 ) -> Result<BodyPlan<'s>, Enough> {
+    if let Some(why) = matched.operation.unsupported_request() {
+        return unsupported(matched, why, parts.framing, findings);
+    }
     scratch.rooms.steps = STEPS_PER_HEAD;
     let request = Request { matched, operation: matched.operation, parts };
     request.security(findings)?;
@@ -29,6 +32,17 @@ pub(crate) fn validate<'c: 's, 's>(
     request.fields(scratch, findings)?;
     request.cookies(scratch, findings)?;
     request.body(scratch, findings)
+}
+
+/// Of a message that nobody can validate as the document says, nothing is validated: it is rejected, or passes where nothing is.
+pub(super) fn unsupported<'s>(
+    matched: Matched<'s>,
+    why: &str,
+    framing: Framing,
+    findings: &mut Findings,
+) -> Result<BodyPlan<'s>, Enough> {
+    findings.add(Violation::new(code::OPERATION_UNSUPPORTED, Where::of(Part::Operation), why))?;
+    BodyValidator::undeclared(matched.contract, Undeclared::Ignore, framing, findings)
 }
 
 struct Request<'c, 'a> {

@@ -20,6 +20,9 @@ pub(crate) fn validate<'c: 's, 's>(
     scratch: &'s mut Scratch,
     findings: &mut Findings,
 ) -> Result<BodyPlan<'s>, Enough> {
+    if let Some(why) = matched.operation.unsupported_response() {
+        return super::request::unsupported(matched, why, parts.framing, findings);
+    }
     let contract = matched.contract;
     let Some(response) = matched.operation.responses.find(parts.status) else {
         let status = parts.status.to_string();

@@ -6,6 +6,7 @@
 
 mod bodies;
 mod documents;
+mod loading;
 mod multipart;
 mod parameters;
 mod responses;
@@ -13,7 +14,7 @@ mod security;
 mod routing;
 mod turns;
 
-use contract::options::Options;
+use contract::options::{OnUnsupported, Options};
 use contract::validate::{BodyPlan, Enough, Findings, Framing, RequestParts, ResponseParts, Scratch};
 use contract::{Contract, Found};
 
@@ -53,9 +54,10 @@ fn contract_with(text: &str, options: &Options) -> Contract {
     })
 }
 
-/// The problems of a document that must not load, one per line.
+/// What is wrong with a document or worth knowing about it, one per line.
 fn problems(text: &str) -> String {
-    match Contract::from_text("openapi.yaml", text, &Options::default()) {
+    let strict = Options { strict: true, on_unsupported: OnUnsupported::Fail, ..Options::default() };
+    match Contract::from_text("openapi.yaml", text, &strict) {
         Ok(_) => "loads".to_owned(),
         Err(problems) => problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
     }

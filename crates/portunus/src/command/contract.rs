@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use contract::options::Options;
+use contract::options::{OnUnsupported, Options};
 use contract::validate::{BodyPlan, Enough, FieldSource, Findings, Framing, RequestParts, ResponseParts, Scratch};
 use contract::{Contract, Found, Matched};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, http1};
@@ -25,7 +25,7 @@ pub struct ContractCommand {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Say whether SPEC compiles: its operations, or every problem with file and line
+    /// Say whether SPEC loads: its operations, and every problem with file and line
     Check {
         #[command(flatten)]
         spec: Spec,
@@ -56,6 +56,12 @@ struct Spec {
     /// Media type whose bodies pass unread; may be repeated
     #[arg(long, value_name = "TYPE")]
     opaque: Vec<String>,
+    /// Take warnings for errors
+    #[arg(long)]
+    strict: bool,
+    /// What becomes of operations that cannot be validated: reject_operation or fail
+    #[arg(long, value_name = "ACTION", default_value = "reject_operation", value_parser = ["reject_operation", "fail"])]
+    on_unsupported: String,
 }
 
 /// Does what the arguments say: 0 if the document compiles and the messages keep it, else 1.
@@ -67,8 +73,16 @@ pub fn run(command: ContractCommand) -> ExitCode {
 }
 
 fn load(spec: &Spec) -> Result<Contract, ExitCode> {
-    let options =
-        Options { base_path: spec.base_path.clone(), opaque_media_types: spec.opaque.clone(), ..Options::default() };
+    let options = Options {
+        base_path: spec.base_path.clone(),
+        opaque_media_types: spec.opaque.clone(),
+        strict: spec.strict,
+        on_unsupported: match spec.on_unsupported.as_str() {
+            "fail" => OnUnsupported::Fail,
+            _ => OnUnsupported::RejectOperation,
+        },
+        ..Options::default()
+    };
     Contract::load(&spec.spec, &options).map_err(|problems| {
         problems.iter().for_each(|problem| eprintln!("{problem}"));
         eprintln!("{}: rejected ({})", spec.spec.display(), counted(problems.len(), "problem"));
@@ -81,14 +95,26 @@ fn check(spec: &Spec, quiet: bool) -> ExitCode {
         Ok(contract) => contract,
         Err(code) => return code,
     };
+    contract.errors().iter().for_each(|error| eprintln!("{error}"));
     contract.warnings().iter().for_each(|warning| eprintln!("{warning} (warning)"));
     let mut out = String::new();
     for operation in contract.operations().iter().filter(|_| !quiet) {
         let id = operation.id().map(|id| format!("  {id}")).unwrap_or_default();
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "{:7} {}{id}", operation.method(), operation.template());
+        let note = if operation.unsupported_request().is_some() {
+            "  (cannot be validated: 501)"
+        } else if operation.unsupported_response().is_some() {
+            "  (responses cannot be validated: 501 where they are blocked)"
+        } else {
+            ""
+        };
+        let _ = writeln!(out, "{:7} {}{id}{note}", operation.method(), operation.template());
     }
-    let counts = [counted(contract.operations().len(), "operation"), counted(contract.warnings().len(), "warning")];
+    let mut counts = vec![counted(contract.operations().len(), "operation")];
+    if !contract.errors().is_empty() {
+        counts.push(counted(contract.errors().len(), "error"));
+    }
+    counts.push(counted(contract.warnings().len(), "warning"));
     println!("{out}{}: ok ({})", spec.spec.display(), counts.join(", "));
     ExitCode::SUCCESS
 }

@@ -167,7 +167,7 @@ fn keywords_of_3_1_are_validated() {
     let files = folder(&text.replace("3.1.0", "3.2.0"), &[]);
     let check = || {
         Command::new(env!("CARGO_BIN_EXE_portunus"))
-            .args(["contract", "check", "openapi.yaml"])
+            .args(["contract", "check", "--on-unsupported", "fail", "openapi.yaml"])
             .current_dir(files.path())
             .output()
             .unwrap()

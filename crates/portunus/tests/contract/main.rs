@@ -24,3 +24,4 @@ mod samples;
 mod shadows;
 mod site;
 mod tokens;
+mod unsupported;

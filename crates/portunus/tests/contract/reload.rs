@@ -8,7 +8,7 @@ use crate::site::{SHOP, Site, shop_response, write};
 
 #[test]
 fn a_document_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {
-    let shop = Site::shop("");
+    let shop = Site::shop(", on_unsupported: fail");
     assert_eq!(shop.get("GET /v1/products?page=5", "").status, 200);
     write(shop.gate.dir.path(), "openapi.yaml", &SHOP.replace("maximum: 10000", "maximum: 4"));
     wait_until("the new document", || shop.get("GET /v1/products?page=5", "").status == 400);

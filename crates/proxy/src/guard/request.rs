@@ -93,11 +93,13 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
         return Err(candidate.ambiguous().into());
     }
     if rule.request == Mode::Off {
+        candidate.has_response_rules(operation, rule, room.ledger)?;
         fits(head, route.config.max_body_bytes)?;
         return Ok(candidate.admitted(Reason::Off, Some(operation), rule.response, false));
     }
     let is_ambiguous = hidden.is_some() || candidate.loses_a_value(method, operation, &values);
     let asked = Asked { candidate, operation, rule, is_ambiguous };
+    candidate.has_response_rules(operation, rule, room.ledger)?;
     let (validation, holds) = asked.validate_head(&values, scratch, room.ledger)?;
     if body.is_done() {
         return asked.decision(validation, false, room.ledger);
@@ -297,6 +299,21 @@ fn challenge(rejection: &mut Rejection, challenged: Option<token::Rejected>) {
 const AMBIGUOUS_PATH: &str = "ambiguous_path";
 
 impl<'a> Candidate<'a> {
+    /// Rejects a request whose response would be rejected whatever it is, since nobody can validate it: it is not to be executed for that.
+    fn has_response_rules(&self, operation: Matched<'_>, rule: &Rule, ledger: &mut Ledger) -> Result<(), Failure> {
+        match operation.operation.unsupported_response() {
+            Some(why) if rule.response == Mode::Block => {
+                let violation = Violation::new(code::OPERATION_UNSUPPORTED, Where::of(Part::Operation), why);
+                let rejected = rejection(self.active, Side::Request, &violation);
+                let mut findings = Findings::first();
+                let _ = findings.add(violation);
+                note(self.context, self.active, rule, Side::Request, &findings, true, ledger);
+                Err(rejected.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The rule of another operation that the path is of where a server makes slashes one or drops `;` parameters. It may demand what the one that
     /// the path is of as written does not.
     fn hidden_operation(&self, method: &str, found: &Found<'a>) -> Option<&'a Rule> {

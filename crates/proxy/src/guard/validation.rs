@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use config::Detail;
-use contract::validate::{BodyValidator, Findings, Part, Scratch, Violation, Where};
+use contract::validate::{BodyValidator, Findings, Part, Scratch, Violation, Where, code};
 use net::{Pool, pool};
 use telemetry::Fault;
 
@@ -149,6 +149,8 @@ pub fn rejection(active: &ActiveContract, side: Side, violation: &Violation) -> 
     let config = &active.config;
     let (fault, fitting) = match (violation.code, side) {
         (VALIDATOR_PANIC, _) => (Fault::Ours, 500),
+        // The document asks for what nobody can check, whatever the message holds.
+        (code::OPERATION_UNSUPPORTED, _) => (Fault::Ours, 501),
         // Tokens are validated here, under codes of our own.
         (_, Side::Request) if violation.place.part == Part::Security => (Fault::Client, 401),
         (_, Side::Request) => (Fault::Client, violation.status()),

@@ -22,6 +22,18 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "(that of `servers`)",
             "Path under which the document's paths stand, in place of that of its `servers`; `/` for none.",
         ),
+        optional(
+            "strict",
+            Shape::Bool,
+            "false",
+            "What `check` warns of in the document is an error: unknown members and keywords, paths that no request reaches, media types that cannot be used.",
+        ),
+        optional(
+            "on_unsupported",
+            Shape::Choice(&["reject_operation", "fail"]),
+            "reject_operation",
+            "What becomes of operations that cannot be validated as the document says. `reject_operation`: their requests are answered 501, or pass in `log`. `fail`: the document is not loaded.",
+        ),
         optional("request", MODE, "block", "What becomes of requests that break it. `log`: they pass and are logged."),
         optional("response", MODE, "block", "What becomes of responses that break it; blocked ones are answered 502."),
         optional(
@@ -129,7 +141,7 @@ pub(in crate::shape) static CONTRACT_LIMITS: Object = object(
         optional("decoded_ratio", Shape::Int(1, 1_000_000), "100", "Decoded bytes per encoded byte; then 413."),
         optional("query_parameters", Shape::Int(0, 100_000), "256", "Parameters in a query."),
         optional("multipart_parts", Shape::Int(1, 100_000), "128", "Parts of a multipart body."),
-        optional("document", Shape::Size(KIB, 256 * MIB), "32MiB", "One file of the document."),
+        optional("document", Shape::Size(KIB, 256 * MIB), "32MiB", "The document, all its files together."),
     ]],
 );
 

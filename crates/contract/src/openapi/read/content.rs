@@ -73,14 +73,17 @@ impl<'d> Reader<'d> {
         if !matches!(content.node.kind, Kind::Object(_)) {
             self.fault(content, format!("`content` must be an object, not {}", content.node.kind_name()));
         }
-        for (name, at) in content.members() {
-            let Some(at) = self.follow(at) else { continue };
-            if !self.known(at, "a media type", &["schema", "example", "examples", "encoding"]) {
+        for (key, node) in content.node.members() {
+            let name = crate::validate::shown(key.text.as_bytes());
+            let Some(range) = MediaRange::parse(&key.text) else {
+                if !key.text.starts_with("x-") {
+                    self.warn_at(key.place, format!("`{name}` is no media type; it is left out"));
+                }
                 continue;
-            }
-            match MediaRange::parse(name) {
-                Some(range) => found.push(self.media(range, at, direction)),
-                None => self.fault(at, format!("`{name}` is no media type")),
+            };
+            let Some(at) = self.follow(At { node, base: content.base }) else { continue };
+            if self.known_around_schema(at, "a media type", &["schema", "example", "examples", "encoding"]) {
+                found.push(self.media(range, at, direction));
             }
         }
         found

@@ -1,4 +1,5 @@
-//! Reads the nodes of a document into the model. Finds every problem; what it does not know and what could weaken a check is one.
+//! Reads the nodes of a document into the model. Finds every problem: what could weaken a check is one of the operations that it concerns, what
+//! could not is a warning.
 //!
 //! References are followed here except within schemas, whose compiler follows its own.
 
@@ -8,6 +9,7 @@ mod parameter;
 mod response;
 mod security;
 mod servers;
+mod unsupported;
 
 pub(crate) use content::Class;
 
@@ -20,8 +22,10 @@ use super::security::{Requirement, Scheme};
 use super::shape::{ShapeBuilder, Shapes};
 use super::template::Template;
 use crate::document::{Documents, Fault, Kind, Node, Place, References};
-use crate::options::{Options, Undeclared};
+use crate::options::{OnUnsupported, Options, Undeclared};
 use crate::schema::{Base, Builder, Dialect, Direction, Program, SchemaId, Target};
+use crate::spelling;
+use unsupported::{Gathered, Sides};
 
 /// References in a row that are followed.
 const MAX_HOPS: usize = 32;
@@ -39,6 +43,8 @@ pub(crate) struct Read {
     /// The schema that every value satisfies.
     pub(crate) anything: SchemaId,
     pub(crate) title: String,
+    /// What makes operations unsupported.
+    pub(crate) errors: Vec<Fault>,
     pub(crate) warnings: Vec<Fault>,
 }
 
@@ -73,16 +79,25 @@ struct Reader<'d> {
     /// Where undeclared fields are to be reported: the same schemas without them, under the same numbers.
     closed_schemas: Option<Builder<'d>>,
     shapes: ShapeBuilder<'d>,
+    /// What is wrong with the part that is being read; in the end, with the document as a whole.
     faults: Vec<Fault>,
+    /// The schemas that the part which is being read asks for.
+    used: Vec<SchemaId>,
     warnings: Vec<Fault>,
     schemes: HashMap<String, Arc<Scheme>>,
+    /// Security schemes that cannot be used, with what is wrong with them.
+    bad_schemes: HashMap<String, Vec<Fault>>,
     operations: Vec<Operation>,
+    /// What concerns each operation, by its number.
+    sides: Vec<Sides>,
+    /// What is wrong with parts that may be no operation's.
+    others: Vec<Fault>,
     operation_ids: HashMap<&'d str, Place>,
     router: Router,
     /// Base paths of the document as a whole.
-    bases: Vec<Template>,
+    bases: (Vec<Template>, Gathered),
     /// Requirement where an operation has none of its own.
-    security: Vec<Requirement>,
+    security: (Vec<Requirement>, Gathered),
 }
 
 /// Reads the first file of `documents` as an OpenAPI document.
@@ -94,6 +109,7 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
     let schema_options = crate::schema::Options {
         reject_unknown_fields: options.undeclared_body_fields == Undeclared::Reject,
         limits: options.limits.json.clone(),
+        strict: options.strict,
         ..crate::schema::Options::default()
     };
     let mut reader = Reader {
@@ -107,14 +123,22 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
         schemas: Builder::new(&references, schema_options),
         shapes: ShapeBuilder::new(&references, dialect),
         faults: references.faults.clone(),
-        warnings,
+        used: Vec::new(),
+        warnings: Vec::new(),
         schemes: HashMap::new(),
+        bad_schemes: HashMap::new(),
         operations: Vec::new(),
+        sides: Vec::new(),
+        others: Vec::new(),
         operation_ids: HashMap::new(),
         router: Router::new(),
-        bases: Vec::new(),
-        security: Vec::new(),
+        bases: Default::default(),
+        security: Default::default(),
     };
+    match options.strict {
+        true => reader.faults.extend(warnings),
+        false => reader.warnings = warnings,
+    }
     reader.document(At { node: root, base: references.base_of_file(0) });
     reader.finish(root)
 }
@@ -170,8 +194,11 @@ impl<'d> Reader<'d> {
             }
         }
         self.read_schemes(root.get("components").and_then(|components| components.get("securitySchemes")));
-        self.security = self.requirements(root.get("security")).unwrap_or_default();
-        self.bases = self.base_paths(root.get("servers")).unwrap_or_else(|| self.root_base());
+        self.security = self.apart(|reader| reader.requirements(root.get("security")).unwrap_or_default());
+        self.bases = self.apart(|reader| match reader.base_paths(root.get("servers")) {
+            Some(bases) => bases,
+            None => reader.root_base(),
+        });
         match root.get("paths") {
             Some(paths) => self.paths(paths),
             None if self.dialect == Dialect::OpenApi30 => self.fault(root, "has no `paths`"),
@@ -182,52 +209,91 @@ impl<'d> Reader<'d> {
     fn finish(mut self, root: &Node) -> Result<Read, Vec<Fault>> {
         let anything = self.schema(None, Base::default(), Direction::Request);
         let title = root.get("info").and_then(|info| info.get("title")).and_then(Node::as_str).unwrap_or_default();
-        let program = match self.schemas.finish() {
-            Ok(program) => Some(program),
-            Err(problems) => {
-                self.faults.extend(problems.into_iter().map(|problem| Fault::new(problem.place, problem.message)));
-                None
-            }
-        };
-        match program {
-            Some(program) if self.faults.is_empty() => Ok(Read {
-                operations: self.operations,
-                router: self.router,
-                shapes: self.shapes.finish(),
-                program,
-                // The same problems have been reported already.
-                closed_program: self.closed_schemas.and_then(|closed| closed.finish().ok()),
-                anything,
-                title: title.to_owned(),
-                warnings: self.warnings,
-            }),
-            _ => Err(self.faults),
+        let built = self.schemas.finish_usable();
+        let mut others = self.others;
+        others.extend([self.security.1, self.bases.1].into_iter().flat_map(|gathered| gathered.faults));
+        others.extend(self.bad_schemes.into_values().flatten());
+        let errors = unsupported::charge(&mut self.operations, self.sides, others, &built);
+        if !self.faults.is_empty() || (self.options.on_unsupported == OnUnsupported::Fail && !errors.is_empty()) {
+            self.faults.extend(errors);
+            return Err(self.faults);
+        }
+        let of_schemas = built.warnings.into_iter().map(|warning| Fault::new(warning.place, warning.message));
+        self.warnings.extend(of_schemas);
+        Ok(Read {
+            operations: self.operations,
+            router: self.router,
+            shapes: self.shapes.finish(),
+            program: built.program,
+            // The same problems have been reported already.
+            closed_program: self.closed_schemas.map(|closed| closed.finish_usable().program),
+            anything,
+            title: title.to_owned(),
+            errors,
+            warnings: self.warnings,
+        })
+    }
+
+    /// Reads a part of the document whose problems concern some operations only.
+    fn apart<T>(&mut self, read: impl FnOnce(&mut Self) -> T) -> (T, Gathered) {
+        let (faults, used) = (std::mem::take(&mut self.faults), std::mem::take(&mut self.used));
+        let value = read(self);
+        let faults = std::mem::replace(&mut self.faults, faults);
+        (value, Gathered { faults, schemas: std::mem::replace(&mut self.used, used) })
+    }
+
+    /// Notes a problem of the part that is being read.
+    fn fault(&mut self, at: At<'d>, message: impl Into<String>) {
+        self.fault_at(at.node.place, message);
+    }
+
+    fn fault_at(&mut self, place: Place, message: impl Into<String>) {
+        self.faults.push(Fault::new(place, message));
+    }
+
+    /// Notes what is worth knowing and weakens nothing; a problem where options are strict.
+    fn warn(&mut self, at: At<'d>, message: impl Into<String>) {
+        self.warn_at(at.node.place, message);
+    }
+
+    fn warn_at(&mut self, place: Place, message: impl Into<String>) {
+        match self.options.strict {
+            true => self.fault_at(place, message),
+            false => self.warnings.push(Fault::new(place, message)),
         }
     }
 
-    /// Notes a problem.
-    fn fault(&mut self, at: At<'d>, message: impl Into<String>) {
-        self.faults.push(Fault::new(at.node.place, message));
-    }
-
-    /// Notes what is worth knowing and weakens nothing.
-    fn warn(&mut self, at: At<'d>, message: impl Into<String>) {
-        self.warnings.push(Fault::new(at.node.place, message));
-    }
-
-    /// Checks that this is an object without members that are not known; extensions (`x-`) are always allowed.
+    /// Checks that this is an object. Members that are not known say nothing, unless they are known ones, misspelt; extensions (`x-`) are always
+    /// allowed.
     fn known(&mut self, at: At<'d>, what: &str, known: &[&str]) -> bool {
         if !matches!(at.node.kind, Kind::Object(_)) {
             self.fault(at, format!("{what} must be an object, not {}", at.node.kind_name()));
             return false;
         }
         for (key, _) in at.node.members() {
-            if !known.contains(&key.text.as_str()) && !key.text.starts_with("x-") {
-                let name = crate::validate::shown(key.text.as_bytes());
-                self.faults.push(Fault::new(key.place, format!("{what} has no `{name}`; known: {}", known.join(", "))));
+            if known.contains(&key.text.as_str()) || key.text.starts_with("x-") {
+                continue;
+            }
+            let name = crate::validate::shown(key.text.as_bytes());
+            match spelling::meant(&key.text, known.iter().copied()) {
+                Some(meant) => self.fault_at(key.place, format!("{what} has no `{name}`; write `{meant}`")),
+                None => self.warn_at(
+                    key.place,
+                    format!("{what} has no `{name}`, which says nothing; known: {}", known.join(", ")),
+                ),
             }
         }
         true
+    }
+
+    /// As [`Reader::known`], for what holds a schema: a keyword that stands beside it would not be validated.
+    fn known_around_schema(&mut self, at: At<'d>, what: &str, known: &[&str]) -> bool {
+        for (key, _) in at.node.members() {
+            if !known.contains(&key.text.as_str()) && crate::schema::validates(&key.text) {
+                self.fault_at(key.place, format!("{what} has no `{}`; it belongs into its `schema`", key.text));
+            }
+        }
+        self.known(at, what, known)
     }
 
     /// Follows the `$ref` of a reference object, and those of what it leads to.
@@ -279,6 +345,8 @@ impl<'d> Reader<'d> {
         if let Some(closed) = &mut self.closed_schemas {
             closed.add(target, direction);
         }
-        self.schemas.add(target, direction)
+        let id = self.schemas.add(target, direction);
+        self.used.push(id);
+        id
     }
 }

@@ -1,20 +1,60 @@
 //! Paths and their operations.
 
+use super::unsupported::{Gathered, Sides};
 use super::{At, Reader};
-use crate::document::{Fault, Kind};
+use crate::document::{Fault, Key, Kind, Place};
 use crate::openapi::model::{Operation, Parameter};
-use crate::openapi::template::Template;
+use crate::openapi::security::Requirement;
+use crate::openapi::template::{Template, Unusable};
 use crate::validate::Part;
 
 /// Methods that a path item has a member for; `query` since OpenAPI 3.2.
 const METHODS: &[&str] = &["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 
-/// What the operations of one path have in common.
-struct Shared<'d> {
+/// Members of a path item that are no methods.
+const COMMON: &[&str] = &["$ref", "summary", "description", "servers", "parameters", "additionalOperations"];
+
+/// Members of an operation.
+const OPERATION: &[&str] = &[
+    "tags",
+    "summary",
+    "description",
+    "externalDocs",
+    "operationId",
+    "parameters",
+    "requestBody",
+    "responses",
+    "callbacks",
+    "deprecated",
+    "security",
+    "servers",
+];
+
+/// A path as the document writes it, and what it matches.
+#[derive(Clone)]
+struct Path<'d> {
     text: &'d str,
     template: Template,
+    /// It is not known where its values are: the template matches whatever it may.
+    is_loose: bool,
+}
+
+/// What the operations of one path have in common.
+struct Shared<'d> {
+    path: Path<'d>,
     bases: Vec<Template>,
     parameters: Vec<Parameter>,
+    item: Option<At<'d>>,
+}
+
+/// What an operation says of its requests.
+struct Asked<'d> {
+    id: Option<&'d str>,
+    parameters: Vec<Parameter>,
+    path: Vec<Parameter>,
+    body: Option<crate::openapi::model::Body>,
+    security: Vec<Requirement>,
+    bases: Option<Vec<Template>>,
 }
 
 impl<'d> Reader<'d> {
@@ -26,63 +66,112 @@ impl<'d> Reader<'d> {
             if key.text.starts_with("x-") {
                 continue;
             }
-            match Template::parse(&key.text) {
-                Ok(template) => self.path_item(&key.text, template, At { node, base: paths.base }),
-                Err(why) => {
-                    let text = crate::validate::shown(key.text.as_bytes());
-                    self.faults.push(Fault::new(key.place, format!("the path `{text}`: {why}")));
-                }
+            let (path, problems) = self.apart(|reader| reader.path(key));
+            let Some(path) = path else {
+                self.others.extend(problems.faults);
+                continue;
+            };
+            self.path_item(path, At { node, base: paths.base }, problems);
+        }
+    }
+
+    /// What a path of the document matches; none if nothing can.
+    fn path(&mut self, key: &'d Key) -> Option<Path<'d>> {
+        let text = key.text.as_str();
+        let shown = crate::validate::shown(text.as_bytes());
+        let rooted = if text.starts_with('/') {
+            text.into()
+        } else {
+            self.warn_at(key.place, format!("the path `{shown}` does not start with `/`; read as `/{shown}`"));
+            std::borrow::Cow::Owned(format!("/{text}"))
+        };
+        match Template::parse(&rooted) {
+            Ok(template) => Some(Path { text, template, is_loose: false }),
+            Err(Unusable::Unreachable(why)) => {
+                self.warn_at(key.place, format!("the path `{shown}`: {why}, so no request reaches it; it is left out"));
+                None
+            }
+            Err(Unusable::Unclear(why)) => {
+                self.fault_at(key.place, format!("the path `{shown}`: {why}"));
+                Some(Path { text, template: Template::loose(&rooted), is_loose: true })
             }
         }
     }
 
-    fn path_item(&mut self, text: &'d str, template: Template, at: At<'d>) {
-        if at.get("$ref").is_some() && at.members().any(|(name, _)| METHODS.contains(&name) || name == "parameters") {
-            return self.fault(at, "a path item has operations beside its `$ref`; what that means is not defined");
-        }
-        let Some(item) = self.follow(at) else { return };
-        let known: Vec<&str> = ["$ref", "summary", "description", "servers", "parameters", "additionalOperations"]
-            .iter()
-            .chain(METHODS)
-            .copied()
-            .collect();
-        if !self.known(item, "a path item", &known) {
+    fn path_item(&mut self, path: Path<'d>, at: At<'d>, mut problems: Gathered) {
+        let (shared, more) = self.apart(|reader| reader.shared(path, at));
+        problems.add(&more);
+        self.others.extend(problems.faults.iter().cloned());
+        let Some(item) = shared.item else {
+            // Nobody knows which methods there are.
+            METHODS.iter().for_each(|method| self.unreadable(&shared, &method.to_ascii_uppercase(), problems.clone()));
             return;
-        }
-        let bases = self.base_paths(item.get("servers")).unwrap_or_else(|| self.bases.clone());
-        let parameters = self.parameters(item.get("parameters"));
-        let shared = Shared { text, template, bases, parameters };
+        };
         for method in METHODS {
             if let Some(operation) = item.get(method) {
-                self.operation(&shared, &method.to_ascii_uppercase(), operation);
+                self.operation(&shared, &method.to_ascii_uppercase(), operation, problems.clone());
             }
         }
         for (method, operation) in item.get("additionalOperations").into_iter().flat_map(At::members) {
             match crate::body::media_type::is_token(method) && !METHODS.contains(&method.to_ascii_lowercase().as_str())
             {
-                true => self.operation(&shared, method, operation),
-                false => self.fault(operation, format!("`{method}` is no method, or has a member of its own")),
+                true => self.operation(&shared, method, operation, problems.clone()),
+                false => {
+                    self.warn(
+                        operation,
+                        format!("`{method}` is no method, or has a member of its own; it is left out"),
+                    );
+                }
             }
         }
     }
 
-    fn operation(&mut self, shared: &Shared<'d>, method: &str, at: At<'d>) {
-        let known = [
-            "tags",
-            "summary",
-            "description",
-            "externalDocs",
-            "operationId",
-            "parameters",
-            "requestBody",
-            "responses",
-            "callbacks",
-            "deprecated",
-            "security",
-            "servers",
-        ];
-        if !self.known(at, "an operation", &known) {
-            return;
+    /// What stands beside the operations of a path, and where they stand.
+    fn shared(&mut self, path: Path<'d>, at: At<'d>) -> Shared<'d> {
+        let bases = self.bases.0.clone();
+        let mut shared = Shared { path, bases, parameters: Vec::new(), item: None };
+        if at.get("$ref").is_some() && at.members().any(|(name, _)| METHODS.contains(&name) || name == "parameters") {
+            self.fault(at, "a path item has operations beside its `$ref`; what that means is not defined");
+            return shared;
+        }
+        let Some(item) = self.follow(at) else { return shared };
+        let known: Vec<&str> = COMMON.iter().chain(METHODS).copied().collect();
+        if self.known(item, "a path item", &known) {
+            shared.bases = self.base_paths(item.get("servers")).unwrap_or(shared.bases);
+            shared.parameters = self.parameters(item.get("parameters"));
+            shared.item = Some(item);
+        }
+        shared
+    }
+
+    fn operation(&mut self, shared: &Shared<'d>, method: &str, at: At<'d>, mut request: Gathered) {
+        let (asked, own) = self.apart(|reader| reader.asked(shared, at));
+        request.add(&own);
+        let Some(asked) = asked else { return self.unreadable(shared, method, request) };
+        if at.get("security").is_none() {
+            request.add(&self.security.1.clone());
+        }
+        let (responses, response) = self.apart(|reader| reader.responses(at.get("responses")));
+        let of = |part| asked.parameters.iter().filter(|one| one.part == part).cloned().collect::<Vec<_>>();
+        let operation = Operation {
+            id: asked.id.map(str::to_owned),
+            path: asked.path,
+            query: of(Part::Query),
+            fields: of(Part::Header),
+            cookies: of(Part::Cookie),
+            body: asked.body,
+            responses,
+            security: asked.security,
+            ..Operation::unread(self.operations.len(), method, shared.path.text)
+        };
+        let bases = asked.bases.as_ref().unwrap_or(&shared.bases);
+        self.add(operation, &shared.path, bases, Sides { request, response }, at.node.place);
+    }
+
+    /// Everything but responses; none if it is no operation at all.
+    fn asked(&mut self, shared: &Shared<'d>, at: At<'d>) -> Option<Asked<'d>> {
+        if !self.known(at, "an operation", OPERATION) {
+            return None;
         }
         let id = self.text(at, "operationId");
         if let Some(id) = id
@@ -95,46 +184,58 @@ impl<'d> Reader<'d> {
             parameters.retain(|shared| (shared.part, &shared.name) != (own.part, &own.name));
             parameters.push(own);
         }
-        let of = |part| parameters.iter().filter(|one| one.part == part).cloned().collect::<Vec<_>>();
-        let path = self.path_values(shared, at, of(Part::Path));
-        let body = at.get("requestBody").and_then(|body| self.request_body(body));
-        let responses = self.responses(at.get("responses"));
-        let security = self.requirements(at.get("security")).unwrap_or_else(|| self.security.clone());
-        let number = self.operations.len();
-        let bases = self.base_paths(at.get("servers")).unwrap_or_else(|| shared.bases.clone());
-        for base in &bases {
-            if let Err(other) = self.router.add(&shared.template.below(base), shared.text, method, number) {
-                self.fault(at, format!("`{other}` and `{}` match the same paths", shared.text));
-                break;
-            }
+        let in_path = parameters.iter().filter(|one| one.part == Part::Path).cloned().collect();
+        Some(Asked {
+            id,
+            path: if shared.path.is_loose { Vec::new() } else { self.path_values(&shared.path, at, in_path) },
+            parameters,
+            body: at.get("requestBody").and_then(|body| self.request_body(body)),
+            security: self.requirements(at.get("security")).unwrap_or_else(|| self.security.0.clone()),
+            bases: self.base_paths(at.get("servers")),
+        })
+    }
+
+    /// A method of which nothing is known.
+    fn unreadable(&mut self, shared: &Shared<'d>, method: &str, problems: Gathered) {
+        let operation = Operation::unread(self.operations.len(), method, shared.path.text);
+        let sides = Sides { request: problems.clone(), response: problems };
+        let place = shared.item.map(|item| item.node.place).unwrap_or_default();
+        self.add(operation, &shared.path, &shared.bases, sides, place);
+    }
+
+    /// Puts an operation where its requests are looked for. Of two that the same requests would match, neither can be relied on.
+    fn add(&mut self, operation: Operation, path: &Path<'d>, bases: &[Template], mut sides: Sides, place: Place) {
+        if std::ptr::eq(bases, self.bases.0.as_slice()) || bases == self.bases.0 {
+            sides.request.add(&self.bases.1.clone());
         }
-        self.operations.push(Operation {
-            number,
-            id: id.map(str::to_owned),
-            method: method.to_owned(),
-            template: shared.text.to_owned(),
-            path,
-            query: of(Part::Query),
-            fields: of(Part::Header),
-            cookies: of(Part::Cookie),
-            body,
-            responses,
-            security,
-        });
+        for base in bases {
+            let added = self.router.add(&path.template.below(base), &operation.method, operation.number);
+            let Err(other) = added else { continue };
+            let first = self.operations.get(other).map_or("", |other| other.template.as_str());
+            let message = format!("`{first}` and `{}` match the same paths, with the same method", path.text);
+            let fault = Fault::new(place, message);
+            if let Some(sides) = self.sides.get_mut(other) {
+                sides.request.faults.push(fault.clone());
+            }
+            sides.request.faults.push(fault);
+            break;
+        }
+        self.operations.push(operation);
+        self.sides.push(sides);
     }
 
     /// The path parameters in the order of the template's expressions.
-    fn path_values(&mut self, shared: &Shared<'d>, at: At<'d>, declared: Vec<Parameter>) -> Vec<Parameter> {
+    fn path_values(&mut self, path: &Path<'d>, at: At<'d>, declared: Vec<Parameter>) -> Vec<Parameter> {
         for parameter in &declared {
-            if !shared.template.names.contains(&parameter.name) {
-                self.warn(at, format!("the path `{}` has no `{{{}}}`", shared.text, parameter.name));
+            if !path.template.names.contains(&parameter.name) {
+                self.warn(at, format!("the path `{}` has no `{{{}}}`", path.text, parameter.name));
             }
         }
         let mut ordered = Vec::new();
-        for name in &shared.template.names {
+        for name in &path.template.names {
             match declared.iter().find(|parameter| parameter.name == *name) {
                 Some(parameter) => ordered.push(parameter.clone()),
-                None => self.fault(at, format!("`{{{name}}}` of the path `{}` is no declared parameter", shared.text)),
+                None => self.fault(at, format!("`{{{name}}}` of the path `{}` is no declared parameter", path.text)),
             }
         }
         ordered

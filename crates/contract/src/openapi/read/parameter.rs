@@ -30,7 +30,7 @@ impl<'d> Reader<'d> {
     fn parameter(&mut self, at: At<'d>) -> Option<Parameter> {
         let known: Vec<&str> =
             ["name", "in", "allowEmptyValue", "allowReserved"].iter().chain(VALUE).copied().collect();
-        if !self.known(at, "a parameter", &known) {
+        if !self.known_around_schema(at, "a parameter", &known) {
             return None;
         }
         let (Some(name), Some(place)) = (self.text(at, "name"), self.text(at, "in")) else {
@@ -69,7 +69,7 @@ impl<'d> Reader<'d> {
             let Some(at) = self.follow(at).filter(|_| name != "content-type") else { continue };
             // `name` and `in` mean nothing here, and real documents have them.
             let known: Vec<&str> = VALUE.iter().chain(&["allowEmptyValue", "name", "in"]).copied().collect();
-            if !self.known(at, "a header", &known) {
+            if !self.known_around_schema(at, "a header", &known) {
                 continue;
             }
             let required = self.flag(at, "required");
@@ -124,7 +124,7 @@ impl<'d> Reader<'d> {
                 return None;
             }
         };
-        self.known(media, "a media type", &["schema", "example", "examples", "encoding"]);
+        self.known_around_schema(media, "a media type", &["schema", "example", "examples", "encoding"]);
         let schema = self.schema(media.get("schema"), media.base, direction);
         Some((coding, schema))
     }

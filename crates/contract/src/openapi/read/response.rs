@@ -19,7 +19,9 @@ impl<'d> Reader<'d> {
                 Some(Status::Range(class)) => {
                     responses.ranges.get_mut(class).into_iter().for_each(|range| *range = Some(read.clone()));
                 }
-                None => self.fault(response, format!("`{status}` is no status; write 200, 2XX or default")),
+                None => {
+                    self.warn(response, format!("`{status}` is no status and is left out; write 200, 2XX or default"))
+                }
             }
         }
         responses
@@ -30,8 +32,10 @@ impl<'d> Reader<'d> {
             return None;
         }
         let headers = self.headers(at.get("headers"), Direction::Response);
-        let media = at.get("content").map(|content| self.media_types(content, Direction::Response)).unwrap_or_default();
-        let body = (!media.is_empty()).then_some(Body { required: false, media });
+        // Content of which nothing can be used is not the same as none: no body fits it.
+        let content = at.get("content").filter(|content| !content.node.members().is_empty());
+        let body =
+            content.map(|content| Body { required: false, media: self.media_types(content, Direction::Response) });
         Some(Response { headers, body })
     }
 }

@@ -8,9 +8,17 @@ use crate::openapi::security::{Demand, Requirement, Scheme, SchemeKind};
 impl<'d> Reader<'d> {
     pub(super) fn read_schemes(&mut self, schemes: Option<At<'d>>) {
         for (name, scheme) in schemes.into_iter().flat_map(At::members) {
-            let Some(scheme) = self.follow(scheme) else { continue };
-            if let Some(kind) = self.scheme_kind(scheme) {
-                self.schemes.insert(name.to_owned(), Arc::new(Scheme { name: name.to_owned(), kind }));
+            let (kind, problems) = self.apart(|reader| {
+                let scheme = reader.follow(scheme)?;
+                reader.scheme_kind(scheme)
+            });
+            match kind.filter(|_| problems.faults.is_empty()) {
+                Some(kind) => {
+                    self.schemes.insert(name.to_owned(), Arc::new(Scheme { name: name.to_owned(), kind }));
+                }
+                None => {
+                    self.bad_schemes.insert(name.to_owned(), problems.faults);
+                }
             }
         }
     }
@@ -65,7 +73,19 @@ impl<'d> Reader<'d> {
         if !matches!(list.node.kind, crate::document::Kind::Array(_)) {
             self.fault(list, "`security` must be a list");
         }
-        Some(list.elements().map(|alternative| self.requirement(alternative)).collect())
+        let mut alternatives = Vec::new();
+        for at in list.elements() {
+            let (alternative, problems) = self.apart(|reader| reader.requirement(at));
+            match problems.faults.is_empty() {
+                true => alternatives.push(alternative),
+                // Nobody can meet it: another alternative must be.
+                false => problems.faults.into_iter().for_each(|fault| self.warn_at(fault.place, fault.message)),
+            }
+        }
+        if alternatives.is_empty() && !list.node.elements().is_empty() {
+            self.fault(list, "no alternative of `security` can be met, since none has schemes that are declared");
+        }
+        Some(alternatives)
     }
 
     fn requirement(&mut self, at: At<'d>) -> Requirement {
@@ -78,6 +98,7 @@ impl<'d> Reader<'d> {
             match self.schemes.get(name) {
                 Some(scheme) => requirement.demands.push(Demand { scheme: Arc::clone(scheme), scopes }),
                 None => {
+                    self.faults.extend(self.bad_schemes.get(name).into_iter().flatten().cloned());
                     self.fault(at, format!("the security scheme `{name}` is not declared, so nothing could meet it"))
                 }
             }

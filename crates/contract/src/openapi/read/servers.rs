@@ -15,26 +15,42 @@ impl<'d> Reader<'d> {
         let servers = servers.filter(|servers| !servers.node.elements().is_empty())?;
         let mut bases: Vec<Template> = Vec::new();
         for server in servers.elements() {
-            self.known(server, "a server", &["url", "description", "variables", "name"]);
-            let Some(url) = self.text(server, "url") else {
-                self.fault(server, "a server needs its `url`");
-                continue;
-            };
-            for url in self.filled(server, url) {
-                let path = path_of(&url);
-                match Template::parse(&path) {
-                    Ok(base) if base.names.is_empty() => {
-                        if !bases.contains(&base) && bases.len() < MAX_BASES {
-                            bases.push(base);
-                        }
-                    }
-                    Ok(_) => self
-                        .fault(server, format!("the path `{path}` holds a variable that `variables` does not declare")),
-                    Err(why) => self.fault(server, format!("the path `{path}`: {why}")),
+            let (found, problems) = self.apart(|reader| reader.bases_of(server));
+            for base in found {
+                if !bases.contains(&base) && bases.len() < MAX_BASES {
+                    bases.push(base);
                 }
             }
+            // Under a base path that is left out nothing is found, so nothing passes.
+            for fault in problems.faults {
+                self.warn_at(fault.place, fault.message);
+            }
+        }
+        if bases.is_empty() {
+            self.fault(servers, "no server has a base path that can be used, so no path is reached; set `base_path`");
         }
         Some(bases)
+    }
+
+    /// The base paths of one server; with problems those that can be used.
+    fn bases_of(&mut self, server: At<'d>) -> Vec<Template> {
+        self.known(server, "a server", &["url", "description", "variables", "name"]);
+        let Some(url) = self.text(server, "url") else {
+            self.fault(server, "a server needs its `url`");
+            return Vec::new();
+        };
+        let mut bases = Vec::new();
+        for url in self.filled(server, url) {
+            let path = path_of(&url);
+            match Template::parse(&path) {
+                Ok(base) if base.names.is_empty() => bases.push(base),
+                Ok(_) => {
+                    self.fault(server, format!("the path `{path}` holds a variable that `variables` does not declare"))
+                }
+                Err(why) => self.fault(server, format!("the path `{path}`: {why}")),
+            }
+        }
+        bases
     }
 
     /// The base path where no server says any.
@@ -43,7 +59,7 @@ impl<'d> Reader<'d> {
         match Template::parse(path) {
             Ok(base) if base.names.is_empty() => vec![base],
             Ok(_) => self.configured_fault("holds a template expression"),
-            Err(why) => self.configured_fault(&why),
+            Err(why) => self.configured_fault(&why.to_string()),
         }
     }
 
@@ -100,7 +116,8 @@ fn path_of(url: &str) -> String {
         }
         _ => url.trim_start_matches('.'),
     };
-    format!("/{}", path.trim_start_matches('/'))
+    // The paths below begin with a slash of their own.
+    format!("/{}", path.trim_matches('/'))
 }
 
 #[cfg(test)]
@@ -111,7 +128,7 @@ mod tests {
     fn paths_of_server_urls() {
         let rows = [
             ("https://api.example.com/v1", "/v1"),
-            ("https://api.example.com/v1/", "/v1/"),
+            ("https://api.example.com/v1/", "/v1"),
             ("https://api.example.com", "/"),
             ("//api.example.com/v1", "/v1"),
             ("{scheme}://api.example.com/v1", "/v1"),
