@@ -20,7 +20,7 @@ use crate::client::{self, Identified};
 use crate::connection::{Conn, ended_before};
 use crate::handshake;
 use crate::http;
-use crate::tunnel::{self, Terms};
+use crate::tunnel::{self, TunnelSettings};
 use crate::worker::Worker;
 use accepted::{Accepted, Opened};
 
@@ -32,13 +32,13 @@ pub async fn run(accepted: Accepted) {
     let front = generation.front(&listener.name).cloned();
     let limits = &generation.config.limits;
     let (handshake_timeout, pace) = (limits.handshake_timeout, limits.pace());
-    let terms = Terms::of(&generation, &listener);
+    let settings = TunnelSettings::of(&generation, &listener);
     drop(generation);
 
     // Boxed, as is everything that is large and soon over: this future lives as long as the connection.
     let Some((stream, first, mut conn, mut counted)) = identify(accepted, listener, &worker).await else { return };
-    if let Some(terms) = terms {
-        let traffic = tunnel::serve(stream, first, &mut conn, terms, &worker).await;
+    if let Some(settings) = settings {
+        let traffic = tunnel::serve(stream, first, &mut conn, settings, &worker).await;
         counted.close(traffic);
         return;
     }

@@ -19,7 +19,7 @@ use crate::contracts::{ActiveContract, Contracts};
 use crate::identity::{IdentityTable, TlsFront, TlsRule};
 use crate::keyless::KeyGroup;
 use crate::route::RouteTable;
-use crate::tunnel_routes::Ways;
+use crate::tunnel_routes::TunnelRoutes;
 use crate::upstream::Group;
 
 /// A key ring that is fetched, and the way to its set.
@@ -59,7 +59,7 @@ pub struct Generation {
     /// Peers whose PROXY headers are believed, by listener.
     balancers: HashMap<String, TrustList>,
     /// Who gets the bytes of listeners that tunnel, by listener.
-    ways: HashMap<String, Arc<Ways>>,
+    tunnel_routes: HashMap<String, Arc<TunnelRoutes>>,
     groups: BTreeMap<String, Arc<Group>>,
     key_groups: BTreeMap<String, Arc<KeyGroup>>,
     /// What groups made from requests are modelled on, by route.
@@ -85,7 +85,7 @@ impl Generation {
         let fronts = build_fronts(&config, &tables, &key_groups, &mut problems);
         let balancers = load_balancers(&config, &mut problems);
         let groups = build_groups(&config, previous, &mut problems);
-        let ways = build_ways(&config, &groups, &mut problems);
+        let tunnel_routes = build_tunnel_routes(&config, &groups, &mut problems);
         let models = build_models(&config, &mut problems);
         let udp_listeners = build_udp_listeners(&config, previous, &mut problems);
         let contracts = Contracts::load(&config, previous.map(|previous| &previous.contracts));
@@ -99,7 +99,7 @@ impl Generation {
                 tables,
                 fronts,
                 balancers,
-                ways,
+                tunnel_routes,
                 groups,
                 key_groups,
                 models,
@@ -166,8 +166,8 @@ impl Generation {
     }
 
     /// Who gets the bytes of a listener that tunnels.
-    pub fn ways(&self, listener: &str) -> Option<&Arc<Ways>> {
-        self.ways.get(listener)
+    pub fn tunnel_routes(&self, listener: &str) -> Option<&Arc<TunnelRoutes>> {
+        self.tunnel_routes.get(listener)
     }
 
     /// An upstream group.
@@ -426,16 +426,16 @@ fn load_balancers(config: &Config, problems: &mut Vec<String>) -> HashMap<String
     balancers
 }
 
-fn build_ways(
+fn build_tunnel_routes(
     config: &Config,
     groups: &BTreeMap<String, Arc<Group>>,
     problems: &mut Vec<String>,
-) -> HashMap<String, Arc<Ways>> {
+) -> HashMap<String, Arc<TunnelRoutes>> {
     let mut all = HashMap::new();
     for listener in &config.listeners {
         let Service::Tunnel(tunnel) = &listener.service else { continue };
-        match Ways::new(tunnel, groups) {
-            Ok(ways) => _ = all.insert(listener.name.clone(), Arc::new(ways)),
+        match TunnelRoutes::new(tunnel, groups) {
+            Ok(tunnel_routes) => _ = all.insert(listener.name.clone(), Arc::new(tunnel_routes)),
             // A group that could not be made has been reported.
             Err(_) if !problems.is_empty() => {}
             Err(problem) => problems.push(format!("listener {}: {problem}", listener.name)),

@@ -7,9 +7,9 @@
 //! Owns the order of these steps and the one record that each connection leaves. What is carried is never looked into. A tunnel keeps the rules it
 //! began under: a reload does not touch it.
 
-mod begin;
+mod open;
 mod header;
-mod life;
+mod state;
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -29,18 +29,18 @@ use crate::generation::Generation;
 use crate::identity::TlsFront;
 use crate::passport::{self, Rejected};
 use crate::pump::{self, End, Party};
-use crate::tunnel_routes::Ways;
+use crate::tunnel_routes::TunnelRoutes;
 use crate::upstream::{ConnectError, Group, Places, Server, ServerId, Target, connect, connect_to};
 use crate::worker::Worker;
-use life::Life;
+use state::TunnelState;
 
 /// What a tunnelled connection is served under, pinned when it was accepted.
 #[derive(Debug)]
-pub struct Terms {
+pub struct TunnelSettings {
     /// The listener's own settings.
     config: Arc<TunnelConfig>,
     /// Who gets what.
-    ways: Arc<Ways>,
+    routes: Arc<TunnelRoutes>,
     /// How TLS is opened; none on a plain listener.
     front: Option<Arc<TlsFront>>,
     /// For the handshake, or for the ClientHello.
@@ -49,13 +49,13 @@ pub struct Terms {
     idle_timeout: Duration,
 }
 
-impl Terms {
+impl TunnelSettings {
     /// Those of a listener; none if it does not tunnel.
-    pub fn of(generation: &Generation, listener: &ListenerConfig) -> Option<Terms> {
+    pub fn of(generation: &Generation, listener: &ListenerConfig) -> Option<TunnelSettings> {
         let Service::Tunnel(config) = &listener.service else { return None };
-        Some(Terms {
+        Some(TunnelSettings {
             config: Arc::clone(config),
-            ways: Arc::clone(generation.ways(&listener.name)?),
+            routes: Arc::clone(generation.tunnel_routes(&listener.name)?),
             front: generation.front(&listener.name).cloned(),
             handshake_timeout: generation.config.limits.handshake_timeout,
             idle_timeout: generation.config.limits.tunnel_idle_timeout,
@@ -64,76 +64,82 @@ impl Terms {
 }
 
 /// Serves one connection to its end. Gives the bytes received from and sent to the client's socket that were not told yet.
-pub async fn serve(stream: Stream, first: Chunk, conn: &mut Conn, terms: Terms, worker: &Worker) -> (u64, u64) {
-    let begun = match Box::pin(begin::begin(stream, first, conn, &terms, worker)).await {
-        Ok(begun) => begun,
+pub async fn serve(
+    stream: Stream,
+    first: Chunk,
+    conn: &mut Conn,
+    settings: TunnelSettings,
+    worker: &Worker,
+) -> (u64, u64) {
+    let opened = match Box::pin(open::open(stream, first, conn, &settings, worker)).await {
+        Ok(opened) => opened,
         Err(traffic) => return traffic,
     };
     let bounds = pump::Bounds {
-        idle: terms.config.idle_timeout.unwrap_or(terms.idle_timeout),
-        until: terms.config.max_lifetime.map(|lifetime| coarse() + lifetime),
+        idle: settings.config.idle_timeout.unwrap_or(settings.idle_timeout),
+        until: settings.config.max_lifetime.map(|lifetime| coarse() + lifetime),
     };
-    let (mut life, first) = Life::new(conn, worker, begun, terms.front.as_deref());
+    let (mut state, first) = TunnelState::new(conn, worker, opened, settings.front.as_deref());
     // The rules are not needed any more, and an idle tunnel must not keep them alive.
-    drop(terms);
-    let group = Arc::clone(&life.way.group);
-    let in_flight = match group.admit(life.conn.client.map(|client| Places::of(client.ip()))) {
+    drop(settings);
+    let group = Arc::clone(&state.route.group);
+    let in_flight = match group.admit(state.conn.client.map(|client| Places::of(client.ip()))) {
         Ok(in_flight) => in_flight,
         Err(full) => {
-            life.report_end("portunus", full.fault(), full.code());
-            Box::pin(cut(&life.client)).await;
-            return life.unreported_traffic();
+            state.report_end("portunus", full.fault(), full.code());
+            Box::pin(cut(&state.client)).await;
+            return state.unreported_traffic();
         }
     };
-    let upstream = match Box::pin(reach(&mut life, worker)).await {
+    let upstream = match Box::pin(reach(&mut state, worker)).await {
         Ok(upstream) => upstream,
         Err(error) => {
             if let ConnectError::Client(rejected) = &error {
                 worker.reported.once(&conn.listener.name, rejected.code(), conn.client);
             }
-            life.report_end("portunus", error.fault(), error.code());
-            Box::pin(cut(&life.client)).await;
-            return life.unreported_traffic();
+            state.report_end("portunus", error.fault(), error.code());
+            Box::pin(cut(&state.client)).await;
+            return state.unreported_traffic();
         }
     };
-    let busy = life.server.as_deref().map(Server::busy);
-    let end = carry(&life, first, &upstream, bounds).await;
+    let busy = state.server.as_deref().map(Server::busy);
+    let end = carry(&state, first, &upstream, bounds).await;
     drop((busy, in_flight));
-    Box::pin(finish(&life, end, upstream)).await;
-    life.unreported_traffic()
+    Box::pin(finish(&state, end, upstream)).await;
+    state.unreported_traffic()
 }
 
 /// Carries bytes until the tunnel ends, and tells now and then how many.
-async fn carry(life: &Life<'_>, first: Chunk, upstream: &Transport, bounds: pump::Bounds) -> End {
-    let client = (&life.client, first);
-    let mut carrying = pin!(pump::run(client, (upstream, Chunk::empty()), bounds, &life.carried));
+async fn carry(state: &TunnelState<'_>, first: Chunk, upstream: &Transport, bounds: pump::Bounds) -> End {
+    let client = (&state.client, first);
+    let mut carrying = pin!(pump::run(client, (upstream, Chunk::empty()), bounds, &state.carried));
     poll_fn(|context| {
         let polled = carrying.as_mut().poll(context);
-        life.report_moved_if_due();
+        state.report_moved_if_due();
         polled
     })
     .await
 }
 
-/// Connects to a server of the way's group, to another one where that fails, and sends the PROXY header.
-async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, ConnectError> {
-    let group = Arc::clone(&life.way.group);
-    let header = header::render(life);
+/// Connects to a server of the route's group, to another one where that fails, and sends the PROXY header.
+async fn reach(state: &mut TunnelState<'_>, worker: &Worker) -> Result<Transport, ConnectError> {
+    let group = Arc::clone(&state.route.group);
+    let header = header::render(state);
     let started = Instant::now();
-    let source = passport::source(&group.config.source, life.conn.client, life.conn.reported.as_deref(), &worker.own)
+    let source = passport::source(&group.config.source, state.conn.client, state.conn.reported.as_deref(), &worker.own)
         .map_err(ConnectError::Client)?;
     if !group.config.to_destinations.is_empty() {
-        let came_to = life.client.stream().local();
+        let came_to = state.client.stream().local();
         let address =
-            passport::destination(&group.config.to_destinations, life.conn.reported.as_deref(), source, came_to);
+            passport::destination(&group.config.to_destinations, state.conn.reported.as_deref(), source, came_to);
         let address = address.map_err(ConnectError::Client)?;
-        life.destination = Some(address);
+        state.destination = Some(address);
         let transport = connect_to(address, source, &header, group.config.connect_timeout).await?;
-        life.connected(&transport, Some(address.port()), source, started.elapsed())?;
+        state.connected(&transport, Some(address.port()), source, started.elapsed())?;
         return Ok(transport);
     }
     group.resolved(group.config.connect_timeout).await;
-    let unfit = unfit_servers(&group, source, life.conn.client);
+    let unfit = unfit_servers(&group, source, state.conn.client);
     let mut tried = unfit.clone();
     let mut last = match unfit.is_empty() {
         false => ConnectError::Client(Rejected::NoTarget),
@@ -142,16 +148,16 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
     };
     while let Some(server) = group.choose(&tried) {
         let _busy = server.busy();
-        if is_where_it_came(&server.address, life) {
+        if is_where_it_came(&server.address, state) {
             return Err(ConnectError::Client(Rejected::Loop));
         }
-        life.retries = u32::try_from(tried.len() - unfit.len()).unwrap_or(u32::MAX);
-        life.server = Some(Arc::clone(&server));
+        state.retries = u32::try_from(tried.len() - unfit.len()).unwrap_or(u32::MAX);
+        state.server = Some(Arc::clone(&server));
         tried.push(server.id);
         match connect(Target { group: &group, server: &server, source, ahead: &header }).await {
             Ok(transport) => {
                 server.succeeded();
-                life.connected(&transport, server.address.port(), source, started.elapsed())?;
+                state.connected(&transport, server.address.port(), source, started.elapsed())?;
                 return Ok(transport);
             }
             Err(error) => {
@@ -168,9 +174,9 @@ async fn reach(life: &mut Life<'_>, worker: &Worker) -> Result<Transport, Connec
 }
 
 /// Whether a server is the very address that the client reached. The kernel is asked for it only where the port is the same.
-fn is_where_it_came(server: &ServerAddress, life: &Life<'_>) -> bool {
+fn is_where_it_came(server: &ServerAddress, state: &TunnelState<'_>) -> bool {
     let ServerAddress::Ip(server) = server else { return false };
-    server.port() == life.conn.bound_port && life.client.stream().local().map(canonical) == Some(*server)
+    server.port() == state.conn.bound_port && state.client.stream().local().map(canonical) == Some(*server)
 }
 
 /// Servers that a connection under `source` cannot reach. A balancer's own connections go under our address, but to the same servers while there
@@ -187,29 +193,29 @@ fn unfit_servers(group: &Group, source: Source, client: Option<SocketAddr>) -> V
 }
 
 /// Ends both sides as the tunnel ended, and tells of it. A side that was cut is never shown an orderly end.
-async fn finish(life: &Life<'_>, end: End, upstream: Transport) {
-    let first = match life.carried.ended_first.get() {
+async fn finish(state: &TunnelState<'_>, end: End, upstream: Transport) {
+    let first = match state.carried.ended_first.get() {
         Some(Party::Client) => "client",
         Some(Party::Upstream) => "upstream",
         None => "portunus",
     };
     match end {
-        End::Finished => life.report_end(first, Fault::None, ""),
-        End::Idle => life.report_end("portunus", Fault::None, "tunnel_idle"),
-        End::Expired => life.report_end("portunus", Fault::None, "tunnel_lifetime"),
-        End::ClientCut => life.report_end("client", Fault::Client, "tls_cut_without_close_notify"),
-        End::ClientBroke => life.report_end("client", Fault::Client, "tunnel_client_reset"),
-        End::UpstreamCut => life.report_end("upstream", Fault::Upstream, "tls_cut_without_close_notify"),
-        End::UpstreamBroke => life.report_end("upstream", Fault::Upstream, "tunnel_upstream_reset"),
+        End::Finished => state.report_end(first, Fault::None, ""),
+        End::Idle => state.report_end("portunus", Fault::None, "tunnel_idle"),
+        End::Expired => state.report_end("portunus", Fault::None, "tunnel_lifetime"),
+        End::ClientCut => state.report_end("client", Fault::Client, "tls_cut_without_close_notify"),
+        End::ClientBroke => state.report_end("client", Fault::Client, "tunnel_client_reset"),
+        End::UpstreamCut => state.report_end("upstream", Fault::Upstream, "tls_cut_without_close_notify"),
+        End::UpstreamBroke => state.report_end("upstream", Fault::Upstream, "tunnel_upstream_reset"),
     }
     match end {
         End::Finished => {}
         End::Idle | End::Expired => {
-            life.client.reset_on_close();
+            state.client.reset_on_close();
             upstream.reset_on_close();
         }
         End::ClientCut | End::ClientBroke => cut(&upstream).await,
-        End::UpstreamCut | End::UpstreamBroke => cut(&life.client).await,
+        End::UpstreamCut | End::UpstreamBroke => cut(&state.client).await,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::upstream::Group;
 
 /// Where a connection goes.
 #[derive(Debug)]
-pub struct Way {
+pub struct TunnelRoute {
     /// Who gets it.
     pub group: Arc<Group>,
     /// TLS is passed by unopened.
@@ -24,7 +24,7 @@ pub struct Way {
     alpn: Vec<Box<[u8]>>,
 }
 
-impl Way {
+impl TunnelRoute {
     fn fits(&self, protocols: &[&[u8]]) -> bool {
         self.alpn.is_empty() || self.alpn.iter().any(|mine| protocols.contains(&&**mine))
     }
@@ -32,32 +32,32 @@ impl Way {
 
 /// The rules of one listener, by name. In each list those with ALPN come first.
 #[derive(Debug, Default)]
-pub struct Ways {
-    named: HostMap<Vec<Arc<Way>>>,
-    any: Vec<Arc<Way>>,
+pub struct TunnelRoutes {
+    named: HostMap<Vec<Arc<TunnelRoute>>>,
+    any: Vec<Arc<TunnelRoute>>,
     has_passthrough: bool,
 }
 
-impl Ways {
+impl TunnelRoutes {
     /// Compiles the rules of a listener.
     ///
     /// # Errors
     /// A group that is not there.
-    pub fn new(config: &TunnelConfig, groups: &BTreeMap<String, Arc<Group>>) -> Result<Ways, String> {
-        let mut ways = Ways::default();
+    pub fn new(config: &TunnelConfig, groups: &BTreeMap<String, Arc<Group>>) -> Result<TunnelRoutes, String> {
+        let mut routes = TunnelRoutes::default();
         for rule in &config.rules {
             let group =
                 groups.get(&rule.upstream).ok_or_else(|| format!("there is no upstream {:?}", rule.upstream))?;
-            ways.add(rule, group);
+            routes.add(rule, group);
         }
-        let lists = ways.named.iter_mut().map(|(_, list)| list).chain([&mut ways.any]);
-        lists.for_each(|list| list.sort_by_key(|way| way.alpn.is_empty()));
-        Ok(ways)
+        let lists = routes.named.iter_mut().map(|(_, list)| list).chain([&mut routes.any]);
+        lists.for_each(|list| list.sort_by_key(|route| route.alpn.is_empty()));
+        Ok(routes)
     }
 
     fn add(&mut self, rule: &TunnelRule, group: &Arc<Group>) {
-        let way = |name: &str| {
-            Arc::new(Way {
+        let route = |name: &str| {
+            Arc::new(TunnelRoute {
                 group: Arc::clone(group),
                 passthrough: rule.passthrough,
                 name: name.into(),
@@ -66,10 +66,10 @@ impl Ways {
         };
         self.has_passthrough |= rule.passthrough;
         if rule.names.is_empty() {
-            self.any.push(way(""));
+            self.any.push(route(""));
         }
         for pattern in &rule.names {
-            self.named.entry(pattern, Vec::new).push(way(&pattern.to_string()));
+            self.named.entry(pattern, Vec::new).push(route(&pattern.to_string()));
         }
     }
 
@@ -78,18 +78,18 @@ impl Ways {
         self.has_passthrough
     }
 
-    /// Whether nothing of the connection matters: there is one way for all, and it is not TLS that is passed by.
-    pub fn only(&self) -> Option<&Arc<Way>> {
+    /// Whether nothing of the connection matters: there is one route for all, and it is not TLS that is passed by.
+    pub fn only(&self) -> Option<&Arc<TunnelRoute>> {
         match &self.any[..] {
             [only] if self.named.is_empty() && only.alpn.is_empty() && !only.passthrough => Some(only),
             _ => None,
         }
     }
 
-    /// The way for a name (lower case) and protocols: those offered of a connection not yet opened, else the one agreed on. `opened`: TLS is open
+    /// The route for a name (lower case) and protocols: those offered of a connection not yet opened, else the one agreed on. `opened`: TLS is open
     /// already, so that passing by is no choice any more.
-    pub fn find(&self, name: Option<&str>, protocols: &[&[u8]], opened: bool) -> Option<&Arc<Way>> {
-        let fits = |way: &&Arc<Way>| way.fits(protocols) && !(opened && way.passthrough);
+    pub fn find(&self, name: Option<&str>, protocols: &[&[u8]], opened: bool) -> Option<&Arc<TunnelRoute>> {
+        let fits = |route: &&Arc<TunnelRoute>| route.fits(protocols) && !(opened && route.passthrough);
         let named = name.into_iter().flat_map(|name| self.named.matches(name.as_bytes()));
         named.chain([&self.any]).find_map(|list| list.iter().find(fits))
     }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use config::{HostPattern, UpstreamConfig};
 
-    fn ways(rules: &[(&[&str], &[&str], &str)]) -> Ways {
+    fn routes(rules: &[(&[&str], &[&str], &str)]) -> TunnelRoutes {
         let pattern = |name: &&str| HostPattern::of_text(name);
         let rules = rules.iter().map(|(names, alpn, upstream)| TunnelRule {
             names: names.iter().map(pattern).collect(),
@@ -113,12 +113,12 @@ mod tests {
         let group =
             |name: &String| (name.clone(), Arc::new(Group::new(&Arc::new(UpstreamConfig::new(name.clone()))).unwrap()));
         let groups = config.rules.iter().map(|rule| group(&rule.upstream)).collect();
-        Ways::new(&config, &groups).unwrap()
+        TunnelRoutes::new(&config, &groups).unwrap()
     }
 
     #[test]
     fn the_most_specific_rule_wins() {
-        let ways = ways(&[
+        let routes = routes(&[
             (&[], &[], "rest"),
             (&["*.example"], &[], "wild"),
             (&["a.example"], &[], "a"),
@@ -128,7 +128,7 @@ mod tests {
             (&["u.example"], &[], "unopened"),
         ]);
         let check = |name: Option<&str>, protocols: &[&[u8]], opened, expected: &str| {
-            let found = ways.find(name, protocols, opened).unwrap();
+            let found = routes.find(name, protocols, opened).unwrap();
             assert_eq!(found.group.config.name, expected, "{name:?} {protocols:?}");
         };
         check(None, &[], false, "rest");
@@ -143,14 +143,14 @@ mod tests {
         check(Some("deep.example"), &[], false, "wild");
         check(Some("u.example"), &[], false, "unopened");
         check(Some("u.example"), &[], true, "wild");
-        assert!(ways.has_passthrough() && ways.only().is_none());
+        assert!(routes.has_passthrough() && routes.only().is_none());
     }
 
     #[test]
     fn nothing_fits_where_there_is_no_rule_for_the_rest() {
-        let ways = ways(&[(&["a.example"], &["imap"], "mail")]);
-        assert!(ways.find(Some("a.example"), &[b"h2"], false).is_none());
-        assert!(ways.find(None, &[b"imap"], false).is_none());
-        assert!(ways.only().is_none() && !ways.has_passthrough());
+        let routes = routes(&[(&["a.example"], &["imap"], "mail")]);
+        assert!(routes.find(Some("a.example"), &[b"h2"], false).is_none());
+        assert!(routes.find(None, &[b"imap"], false).is_none());
+        assert!(routes.only().is_none() && !routes.has_passthrough());
     }
 }

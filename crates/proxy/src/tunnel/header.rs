@@ -7,7 +7,7 @@ use wire::proxy_protocol::{
 };
 
 use crate::connection::{Conn, ConnTls};
-use crate::tunnel::life::Life;
+use crate::tunnel::state::TunnelState;
 
 /// What a connection is called in the log and towards upstreams.
 #[derive(Debug)]
@@ -27,36 +27,39 @@ pub(super) fn connection_id(conn: &Conn) -> ConnectionId {
 }
 
 /// The header for a connection; empty where none is to be sent.
-pub(super) fn render(life: &Life<'_>) -> Vec<u8> {
-    let conn = life.conn;
+pub(super) fn render(state: &TunnelState<'_>) -> Vec<u8> {
+    let conn = state.conn;
     let mut out = Vec::new();
     let mut unix = ([0; UNIX_ADDRESS_BYTES], [0; UNIX_ADDRESS_BYTES]);
-    match life.way.group.config.send_proxy {
+    match state.route.group.config.send_proxy {
         SendProxy::Off => {}
-        SendProxy::V1 => write_v1(&mut out, &origin(life, &mut unix)),
-        SendProxy::V2 => write_v2(&mut out, &origin(life, &mut unix), &Extras::default()),
+        SendProxy::V1 => write_v1(&mut out, &origin(state, &mut unix)),
+        SendProxy::V2 => write_v2(&mut out, &origin(state, &mut unix), &Extras::default()),
         SendProxy::V2Tlvs => {
             let certificate_name = conn.tls.as_ref().and_then(common_name);
             let info = conn.tls.as_ref().map(|tls| &tls.info);
             let extras = Extras {
                 alpn: info.and_then(|info| info.alpn.as_deref()),
-                authority: life.server_name().map(str::as_bytes),
-                unique_id: Some(life.id.as_bytes()),
+                authority: state.server_name().map(str::as_bytes),
+                unique_id: Some(state.id.as_bytes()),
                 ssl: info.map(|info| ssl(info, certificate_name.as_deref())),
                 received: conn.reported.as_ref().map(|reported| reported.tlvs()).unwrap_or_default(),
                 crc32c: true,
             };
-            write_v2(&mut out, &origin(life, &mut unix), &extras);
+            write_v2(&mut out, &origin(state, &mut unix), &extras);
         }
     }
     out
 }
 
 /// Between whom the connection is. A client on a Unix socket has no address, but its listener has a path.
-fn origin<'a>(life: &Life<'_>, unix: &'a mut ([u8; UNIX_ADDRESS_BYTES], [u8; UNIX_ADDRESS_BYTES])) -> Origin<'a> {
-    let conn = life.conn;
+fn origin<'a>(
+    state: &TunnelState<'_>,
+    unix: &'a mut ([u8; UNIX_ADDRESS_BYTES], [u8; UNIX_ADDRESS_BYTES]),
+) -> Origin<'a> {
+    let conn = state.conn;
     let reported = conn.reported.as_ref().and_then(|reported| reported.destination);
-    if let (Some(source), Some(destination)) = (conn.client, reported.or_else(|| life.client.stream().local())) {
+    if let (Some(source), Some(destination)) = (conn.client, reported.or_else(|| state.client.stream().local())) {
         return Origin::Inet { transport: Transport::Stream, source, destination };
     }
     if conn.reported.is_some() || conn.client.is_some() {

@@ -16,9 +16,9 @@ use crate::connection::Conn;
 use crate::identity::TlsFront;
 use crate::loop_guard::Hop;
 use crate::pump::Carried;
-use crate::tunnel::begin::Begun;
 use crate::tunnel::header::{ConnectionId, connection_id};
-use crate::tunnel_routes::Way;
+use crate::tunnel::open::Opened;
+use crate::tunnel_routes::TunnelRoute;
 use crate::upstream::{ConnectError, Server};
 use crate::worker::Worker;
 
@@ -27,13 +27,13 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// Everything known of one tunnel.
 #[derive(Debug)]
-pub(super) struct Life<'a> {
+pub(super) struct TunnelState<'a> {
     pub(super) conn: &'a Conn,
     worker: &'a Worker,
     /// The client's side.
     pub(super) client: Transport,
     /// Where it goes.
-    pub(super) way: Arc<Way>,
+    pub(super) route: Arc<TunnelRoute>,
     /// SNI of a connection that is passed by unopened.
     passed_name: Option<Box<str>>,
     /// The name for metrics: one that a certificate or a rule knows, so that clients cannot invent labels.
@@ -61,18 +61,23 @@ pub(super) struct Life<'a> {
     ended: Cell<bool>,
 }
 
-impl<'a> Life<'a> {
+impl<'a> TunnelState<'a> {
     /// A tunnel that has just begun, and the bytes that go ahead.
-    pub(super) fn new(conn: &'a Conn, worker: &'a Worker, begun: Begun, front: Option<&TlsFront>) -> (Life<'a>, Chunk) {
-        let Begun { client, first, way, server_name } = begun;
+    pub(super) fn new(
+        conn: &'a Conn,
+        worker: &'a Worker,
+        opened: Opened,
+        front: Option<&TlsFront>,
+    ) -> (TunnelState<'a>, Chunk) {
+        let Opened { client, first, route, server_name } = opened;
         let opened_name = conn.tls.as_ref().and_then(|tls| tls.info.server_name.as_deref());
         let known = opened_name.and_then(|name| front?.known_name(name));
-        let life = Life {
+        let state = TunnelState {
             conn,
             worker,
             client,
-            known_name: known.unwrap_or_else(|| way.name.clone()),
-            way,
+            known_name: known.unwrap_or_else(|| route.name.clone()),
+            route,
             passed_name: server_name,
             id: connection_id(conn),
             ready_after: conn.accepted_at.1.elapsed(),
@@ -87,7 +92,7 @@ impl<'a> Life<'a> {
             reported_at: Cell::new(coarse()),
             ended: Cell::new(false),
         };
-        (life, first)
+        (state, first)
     }
 
     /// Notes that it is connected, to `port`, under that source.
@@ -140,7 +145,7 @@ impl<'a> Life<'a> {
 
     fn labels(&self) -> [&str; 4] {
         let server = self.server.as_ref().map_or("", |server| &*server.name);
-        [&self.conn.listener.name, &self.known_name, &self.way.group.config.name, server]
+        [&self.conn.listener.name, &self.known_name, &self.route.group.config.name, server]
     }
 
     /// Leaves the one record of this tunnel.
@@ -158,9 +163,9 @@ impl<'a> Life<'a> {
             reported: conn.reported.as_deref(),
             tls: conn.tls.as_ref().map(|tls| &tls.info),
             server_name: self.passed_name.as_deref(),
-            passthrough: self.way.passthrough,
+            passthrough: self.route.passthrough,
             connection_id: self.id.as_bytes(),
-            upstream: &self.way.group.config.name,
+            upstream: &self.route.group.config.name,
             server: self.server.as_ref().map(|server| &*server.name).or(destination.as_deref()),
             retries: self.retries,
             connect_duration: self.connect_duration,
@@ -177,7 +182,7 @@ impl<'a> Life<'a> {
     }
 }
 
-impl Drop for Life<'_> {
+impl Drop for TunnelState<'_> {
     fn drop(&mut self) {
         let reason = if std::thread::panicking() { "panicked" } else { "cut_short" };
         self.report_end("portunus", Fault::Ours, reason);

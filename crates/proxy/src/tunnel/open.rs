@@ -1,4 +1,4 @@
-//! The beginning of a tunnel: the way is chosen, and TLS is opened or left as it is.
+//! The beginning of a tunnel: the route is chosen, and TLS is opened or left as it is.
 //!
 //! What fails here has its line in the log, and nothing has gone upstream.
 
@@ -16,55 +16,55 @@ use wire::hello_records::client_hello;
 use crate::connection::{Conn, ended_before};
 use crate::handshake;
 use crate::identity::host_name;
-use crate::tunnel::Terms;
-use crate::tunnel_routes::Way;
+use crate::tunnel::TunnelSettings;
+use crate::tunnel_routes::TunnelRoute;
 use crate::worker::Worker;
 
-/// A connection whose way is known.
-pub(super) struct Begun {
+/// A connection whose route is known.
+pub(super) struct Opened {
     /// The client's side.
     pub(super) client: Transport,
     /// Bytes of it that were received already and go upstream first.
     pub(super) first: Chunk,
     /// Where it goes.
-    pub(super) way: Arc<Way>,
+    pub(super) route: Arc<TunnelRoute>,
     /// SNI, where TLS was not opened.
     pub(super) server_name: Option<Box<str>>,
 }
 
-/// Chooses the way and opens TLS where that is due. On failure gives the bytes that were received and sent.
-pub(super) async fn begin(
+/// Chooses the route and opens TLS where that is due. On failure gives the bytes that were received and sent.
+pub(super) async fn open(
     stream: Stream,
     first: Chunk,
     conn: &mut Conn,
-    terms: &Terms,
+    settings: &TunnelSettings,
     worker: &Worker,
-) -> Result<Begun, (u64, u64)> {
-    let until = coarse() + terms.handshake_timeout;
-    let (stream, first) = if terms.ways.has_passthrough() {
-        match peek(stream, first, conn, terms, until, worker).await? {
-            Peeked::PassBy(begun) => return Ok(begun),
+) -> Result<Opened, (u64, u64)> {
+    let until = coarse() + settings.handshake_timeout;
+    let (stream, first) = if settings.routes.has_passthrough() {
+        match peek(stream, first, conn, settings, until, worker).await? {
+            Peeked::PassBy(opened) => return Ok(opened),
             Peeked::Open(stream, first) => (stream, first),
         }
     } else {
         (stream, first)
     };
-    let Some(front) = &terms.front else {
-        // A plain listener without names has one way for all.
-        let Some(way) = terms.ways.only() else { return Err((0, 0)) };
-        return Ok(Begun { client: Transport::plain(stream), first, way: Arc::clone(way), server_name: None });
+    let Some(front) = &settings.front else {
+        // A plain listener without names has one route for all.
+        let Some(route) = settings.routes.only() else { return Err((0, 0)) };
+        return Ok(Opened { client: Transport::plain(stream), first, route: Arc::clone(route), server_name: None });
     };
     let limit = until.saturating_sub(coarse());
     let client = handshake::open((stream, first), conn, front, limit, worker).await?;
     let info = conn.tls.as_ref().map(|tls| &tls.info);
     let name = info.and_then(|info| info.server_name.as_deref());
     let protocol = info.and_then(|info| info.alpn.as_deref());
-    let way = match terms.ways.only() {
+    let route = match settings.routes.only() {
         Some(only) => Some(only),
-        None => terms.ways.find(name, protocol.as_slice(), true),
+        None => settings.routes.find(name, protocol.as_slice(), true),
     };
-    match way.cloned() {
-        Some(way) => Ok(Begun { client, first: Chunk::empty(), way, server_name: None }),
+    match route.cloned() {
+        Some(route) => Ok(Opened { client, first: Chunk::empty(), route, server_name: None }),
         None => {
             ended_before(conn, &worker.report, "tunnel", Fault::Client, "no_tunnel_for_name", name.unwrap_or_default());
             client.reject(Alert::UNRECOGNIZED_NAME).await;
@@ -76,7 +76,7 @@ pub(super) async fn begin(
 /// What the ClientHello decided.
 enum Peeked {
     /// TLS stays closed; the ClientHello goes upstream like all else.
-    PassBy(Begun),
+    PassBy(Opened),
     /// TLS is to be opened, beginning with these bytes.
     Open(Stream, Chunk),
 }
@@ -86,20 +86,20 @@ async fn peek(
     stream: Stream,
     mut first: Chunk,
     conn: &Conn,
-    terms: &Terms,
+    settings: &TunnelSettings,
     until: Duration,
     worker: &Worker,
 ) -> Result<Peeked, (u64, u64)> {
     let mut deadline = Deadline::new();
     loop {
-        match choose(&first, terms) {
+        match choose(&first, settings) {
             Ok(None) if !first.is_full() => {}
             Ok(None) => return Err(reject(stream, &first, conn, worker, Rejection::TOO_LONG).await),
-            Ok(Some((way, server_name))) => {
-                return Ok(match way {
-                    Some(way) => {
+            Ok(Some((route, server_name))) => {
+                return Ok(match route {
+                    Some(route) => {
                         let client = Transport::resumed(stream, first.len());
-                        Peeked::PassBy(Begun { client, first, way, server_name })
+                        Peeked::PassBy(Opened { client, first, route, server_name })
                     }
                     None => Peeked::Open(stream, first),
                 });
@@ -135,11 +135,11 @@ impl Rejection {
     }
 }
 
-/// A way to pass by on, with the name that led there; or none, if TLS is to be opened.
-type Chosen = (Option<Arc<Way>>, Option<Box<str>>);
+/// A route to pass by on, with the name that led there; or none, if TLS is to be opened.
+type Chosen = (Option<Arc<TunnelRoute>>, Option<Box<str>>);
 
 /// None while the ClientHello is not whole.
-fn choose(bytes: &[u8], terms: &Terms) -> Result<Option<Chosen>, Rejection> {
+fn choose(bytes: &[u8], settings: &TunnelSettings) -> Result<Option<Chosen>, Rejection> {
     let message = client_hello(bytes).map_err(|error| match error {
         wire::hello_records::NotHello::NotTls => Rejection::NOT_TLS,
         wire::hello_records::NotHello::Malformed => Rejection::MALFORMED,
@@ -148,8 +148,8 @@ fn choose(bytes: &[u8], terms: &Terms) -> Result<Option<Chosen>, Rejection> {
     let Some(message) = message else { return Ok(None) };
     let hello = ClientHello::parse(&message).map_err(|_| Rejection::MALFORMED)?;
     let name = hello.server_name.and_then(host_name);
-    match terms.ways.find(name.as_deref(), &hello.alpn, false) {
-        Some(way) if way.passthrough => Ok(Some((Some(Arc::clone(way)), name.map(Into::into)))),
+    match settings.routes.find(name.as_deref(), &hello.alpn, false) {
+        Some(route) if route.passthrough => Ok(Some((Some(Arc::clone(route)), name.map(Into::into)))),
         // The handshake may still be rejected, by its own rules.
         Some(_) => Ok(Some((None, None))),
         None => Err(Rejection::no_way(name.map(Into::into))),
