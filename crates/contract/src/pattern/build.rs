@@ -1,10 +1,11 @@
-//! From a parsed alternative to something that runs: lookaround at the edges split off, the rest to the automata library. Rejects what cannot be
-//! run in linear time.
+//! From a parsed alternative to something that runs: lookaround at the edges split off, the rest to the automata library; where lookaround is elsewhere,
+//! all of it to `lookaround`. Rejects what cannot be run in linear time.
 
 use regex_syntax::hir::{Class, Hir, Look, Repetition};
 
 use super::Branch;
 use super::automaton::Automaton;
+use super::lookaround::Lookaround;
 use super::parse::Part;
 use super::sequence::Sequence;
 
@@ -14,12 +15,15 @@ const MAX_COPIES: u64 = 100_000;
 /// One alternative at the top of the pattern.
 pub(super) fn branch(part: Part) -> Result<Branch, String> {
     let mut parts = Vec::new();
-    flatten(part, &mut parts);
+    flatten(part.clone(), &mut parts);
     let (mut also, mut never) = (Vec::new(), Vec::new());
     take_ahead(&mut parts, &mut also, &mut never)?;
     take_behind(&mut parts, &mut also, &mut never)?;
     take_tail(&mut parts);
     let main = Part::Sequence(parts);
+    if also.iter().chain(&never).chain([&main]).any(has_lookaround) {
+        return Lookaround::new(&part).map(Branch::Lookaround);
+    }
     if also.is_empty()
         && never.is_empty()
         && let Some(sequence) = Sequence::new(&main)
@@ -28,6 +32,15 @@ pub(super) fn branch(part: Part) -> Result<Branch, String> {
     }
     let automata = |parts: Vec<Part>| parts.iter().map(automaton).collect::<Result<Vec<_>, _>>();
     Ok(Branch::Automaton { main: automaton(&main)?, also: automata(also)?, never: automata(never)? })
+}
+
+fn has_lookaround(part: &Part) -> bool {
+    match part {
+        Part::Look { .. } => true,
+        Part::Repeat { part, .. } => has_lookaround(part),
+        Part::Sequence(parts) | Part::Either(parts) => parts.iter().any(has_lookaround),
+        Part::One(_) | Part::Start | Part::End | Part::WordBoundary { .. } | Part::BackReference(_) => false,
+    }
 }
 
 fn flatten(part: Part, out: &mut Vec<Part>) {
@@ -95,9 +108,7 @@ fn hir(part: &Part, copies: u64) -> Result<Hir, String> {
             return Err(format!("a reference to what was matched before, at character {}: not linear", place + 1));
         }
         Part::Look { .. } => {
-            return Err("lookaround that is neither right behind ^, nor right before $, nor positive at the end: \
-                        not linear; say it with several patterns in allOf and not"
-                .to_owned());
+            return Err("lookaround where no automaton has it".to_owned());
         }
     })
 }

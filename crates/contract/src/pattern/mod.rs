@@ -1,8 +1,10 @@
 //! `pattern`: ECMA-262 in meaning, linear in time. A pattern is parsed here, and becomes a byte loop if its shape allows, else an automaton:
-//! complete if it stays small, else built while matching and charged for. Lookaround is rewritten to "and" and "and not" where that is exact; what remains is an error at load.
+//! complete if it stays small, else built while matching and charged for. Lookaround is rewritten to "and" and "and not" where that is exact, and takes
+//! passes of its own over the text elsewhere. References to what was matched before are an error at load.
 
 mod automaton;
 mod build;
+mod lookaround;
 mod parse;
 mod sequence;
 
@@ -11,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use automaton::Automaton;
+use lookaround::Lookaround;
 use sequence::Sequence;
 
 /// A compiled pattern; copies share it.
@@ -31,6 +34,8 @@ enum Branch {
     Sequence(Sequence),
     /// `main` and all of `also` match, none of `never` does.
     Automaton { main: Automaton, also: Vec<Automaton>, never: Vec<Automaton> },
+    /// Lookaround within it.
+    Lookaround(Lookaround),
 }
 
 impl Pattern {
@@ -87,6 +92,7 @@ impl Branch {
     fn is_cheap(&self) -> bool {
         match self {
             Self::Sequence(_) => true,
+            Self::Lookaround(_) => false,
             Self::Automaton { main, also, never } => {
                 main.is_complete() && also.iter().chain(never).all(Automaton::is_complete)
             }
@@ -95,8 +101,10 @@ impl Branch {
 
     #[inline]
     fn is_match(&self, text: &[u8], steps: &mut u64) -> Option<bool> {
-        let Self::Automaton { main, also, never } = self else {
-            return Some(matches!(self, Self::Sequence(sequence) if sequence.is_match(text)));
+        let (main, also, never) = match self {
+            Self::Automaton { main, also, never } => (main, also, never),
+            Self::Sequence(sequence) => return Some(sequence.is_match(text)),
+            Self::Lookaround(lookaround) => return lookaround.is_match(text, steps),
         };
         if !main.is_match(text, steps)? {
             return Some(false);
@@ -194,7 +202,74 @@ mod tests {
         check("^(?!-)[a-z-]{1,63}(?<!-)$", &["a-b"], &["-a", "a-", ""]);
         check("^(?!a)b|^c(?=d)", &["b", "cd"], &["a", "c"]);
         check("^(?:(?!admin).*)$", &["user"], &["admin1"]);
-        for pattern in ["(?!a)b", "a(?!b)", "^a(?=b)c$", "(a)\\1", "^(?<n>a)\\k<n>$", "(?<=a)b", "^(a(?!b))*$"] {
+        for pattern in ["(a)\\1", "^(?<n>a)\\k<n>$", "^(?=(a)).*\\1"] {
+            assert!(Pattern::new(pattern).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn lookaround_within_a_pattern_is_exact() {
+        check("(?!a)b", &["b", "ab"], &["a", ""]);
+        check("a(?!b)", &["a", "ac", "aba"], &["ab", "b"]);
+        check("^a(?=b)c$", &[], &["abc", "ac", "ab"]);
+        check("^a(?=b)..$", &["abc"], &["acb", "ab"]);
+        check("(?<=a)b", &["ab"], &["b", "cb"]);
+        check("(?<!é)b", &["b", "ab"], &["éb"]);
+        check("^(a(?!b))*$", &["", "aaa"], &["ab"]);
+        check("^[a-z]((?!--|__)[a-z_-])+$", &["a-b_c", "ab"], &["a--b", "a__b", "a"]);
+        check(
+            "^(((?!-)[a-z-]{0,5}[a-z])\\.)+((?!-)[a-z-]{1,5}[a-z])$",
+            &["ab.cd", "a-b.c-d"],
+            &["-a.cd", "ab.-d", "ab"],
+        );
+        check("(?=^.{2,8}$)(?!.*\\s)[a-z@]*$", &["ab", "a@b"], &["a", "a b", "abcdefghi"]);
+        check("^(?:(?!a(?!b)).)*$", &["", "bab", "ab"], &["ac", "aba"]);
+        check("^a(?=.*\\b(?<=x)y\\b)", &[], &["axy", "a xy"]);
+        check("(?<=^|,)\\d+(?=,|$)(?!.*x)", &["1", "a,12,b"], &["a1", "1,x"]);
+        // What pydantic writes for Decimal(max_digits=10, decimal_places=2).
+        let decimal = "^(?!^[-+.]*$)[+-]?0*(?:\\d{0,8}|(?=[\\d.]{1,11}0*$)\\d{0,8}\\.\\d{0,2}0*$)";
+        check(
+            &format!("{decimal}$"),
+            &["1", "-0.5", "12345678.12", "+1.100", ".5", "0001.20000"],
+            &["", "-", ".", "1.234", "123456789"],
+        );
+        check(decimal, &["1", "1.5", "a"], &["", "+"]);
+    }
+
+    /// `(?!(?!X))` matches where `X` does, and takes the other way there.
+    #[test]
+    fn passes_say_what_automata_say() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let pieces =
+            ["a", "b", "[ab]", "[^a]", ".", "^", "$", "\\b", "a*", "b{1,2}", "(?:ab)?", "(?:a|b$)", "(?:^a|ba)+", "|"];
+        let mut matched = 0;
+        for _ in 0..1_000 {
+            let pattern: String = (0..random.usize(1..6)).map(|_| pieces[random.usize(..pieces.len())]).collect();
+            let plain = Pattern::new(&pattern).unwrap();
+            let passes = Pattern::new(&format!("(?!(?!{pattern}))")).unwrap();
+            let negated = Pattern::new(&format!("^(?!(?:)[^]*(?:{pattern}))[^]*(?<!x)$")).unwrap();
+            for _ in 0..5 {
+                let text: String = (0..random.usize(..7)).map(|_| ["a", "b", "é"][random.usize(..3)]).collect();
+                let found = plain.is_match(text.as_bytes());
+                matched += usize::from(found);
+                assert_eq!(passes.is_match(text.as_bytes()), found, "{pattern} {text:?}");
+                // A lookahead begins where it stands, so `^` within it holds nowhere but at the start, as it does elsewhere.
+                assert_eq!(negated.is_match(text.as_bytes()), !found, "{pattern} {text:?}");
+            }
+        }
+        assert!((600..4_500).contains(&matched), "{matched}");
+    }
+
+    #[test]
+    fn flags_within_a_pattern() {
+        check("(?i)^[a-c]x$", &["ax", "AX", "Bx"], &["dx", "a"]);
+        check("^a(?i)b$", &["ab", "aB"], &["Ab"]);
+        check("^(?i:a)b$", &["Ab", "ab"], &["AB"]);
+        check("^((?i)a)b$", &["Ab"], &["aB"]);
+        check("(?i)^[^a]\\x41É$", &["bAé", "Baé"], &["aaé", "Aaé"]);
+        check("(?s)^.$", &["\n"], &[""]);
+        check("(?i)^(?-i:a)b$", &["aB"], &["AB"]);
+        for pattern in ["(?m)^a", "(?x)a", "(?i", "(?i)*", "(?ii:a)", "(?:i)a)"] {
             assert!(Pattern::new(pattern).is_err(), "{pattern}");
         }
     }
@@ -213,7 +288,6 @@ mod tests {
             "(?<a",
             "\\p{Nothing}",
             "\\u{110000}",
-            "^(?i:a)",
             "\\ud800",
             "[\\udc00-\\ud800]",
         ] {
@@ -266,9 +340,23 @@ mod tests {
     }
 
     #[test]
+    fn passes_for_lookaround_are_charged() {
+        let pattern = Pattern::new("((?!b{1,50}c)(?<=^|[abc]{1,50})[abc])+d").unwrap();
+        assert!(!pattern.is_cheap());
+        let text = "abc".repeat(10_000);
+        let mut steps = 10_000_000;
+        assert_eq!(pattern.matches(text.as_bytes(), &mut steps), None);
+        assert!(10_000_000 - steps <= 400_000, "{steps}");
+        let (mut one, mut four) = (400_000, 400_000);
+        assert_eq!(pattern.matches("a".repeat(500).as_bytes(), &mut one), Some(false));
+        assert_eq!(pattern.matches("a".repeat(2_000).as_bytes(), &mut four), Some(false));
+        assert!(400_000 - four <= 5 * (400_000 - one), "{one} {four}");
+    }
+
+    #[test]
     fn nothing_takes_more_than_linear_time() {
         let text = format!("{}!", "a".repeat(100_000));
-        for pattern in ["^(a+)+$", "^(a|a)*$", "^(a*)*b$", "(x+x+)+y", "^(?=(a+)+$)a"] {
+        for pattern in ["^(a+)+$", "^(a|a)*$", "^(a*)*b$", "(x+x+)+y", "^(?=(a+)+$)a", "x(?!(a+)+$)", "((?=a+!)a)*b"] {
             assert!(!Pattern::new(pattern).unwrap().is_match(text.as_bytes()), "{pattern}");
         }
     }

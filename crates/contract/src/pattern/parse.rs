@@ -1,5 +1,6 @@
 //! The grammar of ECMA-262 patterns (§22.2.1, with the Unicode flag, and the leniency of annex B for escapes that cannot mean anything else).
-//! Gives a tree without groups; flags do not exist, as `pattern` has none. Validates nothing about cost.
+//! Gives a tree without groups. `pattern` has no flags beside it; those within it (`(?i:…)` of ECMA-262, and `(?i)` up to the end of its group, which
+//! others have) become part of the sets. Validates nothing about cost.
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
@@ -36,7 +37,7 @@ pub(super) enum Part {
 
 /// The alternatives at the top.
 pub(super) fn parse(text: &str) -> Result<Vec<Part>, String> {
-    let mut parser = Parser { text: text.chars().collect(), at: 0, depth: 0 };
+    let mut parser = Parser { text: text.chars().collect(), at: 0, depth: 0, flags: Flags::default() };
     let parts = parser.alternatives()?;
     if parser.at < parser.text.len() { Err(parser.error("an unmatched )")) } else { Ok(parts) }
 }
@@ -50,6 +51,16 @@ struct Parser {
     text: Vec<char>,
     at: usize,
     depth: usize,
+    flags: Flags,
+}
+
+/// What flags within the pattern ask for.
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    /// Upper and lower case are the same.
+    ignores_case: bool,
+    /// `.` is any character.
+    dot_is_all: bool,
 }
 
 /// What an escape or a class member is.
@@ -127,8 +138,9 @@ impl Parser {
                 Ok(match c {
                     '^' => Part::Start,
                     '$' => Part::End,
+                    '.' if self.flags.dot_is_all => Part::One(maybe_not(ClassUnicode::empty(), true)),
                     '.' => Part::One(not_line_end()),
-                    _ => Part::One(letter(c)),
+                    _ => Part::One(self.cased(letter(c))),
                 })
             }
         }
@@ -198,7 +210,48 @@ impl Parser {
         value
     }
 
+    /// The set with what differs in case only, where that is asked for.
+    fn cased(&self, mut set: ClassUnicode) -> ClassUnicode {
+        if self.flags.ignores_case && set.try_case_fold_simple().is_err() {
+            set = maybe_not(ClassUnicode::empty(), true);
+        }
+        set
+    }
+
+    /// Flags right behind `(?`: `i`, `s`, and after a `-` those that no longer hold. None, and nothing read, if there are none.
+    fn flags(&mut self) -> Result<Option<Flags>, String> {
+        let (start, mut flags, mut value, mut seen) = (self.at, self.flags, true, Vec::new());
+        while let Some(c) = self.peek().filter(|c| matches!(c, 'i' | 's' | '-')) {
+            if seen.contains(&c) {
+                return Err(self.error("a flag that is there twice"));
+            }
+            seen.push(c);
+            self.at += 1;
+            match c {
+                'i' => flags.ignores_case = value,
+                's' => flags.dot_is_all = value,
+                _ => value = false,
+            }
+        }
+        let is_read = !seen.is_empty() && matches!(self.peek(), Some(':' | ')'));
+        if !is_read {
+            self.at = start;
+        }
+        Ok(is_read.then_some(flags))
+    }
+
     fn group(&mut self) -> Result<Part, String> {
+        let outer = self.flags;
+        let part = self.group_within();
+        // `(?i)` holds up to the end of the group that it stands in.
+        if !matches!(part, Ok(None)) {
+            self.flags = outer;
+        }
+        part.map(|part| part.unwrap_or(Part::Sequence(Vec::new())))
+    }
+
+    /// None: no group, but flags for what follows.
+    fn group_within(&mut self) -> Result<Option<Part>, String> {
         let look = |is_ahead, is_negated| Some((is_ahead, is_negated));
         let mut around = None;
         if self.eat("(?=") {
@@ -213,8 +266,16 @@ impl Parser {
             self.group_name()?;
         } else if !self.eat("(?:") {
             self.at += 1;
-            if self.peek() == Some('?') {
-                return Err(self.error("an unknown kind of group"));
+            if self.eat("?") {
+                let Some(flags) = self.flags()? else { return Err(self.error("an unknown kind of group")) };
+                self.flags = flags;
+                if self.eat(")") {
+                    return match self.peek() {
+                        Some('*' | '+' | '?') => Err(self.error("nothing to repeat")),
+                        _ => Ok(None),
+                    };
+                }
+                self.at += 1;
             }
         }
         let mut alternatives = self.alternatives()?;
@@ -223,10 +284,10 @@ impl Parser {
         }
         let only = if alternatives.len() == 1 { alternatives.pop() } else { None };
         let part = only.unwrap_or(Part::Either(alternatives));
-        Ok(match around {
+        Ok(Some(match around {
             Some((is_ahead, is_negated)) => Part::Look { is_ahead, is_negated, part: Box::new(part) },
             None => part,
-        })
+        }))
     }
 
     fn group_name(&mut self) -> Result<(), String> {
@@ -246,7 +307,7 @@ impl Parser {
             Some('1'..='9' | 'k') => Part::BackReference(place),
             _ => {
                 return Ok(match self.atom_escape()? {
-                    Atom::Letter(c) => Part::One(letter(c)),
+                    Atom::Letter(c) => Part::One(self.cased(letter(c))),
                     // Outside of a class nothing would ever match.
                     Atom::Half(_) => return Err(self.error(HALF)),
                     Atom::Set(set) => Part::One(set),
@@ -362,7 +423,7 @@ impl Parser {
                 add(&mut set, low);
             }
         }
-        Ok(maybe_not(set, is_negated))
+        Ok(maybe_not(self.cased(set), is_negated))
     }
 
     fn class_atom(&mut self) -> Result<Atom, String> {

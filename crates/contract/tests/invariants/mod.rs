@@ -86,7 +86,7 @@ pub fn json(data: &[u8]) {
     }
 }
 
-/// The first line is a pattern, the rest a text: a plain one matches itself, a loop says what the automaton says.
+/// The first line is a pattern, the rest a text: a plain one matches itself, a loop says what the automaton says, and both what passes for lookaround say.
 pub fn pattern(data: &[u8]) {
     let Ok(input) = std::str::from_utf8(data) else { return };
     let (pattern, text) = input.split_once('\n').unwrap_or((input, ""));
@@ -95,6 +95,13 @@ pub fn pattern(data: &[u8]) {
     // In an empty group more the meaning is the same, and the shape is not that of a loop.
     if let Ok(other) = Pattern::new(&format!("(?:{pattern})|[]")) {
         assert_eq!(other.is_match(text.as_bytes()), found, "{pattern:?} {text:?}");
+    }
+    // Unless it takes too many steps.
+    let decided = compiled.matches(text.as_bytes(), &mut u64::MAX.clone());
+    if let (Ok(passes), Some(found)) = (Pattern::new(&format!("(?!(?!{pattern}))")), decided)
+        && let Some(other) = passes.matches(text.as_bytes(), &mut u64::MAX.clone())
+    {
+        assert_eq!(other, found, "{pattern:?} {text:?}");
     }
     if !pattern.is_empty() && pattern.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         assert_eq!(found, text.contains(pattern), "{pattern:?} {text:?}");
