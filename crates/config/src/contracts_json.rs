@@ -1,6 +1,6 @@
 //! Contracts as JSON for the admin side; see `redact.rs`.
 
-use contract::options::{OnUnsupported, Undeclared};
+use contract::options::{EscapedDelimiters, OnUnsupported, Options, Undeclared};
 use serde_json::{Value, json};
 
 use super::contracts::{ContractConfig, Detail, JwtConfig, KeySource, Mode};
@@ -35,14 +35,16 @@ pub(super) fn contract_json(contract: &ContractConfig) -> Value {
             Detail::Pointer => "pointer",
         },
         "status_header": contract.status_header,
-        "undeclared": {
-            "query": undeclared(options.undeclared_query),
-            "headers": undeclared(options.undeclared_fields),
-            "cookies": undeclared(options.undeclared_cookies),
-            "body_fields": undeclared(options.undeclared_body_fields),
-            "body": undeclared(options.undeclared_body),
-            "status": undeclared(options.undeclared_status),
+        "undeclared": all_undeclared(options),
+        "escaped_delimiters": match options.escaped_delimiters {
+            EscapedDelimiters::Both => "both",
+            EscapedDelimiters::Data => "data",
+            EscapedDelimiters::Split => "split",
         },
+        "formats": options.formats,
+        "lenient_times": options.lenient_times,
+        "nullable": if options.nullable_by_intent { "intent" } else { "typed" },
+        "declared_binary": if options.pass_declared_binary { "pass" } else { "block" },
         "repeated_scalars": if options.allow_repeated_scalars { "pass" } else { "block" },
         "opaque_media_types": options.opaque_media_types,
         "encodings": encodings(&options.codings),
@@ -69,6 +71,18 @@ pub(super) fn contract_json(contract: &ContractConfig) -> Value {
             "file": allow.file,
             "header": allow.header,
         })),
+    })
+}
+
+fn all_undeclared(options: &Options) -> Value {
+    json!({
+        "query": undeclared(options.undeclared_query),
+        "headers": undeclared(options.undeclared_fields),
+        "cookies": undeclared(options.undeclared_cookies),
+        "body_fields": undeclared(options.undeclared_body_fields),
+        "body": undeclared(options.undeclared_body),
+        "response_body": undeclared(options.undeclared_response_body),
+        "status": undeclared(options.undeclared_status),
     })
 }
 

@@ -43,6 +43,18 @@ pub enum OnUnsupported {
     Fail,
 }
 
+/// What an escaped delimiter is in a value that delimiters separate: `%2C` in `ids=1%2C2`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EscapedDelimiters {
+    /// Servers differ, so the value must be valid both ways.
+    #[default]
+    Both,
+    /// It is part of an element, as the specification has it.
+    Data,
+    /// It separates, since many clients escape every delimiter.
+    Split,
+}
+
 /// How a document is read and applied.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -64,10 +76,22 @@ pub struct Options {
     pub undeclared_body_fields: Undeclared,
     /// A body where the operation declares none: `Reject` or let it pass unread.
     pub undeclared_body: Undeclared,
+    /// The same of a response.
+    pub undeclared_response_body: Undeclared,
     /// A status that is not declared, where there is no `default`.
     pub undeclared_status: Undeclared,
     /// A parameter that holds one value and is there more than once passes if each of its values is valid.
     pub allow_repeated_scalars: bool,
+    /// What an escaped delimiter is.
+    pub escaped_delimiters: EscapedDelimiters,
+    /// The formats that are asserted; none for all that are known.
+    pub formats: Option<Vec<String>>,
+    /// A `date-time` or `time` may lack its offset, and a `duration` may end in a fraction of a second.
+    pub lenient_times: bool,
+    /// In OpenAPI 3.0, `nullable: true` allows null whatever stands beside it, not only beside a `type` and where `enum` lists it.
+    pub nullable_by_intent: bool,
+    /// Bodies that the document itself declares as bytes pass unread: `format: binary`, and images, audio, video, fonts, PDF and archives.
+    pub pass_declared_binary: bool,
     /// Media types without a reader here whose bodies may pass unread: `application/pdf`, `image/*`.
     pub opaque_media_types: Vec<String>,
     /// Content codings that are decoded and validated.
@@ -88,8 +112,14 @@ impl Default for Options {
             undeclared_cookies: Undeclared::Ignore,
             undeclared_body_fields: Undeclared::Reject,
             undeclared_body: Undeclared::Reject,
+            undeclared_response_body: Undeclared::Reject,
             undeclared_status: Undeclared::Reject,
             allow_repeated_scalars: false,
+            escaped_delimiters: EscapedDelimiters::default(),
+            formats: None,
+            lenient_times: false,
+            nullable_by_intent: false,
+            pass_declared_binary: true,
             opaque_media_types: Vec::new(),
             codings: Codings::default(),
             limits: Limits::default(),

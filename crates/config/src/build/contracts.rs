@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::options::{OnUnsupported, Undeclared};
+use contract::options::{EscapedDelimiters, OnUnsupported, Undeclared};
 use wire::http::Method;
 use wire::http::target::canonical_path;
 
@@ -95,6 +95,17 @@ impl Build<'_> {
                 _ => OnUnsupported::RejectOperation,
             },
             allow_repeated_scalars: read::text(node, "repeated_scalars") == Some("pass"),
+            escaped_delimiters: match read::text(node, "escaped_delimiters") {
+                Some("data") => EscapedDelimiters::Data,
+                Some("split") => EscapedDelimiters::Split,
+                _ => EscapedDelimiters::Both,
+            },
+            formats: node
+                .get("formats")
+                .map(|list| list.one_or_many().iter().filter_map(Node::text).map(str::to_owned).collect()),
+            lenient_times: read::boolean(node, "lenient_times").unwrap_or(false),
+            nullable_by_intent: read::text(node, "nullable") == Some("intent"),
+            pass_declared_binary: read::text(node, "declared_binary") != Some("block"),
             ..contract::options::Options::default()
         };
         if let Some(list) = node.get("encodings") {
@@ -119,6 +130,8 @@ impl Build<'_> {
             read("cookies", &mut options.undeclared_cookies);
             read("body_fields", &mut options.undeclared_body_fields);
             read("body", &mut options.undeclared_body);
+            options.undeclared_response_body = options.undeclared_body;
+            read("response_body", &mut options.undeclared_response_body);
             read("status", &mut options.undeclared_status);
         }
         if let Some(node) = node.get("limits") {

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use crate::contract::Contract;
 use crate::openapi::{FieldKind, FormField, FormFields, Shape, ShapeId, Style};
+use crate::options::Undeclared;
 use crate::parameter::{
     Attempt, Decoder, Escapes, Pairs, Rejected, brackets_of, decode_deep_object, push_string, unescape,
 };
@@ -52,19 +53,35 @@ pub(crate) struct Assembly<'a> {
     pub(crate) fields: &'a FormFields,
     pub(crate) escapes: Escapes,
     pub(crate) attempt: Attempt,
+    /// Delimiters separate after escapes are resolved, too.
+    pub(crate) splits_escaped: bool,
+}
+
+/// What an object that was written leaves open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    /// Another attempt would read something else.
+    pub(crate) has_choice: bool,
+    /// A value that is split holds an escaped delimiter.
+    pub(crate) has_escaped: bool,
 }
 
 /// What keeps the fields of a form from becoming an object: the name of a field, and why it cannot be read.
 pub(crate) type Unread = (Vec<u8>, Rejected);
 
 impl<'a> Assembly<'a> {
-    /// Writes the object into the room for JSON, without the fields that cannot be read: those are added to `unread`. Says whether another attempt would
-    /// read something else.
-    pub(crate) async fn write(&self, pairs: &Pairs, rooms: &mut Rooms, unread: &mut Vec<Unread>, turn: &Turn) -> bool {
+    /// Writes the object into the room for JSON, without the fields that cannot be read: those are added to `unread`.
+    pub(crate) async fn write(
+        &self,
+        pairs: &Pairs,
+        rooms: &mut Rooms,
+        unread: &mut Vec<Unread>,
+        turn: &Turn,
+    ) -> Written {
         let Rooms { text, json, run, .. } = rooms;
         json.clear();
         json.push(b'{');
-        let (mut is_first, mut has_choice) = (true, false);
+        let (mut is_first, mut has_choice, mut has_escaped) = (true, false, false);
         let (mut mine, mut documents) = (Pairs::default(), Vec::new());
         let owners = self.owners(pairs, turn).await;
         let owner_of = |at: usize| owners.get(at).copied().flatten();
@@ -88,10 +105,12 @@ impl<'a> Assembly<'a> {
                 text: &mut *text,
                 json: &mut *json,
                 has_choice,
+                splits_escaped: self.splits_escaped,
+                has_escaped,
             };
             decoder.comma(&mut is_first);
             let value = decoder.key(name).and_then(|()| self.value(&mut decoder, owner, &mine, name, &mut documents));
-            has_choice = decoder.has_choice;
+            (has_choice, has_escaped) = (decoder.has_choice, decoder.has_escaped);
             turn.hold(pairs.bytes_held() + mine.bytes_held() + text.capacity() + json.capacity());
             turn.spend_on(mine.bytes_held()).await;
             let mut written = value;
@@ -107,7 +126,7 @@ impl<'a> Assembly<'a> {
             }
         }
         json.push(b'}');
-        has_choice
+        Written { has_choice, has_escaped }
     }
 
     /// The declared field of each pair.
@@ -147,6 +166,10 @@ impl<'a> Assembly<'a> {
                 _ if self.fields.fields.iter().any(is_exploded) => Err(EXPLODED),
                 Some(shape) if is_json(self.contract, shape) => self.each(decoder, pairs, shape, name, json),
                 Some(shape) => decoder.named(pairs, name, shape, Style::Form, true),
+                None if self.contract.options.undeclared_body_fields != Undeclared::Reject && pairs.len() > 1 => {
+                    // Nobody says that it has one value.
+                    self.each_free(decoder, pairs, name)
+                }
                 None => decoder.free(pairs, name),
             };
         };
@@ -178,6 +201,18 @@ impl<'a> Assembly<'a> {
             true => Err(Rejected::Malformed("has a value and brackets")),
             false => decoder.named(pairs, name, field.shape, Style::Form, true),
         }
+    }
+
+    /// Writes a list of values that nothing is known of.
+    fn each_free(&self, decoder: &mut Decoder<'_>, pairs: &Pairs, name: &[u8]) -> Result<(), Rejected> {
+        decoder.json.push(b'[');
+        let mut is_first = true;
+        for value in pairs.values(name) {
+            decoder.comma(&mut is_first);
+            decoder.scalar(value, Types::ALL)?;
+        }
+        decoder.json.push(b']');
+        Ok(())
     }
 
     /// Whether some field of a form may be JSON.

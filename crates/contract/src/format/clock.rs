@@ -111,6 +111,29 @@ pub(super) fn is_duration(text: &[u8]) -> bool {
     }
 }
 
+/// Whether a moment without offset would be one in UTC.
+pub(super) fn with_offset(text: &[u8], is_moment: impl Fn(&[u8]) -> bool) -> bool {
+    // More digits of a fraction than anybody writes.
+    let mut room = [b'Z'; 64];
+    let is_short = text.len() < room.len() && text.last().is_some_and(u8::is_ascii_digit);
+    is_short && {
+        room[..text.len()].copy_from_slice(text);
+        is_moment(&room[..=text.len()])
+    }
+}
+
+/// `PT1.5S`: a duration whose seconds have a fraction.
+pub(super) fn is_fractional_duration(text: &[u8]) -> bool {
+    let Some(rest) = text.strip_suffix(b"S") else { return false };
+    let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let Some(whole) = rest[..rest.len() - digits].strip_suffix(b".") else { return false };
+    let mut room = [b'S'; 64];
+    digits > 0 && whole.len() < room.len() && {
+        room[..whole.len()].copy_from_slice(whole);
+        is_duration(&room[..=whole.len()])
+    }
+}
+
 /// Digits and a unit, once or more; the units are neighbours in `units`.
 fn is_units(mut text: &[u8], units: &[u8]) -> bool {
     let mut allowed: Option<usize> = None;

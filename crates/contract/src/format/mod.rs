@@ -49,6 +49,12 @@ pub enum Format {
     RelativeJsonPointer,
     /// ECMA-262 pattern.
     Regex,
+    /// `date-time` whose offset may be missing.
+    LocalDateTime,
+    /// `time` whose offset may be missing.
+    LocalTime,
+    /// `duration` that may end in a fraction of a second.
+    FractionalDuration,
 }
 
 impl Format {
@@ -79,6 +85,17 @@ impl Format {
         })
     }
 
+    /// What is meant by those who write times without offset and durations with fractions; other formats as they are.
+    #[must_use]
+    pub fn lenient(self) -> Self {
+        match self {
+            Self::DateTime => Self::LocalDateTime,
+            Self::Time => Self::LocalTime,
+            Self::Duration => Self::FractionalDuration,
+            other => other,
+        }
+    }
+
     /// Whether a string has this format. Takes time linear in the string.
     pub fn is_match(self, text: Text<'_>) -> bool {
         let bytes = text.bytes;
@@ -102,6 +119,9 @@ impl Format {
             Self::Byte => is_base64(bytes),
             Self::JsonPointer => is_json_pointer(bytes),
             Self::RelativeJsonPointer => is_relative_json_pointer(bytes),
+            Self::LocalDateTime => clock::is_date_time(bytes) || clock::with_offset(bytes, clock::is_date_time),
+            Self::LocalTime => clock::is_time(bytes) || clock::with_offset(bytes, clock::is_time),
+            Self::FractionalDuration => clock::is_duration(bytes) || clock::is_fractional_duration(bytes),
             Self::Regex => std::str::from_utf8(bytes).is_ok_and(crate::pattern::is_pattern),
         }
     }
@@ -226,6 +246,41 @@ mod tests {
         ("relative-json-pointer", &["0#", "1/a", "10"], &["", "01", "/a", "-1/a", "0##"]),
         ("regex", &["^a(b|c)\\d$"], &["^(a", "[b-a]", "\\a"]),
     ];
+
+    #[test]
+    fn lenient_times_lack_offsets_and_have_fractions() {
+        let rows: &[Row] = &[
+            (
+                "date-time",
+                &[
+                    "2026-01-01T10:00:00",
+                    "2026-01-01T10:00:00.123",
+                    "2026-01-01T10:00:00Z",
+                    "2026-01-01T10:00:00+01:00",
+                ],
+                &[
+                    "2026-01-01",
+                    "2026-01-01T25:00:00",
+                    "2026-01-01T10:00",
+                    "2026-01-01T10:00:00.",
+                    "2026-01-01T10:00:00+1",
+                    "",
+                ],
+            ),
+            ("time", &["09:00:00", "09:00:00.5", "09:00:00Z"], &["9:00", "09:00:60", "24:00:00", ""]),
+            (
+                "duration",
+                &["PT1.5S", "P1DT0.25S", "PT1S", "P2W"],
+                &["PT.5S", "PT1.S", "P1.5D", "PT1.5", "PT1.5M", "1.5S"],
+            ),
+            ("uuid", &[], &["x"]),
+        ];
+        for (name, yes, no) in rows {
+            let format = Format::from_name(name).unwrap().lenient();
+            yes.iter().for_each(|text| assert!(format.is_match(Text::new(text)), "{name}: {text:?}"));
+            no.iter().for_each(|text| assert!(!format.is_match(Text::new(text)), "{name}: not {text:?}"));
+        }
+    }
 
     #[test]
     fn formats_hold_at_their_edges() {

@@ -50,6 +50,8 @@ pub(crate) struct Media {
     pub(crate) range: MediaRange,
     /// What reads it: one reader for a media type, several for a range, none where nothing does.
     pub(crate) contents: Vec<(Class, Content)>,
+    /// What becomes of bodies that nothing reads, where the document says that they are bytes.
+    pub(crate) bytes: Option<Content>,
 }
 
 /// How the body of a media type is read.

@@ -57,6 +57,7 @@ const MAX_LOOKS: usize = 10_000;
 pub(crate) struct ShapeBuilder<'d> {
     references: &'d References<'d>,
     dialect: Dialect,
+    nullable_by_intent: bool,
     known: HashMap<Vec<usize>, ShapeId>,
     shapes: Shapes,
     /// Shapes that have a number and no content yet.
@@ -64,8 +65,16 @@ pub(crate) struct ShapeBuilder<'d> {
 }
 
 impl<'d> ShapeBuilder<'d> {
-    pub(crate) fn new(references: &'d References<'d>, dialect: Dialect) -> ShapeBuilder<'d> {
-        ShapeBuilder { references, dialect, known: HashMap::new(), shapes: Shapes::default(), waiting: Vec::new() }
+    pub(crate) fn new(references: &'d References<'d>, dialect: Dialect, nullable_by_intent: bool) -> ShapeBuilder<'d> {
+        let nullable_by_intent = nullable_by_intent && dialect == Dialect::OpenApi30;
+        ShapeBuilder {
+            references,
+            dialect,
+            nullable_by_intent,
+            known: HashMap::new(),
+            shapes: Shapes::default(),
+            waiting: Vec::new(),
+        }
     }
 
     /// The shape of a schema.
@@ -178,6 +187,11 @@ impl<'d> ShapeBuilder<'d> {
     }
 
     fn types(&self, node: &'d Node, base: Base, level: usize, looks: &mut usize) -> Types {
+        let types = self.types_but_null(node, base, level, looks);
+        if self.nullable_by_intent && is_nullable(node) { types.with(Types::NULL) } else { types }
+    }
+
+    fn types_but_null(&self, node: &'d Node, base: Base, level: usize, looks: &mut usize) -> Types {
         *looks += 1;
         if level == MAX_LEVELS || *looks > MAX_LOOKS {
             return Types::ALL;
@@ -218,6 +232,10 @@ fn of_value(value: &Node, has_type: bool) -> Types {
     }
 }
 
+fn is_nullable(node: &Node) -> bool {
+    node.get("nullable").and_then(Node::as_bool) == Some(true)
+}
+
 /// What `type`, `nullable`, `enum` and `const` of a schema say by themselves.
 fn own_types(node: &Node, dialect: Dialect) -> Types {
     let has_type = node.get("type").is_some();
@@ -229,7 +247,7 @@ fn own_types(node: &Node, dialect: Dialect) -> Types {
         }
         None => Types::ALL,
     };
-    if dialect == Dialect::OpenApi30 && node.get("nullable").and_then(Node::as_bool) == Some(true) {
+    if dialect == Dialect::OpenApi30 && is_nullable(node) {
         types = types.with(Types::NULL);
     }
     if let Some(values) = node.get("enum") {

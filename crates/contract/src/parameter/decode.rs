@@ -66,6 +66,10 @@ pub(crate) struct Decoder<'s> {
     pub(crate) json: &'s mut Vec<u8>,
     /// Another attempt would read something else.
     pub(crate) has_choice: bool,
+    /// Delimiters separate after escapes are resolved, too.
+    pub(crate) splits_escaped: bool,
+    /// A value that is split holds an escaped delimiter.
+    pub(crate) has_escaped: bool,
 }
 
 /// What a value is taken for.
@@ -95,6 +99,62 @@ impl Decoder<'_> {
             return Err(Rejected::Repeated);
         }
         let value = pairs.values(name).next().unwrap_or_default();
+        if kind != Kind::Scalar && pairs.values(name).any(|value| self.has_escaped(value, kind, style, explode)) {
+            self.has_escaped = true;
+            if self.splits_escaped {
+                return self.unescaped(pairs, name, (kind, style, explode), shape);
+            }
+        }
+        self.taken_for((kind, style, explode), pairs, name, value, shape)
+    }
+
+    /// Whether what separates the parts of a value is among its escapes.
+    fn has_escaped(&self, value: &[u8], kind: Kind, style: Style, explode: bool) -> bool {
+        let delimiters: &[u8] = match (style, kind, explode) {
+            // Their delimiters separate however they are written.
+            (Style::SpaceDelimited | Style::PipeDelimited | Style::DeepObject, ..) | (Style::Form, _, true) => &[],
+            (Style::Label, Kind::Array, true) => b".",
+            (Style::Label, Kind::Object, true) => b".=",
+            (Style::Matrix, _, true) => b";=",
+            (Style::Simple, Kind::Object, true) => b",=",
+            _ => b",",
+        };
+        matches!(self.escapes, Escapes::Query | Escapes::Percent)
+            && memchr::memchr_iter(b'%', value).any(|at| {
+                let mut byte = Vec::with_capacity(1);
+                unescape(value.get(at..at + 3).unwrap_or_default(), false, &mut byte);
+                byte.first().is_some_and(|byte| delimiters.contains(byte))
+            })
+    }
+
+    /// Appends a value whose escapes are resolved before it is split.
+    fn unescaped(
+        &mut self,
+        pairs: &Pairs,
+        name: &[u8],
+        taken_for: (Kind, Style, bool),
+        shape: &Shape,
+    ) -> Result<(), Rejected> {
+        let mut plain = Pairs::default();
+        for value in pairs.values(name) {
+            self.decode(value)?;
+            plain.add(name, self.text);
+        }
+        let escapes = std::mem::replace(&mut self.escapes, Escapes::Verbatim);
+        let value = plain.values(name).next().unwrap_or_default();
+        let taken = self.taken_for(taken_for, &plain, name, value, shape);
+        self.escapes = escapes;
+        taken
+    }
+
+    fn taken_for(
+        &mut self,
+        (kind, style, explode): (Kind, Style, bool),
+        pairs: &Pairs,
+        name: &[u8],
+        value: &[u8],
+        shape: &Shape,
+    ) -> Result<(), Rejected> {
         match (kind, style) {
             (Kind::Scalar, Style::Label) => self.scalar(value.strip_prefix(b".").ok_or(NO_DOT)?, shape.types),
             (Kind::Scalar, Style::Matrix) => self.scalar(matrix_value(value, name)?, shape.types),

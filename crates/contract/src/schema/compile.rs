@@ -182,6 +182,19 @@ impl<'n> Builder<'n> {
         id
     }
 
+    /// The schema that allows what this one does, and null.
+    pub(super) fn or_null(&mut self, mut schema: Schema) -> Schema {
+        let outer = Schema {
+            place: schema.place,
+            resource: schema.resource,
+            forbidden: schema.forbidden.take(),
+            any_of: vec![ir::NULL, self.schemas.len() as Id],
+            ..Schema::default()
+        };
+        self.schemas.push(schema);
+        outer
+    }
+
     /// What a reference in `from` leads to; `FALSE` and a problem if it leads nowhere.
     pub(super) fn reference(&mut self, text: &str, from: Target<'n>, place: Place) -> Option<Target<'n>> {
         match self.resolver.resolve(text, from.base) {

@@ -23,10 +23,14 @@ pub(super) const FALSE: Id = 1;
 pub(super) const UNKNOWN_FIELD: Id = 2;
 pub(super) const UNKNOWN_ITEM: Id = 3;
 
+/// The schema that allows null alone.
+pub(super) const NULL: Id = 4;
+
 /// The schemas with the numbers above.
 pub(super) fn fixed_schemas() -> Schemas {
     let never = |reason| Schema { never: Some(reason), ..Schema::default() };
-    vec![Schema::default(), never(Reason::False), never(Reason::UnknownField), never(Reason::UnknownItem)]
+    let null = Schema { types: Types::NULL, ..Schema::default() };
+    vec![Schema::default(), never(Reason::False), never(Reason::UnknownField), never(Reason::UnknownItem), null]
 }
 
 /// Where a schema stands for `$dynamicRef`: the two directions never meet.

@@ -68,7 +68,9 @@ pub(super) fn read<'n>(builder: &mut Builder<'n>, target: Target<'n>, direction:
         object: ObjectRules::default(),
     };
     reader.schema();
-    reader.into_schema()
+    let is_nullable = reader.is_null_meant();
+    let schema = reader.into_schema();
+    if is_nullable { builder.or_null(schema) } else { schema }
 }
 
 impl<'n> Reader<'_, 'n> {
@@ -123,6 +125,16 @@ impl<'n> Reader<'_, 'n> {
             _ => format!("the keyword {name:?} is not known and says nothing about validity; name extensions x-…"),
         };
         self.builder.warn(key.place, what);
+    }
+
+    /// Whether null is to be allowed beside what everything else says.
+    fn is_null_meant(&self) -> bool {
+        let node = self.target.node;
+        self.is_30()
+            && self.builder.options.nullable_by_intent
+            && node.get("nullable").and_then(Node::as_bool) == Some(true)
+            && (node.get("type").is_none()
+                || ["$ref", "enum", "allOf", "anyOf", "oneOf", "not"].iter().any(|name| node.get(name).is_some()))
     }
 
     /// Keywords that only mean something together.
@@ -309,7 +321,9 @@ impl<'n> Reader<'_, 'n> {
     /// What a format asserts; formats without a test of their own say nothing.
     fn format(&mut self, value: &'n Node) {
         let Some(name) = value.as_str() else { return self.wrong("format", value, "a string") };
-        if self.builder.options.formats_are_annotations {
+        let options = &self.builder.options;
+        let is_asserted = |formats: &Vec<String>| formats.iter().any(|known| known == name);
+        if options.formats_are_annotations || !options.formats.as_ref().is_none_or(is_asserted) {
             return;
         }
         let integer_bounds = match name {
@@ -322,7 +336,9 @@ impl<'n> Reader<'_, 'n> {
             self.number.upper.push(Bound { text: max.into(), is_exclusive: false });
             self.number.integers_only = true;
         }
-        self.string.formats.extend(Format::from_name(name));
+        let format = Format::from_name(name);
+        let is_lenient = self.builder.options.lenient_times;
+        self.string.formats.extend(if is_lenient { format.map(Format::lenient) } else { format });
     }
 
     // --- arrays and objects ---

@@ -335,6 +335,6 @@ pub(super) fn children(schema: &Schema) -> Vec<Id> {
         ids.extend(object.patterns.iter().map(|(_, id)| id));
         ids.extend([object.additional, object.names, object.unevaluated].into_iter().flatten());
     }
-    ids.retain(|&id| id > ir::UNKNOWN_ITEM);
+    ids.retain(|&id| id > ir::NULL);
     ids
 }

@@ -70,6 +70,12 @@ pub struct Options {
     pub reject_unknown_fields: bool,
     /// `format` says nothing about validity, as plain JSON Schema has it. A contract asserts it.
     pub formats_are_annotations: bool,
+    /// The formats that are asserted; none for all that are known.
+    pub formats: Option<Vec<String>>,
+    /// A `date-time` or `time` may lack its offset, and a `duration` may end in a fraction of a second.
+    pub lenient_times: bool,
+    /// In 3.0, `nullable: true` allows null whatever stands beside it.
+    pub nullable_by_intent: bool,
     /// In 3.1, keywords that nobody knows say nothing about validity, as plain JSON Schema has it, and nothing is said of them. A contract has
     /// warnings of them, and what looks like a misspelt keyword is a problem.
     pub unknown_keywords_are_annotations: bool,

@@ -61,6 +61,9 @@ pub(super) fn choose<'c>(
         }
         return Ok(Chosen { content: Reading::Content { content, boundary }, coding });
     }
+    if let (None, Some(content)) = (class, &media.bytes) {
+        return Ok(Chosen { content: Reading::Content { content, boundary: None }, coding });
+    }
     let is_opaque = |range: &MediaRange| range.fit(&sent).is_some();
     if class.is_none() && contract.opaque.iter().any(is_opaque) {
         return Ok(Chosen { content: Reading::Unread, coding });

@@ -4,11 +4,11 @@ use super::code;
 use super::findings::{Findings, MAX_SHADOWS, MAX_VIOLATIONS, Part, Violation, Where};
 use super::multipart::MultipartReader;
 use super::scratch::Rooms;
-use super::value::{everything, in_turns, of_schema};
+use super::value::{SPLIT, everything, in_turns, of_schema};
 use crate::body::{Assembly, split};
 use crate::contract::Contract;
 use crate::openapi::{Content, FormFields};
-use crate::options::Undeclared;
+use crate::options::{EscapedDelimiters, Undeclared};
 use crate::parameter::{Attempt, Escapes, Pairs, Rejected};
 use crate::schema::{Check, SchemaId, Wanted};
 use crate::turn::{Turn, Work};
@@ -326,29 +326,53 @@ impl Form<'_> {
         &mut self,
         pairs: &Pairs,
         escapes: Escapes,
-        mut rejected: Vec<String>,
+        rejected: Vec<String>,
         findings: &mut Findings,
         turn: &Turn,
     ) -> Result<(), Violation> {
         self.report_shadows(pairs, findings, turn).await;
-        let mut found = Vec::new();
+        let mode = self.contract.options.escaped_delimiters;
+        let form = (pairs, escapes, rejected.as_slice());
+        let is_split = mode == EscapedDelimiters::Split;
+        let (mut found, has_escaped) = self.reading(form, is_split, findings.collects(), turn).await;
+        if found.is_empty() && has_escaped && mode == EscapedDelimiters::Both {
+            (found, _) = self.reading(form, true, findings.collects(), turn).await;
+            found.iter_mut().for_each(|violation| violation.what.push_str(SPLIT));
+        }
+        let last = found.pop();
+        let _ = found.into_iter().try_for_each(|violation| findings.add(violation));
+        last.map_or(Ok(()), Err)
+    }
+
+    /// What is wrong with the form, read in one way; and whether a value that is split holds an escaped delimiter.
+    async fn reading(
+        &mut self,
+        (pairs, escapes, rejected): (&Pairs, Escapes, &[String]),
+        splits_escaped: bool,
+        collects: bool,
+        turn: &Turn,
+    ) -> (Vec<Violation>, bool) {
+        let mut rejected = rejected.to_vec();
+        let (mut found, mut has_escaped) = (Vec::new(), false);
         // Parts that are JSON stand in the same value, with the integers of JSON.
         let from_text = !Assembly::has_json(self.contract, self.fields);
         for attempt in Attempt::ALL {
-            let assembly = Assembly { contract: self.contract, fields: self.fields, escapes, attempt };
+            let assembly = Assembly { contract: self.contract, fields: self.fields, escapes, attempt, splits_escaped };
             let mut unread = Vec::new();
-            let has_choice = assembly.write(pairs, self.rooms, &mut unread, turn).await && unread.is_empty();
+            let written = assembly.write(pairs, self.rooms, &mut unread, turn).await;
+            let has_choice = written.has_choice && unread.is_empty();
+            has_escaped |= written.has_escaped;
             let mut wrong: Vec<Violation> = unread.iter().map(|(name, why)| form_violation(*why, name)).collect();
             rejected.extend(unread.into_iter().map(|(name, _)| String::from_utf8_lossy(&name).into_owned()));
             // What is said of the rest must not come of what was left out.
-            if wrong.is_empty() || findings.collects() {
+            if wrong.is_empty() || collects {
                 let Rooms { json, run, .. } = &mut *self.rooms;
                 let check = self.contract.program.check(self.schema, run);
                 let check = if from_text { check.with_plain_integers() } else { check };
                 match in_turns(check, json, pairs.bytes_held() + json.capacity(), turn).await {
-                    Ok(()) if wrong.is_empty() => return Ok(()),
+                    Ok(()) if wrong.is_empty() => return (Vec::new(), has_escaped),
                     Ok(()) => {}
-                    Err(violation) if findings.collects() && found.is_empty() => {
+                    Err(violation) if collects && found.is_empty() => {
                         let program = &self.contract.program;
                         let wanted = Wanted { count: MAX_VIOLATIONS, most_steps: u64::MAX, turn };
                         let all = everything(program, self.schema, Some((json, from_text)), violation, wanted).await;
@@ -364,9 +388,7 @@ impl Form<'_> {
                 break;
             }
         }
-        let last = found.pop();
-        let _ = found.into_iter().try_for_each(|violation| findings.add(violation));
-        last.map_or(Ok(()), Err)
+        (found, has_escaped)
     }
 
     async fn report_shadows(&self, pairs: &Pairs, findings: &mut Findings, turn: &Turn) {

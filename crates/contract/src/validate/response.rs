@@ -53,7 +53,7 @@ pub(crate) fn validate<'c: 's, 's>(
     };
     declared.validate(pairs, rooms, findings)?;
     match &response.body {
-        None => BodyValidator::undeclared(contract, contract.options.undeclared_body, parts.framing, findings),
+        None => BodyValidator::undeclared(contract, contract.options.undeclared_response_body, parts.framing, findings),
         Some(_) if parts.responds_head || matches!(parts.status, 204 | 205 | 304) => Ok(BodyValidator::empty(contract)),
         Some(body) => {
             let chosen = choose(contract, body, parts.fields);

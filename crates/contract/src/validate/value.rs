@@ -4,6 +4,7 @@ use super::findings::{Enough, Findings, MAX_VIOLATIONS, Violation, Where};
 use super::scratch::Rooms;
 use crate::contract::Contract;
 use crate::openapi::{Coding, Parameter, Style};
+use crate::options::EscapedDelimiters;
 use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Rejected, brackets_of, decode_deep_object};
 use crate::reason;
 use crate::schema::{Check, SchemaId, Wanted};
@@ -83,6 +84,9 @@ pub(super) async fn everything(
     std::iter::once(first).chain(others).take(wanted.count).collect()
 }
 
+/// Said of what is valid as sent, but not for servers that separate at escaped delimiters.
+pub(super) const SPLIT: &str = " once escaped delimiters separate (`escaped_delimiters`)";
+
 /// A parameter whose value is there, and how it is escaped.
 pub(super) struct Present<'p> {
     pub(super) parameter: &'p Parameter,
@@ -98,7 +102,31 @@ impl Present<'_> {
         rooms: &mut Rooms,
         findings: &mut Findings,
     ) -> Result<(), Enough> {
+        let mode = contract.options.escaped_delimiters;
+        let (mut faults, has_escaped) = self.reading(contract, rooms, findings, mode == EscapedDelimiters::Split);
+        let is_split = faults.is_empty() && has_escaped && mode == EscapedDelimiters::Both;
+        if is_split {
+            (faults, _) = self.reading(contract, rooms, findings, true);
+        }
+        faults.into_iter().try_for_each(|fault| {
+            let mut violation = violation(fault, self.place());
+            if is_split {
+                violation.what.push_str(SPLIT);
+            }
+            findings.add(violation)
+        })
+    }
+
+    /// What is wrong with the value, read in one way; and whether it holds an escaped delimiter.
+    fn reading(
+        &self,
+        contract: &Contract,
+        rooms: &mut Rooms,
+        findings: &Findings,
+        splits_escaped: bool,
+    ) -> (Vec<Fault>, bool) {
         let mut first: Vec<Fault> = Vec::new();
+        let mut has_escaped = false;
         let from_text = matches!(self.parameter.coding, Coding::Style { .. });
         for attempt in Attempt::ALL {
             rooms.json.clear();
@@ -111,12 +139,15 @@ impl Present<'_> {
                 text: &mut rooms.text,
                 json: &mut rooms.json,
                 has_choice: false,
+                splits_escaped,
+                has_escaped: false,
             };
             let decoded = self.decode(contract, &mut decoder);
             let has_choice = decoder.has_choice;
+            has_escaped |= decoder.has_escaped;
             let fault = match decoded {
                 Ok(()) => match validate_at_once(contract, self.parameter.schema, from_text, rooms) {
-                    Ok(()) => return Ok(()),
+                    Ok(()) => return (Vec::new(), has_escaped),
                     Err(violation) => Fault::Schema(violation),
                 },
                 Err(rejected) => Fault::Rejected(rejected),
@@ -142,7 +173,7 @@ impl Present<'_> {
                 break;
             }
         }
-        first.into_iter().try_for_each(|fault| findings.add(violation(fault, self.place())))
+        (first, has_escaped)
     }
 
     fn place(&self) -> Where {

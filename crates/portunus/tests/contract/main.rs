@@ -23,5 +23,6 @@ mod responses;
 mod samples;
 mod shadows;
 mod site;
+mod switches;
 mod tokens;
 mod unsupported;

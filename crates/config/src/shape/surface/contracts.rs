@@ -7,6 +7,32 @@ use crate::shape::{Object, Shape};
 
 const MODE: Shape = Shape::Choice(&["block", "log", "off"]);
 
+/// What `format` may assert.
+const FORMATS: &[&str] = &[
+    "date-time",
+    "date",
+    "time",
+    "duration",
+    "email",
+    "idn-email",
+    "hostname",
+    "idn-hostname",
+    "ipv4",
+    "ipv6",
+    "uri",
+    "uri-reference",
+    "iri",
+    "iri-reference",
+    "uri-template",
+    "uuid",
+    "byte",
+    "json-pointer",
+    "relative-json-pointer",
+    "regex",
+    "int32",
+    "int64",
+];
+
 pub(in crate::shape) static CONTRACT: Object = object(
     "contract",
     "an OpenAPI document as the list of what may pass",
@@ -74,6 +100,36 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "Parameters with one value that are there more than once.",
         ),
         optional(
+            "escaped_delimiters",
+            Shape::Choice(&["both", "data", "split"]),
+            "both",
+            "`%2C` in a value that commas separate (`ids=1%2C2`). `data`: part of an element, as the specification has it. `split`: a comma, as many clients mean it. `both`: servers differ, so it must be valid both ways.",
+        ),
+        optional(
+            "formats",
+            Shape::OneOrMany(&Shape::Choice(FORMATS)),
+            "(all of these)",
+            "The formats that are asserted; `[]` for none. Others say nothing.",
+        ),
+        optional(
+            "lenient_times",
+            Shape::Bool,
+            "false",
+            "A `date-time` or `time` may lack its offset (`2026-01-01T10:00:00`), and a `duration` may end in a fraction of a second (`PT1.5S`).",
+        ),
+        optional(
+            "nullable",
+            Shape::Choice(&["typed", "intent"]),
+            "typed",
+            "`nullable: true` of OpenAPI 3.0. `typed`: null is allowed beside a `type`, and where `enum` lists it, as the specification has it. `intent`: null is allowed.",
+        ),
+        optional(
+            "declared_binary",
+            Shape::Choice(&["pass", "block"]),
+            "pass",
+            "Bodies that the document declares as bytes and nothing here reads: `format: binary`, and images, audio, video, fonts, PDF and archives that no schema describes otherwise. They pass unread, within their lengths.",
+        ),
+        optional(
             "opaque_media_types",
             Shape::OneOrMany(&Shape::Text("a media type such as `application/pdf` or `image/*`")),
             "(none)",
@@ -128,6 +184,7 @@ pub(in crate::shape) static UNDECLARED: Object = object(
         optional("cookies", MODE, "off", "Cookies."),
         optional("body_fields", MODE, "block", "Fields of bodies, at every depth."),
         optional("body", Shape::Choice(&["block", "off"]), "block", "A body where none is declared."),
+        optional("response_body", MODE, "(as `body`)", "A body of a response that declares no `content`."),
         optional("status", MODE, "block", "Statuses of responses."),
     ]],
 );

@@ -46,6 +46,15 @@ impl Class {
     }
 }
 
+/// Whether a media type is bytes that no schema describes.
+fn is_of_bytes(range: &MediaRange) -> bool {
+    const ARCHIVES: [&str; 8] = ["pdf", "zip", "gzip", "x-gzip", "x-tar", "x-7z-compressed", "x-bzip2", "vnd.rar"];
+    let is_archive = || range.kind == "application" && ARCHIVES.contains(&range.subtype.as_str());
+    // SVG is XML.
+    let is_markup = range.subtype.ends_with("+xml");
+    (matches!(range.kind.as_str(), "image" | "audio" | "video" | "font") && !is_markup) || is_archive()
+}
+
 /// The class of a media type that a document names.
 pub(super) fn class_of_name(name: &str) -> Option<Class> {
     let range = MediaRange::parse(name)?;
@@ -91,6 +100,7 @@ impl<'d> Reader<'d> {
 
     fn media(&mut self, range: MediaRange, at: At<'d>, direction: Direction) -> Media {
         let mut contents = Vec::new();
+        let bytes = self.declared_bytes(&range, at);
         if range.is_range() {
             let is_fit = |class: &&Class| match range.kind.as_str() {
                 "*" => true,
@@ -104,14 +114,34 @@ impl<'d> Reader<'d> {
             }
         } else if let Some(class) = Class::of(&range.kind, &range.subtype) {
             contents.extend(self.content(class, at, direction, true).map(|content| (class, content)));
-        } else if !self.is_opaque(&range) {
+        } else if bytes.is_none() && !self.is_opaque(&range) {
             let message = format!(
                 "nothing reads `{}/{}`, so bodies of that type are rejected; list it in `opaque_media_types` to let them pass unread",
                 range.kind, range.subtype
             );
             self.warn(at, message);
         }
-        Media { range, contents }
+        Media { range, contents, bytes }
+    }
+
+    /// What becomes of bodies of a media type that nothing reads and the document declares as bytes: by `format: binary`, or by a type that is nothing else.
+    fn declared_bytes(&mut self, range: &MediaRange, at: At<'d>) -> Option<Content> {
+        let is_read = !range.is_range() && Class::of(&range.kind, &range.subtype).is_some();
+        if is_read || !self.options.pass_declared_binary {
+            return None;
+        }
+        let schema = at.get("schema");
+        let parts = schema.map(|schema| self.shapes.composed(schema.node, schema.base)).unwrap_or_default();
+        let is_declared = parts.iter().any(|(node, base)| is_binary(At { node, base: *base }, self.dialect));
+        let may_be_text = schema.is_none_or(|schema| {
+            let shape = self.shapes.add(schema.node, schema.base);
+            self.shapes.get(shape).types.has(Types::STRING)
+        });
+        if !(may_be_text && (is_declared || is_of_bytes(range))) {
+            return None;
+        }
+        // Its keywords are read, so that a schema that is none is a problem here, too.
+        self.opaque(schema, !range.is_range())
     }
 
     fn is_opaque(&self, range: &MediaRange) -> bool {

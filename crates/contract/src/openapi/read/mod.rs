@@ -110,6 +110,9 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
         reject_unknown_fields: options.undeclared_body_fields == Undeclared::Reject,
         limits: options.limits.json.clone(),
         strict: options.strict,
+        formats: options.formats.clone(),
+        lenient_times: options.lenient_times,
+        nullable_by_intent: options.nullable_by_intent,
         ..crate::schema::Options::default()
     };
     let mut reader = Reader {
@@ -121,7 +124,7 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
             Builder::new(&references, closed)
         }),
         schemas: Builder::new(&references, schema_options),
-        shapes: ShapeBuilder::new(&references, dialect),
+        shapes: ShapeBuilder::new(&references, dialect, options.nullable_by_intent),
         faults: references.faults.clone(),
         used: Vec::new(),
         warnings: Vec::new(),
