@@ -4,6 +4,7 @@ mod inheritance;
 mod json;
 mod node;
 mod set;
+mod swagger;
 mod tree;
 mod uri;
 mod yaml;

@@ -14,7 +14,7 @@ use super::inheritance::{Inheritance, Subtype};
 use super::node::{Node, Place};
 use super::tree::Fault;
 use super::uri;
-use super::{json, yaml};
+use super::{json, swagger, yaml};
 use crate::options::Limits;
 use crate::schema::{Base, Dialect, Resolver, Target};
 
@@ -43,6 +43,8 @@ pub(crate) struct Documents {
     sources: Vec<Source>,
     /// Why a file that is named somewhere is not here, by its URI.
     absent: HashMap<String, String>,
+    /// What was assumed to read a document of Swagger 2.0 as one of OpenAPI 3.0; none if it is no such document.
+    assumed: Option<Vec<Fault>>,
 }
 
 /// Files as they are read.
@@ -71,7 +73,7 @@ impl Documents {
             limits,
             nodes_left: limits.document_nodes,
             bytes_left: limits.document_bytes,
-            documents: Documents { sources: Vec::new(), absent: HashMap::new() },
+            documents: Documents { sources: Vec::new(), absent: HashMap::new(), assumed: None },
             known: HashSet::new(),
             names: vec![path.to_owned()],
             faults: Vec::new(),
@@ -79,8 +81,35 @@ impl Documents {
         if let Err(fault) = loading.start(path, folder) {
             loading.faults.push(fault);
         }
-        let result = if loading.faults.is_empty() { Ok(loading.documents) } else { Err(loading.faults) };
+        let result = match loading.faults.is_empty() {
+            true => loading.documents.modern(limits.document_nodes).map_err(|fault| vec![fault]),
+            false => Err(loading.faults),
+        };
         (loading.names, result)
+    }
+
+    /// The document as one of OpenAPI 3, whatever it was.
+    fn modern(mut self, max_nodes: usize) -> Result<Documents, Fault> {
+        if !self.root().is_some_and(swagger::is_swagger_2) {
+            return Ok(self);
+        }
+        let mut assumed = Vec::new();
+        for (number, source) in self.sources.iter_mut().enumerate() {
+            let converted = match number {
+                0 => swagger::convert(&source.root, max_nodes),
+                _ => swagger::convert_schemas(&source.root, max_nodes),
+            };
+            let (root, more) = converted?;
+            source.root = root;
+            assumed.extend(more);
+        }
+        self.assumed = Some(assumed);
+        Ok(self)
+    }
+
+    /// What was assumed to read Swagger 2.0 as OpenAPI 3.0; none if it is no such document.
+    pub(crate) fn assumed(&self) -> Option<&[Fault]> {
+        self.assumed.as_deref()
     }
 
     /// The document from text, for tests and fuzzing: references to other files lead nowhere.
@@ -88,7 +117,8 @@ impl Documents {
         let (root, faults, _) = parse(name, text, 0, limits.document_nodes).map_err(|fault| vec![fault])?;
         if faults.is_empty() {
             let sources = vec![Source { path: PathBuf::from("/").join(name), root }];
-            Ok(Documents { sources, absent: HashMap::new() })
+            let documents = Documents { sources, absent: HashMap::new(), assumed: None };
+            documents.modern(limits.document_nodes).map_err(|fault| vec![fault])
         } else {
             Err(faults)
         }
@@ -370,7 +400,10 @@ impl<'d> References<'d> {
         for (number, source) in self.documents.sources.iter().enumerate() {
             let file = self.base_of_file(u32::try_from(number).unwrap_or_default());
             let place = |name, node| Subtype { name, node, base: self.enter(node, file) };
-            let components = source.root.get("components").and_then(|components| components.get("schemas"));
+            let components = match self.documents.assumed {
+                None => source.root.get("components").and_then(|components| components.get("schemas")),
+                Some(_) => source.root.get("definitions"),
+            };
             let members = components.map_or(&[][..], Node::members);
             named.extend(members.iter().map(|(key, node)| place(key.text.as_str(), node)));
             named.push(place("", &source.root));

@@ -30,7 +30,7 @@ fn a_type_that_does_not_exist_is_a_problem() {
 #[test]
 fn problems_name_place_and_fix() {
     let rows = [
-        ("swagger: '2.0'\n".to_owned(), "openapi.yaml:1:1: is a Swagger 2.0 document"),
+        ("swagger: '1.2'\n".to_owned(), "openapi.yaml:1:10: this version of Swagger is not known"),
         ("info: {}\n".to_owned(), "is no OpenAPI document"),
         ("openapi: 4.0.0\n".to_owned(), "openapi.yaml:1:10: `openapi: 4.0.0` is no version"),
         ("openapi: 3.0.0\ninfo: {title: t, version: '1'}\n".to_owned(), "has no `paths`"),

@@ -13,6 +13,7 @@ mod responses;
 mod security;
 mod switches;
 mod routing;
+mod swagger;
 mod turns;
 
 use contract::options::{OnUnsupported, Options};

@@ -103,7 +103,7 @@ struct Reader<'d> {
 /// Reads the first file of `documents` as an OpenAPI document.
 pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec<Fault>> {
     let Some(root) = documents.root() else { return Err(Vec::new()) };
-    let mut warnings = Vec::new();
+    let mut warnings = documents.assumed().unwrap_or_default().to_vec();
     let dialect = dialect(root, &mut warnings).map_err(|fault| vec![fault])?;
     let references = documents.references(dialect);
     let schema_options = crate::schema::Options {
@@ -142,14 +142,14 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
         true => reader.faults.extend(warnings),
         false => reader.warnings = warnings,
     }
-    reader.document(At { node: root, base: references.base_of_file(0) });
+    reader.document(At { node: root, base: references.base_of_file(0) }, documents.assumed().is_some());
     reader.finish(root)
 }
 
 /// The dialect that the document declares.
 fn dialect(root: &Node, warnings: &mut Vec<Fault>) -> Result<Dialect, Fault> {
-    if root.get("swagger").is_some() {
-        return Err(Fault::new(root.place, "is a Swagger 2.0 document; convert it to OpenAPI 3.0 or 3.1"));
+    if let Some(version) = root.get("swagger") {
+        return Err(Fault::new(version.place, "this version of Swagger is not known; 2.0 is"));
     }
     let Some(version) = root.get("openapi") else {
         return Err(Fault::new(root.place, "is no OpenAPI document: it has no `openapi` version"));
@@ -172,8 +172,8 @@ fn dialect(root: &Node, warnings: &mut Vec<Fault>) -> Result<Dialect, Fault> {
 }
 
 impl<'d> Reader<'d> {
-    fn document(&mut self, root: At<'d>) {
-        let known = [
+    fn document(&mut self, root: At<'d>, was_swagger: bool) {
+        let mut known = vec![
             "openapi",
             "info",
             "servers",
@@ -186,6 +186,10 @@ impl<'d> Reader<'d> {
             "jsonSchemaDialect",
             "$self",
         ];
+        if was_swagger {
+            // Where references to schemas lead.
+            known.push("definitions");
+        }
         self.known(root, "the document", &known);
         if let Some(dialect) = root.get("jsonSchemaDialect") {
             let known =
