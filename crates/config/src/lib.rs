@@ -45,14 +45,14 @@ use problem::Collector;
 /// # Errors
 /// Every problem found, at most 100 of them in full.
 pub fn load(path: &Path) -> Result<Config, Problems> {
-    look_through(path).map_err(|invalid| invalid.problems)
+    check_file(path).map_err(|invalid| invalid.problems)
 }
 
 /// Does what [`load`] does, and keeps what could be read beside what is wrong, for whoever looks for more problems.
 ///
 /// # Errors
 /// As [`load`].
-pub fn look_through(path: &Path) -> Result<Config, InvalidFile<Config>> {
+pub fn check_file(path: &Path) -> Result<Config, InvalidFile<Config>> {
     let name = path.display().to_string();
     let text = read_text(path, &name)?;
     build_text(&name, &text, path.parent().unwrap_or(Path::new("")), true, &GATE)

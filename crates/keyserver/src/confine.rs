@@ -42,7 +42,7 @@ pub fn confine(config: &KeyServerConfig, control: Option<&Path>) -> Result<Files
     }
     config.pid_file.as_deref().into_iter().chain(control).for_each(|path| _ = folder_of(path));
     let (read, write): (Vec<_>, Vec<_>) = (read.into_iter().collect(), write.into_iter().collect());
-    net::confine::shut_in(&read, &write).map_err(|problem| vec![problem])
+    net::confine::sandbox(&read, &write).map_err(|problem| vec![problem])
 }
 
 /// The folders that keys and trust are read from.

@@ -44,18 +44,18 @@ impl Chunk {
         self.start = self.end.min(self.start.saturating_add(count));
     }
 
-    /// The room behind the bytes; report what was written there with [`Chunk::filled`].
-    pub fn room(&mut self) -> &mut [u8] {
+    /// The spare capacity behind the bytes; report what was written there with [`Chunk::filled`].
+    pub fn spare_mut(&mut self) -> &mut [u8] {
         self.buffer.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Counts `count` bytes of the room as received.
+    /// Counts `count` bytes of the spare capacity as received.
     pub fn filled(&mut self, count: usize) {
         self.end = self.buffer.len().min(self.end.saturating_add(count));
     }
 
-    /// Moves the bytes to the front, so that all the room is behind them. Takes memory if there was none.
-    pub fn make_room(&mut self) {
+    /// Moves the bytes to the front, so that all spare capacity is behind them. Takes memory if there was none.
+    pub fn compact(&mut self) {
         if self.buffer.is_empty() {
             *self = Chunk::take();
         } else if self.start > 0 {
@@ -107,13 +107,13 @@ mod tests {
     #[test]
     fn bytes_come_and_go_in_order() {
         let mut chunk = Chunk::take();
-        chunk.room()[..5].copy_from_slice(b"abcde");
+        chunk.spare_mut()[..5].copy_from_slice(b"abcde");
         chunk.filled(5);
         chunk.advance(2);
         assert_eq!(&*chunk, b"cde");
-        chunk.make_room();
+        chunk.compact();
         assert_eq!(&*chunk, b"cde");
-        assert_eq!(chunk.room().len(), CHUNK_BYTES - 3);
+        assert_eq!(chunk.spare_mut().len(), CHUNK_BYTES - 3);
         chunk.advance(10);
         assert!(chunk.is_empty());
     }
@@ -121,9 +121,9 @@ mod tests {
     #[test]
     fn an_empty_chunk_holds_no_memory_until_it_needs_room() {
         let mut chunk = Chunk::empty();
-        assert!(chunk.room().is_empty() && !chunk.is_full());
-        chunk.make_room();
-        assert_eq!(chunk.room().len(), CHUNK_BYTES);
+        assert!(chunk.spare_mut().is_empty() && !chunk.is_full());
+        chunk.compact();
+        assert_eq!(chunk.spare_mut().len(), CHUNK_BYTES);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub enum Files {
 ///
 /// # Errors
 /// The kernel rejected; a text for the operator.
-pub fn shut_in(read: &[PathBuf], write: &[PathBuf]) -> Result<Files, String> {
+pub fn sandbox(read: &[PathBuf], write: &[PathBuf]) -> Result<Files, String> {
     let fix = "fix this, or switch it off with `sandbox: false`";
     rustix::thread::set_no_new_privs(true)
         .map_err(|error| format!("new privileges cannot be given up: {error}; {fix}"))?;

@@ -115,7 +115,7 @@ impl Stream {
         Ok(chunk)
     }
 
-    /// As [`Stream::recv`], but appends to `chunk` (which must have room after [`Chunk::make_room`]). Returns how many bytes came; 0 at
+    /// As [`Stream::recv`], but appends to `chunk` (which must have spare after [`Chunk::make_room`]). Returns how many bytes came; 0 at
     /// the peer's end.
     ///
     /// # Errors
@@ -128,10 +128,10 @@ impl Stream {
     pub fn poll_recv_into(&self, context: &mut Context<'_>, chunk: &mut Chunk) -> Poll<io::Result<usize>> {
         loop {
             let mut ready = ready!(self.socket.poll_read_ready(context))?;
-            chunk.make_room();
-            let room = chunk.room();
-            let wanted = room.len();
-            match rustix::net::recv(self.socket.get_ref(), room, RecvFlags::empty()) {
+            chunk.compact();
+            let spare = chunk.spare_mut();
+            let wanted = spare.len();
+            match rustix::net::recv(self.socket.get_ref(), spare, RecvFlags::empty()) {
                 Ok((_, count)) => {
                     // A short read emptied the socket: the next wait need not ask the kernel first.
                     if count > 0 && count < wanted {

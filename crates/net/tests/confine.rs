@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 
-use net::confine::{Files, shut_in};
+use net::confine::{Files, sandbox};
 
 /// Where the child finds its folder, and whom it tries to reach.
 const FOLDER: &str = "TEST_CONFINED_FOLDER";
@@ -56,7 +56,7 @@ fn inside(folder: &Path) {
     let path = |name: &str| folder.join(name);
     let (neighbour, kernel) = (std::env::var(NEIGHBOUR).unwrap(), kernel());
     assert!(TcpStream::connect(&neighbour).is_ok() && fs::read(path("other/file")).is_ok(), "nothing is closed yet");
-    let files = shut_in(&[path("read")], &[path("write")]).unwrap();
+    let files = sandbox(&[path("read")], &[path("write")]).unwrap();
     assert!(is_denied(&Command::new("/bin/true").status()), "no program is run");
     // Without Landlock only the system calls are closed off.
     if files == Files::Open {

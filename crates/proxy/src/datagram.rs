@@ -239,7 +239,7 @@ impl Relay {
         self.owners.clear();
         let ready = std::mem::take(&mut self.ready);
         for id in ready.iter().copied().map(FlowId::from_bits) {
-            if self.batch.room() == 0 {
+            if self.batch.free() == 0 {
                 self.send_responses();
             }
             // One that has ended meanwhile has no more news.

@@ -22,8 +22,8 @@ use wire::http::http1::reason_phrase;
 use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
 use crate::contracts::ActiveContract;
-use crate::guard::{self, Admitted, Candidate, GuardedBody, Lease, Room, ScratchRoom};
-use crate::message::context::{Context, Cut, Failure, client_failed};
+use crate::guard::{self, Admitted, Candidate, ExchangeParts, GuardedBody, Lease, ScratchSpace};
+use crate::message::context::{Aborted, Context, Failure, client_failed};
 use crate::message::forwarding::{self, TrailerRule};
 use crate::message::ledger::Ledger;
 use crate::message::rejection::{self, Rejection};
@@ -41,7 +41,7 @@ pub struct Exchange<'a, B, A> {
     pub context: Context<'a>,
     /// Its head.
     pub head: &'a RequestHead,
-    /// Room for the upstream's head.
+    /// ExchangeParts for the upstream's head.
     pub response: &'a mut ResponseHead,
     /// Its body.
     pub body: &'a mut B,
@@ -56,8 +56,10 @@ pub struct Exchange<'a, B, A> {
 /// Serves one request. Gives the upstream's connection if it was upgraded: a tunnel begins.
 ///
 /// # Errors
-/// [`Cut`], after which the client's side must be broken off.
-pub async fn run<B: MessageBody, A: ResponseSink>(mut exchange: Exchange<'_, B, A>) -> Result<Option<Upgraded>, Cut> {
+/// [`Aborted`], after which the client's side must be broken off.
+pub async fn run<B: MessageBody, A: ResponseSink>(
+    mut exchange: Exchange<'_, B, A>,
+) -> Result<Option<Upgraded>, Aborted> {
     let context = exchange.context;
     if context.client.via_trusted {
         exchange.ledger.client = context.client.address;
@@ -68,8 +70,8 @@ pub async fn run<B: MessageBody, A: ResponseSink>(mut exchange: Exchange<'_, B, 
     let Exchange { head, body, sink, ledger, .. } = exchange;
     match outcome {
         Ok(upgraded) => Ok(upgraded),
-        Err(Failure::Cut) => Err(Cut),
-        Err(Failure::Rejected(_)) if sink.has_begun() => Err(Cut),
+        Err(Failure::Aborted) => Err(Aborted),
+        Err(Failure::Rejected(_)) if sink.has_begun() => Err(Aborted),
         Err(Failure::Rejected(rejection)) => {
             // Behind a body that is malformed, too long or too slow nothing can be read as a request.
             // What a contract rejects is well framed, and may be read to its end.
@@ -136,15 +138,15 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failure> {
     let (context, head) = (exchange.context, exchange.head);
-    let mut scratch = ScratchRoom::empty();
+    let mut scratch = ScratchSpace::empty();
     let mut body = GuardedBody::through(exchange.body, Lease::new(context));
     let admitted = match active {
         None => guard::admit(head, route, params)?,
         Some(active) => {
             let candidate = Candidate { context, head, route, params, active };
             let Exchange { sink, response, ledger, timers, .. } = exchange;
-            let mut room = Room { sink: *sink, interim: response, ledger, timers };
-            guard::admit_under(candidate, &mut body, &mut scratch, &mut room).await?
+            let mut parts = ExchangeParts { sink: *sink, interim: response, ledger, timers };
+            guard::admit_under(candidate, &mut body, &mut scratch, &mut parts).await?
         }
     };
     body.rule_trailers(TrailerRule::of_request(head, &route.config));
@@ -218,7 +220,7 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
         let resolved = while_wanted(Box::pin(group.resolved(group.config.connect_timeout)), exchange.sink).await;
         resolved.map_err(|why| {
             exchange.ledger.blame(Fault::Client, why);
-            Cut
+            Aborted
         })?;
     }
     let (mut tried, mut fresh, mut last, replay) = (Vec::new(), false, None, Replay::default());
@@ -332,7 +334,7 @@ pub async fn reject(
     head: &RequestHead,
     sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
-) -> Result<(), Cut> {
+) -> Result<(), Aborted> {
     ledger.rejected(rejection);
     let is_grpc = grpc::is_call(head);
     // Clients of gRPC read their own status; the log has the one that this stands for.
@@ -373,7 +375,7 @@ async fn respond_fixed(
     ledger.status = status;
     sink.begin(status);
     own_fields(context, route, sink);
-    send_whole(sink, content_type, body, head, ledger).await.map_err(|Cut| Failure::Cut)
+    send_whole(sink, content_type, body, head, ledger).await.map_err(|Aborted| Failure::Aborted)
 }
 
 /// Fields that a route adds to answers of our own.
@@ -396,7 +398,7 @@ async fn send_whole(
     body: &[u8],
     head: &RequestHead,
     ledger: &mut Ledger,
-) -> Result<(), Cut> {
+) -> Result<(), Aborted> {
     if !body.is_empty() {
         sink.field(b"Content-Type", content_type.as_bytes());
     }
@@ -418,7 +420,7 @@ async fn options(allow: &str, sink: &mut impl ResponseSink, ledger: &mut Ledger)
     begin_own(sink, 200);
     sink.field(b"Allow", allow.as_bytes());
     sink.finish_head(BodyFraming::Length(0), None);
-    sink.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Cut| Failure::Cut)
+    sink.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Aborted| Failure::Aborted)
 }
 
 async fn redirect(
@@ -431,7 +433,7 @@ async fn redirect(
     begin_own(sink, status);
     sink.field(b"Location", location);
     sink.finish_head(BodyFraming::Length(0), None);
-    sink.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Cut| Failure::Cut)
+    sink.end(None).await.map_err(|broken| client_failed(&broken, ledger)).map_err(|Aborted| Failure::Aborted)
 }
 
 /// The same URL under https. A request without Host has no such URL.

@@ -114,7 +114,7 @@ impl Generation {
 
     /// What is wrong with the routes, and with the keystores, trust lists and contracts that a configuration with problems names, as far as it could
     /// be read. Files that are not there, or are none, are not told again.
-    pub fn look_into(config: &Config) -> Vec<String> {
+    pub fn check(config: &Config) -> Vec<String> {
         let mut problems = RouteTable::compile(config).err().unwrap_or_default();
         for (name, keystore) in &config.keystores {
             let location = keystore.location.path();

@@ -25,8 +25,8 @@ use crate::route::{CompiledRoute, Params};
 
 pub use body::{GuardedBody, HoldError};
 pub use memory::Lease;
-pub use request::{Candidate, Room, admit_under, note_watched};
-pub use validation::{ScratchRoom, trim};
+pub use request::{Candidate, ExchangeParts, admit_under, note_watched};
+pub use validation::{ScratchSpace, trim};
 
 /// Why a request was let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

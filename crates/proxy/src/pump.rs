@@ -82,7 +82,7 @@ pub async fn run(client: (&Transport, Chunk), upstream: (&Transport, Chunk), bou
             match result {
                 Ok(()) => up_done = true,
                 Err(Failure::Sender) => return Poll::Ready(End::ClientBroke),
-                Err(Failure::Cut) => return Poll::Ready(End::ClientCut),
+                Err(Failure::Truncated) => return Poll::Ready(End::ClientCut),
                 Err(Failure::Receiver) => return Poll::Ready(End::UpstreamBroke),
             }
             first.set(first.get().or(Some(Party::Client)));
@@ -91,7 +91,7 @@ pub async fn run(client: (&Transport, Chunk), upstream: (&Transport, Chunk), bou
             match result {
                 Ok(()) => down_done = true,
                 Err(Failure::Sender) => return Poll::Ready(End::UpstreamBroke),
-                Err(Failure::Cut) => return Poll::Ready(End::UpstreamCut),
+                Err(Failure::Truncated) => return Poll::Ready(End::UpstreamCut),
                 Err(Failure::Receiver) => return Poll::Ready(End::ClientBroke),
             }
             first.set(first.get().or(Some(Party::Upstream)));
@@ -121,7 +121,7 @@ enum Failure {
     /// Its sender's connection broke.
     Sender,
     /// Its sender's end cannot be distinguished from a cut.
-    Cut,
+    Truncated,
     /// Its receiver's connection broke.
     Receiver,
 }
@@ -159,7 +159,7 @@ impl Direction<'_> {
             self.moved.set(coarse());
         }
         if !self.from.ended_orderly() {
-            return Err(Failure::Cut);
+            return Err(Failure::Truncated);
         }
         // The second of both directions is followed by the close, which is an end as well.
         if self.ended_first.get().is_some() {

@@ -376,8 +376,8 @@ impl Transport {
                 return Poll::Ready(Ok(0));
             }
             if sealed.holds_input() {
-                chunk.make_room();
-                let step = sealed.with_input(|session, input, output| session.read(input, chunk.room(), output));
+                chunk.compact();
+                let step = sealed.with_input(|session, input, output| session.read(input, chunk.spare_mut(), output));
                 // Responses to post-handshake messages, alerts: sent as far as the socket takes them now, the rest with the next bytes.
                 let _ = self.poll_flush_once(context)?;
                 match step.map_err(Broken::Tls)? {

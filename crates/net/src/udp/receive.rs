@@ -94,8 +94,8 @@ impl Batch {
         self.used == 0
     }
 
-    /// Pieces it still has room for.
-    pub fn room(&self) -> usize {
+    /// Pieces it can still take.
+    pub fn free(&self) -> usize {
         Batch::SLOTS - self.used
     }
 
@@ -117,7 +117,7 @@ impl Batch {
     /// `WouldBlock` if there is none, or what waits on the socket.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
         let first = self.used;
-        let count = most.min(self.room());
+        let count = most.min(self.free());
         let slots = self.buffer.chunks_exact_mut(SLOT_BYTES).skip(first).take(count);
         let sides = self.names.iter_mut().zip(self.controls.iter_mut()).skip(first);
         let tables = self.vectors.iter_mut().zip(self.headers.iter_mut());

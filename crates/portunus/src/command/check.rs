@@ -12,7 +12,7 @@ use proxy::generation::Generation;
 
 /// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal.
 pub fn run(file: &Path) -> ExitCode {
-    let config = match config::look_through(file) {
+    let config = match config::check_file(file) {
         Ok(config) => Arc::new(config),
         Err(invalid) => return reject(&invalid),
     };
@@ -36,7 +36,7 @@ fn reject(invalid: &InvalidFile<Config>) -> ExitCode {
         eprint!("{}", invalid.problems);
     }
     // What is right in the file may still not be in what it names, and routes may be in each other's way.
-    let beside = invalid.rest.as_deref().map(Generation::look_into);
+    let beside = invalid.rest.as_deref().map(Generation::check);
     beside.into_iter().flatten().for_each(|problem| eprintln!("{problem}"));
     ExitCode::FAILURE
 }

@@ -424,7 +424,7 @@ pub async fn download(
             }
         };
         // Only what can go out now: a response that waits for its client has no more memory than what it was received in.
-        if sink.has_room(joined.0.len() + count) && joined.takes(count, body.is_done()) {
+        if sink.has_capacity(joined.0.len() + count) && joined.takes(count, body.is_done()) {
             joined.0.extend_from_slice(body.last());
             continue;
         }

@@ -11,7 +11,7 @@ use wire::http::ResponseHead;
 use crate::exchange::relay::{self, Flow, Upload, UploadError};
 use crate::exchange::upstream_h1::{Attempt, OnConnection, begin_response, download_failure, stopped_failure};
 use crate::guard::response::Plan;
-use crate::guard::{GuardedBody, HoldError, Lease, ScratchRoom, response as guarded};
+use crate::guard::{GuardedBody, HoldError, Lease, ScratchSpace, response as guarded};
 use crate::message::body::BodyError;
 use crate::message::context::{Failure, client_failed};
 use crate::message::forwarding::TrailerRule;
@@ -36,7 +36,7 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
 ) -> Result<(), OnConnection> {
     flow.response_began();
     let (context, admitted) = (attempt.context, attempt.admitted);
-    let mut scratch = ScratchRoom::empty();
+    let mut scratch = ScratchSpace::empty();
     let plan =
         guarded::validate_head(admitted, context, response, &mut scratch, ledger).map_err(OnConnection::clients)?;
     if response.status == 101 {
@@ -79,7 +79,7 @@ fn not_held(error: HoldError) -> OnConnection {
         HoldError::Body(BodyError::Malformed(_) | BodyError::Void(_)) => {
             OnConnection::servers(Rejection::upstream(502, "response_malformed"))
         }
-        HoldError::Body(BodyError::Cut) => OnConnection::servers(Rejection::upstream(502, "response_truncated")),
+        HoldError::Body(BodyError::Truncated) => OnConnection::servers(Rejection::upstream(502, "response_truncated")),
         HoldError::Body(_) => OnConnection::servers(Rejection::upstream(502, "upstream_reset")),
     }
 }

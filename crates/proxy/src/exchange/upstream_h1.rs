@@ -185,7 +185,7 @@ pub(super) async fn fresh_connection(
             ledger.blame(Fault::Client, why);
             // Impatient clients must not keep a server in use that nobody can connect to.
             let servers_fault = started.elapsed() >= SLOW_CONNECT;
-            Err(OnConnection { servers_fault, ..OnConnection::clients(Failure::Cut) })
+            Err(OnConnection { servers_fault, ..OnConnection::clients(Failure::Aborted) })
         }
     }
 }
@@ -386,7 +386,7 @@ pub(crate) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnec
         Stopped::Upload(error) => OnConnection::clients(upload_failure(&error, ledger)),
         Stopped::Gone(why) => {
             ledger.blame(Fault::Client, why);
-            OnConnection::clients(Failure::Cut)
+            OnConnection::clients(Failure::Aborted)
         }
     }
 }
@@ -395,7 +395,9 @@ fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
     let rejection = match error {
         UploadError::Client(BodyError::Malformed(error)) => Rejection::client(error.status, error.code),
         UploadError::Client(BodyError::Validated(rejection)) => Rejection::clone(rejection),
-        UploadError::Client(BodyError::Cut | BodyError::Broken) => return cut_by_client("request_truncated", ledger),
+        UploadError::Client(BodyError::Truncated | BodyError::Broken) => {
+            return cut_by_client("request_truncated", ledger);
+        }
         UploadError::Client(BodyError::Void(code)) => return cut_by_client(code, ledger),
         UploadError::ClientSlow => Rejection::client(408, "request_body_timeout"),
         UploadError::TooLarge => Rejection::client(413, "body_too_large"),
@@ -407,13 +409,13 @@ fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
 
 fn cut_by_client(code: &'static str, ledger: &mut Ledger) -> Failure {
     ledger.blame(Fault::Client, code);
-    Failure::Cut
+    Failure::Aborted
 }
 
 /// The answer had begun or might have: nothing can be answered in its place any more.
 pub(crate) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
     let (fault, code) = match error {
-        DownloadError::Upstream(BodyError::Cut) => (Fault::Upstream, "response_truncated"),
+        DownloadError::Upstream(BodyError::Truncated) => (Fault::Upstream, "response_truncated"),
         DownloadError::Upstream(BodyError::Broken) => (Fault::Upstream, "upstream_reset"),
         DownloadError::Upstream(BodyError::Malformed(_) | BodyError::Void(_)) => {
             (Fault::Upstream, "response_malformed")
@@ -426,7 +428,7 @@ pub(crate) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> On
         DownloadError::Gone(why) => (Fault::Client, *why),
     };
     ledger.blame(fault, code);
-    OnConnection { failure: Failure::Cut, servers_fault: fault == Fault::Upstream, fate: Fate::Unknown }
+    OnConnection { failure: Failure::Aborted, servers_fault: fault == Fault::Upstream, fate: Fate::Unknown }
 }
 
 /// A 101 is good only for what was asked for (RFC 9110 §7.8).

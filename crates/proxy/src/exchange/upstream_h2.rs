@@ -91,7 +91,7 @@ async fn connection(
         let opened = Box::pin(async move { _ = Deadline::new().within(limit, awaited.over()).await });
         while_wanted(opened, sink).await.map_err(|why| {
             ledger.blame(Fault::Client, why);
-            OnConnection::clients(Failure::Cut)
+            OnConnection::clients(Failure::Aborted)
         })?;
         if let Some(shared) = pools.share(attempt.pool) {
             return Ok((shared, true));

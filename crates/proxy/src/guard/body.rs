@@ -179,16 +179,16 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
         }
         let mut rest = self.inner.last();
         while !rest.is_empty() {
-            let needs_room = self.held.back_mut().is_none_or(|chunk| chunk.room().is_empty());
+            let needs_room = self.held.back_mut().is_none_or(|chunk| chunk.spare_mut().is_empty());
             if needs_room {
                 self.held.push_back(Chunk::take());
             }
             let Some(chunk) = self.held.back_mut() else { return };
-            let room = chunk.room();
-            let count = room.len().min(rest.len());
+            let spare = chunk.spare_mut();
+            let count = spare.len().min(rest.len());
             let (now, later) = rest.split_at(count);
-            if let Some(room) = room.get_mut(..count) {
-                room.copy_from_slice(now);
+            if let Some(spare) = spare.get_mut(..count) {
+                spare.copy_from_slice(now);
             }
             chunk.filled(count);
             rest = later;
@@ -289,7 +289,7 @@ impl HoldError {
         match self {
             HoldError::Body(BodyError::Malformed(error)) => Some(Rejection::client(error.status, error.code)),
             HoldError::Body(BodyError::Validated(rejection)) => Some(*rejection),
-            HoldError::Body(BodyError::Cut | BodyError::Broken | BodyError::Void(_)) => None,
+            HoldError::Body(BodyError::Truncated | BodyError::Broken | BodyError::Void(_)) => None,
             HoldError::Slow => Some(Rejection::client(408, "request_body_timeout")),
             HoldError::NoMemory => Some(NoMemory::rejection()),
             HoldError::Validated(stop) => Some(stop.rejection),

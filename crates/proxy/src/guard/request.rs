@@ -17,7 +17,7 @@ use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
 use crate::auth::token;
 use crate::contracts::{ActiveContract, Rule, verifies_token};
 use crate::guard::body::{GuardedBody, HoldError};
-use crate::guard::validation::{ScratchRoom, Side, Validation, caught, panicked, rejection};
+use crate::guard::validation::{ScratchSpace, Side, Validation, caught, panicked, rejection};
 use crate::guard::{Admitted, Reason, Under, as_forwarded, fits};
 use crate::message::body::BodyError;
 use crate::message::context::{Context, Failure, client_failed};
@@ -53,10 +53,10 @@ pub struct Candidate<'a> {
 }
 
 /// What is asked of the exchange while a request is validated.
-pub struct Room<'r, A> {
+pub struct ExchangeParts<'r, A> {
     /// Where interim responses go.
     pub sink: &'r mut A,
-    /// Room for such a response.
+    /// ExchangeParts for such a response.
     pub interim: &'r mut ResponseHead,
     /// What becomes of the request.
     pub ledger: &'r mut Ledger,
@@ -71,8 +71,8 @@ pub struct Room<'r, A> {
 pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
     candidate: Candidate<'a>,
     body: &mut GuardedBody<'b, B>,
-    scratch: &'b mut ScratchRoom,
-    room: &mut Room<'_, A>,
+    scratch: &'b mut ScratchSpace,
+    exchange: &mut ExchangeParts<'_, A>,
 ) -> Result<Admitted<'a>, Failure> {
     let Candidate { head, route, active, .. } = candidate;
     let method = if head.method == Method::Head { head_method(active, head) } else { head.method.as_str() };
@@ -81,31 +81,31 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
     let (operation, values) = match found {
         Found::Operation(operation, values) => (operation, values),
         other => {
-            let admitted = candidate.unknown(&other, room.ledger)?;
+            let admitted = candidate.unknown(&other, exchange.ledger)?;
             let is_validated = hidden.is_some_and(|rule| rule.request == Mode::Block);
             return if is_validated { Err(candidate.ambiguous().into()) } else { Ok(admitted) };
         }
     };
     let number = operation.operation.number();
-    room.ledger.contract = Some(ContractNote::new(active, Some(number)));
+    exchange.ledger.contract = Some(ContractNote::new(active, Some(number)));
     let Some(rule) = active.rule(number) else { return Err(Rejection::ours(500, "no_rule").into()) };
     if hidden.is_some_and(|hidden| hidden.request == Mode::Block && rule.request == Mode::Off) {
         return Err(candidate.ambiguous().into());
     }
     if rule.request == Mode::Off {
-        candidate.has_response_rules(operation, rule, room.ledger)?;
+        candidate.has_response_rules(operation, rule, exchange.ledger)?;
         fits(head, route.config.max_body_bytes)?;
         return Ok(candidate.admitted(Reason::Off, Some(operation), rule.response, false));
     }
     let is_ambiguous = hidden.is_some() || candidate.loses_a_value(method, operation, &values);
     let asked = Asked { candidate, operation, rule, is_ambiguous };
-    candidate.has_response_rules(operation, rule, room.ledger)?;
-    let (validation, holds) = asked.validate_head(&values, scratch, room.ledger)?;
+    candidate.has_response_rules(operation, rule, exchange.ledger)?;
+    let (validation, holds) = asked.validate_head(&values, scratch, exchange.ledger)?;
     if body.is_done() {
-        return asked.decision(validation, false, room.ledger);
+        return asked.decision(validation, false, exchange.ledger);
     }
     if asked.blocks() && holds {
-        return asked.hold(validation, body, room).await;
+        return asked.hold(validation, body, exchange).await;
     }
     let reason = if asked.blocks() { Reason::Validated } else { Reason::Logged };
     body.watch(validation, asked.blocks());
@@ -131,7 +131,7 @@ impl<'a> Asked<'a> {
     fn validate_head<'b>(
         &self,
         values: &PathValues,
-        scratch: &'b mut ScratchRoom,
+        scratch: &'b mut ScratchSpace,
         ledger: &mut Ledger,
     ) -> Result<(Validation<'b>, bool), Failure>
     where
@@ -147,9 +147,9 @@ impl<'a> Asked<'a> {
         let rendered = |id: &[u8]| as_forwarded::fields(&self.candidate, self.operation.operation, id);
         let (as_sent, as_forwarded) = (Visited(&head.fields), self.rule.reads_rewritten.then(|| rendered(ledger.id())));
         let parts = self.candidate.parts(as_forwarded.as_ref().map_or(&as_sent as &dyn FieldSource, |fields| fields));
-        *scratch = ScratchRoom::take();
-        let Some(room) = scratch.as_mut() else { return Err(Rejection::ours(500, "no_scratch").into()) };
-        let planned = caught(|| self.operation.validate_request(values, &parts, room, &mut findings));
+        *scratch = ScratchSpace::take();
+        let Some(space) = scratch.as_mut() else { return Err(Rejection::ours(500, "no_scratch").into()) };
+        let planned = caught(|| self.operation.validate_request(values, &parts, space, &mut findings));
         if planned.is_none() {
             let _ = findings.add(panicked(Part::Header));
         }
@@ -180,33 +180,33 @@ impl<'a> Asked<'a> {
         &self,
         mut validation: Validation<'b>,
         body: &mut GuardedBody<'b, B>,
-        room: &mut Room<'_, A>,
+        exchange: &mut ExchangeParts<'_, A>,
     ) -> Result<Admitted<'a>, Failure> {
         let Candidate { context, head, .. } = self.candidate;
-        let has_continued = head.expects_continue && room.sink.takes_interim();
+        let has_continued = head.expects_continue && exchange.sink.takes_interim();
         if has_continued {
-            room.interim.clear();
-            room.interim.status = 100;
-            let sent = room.sink.interim(room.interim).await;
-            sent.map_err(|broken| client_failed(&broken, room.ledger))?;
+            exchange.interim.clear();
+            exchange.interim.status = 100;
+            let sent = exchange.sink.interim(exchange.interim).await;
+            sent.map_err(|broken| client_failed(&broken, exchange.ledger))?;
         }
         let pace = self.candidate.route.config.pace(&context.generation.config.limits);
         let received = Cell::new(0);
-        let held = body.hold(&mut validation, pace, &received, &mut room.timers.upload).await;
-        room.ledger.received.set(received.get());
+        let held = body.hold(&mut validation, pace, &received, &mut exchange.timers.upload).await;
+        exchange.ledger.received.set(received.get());
         let error = match held {
-            Ok(()) => return self.decision(validation, has_continued, room.ledger),
+            Ok(()) => return self.decision(validation, has_continued, exchange.ledger),
             Err(error) => error,
         };
         if matches!(error, HoldError::Validated(_)) {
-            self.found(&validation.findings, room.ledger);
+            self.found(&validation.findings, exchange.ledger);
         }
         let code = if let HoldError::Body(BodyError::Void(code)) = error { code } else { "request_truncated" };
         match error.into_rejection() {
             Some(rejected) => Err(rejected.into()),
             None => {
-                room.ledger.blame(Fault::Client, code);
-                Err(Failure::Cut)
+                exchange.ledger.blame(Fault::Client, code);
+                Err(Failure::Aborted)
             }
         }
     }

@@ -9,7 +9,7 @@ use wire::http::{BodyFraming, Method, ResponseHead};
 use crate::contracts::{ActiveContract, Rule};
 use crate::guard::Admitted;
 use crate::guard::request::{Visited, note};
-use crate::guard::validation::{ScratchRoom, Side, Validation, caught, panicked, rejection};
+use crate::guard::validation::{ScratchSpace, Side, Validation, caught, panicked, rejection};
 use crate::message::context::Context;
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
@@ -44,12 +44,12 @@ pub fn validate_head<'j>(
     admitted: &Admitted<'j>,
     context: Context<'_>,
     response: &ResponseHead,
-    scratch: &'j mut ScratchRoom,
+    scratch: &'j mut ScratchSpace,
     ledger: &mut Ledger,
 ) -> Result<Plan<'j>, Rejection> {
     let Some((active, operation, rule)) = validate_of(admitted) else { return Ok(Plan::Free) };
-    *scratch = ScratchRoom::take();
-    let Some(room) = scratch.as_mut() else { return Err(Rejection::ours(500, "no_scratch")) };
+    *scratch = ScratchSpace::take();
+    let Some(space) = scratch.as_mut() else { return Err(Rejection::ours(500, "no_scratch")) };
     let blocks = rule.response == Mode::Block;
     let mut findings = if blocks { Findings::first() } else { Findings::all() };
     let responds_head = admitted.head().method == Method::Head;
@@ -65,7 +65,7 @@ pub fn validate_head<'j>(
         },
         responds_head,
     };
-    let plan = match caught(|| operation.validate_response(&parts, room, &mut findings)) {
+    let plan = match caught(|| operation.validate_response(&parts, space, &mut findings)) {
         Some(Ok(plan)) => Some(plan),
         Some(Err(_)) => None,
         None => {

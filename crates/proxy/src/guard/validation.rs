@@ -200,21 +200,21 @@ thread_local! {
 }
 
 /// Working memory of one validate, from a pool of this thread; goes back when dropped.
-pub struct ScratchRoom(Option<Box<Scratch>>);
+pub struct ScratchSpace(Option<Box<Scratch>>);
 
-impl ScratchRoom {
+impl ScratchSpace {
     /// No memory: nobody judges.
-    pub const fn empty() -> ScratchRoom {
-        ScratchRoom(None)
+    pub const fn empty() -> ScratchSpace {
+        ScratchSpace(None)
     }
 
     /// Warm memory if there is some.
-    pub fn take() -> ScratchRoom {
-        ScratchRoom(Some(pool::take(&POOL).unwrap_or_default()))
+    pub fn take() -> ScratchSpace {
+        ScratchSpace(Some(pool::take(&POOL).unwrap_or_default()))
     }
 }
 
-impl Deref for ScratchRoom {
+impl Deref for ScratchSpace {
     type Target = Option<Box<Scratch>>;
 
     fn deref(&self) -> &Self::Target {
@@ -222,13 +222,13 @@ impl Deref for ScratchRoom {
     }
 }
 
-impl DerefMut for ScratchRoom {
+impl DerefMut for ScratchSpace {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.0
     }
 }
 
-impl Drop for ScratchRoom {
+impl Drop for ScratchSpace {
     fn drop(&mut self) {
         let Some(mut scratch) = self.0.take() else { return };
         scratch.shrink(KEPT_BYTES);

@@ -24,7 +24,7 @@ use crate::exchange::upstream_h1::Upgraded;
 use crate::exchange::{self, Exchange};
 use crate::http::h2;
 use crate::message::body::{BodyReader, BodyWriter};
-use crate::message::context::{Context, Cut};
+use crate::message::context::{Aborted, Context};
 use crate::message::date;
 use crate::message::forwarding::{interim_fields, remove_nominated, remove_unbelieved, write_framing};
 use crate::message::ledger::{Ledger, OpenRequest};
@@ -266,7 +266,7 @@ async fn serve_message(
     let keep = sink.keep;
     drop(sink);
     match outcome {
-        Err(Cut) => Next::Abandon,
+        Err(Aborted) => Next::Abandon,
         Ok(Some(upgraded)) => {
             drop(body);
             let first = std::mem::replace(input, Chunk::empty());

@@ -30,7 +30,7 @@ use crate::http2::floods::Floods;
 use crate::http2::frames::{Noticed, Sender};
 use crate::http2::io::H2Io;
 use crate::http2::outbox::Outbox;
-use crate::message::context::{Context, Cut};
+use crate::message::context::{Aborted, Context};
 use crate::message::forwarding::remove_unbelieved;
 use crate::message::h2::{H2Answer, H2Body, Sending, is_malformed, read_request};
 use crate::message::ledger::OpenRequest;
@@ -358,7 +358,7 @@ async fn stream(
         Ok(()) => {
             let (body, sink) = (&mut body, &mut sink);
             let exchange = exchange::run(Exchange { context, head: request, response, body, sink, ledger, timers });
-            exchange.await.map(|_| ()).map_err(|Cut| Reason::INTERNAL_ERROR)
+            exchange.await.map(|_| ()).map_err(|Aborted| Reason::INTERNAL_ERROR)
         }
         Err(Rejected::Stream(code)) => {
             ledger.blame(Fault::Client, code);
@@ -370,7 +370,7 @@ async fn stream(
         }
         Err(Rejected::Request(rejection)) => {
             let rejected = exchange::reject(&rejection, request, &mut sink, ledger).await;
-            rejected.map_err(|Cut| Reason::INTERNAL_ERROR)
+            rejected.map_err(|Aborted| Reason::INTERNAL_ERROR)
         }
     };
     match outcome {

@@ -13,7 +13,7 @@ const MOST_QUEUED: usize = 256 * 1024;
 /// What waits to be sent on one connection.
 #[derive(Debug)]
 pub struct Outbox {
-    room: Semaphore,
+    capacity: Semaphore,
     queued: Cell<usize>,
     /// The socket takes nothing now.
     blocked: Cell<bool>,
@@ -28,7 +28,7 @@ pub struct Closed;
 impl Default for Outbox {
     fn default() -> Outbox {
         Outbox {
-            room: Semaphore::new(MOST_QUEUED),
+            capacity: Semaphore::new(MOST_QUEUED),
             queued: Cell::new(0),
             blocked: Cell::new(false),
             timed_out: Cell::new(false),
@@ -43,22 +43,22 @@ impl Outbox {
     /// The connection has ended.
     pub async fn hand_over(&self, bytes: usize) -> Result<(), Closed> {
         let wanted = u32::try_from(bytes.min(MOST_QUEUED)).unwrap_or(u32::MAX);
-        match self.room.try_acquire_many(wanted) {
-            Ok(room) => room.forget(),
-            Err(_) => self.room.acquire_many(wanted).await.map_err(|_| Closed)?.forget(),
+        match self.capacity.try_acquire_many(wanted) {
+            Ok(capacity) => capacity.forget(),
+            Err(_) => self.capacity.acquire_many(wanted).await.map_err(|_| Closed)?.forget(),
         }
         self.queued.set(self.queued.get() + wanted as usize);
         Ok(())
     }
 
     /// Whether so many bytes may be handed over now.
-    pub fn has_room(&self, bytes: usize) -> bool {
-        self.room.available_permits() >= bytes
+    pub fn has_capacity(&self, bytes: usize) -> bool {
+        self.capacity.available_permits() >= bytes
     }
 
-    /// The connection has ended: nobody waits for room any more.
+    /// The connection has ended: nobody waits for capacity any more.
     pub fn close(&self) {
-        self.room.close();
+        self.capacity.close();
     }
 
     /// So many bytes of bodies have been written.
@@ -75,7 +75,7 @@ impl Outbox {
         let released = bytes.min(self.queued.get());
         if released > 0 {
             self.queued.set(self.queued.get() - released);
-            self.room.add_permits(released);
+            self.capacity.add_permits(released);
         }
     }
 
@@ -108,13 +108,13 @@ mod tests {
     async fn what_is_written_or_dropped_makes_room() {
         let outbox = Outbox::default();
         outbox.hand_over(MOST_QUEUED).await.unwrap();
-        assert_eq!(outbox.room.available_permits(), 0);
+        assert_eq!(outbox.capacity.available_permits(), 0);
         outbox.wrote(1000);
-        assert_eq!(outbox.room.available_permits(), 1000);
+        assert_eq!(outbox.capacity.available_permits(), 1000);
         outbox.drained();
         outbox.drained();
         outbox.wrote(1000);
-        assert_eq!(outbox.room.available_permits(), MOST_QUEUED);
+        assert_eq!(outbox.capacity.available_permits(), MOST_QUEUED);
         outbox.close();
         assert_eq!(outbox.hand_over(1).await, Err(Closed));
     }

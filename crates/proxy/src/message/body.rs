@@ -16,7 +16,7 @@ pub enum BodyError {
     /// The connection broke.
     Broken,
     /// The peer ended before the body did.
-    Cut,
+    Truncated,
     /// The chunked coding was violated.
     Malformed(HeadError),
     /// It is no message of HTTP/2, for this reason: its stream ends and nothing is answered (RFC 9113 §8.1.1).
@@ -115,7 +115,7 @@ impl<'c> BodyReader<'c> {
             }
             if self.transport.recv_more(self.input).await.map_err(|_| BodyError::Broken)? == 0 {
                 if !matches!(self.state, State::UntilClose) || !self.transport.ended_orderly() {
-                    return Err(BodyError::Cut);
+                    return Err(BodyError::Truncated);
                 }
                 self.state = State::Done;
             }

@@ -67,12 +67,12 @@ pub enum Failure {
     /// Nothing was answered yet: this is the response.
     Rejected(Rejection),
     /// The answer was cut, or the client is gone: the connection (HTTP/2: the stream) must end so that nobody takes it for whole.
-    Cut,
+    Aborted,
 }
 
-impl From<Cut> for Failure {
-    fn from(_: Cut) -> Failure {
-        Failure::Cut
+impl From<Aborted> for Failure {
+    fn from(_: Aborted) -> Failure {
+        Failure::Aborted
     }
 }
 
@@ -84,10 +84,10 @@ impl From<Rejection> for Failure {
 
 /// The client's connection or stream must be abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut;
+pub struct Aborted;
 
 /// Notes why something could not be sent to the client.
-pub fn client_failed(broken: &Broken, ledger: &mut Ledger) -> Cut {
+pub fn client_failed(broken: &Broken, ledger: &mut Ledger) -> Aborted {
     ledger.blame(Fault::Client, if broken.is_timeout() { "client_write_timeout" } else { "client_disconnected" });
-    Cut
+    Aborted
 }

@@ -296,10 +296,10 @@ impl MessageBody for H2Body {
                     self.lent = piece;
                     return Ok(Some(&self.lent));
                 }
-                Some(Err(_)) => return Err(BodyError::Cut),
+                Some(Err(_)) => return Err(BodyError::Truncated),
                 None => {
                     // What breaks off before its trailers is not whole.
-                    let trailers = self.stream.trailers().await.map_err(|_| BodyError::Cut)?;
+                    let trailers = self.stream.trailers().await.map_err(|_| BodyError::Truncated)?;
                     let malformed = self.noticed.malformed_trailers(self.stream.stream_id().as_u32());
                     if let (Some(_), Some(code)) = (&trailers, malformed) {
                         return Err(BodyError::Void(code));
@@ -451,12 +451,12 @@ impl Sending {
 pub async fn send_data(stream: &mut SendStream<Bytes>, mut piece: Bytes, is_last: bool) -> Result<(), Broken> {
     while !piece.is_empty() {
         stream.reserve_capacity(piece.len());
-        let room = match poll_fn(|context| stream.poll_capacity(context)).await {
-            Some(Ok(room)) => room.min(piece.len()),
+        let capacity = match poll_fn(|context| stream.poll_capacity(context)).await {
+            Some(Ok(capacity)) => capacity.min(piece.len()),
             Some(Err(error)) => return Err(broken(error)),
             None => return Err(Broken::Socket(std::io::ErrorKind::BrokenPipe.into())),
         };
-        let part = piece.split_to(room);
+        let part = piece.split_to(capacity);
         stream.send_data(part, is_last && piece.is_empty()).map_err(broken)?;
     }
     Ok(())
@@ -525,12 +525,12 @@ impl ResponseSink for H2Answer {
         self.send_head(self.rest == Some(0))
     }
 
-    fn has_room(&mut self, bytes: usize) -> bool {
+    fn has_capacity(&mut self, bytes: usize) -> bool {
         if let Stage::Body(stream) = &mut self.stage {
             stream.reserve_capacity(bytes);
-            return self.sending.outbox.has_room(bytes) && stream.capacity() >= bytes;
+            return self.sending.outbox.has_capacity(bytes) && stream.capacity() >= bytes;
         }
-        self.sending.outbox.has_room(bytes)
+        self.sending.outbox.has_capacity(bytes)
     }
 
     async fn piece(&mut self, piece: &[u8]) -> Result<(), Broken> {

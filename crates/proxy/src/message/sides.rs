@@ -71,7 +71,7 @@ pub trait ResponseSink {
     async fn flush(&mut self) -> Result<(), Broken>;
 
     /// Whether so many bytes of the body would be taken now. Pieces that would not are not joined.
-    fn has_room(&mut self, _bytes: usize) -> bool {
+    fn has_capacity(&mut self, _bytes: usize) -> bool {
         true
     }
 

@@ -66,7 +66,7 @@ impl SharedConnection {
     }
 
     /// Whether one more stream fits, by our bound and by the server's (RFC 9113 §5.1.2).
-    fn has_room(&self) -> bool {
+    fn has_capacity(&self) -> bool {
         let most = self.sender.current_max_send_streams().min(STREAMS_PER_CONNECTION);
         (self.streams.get() as usize) < most
     }
@@ -192,7 +192,7 @@ impl Pools {
         let mut shared = self.shared.borrow_mut();
         let connections = shared.get_mut(&pool)?;
         connections.retain(|connection| connection.is_open());
-        connections.iter().find(|connection| connection.has_room()).cloned()
+        connections.iter().find(|connection| connection.has_capacity()).cloned()
     }
 
     /// Says that a connection to this server is being opened, so that further requests wait for it.
