@@ -56,7 +56,7 @@ pub struct Candidate<'a> {
 pub struct ExchangeParts<'r, A> {
     /// Where interim responses go.
     pub sink: &'r mut A,
-    /// ExchangeParts for such a response.
+    /// The head of such a response, to be written into.
     pub interim: &'r mut ResponseHead,
     /// What becomes of the request.
     pub ledger: &'r mut Ledger,
