@@ -75,6 +75,8 @@ pub struct Server {
     /// As the process was started: what is only read then.
     started: Arc<Config>,
     is_leaving: AtomicBool,
+    /// Held from reading a configuration until it is active: who read an earlier one must not put it in place of a later one.
+    reloading: Mutex<()>,
     inner: Mutex<Inner>,
 }
 
@@ -144,7 +146,8 @@ impl Server {
             .collect::<io::Result<_>>()
             .map_err(|error| vec![format!("cannot start a worker: {error}")])?;
         let inner = Mutex::new(Inner { workers, bound, udp_bound, stage: Stage::Running });
-        Ok(Server { shared, source, started: config, is_leaving: AtomicBool::new(false), inner })
+        let (is_leaving, reloading) = (AtomicBool::new(false), Mutex::default());
+        Ok(Server { shared, source, started: config, is_leaving, reloading, inner })
     }
 
     /// Where it listens: listener name, and address as bound.
@@ -171,6 +174,7 @@ impl Server {
     /// # Errors
     /// Everything that is wrong; the old generation stays active.
     pub fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let config = (self.source)().inspect_err(|_| self.note_reload(false))?;
         self.put_active(Arc::new(config))
     }
@@ -180,6 +184,7 @@ impl Server {
     /// # Errors
     /// As [`Server::reload`].
     pub fn reload_if_changed(&self) -> Result<Option<Reloaded>, Vec<String>> {
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let config = (self.source)().inspect_err(|_| self.note_reload(false))?;
         // All that a file can say is in this text; secrets it only refers to.
         if format!("{config:?}") == format!("{:?}", self.shared.generation.load().config) {
@@ -193,6 +198,7 @@ impl Server {
     /// # Errors
     /// As [`Server::reload`].
     pub fn reload_keystores(&self) -> Result<Reloaded, Vec<String>> {
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let config = Arc::clone(&self.shared.generation.load().config);
         self.put_active(config)
     }

@@ -27,13 +27,17 @@ fn start() -> Site {
 
 /// A server of two workers with these routes, in a folder with what they need.
 fn start_on(folder: tempfile::TempDir, routes: &str) -> Site {
+    start_from(folder, routes, Box::new(|| Err(Vec::new())))
+}
+
+/// The same, with what its reloads read.
+fn start_from(folder: tempfile::TempDir, routes: &str, source: Source) -> Site {
     let file = folder.path().join("portunus.yaml");
     let listeners = "workers: 2\nlisteners: [{ name: web, bind: \"127.0.0.1:0\" }]\n";
     let log = "log: { access: { format: json, to: access.log } }\n";
     std::fs::write(&file, [listeners, routes, log].concat()).unwrap();
     let config = config::load(&file).unwrap();
     let reporter = Reporter::start(&config.log, config.workers).unwrap();
-    let source: Source = Box::new(|| Err(Vec::new()));
     let server = Server::start(config, source, Arc::clone(&reporter), 1024).unwrap();
     let (_, Endpoint::Tcp(address)) = server.endpoints().remove(0) else { panic!("TCP was asked for") };
     Site { server, reporter, address, folder }
@@ -176,4 +180,40 @@ fn a_worker_that_dies_is_replaced() {
     drop((old, meanwhile, fresh));
     let lines = end(site);
     assert_eq!(lines.iter().filter(|line| line["status"] == 200).count(), 48 + kept, "the other worker's went on");
+}
+
+#[test]
+fn a_reload_that_read_the_file_earlier_does_not_undo_a_later_one() {
+    let (has_read, read) = std::sync::mpsc::channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel();
+    let may_go_on = Mutex::new(may_go_on);
+    let reads = AtomicUsize::new(0);
+    // The first reads a file with no route, and the file has changed before it goes on.
+    let source: Source = Box::new(move || {
+        let is_first = reads.fetch_add(1, Ordering::Relaxed) == 0;
+        if is_first {
+            has_read.send(()).unwrap();
+            let _ = may_go_on.lock().unwrap().recv_timeout(PATIENCE);
+        }
+        let routes = if is_first { "" } else { "routes: [{ respond: { status: 200, body: ok } }]\n" };
+        let text = format!("workers: 2\nlisteners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\n{routes}");
+        config::parse("portunus.yaml", &text, std::path::Path::new("/")).map_err(|_| Vec::new())
+    });
+    let site = start_from(tempfile::tempdir().unwrap(), "", source);
+    std::thread::scope(|scope| {
+        let earlier = scope.spawn(|| site.server.reload().unwrap());
+        read.recv_timeout(PATIENCE).unwrap();
+        let (has_ended, ended) = std::sync::mpsc::channel();
+        let server = &site.server;
+        scope.spawn(move || {
+            server.reload().unwrap();
+            has_ended.send(()).unwrap();
+        });
+        // The later one either waits for the earlier, or has ended long before this time is over.
+        let _ = ended.recv_timeout(Duration::from_millis(500));
+        go_on.send(()).unwrap();
+        earlier.join().unwrap();
+    });
+    assert_eq!(site.server.shared().generation.load().config.routes.len(), 1, "the file as it is now");
+    end(site);
 }
