@@ -3,6 +3,12 @@
 //! The way: text → `yaml.rs` (a tree that knows its positions) → `shape.rs` (is it the right shape?) → `build.rs` (does it make sense?) →
 //! `model.rs`. The reference for users is `docs/configuration.md`, generated from the shape. Nothing here starts, opens or resolves anything; only
 //! [`load`] touches the disk, to read the file, to see whether what it names exists, and what names mean on this machine.
+//!
+//! ```
+//! let text = "listeners: [{ name: http, bind: ':8080' }]\nroutes: [{ upstream: app }]\n";
+//! let problems = config::parse("portunus.yaml", text, std::path::Path::new("/etc/portunus")).unwrap_err();
+//! assert!(problems.to_string().starts_with("portunus.yaml:2:22: there is no upstream `app`"));
+//! ```
 #![forbid(unsafe_code)]
 
 mod shape;

@@ -1,6 +1,19 @@
 //! Key material on disk to identities, and back: PEM folders, PKCS#12, Java keystores.
 //!
 //! Reads and writes files; opens no socket, watches nothing, caches nothing. A store loads completely or not at all.
+//!
+//! ```
+//! use keystore::dev_ca::{DevCa, Purpose};
+//! use keystore::{Location, Store};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let pair = DevCa::new("Example CA")?.issue(&["www.example.com"], tls::KeyType::Ecdsa, Purpose::Server)?;
+//! std::fs::write(folder.path().join("www.pem"), [pair.certificate_pem.as_str(), pair.key_pem.as_str()].concat())?;
+//!
+//! let store = Store::load(&Location::PemFolder(folder.path().into()), None, None)?;
+//! assert_eq!(store.entries[0].names, ["www.example.com"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};

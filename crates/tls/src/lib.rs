@@ -2,6 +2,13 @@
 //!
 //! Owns every call into AWS-LC: sessions, identities, tickets, certificate and key material. Opens no socket and reads no file. Everything
 //! `unsafe` stands next to the reason why it is sound, and no pointer leaves the crate. Ruled by RFC 8446, RFC 5246, RFC 5077, RFC 7301.
+//!
+//! ```
+//! use tls::{Policy, ProtocolVersion};
+//!
+//! assert_eq!(Policy::Intermediate.min_version(), ProtocolVersion::Tls12);
+//! assert!(Policy::Intermediate.contents().older_suites.iter().all(|suite| suite.starts_with("ECDHE-")));
+//! ```
 
 pub mod session;
 pub mod info;
