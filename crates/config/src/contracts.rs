@@ -53,8 +53,10 @@ pub struct ContractConfig {
     pub name: String,
     /// Where it stands, for messages: `portunus.yaml:31`.
     pub place: String,
-    /// The OpenAPI document.
+    /// The OpenAPI document; where it is fetched, the last good copy.
     pub document: PathBuf,
+    /// Where the document is fetched from.
+    pub document_url: Option<DocumentUrl>,
     /// How the document is read and applied.
     pub options: contract::options::Options,
     /// What becomes of requests that break it.
@@ -92,6 +94,23 @@ impl ContractConfig {
         let allowed = self.allow_addresses.as_ref().map(|list| list.file.as_path());
         [Some(self.document.as_path()), keys, denied, allowed].into_iter().flatten().collect()
     }
+}
+
+/// Where a document is fetched from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentUrl {
+    /// Whom to ask, and how to connect.
+    pub upstream: Arc<UpstreamConfig>,
+    /// The Host to send.
+    pub host: String,
+    /// Path and query.
+    pub target: String,
+    /// How often.
+    pub refresh: Duration,
+    /// One fetch, from name to last byte.
+    pub timeout: Duration,
+    /// Further fields of the request.
+    pub headers: Vec<(String, Secret)>,
 }
 
 /// Where tokens are looked for.

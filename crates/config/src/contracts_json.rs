@@ -3,7 +3,7 @@
 use contract::options::{EscapedDelimiters, OnUnsupported, Options, Undeclared};
 use serde_json::{Value, json};
 
-use super::contracts::{ContractConfig, Detail, JwtConfig, KeySource, Mode};
+use super::contracts::{ContractConfig, Detail, DocumentUrl, JwtConfig, KeySource, Mode};
 use super::redact::upstream_json;
 use super::units::duration_text;
 
@@ -11,6 +11,7 @@ pub(super) fn contract_json(contract: &ContractConfig) -> Value {
     let options = &contract.options;
     json!({
         "document": contract.document,
+        "document_url": contract.document_url.as_ref().map(document_url),
         "base_path": options.base_path,
         "strict": options.strict,
         "on_unsupported": match options.on_unsupported {
@@ -83,6 +84,17 @@ fn all_undeclared(options: &Options) -> Value {
         "body": undeclared(options.undeclared_body),
         "response_body": undeclared(options.undeclared_response_body),
         "status": undeclared(options.undeclared_status),
+    })
+}
+
+fn document_url(url: &DocumentUrl) -> Value {
+    json!({
+        "host": url.host,
+        "target": url.target,
+        "refresh": duration_text(url.refresh),
+        "timeout": duration_text(url.timeout),
+        "headers": url.headers.iter().map(|(name, _)| name).collect::<Vec<_>>(),
+        "settings": upstream_json(&url.upstream),
     })
 }
 

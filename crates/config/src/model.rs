@@ -53,8 +53,8 @@ pub struct Config {
 }
 
 pub use super::contracts::{
-    AllowConfig, ContractChoice, ContractConfig, Detail, HostRule, JwtConfig, KeySource, Mode, OperationRule,
-    ShadowExclude, TokenPlaces,
+    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, JwtConfig, KeySource, Mode,
+    OperationRule, ShadowExclude, TokenPlaces,
 };
 pub use net::Endpoint;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{AdminConfig, Config, Reloaded};
-use proxy::background::{key_sets, upkeep};
+use proxy::background::{documents, key_sets, upkeep};
 use proxy::passport::self_test;
 use proxy::server::{Server, Source};
 use telemetry::{Diagnostics, Reporter};
@@ -36,6 +36,7 @@ pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOn
         tokio::task::spawn_local(self_test::report(self_test::targets(&edge.config())));
         tokio::task::spawn_local(upkeep::run(Arc::clone(shared)));
         tokio::task::spawn_local(key_sets::run(Arc::clone(shared)));
+        tokio::task::spawn_local(documents::run(Arc::clone(shared)));
         observe(&edge.reporter)
     })
 }

@@ -37,6 +37,10 @@ pub struct ActiveContract {
     pub warnings: Vec<String>,
     /// The way to a key set at a URL.
     key_group: Option<Arc<Group>>,
+    /// The way to a document at a URL.
+    document_group: Option<Arc<Group>>,
+    /// The document was never fetched, and something would be blocked by it: nobody knows what may pass.
+    pub awaits_document: bool,
 }
 
 /// What holds for one operation.
@@ -73,17 +77,15 @@ impl ActiveContract {
         let tokens = tokens.map_err(|problem| problems.push(problem)).ok().flatten();
         let key_group = tokens.as_ref().and_then(|rule| key_group(&rule.keys, previous)).transpose();
         let key_group = key_group.map_err(|problem| problems.push(problem)).ok().flatten();
-        let contract = Contract::load(&config.document, &options(config));
-        let contract = contract.map_err(|found| problems.extend(found.iter().map(ToString::to_string))).ok();
-        let rules = contract.as_ref().map(|contract| rules(config, contract, whole, &mut problems)).unwrap_or_default();
-        let warnings = contract.as_ref().map(|contract| {
-            let mut warnings = document_warnings(contract);
-            warnings.extend(check_schemes(config, contract, &mut problems));
-            warnings.extend(check_fields(config, contract, &rules, whole, &mut problems));
-            warnings
-        });
-        match contract {
-            Some(contract) if problems.is_empty() => Ok(ActiveContract {
+        let document_group = document_group(config, previous);
+        let document_group = document_group.map_err(|problem| problems.push(problem)).ok().flatten();
+        let awaits_document = config.document_url.is_some() && !config.document.exists();
+        let compiled = match awaits_document {
+            true => nothing_yet(config).map_err(|found| problems.extend(found)).ok(),
+            false => compiled(config, whole).map_err(|found| problems.extend(found)).ok(),
+        };
+        match compiled {
+            Some(Compiled { contract, rules, warnings }) if problems.is_empty() => Ok(ActiveContract {
                 name: config.name.as_str().into(),
                 config: Arc::clone(config),
                 contract,
@@ -92,7 +94,9 @@ impl ActiveContract {
                 denied,
                 allowed,
                 key_group,
-                warnings: warnings.unwrap_or_default(),
+                document_group,
+                awaits_document: awaits_document && blocks_anything(config),
+                warnings,
             }),
             _ => Err(problems.into_iter().map(|problem| format!("contract {}: {problem}", config.name)).collect()),
         }
@@ -101,6 +105,20 @@ impl ActiveContract {
     /// What holds for the operation with this number.
     pub fn rule(&self, operation: usize) -> Option<&Rule> {
         self.rules.get(operation)
+    }
+
+    /// The way to a document that is fetched.
+    pub fn fetched_document(&self) -> Option<Arc<Group>> {
+        self.document_group.clone()
+    }
+
+    /// Whether this text could be the document of a contract.
+    ///
+    /// # Errors
+    /// Why it could not.
+    pub fn check_document(config: &ContractConfig, whole: &Config, text: &str) -> Result<(), Vec<String>> {
+        let contract = Contract::from_text(&config.document.to_string_lossy(), text, &options(config));
+        of_document(config, whole, contract).map(drop)
     }
 
     /// Keys that are fetched, and the way to them.
@@ -139,6 +157,65 @@ fn token_rule(jwt: &JwtConfig, previous: Option<&ActiveContract>) -> Result<Toke
         leeway: jwt.leeway,
         require_expiry: jwt.require_expiry,
     })
+}
+
+/// A document, and what it comes to under a configuration.
+struct Compiled {
+    contract: Contract,
+    rules: Vec<Rule>,
+    warnings: Vec<String>,
+}
+
+/// The document in its file. One that was fetched may not lead to other files of this machine.
+fn compiled(config: &ContractConfig, whole: &Config) -> Result<Compiled, Vec<String>> {
+    let contract = match &config.document_url {
+        None => Contract::load(&config.document, &options(config)),
+        Some(_) => {
+            let text = keystore::files::text(&config.document, config.options.limits.document_bytes as u64);
+            let text = text.map_err(|error| vec![format!("{}: {error}", config.document.display())])?;
+            Contract::from_text(&config.document.to_string_lossy(), &text, &options(config))
+        }
+    };
+    of_document(config, whole, contract)
+}
+
+fn of_document(
+    config: &ContractConfig,
+    whole: &Config,
+    contract: Result<Contract, Vec<contract::Problem>>,
+) -> Result<Compiled, Vec<String>> {
+    let contract = contract.map_err(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let mut problems = Vec::new();
+    let rules = rules(config, &contract, whole, &mut problems);
+    let mut warnings = document_warnings(&contract);
+    warnings.extend(check_schemes(config, &contract, &mut problems));
+    warnings.extend(check_fields(config, &contract, &rules, whole, &mut problems));
+    if problems.is_empty() { Ok(Compiled { contract, rules, warnings }) } else { Err(problems) }
+}
+
+/// Whether any message may be rejected under the contract.
+fn blocks_anything(config: &ContractConfig) -> bool {
+    let own = config.operations.iter().flat_map(|rule| [rule.request, rule.response]).flatten();
+    [config.request, config.response].into_iter().chain(own).any(|mode| mode == Mode::Block)
+}
+
+/// What stands for a document that was never fetched: one in which there is nothing.
+fn nothing_yet(config: &ContractConfig) -> Result<Compiled, Vec<String>> {
+    const NOTHING: &str = r#"{"openapi":"3.1.0","info":{"title":"","version":""},"paths":{}}"#;
+    let contract = Contract::from_text("nothing.json", NOTHING, &options(config));
+    let contract = contract.map_err(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let place = config.document.display();
+    let warnings = vec![format!("{place} is not there yet; until the document is fetched, requests are answered 503")];
+    Ok(Compiled { contract, rules: Vec::new(), warnings })
+}
+
+fn document_group(config: &ContractConfig, previous: Option<&ActiveContract>) -> Result<Option<Arc<Group>>, String> {
+    let Some(url) = &config.document_url else { return Ok(None) };
+    let kept = previous.and_then(|previous| previous.document_group.as_ref());
+    match kept.filter(|group| group.config == url.upstream && group.config.tls.is_none()) {
+        Some(group) => Ok(Some(Arc::clone(group))),
+        None => Group::new(&url.upstream).map(|group| Some(Arc::new(group))),
+    }
 }
 
 fn key_group(keys: &KeyRing, previous: Option<&ActiveContract>) -> Option<Result<Arc<Group>, String>> {

@@ -180,7 +180,8 @@ impl Generation {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let key_servers = self.key_groups.values().map(|group| &group.servers);
         let keys = self.contracts.all().filter_map(|contract| contract.fetched_keys()).map(|(_, group)| group);
-        self.groups.values().chain(made.values()).chain(key_servers).cloned().chain(keys).collect()
+        let documents = self.contracts.all().filter_map(|contract| contract.fetched_document());
+        self.groups.values().chain(made.values()).chain(key_servers).cloned().chain(keys).chain(documents).collect()
     }
 
     /// All groups of key servers.

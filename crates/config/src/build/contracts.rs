@@ -14,16 +14,19 @@ use super::routes::method;
 use super::template::Target;
 use super::{Build, Fault, address, headers, identifier, names_in, read};
 use crate::contracts::{
-    AllowConfig, ContractChoice, ContractConfig, Detail, HostRule, JwtConfig, KeySource, Mode, OperationRule,
-    ShadowExclude, TokenPlaces,
+    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, JwtConfig, KeySource, Mode,
+    OperationRule, ShadowExclude, TokenPlaces,
 };
 use crate::jwt::Algorithm;
-use crate::model::{ServerConfig, UpstreamProtocol, UpstreamTls};
+use crate::model::{ServerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls};
 use crate::problem::shown;
 use crate::yaml::Node;
 
-/// How often a key set is fetched again.
+/// How often a key set or a document is fetched again.
 const REFRESH: Duration = Duration::from_secs(600);
+
+/// One fetch of a document.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How far clocks may be apart.
 const LEEWAY: Duration = Duration::from_secs(30);
@@ -56,7 +59,8 @@ impl Build<'_> {
         let config = ContractConfig {
             name: name.to_owned(),
             place: format!("{}:{}", self.file, node.span.line),
-            document: self.file(node, "document")?,
+            document: self.document(node)?,
+            document_url: node.get("document_url").and_then(|url| self.document_url(name, url)),
             options,
             request: mode(node, "request").unwrap_or_default(),
             response: mode(node, "response").unwrap_or_default(),
@@ -83,6 +87,33 @@ impl Build<'_> {
             allow_addresses: node.get("allow_addresses").and_then(|list| self.allow_addresses(list)),
         };
         Some(config)
+    }
+
+    /// The file of the document. One that is fetched need not be there yet.
+    fn document(&mut self, node: &Node) -> Option<std::path::PathBuf> {
+        match node.get("document_url") {
+            None => self.file(node, "document"),
+            Some(_) => Some(self.base.join(node.get("document")?.text()?)),
+        }
+    }
+
+    fn document_url(&mut self, contract: &str, node: &Node) -> Option<DocumentUrl> {
+        let mut upstream = self.connection_settings("contract.document_url", node);
+        upstream.name = format!("{contract}-document");
+        let (host, target) = self.fetched_from(&mut upstream, node, "documents")?;
+        let header = |build: &mut Self, node: &Node| {
+            let name = build.parsed(node, "name", headers::field_name)?;
+            Some((name, build.secret(node.get("value")?)?))
+        };
+        let headers = node.get("headers").map(Node::items).unwrap_or_default();
+        Some(DocumentUrl {
+            upstream: Arc::new(upstream),
+            host,
+            target,
+            refresh: read::duration(node, "refresh").unwrap_or(REFRESH),
+            timeout: read::duration(node, "timeout").unwrap_or(FETCH_TIMEOUT),
+            headers: headers.iter().filter_map(|item| header(self, item)).collect(),
+        })
     }
 
     fn contract_options(&mut self, node: &Node) -> contract::options::Options {
@@ -207,8 +238,16 @@ impl Build<'_> {
     fn key_url(&mut self, contract: &str, node: &Node) -> Option<KeySource> {
         let mut upstream = self.connection_settings("contract.jwt.key_url", node);
         upstream.name = format!("{contract}-keys");
+        let (host, target) = self.fetched_from(&mut upstream, node, "key sets")?;
+        let refresh = read::duration(node, "refresh").unwrap_or(REFRESH);
+        Some(KeySource::Url { upstream: Arc::new(upstream), host, target, refresh })
+    }
+
+    /// Sets whom to ask for what is at the `url` of `node`; the Host to send, and path and query.
+    fn fetched_from(&mut self, upstream: &mut UpstreamConfig, node: &Node, what: &str) -> Option<(String, String)> {
         if let Some(entry) = node.entry("protocol").filter(|_| upstream.protocol == UpstreamProtocol::Http2) {
-            self.problems.add(entry.key_span, "key sets are fetched over HTTP/1.1", "remove `protocol`");
+            let what = format!("{what} are fetched over HTTP/1.1");
+            self.problems.add(entry.key_span, what, "remove `protocol`");
         }
         let at = node.get("url")?;
         let target = self.take(at.span, Target::cut(at.text()?))?;
@@ -235,12 +274,7 @@ impl Build<'_> {
         };
         let server = self.take(at.span, address::server(&with_port, self.base, address::Service::Web))?;
         upstream.servers = vec![ServerConfig { address: server, weight: 1 }];
-        Some(KeySource::Url {
-            upstream: Arc::new(upstream),
-            host: host.to_owned(),
-            target: if path.is_empty() { "/".to_owned() } else { path.to_owned() },
-            refresh: read::duration(node, "refresh").unwrap_or(REFRESH),
-        })
+        Some((host.to_owned(), if path.is_empty() { "/".to_owned() } else { path.to_owned() }))
     }
 
     fn deny_tokens(&mut self, node: &Node) -> Option<TokenPlaces> {

@@ -14,6 +14,7 @@ mod bodies;
 mod codings;
 mod cost;
 mod fail_closed;
+mod fetched;
 mod forwarded;
 mod front_door;
 mod lists;

@@ -257,10 +257,10 @@ fn keys_come_from_a_url_and_the_last_good_ones_are_kept() {
 }
 
 /// `openssl s_server` that gives out the files of a folder, under the certificate there.
-struct Provider(Child, u16);
+pub struct Provider(Child, pub u16);
 
 impl Provider {
-    fn start(folder: &Path, port: u16) -> Provider {
+    pub fn start(folder: &Path, port: u16) -> Provider {
         let certificate = std::fs::read_dir(folder.join("certs")).unwrap().next().unwrap().unwrap().path();
         let mut child = Command::new("openssl")
             .args(["s_server", "-WWW", "-accept", &format!("127.0.0.1:{port}"), "-cert"])

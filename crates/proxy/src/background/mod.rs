@@ -1,6 +1,7 @@
-//! Tasks of the main thread, off the data path: names resolved and health checked, key sets fetched.
+//! Tasks of the main thread, off the data path: names resolved and health checked, documents and key sets fetched.
 
 mod get;
 mod health;
+pub mod documents;
 pub mod key_sets;
 pub mod upkeep;

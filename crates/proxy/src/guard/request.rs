@@ -75,6 +75,9 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
     exchange: &mut ExchangeParts<'_, A>,
 ) -> Result<Admitted<'a>, Failure> {
     let Candidate { head, route, active, .. } = candidate;
+    if active.awaits_document {
+        return Err(Rejection::ours(503, "contract_document_missing").into());
+    }
     let method = if head.method == Method::Head { head_method(active, head) } else { head.method.as_str() };
     let found = active.contract.find(method, head.path());
     let hidden = candidate.hidden_operation(method, &found);

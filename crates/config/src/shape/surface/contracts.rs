@@ -43,6 +43,12 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "The OpenAPI document, 3.0 or 3.1, YAML or JSON. Read again when it or a file it refers to changes.",
         ),
         optional(
+            "document_url",
+            Shape::Object(&DOCUMENT_URL),
+            "(none)",
+            "Where the document is fetched from. `document` is then the file in which the last good copy is kept, which must be writable and need not be there yet: until there is one, requests are answered 503.",
+        ),
+        optional(
             "base_path",
             Shape::Text("a path such as `/v1`"),
             "(that of `servers`)",
@@ -156,6 +162,38 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "(all)",
             "Clients that may speak at all, on every request.",
         ),
+    ]],
+);
+
+pub(in crate::shape) static DOCUMENT_URL: Object = object(
+    "contract.document_url",
+    "a document that is fetched",
+    &[
+        &[
+            required(
+                "url",
+                Shape::Text("a URL such as `https://api.example.com/openapi.json`"),
+                "Where it is. Redirects are not followed, and references to other files lead nowhere.",
+            ),
+            optional("refresh", Shape::Duration(SECOND, DAY), "10m", "How often it is fetched again."),
+            optional("timeout", Shape::Duration(SECOND, 5 * MINUTE), "10s", "One fetch, from name to last byte."),
+            optional(
+                "headers",
+                Shape::List(&Shape::Object(&DOCUMENT_HEADER)),
+                "(none)",
+                "Further fields of the request, such as `Authorization`.",
+            ),
+        ],
+        &CONNECTION_SETTINGS,
+    ],
+);
+
+pub(in crate::shape) static DOCUMENT_HEADER: Object = object(
+    "contract.document_url.header",
+    "a field of the request for a document",
+    &[&[
+        required("name", Shape::Text("a field name such as `Authorization`"), "Its name."),
+        required("value", Shape::Object(&SECRET), "Where its value comes from. Read for each request."),
     ]],
 );
 
