@@ -90,7 +90,7 @@ impl Writer<'_> {
         }
         if self.get("API_SPECS").contains("://") {
             self.problem(
-                "API_SPECS is a URL: documents are not fetched from the network; save it to a file and name that",
+                "API_SPECS is a URL: documents are not fetched from the network here; save it to a file and name that, or use `document_url` of a native configuration",
             );
         }
     }

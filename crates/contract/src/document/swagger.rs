@@ -61,7 +61,7 @@ pub(super) fn convert_schemas(root: &Node, max_nodes: usize) -> Result<(Node, Ve
     let mut converted = if is_schema { converter.schema(root) } else { converter.each(root, Converter::schema) };
     for name in ["definitions", "schemas"] {
         if let Some(schemas) = root.get(name) {
-            let schemas = converter.each(schemas, Converter::schema);
+            let schemas = converter.each_named(schemas, Converter::schema);
             set(&mut converted, name, schemas);
         }
     }
@@ -152,11 +152,11 @@ impl<'n> Converter<'n> {
         set(&mut out, "servers", servers);
         if let Some(definitions) = root.get("definitions") {
             // References lead to them where they stand.
-            let definitions = self.each(definitions, Self::schema);
+            let definitions = self.each_named(definitions, Self::schema);
             set(&mut out, "definitions", definitions);
         }
         if let Some(schemes) = root.get("securityDefinitions") {
-            let schemes = self.each(schemes, Self::scheme);
+            let schemes = self.each_named(schemes, Self::scheme);
             set(&mut out, "components", object(vec![("securitySchemes", schemes)], place));
         }
         if let Some(paths) = root.get("paths") {
@@ -174,6 +174,13 @@ impl<'n> Converter<'n> {
             false => (key.clone(), convert(self, value)),
         };
         node(Kind::Object(members.iter().map(convert).collect()), source.place)
+    }
+
+    /// As [`Converter::each`], where names are the author's, also those that look like extensions.
+    fn each_named(&mut self, source: &'n Node, mut convert: impl FnMut(&mut Self, &'n Node) -> Node) -> Node {
+        let Kind::Object(members) = &source.kind else { return source.clone() };
+        let members = members.iter().map(|(key, value)| (key.clone(), convert(self, value))).collect();
+        node(Kind::Object(members), source.place)
     }
 
     /// What a reference within the file leads to; itself where it is none or leads elsewhere.
@@ -377,7 +384,7 @@ impl<'n> Converter<'n> {
             set(&mut out, "content", content);
         }
         if let Some(headers) = source.get("headers") {
-            let headers = self.each(headers, Self::parameter);
+            let headers = self.each_named(headers, Self::parameter);
             set(&mut out, "headers", headers);
         }
         out
@@ -394,7 +401,7 @@ impl<'n> Converter<'n> {
         let mut out = node(Kind::Object(Vec::with_capacity(members.len())), source.place);
         for (key, value) in members {
             let converted = match key.text.as_str() {
-                "properties" | "patternProperties" => self.each_property(value),
+                "properties" | "patternProperties" => self.each_named(value, Self::schema),
                 "items" | "additionalProperties" | "not" => self.schema(value),
                 "allOf" | "anyOf" | "oneOf" => {
                     let parts = value.elements().iter().map(|part| self.schema(part)).collect();
@@ -424,13 +431,6 @@ impl<'n> Converter<'n> {
             }
         }
         out
-    }
-
-    /// Names that the author chose, also those that look like extensions.
-    fn each_property(&mut self, source: &'n Node) -> Node {
-        let Kind::Object(members) = &source.kind else { return source.clone() };
-        let members = members.iter().map(|(key, value)| (key.clone(), self.schema(value))).collect();
-        node(Kind::Object(members), source.place)
     }
 
     /// One schema for all media types.

@@ -16,6 +16,47 @@ pub(super) fn parse(text: &str, file: u32, max_nodes: usize) -> Result<(Node, Ve
     if let Some(fault) = first_control(text, file) {
         return Err(fault);
     }
+    let read = read(text, file, max_nodes);
+    if let Err(fault) = &read
+        && let Some(line) = text.lines().nth((fault.place.line as usize).saturating_sub(1))
+        && line.trim_start().starts_with(CLOSERS)
+        && let Ok(read) = self::read(&with_closers_indented(text), file, max_nodes)
+    {
+        return Ok(read);
+    }
+    read
+}
+
+/// What ends a flow collection.
+const CLOSERS: [char; 2] = ['}', ']'];
+
+/// The text with each line that begins with a closing brace one column further, if it stands in the column of the line that opened it. YAML 1.2 wants it
+/// deeper (§7.4), and most readers, so most authors, do not. Blanks before a closing brace mean nothing else.
+fn with_closers_indented(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 64);
+    // Columns of lines that later ones may belong to, the deepest last, with whether something is opened at the end of the line.
+    let mut above: Vec<(usize, bool)> = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let content = line.trim();
+        let column = line.len() - line.trim_start_matches(' ').len();
+        if !content.is_empty() {
+            while above.last().is_some_and(|(deeper, _)| *deeper > column) {
+                above.pop();
+            }
+            if content.starts_with(CLOSERS) && above.last() == Some(&(column, true)) {
+                out.push(' ');
+            }
+            while above.last().is_some_and(|(same, _)| *same >= column) {
+                above.pop();
+            }
+            above.push((column, content.ends_with(['{', '['])));
+        }
+        out.push_str(line);
+    }
+    out
+}
+
+fn read(text: &str, file: u32, max_nodes: usize) -> Result<(Node, Vec<Fault>, usize), Fault> {
     let mut reader = Reader { tree: Tree::new(max_nodes), anchors: HashMap::new(), open: Vec::new(), documents: 0 };
     for next in Parser::new_from_str(text) {
         let (event, span) = next

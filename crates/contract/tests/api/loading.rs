@@ -208,6 +208,21 @@ fn base_paths_are_compared_without_their_last_slash() {
     assert_eq!(decision(&contract, &Request::get("/v1/a")), "ok");
 }
 
+/// As libyaml, Go and Python read them; YAML 1.2 wants closing braces deeper.
+#[test]
+fn closing_braces_may_stand_in_the_column_of_their_key() {
+    let example = "            example: {\n              a: [\n                1\n              ],\n              b: {}\n            }\n";
+    let paths = format!(
+        "  /a:\n    post:\n      requestBody:\n        content:\n          application/json:\n{example}            schema: {{\n              type: integer\n            }}\n      responses: {{}}\n"
+    );
+    let contract = contract(&text("3.1.0", &paths));
+    assert_eq!(decision(&contract, &Request::post("/a", "application/json", "1")), "ok");
+    assert_eq!(decision(&contract, &Request::post("/a", "application/json", "[]")), "type body");
+    // Anything else in that column stays a problem, with its own place.
+    let broken = paths.replace("              type: integer\n", "  type: integer\n");
+    assert!(problems(&text("3.1.0", &broken)).contains("not valid YAML"), "{}", problems(&text("3.1.0", &broken)));
+}
+
 /// Content that nothing can read is not the same as none.
 #[test]
 fn a_response_of_unusable_media_types_does_not_pass_as_one_without_content() {
