@@ -37,6 +37,29 @@ const MADE: &[&str] = &["target", ".git", "demo", "results", "corpus", "artifact
 /// Extensions and names of files that hold text of ours.
 const TEXT: &[&str] = &["rs", "md", "toml", "yaml", "yml", "service", "sysusers", "sh", "py", "x", "run", "Dockerfile"];
 
+/// Words that the field does not use, and what it says instead. Users must not meet them, in documents or in what the program prints.
+const RETIRED: &[(&str, &str)] = &[
+    ("in force", "active"),
+    ("refusal", "rejection"),
+    ("refusals", "rejections"),
+    ("judge", "validate or check"),
+    ("judged", "validated or checked"),
+    ("judging", "validating or checking"),
+    ("verdict", "decision or result"),
+    ("verdicts", "decisions or results"),
+    ("told", "reported, logged or sent"),
+    ("mistake", "problem"),
+    ("mistakes", "problems"),
+    ("heir", "subtype"),
+    ("heirs", "subtypes"),
+    ("keyholder", "key server"),
+    ("keyholders", "key servers"),
+    ("gives way", "is shed or yields"),
+    ("gave way", "was shed or yielded"),
+    ("circle", "loop or cycle"),
+    ("circles", "loops or cycles"),
+];
+
 /// One breach of a rule: where, what, and the fix.
 type Problems = Vec<String>;
 
@@ -104,6 +127,7 @@ fn the_repository_is_tidy() {
             check_rust(file, &mut problems);
             check_limits(file, &mut problems);
         }
+        check_vocabulary(file, &mut problems);
         // A page that is put together by the program has its links where it ends up.
         if file.path.ends_with(".md") && !file.path.contains("/src/") {
             check_links(&root, file, &mut problems);
@@ -140,6 +164,30 @@ fn check_words(file: &File, problems: &mut Problems) {
             let Some(at) = find_word(line, word) else { continue };
             if !line[at + word.len()..].starts_with("(issue ") {
                 problems.push(format!("{}:{number}: {word} without a reason; write {word}(issue N): why", file.path));
+            }
+        }
+    }
+}
+
+/// What users read is in the field's words: documents, examples, and in the program's sources the strings of several words.
+fn check_vocabulary(file: &File, problems: &mut Problems) {
+    let is_read_by_users = ["docs/", "examples/", "packaging/"].iter().any(|folder| file.path.starts_with(folder))
+        || ["README.md", "SECURITY.md"].contains(&file.path.as_str());
+    let is_program = file.path.starts_with("crates/") && file.path.contains("/src/") && !file.path.contains("tests");
+    let is_checked = is_read_by_users || (is_program && file.is_rust());
+    if !is_checked {
+        return;
+    }
+    let code = file.text.split("#[cfg(test)]").next().unwrap_or_default();
+    for (number, line) in numbered(if is_program { code } else { &file.text }) {
+        let texts: Vec<&str> = match is_program {
+            _ if line.trim_start().starts_with("//") => continue,
+            true => line.split('"').skip(1).step_by(2).filter(|text| text.trim().contains(' ')).collect(),
+            false => vec![line],
+        };
+        for (word, instead) in RETIRED {
+            if texts.iter().any(|text| find_word(&text.to_lowercase(), word).is_some()) {
+                problems.push(format!("{}:{number}: `{word}`; write {instead}", file.path));
             }
         }
     }
@@ -437,6 +485,8 @@ fn each_rule_sees_what_it_forbids() {
             1,
         ),
         ("crates/wire/src/lib.rs", format!("{head}{forbid}\n"), check_rust, 0),
+        ("docs/a.md", "Every mistake is\nin force.\n".into(), check_vocabulary, 2),
+        ("crates/a/src/b.rs", "// a mistake\nlet told = \"told\";\nx(\"a verdict of\");\n".into(), check_vocabulary, 1),
     ];
     for (path, text, rule, expected) in rows {
         assert_eq!(breaches(path, &text, rule), expected, "{path}: {text}");

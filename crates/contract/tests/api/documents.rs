@@ -73,7 +73,7 @@ fn problems_name_place_and_fix() {
             format!("{START}paths:\n  /a: {{get: {{parameters: [{{$ref: '#/components/parameters/P'}}]}}}}\n"),
             "`#/components/parameters/P` leads nowhere",
         ),
-        (format!("{START}paths:\n  /a: {{$ref: '#/paths/~1a'}}\n"), "references lead in a circle"),
+        (format!("{START}paths:\n  /a: {{$ref: '#/paths/~1a'}}\n"), "references form a cycle"),
         (format!("{START}paths:\n  /a: {{$ref: 'https://example.com/x.yaml'}}\n"), "nothing is fetched"),
         (
             format!("{START}paths:\n  /a: {{post: {{requestBody: {{content: {{json: {{}}}}}}}}}}\n"),

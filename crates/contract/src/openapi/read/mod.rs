@@ -319,7 +319,7 @@ impl<'d> Reader<'d> {
                 }
             }
         }
-        self.fault(at, "references lead in a circle");
+        self.fault(at, "references form a cycle");
         None
     }
 
