@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use config::KeyServerListener;
 use net::{Chunk, Deadline, Stream};
+use reason::Reason;
 use telemetry::{KeyOperation, KeyOutcome, KeyReport};
 use tls::Session;
 use tokio::sync::watch;
@@ -65,8 +66,8 @@ pub(super) enum End {
     Idle,
     /// The server drains, and all is answered.
     Drained,
-    /// The peer broke the rules, went silent within a message, or the connection broke: a stable code and details.
-    Failed(&'static str, String),
+    /// The peer broke the rules, went silent within a message, or the connection broke: why, and details.
+    Failed(Reason, String),
 }
 
 /// Serves a connection to its end.
@@ -83,7 +84,7 @@ pub(super) async fn run(
     let mut deadline = Deadline::new();
     let shaken = deadline.within(limit, open(stream, &listener, &shared)).await;
     let end = match shaken {
-        Err(_) => End::Failed("handshake_timeout", String::new()),
+        Err(_) => End::Failed(Reason::TlsHandshakeTimeout, String::new()),
         Ok(Err((reason, detail))) => End::Failed(reason, detail),
         Ok(Ok((transport, peer))) => {
             let info = transport.tls_info();
@@ -93,11 +94,11 @@ pub(super) async fn run(
         }
     };
     if let End::Failed(reason, detail) = &end {
-        shared.reporter.connection_failed(reason);
+        shared.reporter.connection_failed(*reason);
         tracing::info!(
             ?address,
             listener = listener.name,
-            reason,
+            reason = reason.code(),
             detail,
             seconds = opened.elapsed().as_secs(),
             "connection failed"
@@ -110,25 +111,28 @@ async fn open(
     stream: Stream,
     listener: &KeyServerListener,
     shared: &Shared,
-) -> Result<(Transport, Peer), (&'static str, String)> {
+) -> Result<(Transport, Peer), (Reason, String)> {
     let address = stream.peer();
     let Some(front) = shared.holdings.load().front(&listener.name) else {
         return Ok((Transport::plain(stream), Peer::unix()));
     };
-    let session = Session::server(&shared.acceptor, front).map_err(|error| ("handshake_ours", error.to_string()))?;
+    let session =
+        Session::server(&shared.acceptor, front).map_err(|error| (Reason::TlsInternalError, error.to_string()))?;
     match Transport::handshake(stream, Chunk::empty(), session, &NoKeys).await {
         Ok(transport) => match transport.tls_info().and_then(|info| info.peer) {
             Some(certificate) => Ok((transport, Peer::of_certificate(&certificate, address))),
             // The library has rejected before, as the rule demands a certificate.
-            None => Err(("client_certificate", "none was sent".to_owned())),
+            None => Err((Reason::ClientCertificateInvalid, "none was sent".to_owned())),
         },
         Err((transport, broken)) => {
             // The alert must arrive before the end does.
             transport.stream().shutdown_write();
             Err(match broken {
-                Broken::Socket(error) => ("handshake_abandoned", error.to_string()),
-                Broken::Tls(error @ tls::Error::PeerCertificate(_)) => ("client_certificate", error.to_string()),
-                broken => ("handshake_failed", broken.to_string()),
+                Broken::Socket(error) => (Reason::TlsHandshakeAbandoned, error.to_string()),
+                Broken::Tls(error @ tls::Error::PeerCertificate(_)) => {
+                    (Reason::ClientCertificateInvalid, error.to_string())
+                }
+                broken => (Reason::TlsHandshakeFailed, broken.to_string()),
             })
         }
     }
@@ -300,10 +304,10 @@ impl Conn {
                 }
                 Ok(Ok(Event::NoMore)) => self.last_reads = Some(0),
                 Ok(Ok(Event::More)) => {}
-                Ok(Err(broken)) => return End::Failed("broken", broken.to_string()),
+                Ok(Err(broken)) => return End::Failed(Reason::ClientDisconnected, broken.to_string()),
                 Err(_) if self.stalled => self.stalled = false,
                 Err(_) if self.link.in_flight() > 0 => {}
-                Err(_) if self.partial_since.is_some() => return End::Failed("frame_timeout", String::new()),
+                Err(_) if self.partial_since.is_some() => return End::Failed(Reason::FrameTimeout, String::new()),
                 Err(_) => return End::Idle,
             }
         }
@@ -430,8 +434,8 @@ impl Conn {
                 self.surplus.sent(count);
                 Ok(())
             }
-            Ok(Err(broken)) => Err(End::Failed("broken", broken.to_string())),
-            Err(_) => Err(End::Failed("write_timeout", String::new())),
+            Ok(Err(broken)) => Err(End::Failed(Reason::ClientDisconnected, broken.to_string())),
+            Err(_) => Err(End::Failed(Reason::ClientWriteTimeout, String::new())),
         }
     }
 
@@ -439,7 +443,7 @@ impl Conn {
     fn ended(&self) -> End {
         match self.input.bytes() {
             [] => End::Closed,
-            _ => End::Failed("frame_truncated", String::new()),
+            _ => End::Failed(Reason::FrameTruncated, String::new()),
         }
     }
 
@@ -501,7 +505,7 @@ impl Conn {
             self.link.begin();
             self.link.reject(id, ErrorCode::VERSION, None);
         }
-        End::Failed("malformed_frame", format!("{error:?}"))
+        End::Failed(Reason::FrameMalformed, format!("{error:?}"))
     }
 
     /// After a reload, what the peer may see is looked up again.

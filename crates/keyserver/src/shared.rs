@@ -7,6 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use config::KeyServerConfig;
 use config::limits::KeyServerLimits;
+use reason::Reason;
 use telemetry::KeyServerReporter;
 
 use super::busy::Rejections;
@@ -66,7 +67,7 @@ impl Place {
     pub(super) fn take(shared: &Arc<Shared>) -> Option<Place> {
         if shared.connections.fetch_add(1, Ordering::Relaxed) >= shared.limits.max_connections {
             shared.connections.fetch_sub(1, Ordering::Relaxed);
-            shared.reporter.connection_failed("too_many_connections");
+            shared.reporter.connection_failed(Reason::TooManyConnections);
             return None;
         }
         shared.reporter.connection_opened();

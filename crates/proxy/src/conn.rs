@@ -13,7 +13,6 @@ use std::time::Instant;
 
 use config::ListenerConfig;
 use net::Chunk;
-use telemetry::Fault;
 use transport::Transport;
 
 use crate::client::{self, Identified};
@@ -23,6 +22,7 @@ use crate::http;
 use crate::tunnel::{self, TunnelSettings};
 use crate::worker::Worker;
 use accepted::{Accepted, Opened};
+use reason::Reason;
 
 /// Serves one connection to its end.
 pub async fn run(accepted: Accepted) {
@@ -107,10 +107,10 @@ async fn identify(
             if counted.identify(conn.client.filter(|_| !is_proxy), !is_balancer, most) {
                 return Some((stream, first, conn, counted));
             }
-            ("accept", "too_many_connections_from_client", String::new())
+            ("accept", Reason::TooManyConnectionsFromClient, String::new())
         }
-        Err(why) => ("proxy_header", why.code(), why.detail()),
+        Err(why) => ("proxy_header", why.reason(), why.detail()),
     };
-    ended_before(&conn, &worker.report, rejection.0, Fault::Client, rejection.1, &rejection.2);
+    ended_before(&conn, &worker.report, rejection.0, rejection.1, &rejection.2);
     None
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use config::ListenerConfig;
-use telemetry::{ConnRecord, Fault, WorkerReport};
+use reason::Reason;
+use telemetry::{ConnRecord, WorkerReport};
 use wire::proxy_protocol::ProxyInfo;
 
 use crate::identity::TlsRule;
@@ -45,28 +46,15 @@ pub struct ConnTls {
 }
 
 /// Tells of a connection that ended before anything of it went upstream.
-pub fn ended_before(
-    conn: &Conn,
-    report: &WorkerReport,
-    phase: &'static str,
-    fault: Fault,
-    reason: &'static str,
-    detail: &str,
-) {
+pub fn ended_before(conn: &Conn, report: &WorkerReport, phase: &'static str, reason: Reason, detail: &str) {
     report.connection_failed(&ConnRecord {
         duration: conn.accepted_at.1.elapsed(),
-        ..record(conn, phase, fault, reason, detail)
+        ..record(conn, phase, reason, detail)
     });
 }
 
 /// The record of a connection that ended without a request; the caller fills in how long what it was at took.
-pub fn record<'a>(
-    conn: &'a Conn,
-    phase: &'static str,
-    fault: Fault,
-    reason: &'static str,
-    detail: &'a str,
-) -> ConnRecord<'a> {
+pub fn record<'a>(conn: &'a Conn, phase: &'static str, reason: Reason, detail: &'a str) -> ConnRecord<'a> {
     ConnRecord {
         started: conn.accepted_at.0,
         listener: &conn.listener.name,
@@ -75,7 +63,7 @@ pub fn record<'a>(
         server_name: None,
         duration: Duration::ZERO,
         phase,
-        fault,
+        fault: reason.side().of_request(),
         reason,
         detail,
     }

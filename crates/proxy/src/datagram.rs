@@ -27,6 +27,7 @@ use net::clock::coarse;
 use net::transparent::canonical;
 use net::udp::{Batch, Mailer, Outgoing, Sent};
 use net::{Deadline, UdpListener};
+use reason::Reason;
 use telemetry::OncePerSecond;
 use tokio::sync::Notify;
 
@@ -75,7 +76,11 @@ pub async fn serve(listener: UdpListener, place: Place<SocketAddr>, worker: Rc<W
             News::Idle => {}
             News::Closing => relay.close(),
         }
-        relay.flows.end_idle(coarse(), relay.idle(), if relay.is_closing { "closed" } else { "idle" });
+        relay.flows.end_idle(
+            coarse(),
+            relay.idle(),
+            if relay.is_closing { Reason::FlowClosed } else { Reason::FlowIdle },
+        );
         if relay.is_closing && relay.flows.table.len() == 0 {
             return;
         }
@@ -194,7 +199,8 @@ impl Relay {
                 datagrams += 1;
                 bytes += datagram.len();
                 let arrived = Arrived { balancer, local: piece.to, bytes: datagram, now };
-                let found = if is_trusted { self.flows.flow_of(config, arrived) } else { Err("untrusted_peer") };
+                let found =
+                    if is_trusted { self.flows.flow_of(config, arrived) } else { Err(Reason::ProxyUntrustedPeer) };
                 match found {
                     Ok((flow, payload)) => self.pending.push(Pending { flow, slot, start: start + payload, end }),
                     Err(reason) => {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
 use net::Deadline;
-use telemetry::Fault;
+use reason::Reason;
 use transport::{buffer, recycle};
 use wire::http::http1::reason_phrase;
 use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
@@ -31,7 +31,7 @@ use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::message::{date, grpc};
 use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
-use crate::upstream::{Full, Group, Server, ServerId};
+use crate::upstream::{Group, Server, ServerId};
 use replay::Replay;
 use upstream_h1::{Attempt, Failed, Next, Upgraded};
 
@@ -110,7 +110,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
         Action::Respond { status, content_type, body, if_healthy } => {
             let group = if_healthy.as_ref().map(|name| context.generation.group(name));
             if group.is_some_and(|group| group.is_none_or(|group| !group.is_up())) {
-                return Err(Rejection::upstream(503, "no_healthy_upstream").into());
+                return Err(Rejection::of(Reason::NoHealthyUpstream).into());
             }
             let fixed = (*status, content_type.as_str(), &**body);
             return respond_fixed(context, &route.config, fixed, head, exchange.sink, exchange.ledger)
@@ -119,8 +119,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
         }
         Action::Redirect { status, to, allow } => {
             let mut location = buffer();
-            build_location(to, allow, head, &params, &mut location)
-                .map_err(|_| Rejection::client(400, "bad_parameter"))?;
+            build_location(to, allow, head, &params, &mut location).map_err(|_| Rejection::of(Reason::BadParameter))?;
             (*status, location)
         }
     };
@@ -168,14 +167,12 @@ async fn respond_unrouted<B: MessageBody, A: ResponseSink>(
             return redirect(status, &location, exchange.sink, exchange.ledger).await;
         }
         Routed::UnknownHost => {
-            Rejection::client(exchange.context.generation.routes.unknown_host_status(), "unknown_host")
+            Rejection::with_status(Reason::UnknownHost, exchange.context.generation.routes.unknown_host_status())
         }
-        Routed::EncodedSlash => Rejection::client(400, "encoded_slash"),
-        Routed::AmbiguousPath => Rejection::client(400, "ambiguous_path"),
-        Routed::MethodNotAllowed(allow) => {
-            Rejection { allow: Some(allow), ..Rejection::client(405, "method_not_allowed") }
-        }
-        Routed::NotFound | Routed::Found(..) => Rejection::client(404, "no_route"),
+        Routed::EncodedSlash => Rejection::of(Reason::EncodedSlash),
+        Routed::AmbiguousPath => Rejection::of(Reason::AmbiguousPath),
+        Routed::MethodNotAllowed(allow) => Rejection { allow: Some(allow), ..Rejection::of(Reason::MethodNotAllowed) },
+        Routed::NotFound | Routed::Found(..) => Rejection::of(Reason::NoRoute),
     };
     Err(rejection.into())
 }
@@ -183,7 +180,7 @@ async fn respond_unrouted<B: MessageBody, A: ResponseSink>(
 /// A resource of https is asked for over TLS, or by a peer that may say so (RFC 9110 §7.4).
 fn check_scheme(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
     if head.says_https && context.conn.tls.is_none() && !context.client.via_trusted {
-        return Err(Rejection::client(421, "https_without_tls"));
+        return Err(Rejection::of(Reason::HttpsWithoutTls));
     }
     Ok(())
 }
@@ -193,13 +190,13 @@ fn check_scheme(context: Context<'_>, head: &RequestHead) -> Result<(), Rejectio
 fn check_connection(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
     let Some(tls) = &context.conn.tls else { return Ok(()) };
     let Some(front) = context.generation.front(&context.conn.listener.name) else {
-        return Err(Rejection::client(421, "listener_gone"));
+        return Err(Rejection::of(Reason::ListenerRemoved));
     };
     let host = std::str::from_utf8(head.host()).ok().map(|host| host.strip_suffix('.').unwrap_or(host));
     if front.rule(host).is_same_policy(&tls.rule) {
         return Ok(());
     }
-    Err(Rejection::client(421, "tls_policy_mismatch"))
+    Err(Rejection::of(Reason::TlsPolicyMismatch))
 }
 
 /// Chooses a server, sends the request, and goes on to the next server while that is safe.
@@ -211,15 +208,12 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
     let context = exchange.context;
     let group = destination(context, admitted, forward)?;
     exchange.ledger.group = Some(Arc::clone(&group));
-    let _in_flight = group.admit(context.places()).map_err(|full| match full {
-        Full::OfAll => Rejection::ours(503, full.code()),
-        Full::OfOneClient => Rejection::client(429, full.code()),
-    })?;
+    let _in_flight = group.admit(context.places()).map_err(|full| Rejection::of(full.reason()))?;
     if group.is_resolving() {
         // The first answer of a name server, and then never again.
         let resolved = while_wanted(Box::pin(group.resolved(group.config.connect_timeout)), exchange.sink).await;
         resolved.map_err(|why| {
-            exchange.ledger.blame(Fault::Client, why);
+            exchange.ledger.blame(why);
             Aborted
         })?;
     }
@@ -273,8 +267,8 @@ fn note_tried(tried: &mut Vec<ServerId>, server: &Server, group: &Group) -> bool
 
 /// A group has no server that could be asked, and that is known without asking.
 fn no_server(group: &Group) -> Rejection {
-    let code = if group.is_unresolved() { "upstream_unresolved" } else { "no_healthy_upstream" };
-    Rejection::upstream(503, code)
+    let reason = if group.is_unresolved() { Reason::UpstreamUnresolved } else { Reason::NoHealthyUpstream };
+    Rejection::of(reason)
 }
 
 async fn try_once<B: MessageBody, A: ResponseSink>(
@@ -296,20 +290,18 @@ async fn bounded<B: MessageBody, A: ResponseSink>(
 ) -> Result<Option<Upgraded>, Failed> {
     let outcome = Deadline::new().within(limit, Box::pin(try_once(attempt, exchange))).await;
     outcome.unwrap_or_else(|_| {
-        exchange.ledger.blame(Fault::Upstream, "upstream_total_timeout");
-        let failure = Rejection::upstream(504, "upstream_total_timeout").into();
+        exchange.ledger.blame(Reason::UpstreamTotalTimeout);
+        let failure = Rejection::of(Reason::UpstreamTotalTimeout).into();
         Err(Failed { failure, servers_fault: true, next: Next::Nowhere })
     })
 }
 
 fn destination(context: Context<'_>, admitted: &Admitted<'_>, forward: &Forward) -> Result<Arc<Group>, Rejection> {
     match &forward.to {
-        ForwardTo::Group(name) => {
-            context.generation.group(name).cloned().ok_or(Rejection::ours(502, "unknown_upstream"))
-        }
+        ForwardTo::Group(name) => context.generation.group(name).cloned().ok_or(Rejection::of(Reason::UnknownUpstream)),
         ForwardTo::Authority { authority, allow, .. } => {
             let mut written = buffer();
-            let bad = Rejection::client(400, "bad_parameter");
+            let bad = Rejection::of(Reason::BadParameter);
             build_authority(authority, allow, admitted.head(), admitted.params(), &mut written)
                 .map_err(|_| bad.clone())?;
             let group = context.generation.made_group(admitted.route().index, &written, allow.is_empty());
@@ -444,7 +436,7 @@ async fn redirect_to_https(
     ledger: &mut Ledger,
 ) -> Result<(), Failure> {
     if head.authority.is_empty() || head.target.first() != Some(&b'/') {
-        return Err(Rejection::client(400, "no_https_url").into());
+        return Err(Rejection::of(Reason::NoHttpsUrl).into());
     }
     let mut location = b"https://".to_vec();
     location.extend_from_slice(head.host());

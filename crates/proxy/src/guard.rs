@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use config::Mode;
 use contract::Matched;
+use reason::Reason;
 use wire::http::{BodyFraming, Method, RequestHead};
 
 use crate::client::RequestClient;
@@ -30,7 +31,7 @@ pub use validation::{ScratchSpace, trim};
 
 /// Why a request was let through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum Grounds {
     /// The route is under no contract.
     NoContract,
     /// Its contract was asked, and nothing breaks it.
@@ -49,7 +50,7 @@ pub struct Admitted<'a> {
     head: &'a RequestHead,
     route: &'a CompiledRoute,
     params: Params,
-    reason: Reason,
+    grounds: Grounds,
     under: Option<Under<'a>>,
 }
 
@@ -80,8 +81,8 @@ impl<'a> Admitted<'a> {
     }
 
     /// Why it was let through.
-    pub fn reason(&self) -> Reason {
-        self.reason
+    pub fn grounds(&self) -> Grounds {
+        self.grounds
     }
 
     /// Whether a contract has decided on its method, so that no field may speak of another one.
@@ -98,8 +99,8 @@ impl<'a> Admitted<'a> {
     /// follows can be validated.
     pub fn may_upgrade(&self) -> bool {
         let Some(under) = self.under else { return true };
-        match (self.reason, under.operation) {
-            (Reason::Off | Reason::Logged, _) => true,
+        match (self.grounds, under.operation) {
+            (Grounds::Off | Grounds::Logged, _) => true,
             (_, Some(matched)) => matched.operation.declares_status(101),
             (_, None) => false,
         }
@@ -114,7 +115,7 @@ impl<'a> Admitted<'a> {
 pub fn check_method(head: &RequestHead) -> Result<(), Rejection> {
     match head.method {
         Method::Connect | Method::Trace => {
-            Err(Rejection { allow: Some(String::new()), ..Rejection::client(405, "method_never_allowed") })
+            Err(Rejection { allow: Some(String::new()), ..Rejection::of(Reason::MethodNeverAllowed) })
         }
         _ => Ok(()),
     }
@@ -166,13 +167,13 @@ pub fn contract_of<'g>(
 /// 413 for a body that says it is too long.
 pub fn admit<'a>(head: &'a RequestHead, route: &'a CompiledRoute, params: Params) -> Result<Admitted<'a>, Rejection> {
     fits(head, route.config.max_body_bytes)?;
-    Ok(Admitted { head, route, params, reason: Reason::NoContract, under: None })
+    Ok(Admitted { head, route, params, grounds: Grounds::NoContract, under: None })
 }
 
 /// Whether a body that tells its length is short enough.
 fn fits(head: &RequestHead, max_body_bytes: u64) -> Result<(), Rejection> {
     if matches!(head.framing, BodyFraming::Length(length) if length > max_body_bytes) {
-        return Err(Rejection::client(413, "body_too_large"));
+        return Err(Rejection::of(Reason::BodyTooLarge));
     }
     Ok(())
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use net::clock::coarse;
 use net::{Chunk, Deadline};
-use telemetry::{ConnRecord, Fault};
+use reason::Reason;
+use telemetry::ConnRecord;
 use tls::{Chooser, KeyRequest, KeyResponse, Session};
 use transport::{Broken, KeyFailure, Keys, Transport};
 
@@ -28,7 +29,7 @@ pub async fn open(
     let session = match Session::server(&worker.shared.acceptor, chooser) {
         Ok(session) => session,
         Err(error) => {
-            failed(conn, worker, started, Fault::Ours, "tls_setup", &error.to_string());
+            failed(conn, worker, started, Reason::TlsSetup, &error.to_string());
             return Err((0, 0));
         }
     };
@@ -39,14 +40,14 @@ pub async fn open(
     let transport = match outcome {
         Ok(Ok(transport)) => transport,
         Ok(Err((transport, broken))) => {
-            let (fault, reason, detail) = classify(&broken);
-            failed(conn, worker, started, fault, reason, &detail);
+            let (reason, detail) = classify(&broken);
+            failed(conn, worker, started, reason, &detail);
             // The alert must arrive before the end does.
             transport.stream().shutdown_write();
             return Err(transport.traffic());
         }
         Err(_) => {
-            failed(conn, worker, started, Fault::Client, "tls_handshake_timeout", "");
+            failed(conn, worker, started, Reason::TlsHandshakeTimeout, "");
             return Err((0, 0));
         }
     };
@@ -54,7 +55,7 @@ pub async fn open(
         worker.report.handshake(&conn.listener.name, &info, started.elapsed());
         let rule = Arc::clone(front.rule(info.server_name.as_deref()));
         if !client::is_allowed(&rule, info.peer.as_deref()) {
-            failed(conn, worker, started, Fault::Client, "client_certificate_not_allowed", "");
+            failed(conn, worker, started, Reason::ClientCertificateNotAllowed, "");
             transport.reject(tls::Alert::ACCESS_DENIED).await;
             return Err(transport.traffic());
         }
@@ -81,7 +82,7 @@ impl UnderWay<'_> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         if !self.over {
-            failed(self.conn, self.worker, self.started, Fault::Ours, "cut_short", "");
+            failed(self.conn, self.worker, self.started, Reason::Aborted, "");
         }
     }
 }
@@ -102,26 +103,24 @@ impl Keys for ServedKeys<'_> {
     }
 }
 
-fn classify(broken: &Broken) -> (Fault, &'static str, String) {
+fn classify(broken: &Broken) -> (Reason, String) {
     match broken {
         Broken::Socket(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            (Fault::Client, "tls_handshake_abandoned", String::new())
+            (Reason::TlsHandshakeAbandoned, String::new())
         }
-        Broken::Socket(error) => (Fault::Client, "tls_handshake_reset", error.to_string()),
-        Broken::Tls(tls::Error::Ours(detail)) => (Fault::Ours, "tls_handshake_ours", detail.to_string()),
-        Broken::Tls(tls::Error::PeerCertificate(detail)) => (Fault::Client, "client_certificate", detail.to_string()),
-        Broken::Tls(tls::Error::PeerAlert(alert)) => {
-            (Fault::Client, "tls_alert_received", format!("alert {}", alert.0))
-        }
-        Broken::Tls(tls::Error::Rejected(alert)) => (Fault::Client, "tls_refused", format!("alert {}", alert.0)),
-        Broken::Key(failure) => (Fault::Upstream, failure.code(), failure.to_string()),
-        Broken::Tls(error) => (Fault::Client, "tls_handshake_failed", error.to_string()),
+        Broken::Socket(error) => (Reason::TlsHandshakeReset, error.to_string()),
+        Broken::Tls(tls::Error::Ours(detail)) => (Reason::TlsInternalError, detail.to_string()),
+        Broken::Tls(tls::Error::PeerCertificate(detail)) => (Reason::ClientCertificateInvalid, detail.to_string()),
+        Broken::Tls(tls::Error::PeerAlert(alert)) => (Reason::TlsAlertReceived, format!("alert {}", alert.0)),
+        Broken::Tls(tls::Error::Rejected(alert)) => (Reason::TlsRejected, format!("alert {}", alert.0)),
+        Broken::Key(failure) => (failure.reason(), failure.to_string()),
+        Broken::Tls(error) => (Reason::TlsHandshakeFailed, error.to_string()),
     }
 }
 
-fn failed(conn: &Conn, worker: &Worker, started: Instant, fault: Fault, reason: &'static str, detail: &str) {
+fn failed(conn: &Conn, worker: &Worker, started: Instant, reason: Reason, detail: &str) {
     worker.report.connection_failed(&ConnRecord {
         duration: started.elapsed(),
-        ..record(conn, "tls_handshake", fault, reason, detail)
+        ..record(conn, "tls_handshake", reason, detail)
     });
 }

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use config::Place;
 use net::engine::in_place;
 use net::{Endpoint, Listener, Stream, is_about_one_connection};
-use telemetry::{ConnRecord, Fault, OncePerSecond};
+use reason::{Reason, Side};
+use telemetry::{ConnRecord, OncePerSecond};
 
 use crate::conn;
 use crate::conn::accepted::{Accepted, Opened};
@@ -88,8 +89,8 @@ fn admit(
                 server_name: None,
                 duration: Duration::ZERO,
                 phase: "accept",
-                fault: Fault::Client,
-                reason: "too_many_connections_from_client",
+                fault: Side::Client,
+                reason: Reason::TooManyConnectionsFromClient,
                 detail: "",
             });
             worker.report.connection_closed(&listener.name, peer, 0, 0);

@@ -14,6 +14,7 @@ use config::{AllowedDestination, SourceConfig, TargetsConfig};
 use ipnet::IpNet;
 use net::transparent::canonical;
 use net::{OwnAddresses, Source};
+use reason::Reason;
 use wire::proxy_protocol::ProxyInfo;
 
 /// Why a client is not let through under its own address, or not at all.
@@ -40,18 +41,18 @@ pub enum Rejected {
 }
 
 impl Rejected {
-    /// Stable code for logs and metrics.
-    pub fn code(self) -> &'static str {
+    /// The reason for logs and metrics.
+    pub fn reason(self) -> Reason {
         match self {
-            Rejected::Loopback => "source_is_loopback",
-            Rejected::Unspecified => "source_is_unspecified",
-            Rejected::Multicast => "source_is_multicast",
-            Rejected::Broadcast => "source_is_broadcast",
-            Rejected::LinkLocal => "source_is_link_local",
-            Rejected::Own => "source_is_own_address",
-            Rejected::NoTarget => "no_target_of_family",
-            Rejected::Destination => "destination_not_allowed",
-            Rejected::Loop => "loop",
+            Rejected::Loopback => Reason::SourceIsLoopback,
+            Rejected::Unspecified => Reason::SourceIsUnspecified,
+            Rejected::Multicast => Reason::SourceIsMulticast,
+            Rejected::Broadcast => Reason::SourceIsBroadcast,
+            Rejected::LinkLocal => Reason::SourceIsLinkLocal,
+            Rejected::Own => Reason::SourceIsOwnAddress,
+            Rejected::NoTarget => Reason::NoTargetOfFamily,
+            Rejected::Destination => Reason::DestinationNotAllowed,
+            Rejected::Loop => Reason::ForwardingLoop,
         }
     }
 }
@@ -77,13 +78,13 @@ impl Own {
 #[derive(Debug, Default)]
 pub struct Reported {
     /// By reason, the listeners.
-    reported: RefCell<HashMap<&'static str, HashSet<Box<str>>>>,
+    reported: RefCell<HashMap<Reason, HashSet<Box<str>>>>,
 }
 
 impl Reported {
-    /// Tells why a client or a balancer goes nowhere, by a stable code, unless this listener has told of that reason before. Bounded, since both
+    /// Tells why a client or a balancer goes nowhere, unless this listener has told of that reason before. Bounded, since both
     /// are ours. A reason that was reported already costs two lookups and no memory.
-    pub fn once(&self, listener: &str, reason: &'static str, client: Option<SocketAddr>) {
+    pub fn once(&self, listener: &str, reason: Reason, client: Option<SocketAddr>) {
         let mut reported = self.reported.borrow_mut();
         let listeners = reported.entry(reason).or_default();
         if listeners.contains(listener) {
@@ -94,7 +95,7 @@ impl Reported {
         tracing::warn!(
             listener,
             client,
-            reason,
+            reason = reason.code(),
             "a client was rejected; logged once per reason, the metric counts every case"
         );
     }
@@ -222,7 +223,7 @@ mod tests {
         };
         let check = |address: &str, allow: &str, expected: &str| {
             let result = check_source(address.parse().unwrap(), &config(allow), &own);
-            assert_eq!(result.map_or_else(Rejected::code, |()| "ok"), expected, "{address}");
+            assert_eq!(result.map_or_else(|rejected| rejected.reason().code(), |()| "ok"), expected, "{address}");
         };
         check("203.0.113.7", "", "ok");
         check("2001:db8::7", "", "ok");
@@ -252,7 +253,7 @@ mod tests {
             let targets = TargetsConfig::Fixed { v4: address(v4), v6: address(v6) };
             let got = target(&targets, client.parse().unwrap(), true, None, address(came_to));
             assert_eq!(
-                got.map_or_else(|rejected| rejected.code().to_owned(), |to| to.to_string()),
+                got.map_or_else(|rejected| rejected.reason().code().to_owned(), |to| to.to_string()),
                 expected,
                 "{client}"
             );
@@ -265,9 +266,9 @@ mod tests {
         let only_v4 = TargetsConfig::Fixed { v4: address("127.0.0.1:80"), v6: None };
         let v6 = IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 7]);
         assert_eq!(target(&only_v4, v6, false, None, None).ok(), address("127.0.0.1:80"));
-        check("10.0.0.5:80", "-", "203.0.113.7", "10.0.0.5:80", "loop");
+        check("10.0.0.5:80", "-", "203.0.113.7", "10.0.0.5:80", "forwarding_loop");
         check("10.0.0.5:80", "-", "203.0.113.7", "10.0.0.5:81", "10.0.0.5:80");
-        check("10.0.0.5:80", "-", "203.0.113.7", "[::ffff:10.0.0.5]:80", "loop");
+        check("10.0.0.5:80", "-", "203.0.113.7", "[::ffff:10.0.0.5]:80", "forwarding_loop");
     }
 
     #[test]

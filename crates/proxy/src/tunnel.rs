@@ -21,7 +21,7 @@ use config::{ListenerConfig, ServerAddress, Service, TunnelConfig};
 use net::clock::coarse;
 use net::transparent::canonical;
 use net::{Chunk, Source, Stream};
-use telemetry::Fault;
+use reason::{Reason, Side};
 use transport::Transport;
 
 use crate::connection::Conn;
@@ -86,7 +86,7 @@ pub async fn serve(
     let in_flight = match group.admit(state.conn.client.map(|client| Places::of(client.ip()))) {
         Ok(in_flight) => in_flight,
         Err(full) => {
-            state.report_end("portunus", full.fault(), full.code());
+            state.report_end("portunus", full.reason());
             Box::pin(cut(&state.client)).await;
             return state.unreported_traffic();
         }
@@ -95,9 +95,9 @@ pub async fn serve(
         Ok(upstream) => upstream,
         Err(error) => {
             if let ConnectError::Client(rejected) = &error {
-                worker.reported.once(&conn.listener.name, rejected.code(), conn.client);
+                worker.reported.once(&conn.listener.name, rejected.reason(), conn.client);
             }
-            state.report_end("portunus", error.fault(), error.code());
+            state.report_end("portunus", error.reason());
             Box::pin(cut(&state.client)).await;
             return state.unreported_traffic();
         }
@@ -162,7 +162,7 @@ async fn reach(state: &mut TunnelState<'_>, worker: &Worker) -> Result<Transport
             }
             Err(error) => {
                 // A shortage of our own, or a privilege we lack, says nothing about the server.
-                let is_ours = error.is_our_shortage() || error.fault() == Fault::Ours;
+                let is_ours = error.is_our_shortage() || error.reason().side() == Side::Proxy;
                 if !is_ours && server.failed(group.config.ejection) {
                     tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
                 }
@@ -200,13 +200,13 @@ async fn finish(state: &TunnelState<'_>, end: End, upstream: Transport) {
         None => "portunus",
     };
     match end {
-        End::Finished => state.report_end(first, Fault::None, ""),
-        End::Idle => state.report_end("portunus", Fault::None, "tunnel_idle"),
-        End::Expired => state.report_end("portunus", Fault::None, "tunnel_lifetime"),
-        End::ClientCut => state.report_end("client", Fault::Client, "tls_cut_without_close_notify"),
-        End::ClientBroke => state.report_end("client", Fault::Client, "tunnel_client_reset"),
-        End::UpstreamCut => state.report_end("upstream", Fault::Upstream, "tls_cut_without_close_notify"),
-        End::UpstreamBroke => state.report_end("upstream", Fault::Upstream, "tunnel_upstream_reset"),
+        End::Finished => state.report_end(first, None),
+        End::Idle => state.report_end("portunus", Reason::TunnelIdle),
+        End::Expired => state.report_end("portunus", Reason::TunnelLifetime),
+        End::ClientCut => state.report_end("client", Reason::CloseNotifyMissing),
+        End::ClientBroke => state.report_end("client", Reason::TunnelClientReset),
+        End::UpstreamCut => state.report_end("upstream", Reason::CloseNotifyMissing),
+        End::UpstreamBroke => state.report_end("upstream", Reason::TunnelUpstreamReset),
     }
     match end {
         End::Finished => {}

@@ -65,7 +65,7 @@ fn subscriber(level: &str, json: bool, queue: &Arc<Queue>) -> io::Result<Subscri
 }
 
 /// The crates of the program, by their names in events.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "portunus",
     "compat",
     "config",
@@ -74,6 +74,7 @@ const OURS: [&str; 12] = [
     "keystore",
     "net",
     "proxy",
+    "reason",
     "telemetry",
     "tls",
     "transport",

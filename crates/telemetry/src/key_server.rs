@@ -20,6 +20,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use reason::Reason;
 use wire::keyless::ErrorCode;
 
 use super::Exposition;
@@ -349,8 +350,8 @@ impl KeyServerReporter {
     }
 
     /// A connection ended badly.
-    pub fn connection_failed(&self, reason: &'static str) {
-        self.families.failed.get_or_create(&ReasonLabels { reason }).inc();
+    pub fn connection_failed(&self, reason: Reason) {
+        self.families.failed.get_or_create(&ReasonLabels { reason: reason.code() }).inc();
         self.families.old_failed.inc();
     }
 

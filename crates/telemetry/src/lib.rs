@@ -36,7 +36,7 @@ pub use keyless::KeyCounts;
 pub use line::MmproxyLine;
 pub use line::civil;
 pub use line::version_name;
-pub use record::{ConnRecord, ContractRecord, Decision, Fault, FlowRecord, RequestRecord, TunnelRecord};
+pub use record::{ConnRecord, ContractRecord, Decision, FlowRecord, RequestRecord, TunnelRecord};
 pub use reporter::{Exposition, Reporter};
 pub use shadow::ShadowKind;
 pub use slow::CertificateExpiry;

@@ -16,7 +16,7 @@ use wire::proxy_protocol::{Version, kind};
 use wire::short_text::ShortText;
 
 use super::key_server::{KeyOperation, KeyOutcome};
-use super::record::{ConnRecord, ContractRecord, FlowRecord, RequestRecord, TunnelRecord};
+use super::record::{ConnRecord, ContractRecord, FlowRecord, RequestRecord, TunnelRecord, code_of};
 
 pub use mmproxy::MmproxyLine;
 
@@ -122,7 +122,7 @@ fn flow_json(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>) {
     json.number("datagrams_lost", record.datagrams_lost);
     json.number("unreachable", record.unreachable);
     json.seconds("duration_seconds", record.duration);
-    json.text("reason", record.reason.as_bytes());
+    json.text("reason", record.reason.code().as_bytes());
     json.end();
 }
 
@@ -142,7 +142,7 @@ fn flow_text(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>) {
     text.pair("listener", record.listener.as_bytes());
     text.pair("balancer", record.balancer.to_string().as_bytes());
     text.pair("target", record.target.to_string().as_bytes());
-    text.pair("reason", record.reason.as_bytes());
+    text.pair("reason", record.reason.code().as_bytes());
     text.out.push(b'\n');
 }
 
@@ -228,8 +228,8 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     if let Some(contract) = &record.contract {
         contract_json(&mut json, contract);
     }
-    json.some("fault", record.fault.side().as_bytes());
-    json.some("reason", record.reason.as_bytes());
+    json.some("fault", record.fault.word().as_bytes());
+    json.some("reason", code_of(record.reason).as_bytes());
     json.end();
 }
 
@@ -238,9 +238,9 @@ fn contract_json(json: &mut Json<'_>, contract: &ContractRecord<'_>) {
     json.text("name", contract.contract.as_bytes());
     json.some("operation", contract.operation.as_bytes());
     json.text("decision", contract.decision.as_str().as_bytes());
-    if !contract.reason.is_empty() {
+    if let Some(reason) = contract.reason {
         json.text("side", contract.side.as_bytes());
-        json.text("reason", contract.reason.as_bytes());
+        json.text("reason", reason.code().as_bytes());
         json.some("place", contract.place.as_bytes());
         json.number("violations", u64::from(contract.violations));
     }
@@ -290,8 +290,8 @@ fn tunnel_json(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) 
     reported_json(&mut json, record.reported);
     json.text("connection_id", record.connection_id);
     json.text("ended_by", record.ended_by.as_bytes());
-    json.some("fault", record.fault.side().as_bytes());
-    json.some("reason", record.reason.as_bytes());
+    json.some("fault", record.fault.word().as_bytes());
+    json.some("reason", code_of(record.reason).as_bytes());
     json.end();
 }
 
@@ -310,8 +310,8 @@ fn tunnel_text(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) 
     }
     text.pair("id", record.connection_id);
     text.pair("ended_by", record.ended_by.as_bytes());
-    text.pair("fault", record.fault.side().as_bytes());
-    text.pair("reason", record.reason.as_bytes());
+    text.pair("fault", record.fault.word().as_bytes());
+    text.pair("reason", code_of(record.reason).as_bytes());
     text.out.push(b'\n');
 }
 
@@ -344,8 +344,8 @@ fn connection_json(out: &mut Vec<u8>, clock: &mut Clock, record: &ConnRecord<'_>
     json.some("server_name", record.server_name.unwrap_or("").as_bytes());
     reported_json(&mut json, record.reported);
     json.seconds("duration_seconds", record.duration);
-    json.some("fault", record.fault.side().as_bytes());
-    json.some("reason", record.reason.as_bytes());
+    json.some("fault", record.fault.word().as_bytes());
+    json.some("reason", record.reason.code().as_bytes());
     json.some("detail", record.detail.as_bytes());
     json.end();
 }
@@ -489,12 +489,12 @@ fn request_text(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
         text.pair("contract", contract.contract.as_bytes());
         text.pair("operation", contract.operation.as_bytes());
         text.pair("decision", contract.decision.as_str().as_bytes());
-        text.pair("broke", contract.reason.as_bytes());
+        text.pair("broke", code_of(contract.reason).as_bytes());
         text.pair("at", contract.place.as_bytes());
     }
     text.pair("id", record.request_id);
-    text.pair("fault", record.fault.side().as_bytes());
-    text.pair("reason", record.reason.as_bytes());
+    text.pair("fault", record.fault.word().as_bytes());
+    text.pair("reason", code_of(record.reason).as_bytes());
     text.out.push(b'\n');
 }
 
@@ -505,8 +505,8 @@ fn connection_text(out: &mut Vec<u8>, clock: &mut Clock, record: &ConnRecord<'_>
     text.pair("listener", record.listener.as_bytes());
     text.pair("phase", record.phase.as_bytes());
     text.pair("name", record.server_name.unwrap_or("").as_bytes());
-    text.pair("fault", record.fault.side().as_bytes());
-    text.pair("reason", record.reason.as_bytes());
+    text.pair("fault", record.fault.word().as_bytes());
+    text.pair("reason", record.reason.code().as_bytes());
     text.pair("detail", record.detail.as_bytes());
     text.out.push(b'\n');
 }

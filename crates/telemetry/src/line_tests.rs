@@ -1,9 +1,9 @@
 //! Tests of the access-log line's form.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use reason::{Reason, Side};
 use serde_json::Value;
 
-use super::super::record::Fault;
 use super::*;
 
 fn info() -> tls::Info {
@@ -45,8 +45,8 @@ fn record() -> RequestRecord<'static> {
         duration: Duration::from_micros(1_002_003),
         upstream_duration: Some(Duration::from_micros(950)),
         retries: 1,
-        fault: Fault::None,
-        reason: "",
+        fault: Side::Nobody,
+        reason: None,
         contract: None,
     }
 }
@@ -60,8 +60,8 @@ fn connection_record() -> ConnRecord<'static> {
         server_name: Some("x.example"),
         duration: Duration::from_millis(5),
         phase: "tls_handshake",
-        fault: Fault::Client,
-        reason: "no_shared_cipher",
+        fault: Side::Client,
+        reason: Reason::TlsHandshakeFailed,
         detail: "NO_SHARED_CIPHER",
     }
 }
@@ -81,7 +81,8 @@ fn connection_line(form: Form, record: &ConnRecord<'_>) -> String {
 #[test]
 fn a_request_in_full() {
     let info = info();
-    let record = RequestRecord { tls: Some(&info), fault: Fault::Upstream, reason: "upstream_closed", ..record() };
+    let record =
+        RequestRecord { tls: Some(&info), fault: Side::Upstream, reason: Some(Reason::UpstreamClosed), ..record() };
     let expected = concat!(
         r#"{"time":"2026-11-21T09:14:04.007Z","kind":"request","client_address":"192.0.2.7","client_port":40123,"#,
         r#""listener":"edge","method":"GET","host":"api.example.com","target":"/items?page=2","version":"HTTP/1.1","#,
@@ -103,13 +104,13 @@ fn a_request_in_full() {
 fn a_connection_in_full() {
     let expected = concat!(
         r#"{"time":"1970-01-01T00:00:00.000Z","kind":"connection","listener":"edge","phase":"tls_handshake","#,
-        r#""server_name":"x.example","duration_seconds":0.005000,"fault":"client","reason":"no_shared_cipher","#,
+        r#""server_name":"x.example","duration_seconds":0.005000,"fault":"client","reason":"tls_handshake_failed","#,
         r#""detail":"NO_SHARED_CIPHER"}"#,
         "\n"
     );
     assert_eq!(connection_line(Form::Json, &connection_record()), expected);
     let expected = "1970-01-01T00:00:00.000Z - (connection) 5.000ms listener=edge phase=tls_handshake name=x.example \
-                    fault=client reason=no_shared_cipher detail=NO_SHARED_CIPHER\n";
+                    fault=client reason=tls_handshake_failed detail=NO_SHARED_CIPHER\n";
     assert_eq!(connection_line(Form::Text, &connection_record()), expected);
 }
 
@@ -135,8 +136,8 @@ fn a_tunnel_in_full() {
         ready_after: Duration::from_millis(1),
         duration: Duration::from_millis(2),
         ended_by: "client",
-        fault: Fault::None,
-        reason: "",
+        fault: Side::Nobody,
+        reason: None,
     };
     let lines = [Form::Json, Form::Text].map(|form| {
         let mut out = Vec::new();

@@ -5,32 +5,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
+use reason::{Reason, Side};
 use wire::proxy_protocol::ProxyInfo;
 
-/// Whose fault an unhappy end was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Fault {
-    /// Nobody's: it went well.
-    #[default]
-    None,
-    /// The client's.
-    Client,
-    /// The upstream's.
-    Upstream,
-    /// Ours.
-    Ours,
-}
-
-impl Fault {
-    /// The word for it in logs and metrics; empty if nobody is at fault.
-    pub fn side(self) -> &'static str {
-        match self {
-            Fault::None => "",
-            Fault::Client => "client",
-            Fault::Upstream => "upstream",
-            Fault::Ours => "proxy",
-        }
-    }
+/// The code of a reason; empty if there is none.
+pub(super) fn code_of(reason: Option<Reason>) -> &'static str {
+    reason.map_or("", Reason::code)
 }
 
 /// What a contract said of an exchange.
@@ -70,8 +50,8 @@ pub struct ContractRecord<'a> {
     pub decision: Decision,
     /// `request` or `response`: what the reason is about; empty without one.
     pub side: &'static str,
-    /// Stable code of the first violation; empty if there is none.
-    pub reason: &'static str,
+    /// The first violation, if there is one.
+    pub reason: Option<Reason>,
     /// Where it is: part, name, and a pointer into the value. Hostile bytes possible.
     pub place: &'a str,
     /// Violations found, on both sides.
@@ -126,9 +106,9 @@ pub struct RequestRecord<'a> {
     /// Further tries on other servers.
     pub retries: u32,
     /// Whose fault, if unhappy.
-    pub fault: Fault,
-    /// Stable lower-case code of what went wrong, empty if nothing: `duplicate_content_length`, `upstream_connect_timeout`.
-    pub reason: &'static str,
+    pub fault: Side,
+    /// What went wrong, if anything did.
+    pub reason: Option<Reason>,
     /// What its contract said, if it is under one.
     pub contract: Option<ContractRecord<'a>>,
 }
@@ -169,8 +149,8 @@ pub struct FlowRecord<'a> {
     pub datagrams_lost: u64,
     /// Times the network said that the target could not be reached.
     pub unreachable: u64,
-    /// Why it ended: `idle`, `evicted`, `closed`.
-    pub reason: &'static str,
+    /// Why it ended.
+    pub reason: Reason,
 }
 
 /// One tunnel, ended.
@@ -213,9 +193,9 @@ pub struct TunnelRecord<'a> {
     /// `client`, `upstream` or `portunus`: whose end came first.
     pub ended_by: &'static str,
     /// Whose fault, if unhappy.
-    pub fault: Fault,
-    /// Stable code of why it ended, empty if both sides just finished.
-    pub reason: &'static str,
+    pub fault: Side,
+    /// Why it ended; none if both sides just finished.
+    pub reason: Option<Reason>,
 }
 
 /// One connection that ended without ever becoming a request: rejected, failed handshake, silent.
@@ -236,9 +216,9 @@ pub struct ConnRecord<'a> {
     /// `accept`, `tls_handshake`, `head`, ...
     pub phase: &'static str,
     /// Whose fault.
-    pub fault: Fault,
-    /// Stable code.
-    pub reason: &'static str,
+    pub fault: Side,
+    /// Why it ended.
+    pub reason: Reason,
     /// Detail for people, e.g. the library's reason; hostile bytes possible.
     pub detail: &'a str,
 }

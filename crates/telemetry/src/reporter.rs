@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use config::{AccessLog, LogConfig};
 use prometheus_client::registry::Registry;
+use reason::Reason;
 
 use super::clients::{self, Order, Published};
 use super::diagnostics::OncePerSecond;
@@ -107,7 +108,7 @@ impl Reporter {
     }
 
     /// The name of an upstream's servers could not be resolved.
-    pub fn resolution_failed(&self, upstream: &str, name: &str, reason: &'static str) {
+    pub fn resolution_failed(&self, upstream: &str, name: &str, reason: Reason) {
         self.shared.slow().resolution_failed(upstream, name, reason);
     }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use reason::Reason;
+
 /// Certificates shown per keystore: those that expire first.
 const SHOWN_CERTIFICATES: usize = 200;
 
@@ -86,8 +88,8 @@ impl SlowEvents {
         }
     }
 
-    pub(super) fn resolution_failed(&mut self, upstream: &str, name: &str, reason: &'static str) {
-        let key = (upstream.to_owned(), name.to_owned(), reason);
+    pub(super) fn resolution_failed(&mut self, upstream: &str, name: &str, reason: Reason) {
+        let key = (upstream.to_owned(), name.to_owned(), reason.code());
         if self.resolutions.len() < SHOWN_SERVERS || self.resolutions.contains_key(&key) {
             *self.resolutions.entry(key).or_default() += 1;
         }

@@ -9,13 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use reason::{Reason, Side};
+
 use super::clients::{ClientTable, Published};
 use super::count::{Count, Durations, Family, OTHER, StatusCounts};
 use super::diagnostics::OncePerSecond;
 use super::keyless::{KeyCounts, KeyGroupCells, KeyServerCells};
 use super::line::{self, Clock, Form};
 use super::queue::{Chunk, Queue};
-use super::record::{ConnRecord, Fault, FlowRecord, RequestRecord, TunnelRecord};
+use super::record::{ConnRecord, FlowRecord, RequestRecord, TunnelRecord, code_of};
 use super::shadow::{self, ShadowKind, ShadowTable};
 
 /// Lines are handed to the writer when they reach this many bytes.
@@ -276,8 +278,8 @@ impl WorkerReport {
 
     /// A connection that never became a request ended: one log line.
     pub fn connection_failed(&self, record: &ConnRecord<'_>) {
-        self.shared.failures.at([record.listener, record.phase, record.reason]).add(1);
-        self.fault(record.fault, record.reason);
+        self.shared.failures.at([record.listener, record.phase, record.reason.code()]).add(1);
+        self.fault(record.fault, Some(record.reason));
         self.line(|out, clock, form| line::connection(out, clock, form, record));
     }
 
@@ -308,8 +310,8 @@ impl WorkerReport {
     }
 
     /// A datagram was not let in. No log line: whoever floods would write them.
-    pub fn datagram_refused(&self, listener: &str, reason: &'static str) {
-        self.shared.failures.at([listener, "datagram", reason]).add(1);
+    pub fn datagram_refused(&self, listener: &str, reason: Reason) {
+        self.shared.failures.at([listener, "datagram", reason.code()]).add(1);
     }
 
     /// A UDP flow ended: one log line, its client's totals. It was opened by `connection_opened`; its bytes are the listener's already.
@@ -352,14 +354,14 @@ impl WorkerReport {
             }
             cells.requests.add(1);
             cells.retries.add(u64::from(record.retries));
-            cells.failures.add(u64::from(record.fault == Fault::Upstream));
+            cells.failures.add(u64::from(record.fault == Side::Upstream));
             if let Some(duration) = record.upstream_duration {
                 cells.durations.observe(duration);
             }
         }
         self.fault(record.fault, record.reason);
         if let Some(contract) = &record.contract {
-            let labels = [contract.contract, contract.operation, contract.decision.as_str(), contract.reason];
+            let labels = [contract.contract, contract.operation, contract.decision.as_str(), code_of(contract.reason)];
             shared.decisions.at(labels).add(1);
         }
         if let Some(client) = record.client {
@@ -410,9 +412,9 @@ impl WorkerReport {
         }
     }
 
-    fn fault(&self, fault: Fault, reason: &'static str) {
-        if fault != Fault::None {
-            self.shared.faults.at([fault.side(), reason]).add(1);
+    fn fault(&self, side: Side, reason: Option<Reason>) {
+        if side != Side::Nobody {
+            self.shared.faults.at([side.word(), code_of(reason)]).add(1);
         }
     }
 

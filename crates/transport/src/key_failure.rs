@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use reason::Reason;
 use wire::keyless::{ErrorCode, Operation};
 
 /// How long a busy server is left alone, whatever it says: a server cannot talk us out of asking it.
@@ -35,17 +36,17 @@ pub enum KeyFailure {
 }
 
 impl KeyFailure {
-    /// Stable code for logs.
-    pub fn code(self) -> &'static str {
+    /// The reason for logs and metrics.
+    pub fn reason(self) -> Reason {
         match self {
-            KeyFailure::Unavailable => "keyless_unavailable",
-            KeyFailure::Overloaded => "keyless_overloaded",
-            KeyFailure::Timeout => "keyless_timeout",
-            KeyFailure::Lost => "keyless_connection_lost",
-            KeyFailure::Busy { .. } => "keyless_busy",
-            KeyFailure::Rejected(_) => "keyless_rejected",
-            KeyFailure::WrongSignature => "keyless_wrong_signature",
-            KeyFailure::Unaskable => "keyless_unsupported_operation",
+            KeyFailure::Unavailable => Reason::KeylessUnavailable,
+            KeyFailure::Overloaded => Reason::KeylessOverloaded,
+            KeyFailure::Timeout => Reason::KeylessTimeout,
+            KeyFailure::Lost => Reason::KeylessConnectionLost,
+            KeyFailure::Busy { .. } => Reason::KeylessBusy,
+            KeyFailure::Rejected(_) => Reason::KeylessRejected,
+            KeyFailure::WrongSignature => Reason::KeylessWrongSignature,
+            KeyFailure::Unaskable => Reason::KeylessUnsupportedOperation,
         }
     }
 
@@ -53,7 +54,7 @@ impl KeyFailure {
     pub fn outcome(self) -> &'static str {
         match self {
             KeyFailure::Rejected(code) => code.name(),
-            other => other.code().trim_start_matches("keyless_"),
+            other => other.reason().code().trim_start_matches("keyless_"),
         }
     }
 

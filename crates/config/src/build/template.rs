@@ -158,7 +158,7 @@ fn canonical(piece: &str, owner: &str) -> Result<String, Fault> {
             "an encoded slash can only be part of a parameter (`allow_encoded_slash: true`)",
         )),
         Err(error) => {
-            let reason = error.code.replace('_', " ");
+            let reason = error.reason.code().replace('_', " ");
             Err(Fault::new(format!("{owner} cannot hold {} ({reason})", shown(piece)), path_fix(piece)))
         }
     }

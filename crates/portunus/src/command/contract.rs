@@ -144,7 +144,7 @@ fn validate_files(contract: &Contract, request: &Path, response: Option<&Path>) 
     let message = Message::read(request)?;
     let mut head = RequestHead::default();
     http1::parse_request(&message.head, &head_limits(), &mut head)
-        .map_err(|error| format!("{}: no request that would be let in: {}", request.display(), error.code))?;
+        .map_err(|error| format!("{}: no request that would be let in: {}", request.display(), error.reason.code()))?;
     let (matched, values) = match contract.find(head.method.as_str(), head.path()) {
         Found::Operation(matched, values) => (matched, values),
         Found::UnknownPath => return Ok(rejected("the document has no such path")),
@@ -172,8 +172,9 @@ fn validate_files(contract: &Contract, request: &Path, response: Option<&Path>) 
 fn validate_response(matched: Matched<'_>, method: &Method, file: &Path) -> Result<bool, String> {
     let message = Message::read(file)?;
     let mut head = ResponseHead::default();
-    http1::parse_response(&message.head, &head_limits(), method, &mut head)
-        .map_err(|error| format!("{}: no response that would be let through: {}", file.display(), error.code))?;
+    http1::parse_response(&message.head, &head_limits(), method, &mut head).map_err(|error| {
+        format!("{}: no response that would be let through: {}", file.display(), error.reason.code())
+    })?;
     let (mut scratch, mut findings) = (Scratch::new(), Findings::all());
     let parts = ResponseParts {
         status: head.status,

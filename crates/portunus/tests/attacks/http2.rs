@@ -175,7 +175,7 @@ fn a_head_that_is_no_message_ends_its_stream_unanswered() {
     let cases = [
         (with(":authority", b"user@a.test"), "bad_host"),
         (with(":authority", b"a.test:0"), "bad_port"),
-        (and("host", b"evil.example"), "host_disagrees"),
+        (and("host", b"evil.example"), "host_mismatch"),
         (with(":scheme", b"ftp"), "bad_scheme"),
         (and("x-padded", b" a"), "space_around_field_value"),
         (and("x-padded", b"a\t"), "space_around_field_value"),

@@ -141,7 +141,7 @@ fn silent_connections_end_and_give_their_descriptors_back() {
     drop((silent, served));
     wait_until("descriptors to return", || descriptors() <= before);
     let log = gate.log(53);
-    assert_eq!(log.iter().filter(|line| line["reason"] == "silent").count(), 50);
+    assert_eq!(log.iter().filter(|line| line["reason"] == "idle_without_request").count(), 50);
 }
 
 #[test]

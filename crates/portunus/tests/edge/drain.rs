@@ -93,7 +93,7 @@ fn what_does_not_end_within_the_grace_time_is_cut_and_reported() {
     lines.sort_by_key(|line| line["target"].as_str().map(str::to_owned));
     let reported: Vec<_> = lines.iter().map(|line| (line["target"].as_str(), line["fault"].as_str())).collect();
     assert_eq!(reported, [(Some(""), Some("proxy")), (Some("/"), Some("proxy"))], "one line each: {lines:#?}");
-    assert!(lines.iter().all(|line| line["reason"] == "cut_short"), "{lines:#?}");
+    assert!(lines.iter().all(|line| line["reason"] == "aborted"), "{lines:#?}");
 }
 
 const CONNECTIONS: &str = "portunus_connections_open{listener=\"web\"}";
@@ -122,7 +122,7 @@ fn connections_that_asked_for_nothing_leave_a_line_when_they_are_drained() {
     assert_eq!(code, Some(1), "the handshake was cut");
     let mut reported: Vec<_> = lines_of(&dir).iter().map(|line| line["reason"].to_string()).collect();
     reported.sort();
-    assert_eq!(reported, ["\"cut_short\"", "\"drained\""]);
+    assert_eq!(reported, ["\"aborted\"", "\"drained\""]);
 }
 
 #[test]

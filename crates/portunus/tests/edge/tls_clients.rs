@@ -82,7 +82,7 @@ fn clients_are_let_in_by_their_certificates() {
         |lines: &[serde_json::Value], reason: &str| lines.iter().filter(|line| line["reason"] == reason).count();
     wait_until("every rejection's line", || {
         let lines = gate.log(1);
-        reasons(&lines, "client_certificate_not_allowed") == 2 && reasons(&lines, "client_certificate") == 10
+        reasons(&lines, "client_certificate_not_allowed") == 2 && reasons(&lines, "client_certificate_invalid") == 10
     });
 }
 

@@ -40,7 +40,7 @@ pub fn check(bytes: &[u8]) {
         assert!(ring.keys().is_some_and(|keys| (1..=100).contains(&keys.len())));
     }
     let rejected = rule().check(bytes, SystemTime::UNIX_EPOCH).map(|_| ()).unwrap_err();
-    assert!(rejected.code.starts_with("jwt_") && !rejected.insufficient);
+    assert!(rejected.reason.code().starts_with("jwt_") && !rejected.insufficient);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     match AllowedAddresses::parse(text) {
         Ok(allowed) => assert_eq!(allowed, AllowedAddresses::parse(&format!("{text}\n\n# more\n")).unwrap()),

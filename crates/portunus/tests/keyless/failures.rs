@@ -31,7 +31,7 @@ fn fails_with(behave: &str, reason: &str) {
     let line = gate.log(1).remove(0);
     assert_eq!(
         (&line["reason"], &line["phase"], &line["fault"]),
-        (&reason.into(), &"tls_handshake".into(), &"upstream".into())
+        (&reason.into(), &"tls_handshake".into(), &"key_server".into())
     );
 }
 

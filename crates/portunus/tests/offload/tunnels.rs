@@ -177,7 +177,7 @@ fn a_cut_is_not_an_orderly_end() {
     assert!(near.read(&mut [0; 1]).is_err(), "an orderly end");
 
     let lines = gate.log(2);
-    assert_eq!((&lines[0]["fault"], &lines[0]["reason"]), (&"client".into(), &"tls_cut_without_close_notify".into()));
+    assert_eq!((&lines[0]["fault"], &lines[0]["reason"]), (&"client".into(), &"close_notify_missing".into()));
     assert_eq!((&lines[1]["fault"], &lines[1]["reason"]), (&"upstream".into(), &"tunnel_upstream_reset".into()));
     assert_eq!(lines[1]["ended_by"], "upstream");
 }

@@ -137,7 +137,7 @@ fn a_loop_is_rejected_at_its_first_turn() {
     run(&["ip", "-n", &edge, "address", "add", "10.9.9.9/32", "dev", "lo"]);
     // Our own connection to 10.9.9.9:25 would arrive at our own listener.
     client(&site, "s = passed(('203.0.113.7', 4711))\ns.sendall(b'x')\nassert rejected(s)");
-    wait_until("the loop to be reported", || running.log(0).iter().any(|line| line["reason"] == "loop"));
+    wait_until("the loop to be reported", || running.log(0).iter().any(|line| line["reason"] == "forwarding_loop"));
     // The self-test, the client, and one turn.
     let log = running.log(0);
     assert!(log.len() <= 3, "one turn, not {}: {log:#?}", log.len());
@@ -194,7 +194,7 @@ assert rejected(s)
     let log = running.log(10);
     let count = |key: &str, value: &str| log.iter().filter(|line| line[key] == value).count();
     // Eight listeners are passed, one rejects, and one got nothing of it but the connection.
-    assert_eq!((count("reason", "loop"), count("kind", "tunnel"), log.len()), (1, 9, 10), "{log:#?}");
+    assert_eq!((count("reason", "forwarding_loop"), count("kind", "tunnel"), log.len()), (1, 9, 10), "{log:#?}");
 }
 
 /// Bug 9 of go-mmproxy: what counts is the family of the client, not that of its balancer. A missing family is reported once.
@@ -319,7 +319,7 @@ for to in [("127.0.0.1", 2526), ("10.0.0.1", 2525), edge]:
     let wanted: Vec<_> = log.iter().map(|line| line["proxy_protocol"]["destination"].as_str().unwrap()).collect();
     assert!(["127.0.0.1:2526", "10.0.0.1:2525"].iter().all(|one| wanted.contains(one)), "{log:#?}");
     assert_eq!(log.iter().filter(|line| line["reason"] == "destination_not_allowed").count(), 2, "{log:#?}");
-    assert_eq!(log.iter().filter(|line| line["reason"] == "loop").count(), 1, "{log:#?}");
+    assert_eq!(log.iter().filter(|line| line["reason"] == "forwarding_loop").count(), 1, "{log:#?}");
 }
 
 #[test]

@@ -71,7 +71,7 @@ for lb, edge, client in [(("198.51.100.10", 0), ("198.51.100.1", 53), ("203.0.11
         (&"flow".into(), &"dns".into(), &"127.0.0.1:5353".into())
     );
     assert_eq!((&flow["datagrams_received"], &flow["datagrams_sent"]), (&4.into(), &4.into()));
-    assert_eq!((&flow["bytes_received"], &flow["reason"]), (&1406.into(), &"closed".into()));
+    assert_eq!((&flow["bytes_received"], &flow["reason"]), (&1406.into(), &"flow_closed".into()));
 }
 
 #[test]
@@ -93,7 +93,7 @@ assert s.recv(65536) == b"203.0.113.7 4711 " + forged
 "#,
     );
     assert_eq!(reported, "b'203.0.113.7 4711 one'\nb'203.0.113.7 4711 two'");
-    rejected(&site, "header_missing", 1);
+    rejected(&site, "proxy_header_missing", 1);
 }
 
 #[test]
@@ -123,7 +123,7 @@ assert first.recv(65536) == b"203.0.113.8 4711 " + forged
     let expected =
         ["b'203.0.113.7 4711 one'", "b'203.0.113.7 4711 two'", "b'203.0.113.8 4711 one'", "b'203.0.113.8 4711 two'"];
     assert_eq!(lines, expected);
-    rejected(&site, "header_missing", 1);
+    rejected(&site, "proxy_header_missing", 1);
     rejected(&site, "proxy_header_client_changed", 1);
 }
 
@@ -144,7 +144,7 @@ s.sendto(b"short", edge)
 assert silent(s)
 "#,
     );
-    rejected(&site, "header_missing", 1);
+    rejected(&site, "proxy_header_missing", 1);
 }
 
 #[test]
@@ -184,8 +184,8 @@ for _ in range(3):
 assert silent(s)
 "#,
     );
-    rejected(&site, "untrusted_peer", 3);
-    running.wait_for("\"reason\":\"untrusted_peer\"");
+    rejected(&site, "proxy_untrusted_peer", 3);
+    running.wait_for("\"reason\":\"proxy_untrusted_peer\"");
     assert!(!metric(&site, "portunus_connections_open{listener=\"dns\"} 1"));
     assert!(running.diagnostics.lock().unwrap().len() < 20);
 }
@@ -362,7 +362,7 @@ ask(b"after")
     counted(&site, "portunus_connections_open{listener=\"dns\"} 64");
     running.signal("TERM");
     let log = running.log(2001);
-    let evicted = log.iter().filter(|line| line["reason"] == "evicted");
+    let evicted = log.iter().filter(|line| line["reason"] == "flow_evicted");
     assert!(evicted.clone().count() > 1500);
     assert!(evicted.clone().all(|line| line["client_address"] != "203.0.113.7"));
     let alive: Vec<_> = log.iter().filter(|line| line["client_address"] == "203.0.113.7").collect();
@@ -388,7 +388,7 @@ for _ in range(12):
     let log = running.log(2);
     let lived = |client: &str| {
         let line = log.iter().find(|line| line["client_address"] == client).unwrap();
-        assert_eq!(line["reason"], "idle");
+        assert_eq!(line["reason"], "flow_idle");
         line["duration_seconds"].as_f64().unwrap()
     };
     assert!(lived("203.0.113.8") >= 0.69, "{}", lived("203.0.113.8"));
@@ -461,7 +461,7 @@ fn a_destination_that_is_the_listener_itself_is_a_loop() {
         site.client(
             "edge = ('198.51.100.1', 53)\nhead = v2(('203.0.113.7', 9), edge)\ns = udp()\ns.sendto(head * 3 + b'x', edge)\nassert silent(s)",
         );
-        rejected(&site, "loop", 1);
+        rejected(&site, "forwarding_loop", 1);
         counted(&site, "portunus_datagrams_received_total{listener=\"dns\"} 1");
     }
 }

@@ -9,7 +9,8 @@ mod metrics;
 
 use std::time::{Duration, SystemTime};
 
-use telemetry::{Exposition, Fault, Reporter, RequestRecord};
+use reason::Side;
+use telemetry::{Exposition, Reporter, RequestRecord};
 
 /// A request that went well; tests change what they are about.
 fn record() -> RequestRecord<'static> {
@@ -36,8 +37,8 @@ fn record() -> RequestRecord<'static> {
         duration: Duration::from_micros(700),
         upstream_duration: Some(Duration::from_micros(500)),
         retries: 0,
-        fault: Fault::None,
-        reason: "",
+        fault: Side::Nobody,
+        reason: None,
         contract: None,
     }
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use config::LogConfig;
-use telemetry::{
-    CertificateExpiry, ConnRecord, Exposition, Fault, Reporter, RequestRecord, WorkerReport, render_summary,
-};
+use reason::{Reason, Side};
+use telemetry::{CertificateExpiry, ConnRecord, Exposition, Reporter, RequestRecord, WorkerReport, render_summary};
 
 use crate::exposition::{Samples, open_metrics, prometheus_text};
 use crate::record;
@@ -46,7 +45,7 @@ fn info(resumed: bool) -> tls::Info {
     }
 }
 
-fn failure(phase: &'static str, reason: &'static str) -> ConnRecord<'static> {
+fn failure(phase: &'static str, reason: Reason) -> ConnRecord<'static> {
     ConnRecord {
         started: SystemTime::now(),
         listener: "edge",
@@ -55,7 +54,7 @@ fn failure(phase: &'static str, reason: &'static str) -> ConnRecord<'static> {
         server_name: None,
         duration: Duration::from_millis(1),
         phase,
-        fault: Fault::Client,
+        fault: Side::Client,
         reason,
         detail: "",
     }
@@ -71,8 +70,8 @@ fn requests_of_all_workers_are_added_up() {
         let fault = RequestRecord {
             status: 504,
             retries: 2,
-            fault: Fault::Upstream,
-            reason: "upstream_timeout",
+            fault: Side::Upstream,
+            reason: Some(Reason::ResponseHeaderTimeout),
             upstream_duration: None,
             ..record()
         };
@@ -95,7 +94,7 @@ fn requests_of_all_workers_are_added_up() {
             (r#"portunus_upstream_failures_total{upstream="shop",server="10.0.0.5:8080"}"#, 2.0),
             (r#"portunus_upstream_retries_total{upstream="shop"}"#, 4.0),
             (r#"portunus_upstream_duration_seconds_count{upstream="shop"}"#, 4.0),
-            (r#"portunus_faults_total{side="upstream",reason="upstream_timeout"}"#, 2.0),
+            (r#"portunus_faults_total{side="upstream",reason="response_header_timeout"}"#, 2.0),
         ],
     );
 }
@@ -112,9 +111,9 @@ fn connections_and_handshakes_are_distinguished() {
     worker.connection_closed("edge", client, 1, 2);
     worker.handshake("edge", &info(false), Duration::from_micros(300));
     worker.handshake("edge", &info(true), Duration::from_micros(90));
-    worker.connection_failed(&failure("accept", "too_many_connections"));
-    worker.connection_failed(&failure("tls_handshake", "protocol_version"));
-    worker.connection_failed(&failure("head", "silent"));
+    worker.connection_failed(&failure("accept", Reason::TooManyConnections));
+    worker.connection_failed(&failure("tls_handshake", Reason::TlsHandshakeFailed));
+    worker.connection_failed(&failure("head", Reason::IdleWithoutRequest));
     let handshakes = |resumed: bool| {
         format!(
             "portunus_tls_handshakes_total{{listener=\"edge\",version=\"TLSv1.2\",\
@@ -133,9 +132,9 @@ fn connections_and_handshakes_are_distinguished() {
             (&handshakes(true), 1.0),
             (r#"portunus_tls_handshake_duration_seconds_count{listener="edge",resumed="true"}"#, 1.0),
             (r#"portunus_connections_rejected_total{listener="edge",reason="too_many_connections"}"#, 1.0),
-            (r#"portunus_tls_handshake_failures_total{listener="edge",reason="protocol_version"}"#, 1.0),
-            (r#"portunus_connections_failed_total{listener="edge",phase="head",reason="silent"}"#, 1.0),
-            (r#"portunus_faults_total{side="client",reason="silent"}"#, 1.0),
+            (r#"portunus_tls_handshake_failures_total{listener="edge",reason="tls_handshake_failed"}"#, 1.0),
+            (r#"portunus_connections_failed_total{listener="edge",phase="head",reason="idle_without_request"}"#, 1.0),
+            (r#"portunus_faults_total{side="client",reason="idle_without_request"}"#, 1.0),
         ],
     );
     let summary = render_summary(&reporter);

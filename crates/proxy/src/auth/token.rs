@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::Algorithm;
+use reason::Reason;
 
 use super::base64url;
 use super::json::{Object, Value};
@@ -35,17 +36,17 @@ pub struct TokenRule {
     pub require_expiry: bool,
 }
 
-/// Why a token is rejected: a stable code.
+/// Why a token is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rejected {
-    /// The code, for logs and metrics.
-    pub code: &'static str,
+    /// The reason, for logs and metrics.
+    pub reason: Reason,
     /// It is whole and genuine, but does not reach as far: 403 rather than 401.
     pub insufficient: bool,
 }
 
-const fn rejected(code: &'static str) -> Rejected {
-    Rejected { code, insufficient: false }
+const fn rejected(reason: Reason) -> Rejected {
+    Rejected { reason, insufficient: false }
 }
 
 /// What a genuine token says, as far as it is asked for.
@@ -75,15 +76,15 @@ impl TokenRule {
     /// The first thing that is wrong with it.
     pub fn check(&self, token: &[u8], now: SystemTime) -> Result<Claims, Rejected> {
         if token.len() > MAX_TOKEN_BYTES {
-            return Err(rejected("jwt_too_long"));
+            return Err(rejected(Reason::JwtTooLong));
         }
         let mut parts = token.split(|byte| *byte == b'.');
         let (Some(head), Some(payload), Some(signature), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
         else {
-            return Err(rejected("jwt_malformed"));
+            return Err(rejected(Reason::JwtMalformed));
         };
-        let malformed = || rejected("jwt_malformed");
+        let malformed = || rejected(Reason::JwtMalformed);
         let message = token.get(..head.len() + 1 + payload.len()).unwrap_or_default();
         let head = base64url::decode(head).ok_or_else(malformed)?;
         let head = Object::read(&head).map_err(|_| malformed())?;
@@ -98,16 +99,16 @@ impl TokenRule {
     fn check_signature(&self, head: &Object, message: &[u8], signature: &[u8]) -> Result<(), Rejected> {
         // What the token demands to be understood and is not (RFC 7515 §4.1.11); `b64` (RFC 7797) is among it.
         if head.get("crit").is_some() || head.get("b64").is_some() {
-            return Err(rejected("jwt_critical_header"));
+            return Err(rejected(Reason::JwtCriticalHeader));
         }
         let algorithm = head.text("alg").and_then(Algorithm::from_name).filter(|one| self.algorithms.contains(one));
-        let Some(algorithm) = algorithm else { return Err(rejected("jwt_algorithm")) };
+        let Some(algorithm) = algorithm else { return Err(rejected(Reason::JwtAlgorithm)) };
         let id = match head.get("kid") {
             None => None,
             Some(Value::Text(id)) => Some(id.as_str()),
-            Some(_) => return Err(rejected("jwt_malformed")),
+            Some(_) => return Err(rejected(Reason::JwtMalformed)),
         };
-        let Some(keys) = self.keys.keys() else { return Err(rejected("jwt_no_keys")) };
+        let Some(keys) = self.keys.keys() else { return Err(rejected(Reason::JwtNoKeys)) };
         let mut any = false;
         for key in keys.iter().filter(|key| key.is_for(algorithm, id)).take(MAX_KEYS_TRIED) {
             any = true;
@@ -116,10 +117,10 @@ impl TokenRule {
             }
         }
         if any {
-            return Err(rejected("jwt_signature"));
+            return Err(rejected(Reason::JwtSignature));
         }
         self.keys.want();
-        Err(rejected("jwt_unknown_key"))
+        Err(rejected(Reason::JwtUnknownKey))
     }
 
     fn check_claims(&self, claims: &Object, now: SystemTime) -> Result<(), Rejected> {
@@ -128,23 +129,23 @@ impl TokenRule {
         let time = |name| match claims.get(name) {
             None => Ok(None),
             Some(Value::Number(seconds)) => Ok(Some(*seconds)),
-            Some(_) => Err(rejected("jwt_malformed")),
+            Some(_) => Err(rejected(Reason::JwtMalformed)),
         };
         match time("exp")? {
-            Some(end) if now >= end + leeway => return Err(rejected("jwt_expired")),
-            None if self.require_expiry => return Err(rejected("jwt_no_expiry")),
+            Some(end) if now >= end + leeway => return Err(rejected(Reason::JwtExpired)),
+            None if self.require_expiry => return Err(rejected(Reason::JwtNoExpiry)),
             _ => {}
         }
         if time("nbf")?.is_some_and(|start| now + leeway < start) {
-            return Err(rejected("jwt_not_yet_valid"));
+            return Err(rejected(Reason::JwtNotYetValid));
         }
         // A token from the future is one whose clock cannot be believed.
         if time("iat")?.is_some_and(|at| now + leeway < at) {
-            return Err(rejected("jwt_not_yet_valid"));
+            return Err(rejected(Reason::JwtNotYetValid));
         }
         if !self.issuers.is_empty() && !claims.text("iss").is_some_and(|iss| self.issuers.iter().any(|one| one == iss))
         {
-            return Err(rejected("jwt_issuer"));
+            return Err(rejected(Reason::JwtIssuer));
         }
         let is_ours = |audience: &str| self.audiences.iter().any(|one| one == audience);
         let fits = match claims.get("aud") {
@@ -153,7 +154,7 @@ impl TokenRule {
             Some(Value::List(list)) => list.iter().any(|one| matches!(one, Value::Text(text) if is_ours(text))),
             _ => false,
         };
-        if fits { Ok(()) } else { Err(rejected("jwt_audience")) }
+        if fits { Ok(()) } else { Err(rejected(Reason::JwtAudience)) }
     }
 }
 

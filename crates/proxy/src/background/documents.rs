@@ -118,7 +118,7 @@ async fn fetch(url: &DocumentUrl, group: &Group, most: usize) -> Result<Vec<u8>,
     group.resolved(group.config.connect_timeout).await;
     let Some(server) = group.choose(&[]) else { return Err("no server".to_owned()) };
     let _busy = server.busy();
-    let transport = connect(Target::own(group, &server)).await.map_err(|error| error.code().to_owned())?;
+    let transport = connect(Target::own(group, &server)).await.map_err(|error| error.reason().code().to_owned())?;
     let got = get(&transport, &url.host, &url.target, &fields).await?;
     match got.status() {
         200 => got.body(most).await,

@@ -31,7 +31,9 @@ pub async fn get<'t>(transport: &'t Transport, host: &str, target: &str, fields:
         if transport.recv_more(&mut input).await.map_err(broke)? == 0 {
             return Err("the connection closed before a response".to_owned());
         }
-        match parse_response(&input, &LIMITS, &Method::Get, &mut head).map_err(|error| error.code.to_owned())? {
+        match parse_response(&input, &LIMITS, &Method::Get, &mut head)
+            .map_err(|error| error.reason.code().to_owned())?
+        {
             Parsed::Complete { head_len } => {
                 input.advance(head_len);
                 return Ok(Got { transport, input, head });

@@ -109,7 +109,7 @@ async fn fetch(ring: &KeyRing, group: &Group) -> Result<Vec<u8>, String> {
     group.resolved(group.config.connect_timeout).await;
     let Some(server) = group.choose(&[]) else { return Err("no server".to_owned()) };
     let _busy = server.busy();
-    let transport = connect(Target::own(group, &server)).await.map_err(|error| error.code().to_owned())?;
+    let transport = connect(Target::own(group, &server)).await.map_err(|error| error.reason().code().to_owned())?;
     let got = get(&transport, host, target, FIELDS).await?;
     match got.status() {
         200 => got.body(MAX_KEYS_BYTES).await,

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use config::ProxyHeaderRule;
 use net::clock::coarse;
 use net::{Chunk, Deadline, Stream};
+use reason::Reason;
 use wire::proxy_protocol::{Found, Header, HeaderError, MAX_HEADER_BYTES, Origin, ProxyInfo, Transport, read};
 
 use super::{Identified, canonical, itself};
@@ -36,17 +37,17 @@ pub enum NotIdentified {
 }
 
 impl NotIdentified {
-    /// Stable code for logs and metrics.
-    pub fn code(&self) -> &'static str {
+    /// The reason for logs and metrics.
+    pub fn reason(&self) -> Reason {
         match self {
-            NotIdentified::UntrustedPeer => "proxy_untrusted_peer",
-            NotIdentified::UntrustedHeader => "proxy_header_untrusted",
-            NotIdentified::Missing => "proxy_header_missing",
-            NotIdentified::Slow => "proxy_header_timeout",
-            NotIdentified::Gone(true) => "proxy_header_truncated",
-            NotIdentified::Gone(false) => "closed_without_header",
-            NotIdentified::Invalid(_) | NotIdentified::OfDatagrams => "proxy_header_invalid",
-            NotIdentified::Broken(_) => "proxy_header_reset",
+            NotIdentified::UntrustedPeer => Reason::ProxyUntrustedPeer,
+            NotIdentified::UntrustedHeader => Reason::ProxyHeaderUntrusted,
+            NotIdentified::Missing => Reason::ProxyHeaderMissing,
+            NotIdentified::Slow => Reason::ProxyHeaderTimeout,
+            NotIdentified::Gone(true) => Reason::ProxyHeaderTruncated,
+            NotIdentified::Gone(false) => Reason::ClosedWithoutHeader,
+            NotIdentified::Invalid(_) | NotIdentified::OfDatagrams => Reason::ProxyHeaderInvalid,
+            NotIdentified::Broken(_) => Reason::ProxyHeaderReset,
         }
     }
 

@@ -12,6 +12,7 @@ use config::{DatagramHeader, TargetsConfig, UdpListenerConfig};
 use net::transparent::canonical;
 use net::udp::Sent;
 use net::{Poller, Source, UdpFlow};
+use reason::Reason;
 use telemetry::{FlowRecord, OncePerSecond};
 use wire::simple_proxy;
 
@@ -107,12 +108,12 @@ impl Flows {
     /// The flow a datagram belongs to, made if it is new; and where its payload begins.
     ///
     /// # Errors
-    /// A stable code of why the datagram goes nowhere.
+    /// Why the datagram goes nowhere.
     pub(super) fn flow_of(
         &mut self,
         config: &Arc<UdpListenerConfig>,
         arrived: Arrived<'_>,
-    ) -> Result<(FlowId, usize), &'static str> {
+    ) -> Result<(FlowId, usize), Reason> {
         let balancer = arrived.balancer;
         let of_balancer = Key { client: None, balancer, destination: None };
         let first_only = matches!(config.header, DatagramHeader::First | DatagramHeader::Auto);
@@ -127,8 +128,8 @@ impl Flows {
             Said::Nothing if config.header == DatagramHeader::Off || config.pass_without_header => {
                 (Newcomer { client: balancer, is_client: true, destination: None }, 0)
             }
-            Said::Nothing => return Err("header_missing"),
-            Said::Wrong(code) => return Err(code),
+            Said::Nothing => return Err(Reason::ProxyHeaderMissing),
+            Said::Wrong(reason) => return Err(reason),
         };
         let decides = matches!(config.to, TargetsConfig::Destination { .. });
         let destination = newcomer.destination.filter(|_| decides);
@@ -142,8 +143,8 @@ impl Flows {
     /// Where the payload of a further datagram of a flow begins, whose first one had the header.
     ///
     /// A client can send anything, also what looks like a header of somebody else. So once a flow is known, no header can change whose it is.
-    fn belongs(&mut self, mode: DatagramHeader, id: FlowId, bytes: &[u8]) -> Result<usize, &'static str> {
-        let Some(flow) = self.table.get_mut(id) else { return Err("flow_gone") };
+    fn belongs(&mut self, mode: DatagramHeader, id: FlowId, bytes: &[u8]) -> Result<usize, Reason> {
+        let Some(flow) = self.table.get_mut(id) else { return Err(Reason::FlowEnded) };
         if mode == DatagramHeader::First || flow.habit == Habit::First {
             return Ok(0);
         }
@@ -152,9 +153,9 @@ impl Flows {
                 flow.habit = Habit::Each;
                 Ok(payload)
             }
-            (Said::Client { .. }, _) => Err("proxy_header_client_changed"),
+            (Said::Client { .. }, _) => Err(Reason::ProxyHeaderClientChanged),
             (Said::Balancer { payload }, Habit::Each) if flow.client == flow.balancer => Ok(payload),
-            (_, Habit::Each) => Err("header_missing"),
+            (_, Habit::Each) => Err(Reason::ProxyHeaderMissing),
             (_, _) => {
                 flow.habit = Habit::First;
                 Ok(0)
@@ -168,17 +169,17 @@ impl Flows {
         key: Key,
         newcomer: &Newcomer,
         arrived: Arrived<'_>,
-    ) -> Result<FlowId, &'static str> {
+    ) -> Result<FlowId, Reason> {
         if self.is_closing {
-            return Err("closing");
+            return Err(Reason::ListenerClosing);
         }
         let client = canonical(newcomer.client);
         let (target, source) = self.way(config, newcomer, client, arrived.local).map_err(|rejected| {
-            self.worker.reported.once(&config.name, rejected.code(), Some(client));
-            rejected.code()
+            self.worker.reported.once(&config.name, rejected.reason(), Some(client));
+            rejected.reason()
         })?;
         while let Some(id) = self.table.in_the_way(client.ip(), config.max_flows, config.max_flows_per_client) {
-            self.end(id, "evicted");
+            self.end(id, Reason::FlowEvicted);
         }
         let socket = self.connect(target, source)?;
         let head = config.response_header.then(|| {
@@ -200,11 +201,11 @@ impl Flows {
             lost: 0,
             unreachable: 0,
         };
-        let id = self.table.insert(key, client.ip(), arrived.now, flow).ok_or("flow_not_opened")?;
+        let id = self.table.insert(key, client.ip(), arrived.now, flow).ok_or(Reason::FlowNotOpened)?;
         let registered = self.table.get(id).map(|flow| self.poller.add(&flow.socket, id.to_bits()));
         if !matches!(registered, Some(Ok(()))) {
             self.table.remove(id);
-            return Err("flow_not_opened");
+            return Err(Reason::FlowNotOpened);
         }
         self.worker.shared.flows.fetch_add(1, Ordering::Relaxed);
         self.worker.report.connection_opened(&config.name);
@@ -229,14 +230,14 @@ impl Flows {
         Ok((target, Source { address: as_client.then_some(client), mark: config.source.mark }))
     }
 
-    fn connect(&mut self, target: SocketAddr, source: Source) -> Result<UdpFlow, &'static str> {
+    fn connect(&mut self, target: SocketAddr, source: Source) -> Result<UdpFlow, Reason> {
         match UdpFlow::connect(target, source) {
             Ok(socket) => Ok(socket),
             // Out of descriptors: the longest idle flow gives up its own.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                let (id, _) = self.table.longest_idle().ok_or("no_descriptors")?;
-                self.end(id, "evicted");
-                UdpFlow::connect(target, source).map_err(|_| "no_descriptors")
+                let (id, _) = self.table.longest_idle().ok_or(Reason::NoDescriptors)?;
+                self.end(id, Reason::FlowEvicted);
+                UdpFlow::connect(target, source).map_err(|_| Reason::NoDescriptors)
             }
             Err(error) => {
                 if self.complaint.allow().is_some() {
@@ -246,7 +247,7 @@ impl Flows {
                     };
                     tracing::error!(to = %target, "cannot open a UDP flow: {error}{fix}");
                 }
-                Err("flow_not_opened")
+                Err(Reason::FlowNotOpened)
             }
         }
     }
@@ -267,7 +268,7 @@ impl Flows {
     }
 
     /// Ends the flows that have been idle for their time.
-    pub(super) fn end_idle(&mut self, now: Duration, idle: Duration, reason: &'static str) {
+    pub(super) fn end_idle(&mut self, now: Duration, idle: Duration, reason: Reason) {
         while let Some((id, since)) = self.table.longest_idle() {
             if since + idle > now {
                 return;
@@ -277,7 +278,7 @@ impl Flows {
     }
 
     /// Ends a flow: one log line, its totals.
-    pub(super) fn end(&mut self, id: FlowId, reason: &'static str) {
+    pub(super) fn end(&mut self, id: FlowId, reason: Reason) {
         let Some(flow) = self.table.remove(id) else { return };
         self.worker.shared.flows.fetch_sub(1, Ordering::Relaxed);
         self.worker.report.flow_closed(&FlowRecord {
@@ -302,7 +303,7 @@ impl Flows {
 impl Drop for Flows {
     fn drop(&mut self) {
         while let Some((id, _)) = self.table.longest_idle() {
-            self.end(id, "closed");
+            self.end(id, Reason::FlowClosed);
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use config::DatagramHeader;
+use reason::Reason;
 use wire::proxy_protocol::{self, Found, Origin, Transport, Version};
 use wire::simple_proxy;
 
@@ -29,7 +30,7 @@ pub(super) enum Said {
         payload: usize,
     },
     /// A header that must not be believed; a stable code says why.
-    Wrong(&'static str),
+    Wrong(Reason),
 }
 
 /// Reads the header that `mode` speaks of.
@@ -54,15 +55,15 @@ fn version_2(datagram: &[u8]) -> Said {
     let header = match proxy_protocol::read(datagram, proxy_protocol::MAX_HEADER_BYTES) {
         Ok(Found::Whole(header)) if header.version == Version::V2 => header,
         Ok(Found::Whole(_) | Found::Absent) => return Said::Nothing,
-        Ok(Found::Partial) => return Said::Wrong("proxy_header_truncated"),
-        Err(_) => return Said::Wrong("header_malformed"),
+        Ok(Found::Partial) => return Said::Wrong(Reason::ProxyHeaderTruncated),
+        Err(_) => return Said::Wrong(Reason::ProxyHeaderInvalid),
     };
     let payload = header.len;
     match header.origin {
         Origin::Inet { transport: Transport::Datagram, source, destination } => {
             Said::Client { client: net::transparent::canonical(source), destination, payload }
         }
-        Origin::Inet { transport: Transport::Stream, .. } => Said::Wrong("proxy_header_not_udp"),
+        Origin::Inet { transport: Transport::Stream, .. } => Said::Wrong(Reason::ProxyHeaderNotUdp),
         Origin::Local | Origin::Unspecified | Origin::Unix { .. } => Said::Balancer { payload },
     }
 }
@@ -97,15 +98,15 @@ mod tests {
         check(&v2(&[&[0x21, 0x12, 0, 12], &ADDRESSES[..]].concat()), client);
         check(&v2(&[0x20, 0x00, 0, 0]), Said::Balancer { payload: 16 });
         check(&v2(&[0x21, 0x00, 0, 0]), Said::Balancer { payload: 16 });
-        check(&v2(&[&[0x21, 0x11, 0, 12], &ADDRESSES[..]].concat()), Said::Wrong("proxy_header_not_udp"));
-        check(&v2(&[&[0x21, 0x12, 0, 12], &ADDRESSES[..11]].concat()), Said::Wrong("proxy_header_truncated"));
-        check(&v2(&[&[0x21, 0x12, 0, 11], &ADDRESSES[..]].concat()), Said::Wrong("header_malformed"));
-        check(&v2(&[&[0x31, 0x12, 0, 12], &ADDRESSES[..]].concat()), Said::Wrong("header_malformed"));
+        check(&v2(&[&[0x21, 0x11, 0, 12], &ADDRESSES[..]].concat()), Said::Wrong(Reason::ProxyHeaderNotUdp));
+        check(&v2(&[&[0x21, 0x12, 0, 12], &ADDRESSES[..11]].concat()), Said::Wrong(Reason::ProxyHeaderTruncated));
+        check(&v2(&[&[0x21, 0x12, 0, 11], &ADDRESSES[..]].concat()), Said::Wrong(Reason::ProxyHeaderInvalid));
+        check(&v2(&[&[0x31, 0x12, 0, 12], &ADDRESSES[..]].concat()), Said::Wrong(Reason::ProxyHeaderInvalid));
         check(b"", Said::Nothing);
         check(b"\r\n", Said::Nothing);
         check(b"\r\n\r\n\0\r\nQUIX\n", Said::Nothing);
         check(b"PROXY TCP4 203.0.113.7 192.0.2.1 1 2\r\n", Said::Nothing);
-        check(SIGNATURE, Said::Wrong("proxy_header_truncated"));
+        check(SIGNATURE, Said::Wrong(Reason::ProxyHeaderTruncated));
     }
 
     #[test]

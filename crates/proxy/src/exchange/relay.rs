@@ -11,6 +11,7 @@ use net::deadline::{LastLook, Within};
 use net::pace::{Allowance, Pace};
 use net::{Deadline, Elapsed};
 use pin_project_lite::pin_project;
+use reason::Reason;
 use transport::{Broken, buffer, recycle};
 
 use crate::message::body::BodyError;
@@ -92,7 +93,7 @@ pub enum Stopped {
     /// The time since the end of the upload is over.
     Elapsed,
     /// The client does not wait for the response any more: why.
-    Gone(&'static str),
+    Gone(Reason),
 }
 
 impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
@@ -111,7 +112,7 @@ impl<'f, F: Future<Output = Result<(), UploadError>>> Upload<'f, F> {
     ///
     /// # Errors
     /// See [`Stopped`].
-    pub fn beside<'u, M: Future, G: FnMut(&mut Context<'_>) -> Poll<&'static str>>(
+    pub fn beside<'u, M: Future, G: FnMut(&mut Context<'_>) -> Poll<Reason>>(
         &'u mut self,
         main: M,
         patience: Option<(&'u mut Deadline, Duration)>,
@@ -154,7 +155,7 @@ impl<F, M, G> Future for Beside<'_, '_, F, M, G>
 where
     F: Future<Output = Result<(), UploadError>>,
     M: Future,
-    G: FnMut(&mut Context<'_>) -> Poll<&'static str>,
+    G: FnMut(&mut Context<'_>) -> Poll<Reason>,
 {
     type Output = Result<M::Output, Stopped>;
 
@@ -353,7 +354,7 @@ pub enum DownloadError {
     /// The client took too long to accept bytes.
     ClientSlow,
     /// The client does not wait for the response any more: why.
-    Gone(&'static str),
+    Gone(Reason),
 }
 
 impl From<Broken> for DownloadError {
@@ -372,7 +373,7 @@ pin_project! {
 }
 
 impl<A: ResponseSink, F: Future> Future for UnlessGone<'_, A, F> {
-    type Output = Result<F::Output, &'static str>;
+    type Output = Result<F::Output, Reason>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();

@@ -6,6 +6,7 @@ use std::task::Poll;
 
 use net::Deadline;
 use net::pace::Pace;
+use reason::Reason;
 use wire::http::ResponseHead;
 
 use crate::exchange::relay::{self, Flow, Upload, UploadError};
@@ -74,12 +75,12 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
 fn not_held(error: HoldError) -> OnConnection {
     match error {
         HoldError::Validated(stop) => OnConnection::clients(stop.rejection),
-        HoldError::NoMemory => OnConnection::clients(Rejection::ours(503, "validation_memory")),
-        HoldError::Slow => OnConnection::servers(Rejection::upstream(504, "response_body_timeout")),
+        HoldError::NoMemory => OnConnection::clients(Rejection::of(Reason::ValidationMemory)),
+        HoldError::Slow => OnConnection::servers(Rejection::of(Reason::ResponseBodyTimeout)),
         HoldError::Body(BodyError::Malformed(_) | BodyError::Void(_)) => {
-            OnConnection::servers(Rejection::upstream(502, "response_malformed"))
+            OnConnection::servers(Rejection::of(Reason::ResponseMalformed))
         }
-        HoldError::Body(BodyError::Truncated) => OnConnection::servers(Rejection::upstream(502, "response_truncated")),
-        HoldError::Body(_) => OnConnection::servers(Rejection::upstream(502, "upstream_reset")),
+        HoldError::Body(BodyError::Truncated) => OnConnection::servers(Rejection::of(Reason::ResponseTruncated)),
+        HoldError::Body(_) => OnConnection::servers(Rejection::of(Reason::UpstreamReset)),
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use config::{Forward, HostRewrite, UpstreamProtocol};
 use net::Chunk;
-use telemetry::Fault;
+use reason::{Reason, Side};
 use transport::{Broken, Transport, buffer, recycle};
 use wire::http::http1::{Parsed, parse_response, write_field};
 use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead, Version};
@@ -163,7 +163,7 @@ pub async fn attempt<B: MessageBody, A: ResponseSink>(
     }
     recycle(head);
     // There is always a result here.
-    let result = result.unwrap_or_else(|| Err(OnConnection::servers(Rejection::upstream(502, "upstream_closed"))));
+    let result = result.unwrap_or_else(|| Err(OnConnection::servers(Rejection::of(Reason::UpstreamClosed))));
     result.map_err(|failed| failed.check(attempt.admitted.head(), exchange.sink))
 }
 
@@ -182,7 +182,7 @@ pub(super) async fn fresh_connection(
     match while_wanted(Box::pin(connect(target)), sink).await {
         Ok(connected) => connected.map_err(|error| cannot_connect(attempt.server, &error)),
         Err(why) => {
-            ledger.blame(Fault::Client, why);
+            ledger.blame(why);
             // Impatient clients must not keep a server in use that nobody can connect to.
             let servers_fault = started.elapsed() >= SLOW_CONNECT;
             Err(OnConnection { servers_fault, ..OnConnection::clients(Failure::Aborted) })
@@ -193,12 +193,11 @@ pub(super) async fn fresh_connection(
 pub(crate) fn cannot_connect(server: &Server, error: &ConnectError) -> OnConnection {
     if error.is_our_shortage() {
         // No descriptors or no memory: nothing that the server could help.
-        let failure = Rejection::ours(503, "no_descriptors").into();
+        let failure = Rejection::of(Reason::NoDescriptors).into();
         return OnConnection { failure, servers_fault: false, fate: Fate::Unsent };
     }
-    let status = if matches!(error, ConnectError::Timeout) { 504 } else { 502 };
     tracing::debug!(server = %server.name, ?error, "cannot connect");
-    let failure = Rejection::upstream(status, error.code()).into();
+    let failure = Rejection::of(error.reason()).into();
     // Who said no at once got nothing and cost nothing: to go on is no retry. Who said nothing cost the client that time.
     let fate = if matches!(error, ConnectError::Timeout) { Fate::Unsent } else { Fate::NoConnection };
     OnConnection { failure, servers_fault: true, fate }
@@ -361,7 +360,7 @@ impl Interim {
     ) -> Result<(), OnConnection> {
         self.0 += 1;
         if self.0 > attempt.context.generation.config.limits.max_interim_responses {
-            return Err(OnConnection::servers(Rejection::upstream(502, "too_many_interim_responses")));
+            return Err(OnConnection::servers(Rejection::of(Reason::TooManyInterimResponses)));
         }
         let awaited = attempt.admitted.head().expects_continue && !attempt.admitted.has_continued();
         let wanted = response.status != 100 || awaited;
@@ -382,10 +381,10 @@ pub(crate) fn head_arrived(response: &ResponseHead, ledger: &mut Ledger, started
 
 pub(crate) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnection {
     match stopped {
-        Stopped::Elapsed => OnConnection::servers(Rejection::upstream(504, "response_header_timeout")),
+        Stopped::Elapsed => OnConnection::servers(Rejection::of(Reason::ResponseHeaderTimeout)),
         Stopped::Upload(error) => OnConnection::clients(upload_failure(&error, ledger)),
         Stopped::Gone(why) => {
-            ledger.blame(Fault::Client, why);
+            ledger.blame(why);
             OnConnection::clients(Failure::Aborted)
         }
     }
@@ -393,42 +392,48 @@ pub(crate) fn stopped_failure(stopped: Stopped, ledger: &mut Ledger) -> OnConnec
 
 fn upload_failure(error: &UploadError, ledger: &mut Ledger) -> Failure {
     let rejection = match error {
-        UploadError::Client(BodyError::Malformed(error)) => Rejection::client(error.status, error.code),
+        UploadError::Client(BodyError::Malformed(error)) => Rejection::from(*error),
         UploadError::Client(BodyError::Validated(rejection)) => Rejection::clone(rejection),
         UploadError::Client(BodyError::Truncated | BodyError::Broken) => {
-            return cut_by_client("request_truncated", ledger);
+            return cut_by_client(Reason::RequestTruncated, ledger);
         }
-        UploadError::Client(BodyError::Void(code)) => return cut_by_client(code, ledger),
-        UploadError::ClientSlow => Rejection::client(408, "request_body_timeout"),
-        UploadError::TooLarge => Rejection::client(413, "body_too_large"),
-        UploadError::Upstream => Rejection::upstream(502, "upstream_reset"),
+        UploadError::Client(BodyError::Void(reason)) => return cut_by_client(*reason, ledger),
+        UploadError::ClientSlow => Rejection::of(Reason::RequestBodyTimeout),
+        UploadError::TooLarge => Rejection::of(Reason::BodyTooLarge),
+        UploadError::Upstream => Rejection::of(Reason::UpstreamReset),
     };
-    ledger.blame(rejection.fault, rejection.code);
+    ledger.blame_on(rejection.fault, rejection.reason);
     Failure::Rejected(rejection)
 }
 
-fn cut_by_client(code: &'static str, ledger: &mut Ledger) -> Failure {
-    ledger.blame(Fault::Client, code);
+fn cut_by_client(reason: Reason, ledger: &mut Ledger) -> Failure {
+    ledger.blame(reason);
     Failure::Aborted
 }
 
 /// The answer had begun or might have: nothing can be answered in its place any more.
 pub(crate) fn download_failure(error: &DownloadError, ledger: &mut Ledger) -> OnConnection {
-    let (fault, code) = match error {
-        DownloadError::Upstream(BodyError::Truncated) => (Fault::Upstream, "response_truncated"),
-        DownloadError::Upstream(BodyError::Broken) => (Fault::Upstream, "upstream_reset"),
-        DownloadError::Upstream(BodyError::Malformed(_) | BodyError::Void(_)) => {
-            (Fault::Upstream, "response_malformed")
+    let reason = match error {
+        DownloadError::Upstream(BodyError::Validated(rejection)) => {
+            ledger.blame_on(rejection.fault, rejection.reason);
+            return ended_early(rejection.fault);
         }
-        DownloadError::Upstream(BodyError::Validated(rejection)) => (rejection.fault, rejection.code),
-        DownloadError::UpstreamSlow => (Fault::Upstream, "response_body_timeout"),
-        DownloadError::Idle => (Fault::Client, "stream_idle_timeout"),
-        DownloadError::Client => (Fault::Client, "client_disconnected"),
-        DownloadError::ClientSlow => (Fault::Client, "client_write_timeout"),
-        DownloadError::Gone(why) => (Fault::Client, *why),
+        DownloadError::Upstream(BodyError::Truncated) => Reason::ResponseTruncated,
+        DownloadError::Upstream(BodyError::Broken) => Reason::UpstreamReset,
+        DownloadError::Upstream(BodyError::Malformed(_) | BodyError::Void(_)) => Reason::ResponseMalformed,
+        DownloadError::UpstreamSlow => Reason::ResponseBodyTimeout,
+        DownloadError::Idle => Reason::StreamIdleTimeout,
+        DownloadError::Client => Reason::ClientDisconnected,
+        DownloadError::ClientSlow => Reason::ClientWriteTimeout,
+        DownloadError::Gone(why) => *why,
     };
-    ledger.blame(fault, code);
-    OnConnection { failure: Failure::Aborted, servers_fault: fault == Fault::Upstream, fate: Fate::Unknown }
+    ledger.blame(reason);
+    ended_early(reason.side())
+}
+
+/// A response that ends in its middle, by this side's fault.
+fn ended_early(side: Side) -> OnConnection {
+    OnConnection { failure: Failure::Aborted, servers_fault: side == Side::Upstream, fate: Fate::Unknown }
 }
 
 /// A 101 is good only for what was asked for (RFC 9110 §7.8).
@@ -438,7 +443,7 @@ fn check_upgrade(request: &RequestHead, response: &ResponseHead, attempt: Attemp
     if asked.is_some() && granted.is_some_and(|granted| Some(granted) == asked) {
         return Ok(());
     }
-    Err(OnConnection::servers(Rejection::upstream(502, "unexpected_upgrade")))
+    Err(OnConnection::servers(Rejection::of(Reason::UnexpectedUpgrade)))
 }
 
 /// The protocol an upgrade may go to, if this request asks for one that its route allows.
@@ -466,10 +471,10 @@ async fn read_head(
                     return Ok(());
                 }
                 Ok(Parsed::Partial) if input.is_full() => {
-                    return Err(OnConnection::servers(Rejection::upstream(502, "response_head_too_large")));
+                    return Err(OnConnection::servers(Rejection::of(Reason::ResponseHeadTooLarge)));
                 }
                 Ok(Parsed::Partial) => {}
-                Err(error) => return Err(OnConnection::servers(Rejection::upstream(502, error.code))),
+                Err(error) => return Err(OnConnection::servers(Rejection::of_response(error))),
             }
         }
         let is_silent = input.is_empty();
@@ -478,7 +483,7 @@ async fn read_head(
             Ok(0) | Err(Broken::Socket(_)) => return Err(ended(is_silent, Fate::Stale)),
             Ok(_) => {}
             Err(Broken::Tls(_) | Broken::Key(_)) => {
-                return Err(OnConnection::servers(Rejection::upstream(502, "upstream_tls_reset")));
+                return Err(OnConnection::servers(Rejection::of(Reason::UpstreamTlsReset)));
             }
         }
     }
@@ -487,7 +492,7 @@ async fn read_head(
 /// The connection ended instead of a head. If the server's end arrives while it has not acknowledged all of the request, it had ended before it could read
 /// it. Else, and after a reset, nothing is certain: it may have died of the request, or have closed a connection at rest with the request unread.
 fn ended(is_known: bool, fate: Fate) -> OnConnection {
-    let failed = OnConnection::servers(Rejection::upstream(502, "upstream_closed"));
+    let failed = OnConnection::servers(Rejection::of(Reason::UpstreamClosed));
     OnConnection { fate: if is_known { fate } else { Fate::Unknown }, ..failed }
 }
 
@@ -517,7 +522,7 @@ fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Re
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
     route::build_target(attempt.forward, request, attempt.admitted.params(), out)
-        .map_err(|_| Rejection::client(400, "bad_parameter"))?;
+        .map_err(|_| Rejection::of(Reason::BadParameter))?;
     out.extend_from_slice(b" HTTP/1.1\r\n");
     match &attempt.forward.host {
         HostRewrite::Keep if !request.authority.is_empty() => write_field(b"Host", &request.authority, out),

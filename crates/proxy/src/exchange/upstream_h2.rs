@@ -11,10 +11,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use config::HostRewrite;
 use h2::client::ResponseFuture;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason as ErrorCode, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
 use net::Deadline;
-use telemetry::Fault;
+use reason::Reason;
 use transport::{Broken, buffer, recycle};
 use wire::http::{BodyFraming, Fields, Method, ResponseHead, Version};
 
@@ -90,7 +90,7 @@ async fn connection(
         let limit = attempt.group.config.connect_timeout;
         let opened = Box::pin(async move { _ = Deadline::new().within(limit, awaited.over()).await });
         while_wanted(opened, sink).await.map_err(|why| {
-            ledger.blame(Fault::Client, why);
+            ledger.blame(why);
             OnConnection::clients(Failure::Aborted)
         })?;
         if let Some(shared) = pools.share(attempt.pool) {
@@ -101,7 +101,7 @@ async fn connection(
     let transport = Rc::new(fresh_connection(attempt, sink, ledger).await?);
     let opened = open(Rc::clone(&transport)).await;
     let (sender, connection, noticed) =
-        opened.map_err(|_| OnConnection::servers(Rejection::upstream(502, "upstream_http2_handshake")))?;
+        opened.map_err(|_| OnConnection::servers(Rejection::of(Reason::UpstreamHttp2Handshake)))?;
     let heard = Rc::clone(&noticed);
     let shared = Rc::new(SharedConnection::new(sender, noticed, transport, attempt.group.config.pool_idle_timeout));
     // Whoever holds a handle keeps the connection open, so that this task must not.
@@ -127,11 +127,11 @@ async fn connection(
 /// A connection just opened. The second part moves the frames, and must be driven beside whatever the first is used for.
 /// The request as the upstream shall see it.
 fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Rejection> {
-    let bad = || Rejection::client(400, "bad_request_for_http2");
+    let bad = || Rejection::of(Reason::BadRequestForHttp2);
     let head = attempt.admitted.head();
     let mut target = buffer();
     route::build_target(attempt.forward, head, attempt.admitted.params(), &mut target)
-        .map_err(|_| Rejection::client(400, "bad_parameter"))?;
+        .map_err(|_| Rejection::of(Reason::BadParameter))?;
     let authority: &[u8] = match &attempt.forward.host {
         HostRewrite::Keep if !head.authority.is_empty() => &head.authority,
         HostRewrite::Fixed(host) => host.as_bytes(),
@@ -238,7 +238,7 @@ async fn stream<B: MessageBody, A: ResponseSink>(
             Some(stream) => break stream,
             // HTTP/2 knows no upgrades (RFC 9113 §8.6).
             None if response.status == 101 => {
-                return Err(OnConnection::servers(Rejection::upstream(502, "unexpected_upgrade")));
+                return Err(OnConnection::servers(Rejection::of(Reason::UnexpectedUpgrade)));
             }
             None => interim.pass(attempt, response, *sink, ledger).await?,
         }
@@ -247,7 +247,7 @@ async fn stream<B: MessageBody, A: ResponseSink>(
     attempt.replay.give_up();
     let mut incoming = H2Body::new(stream, shared.noticed(), response.framing, false);
     if incoming.malformed().is_some() {
-        return Err(OnConnection::servers(Rejection::upstream(502, "response_malformed")));
+        return Err(OnConnection::servers(Rejection::of(Reason::ResponseMalformed)));
     }
     let deadline = &mut timers.download;
     relay_response(attempt, response, &mut incoming, *sink, ledger, deadline, &mut upload, &flow).await
@@ -266,8 +266,8 @@ async fn next_head(
     });
     head.await.map_err(|error| match sent.fate(&error) {
         // The deadline of a gRPC call may pass there first: a server that gives up one call is well.
-        Fate::Unknown if error.is_remote() && error.reason() == Some(Reason::CANCEL) => {
-            OnConnection::clients(Rejection::upstream(502, "upstream_cancelled"))
+        Fate::Unknown if error.is_remote() && error.reason() == Some(ErrorCode::CANCEL) => {
+            OnConnection::clients(Rejection::of(Reason::UpstreamCancelled))
         }
         // It would be unsent, but its body is not here any more.
         Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway if !replay.is_whole() => failure(Fate::Unknown),
@@ -306,7 +306,7 @@ impl Sent<'_> {
         if noticed.is_ignored(self.stream) {
             return Fate::ConnectionOver;
         }
-        if error.is_remote() && error.reason() == Some(Reason::REFUSED_STREAM) {
+        if error.is_remote() && error.reason() == Some(ErrorCode::REFUSED_STREAM) {
             return Fate::TurnedAway;
         }
         let now = self.shared.traffic();
@@ -322,7 +322,7 @@ impl Sent<'_> {
 }
 
 fn failure(fate: Fate) -> OnConnection {
-    OnConnection { fate, ..OnConnection::servers(Rejection::upstream(502, "upstream_http2")) }
+    OnConnection { fate, ..OnConnection::servers(Rejection::of(Reason::UpstreamHttp2Error)) }
 }
 
 fn read_response(parts: &http::response::Parts, is_end: bool, method: &Method, head: &mut ResponseHead) {

@@ -10,6 +10,7 @@ use net::chunk::CHUNK_BYTES;
 use net::clock::coarse;
 use net::pace::{Allowance, Pace};
 use net::{Chunk, Deadline};
+use reason::Reason;
 use tokio::task::yield_now;
 use wire::http::Fields;
 
@@ -287,10 +288,10 @@ impl HoldError {
     /// The answer to a request whose body could not be held; none if there is nobody to answer.
     pub fn into_rejection(self) -> Option<Rejection> {
         match self {
-            HoldError::Body(BodyError::Malformed(error)) => Some(Rejection::client(error.status, error.code)),
+            HoldError::Body(BodyError::Malformed(error)) => Some(error.into()),
             HoldError::Body(BodyError::Validated(rejection)) => Some(*rejection),
             HoldError::Body(BodyError::Truncated | BodyError::Broken | BodyError::Void(_)) => None,
-            HoldError::Slow => Some(Rejection::client(408, "request_body_timeout")),
+            HoldError::Slow => Some(Rejection::of(Reason::RequestBodyTimeout)),
             HoldError::NoMemory => Some(NoMemory::rejection()),
             HoldError::Validated(stop) => Some(stop.rejection),
         }

@@ -2,6 +2,7 @@
 //!
 //! Validated before the document is looked at, and whatever its modes say.
 
+use reason::Reason;
 use wire::http::RequestHead;
 
 use crate::client::RequestClient;
@@ -19,7 +20,8 @@ pub fn validate(
     client: &RequestClient,
     generation: &Generation,
 ) -> Result<(), Rejection> {
-    let rejected = |code| Err(Rejection::client(active.config.block_status.unwrap_or(403), code));
+    let rejected =
+        |reason: Reason| Err(Rejection::with_status(reason, active.config.block_status.unwrap_or(reason.status())));
     if let (Some(allowed), Some(config)) = (&active.allowed, &active.config.allow_addresses) {
         let client = match config.header.as_deref() {
             None => *client,
@@ -28,11 +30,11 @@ pub fn validate(
             }
         };
         if !client.certain().is_some_and(|client| allowed.contains(client)) {
-            return rejected("address_not_allowed");
+            return rejected(Reason::AddressNotAllowed);
         }
     }
     if active.denied.as_ref().is_some_and(|denied| denied.denies(head)) {
-        return rejected("token_denied");
+        return rejected(Reason::TokenDenied);
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 
+use reason::Reason;
 use telemetry::{MemoryBound, ValidationMemory};
 
 use crate::message::context::Context;
@@ -20,7 +21,7 @@ pub struct NoMemory;
 impl NoMemory {
     /// What the client is reported.
     pub fn rejection() -> Rejection {
-        Rejection::ours(503, "validation_memory")
+        Rejection::of(Reason::ValidationMemory)
     }
 }
 

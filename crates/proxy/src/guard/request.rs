@@ -11,14 +11,15 @@ use config::{ContractConfig, Mode};
 use contract::openapi::{Demand, PathValues, Requirement};
 use contract::validate::{BodyPlan, FieldSource, Findings, Framing, Hold, Part, RequestParts, Violation, Where, code};
 use contract::{Found, Matched};
-use telemetry::{Fault, ShadowKind};
+use reason::Reason;
+use telemetry::ShadowKind;
 use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
 
 use crate::auth::token;
 use crate::contracts::{ActiveContract, Rule, verifies_token};
 use crate::guard::body::{GuardedBody, HoldError};
 use crate::guard::validation::{ScratchSpace, Side, Validation, caught, panicked, rejection};
-use crate::guard::{Admitted, Reason, Under, as_forwarded, fits};
+use crate::guard::{Admitted, Grounds, Under, as_forwarded, fits};
 use crate::message::body::BodyError;
 use crate::message::context::{Context, Failure, client_failed};
 use crate::message::contract_note::ContractNote;
@@ -76,7 +77,7 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
 ) -> Result<Admitted<'a>, Failure> {
     let Candidate { head, route, active, .. } = candidate;
     if active.awaits_document {
-        return Err(Rejection::ours(503, "contract_document_missing").into());
+        return Err(Rejection::of(Reason::ContractDocumentMissing).into());
     }
     let method = if head.method == Method::Head { head_method(active, head) } else { head.method.as_str() };
     let found = active.contract.find(method, head.path());
@@ -91,14 +92,14 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
     };
     let number = operation.operation.number();
     exchange.ledger.contract = Some(ContractNote::new(active, Some(number)));
-    let Some(rule) = active.rule(number) else { return Err(Rejection::ours(500, "no_rule").into()) };
+    let Some(rule) = active.rule(number) else { return Err(Rejection::of(Reason::OperationRuleMissing).into()) };
     if hidden.is_some_and(|hidden| hidden.request == Mode::Block && rule.request == Mode::Off) {
         return Err(candidate.ambiguous().into());
     }
     if rule.request == Mode::Off {
         candidate.has_response_rules(operation, rule, exchange.ledger)?;
         fits(head, route.config.max_body_bytes)?;
-        return Ok(candidate.admitted(Reason::Off, Some(operation), rule.response, false));
+        return Ok(candidate.admitted(Grounds::Off, Some(operation), rule.response, false));
     }
     let is_ambiguous = hidden.is_some() || candidate.loses_a_value(method, operation, &values);
     let asked = Asked { candidate, operation, rule, is_ambiguous };
@@ -110,7 +111,7 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
     if asked.blocks() && holds {
         return asked.hold(validation, body, exchange).await;
     }
-    let reason = if asked.blocks() { Reason::Validated } else { Reason::Logged };
+    let reason = if asked.blocks() { Grounds::Validated } else { Grounds::Logged };
     body.watch(validation, asked.blocks());
     Ok(candidate.admitted(reason, Some(operation), rule.response, false))
 }
@@ -145,13 +146,13 @@ impl<'a> Asked<'a> {
         let mut findings = if self.blocks() { Findings::first() } else { Findings::all() };
         if self.is_ambiguous {
             let what = "may be read as the path of another operation";
-            let _ = findings.add(Violation::new(AMBIGUOUS_PATH, Where::of(Part::Path), what));
+            let _ = findings.add(Violation::new(Reason::AmbiguousPath.code(), Where::of(Part::Path), what));
         }
         let rendered = |id: &[u8]| as_forwarded::fields(&self.candidate, self.operation.operation, id);
         let (as_sent, as_forwarded) = (Visited(&head.fields), self.rule.reads_rewritten.then(|| rendered(ledger.id())));
         let parts = self.candidate.parts(as_forwarded.as_ref().map_or(&as_sent as &dyn FieldSource, |fields| fields));
         *scratch = ScratchSpace::take();
-        let Some(space) = scratch.as_mut() else { return Err(Rejection::ours(500, "no_scratch").into()) };
+        let Some(space) = scratch.as_mut() else { return Err(Rejection::of(Reason::ValidationBuffersMissing).into()) };
         let planned = caught(|| self.operation.validate_request(values, &parts, space, &mut findings));
         if planned.is_none() {
             let _ = findings.add(panicked(Part::Header));
@@ -204,11 +205,12 @@ impl<'a> Asked<'a> {
         if matches!(error, HoldError::Validated(_)) {
             self.found(&validation.findings, exchange.ledger);
         }
-        let code = if let HoldError::Body(BodyError::Void(code)) = error { code } else { "request_truncated" };
+        let reason =
+            if let HoldError::Body(BodyError::Void(reason)) = error { reason } else { Reason::RequestTruncated };
         match error.into_rejection() {
             Some(rejected) => Err(rejected.into()),
             None => {
-                exchange.ledger.blame(Fault::Client, code);
+                exchange.ledger.blame(reason);
                 Err(Failure::Aborted)
             }
         }
@@ -228,8 +230,8 @@ impl<'a> Asked<'a> {
             Some(first) if self.blocks() => {
                 return Err(rejection(self.candidate.active, Side::Request, first).into());
             }
-            Some(_) => Reason::Logged,
-            None => Reason::Validated,
+            Some(_) => Grounds::Logged,
+            None => Grounds::Validated,
         };
         Ok(self.candidate.admitted(reason, Some(self.operation), self.rule.response, has_continued))
     }
@@ -259,11 +261,11 @@ impl<'a> Asked<'a> {
                 if shown.any(grants) {
                     return None;
                 }
-                token::Rejected { code: "jwt_scope", insufficient: true }
+                token::Rejected { reason: Reason::JwtScope, insufficient: true }
             }
         };
         let what = "the token is not accepted";
-        let _ = findings.add(Violation::new(rejected.code, Where::of(Part::Security), what));
+        let _ = findings.add(Violation::new(rejected.reason.code(), Where::of(Part::Security), what));
         Some(rejected)
     }
 }
@@ -293,13 +295,11 @@ fn challenge(rejection: &mut Rejection, challenged: Option<token::Rejected>) {
     if challenged.is_some_and(|rejected| rejected.insufficient) && rejection.status == 401 {
         rejection.status = 403;
     }
-    if challenged.is_some_and(|rejected| rejected.code == "jwt_no_keys") && rejection.status == 401 {
-        rejection.status = 503;
+    if challenged.is_some_and(|rejected| rejected.reason == Reason::JwtNoKeys) && rejection.status == 401 {
+        rejection.status = Reason::JwtNoKeys.status();
+        rejection.fault = Reason::JwtNoKeys.side();
     }
 }
-
-/// Why a path that may be read as that of another operation is rejected.
-const AMBIGUOUS_PATH: &str = "ambiguous_path";
 
 impl<'a> Candidate<'a> {
     /// Rejects a request whose response would be rejected whatever it is, since nobody can validate it: it is not to be executed for that.
@@ -346,20 +346,20 @@ impl<'a> Candidate<'a> {
 
     /// The rejection of a path that may be that of an operation which is validated, while the one that it is of as written is not.
     fn ambiguous(&self) -> Rejection {
-        let config = &self.active.config;
-        let reported = Some(Box::new(reported_unknown(config, AMBIGUOUS_PATH)));
-        Rejection { reported, ..Rejection::client(config.block_status.unwrap_or(400), AMBIGUOUS_PATH) }
+        let (config, reason) = (&self.active.config, Reason::AmbiguousPath);
+        let reported = Some(Box::new(reported_unknown(config, reason)));
+        Rejection { reported, ..Rejection::with_status(reason, config.block_status.unwrap_or(reason.status())) }
     }
 
     fn admitted(
         &self,
-        reason: Reason,
+        grounds: Grounds,
         operation: Option<Matched<'a>>,
         response: Mode,
         has_continued: bool,
     ) -> Admitted<'a> {
         let under = Under { active: self.active, operation, response, has_continued };
-        Admitted { head: self.head, route: self.route, params: self.params, reason, under: Some(under) }
+        Admitted { head: self.head, route: self.route, params: self.params, grounds, under: Some(under) }
     }
 
     fn parts<'p>(&self, fields: &'p dyn FieldSource) -> RequestParts<'p>
@@ -383,9 +383,9 @@ impl<'a> Candidate<'a> {
     fn unknown(&self, found: &Found<'a>, ledger: &mut Ledger) -> Result<Admitted<'a>, Failure> {
         let config = &self.active.config;
         let (method, path) = (self.head.method.as_str(), String::from_utf8_lossy(self.head.path()));
-        let (kind, status, code, allow) = match found {
-            Found::UnknownMethod { allow } => (ShadowKind::Method, 405, "method_undeclared", Some((*allow).to_owned())),
-            _ => (ShadowKind::Path, 404, "path_undeclared", None),
+        let (kind, reason, allow) = match found {
+            Found::UnknownMethod { allow } => (ShadowKind::Method, Reason::MethodUndeclared, Some((*allow).to_owned())),
+            _ => (ShadowKind::Path, Reason::PathUndeclared, None),
         };
         let note = ledger.contract.insert(ContractNote::new(self.active, None));
         let is_allowed = config.pass_options && kind == ShadowKind::Method && self.head.method == Method::Options;
@@ -396,26 +396,27 @@ impl<'a> Candidate<'a> {
         let blocks = config.request == Mode::Block || config.response == Mode::Block;
         let is_silent = is_allowed || (!blocks && config.request == Mode::Off);
         if !is_silent {
-            note.broken("request", code, || format!("{method} {path}"), 1, blocks);
+            note.broken("request", reason, || format!("{method} {path}"), 1, blocks);
         }
         if is_allowed || !blocks {
             fits(self.head, self.route.config.max_body_bytes)?;
-            return Ok(self.admitted(Reason::NoOperation, None, Mode::Off, false));
+            return Ok(self.admitted(Grounds::NoOperation, None, Mode::Off, false));
         }
         let allow = allow.filter(|_| config.block_status.is_none());
-        let reported = Some(Box::new(reported_unknown(config, code)));
-        Err(Rejection { allow, reported, ..Rejection::client(config.block_status.unwrap_or(status), code) }.into())
+        let reported = Some(Box::new(reported_unknown(config, reason)));
+        let status = config.block_status.unwrap_or(reason.status());
+        Err(Rejection { allow, reported, ..Rejection::with_status(reason, status) }.into())
     }
 }
 
-fn reported_unknown(config: &ContractConfig, code: &'static str) -> Reported {
+fn reported_unknown(config: &ContractConfig, reason: Reason) -> Reported {
     Reported {
         detail: config.detail,
         part: "",
         name: String::new(),
         pointer: String::new(),
         what: String::new(),
-        header: config.status_header.clone().map(|name| (name, format!("request:{code}:request"))),
+        header: config.status_header.clone().map(|name| (name, format!("request:{}:request", reason.code()))),
         challenge: None,
     }
 }
@@ -472,7 +473,7 @@ pub fn note_watched<B: MessageBody>(
     body: &mut GuardedBody<'_, B>,
     ledger: &mut Ledger,
 ) {
-    if !matches!(admitted.reason(), Reason::Validated | Reason::Logged) {
+    if !matches!(admitted.grounds(), Grounds::Validated | Grounds::Logged) {
         return;
     }
     let (Some(under), Some(validation)) = (admitted.under, body.watched()) else { return };

@@ -4,6 +4,7 @@
 
 use config::Mode;
 use contract::validate::{BodyPlan, Findings, Framing, Hold, Part, ResponseParts};
+use reason::Reason;
 use wire::http::{BodyFraming, Method, ResponseHead};
 
 use crate::contracts::{ActiveContract, Rule};
@@ -49,7 +50,7 @@ pub fn validate_head<'j>(
 ) -> Result<Plan<'j>, Rejection> {
     let Some((active, operation, rule)) = validate_of(admitted) else { return Ok(Plan::Free) };
     *scratch = ScratchSpace::take();
-    let Some(space) = scratch.as_mut() else { return Err(Rejection::ours(500, "no_scratch")) };
+    let Some(space) = scratch.as_mut() else { return Err(Rejection::of(Reason::ValidationBuffersMissing)) };
     let blocks = rule.response == Mode::Block;
     let mut findings = if blocks { Findings::first() } else { Findings::all() };
     let responds_head = admitted.head().method == Method::Head;

@@ -9,13 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use config::Detail;
 use contract::validate::{BodyValidator, Findings, Part, Scratch, Violation, Where, code};
 use net::{Pool, pool};
-use telemetry::Fault;
+use reason::{Reason, Side as Fault};
 
 use crate::contracts::ActiveContract;
 use crate::message::rejection::{Rejection, Reported};
-
-/// The validator itself failed; nothing is known of the message.
-pub const VALIDATOR_PANIC: &str = "validator_panic";
 
 /// Which message is validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +105,7 @@ impl<'j> Validation<'j> {
     pub fn give_up(&mut self) {
         self.validator = None;
         let what = "could not be validated to its end: bodies under validation take too much memory";
-        let _ = self.findings.add(Violation::new("validation_memory", Where::of(Part::Body), what));
+        let _ = self.findings.add(Violation::new(Reason::ValidationMemory.code(), Where::of(Part::Body), what));
     }
 
     fn went(&mut self, outcome: Option<Result<bool, contract::validate::Enough>>) -> Result<bool, Stop> {
@@ -141,16 +138,17 @@ pub fn caught<T>(validator: impl FnOnce() -> T) -> Option<T> {
 
 /// The validator panicked over this part.
 pub fn panicked(part: Part) -> Violation {
-    Violation::new(VALIDATOR_PANIC, Where::of(part), "could not be validated")
+    Violation::new(Reason::ValidatorPanic.code(), Where::of(part), "could not be validated")
 }
 
 /// The rejection that a violation deserves.
 pub fn rejection(active: &ActiveContract, side: Side, violation: &Violation) -> Rejection {
     let config = &active.config;
-    let (fault, fitting) = match (violation.code, side) {
-        (VALIDATOR_PANIC, _) => (Fault::Ours, 500),
+    let reason = Reason::of_code(violation.code);
+    let (fault, fitting) = match (reason, side) {
+        (Reason::ValidatorPanic, _) => (reason.side(), reason.status()),
         // The document asks for what nobody can check, whatever the message holds.
-        (code::OPERATION_UNSUPPORTED, _) => (Fault::Ours, 501),
+        (Reason::Violation(code::OPERATION_UNSUPPORTED), _) => (Fault::Proxy, 501),
         // Tokens are validated here, under codes of our own.
         (_, Side::Request) if violation.place.part == Part::Security => (Fault::Client, 401),
         (_, Side::Request) => (Fault::Client, violation.status()),
@@ -159,7 +157,7 @@ pub fn rejection(active: &ActiveContract, side: Side, violation: &Violation) -> 
     Rejection {
         status: config.block_status.unwrap_or(fitting),
         fault,
-        code: violation.code,
+        reason,
         allow: None,
         reported: Some(Box::new(reported(active, side, violation))),
     }

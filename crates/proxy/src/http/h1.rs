@@ -13,7 +13,8 @@ use net::clock::coarse;
 use net::engine::in_place;
 use net::pace::Pace;
 use net::{Chunk, Deadline, GoneWait};
-use telemetry::{ConnRecord, Fault};
+use reason::Reason;
+use telemetry::ConnRecord;
 use tokio::sync::futures::Notified;
 use transport::{Broken, Transport, buffer, recycle};
 use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
@@ -77,7 +78,7 @@ pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker:
                 Some(true) => return Some(input),
                 Some(false) => {}
                 None => {
-                    record_silence(conn, worker, "http2_preface_invalid");
+                    record_silence(conn, worker, Reason::Http2PrefaceInvalid);
                     break Next::Close;
                 }
             }
@@ -144,10 +145,10 @@ async fn rest<'w>(
             Ok(Some(Ok(count))) if *count > 0 => return true,
             _ if served > 0 => return false,
             Ok(None) => {}
-            Ok(Some(Ok(_))) => break "closed_without_request",
-            Ok(Some(Err(_))) => break "broken_without_request",
-            Err(_) if drains => break "drained",
-            Err(_) => break "silent",
+            Ok(Some(Ok(_))) => break Reason::ClosedWithoutRequest,
+            Ok(Some(Err(_))) => break Reason::ResetWithoutRequest,
+            Err(_) if drains => break Reason::Drained,
+            Err(_) => break Reason::IdleWithoutRequest,
         }
     };
     record_silence(conn, worker, reason);
@@ -155,7 +156,7 @@ async fn rest<'w>(
 }
 
 /// A connection that never became a request leaves its line in the log all the same.
-pub(super) fn record_silence(conn: &Conn, worker: &Worker, reason: &'static str) {
+pub(super) fn record_silence(conn: &Conn, worker: &Worker, reason: Reason) {
     worker.report.connection_failed(&ConnRecord {
         started: conn.accepted_at.0,
         listener: &conn.listener.name,
@@ -164,7 +165,7 @@ pub(super) fn record_silence(conn: &Conn, worker: &Worker, reason: &'static str)
         server_name: conn.tls.as_ref().and_then(|tls| tls.info.server_name.as_deref()),
         duration: conn.accepted_at.1.elapsed(),
         phase: "head",
-        fault: if reason == "drained" { Fault::None } else { Fault::Client },
+        fault: reason.side().of_request(),
         reason,
         detail: "",
     });
@@ -190,7 +191,7 @@ async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: 
             Next::Close
         }
         Err(None) => {
-            open.ledger.blame(Fault::Client, "request_header_truncated");
+            open.ledger.blame(Reason::RequestHeaderTruncated);
             Next::Abandon
         }
     };
@@ -225,14 +226,14 @@ async fn read_head(
         // Parsing starts anew with each line, not with each byte: a client that dribbles must not cost more than one that does not.
         loop {
             if input.is_full() {
-                return Err(Some(Rejection::client(431, "request_head_too_large")));
+                return Err(Some(Rejection::of(Reason::RequestHeadTooLarge)));
             }
             let before = input.len();
             let until = *until.get_or_insert_with(|| coarse() + limits.head_timeout);
             match parts.timers.upload.until(until, transport.recv_more(input)).await {
                 Ok(Ok(0) | Err(_)) => return Err(None),
                 Ok(Ok(_)) => {}
-                Err(_) => return Err(Some(Rejection::client(408, "request_header_timeout"))),
+                Err(_) => return Err(Some(Rejection::of(Reason::RequestHeaderTimeout))),
             }
             let added = input.get(before..).unwrap_or_default();
             if memchr::memchr(b'\n', added).is_some() || input.len() > head_limits.request_line_bytes {
@@ -319,15 +320,15 @@ async fn tunnel_through(
         // A client that leaves without close_notify has left all the same.
         pump::End::Finished | pump::End::ClientCut | pump::End::Expired => Next::Close,
         pump::End::Idle => {
-            ledger.blame(Fault::Client, "tunnel_idle");
+            ledger.blame(Reason::TunnelIdle);
             Next::Close
         }
         pump::End::ClientBroke => {
-            ledger.blame(Fault::Client, "tunnel_client_reset");
+            ledger.blame(Reason::TunnelClientReset);
             Next::Abandon
         }
         pump::End::UpstreamBroke | pump::End::UpstreamCut => {
-            ledger.blame(Fault::Upstream, "tunnel_upstream_reset");
+            ledger.blame(Reason::TunnelUpstreamReset);
             Next::Abandon
         }
     }
@@ -512,10 +513,10 @@ impl ResponseSink for H1Answer<'_> {
         self.begun
     }
 
-    fn poll_gone(&mut self, context: &mut std::task::Context<'_>) -> Poll<&'static str> {
+    fn poll_gone(&mut self, context: &mut std::task::Context<'_>) -> Poll<Reason> {
         // A client that has only finished sending may still be reading; most have gone.
         let gone = self.transport.stream().poll_gone(context, !self.serves_half_closed, &mut self.gone);
-        gone.map(|()| "client_disconnected")
+        gone.map(|()| Reason::ClientDisconnected)
     }
 }
 

@@ -13,12 +13,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use config::limits::Limits;
 use h2::server::{Connection, SendResponse};
-use h2::{Reason, RecvStream};
+use h2::{Reason as ErrorCode, RecvStream};
 use http::Request;
 use net::clock::coarse;
 use net::engine::in_place;
 use net::{Chunk, Deadline};
-use telemetry::Fault;
+use reason::Reason;
 use tokio::sync::futures::Notified;
 use transport::Transport;
 use wire::http::{BodyFraming, RequestHead};
@@ -75,7 +75,7 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
     let io = io.with_outbox(&sending.outbox);
     let handshake = builder(&limits).handshake::<_, Bytes>(io);
     let Ok(Ok(mut connection)) = deadline.within(limits.handshake_timeout, handshake).await else {
-        h1::record_silence(&conn, &worker, "http2_preface_invalid");
+        h1::record_silence(&conn, &worker, Reason::Http2PrefaceInvalid);
         return close(&sending).await;
     };
     let mut stage = pin!(worker.shutdown.notified());
@@ -98,21 +98,22 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
             Ok(Turn::Accepted(Some(Ok(opened)))) => {
                 accepted += 1;
                 if leaving.is_none() && accepted >= limits.max_requests_per_connection {
-                    leaving = Some("max_requests");
+                    // It has served requests, so no line gives this reason.
+                    leaving = Some(Reason::Drained);
                     connection.graceful_shutdown();
                 }
                 let is_late = accepted > limits.max_requests_per_connection + u64::from(limits.h2_max_streams);
                 spawn(*opened, is_late, (&noticed, &sending), (&conn, &worker), &running);
             }
-            Ok(Turn::Accepted(None)) => break leaving.unwrap_or("closed_without_request"),
-            Ok(Turn::Accepted(Some(Err(_)))) => break "http2_broken",
+            Ok(Turn::Accepted(None)) => break leaving.unwrap_or(Reason::ClosedWithoutRequest),
+            Ok(Turn::Accepted(Some(Err(_)))) => break Reason::Http2ProtocolError,
             Ok(Turn::Leave(why)) => {
                 leaving = Some(why);
                 connection.graceful_shutdown();
             }
             Ok(Turn::Flooded) => {
-                give_up(&mut connection, Reason::ENHANCE_YOUR_CALM, &mut deadline, &limits).await;
-                break "http2_flood";
+                give_up(&mut connection, ErrorCode::ENHANCE_YOUR_CALM, &mut deadline, &limits).await;
+                break Reason::Http2Flood;
             }
             // Quiet connections with streams on them are waiting for an upstream.
             Ok(Turn::Idle) => {}
@@ -120,15 +121,15 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
             Err(_) => {
                 // A client that does not answer the farewell either is gone, or wants its place held for nothing.
                 if let Some(why) = leaving {
-                    give_up(&mut connection, Reason::NO_ERROR, &mut deadline, &limits).await;
+                    give_up(&mut connection, ErrorCode::NO_ERROR, &mut deadline, &limits).await;
                     break why;
                 }
-                leaving = Some("silent");
+                leaving = Some(Reason::IdleWithoutRequest);
                 connection.graceful_shutdown();
             }
         }
     };
-    if accepted == 0 || end == "http2_flood" {
+    if accepted == 0 || end == Reason::Http2Flood {
         h1::record_silence(&conn, &worker, end);
     }
     drop(connection);
@@ -172,7 +173,7 @@ fn poll_shutdown<'w>(
 ) -> Poll<Turn> {
     worker.watch_shutdown(stage, context);
     let leaves = worker.is_draining() || (served && worker.is_leaving());
-    if leaves { Poll::Ready(Turn::Leave("drained")) } else { Poll::Pending }
+    if leaves { Poll::Ready(Turn::Leave(Reason::Drained)) } else { Poll::Pending }
 }
 
 /// A stream just opened.
@@ -180,7 +181,7 @@ type Opened = (Request<RecvStream>, SendResponse<Bytes>);
 
 enum Turn {
     Accepted(Option<Result<Box<Opened>, h2::Error>>),
-    Leave(&'static str),
+    Leave(Reason),
     Flooded,
     /// The last stream has ended.
     Idle,
@@ -288,7 +289,12 @@ fn builder(limits: &Limits) -> h2::server::Builder {
 }
 
 /// Says why and lets it be written, within bounds.
-async fn give_up(connection: &mut Connection<H2Io, Bytes>, reason: Reason, deadline: &mut Deadline, limits: &Limits) {
+async fn give_up(
+    connection: &mut Connection<H2Io, Bytes>,
+    reason: ErrorCode,
+    deadline: &mut Deadline,
+    limits: &Limits,
+) {
     connection.abrupt_shutdown(reason);
     let closed = poll_fn(|context| connection.poll_closed(context));
     let _ = deadline.within(limits.handshake_timeout, closed).await;
@@ -303,7 +309,7 @@ fn spawn(
 ) {
     // The client goes on although it was told to go, and may try again elsewhere (RFC 9113 §8.7).
     if is_late {
-        respond.send_reset(Reason::REFUSED_STREAM);
+        respond.send_reset(ErrorCode::REFUSED_STREAM);
         noticed.forget(request.body().stream_id().as_u32());
         return;
     }
@@ -349,7 +355,7 @@ async fn stream(
         _ if is_gone(&mut sink).await => Err(Rejected::Cancelled),
         // Found beside the library, perhaps in trailers that came along with the head.
         (Some(code), _) => Err(Rejected::Stream(code)),
-        (None, Err(error)) if is_malformed(&error) => Err(Rejected::Stream(error.code)),
+        (None, Err(error)) if is_malformed(&error) => Err(Rejected::Stream(error.reason)),
         (None, Err(error)) => Err(Rejected::Request(error.into())),
         (None, Ok(())) => end_of_nothing(&mut body, request, timers, limits).await,
     };
@@ -358,32 +364,32 @@ async fn stream(
         Ok(()) => {
             let (body, sink) = (&mut body, &mut sink);
             let exchange = exchange::run(Exchange { context, head: request, response, body, sink, ledger, timers });
-            exchange.await.map(|_| ()).map_err(|Aborted| Reason::INTERNAL_ERROR)
+            exchange.await.map(|_| ()).map_err(|Aborted| ErrorCode::INTERNAL_ERROR)
         }
-        Err(Rejected::Stream(code)) => {
-            ledger.blame(Fault::Client, code);
-            Err(Reason::PROTOCOL_ERROR)
+        Err(Rejected::Stream(reason)) => {
+            ledger.blame(reason);
+            Err(ErrorCode::PROTOCOL_ERROR)
         }
         Err(Rejected::Cancelled) => {
-            ledger.blame(Fault::Client, "client_disconnected");
-            Err(Reason::CANCEL)
+            ledger.blame(Reason::ClientDisconnected);
+            Err(ErrorCode::CANCEL)
         }
         Err(Rejected::Request(rejection)) => {
             let rejected = exchange::reject(&rejection, request, &mut sink, ledger).await;
-            rejected.map_err(|Aborted| Reason::INTERNAL_ERROR)
+            rejected.map_err(|Aborted| ErrorCode::INTERNAL_ERROR)
         }
     };
     match outcome {
-        Err(Reason::PROTOCOL_ERROR) => noticed.floods.rejected(),
+        Err(ErrorCode::PROTOCOL_ERROR) => noticed.floods.rejected(),
         _ if is_rejected => noticed.floods.rejected(),
         Err(_) if !sink.has_begun() => noticed.floods.cancelled(coarse().saturating_sub(opened_at)),
         _ => noticed.floods.answered(),
     }
     match outcome {
-        Err(_) if body.malformed().is_some() => sink.reset(Reason::PROTOCOL_ERROR),
+        Err(_) if body.malformed().is_some() => sink.reset(ErrorCode::PROTOCOL_ERROR),
         Err(reason) => sink.reset(reason),
         // The answer is whole and the rest of the request unwanted (RFC 9113 §8.1).
-        Ok(()) if !body.is_finished() => sink.reset(Reason::NO_ERROR),
+        Ok(()) if !body.is_finished() => sink.reset(ErrorCode::NO_ERROR),
         Ok(()) => {}
     }
     open.end();
@@ -395,7 +401,7 @@ enum Rejected {
     /// Its client has reset the stream.
     Cancelled,
     /// It is malformed, and its stream ends.
-    Stream(&'static str),
+    Stream(Reason),
     /// It gets this response.
     Request(Rejection),
 }
@@ -413,7 +419,7 @@ async fn end_of_nothing(
     }
     match timers.upload.within(limits.client_idle_timeout, body.next()).await {
         Ok(Ok(None)) => Ok(()),
-        Ok(Ok(Some(_)) | Err(_)) => Err(Rejected::Stream("request_truncated")),
-        Err(_) => Err(Rejected::Request(Rejection::client(408, "request_body_timeout"))),
+        Ok(Ok(Some(_)) | Err(_)) => Err(Rejected::Stream(Reason::RequestTruncated)),
+        Err(_) => Err(Rejected::Request(Rejection::of(Reason::RequestBodyTimeout))),
     }
 }

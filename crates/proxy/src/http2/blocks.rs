@@ -4,6 +4,7 @@
 //! stream is to end (§8.1.1): behind an intermediary one user would cut all others. Owns which streams are malformed, and what the crate gets to
 //! see of them. Reads no more of a block than that takes (`wire::http::hpack`); a good one in one frame passes as it is, without a copy.
 
+use reason::Reason;
 use wire::http::hpack::{Found, HeaderTable};
 
 use crate::http2::floods::FrameHead;
@@ -73,7 +74,7 @@ impl Blocks {
                 .is_some_and(|dependency| u32::from_be_bytes(*dependency) & 0x7fff_ffff == head.stream);
         if depends_on_itself {
             // A stream error (RFC 7540 §5.3.1, which clients that send priorities follow).
-            noticed.remember(head.stream, "stream_depends_on_itself");
+            noticed.remember(head.stream, Reason::StreamDependsOnItself);
         }
         if head.flags & END_HEADERS == 0 {
             self.open = Some((head, fragment.to_vec()));
@@ -113,14 +114,14 @@ impl Blocks {
             Sender::Upstream => head.flags & END_STREAM != 0,
         };
         if is_trailers && found.pseudo {
-            noticed.remember_trailers(head.stream, "pseudo_field_in_trailers");
+            noticed.remember_trailers(head.stream, Reason::PseudoFieldInTrailers);
         }
         if let Some(code) = found.malformed {
             noticed.remember(head.stream, code);
         }
         if self.sender == Sender::Client && begins {
             if found.fragment {
-                noticed.remember(head.stream, "malformed_message");
+                noticed.remember(head.stream, Reason::MalformedMessage);
             }
             if let Some(path) = found.path {
                 noticed.remember_path(head.stream, path);

@@ -7,6 +7,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use reason::Reason;
+
 use crate::http2::blocks::Blocks;
 use crate::http2::floods::{FRAME_HEAD, Floods, FrameHead};
 
@@ -58,8 +60,8 @@ pub struct Noticed {
 /// What was noticed of one stream.
 #[derive(Debug, Default)]
 struct Mark {
-    malformed: Option<&'static str>,
-    trailers: Option<&'static str>,
+    malformed: Option<Reason>,
+    trailers: Option<Reason>,
     path: Vec<u8>,
 }
 
@@ -105,12 +107,12 @@ impl Noticed {
 
     /// Why a message of this stream is malformed, if it is: it has what no message has (RFC 9113 §8.2.1, §8.3), or a request's `:path` a
     /// fragment (§8.3.1).
-    pub fn malformed(&self, stream: u32) -> Option<&'static str> {
+    pub fn malformed(&self, stream: u32) -> Option<Reason> {
         self.marks.borrow().get(&stream)?.malformed
     }
 
     /// The same of a message with trailers, which may have pseudo-fields in addition (RFC 9113 §8.1).
-    pub fn malformed_trailers(&self, stream: u32) -> Option<&'static str> {
+    pub fn malformed_trailers(&self, stream: u32) -> Option<Reason> {
         let marks = self.marks.borrow();
         let mark = marks.get(&stream)?;
         mark.malformed.or(mark.trailers)
@@ -131,13 +133,13 @@ impl Noticed {
     }
 
     /// Remembers that a stream is malformed.
-    pub(crate) fn remember(&self, stream: u32, code: &'static str) {
-        self.mark(stream, |mark| mark.malformed = mark.malformed.or(Some(code)));
+    pub(crate) fn remember(&self, stream: u32, reason: Reason) {
+        self.mark(stream, |mark| mark.malformed = mark.malformed.or(Some(reason)));
     }
 
     /// Remembers that a stream is malformed if the block that was just read is of trailers.
-    pub(crate) fn remember_trailers(&self, stream: u32, code: &'static str) {
-        self.mark(stream, |mark| mark.trailers = Some(code));
+    pub(crate) fn remember_trailers(&self, stream: u32, reason: Reason) {
+        self.mark(stream, |mark| mark.trailers = Some(reason));
     }
 
     /// Remembers the path of a stream. One that is forgotten again has its stream refused.
@@ -485,9 +487,9 @@ mod tests {
     #[test]
     fn what_nobody_asks_for_is_forgotten() {
         let noticed = Noticed::new(Floods::unbounded());
-        (0..3000).for_each(|stream| noticed.remember(stream, "x"));
+        (0..3000).for_each(|stream| noticed.remember(stream, Reason::BadHost));
         assert_eq!(noticed.marks.borrow().len(), MAX_MARKS);
-        assert_eq!((noticed.malformed(2999), noticed.malformed(0)), (Some("x"), None));
+        assert_eq!((noticed.malformed(2999), noticed.malformed(0)), (Some(Reason::BadHost), None));
         noticed.forget(2999);
         assert_eq!(noticed.malformed(2999), None);
         (0..100).for_each(|stream| noticed.remember_path(stream, vec![b'|'; 2000]));

@@ -200,7 +200,7 @@ pub async fn keep(client: Weak<Client>, peer: Rc<Peer>) {
             Err(error) => {
                 static COMPLAINT: OncePerSecond = OncePerSecond::new();
                 if !peer.is_unreachable.replace(true) || COMPLAINT.allow().is_some() {
-                    tracing::warn!(server = %peer.server.name, reason = error.code(), error = ?error, "cannot connect to a key server");
+                    tracing::warn!(server = %peer.server.name, reason = error.reason().code(), error = ?error, "cannot connect to a key server");
                 }
                 client.upgrade().iter().for_each(|owner| owner.note_unreachable());
                 tokio::time::sleep(pause_after(failures)).await;

@@ -4,6 +4,7 @@
 //! framing was on one side, it is made anew on the other.
 
 use net::Chunk;
+use reason::Reason;
 use transport::{Broken, Transport, buffer, recycle};
 use wire::http::chunked::{write_chunk_head, write_last_chunk};
 use wire::http::{BodyFraming, ChunkEvent, ChunkedDecoder, Fields, HeadError};
@@ -20,7 +21,7 @@ pub enum BodyError {
     /// The chunked coding was violated.
     Malformed(HeadError),
     /// It is no message of HTTP/2, for this reason: its stream ends and nothing is answered (RFC 9113 §8.1.1).
-    Void(&'static str),
+    Void(Reason),
     /// It breaks the contract it is under.
     Validated(Box<Rejection>),
 }

@@ -1,6 +1,6 @@
 //! What a request is served under, and how an exchange fails.
 
-use telemetry::Fault;
+use reason::Reason;
 use transport::Broken;
 use wire::http::RequestHead;
 
@@ -88,6 +88,6 @@ pub struct Aborted;
 
 /// Notes why something could not be sent to the client.
 pub fn client_failed(broken: &Broken, ledger: &mut Ledger) -> Aborted {
-    ledger.blame(Fault::Client, if broken.is_timeout() { "client_write_timeout" } else { "client_disconnected" });
+    ledger.blame(if broken.is_timeout() { Reason::ClientWriteTimeout } else { Reason::ClientDisconnected });
     Aborted
 }

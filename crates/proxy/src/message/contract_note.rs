@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use contract::validate::{Findings, Violation};
+use reason::Reason;
 use telemetry::{ContractRecord, Decision};
 
 use crate::contracts::ActiveContract;
@@ -14,7 +15,7 @@ pub struct ContractNote {
     operation: Option<usize>,
     decision: Decision,
     side: &'static str,
-    reason: &'static str,
+    reason: Option<Reason>,
     place: String,
     /// What is counted was blocked, not just logged.
     reported_blocked: bool,
@@ -29,7 +30,7 @@ impl ContractNote {
             operation,
             decision: Decision::Off,
             side: "",
-            reason: "",
+            reason: None,
             place: String::new(),
             reported_blocked: false,
             violations: 0,
@@ -43,7 +44,7 @@ impl ContractNote {
             return;
         };
         let count = u32::try_from(findings.violations().len()).unwrap_or(u32::MAX);
-        self.broken(side, first.code, || first.place.to_string(), count, blocked);
+        self.broken(side, Reason::of_code(first.code), || first.place.to_string(), count, blocked);
         if !blocked {
             findings.violations().iter().for_each(|violation| self.report(side, violation));
         }
@@ -53,7 +54,7 @@ impl ContractNote {
     pub fn broken(
         &mut self,
         side: &'static str,
-        code: &'static str,
+        reason: Reason,
         place: impl FnOnce() -> String,
         count: u32,
         blocked: bool,
@@ -63,10 +64,10 @@ impl ContractNote {
         // A request that is validated as it passes may be done after its response.
         let is_worse = blocked && !self.reported_blocked;
         let is_earlier = blocked == self.reported_blocked && side == "request" && self.side == "response";
-        if self.reason.is_empty() || is_worse || is_earlier {
+        if self.reason.is_none() || is_worse || is_earlier {
             self.reported_blocked = blocked;
             self.side = side;
-            self.reason = code;
+            self.reason = Some(reason);
             self.place = place();
         }
     }

@@ -8,11 +8,12 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use config::limits::Limits;
 use h2::server::SendResponse;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason as ErrorCode, RecvStream, SendStream};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use net::Chunk;
 use net::pace::{Pace, Watch};
+use reason::Reason;
 use transport::{Broken, Transport};
 use wire::http::hop::is_forbidden_in_trailers;
 use wire::http::hpack::PATH_FILLER;
@@ -57,15 +58,14 @@ fn read_head(
     limits: &Limits,
     head: &mut RequestHead,
 ) -> Result<(), HeadError> {
-    let bad = |code| HeadError { status: 400, code };
-    head.method = Method::from_bytes(message.method.as_str().as_bytes()).ok_or(bad("bad_method"))?;
+    head.method = Method::from_bytes(message.method.as_str().as_bytes()).ok_or(HeadError::of(Reason::BadMethod))?;
     read_target(message, path, head)?;
     // The size as a whole is bounded by the library.
     if head.target.len() > limits.max_request_line_bytes {
-        return Err(HeadError { status: 414, code: "request_line_too_long" });
+        return Err(HeadError::of(Reason::RequestLineTooLong));
     }
     if message.headers.len() > limits.max_headers {
-        return Err(HeadError { status: 431, code: "too_many_fields" });
+        return Err(HeadError::of(Reason::TooManyFields));
     }
     read_fields(&message.headers, head)?;
     let host = message.headers.get_all("host").iter().map(|host| host.as_bytes()).collect::<Vec<_>>();
@@ -76,25 +76,25 @@ fn read_head(
             canonical.clear();
             canonical_authority(host, &mut canonical)?;
             if canonical != head.authority {
-                return Err(bad("host_disagrees"));
+                return Err(HeadError::of(Reason::HostMismatch));
             }
         }
     } else {
         match host.as_slice() {
             [host] => canonical_authority(host, &mut head.authority)?,
-            _ => return Err(bad("no_authority")),
+            _ => return Err(HeadError::of(Reason::MissingAuthority)),
         }
     }
-    head.framing = match only(message, "content-length", bad("duplicate_content_length"))? {
+    head.framing = match only(message, "content-length", HeadError::of(Reason::DuplicateContentLength))? {
         _ if is_bodiless => BodyFraming::None,
         // The library compares it with the data that comes.
-        Some(length) => BodyFraming::Length(parse_length(length).ok_or(bad("bad_content_length"))?),
+        Some(length) => BodyFraming::Length(parse_length(length).ok_or(HeadError::of(Reason::BadContentLength))?),
         None => BodyFraming::Chunked,
     };
-    match only(message, "expect", bad("duplicate_expect"))? {
+    match only(message, "expect", HeadError::of(Reason::DuplicateExpect))? {
         None => {}
         Some(expect) if expect.eq_ignore_ascii_case(b"100-continue") && !is_bodiless => head.expects_continue = true,
-        Some(_) => return Err(HeadError { status: 417, code: "unknown_expectation" }),
+        Some(_) => return Err(HeadError::of(Reason::UnknownExpectation)),
     }
     Ok(())
 }
@@ -103,19 +103,19 @@ fn read_head(
 /// and is rejected for what it asks for, such as a path with dot segments, is answered.
 pub fn is_malformed(error: &HeadError) -> bool {
     matches!(
-        error.code,
-        "bad_method"
-            | "path_not_absolute"
-            | "bad_path_byte"
-            | "bad_query_byte"
-            | "bad_host"
-            | "bad_port"
-            | "host_disagrees"
-            | "bad_scheme"
-            | "control_in_field_value"
-            | "space_around_field_value"
-            | "duplicate_content_length"
-            | "bad_content_length"
+        error.reason,
+        Reason::BadMethod
+            | Reason::PathNotAbsolute
+            | Reason::BadPathByte
+            | Reason::BadQueryByte
+            | Reason::BadHost
+            | Reason::BadPort
+            | Reason::HostMismatch
+            | Reason::BadScheme
+            | Reason::ControlInFieldValue
+            | Reason::SpaceAroundFieldValue
+            | Reason::DuplicateContentLength
+            | Reason::BadContentLength
     )
 }
 
@@ -140,7 +140,7 @@ fn read_target(message: &http::request::Parts, path: Option<&[u8]>, head: &mut R
     // was found before (`h2_blocks`).
     let is_served = |scheme: &http::uri::Scheme| matches!(scheme.as_str(), "http" | "https");
     if message.uri.scheme().map_or(message.uri.authority().is_some(), |scheme| !is_served(scheme)) {
-        return Err(HeadError { status: 400, code: "bad_scheme" });
+        return Err(HeadError::of(Reason::BadScheme));
     }
     let target = match path {
         Some(path) => path,
@@ -148,7 +148,7 @@ fn read_target(message: &http::request::Parts, path: Option<&[u8]>, head: &mut R
     };
     // A path that was replaced and is not remembered.
     if path.is_none() && target.get(1) == Some(&PATH_FILLER) {
-        return Err(HeadError { status: 400, code: "bad_path_byte" });
+        return Err(HeadError::of(Reason::BadPathByte));
     }
     if target == b"*" && head.method == Method::Options {
         head.target.push(b'*');
@@ -170,7 +170,7 @@ fn read_fields(headers: &HeaderMap, head: &mut RequestHead) -> Result<(), HeadEr
     for (name, value) in headers {
         // `_` and `-` become one in CGI names (row 10 of the attack matrix).
         if name.as_str().contains('_') {
-            return Err(HeadError { status: 400, code: "underscore_in_field_name" });
+            return Err(HeadError::of(Reason::UnderscoreInFieldName));
         }
         // HTTP/1 would take it off, and what is checked would not be what is read (RFC 9113 §8.2.1).
         if [value.as_bytes().first(), value.as_bytes().last()]
@@ -178,10 +178,10 @@ fn read_fields(headers: &HeaderMap, head: &mut RequestHead) -> Result<(), HeadEr
             .flatten()
             .any(|end| matches!(end, b' ' | b'\t'))
         {
-            return Err(HeadError { status: 400, code: "space_around_field_value" });
+            return Err(HeadError::of(Reason::SpaceAroundFieldValue));
         }
         if value.as_bytes().iter().any(|&byte| (byte < 0x20 && byte != b'\t') || byte == 0x7f) {
-            return Err(HeadError { status: 400, code: "control_in_field_value" });
+            return Err(HeadError::of(Reason::ControlInFieldValue));
         }
         if *name == http::header::COOKIE {
             // Crumbs become one field again (RFC 9113 §8.2.3).
@@ -255,7 +255,7 @@ impl H2Body {
     }
 
     /// Why the message is malformed, if it is: what the library does not see, or dropped.
-    pub fn malformed(&self) -> Option<&'static str> {
+    pub fn malformed(&self) -> Option<Reason> {
         let stream = self.stream.stream_id().as_u32();
         if self.is_request { self.noticed.malformed_trailers(stream) } else { self.noticed.malformed(stream) }
     }
@@ -373,7 +373,7 @@ impl H2Answer {
     }
 
     /// Ends the stream early.
-    pub fn reset(&mut self, reason: Reason) {
+    pub fn reset(&mut self, reason: ErrorCode) {
         match &mut self.stage {
             Stage::Head(respond) => respond.send_reset(reason),
             Stage::Body(stream) => stream.send_reset(reason),
@@ -573,16 +573,16 @@ impl ResponseSink for H2Answer {
         !matches!(self.stage, Stage::Head(_))
     }
 
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<&'static str> {
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<Reason> {
         let gone = match &mut self.stage {
             Stage::Head(respond) => respond.poll_reset(context),
             Stage::Body(stream) => stream.poll_reset(context),
             Stage::Ended => return Poll::Pending,
         };
         gone.map(|gone| match gone {
-            Ok(_) => "client_disconnected",
-            Err(_) if self.sending.outbox.has_timed_out() => "client_write_timeout",
-            Err(_) => "client_disconnected",
+            Ok(_) => Reason::ClientDisconnected,
+            Err(_) if self.sending.outbox.has_timed_out() => Reason::ClientWriteTimeout,
+            Err(_) => Reason::ClientDisconnected,
         })
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use config::RouteConfig;
-use telemetry::{Fault, RequestRecord};
+use reason::{Reason, Side};
+use telemetry::RequestRecord;
 use wire::http::{RequestHead, Version};
 
 use crate::connection::Conn;
@@ -47,8 +48,8 @@ pub struct Ledger {
     pub retries: u32,
     /// What its contract said.
     pub contract: Option<ContractNote>,
-    fault: Fault,
-    reason: &'static str,
+    fault: Side,
+    reason: Option<Reason>,
 }
 
 impl Ledger {
@@ -70,23 +71,28 @@ impl Ledger {
             upstream_duration: None,
             retries: 0,
             contract: None,
-            fault: Fault::None,
-            reason: "",
+            fault: Side::Nobody,
+            reason: None,
         }
     }
 
-    /// Notes whose fault an unhappy end was. The first word stands.
-    pub fn blame(&mut self, fault: Fault, reason: &'static str) {
-        if self.fault == Fault::None {
-            self.fault = fault;
-            self.reason = reason;
+    /// Notes why it ends badly. The first word stands.
+    pub fn blame(&mut self, reason: Reason) {
+        self.blame_on(reason.side().of_request(), reason);
+    }
+
+    /// As [`blame`](Ledger::blame), where the table leaves open whose fault it is.
+    pub fn blame_on(&mut self, side: Side, reason: Reason) {
+        if self.reason.is_none() {
+            self.fault = side;
+            self.reason = Some(reason);
         }
     }
 
     /// Notes that we answer in the upstream's place.
     pub fn rejected(&mut self, rejection: &Rejection) {
         self.status = rejection.status;
-        self.blame(rejection.fault, rejection.code);
+        self.blame_on(rejection.fault, rejection.reason);
     }
 
     /// The id active.
@@ -157,8 +163,8 @@ impl<'a> OpenRequest<'a> {
 impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            let reason = if std::thread::panicking() { "panicked" } else { "cut_short" };
-            self.ledger.blame(Fault::Ours, reason);
+            let reason = if std::thread::panicking() { Reason::Panicked } else { Reason::Aborted };
+            self.ledger.blame(reason);
         }
         self.ledger.close(&self.parts.request, self.conn, self.worker);
     }

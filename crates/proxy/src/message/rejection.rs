@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use config::Detail;
-use telemetry::Fault;
+use reason::{Reason, Side};
 use wire::http::http1::reason_phrase;
 use wire::http::{HeadError, RequestHead};
 
@@ -13,9 +13,9 @@ pub struct Rejection {
     /// Status of the response.
     pub status: u16,
     /// Whose fault it is.
-    pub fault: Fault,
-    /// Stable code for logs and metrics.
-    pub code: &'static str,
+    pub fault: Side,
+    /// Why.
+    pub reason: Reason,
     /// Value of Allow, for 405.
     pub allow: Option<String>,
     /// What a contract has to say about it.
@@ -42,25 +42,25 @@ pub struct Reported {
 }
 
 impl Rejection {
-    /// The client's fault.
-    pub const fn client(status: u16, code: &'static str) -> Rejection {
-        Rejection { status, fault: Fault::Client, code, allow: None, reported: None }
+    /// What the table says of this reason.
+    pub const fn of(reason: Reason) -> Rejection {
+        Rejection::with_status(reason, reason.status())
     }
 
-    /// The upstream's fault.
-    pub const fn upstream(status: u16, code: &'static str) -> Rejection {
-        Rejection { status, fault: Fault::Upstream, code, allow: None, reported: None }
+    /// With another status than the table's, where the configuration or the message decides on it.
+    pub const fn with_status(reason: Reason, status: u16) -> Rejection {
+        Rejection { status, fault: reason.side().of_request(), reason, allow: None, reported: None }
     }
 
-    /// Our fault.
-    pub const fn ours(status: u16, code: &'static str) -> Rejection {
-        Rejection { status, fault: Fault::Ours, code, allow: None, reported: None }
+    /// The upstream sent this head: its fault, and a 502.
+    pub fn of_response(error: HeadError) -> Rejection {
+        Rejection { fault: Side::Upstream, ..Rejection::with_status(error.reason, 502) }
     }
 }
 
 impl From<HeadError> for Rejection {
     fn from(error: HeadError) -> Rejection {
-        Rejection::client(error.status, error.code)
+        Rejection::with_status(error.reason, error.status)
     }
 }
 
@@ -97,7 +97,7 @@ fn problem(rejection: &Rejection, reported: &Reported, title: &str) -> Vec<u8> {
     problem.insert("title".into(), title.into());
     problem.insert("status".into(), rejection.status.into());
     if matches!(reported.detail, Detail::Code | Detail::Pointer) {
-        problem.insert("code".into(), rejection.code.into());
+        problem.insert("code".into(), rejection.reason.code().into());
     }
     if reported.detail == Detail::Pointer {
         for (name, value) in [("detail", &reported.what), ("name", &reported.name), ("pointer", &reported.pointer)] {

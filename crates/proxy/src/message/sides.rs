@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use net::Chunk;
 use net::pace::Pace;
+use reason::Reason;
 use transport::Broken;
 use wire::http::{BodyFraming, Fields, ResponseHead};
 
@@ -88,14 +89,14 @@ pub trait ResponseSink {
     fn has_begun(&self) -> bool;
 
     /// Ready when the client does not wait for the response any more, with the word for it.
-    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<&'static str>;
+    fn poll_gone(&mut self, context: &mut Context<'_>) -> Poll<Reason>;
 }
 
 /// Waits for `output` only while the client waits for its response; else gives the word for how it went.
 pub async fn while_wanted<T>(
     mut output: Pin<Box<impl Future<Output = T>>>,
     sink: &mut impl ResponseSink,
-) -> Result<T, &'static str> {
+) -> Result<T, Reason> {
     poll_fn(|context| match output.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Ok(output)),
         Poll::Pending => sink.poll_gone(context).map(Err),

@@ -224,7 +224,9 @@ pub(super) fn check_rewrite(template: &Template, params: usize) -> Option<String
         match canonical_path(path, &mut canonical).and_then(|_| canonical_query(query, &mut canonical_rest)) {
             Ok(()) if canonical == path && canonical_rest == query => None,
             Ok(()) => Some("the rewrite is not a path with a query in canonical form".into()),
-            Err(error) => Some(format!("the rewrite is not a path with a query ({})", error.code.replace('_', " "))),
+            Err(error) => {
+                Some(format!("the rewrite is not a path with a query ({})", error.reason.code().replace('_', " ")))
+            }
         }
     })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use net::clock::coarse;
 use net::{Chunk, Deadline, Stream};
-use telemetry::Fault;
+use reason::Reason;
 use tls::Alert;
 use transport::Transport;
 use wire::client_hello::ClientHello;
@@ -66,7 +66,7 @@ pub(super) async fn open(
     match route.cloned() {
         Some(route) => Ok(Opened { client, first: Chunk::empty(), route, server_name: None }),
         None => {
-            ended_before(conn, &worker.report, "tunnel", Fault::Client, "no_tunnel_for_name", name.unwrap_or_default());
+            ended_before(conn, &worker.report, "tunnel", Reason::NoTunnelForName, name.unwrap_or_default());
             client.reject(Alert::UNRECOGNIZED_NAME).await;
             Err(client.traffic())
         }
@@ -108,16 +108,16 @@ async fn peek(
         }
         match deadline.until(until, stream.recv_more(&mut first)).await {
             Ok(Ok(count)) if count > 0 => {}
-            Ok(Ok(_)) => return Err(lost(&first, conn, worker, "tls_handshake_abandoned")),
-            Ok(Err(_)) => return Err(lost(&first, conn, worker, "tls_handshake_reset")),
-            Err(_) => return Err(lost(&first, conn, worker, "tls_handshake_timeout")),
+            Ok(Ok(_)) => return Err(lost(&first, conn, worker, Reason::TlsHandshakeAbandoned)),
+            Ok(Err(_)) => return Err(lost(&first, conn, worker, Reason::TlsHandshakeReset)),
+            Err(_) => return Err(lost(&first, conn, worker, Reason::TlsHandshakeTimeout)),
         }
     }
 }
 
 /// Why a ClientHello leads nowhere.
 struct Rejection {
-    reason: &'static str,
+    reason: Reason,
     /// The name that nothing is known of.
     name: Option<Box<str>>,
     alert: Option<Alert>,
@@ -125,13 +125,13 @@ struct Rejection {
 
 impl Rejection {
     const TOO_LONG: Rejection =
-        Rejection { reason: "client_hello_too_long", name: None, alert: Some(Alert::DECODE_ERROR) };
-    const NOT_TLS: Rejection = Rejection { reason: "not_tls", name: None, alert: None };
+        Rejection { reason: Reason::ClientHelloTooLong, name: None, alert: Some(Alert::DECODE_ERROR) };
+    const NOT_TLS: Rejection = Rejection { reason: Reason::NotTls, name: None, alert: None };
     const MALFORMED: Rejection =
-        Rejection { reason: "client_hello_malformed", name: None, alert: Some(Alert::DECODE_ERROR) };
+        Rejection { reason: Reason::ClientHelloMalformed, name: None, alert: Some(Alert::DECODE_ERROR) };
 
     fn no_way(name: Option<Box<str>>) -> Rejection {
-        Rejection { reason: "no_tunnel_for_name", name, alert: Some(Alert::UNRECOGNIZED_NAME) }
+        Rejection { reason: Reason::NoTunnelForName, name, alert: Some(Alert::UNRECOGNIZED_NAME) }
     }
 }
 
@@ -162,7 +162,6 @@ async fn reject(stream: Stream, first: &Chunk, conn: &Conn, worker: &Worker, rej
         conn,
         &worker.report,
         "tls_handshake",
-        Fault::Client,
         rejection.reason,
         rejection.name.as_deref().unwrap_or_default(),
     );
@@ -178,7 +177,7 @@ async fn reject(stream: Stream, first: &Chunk, conn: &Conn, worker: &Worker, rej
     (first.len() as u64, sent)
 }
 
-fn lost(first: &Chunk, conn: &Conn, worker: &Worker, reason: &'static str) -> (u64, u64) {
-    ended_before(conn, &worker.report, "tls_handshake", Fault::Client, reason, "");
+fn lost(first: &Chunk, conn: &Conn, worker: &Worker, reason: Reason) -> (u64, u64) {
+    ended_before(conn, &worker.report, "tls_handshake", reason, "");
     (first.len() as u64, 0)
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use net::clock::coarse;
 use net::{Chunk, Source};
-use telemetry::{Fault, TunnelRecord};
+use reason::{Reason, Side};
+use telemetry::TunnelRecord;
 use transport::Transport;
 
 use crate::connection::Conn;
@@ -149,11 +150,16 @@ impl<'a> TunnelState<'a> {
     }
 
     /// Leaves the one record of this tunnel.
-    pub(super) fn report_end(&self, ended_by: &'static str, fault: Fault, reason: &'static str) {
+    pub(super) fn report_end(&self, ended_by: &'static str, reason: impl Into<Option<Reason>>) {
         if self.ended.replace(true) {
             return;
         }
         self.report_moved();
+        let reason = reason.into();
+        let fault = match reason.map_or(Side::Nobody, Reason::side) {
+            Side::Sender if ended_by == "upstream" => Side::Upstream,
+            side => side.of_request(),
+        };
         let conn = self.conn;
         let destination = self.destination.map(|address| address.to_string());
         let record = TunnelRecord {
@@ -184,7 +190,7 @@ impl<'a> TunnelState<'a> {
 
 impl Drop for TunnelState<'_> {
     fn drop(&mut self) {
-        let reason = if std::thread::panicking() { "panicked" } else { "cut_short" };
-        self.report_end("portunus", Fault::Ours, reason);
+        let reason = if std::thread::panicking() { Reason::Panicked } else { Reason::Aborted };
+        self.report_end("portunus", reason);
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use config::{ServerAddress, UpstreamTls};
 use net::{Chunk, Deadline, Source, Stream};
-use telemetry::Fault;
+use reason::Reason;
+use reason::Side;
 use tls::{Connector, ServerName, Session};
 use transport::{Broken, NoKeys, Transport};
 
@@ -42,27 +43,20 @@ impl ConnectError {
         matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS))
     }
 
-    /// Whose fault it is.
-    pub fn fault(&self) -> Fault {
+    /// The reason for logs and metrics.
+    pub fn reason(&self) -> Reason {
         match self {
-            ConnectError::Client(_) => Fault::Client,
-            ConnectError::Socket(error) if error.kind() == io::ErrorKind::PermissionDenied => Fault::Ours,
-            _ => Fault::Upstream,
-        }
-    }
-
-    /// Stable code for logs.
-    pub fn code(&self) -> &'static str {
-        match self {
-            ConnectError::Unresolved => "upstream_unresolved",
-            ConnectError::NoServer => "no_healthy_upstream",
-            ConnectError::Timeout => "upstream_connect_timeout",
-            ConnectError::Client(rejected) => rejected.code(),
-            ConnectError::Socket(error) if error.kind() == io::ErrorKind::PermissionDenied => "upstream_not_permitted",
-            ConnectError::Socket(error) if error.kind() == io::ErrorKind::ConnectionRefused => "upstream_refused",
-            ConnectError::Socket(_) => "upstream_unreachable",
-            ConnectError::Tls(tls::Error::PeerCertificate(_)) => "upstream_certificate",
-            ConnectError::Tls(_) => "upstream_tls",
+            ConnectError::Unresolved => Reason::UpstreamUnresolved,
+            ConnectError::NoServer => Reason::NoHealthyUpstream,
+            ConnectError::Timeout => Reason::UpstreamConnectTimeout,
+            ConnectError::Client(rejected) => rejected.reason(),
+            ConnectError::Socket(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                Reason::UpstreamNotPermitted
+            }
+            ConnectError::Socket(error) if error.kind() == io::ErrorKind::ConnectionRefused => Reason::UpstreamRefused,
+            ConnectError::Socket(_) => Reason::UpstreamUnreachable,
+            ConnectError::Tls(tls::Error::PeerCertificate(_)) => Reason::UpstreamCertificate,
+            ConnectError::Tls(_) => Reason::UpstreamTls,
         }
     }
 }
@@ -96,7 +90,7 @@ pub async fn connect(target: Target<'_>) -> Result<Transport, ConnectError> {
     let connected = Deadline::new().within(limit, connect_unbounded(target)).await;
     let connected = connected.unwrap_or(Err(ConnectError::Timeout));
     match &connected {
-        Err(error) if error.is_our_shortage() || error.fault() != Fault::Upstream => {}
+        Err(error) if error.is_our_shortage() || error.reason().side() != Side::Upstream => {}
         // A server that rejects says so at once: nobody waits for it.
         connected => target.server.note_silence(matches!(connected, Err(ConnectError::Timeout))),
     }

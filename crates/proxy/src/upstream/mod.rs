@@ -26,7 +26,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 use config::{ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol};
 use net::Deadline;
-use telemetry::Fault;
+use reason::Reason;
 use tokio::sync::Notify;
 
 use shares::Shares;
@@ -280,19 +280,11 @@ pub enum Full {
 }
 
 impl Full {
-    /// Stable code for logs.
-    pub fn code(self) -> &'static str {
+    /// The reason for logs and metrics.
+    pub fn reason(self) -> Reason {
         match self {
-            Full::OfAll => "upstream_overflow",
-            Full::OfOneClient => "too_many_in_flight",
-        }
-    }
-
-    /// Whose fault it is.
-    pub fn fault(self) -> Fault {
-        match self {
-            Full::OfAll => Fault::Ours,
-            Full::OfOneClient => Fault::Client,
+            Full::OfAll => Reason::UpstreamOverflow,
+            Full::OfOneClient => Reason::TooManyInFlight,
         }
     }
 }

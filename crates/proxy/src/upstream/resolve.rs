@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use hickory_resolver::net::NetError;
+use reason::Reason;
 use telemetry::Reporter;
 
 use super::{Group, Name};
@@ -46,14 +47,14 @@ pub enum Unresolved {
 }
 
 impl Unresolved {
-    /// For logs and metrics.
-    pub fn code(self) -> &'static str {
+    /// The reason for logs and metrics.
+    pub fn reason(self) -> Reason {
         match self {
-            Unresolved::NxDomain => "nxdomain",
-            Unresolved::NoAddress => "no_address",
-            Unresolved::InnerAddress => "inner_address",
-            Unresolved::Timeout => "timeout",
-            Unresolved::ServerFailure => "server_failure",
+            Unresolved::NxDomain => Reason::Nxdomain,
+            Unresolved::NoAddress => Reason::NoAddress,
+            Unresolved::InnerAddress => Reason::InnerAddress,
+            Unresolved::Timeout => Reason::ResolverTimeout,
+            Unresolved::ServerFailure => Reason::ServerFailure,
         }
     }
 }
@@ -146,10 +147,10 @@ impl Names {
                     } else {
                         format!("still using {}", list(&before))
                     };
-                    tracing::warn!(upstream, name = %name.name, reason = reason.code(), "cannot resolve a name; {used}");
+                    tracing::warn!(upstream, name = %name.name, reason = reason.reason().code(), "cannot resolve a name; {used}");
                 }
                 if !group.rejects_inner_addresses() {
-                    reporter.resolution_failed(upstream, &name.name, reason.code());
+                    reporter.resolution_failed(upstream, &name.name, reason.reason());
                 }
                 group.note_resolved(name, None);
             }

@@ -5,8 +5,10 @@
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
+use reason::{Reason, Side};
+
 use super::{Clock, ConnRecord, FlowRecord, Json, TunnelRecord};
-use crate::Fault;
+use crate::record::code_of;
 
 /// Verbosity from which failures of single connections are reported.
 const FAILURES: u8 = 1;
@@ -87,16 +89,17 @@ pub(super) fn connection(out: &mut Vec<u8>, clock: &mut Clock, verbosity: u8, re
         return;
     }
     let message = match record.reason {
-        "proxy_untrusted_peer" | "proxy_header_untrusted" => "connection origin not in allowed subnets",
-        "proxy_header_missing" | "proxy_header_invalid" => "failed to parse PROXY header",
-        "proxy_header_timeout" | "proxy_header_truncated" | "closed_without_header" | "proxy_header_reset" => {
-            "failed to read PROXY header"
-        }
+        Reason::ProxyUntrustedPeer | Reason::ProxyHeaderUntrusted => "connection origin not in allowed subnets",
+        Reason::ProxyHeaderMissing | Reason::ProxyHeaderInvalid => "failed to parse PROXY header",
+        Reason::ProxyHeaderTimeout
+        | Reason::ProxyHeaderTruncated
+        | Reason::ClosedWithoutHeader
+        | Reason::ProxyHeaderReset => "failed to read PROXY header",
         _ => "connection failed",
     };
     let mut json = begin(out, clock, SystemTime::now(), "DEBUG", message);
     Ends { protocol: "tcp", remote: record.client, client: None, target: "" }.write(&mut json);
-    let error = if record.detail.is_empty() { record.reason } else { record.detail };
+    let error = if record.detail.is_empty() { record.reason.code() } else { record.detail };
     json.text("error", error.as_bytes());
     json.flag("dropConnection", true);
     json.end();
@@ -117,14 +120,14 @@ pub(super) fn tunnel(out: &mut Vec<u8>, clock: &mut Clock, verbosity: u8, record
         json.end();
     }
     let message = match record.fault {
-        Fault::None => "closing connection",
+        Side::Nobody => "closing connection",
         _ if record.connect_duration.is_none() => "failed to establish upstream connection",
         _ => "connection broken",
     };
-    if verbosity >= EVERYTHING || verbosity >= FAILURES && record.fault != Fault::None {
+    if verbosity >= EVERYTHING || verbosity >= FAILURES && record.fault != Side::Nobody {
         let mut json = begin(out, clock, SystemTime::now(), "DEBUG", message);
         ends.write(&mut json);
-        json.some("error", record.reason.as_bytes());
+        json.some("error", code_of(record.reason).as_bytes());
         json.flag("dropConnection", true);
         json.end();
     }

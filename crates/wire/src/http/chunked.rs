@@ -10,6 +10,8 @@
 //!                                                           └→ LastLf ─→ Ended
 //! ```
 
+use reason::Reason;
+
 use super::fields::Fields;
 use super::head::HeadError;
 use super::hop::is_forbidden_in_trailers;
@@ -159,11 +161,11 @@ impl ChunkedDecoder {
             State::ExtensionStart | State::ExtensionName | State::ExtensionGap => self.take_extension(octet),
             State::ValueStart | State::Value | State::ValueGap => self.take_extension(octet),
             State::Quoted | State::QuotedPair | State::QuoteEnd => self.take_extension(octet),
-            State::DataCr => after(octet, b'\r', State::DataLf, "chunk_longer_than_its_size"),
+            State::DataCr => after(octet, b'\r', State::DataLf, Reason::ChunkLongerThanItsSize),
             State::DataLf => {
                 self.remaining = 0;
                 self.size_digits = 0;
-                after(octet, b'\n', State::Size, "chunk_longer_than_its_size")
+                after(octet, b'\n', State::Size, Reason::ChunkLongerThanItsSize)
             }
             _ => self.take_trailer(octet),
         }
@@ -173,14 +175,14 @@ impl ChunkedDecoder {
         match (self.state, octet) {
             (State::SizeLf, b'\n') if self.remaining == 0 => Ok(State::TrailerStart),
             (State::SizeLf, b'\n') => Ok(State::Data),
-            (State::SizeLf, _) => Err(HeadError::bad("bare_cr")),
-            (_, b'\n') => Err(HeadError::bad("bare_lf")),
+            (State::SizeLf, _) => Err(HeadError::of(Reason::BareCr)),
+            (_, b'\n') => Err(HeadError::of(Reason::BareLf)),
             (_, b'\r') if self.size_digits > 0 => Ok(State::SizeLf),
             (_, b';') if self.size_digits > 0 => self.take_extension(octet),
             _ => {
-                let digit = char::from(octet).to_digit(16).ok_or(HeadError::bad("bad_chunk_size"))?;
+                let digit = char::from(octet).to_digit(16).ok_or(HeadError::of(Reason::BadChunkSize))?;
                 if self.size_digits == MAX_SIZE_DIGITS {
-                    return Err(HeadError::bad("chunk_size_too_long"));
+                    return Err(HeadError::of(Reason::ChunkSizeTooLong));
                 }
                 self.size_digits += 1;
                 self.remaining = self.remaining << 4 | u64::from(digit);
@@ -195,14 +197,14 @@ impl ChunkedDecoder {
         use State::{
             ExtensionGap, ExtensionName, ExtensionStart, QuoteEnd, Quoted, QuotedPair, Value, ValueGap, ValueStart,
         };
-        let bad = Err(HeadError::bad("bad_chunk_extension"));
+        let bad = Err(HeadError::of(Reason::BadChunkExtension));
         match octet {
-            b'\n' => return Err(HeadError::bad("bare_lf")),
+            b'\n' => return Err(HeadError::of(Reason::BareLf)),
             b'\r' if matches!(self.state, ExtensionName | Value | QuoteEnd) => return Ok(State::SizeLf),
             b'\r' => return bad,
-            _ if !octets::is(octet, VALUE) => return Err(HeadError::bad("control_in_chunk_extension")),
+            _ if !octets::is(octet, VALUE) => return Err(HeadError::of(Reason::ControlInChunkExtension)),
             _ if self.extension_bytes == MAX_EXTENSION_BYTES => {
-                return Err(HeadError::bad("chunk_extensions_too_long"));
+                return Err(HeadError::of(Reason::ChunkExtensionsTooLong));
             }
             _ => self.extension_bytes += 1,
         }
@@ -224,20 +226,20 @@ impl ChunkedDecoder {
 
     fn take_trailer(&mut self, octet: u8) -> Result<State, HeadError> {
         if self.trailer_bytes == MAX_TRAILER_BYTES {
-            return Err(HeadError::new(431, "trailers_too_large"));
+            return Err(HeadError::of(Reason::TrailersTooLarge));
         }
         self.trailer_bytes += 1;
         let names = if self.underscore_allowed { TOKEN } else { NAME };
         match (self.state, octet) {
             (State::LastLf, b'\n') => Ok(State::Ended),
             (State::TrailerLf, b'\n') => self.finish_trailer(),
-            (State::LastLf | State::TrailerLf, _) => Err(HeadError::bad("bare_cr")),
-            (_, b'\n') => Err(HeadError::bad("bare_lf")),
+            (State::LastLf | State::TrailerLf, _) => Err(HeadError::of(Reason::BareCr)),
+            (_, b'\n') => Err(HeadError::of(Reason::BareLf)),
             (State::TrailerStart, b'\r') => Ok(State::LastLf),
-            (State::TrailerStart, b' ' | b'\t') => Err(HeadError::bad("folded_field")),
-            (State::TrailerStart, b':') => Err(HeadError::bad("empty_field_name")),
+            (State::TrailerStart, b' ' | b'\t') => Err(HeadError::of(Reason::FoldedField)),
+            (State::TrailerStart, b':') => Err(HeadError::of(Reason::EmptyFieldName)),
             (State::TrailerStart | State::TrailerName, b'_') if !self.underscore_allowed => {
-                Err(HeadError::bad("underscore_in_field_name"))
+                Err(HeadError::of(Reason::UnderscoreInFieldName))
             }
             (State::TrailerStart | State::TrailerName, _) if octets::is(octet, names) => {
                 self.line.push(octet);
@@ -246,24 +248,24 @@ impl ChunkedDecoder {
             (State::TrailerName, b':') => {
                 self.name_len = self.line.len();
                 if is_forbidden_in_trailers(&self.line) {
-                    return Err(HeadError::bad("forbidden_trailer"));
+                    return Err(HeadError::of(Reason::ForbiddenTrailer));
                 }
                 Ok(State::TrailerBlank)
             }
-            (State::TrailerStart | State::TrailerName, _) => Err(HeadError::bad("bad_field_name")),
+            (State::TrailerStart | State::TrailerName, _) => Err(HeadError::of(Reason::BadFieldName)),
             (State::TrailerBlank, b' ' | b'\t') => Ok(State::TrailerBlank),
             (State::TrailerBlank | State::TrailerValue, b'\r') => Ok(State::TrailerLf),
             (State::TrailerBlank | State::TrailerValue, _) if octets::is(octet, VALUE) => {
                 self.line.push(octet);
                 Ok(State::TrailerValue)
             }
-            _ => Err(HeadError::bad("control_in_field_value")),
+            _ => Err(HeadError::of(Reason::ControlInFieldValue)),
         }
     }
 
     fn finish_trailer(&mut self) -> Result<State, HeadError> {
         if self.trailers.len() == MAX_TRAILER_FIELDS {
-            return Err(HeadError::new(431, "too_many_trailers"));
+            return Err(HeadError::of(Reason::TooManyTrailers));
         }
         let (name, value) = self.line.split_at(self.name_len);
         self.trailers.push(name, super::fields::trim_blanks(value));
@@ -272,8 +274,8 @@ impl ChunkedDecoder {
     }
 }
 
-fn after(octet: u8, expected: u8, next: State, code: &'static str) -> Result<State, HeadError> {
-    if octet == expected { Ok(next) } else { Err(HeadError::bad(code)) }
+fn after(octet: u8, expected: u8, next: State, reason: Reason) -> Result<State, HeadError> {
+    if octet == expected { Ok(next) } else { Err(HeadError::of(reason)) }
 }
 
 /// The line that opens a chunk of `len` bytes (`1F4\r\n`), appended to `out`. The data and a line end follow it. `len` is
@@ -317,7 +319,7 @@ mod tests {
                     rest.extend_from_slice(input);
                     break;
                 }
-                match decoder.step(input).map_err(|error| error.code)? {
+                match decoder.step(input).map_err(|error| error.reason.code())? {
                     ChunkEvent::NeedMore => break,
                     ChunkEvent::Data { offset, len, consumed } => {
                         assert!(len > 0 && offset + len == consumed);
@@ -467,7 +469,7 @@ mod tests {
     fn an_error_stays() {
         let mut decoder = ChunkedDecoder::new();
         let error = decoder.step(b"x").unwrap_err();
-        assert_eq!(error, HeadError::new(400, "bad_chunk_size"));
+        assert_eq!(error, HeadError::of(Reason::BadChunkSize));
         assert_eq!(decoder.step(b"0\r\n\r\n"), Err(error));
         assert_eq!(decoder.step(b""), Err(error));
     }

@@ -2,6 +2,8 @@
 //!
 //! Owns the values that every HTTP version is turned into. Does not read or write bytes: `http1` does.
 
+use reason::Reason;
+
 use super::fields::{Fields, is_token};
 
 /// The longest method token, bytes. The longest registered one (`UPDATEREDIRECTREF`) has 17.
@@ -218,25 +220,20 @@ pub struct HeadError {
     /// The status that a request with this problem deserves: 400, 413, 414, 417, 431, 501 or 505. For a problem of the
     /// upstream's: 502.
     pub status: u16,
-    /// A stable short code for logs, in lower-case words joined by `_`: `duplicate_content_length`.
-    pub code: &'static str,
+    /// What is wrong.
+    pub reason: Reason,
 }
 
 impl HeadError {
-    /// A rejection with this status and code.
-    pub const fn new(status: u16, code: &'static str) -> HeadError {
-        HeadError { status, code }
-    }
-
-    /// A malformed message: 400.
-    pub(super) const fn bad(code: &'static str) -> HeadError {
-        HeadError::new(400, code)
+    /// A rejection for this reason, with the status that its table gives.
+    pub const fn of(reason: Reason) -> HeadError {
+        HeadError { status: reason.status(), reason }
     }
 }
 
 impl std::fmt::Display for HeadError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(out, "{} ({})", self.code, self.status)
+        write!(out, "{} ({})", self.reason.code(), self.status)
     }
 }
 

@@ -9,6 +9,8 @@ mod huffman;
 
 use std::collections::VecDeque;
 
+use reason::Reason;
+
 use super::octets::{self, QUERY, TOKEN, VALUE};
 
 /// Bytes of the dynamic table that we let peers fill: the protocol's default, which is never changed (RFC 9113 §6.5.2).
@@ -97,7 +99,7 @@ pub struct Found {
     /// A `:path` with a `#` in it, which no request has (RFC 9113 §8.3.1: path and query, and nothing behind them).
     pub fragment: bool,
     /// A name or value that no message has: the code of the first.
-    pub malformed: Option<&'static str>,
+    pub malformed: Option<Reason>,
     /// The `:path` as it came, if it has octets that RFC 3986 does not allow there. In the block it is replaced.
     pub path: Option<Vec<u8>>,
 }
@@ -107,7 +109,7 @@ impl Found {
     fn note(&mut self, name: Name, odd: Option<&Odd>) {
         self.pseudo |= name.is_pseudo;
         if name.kind == Kind::Unknown {
-            self.malformed.get_or_insert("bad_field_name");
+            self.malformed.get_or_insert(Reason::BadFieldName);
         }
         if let Some(odd) = odd {
             self.fragment |= odd.fragment;
@@ -163,7 +165,7 @@ static FIXED: [Name; STATIC.len()] = {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Odd {
     fragment: bool,
-    malformed: Option<&'static str>,
+    malformed: Option<Reason>,
     path: Option<Vec<u8>>,
 }
 
@@ -418,12 +420,14 @@ impl Kind {
     /// What is odd about a value, if anything is.
     fn odd(self, text: &[u8]) -> Option<Box<Odd>> {
         let (is_good, code) = match self {
-            Kind::Field => (octets::span(text, VALUE) == text.len(), "control_in_field_value"),
+            Kind::Field => (octets::span(text, VALUE) == text.len(), Reason::ControlInFieldValue),
             Kind::Path => return Odd::of_path(text).map(Box::new),
-            Kind::Method => (!text.is_empty() && octets::span(text, TOKEN) == text.len(), "bad_method"),
-            Kind::Scheme => (text.eq_ignore_ascii_case(b"https") || text.eq_ignore_ascii_case(b"http"), "bad_scheme"),
-            Kind::Status => (matches!(text, [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9']), "bad_status"),
-            Kind::Text => (text.is_ascii(), "bad_host"),
+            Kind::Method => (!text.is_empty() && octets::span(text, TOKEN) == text.len(), Reason::BadMethod),
+            Kind::Scheme => {
+                (text.eq_ignore_ascii_case(b"https") || text.eq_ignore_ascii_case(b"http"), Reason::BadScheme)
+            }
+            Kind::Status => (matches!(text, [b'1'..=b'9', b'0'..=b'9', b'0'..=b'9']), Reason::BadStatus),
+            Kind::Text => (text.is_ascii(), Reason::BadHost),
             Kind::Unknown => return None,
         };
         (!is_good).then(|| Box::new(Odd { malformed: Some(code), ..Odd::default() }))
@@ -442,7 +446,7 @@ impl Odd {
         let fragment = rest.contains(&b'#');
         let is_replaced = rest.iter().any(|octet| *octet != b'#' && !octets::is(*octet, QUERY));
         // One octet is no path with a slash in front.
-        let malformed = if is_replaced && text.len() < 2 { Some("bad_path_byte") } else { None };
+        let malformed = if is_replaced && text.len() < 2 { Some(Reason::BadPathByte) } else { None };
         let path = if is_replaced && malformed.is_none() { Some(text.to_vec()) } else { None };
         Some(Odd { fragment, malformed, path })
     }

@@ -6,6 +6,8 @@
 use std::io::Write;
 use std::net::Ipv6Addr;
 
+use reason::Reason;
+
 use super::head::HeadError;
 use super::octets::{self, HOST, PATH, QUERY, TARGET, UNRESERVED};
 use super::percent;
@@ -31,7 +33,7 @@ const MAX_HOST_BYTES: usize = 253;
 /// 400 with a code; what was appended to `out` is then of no use.
 pub fn canonical_path(path: &[u8], out: &mut Vec<u8>) -> Result<bool, HeadError> {
     if path.first() != Some(&b'/') {
-        return Err(HeadError::bad("path_not_absolute"));
+        return Err(HeadError::of(Reason::PathNotAbsolute));
     }
     let start = out.len();
     let plain = octets::span(path, PATH);
@@ -57,10 +59,10 @@ fn canonical_escapes(mut path: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError
                     path = multibyte(path, out)?;
                     continue;
                 }
-                b'\\' => return Err(HeadError::bad("backslash_in_path")),
-                b'#' | b'?' => return Err(HeadError::bad("bad_path_byte")),
+                b'\\' => return Err(HeadError::of(Reason::BackslashInPath)),
+                b'#' | b'?' => return Err(HeadError::of(Reason::BadPathByte)),
                 _ if octets::is(octet, TARGET) => percent::push(octet, out),
-                _ => return Err(HeadError::bad("bad_path_byte")),
+                _ => return Err(HeadError::of(Reason::BadPathByte)),
             }
             path = rest;
             continue;
@@ -68,8 +70,8 @@ fn canonical_escapes(mut path: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError
         let octet = escape(path)?;
         match octet {
             _ if octets::is(octet, UNRESERVED) => out.push(octet),
-            0..=0x1f | 0x7f => return Err(HeadError::bad("encoded_control_in_path")),
-            b'\\' => return Err(HeadError::bad("backslash_in_path")),
+            0..=0x1f | 0x7f => return Err(HeadError::of(Reason::EncodedControlInPath)),
+            b'\\' => return Err(HeadError::of(Reason::BackslashInPath)),
             0x80.. => {
                 path = multibyte(path, out)?;
                 continue;
@@ -83,7 +85,7 @@ fn canonical_escapes(mut path: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError
 
 /// Appends the escapes of the character beyond ASCII at the start of `path`, whose octets are raw or escaped; gives what follows it.
 fn multibyte<'a>(mut path: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], HeadError> {
-    const BAD: HeadError = HeadError::bad("path_not_utf8");
+    const BAD: HeadError = HeadError::of(Reason::PathNotUtf8);
     let mut character = [0u8; 4];
     let len = match octet_beyond_ascii(path)?.0 {
         0xc2..=0xdf => 2,
@@ -105,7 +107,7 @@ fn octet_beyond_ascii(path: &[u8]) -> Result<(u8, &[u8]), HeadError> {
     match path {
         [octet @ 0x80..=0xff, rest @ ..] => Ok((*octet, rest)),
         [b'%', ..] => Ok((escape(path)?, path.get(3..).unwrap_or_default())),
-        _ => Err(HeadError::bad("path_not_utf8")),
+        _ => Err(HeadError::of(Reason::PathNotUtf8)),
     }
 }
 
@@ -115,7 +117,7 @@ fn escape(path: &[u8]) -> Result<u8, HeadError> {
         [b'%', high, low, ..] => percent::decode(*high, *low),
         _ => None,
     }
-    .ok_or(HeadError::bad("bad_escape"))
+    .ok_or(HeadError::of(Reason::BadPercentEncoding))
 }
 
 /// Looks for slashes among the escapes of a canonical path, and for escapes that were escaped once more.
@@ -126,7 +128,7 @@ fn check_escapes(path: &[u8]) -> Result<bool, HeadError> {
         match innermost_escape(rest) {
             Some(b'/') => has_encoded_slash = true,
             Some(inner) if rest.starts_with(b"%25") && is_never_escaped_twice(inner) => {
-                return Err(HeadError::bad("escaped_twice"));
+                return Err(HeadError::of(Reason::DoubleEncoding));
             }
             _ => {}
         }
@@ -162,7 +164,7 @@ fn check_dot_segments(path: &[u8]) -> Result<(), HeadError> {
         let after = dots.strip_prefix(b"..").or_else(|| dots.strip_prefix(b".")).unwrap_or_default();
         let ends = matches!(after, [] | [b'/' | b';', ..]) || matches!(innermost_escape(after), Some(b'/' | b';'));
         if ends {
-            return Err(HeadError::bad("dot_segment"));
+            return Err(HeadError::of(Reason::DotSegment));
         }
     }
     Ok(())
@@ -194,7 +196,7 @@ pub fn canonical_query(mut query: &[u8], out: &mut Vec<u8>) -> Result<(), HeadEr
                 percent::push(octet, out);
                 query = rest;
             }
-            Some(_) => return Err(HeadError::bad("bad_query_byte")),
+            Some(_) => return Err(HeadError::of(Reason::BadQueryByte)),
         }
     }
 }
@@ -211,10 +213,10 @@ pub fn canonical_query(mut query: &[u8], out: &mut Vec<u8>) -> Result<(), HeadEr
 pub fn canonical_authority(authority: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError> {
     let port = match authority {
         [b'[', rest @ ..] => {
-            let Some(end) = memchr::memchr(b']', rest) else { return Err(HeadError::bad("bad_host")) };
+            let Some(end) = memchr::memchr(b']', rest) else { return Err(HeadError::of(Reason::BadHost)) };
             let (address, after) = rest.split_at(end);
             let address = std::str::from_utf8(address).ok().and_then(|text| text.parse::<Ipv6Addr>().ok());
-            let Some(address) = address else { return Err(HeadError::bad("bad_host")) };
+            let Some(address) = address else { return Err(HeadError::of(Reason::BadHost)) };
             // Writing to a vector cannot fail.
             let _ = write!(out, "[{address}]");
             after.get(1..).unwrap_or_default()
@@ -228,7 +230,7 @@ pub fn canonical_authority(authority: &[u8], out: &mut Vec<u8>) -> Result<(), He
     let digits = match port {
         [] => return Ok(()),
         [b':', digits @ ..] => digits,
-        _ => return Err(HeadError::bad("bad_host")),
+        _ => return Err(HeadError::of(Reason::BadHost)),
     };
     let number = digits.iter().fold(0u32, |number, &digit| {
         if digit.is_ascii_digit() {
@@ -238,7 +240,7 @@ pub fn canonical_authority(authority: &[u8], out: &mut Vec<u8>) -> Result<(), He
         }
     });
     if digits.len() > 5 || digits.first() == Some(&b'0') || !(1..=65535).contains(&number) {
-        return Err(HeadError::bad("bad_port"));
+        return Err(HeadError::of(Reason::BadPort));
     }
     out.extend_from_slice(port);
     Ok(())
@@ -253,7 +255,7 @@ fn push_registered_name(name: &[u8], out: &mut Vec<u8>) -> Result<(), HeadError>
         label_is_empty = octet == b'.';
     }
     if !allowed || label_is_empty || name.len() > MAX_HOST_BYTES {
-        return Err(HeadError::bad("bad_host"));
+        return Err(HeadError::of(Reason::BadHost));
     }
     let start = out.len();
     out.extend_from_slice(name);
@@ -280,7 +282,7 @@ mod tests {
             }
             Err(error) => {
                 assert_eq!(error.status, 400, "{path}");
-                assert_eq!(Err(error.code), expected, "{path}");
+                assert_eq!(Err(error.reason.code()), expected, "{path}");
             }
         }
     }
@@ -324,7 +326,7 @@ mod tests {
             check(path, Err("backslash_in_path"));
         }
         for path in ["/%", "/%4", "/%4g", "/%g4", "/%%", "/%u002e", "/%+1", "/% 1", "/%c3%", "/%c3%zz"] {
-            check(path, Err("bad_escape"));
+            check(path, Err("bad_percent_encoding"));
         }
         for path in ["/%00", "/a%0d%0a", "/%1f", "/%7f"] {
             check(path, Err("encoded_control_in_path"));
@@ -368,7 +370,7 @@ mod tests {
             check(path, Err("dot_segment"));
         }
         for path in ["/%252e", "/%252E%252e/", "/%25252e", "/%25%32%65", "/%2561dmin", "/a%2500", "/%255c", "/a%250a"] {
-            check(path, Err("escaped_twice"));
+            check(path, Err("double_encoding"));
         }
     }
 
@@ -376,7 +378,7 @@ mod tests {
     fn octets_beyond_ascii_are_utf8_raw_or_escaped() {
         let canonical = |path: &[u8]| {
             let mut out = Vec::new();
-            canonical_path(path, &mut out).map(|_| out).map_err(|error| error.code)
+            canonical_path(path, &mut out).map(|_| out).map_err(|error| error.reason.code())
         };
         assert_eq!(canonical(b"/\xc3\xa9"), Ok(b"/%C3%A9".to_vec()));
         assert_eq!(canonical(b"/%c3\xa9"), Ok(b"/%C3%A9".to_vec()));
@@ -392,7 +394,7 @@ mod tests {
     fn queries() {
         let canonical = |query: &[u8]| {
             let mut out = Vec::new();
-            canonical_query(query, &mut out).map(|()| out).map_err(|error| error.code)
+            canonical_query(query, &mut out).map(|()| out).map_err(|error| error.reason.code())
         };
         for (query, expected) in [
             (&b""[..], &b""[..]),
@@ -421,7 +423,7 @@ mod tests {
             }
             Err(error) => {
                 assert_eq!(error.status, 400);
-                assert_eq!(Err(error.code), expected, "{authority}");
+                assert_eq!(Err(error.reason.code()), expected, "{authority}");
             }
         }
     }

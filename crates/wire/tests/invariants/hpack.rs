@@ -19,7 +19,7 @@ fn read(data: &[u8], most_fields: usize) {
         let (mut again, mut none) = (Found::default(), Vec::new());
         let read = ours.read(if is_replaced { &out } else { data }, usize::MAX, &mut again, &mut none);
         assert!(read.is_ok(), "{} became {}", data.escape_ascii(), out.escape_ascii());
-        let is_clean = !is_replaced || matches!(again.malformed, None | Some("bad_scheme"));
+        let is_clean = !is_replaced || matches!(again.malformed, None | Some(reason::Reason::BadScheme));
         assert!(is_clean, "{} became {}", data.escape_ascii(), out.escape_ascii());
         assert_eq!(ours.extent(), theirs.extent(), "{} became {}", data.escape_ascii(), out.escape_ascii());
     }

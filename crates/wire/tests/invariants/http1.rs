@@ -47,7 +47,7 @@ pub fn http1_request(data: &[u8]) {
             Ok((Parsed::Partial, _)) => assert!(data.len() < limits.head_bytes),
             Err(error) => {
                 assert!(matches!(error.status, 400 | 414 | 417 | 431 | 501 | 505), "{error}");
-                assert!(is_code(error.code), "{error}");
+                assert!(is_code(error.reason.code()), "{error}");
             }
         }
     }
@@ -140,7 +140,7 @@ pub fn http1_response(data: &[u8]) {
                 check_response(&data[..head_len], &head, &method);
             }
             Ok((Parsed::Partial, _)) => assert!(data.len() < limits.head_bytes),
-            Err(error) => assert!(error.status == 502 && is_code(error.code), "{error}"),
+            Err(error) => assert!(error.status == 502 && is_code(error.reason.code()), "{error}"),
         }
     }
 }

@@ -139,7 +139,7 @@ fn replaced(table: &mut HeaderTable, block: &[u8]) -> (Vec<u8>, Found) {
     if before == (0, 0) {
         let (mut again, mut none) = (Found::default(), Vec::new());
         clean.read(&out, usize::MAX, &mut again, &mut none).unwrap();
-        assert!(matches!(again.malformed, None | Some("bad_scheme")), "{}", out.escape_ascii());
+        assert!(matches!(again.malformed, None | Some(Reason::BadScheme)), "{}", out.escape_ascii());
         assert_eq!(clean.extent(), table.extent(), "{}", out.escape_ascii());
     }
     (out, found)
@@ -148,21 +148,21 @@ fn replaced(table: &mut HeaderTable, block: &[u8]) -> (Vec<u8>, Found) {
 #[test]
 fn what_no_message_has_is_replaced_by_what_has_its_length() {
     for (name, value, expected, code) in [
-        (&b"x"[..], &b"a\0b"[..], (&b"x"[..], &b"xxx"[..]), "control_in_field_value"),
-        (b"x", b"\x7f", (b"x", b"x"), "control_in_field_value"),
-        (b"cookie", b"a\r\nb", (b"cookie", b"xxxx"), "control_in_field_value"),
-        (b"X-Upper", b"v", (b"xxxxxxx", b"x"), "bad_field_name"),
-        (b"a b", b"v", (b"xxx", b"x"), "bad_field_name"),
-        (b"a\xe9", b"", (b"xx", b""), "bad_field_name"),
-        (b":unknown", b"v", (b"xxxxxxxx", b"x"), "bad_field_name"),
-        (b"", b"v", (b"x", b""), "bad_field_name"),
-        (b":method", b"G T", (b":method", b"xxx"), "bad_method"),
-        (b":method", b"", (b"xxxxxxx", b""), "bad_method"),
-        (b":scheme", b"ftp", (b":scheme", b"xxx"), "bad_scheme"),
-        (b":authority", b"a\xff", (b":authority", b"xx"), "bad_host"),
-        (b":status", b"abc", (b":status", b"500"), "bad_status"),
-        (b":status", b"2000", (b"xxxxxxx", b"xxxx"), "bad_status"),
-        (b":path", b"\xff", (b":path", b"/"), "bad_path_byte"),
+        (&b"x"[..], &b"a\0b"[..], (&b"x"[..], &b"xxx"[..]), Reason::ControlInFieldValue),
+        (b"x", b"\x7f", (b"x", b"x"), Reason::ControlInFieldValue),
+        (b"cookie", b"a\r\nb", (b"cookie", b"xxxx"), Reason::ControlInFieldValue),
+        (b"X-Upper", b"v", (b"xxxxxxx", b"x"), Reason::BadFieldName),
+        (b"a b", b"v", (b"xxx", b"x"), Reason::BadFieldName),
+        (b"a\xe9", b"", (b"xx", b""), Reason::BadFieldName),
+        (b":unknown", b"v", (b"xxxxxxxx", b"x"), Reason::BadFieldName),
+        (b"", b"v", (b"x", b""), Reason::BadFieldName),
+        (b":method", b"G T", (b":method", b"xxx"), Reason::BadMethod),
+        (b":method", b"", (b"xxxxxxx", b""), Reason::BadMethod),
+        (b":scheme", b"ftp", (b":scheme", b"xxx"), Reason::BadScheme),
+        (b":authority", b"a\xff", (b":authority", b"xx"), Reason::BadHost),
+        (b":status", b"abc", (b":status", b"500"), Reason::BadStatus),
+        (b":status", b"2000", (b"xxxxxxx", b"xxxx"), Reason::BadStatus),
+        (b":path", b"\xff", (b":path", b"/"), Reason::BadPathByte),
     ] {
         for first in [0x40, 0, 0x10] {
             let before = literals(&[(0, b"before", b"1")]);
@@ -179,20 +179,25 @@ fn what_no_message_has_is_replaced_by_what_has_its_length() {
             let mut found = Found::default();
             assert_eq!(table.read(&[0xbe], usize::MAX, &mut found, &mut Vec::new()), Ok(false));
             let is_name_made = expected.0 != name;
-            assert_eq!(found.malformed, Some(if is_name_made { "bad_field_name" } else { code }));
+            assert_eq!(found.malformed, Some(if is_name_made { Reason::BadFieldName } else { code }));
             let (mut found, mut out) = (Found::default(), Vec::new());
             table.read(&[0x0f, 0x2f, 3, b'2', b'0', b'4'], usize::MAX, &mut found, &mut out).unwrap();
-            let is_name = code == "bad_field_name" || is_name_made;
-            assert_eq!(found.malformed.is_some(), is_name || matches!(code, "bad_scheme"), "{}", name.escape_ascii());
+            let is_name = code == Reason::BadFieldName || is_name_made;
+            assert_eq!(
+                found.malformed.is_some(),
+                is_name || matches!(code, Reason::BadScheme),
+                "{}",
+                name.escape_ascii()
+            );
         }
     }
     // In Huffman code: a value with NUL (ffc7), one with LF (fffffff3), a name with a capital (`A`, 87), by an index of the static table.
     for (hex, code) in [
-        ("0001 7882 ffc7", "control_in_field_value"),
-        ("0001 7884 ffff fff3", "control_in_field_value"),
-        ("6084 ffff fff3", "control_in_field_value"),
-        ("0081 8701 79", "bad_field_name"),
-        ("4082 b9e7 0179", "bad_field_name"),
+        ("0001 7882 ffc7", Reason::ControlInFieldValue),
+        ("0001 7884 ffff fff3", Reason::ControlInFieldValue),
+        ("6084 ffff fff3", Reason::ControlInFieldValue),
+        ("0081 8701 79", Reason::BadFieldName),
+        ("4082 b9e7 0179", Reason::BadFieldName),
     ] {
         let (_, found) = replaced(&mut HeaderTable::default(), &bytes(hex));
         assert_eq!(found.malformed, Some(code), "{hex}");

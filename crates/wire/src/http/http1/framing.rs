@@ -3,6 +3,8 @@
 //!
 //! Owns the reading of each value. Does not weigh them against each other: `request` and `response` do.
 
+use reason::Reason;
+
 use super::super::fields::{Fields, is_token, list_items, trim_blanks};
 use super::super::head::{HeadError, Version};
 use super::scan::Seen;
@@ -16,11 +18,11 @@ pub(super) fn content_length(seen: Seen, fields: &Fields) -> Result<Option<u64>,
         0 => return Ok(None),
         1 => {}
         // Also where the values agree: whoever sends two has two ideas of where the message ends.
-        _ => return Err(HeadError::bad("duplicate_content_length")),
+        _ => return Err(HeadError::of(Reason::DuplicateContentLength)),
     }
     let digits = fields.value_at(usize::from(seen.first));
     if digits.is_empty() || digits.len() > MAX_LENGTH_DIGITS || !digits.iter().all(u8::is_ascii_digit) {
-        return Err(HeadError::bad("bad_content_length"));
+        return Err(HeadError::of(Reason::BadContentLength));
     }
     Ok(Some(digits.iter().fold(0, |length, digit| length * 10 + u64::from(digit - b'0'))))
 }
@@ -30,7 +32,7 @@ pub(super) fn content_length(seen: Seen, fields: &Fields) -> Result<Option<u64>,
 /// 400 for anything that is not a clean list of coding names ending in one `chunked` where it occurs; 501 for a clean list
 /// with a coding that we do not know (RFC 9112 §6.1).
 pub(super) fn request_coding(value: &[u8]) -> Result<(), HeadError> {
-    const BAD: HeadError = HeadError::bad("bad_transfer_encoding");
+    const BAD: HeadError = HeadError::of(Reason::BadTransferEncoding);
     if value.eq_ignore_ascii_case(b"chunked") {
         return Ok(());
     }
@@ -44,7 +46,7 @@ pub(super) fn request_coding(value: &[u8]) -> Result<(), HeadError> {
         }
         chunked_seen = item.eq_ignore_ascii_case(b"chunked");
     }
-    Err(HeadError::new(501, "unknown_transfer_coding"))
+    Err(HeadError::of(Reason::UnknownTransferCoding))
 }
 
 /// The connection options that mean something to a proxy (RFC 9110 §7.6.1).
@@ -61,7 +63,7 @@ impl ConnectionOptions {
         let mut options = ConnectionOptions::default();
         for option in fields.get_all("connection").flat_map(list_items) {
             if !is_token(option) {
-                return Err(HeadError::bad("bad_connection_option"));
+                return Err(HeadError::of(Reason::BadConnectionOption));
             }
             options.close |= option.eq_ignore_ascii_case(b"close");
             options.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
@@ -78,7 +80,7 @@ impl ConnectionOptions {
 
 /// The first protocol of the Upgrade fields in lower case, `name` or `name/version` (RFC 9110 §7.8).
 pub(super) fn upgrade_offer(fields: &Fields) -> Result<Option<Box<str>>, HeadError> {
-    const BAD: HeadError = HeadError::bad("bad_upgrade");
+    const BAD: HeadError = HeadError::of(Reason::BadUpgrade);
     let Some(protocol) = fields.get_all("upgrade").flat_map(list_items).next() else { return Err(BAD) };
     if !protocol.splitn(2, |&octet| octet == b'/').all(is_token) {
         return Err(BAD);

@@ -2,6 +2,8 @@
 //!
 //! Owns what target, Host, framing, Expect and Connection must look like in a request. Does not scan lines: `scan` does.
 
+use reason::Reason;
+
 use super::super::fields::Fields;
 use super::super::head::{BodyFraming, HeadError, HeadLimits, MAX_METHOD_BYTES, Method, RequestHead, Version};
 use super::super::octets::{self, TARGET, TOKEN};
@@ -11,7 +13,7 @@ use super::framing::{ConnectionOptions, content_length, request_coding, upgrade_
 use super::scan::{self, Names, Notes, Scanned, Seen, TooLong};
 
 const TOO_LONG: TooLong =
-    TooLong { line: HeadError::new(414, "request_line_too_long"), head: HeadError::new(431, "head_too_large") };
+    TooLong { line: HeadError::of(Reason::RequestLineTooLong), head: HeadError::of(Reason::HeadTooLarge) };
 
 /// A request line whose target is not yet looked at.
 #[derive(Debug, Clone, Copy)]
@@ -56,11 +58,11 @@ fn request_line(window: &[u8], start: usize) -> Scanned<(RequestLine<'_>, usize)
     match after.first() {
         None => return Ok(None),
         Some(b' ') if !target.is_empty() => {}
-        Some(b' ') => return Err(HeadError::bad("empty_target")),
+        Some(b' ') => return Err(HeadError::of(Reason::EmptyTarget)),
         // `GET /` and a line end is HTTP/0.9.
-        Some(b'\r') => return Err(HeadError::bad("missing_version")),
-        Some(b'\n') => return Err(HeadError::bad("bare_lf")),
-        Some(_) => return Err(HeadError::bad("bad_target_byte")),
+        Some(b'\r') => return Err(HeadError::of(Reason::MissingVersion)),
+        Some(b'\n') => return Err(HeadError::of(Reason::BareLf)),
+        Some(_) => return Err(HeadError::of(Reason::BadTargetByte)),
     }
     let version_start = target_start + target.len() + 1;
     let Some(version) = scan::version(window, version_start)? else { return Ok(None) };
@@ -71,20 +73,20 @@ fn request_line(window: &[u8], start: usize) -> Scanned<(RequestLine<'_>, usize)
 fn method_token(rest: &[u8]) -> Scanned<&[u8]> {
     let (method, after) = rest.split_at(octets::span(rest, TOKEN));
     if method.len() > MAX_METHOD_BYTES {
-        return Err(HeadError::bad("method_too_long"));
+        return Err(HeadError::of(Reason::MethodTooLong));
     }
     match after.first() {
         None => Ok(None),
         Some(b' ') if !method.is_empty() => Ok(Some(method)),
-        Some(b'\n') => Err(HeadError::bad("bare_lf")),
-        Some(_) => Err(HeadError::bad("bad_method")),
+        Some(b'\n') => Err(HeadError::of(Reason::BareLf)),
+        Some(_) => Err(HeadError::of(Reason::BadMethod)),
     }
 }
 
 /// Checks what the lines mean and completes `head`, whose fields are there already.
 fn interpret(line: RequestLine<'_>, notes: &Notes, head: &mut RequestHead) -> Result<(), HeadError> {
     head.version = line.version;
-    head.method = Method::from_bytes(line.method).ok_or(HeadError::bad("bad_method"))?;
+    head.method = Method::from_bytes(line.method).ok_or(HeadError::of(Reason::BadMethod))?;
     let authority_from = read_target(line.target, head)?;
     head.framing = request_framing(notes, line.version, &head.fields)?;
     head.expects_continue = expects_continue(notes.expect, head)?;
@@ -104,7 +106,7 @@ fn read_target(target: &[u8], head: &mut RequestHead) -> Result<AuthorityFrom, H
     if head.method == Method::Connect {
         canonical_authority(target, &mut head.authority)?;
         if head.host().len() == head.authority.len() {
-            return Err(HeadError::bad("connect_without_port"));
+            return Err(HeadError::of(Reason::ConnectWithoutPort));
         }
         return Ok(AuthorityFrom::Target);
     }
@@ -114,14 +116,14 @@ fn read_target(target: &[u8], head: &mut RequestHead) -> Result<AuthorityFrom, H
     }
     if target == b"*" {
         if head.method != Method::Options {
-            return Err(HeadError::bad("asterisk_target"));
+            return Err(HeadError::of(Reason::AsteriskTarget));
         }
         write_asterisk(head);
         return Ok(AuthorityFrom::HostField);
     }
     let secure = strip_scheme(target, b"https://");
     head.says_https = secure.is_some();
-    let after_scheme = secure.or_else(|| strip_scheme(target, b"http://")).ok_or(HeadError::bad("bad_target"))?;
+    let after_scheme = secure.or_else(|| strip_scheme(target, b"http://")).ok_or(HeadError::of(Reason::BadTarget))?;
     let path_start = after_scheme.iter().position(|octet| matches!(octet, b'/' | b'?')).unwrap_or(after_scheme.len());
     let (authority, origin) = after_scheme.split_at(path_start);
     canonical_authority(authority, &mut head.authority)?;
@@ -166,9 +168,9 @@ fn append_query(query: &[u8], head: &mut RequestHead) -> Result<(), HeadError> {
 fn read_host(host: Seen, authority_from: AuthorityFrom, head: &mut RequestHead) -> Result<(), HeadError> {
     let sent = match host.count {
         0 if head.version == Version::H10 => None,
-        0 => return Err(HeadError::bad("missing_host")),
+        0 => return Err(HeadError::of(Reason::MissingHost)),
         1 => Some(head.fields.value_at(usize::from(host.first))),
-        _ => return Err(HeadError::bad("duplicate_host")),
+        _ => return Err(HeadError::of(Reason::DuplicateHost)),
     };
     let named_by_target = head.authority.len();
     if let Some(sent) = sent {
@@ -191,13 +193,13 @@ fn request_framing(notes: &Notes, version: Version, fields: &Fields) -> Result<B
         return Ok(length.map_or(BodyFraming::None, BodyFraming::Length));
     }
     if notes.content_length.count > 0 {
-        return Err(HeadError::bad("length_and_transfer_encoding"));
+        return Err(HeadError::of(Reason::LengthAndTransferEncoding));
     }
     if version == Version::H10 {
-        return Err(HeadError::bad("transfer_encoding_in_http_1_0"));
+        return Err(HeadError::of(Reason::TransferEncodingInHttp10));
     }
     if coding.count > 1 {
-        return Err(HeadError::bad("duplicate_transfer_encoding"));
+        return Err(HeadError::of(Reason::DuplicateTransferEncoding));
     }
     request_coding(fields.value_at(usize::from(coding.first)))?;
     Ok(BodyFraming::Chunked)
@@ -208,15 +210,15 @@ fn expects_continue(expect: Seen, head: &RequestHead) -> Result<bool, HeadError>
     match expect.count {
         0 => return Ok(false),
         1 => {}
-        _ => return Err(HeadError::bad("duplicate_expect")),
+        _ => return Err(HeadError::of(Reason::DuplicateExpect)),
     }
     if !head.fields.value_at(usize::from(expect.first)).eq_ignore_ascii_case(b"100-continue") {
-        return Err(HeadError::new(417, "unknown_expectation"));
+        return Err(HeadError::of(Reason::UnknownExpectation));
     }
     match (head.version, head.framing) {
         // HTTP/1.0 has no interim responses: the expectation is ignored.
         (Version::H10, _) => Ok(false),
-        (_, BodyFraming::None | BodyFraming::Length(0)) => Err(HeadError::new(417, "expectation_without_body")),
+        (_, BodyFraming::None | BodyFraming::Length(0)) => Err(HeadError::of(Reason::ExpectationWithoutBody)),
         _ => Ok(true),
     }
 }
@@ -243,7 +245,7 @@ mod tests {
         match parse(text, &LIMITS, &mut RequestHead::default()) {
             Ok(Parsed::Complete { head_len }) => assert_eq!(head_len, text.len(), "{}", text.escape_ascii()),
             Ok(Parsed::Partial) => panic!("partial: {}", text.escape_ascii()),
-            Err(error) => return Err((error.status, error.code)),
+            Err(error) => return Err((error.status, error.reason.code())),
         }
         Ok(())
     }
@@ -526,7 +528,8 @@ mod tests {
     fn check_limits(bytes: &str, expected: Result<bool, (u16, &'static str)>) {
         let limits = HeadLimits { head_bytes: 64, request_line_bytes: 20, fields: 3 };
         let complete = parse(bytes.as_bytes(), &limits, &mut RequestHead::default());
-        let complete = complete.map(|parsed| parsed != Parsed::Partial).map_err(|error| (error.status, error.code));
+        let complete =
+            complete.map(|parsed| parsed != Parsed::Partial).map_err(|error| (error.status, error.reason.code()));
         assert_eq!(complete, expected, "{bytes:?}");
     }
 

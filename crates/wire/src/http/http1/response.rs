@@ -2,13 +2,15 @@
 //!
 //! Owns what status line and framing of a response must look like. Does not scan lines: `scan` does.
 
+use reason::Reason;
+
 use super::super::head::{BodyFraming, HeadError, HeadLimits, Method, ResponseHead, Version};
 use super::Parsed;
 use super::framing::{ConnectionOptions, content_length, upgrade_offer};
 use super::scan::{self, Names, Notes, Scanned, TooLong, value_span};
 
 const TOO_LONG: TooLong =
-    TooLong { line: HeadError::new(502, "status_line_too_long"), head: HeadError::new(502, "head_too_large") };
+    TooLong { line: HeadError::of(Reason::StatusLineTooLong), head: HeadError::of(Reason::HeadTooLarge) };
 
 /// See [`super::parse_response`].
 pub(super) fn parse(
@@ -18,7 +20,7 @@ pub(super) fn parse(
     head: &mut ResponseHead,
 ) -> Result<Parsed, HeadError> {
     head.clear();
-    parse_as_peer(bytes, limits, request_method, head).map_err(|error| HeadError::new(502, error.code))
+    parse_as_peer(bytes, limits, request_method, head).map_err(|error| HeadError { status: 502, ..error })
 }
 
 /// As [`parse`], with the status that a client would deserve.
@@ -52,19 +54,19 @@ fn status_line(window: &[u8], start: usize) -> Scanned<((Version, u16), usize)> 
     match window.get(at) {
         None => return Ok(None),
         Some(b' ') => at += 1,
-        Some(_) => return Err(HeadError::bad("bad_status_line")),
+        Some(_) => return Err(HeadError::of(Reason::BadStatusLine)),
     }
     let mut status = 0;
     for _ in 0..3 {
         match window.get(at) {
             None => return Ok(None),
             Some(digit @ b'0'..=b'9') => status = status * 10 + u16::from(digit - b'0'),
-            Some(_) => return Err(HeadError::bad("bad_status")),
+            Some(_) => return Err(HeadError::of(Reason::BadStatus)),
         }
         at += 1;
     }
     if !(100..=599).contains(&status) {
-        return Err(HeadError::bad("bad_status"));
+        return Err(HeadError::of(Reason::BadStatus));
     }
     if window.get(at) == Some(&b' ') {
         at += 1;
@@ -81,13 +83,13 @@ fn response_framing(notes: &Notes, request_method: &Method, head: &ResponseHead)
     if coding.count > 0 {
         let value = head.fields.value_at(usize::from(coding.first));
         if length.is_some() {
-            return Err(HeadError::bad("length_and_transfer_encoding"));
+            return Err(HeadError::of(Reason::LengthAndTransferEncoding));
         }
         if head.version == Version::H10 {
-            return Err(HeadError::bad("transfer_encoding_in_http_1_0"));
+            return Err(HeadError::of(Reason::TransferEncodingInHttp10));
         }
         if coding.count > 1 || !value.eq_ignore_ascii_case(b"chunked") {
-            return Err(HeadError::bad("bad_transfer_encoding"));
+            return Err(HeadError::of(Reason::BadTransferEncoding));
         }
     }
     let tunnel = *request_method == Method::Connect && (200..300).contains(&head.status);
@@ -126,7 +128,7 @@ mod tests {
             Ok(parsed) => Ok((parsed, head)),
             Err(error) => {
                 assert_eq!(error.status, 502);
-                Err(error.code)
+                Err(error.reason.code())
             }
         }
     }

@@ -5,6 +5,8 @@
 //! Every decision depends only on the bytes up to the place where it falls. So a prefix of a message either needs more, or
 //! already has the decision of the whole: how a message is cut into packets changes nothing.
 
+use reason::Reason;
+
 use super::super::fields::Fields;
 use super::super::head::{HeadError, HeadLimits, Version};
 use super::super::octets::{self, NAME, TOKEN, VALUE};
@@ -134,7 +136,7 @@ fn fields_section(
                 return Ok(Some(end));
             }
             Some(_) if fields.len() == max_headers => {
-                return Err(HeadError { code: "too_many_fields", ..too_long.head });
+                return Err(HeadError { reason: Reason::TooManyFields, ..too_long.head });
             }
             Some(_) => {}
         }
@@ -156,17 +158,17 @@ fn field_name(window: &[u8], at: usize, names: Names) -> Scanned<(&[u8], u16)> {
         None => Ok(None),
         Some(b':') if len > 0 => match u16::try_from(len) {
             Ok(name_len) => Ok(Some((name, name_len))),
-            Err(_) => Err(HeadError::new(431, "field_name_too_long")),
+            Err(_) => Err(HeadError::of(Reason::FieldNameTooLong)),
         },
-        Some(b':') => Err(HeadError::bad("empty_field_name")),
+        Some(b':') => Err(HeadError::of(Reason::EmptyFieldName)),
         // After a line, blanks would continue its value (obs-fold); after the first line they would hide a field
         // (RFC 9112 §2.2, §5.2).
-        Some(b' ' | b'\t') if len == 0 => Err(HeadError::bad("folded_field")),
-        Some(b' ' | b'\t') => Err(HeadError::bad("space_before_colon")),
-        Some(b'_') => Err(HeadError::bad("underscore_in_field_name")),
-        Some(b'\n') => Err(HeadError::bad("bare_lf")),
-        Some(b'\r') => Err(HeadError::bad("field_without_colon")),
-        Some(_) => Err(HeadError::bad("bad_field_name")),
+        Some(b' ' | b'\t') if len == 0 => Err(HeadError::of(Reason::FoldedField)),
+        Some(b' ' | b'\t') => Err(HeadError::of(Reason::SpaceBeforeColon)),
+        Some(b'_') => Err(HeadError::of(Reason::UnderscoreInFieldName)),
+        Some(b'\n') => Err(HeadError::of(Reason::BareLf)),
+        Some(b'\r') => Err(HeadError::of(Reason::FieldWithoutColon)),
+        Some(_) => Err(HeadError::of(Reason::BadFieldName)),
     }
 }
 
@@ -182,8 +184,8 @@ fn field_value(window: &[u8], at: usize) -> Scanned<(usize, usize, usize)> {
             let blanks = window[start..end].iter().rev().take_while(|octet| blank(octet)).count();
             Ok(Some((start, end - blanks - start, next)))
         }
-        Some(b'\n') => Err(HeadError::bad("bare_lf")),
-        Some(_) => Err(HeadError::bad("control_in_field_value")),
+        Some(b'\n') => Err(HeadError::of(Reason::BareLf)),
+        Some(_) => Err(HeadError::of(Reason::ControlInFieldValue)),
     }
 }
 
@@ -192,9 +194,9 @@ pub(super) fn line_end(window: &[u8], at: usize) -> Scanned<usize> {
     match window.get(at..).unwrap_or_default() {
         [] | [b'\r'] => Ok(None),
         [b'\r', b'\n', ..] => Ok(Some(at + 2)),
-        [b'\r', ..] => Err(HeadError::bad("bare_cr")),
-        [b'\n', ..] => Err(HeadError::bad("bare_lf")),
-        _ => Err(HeadError::bad("bad_line_end")),
+        [b'\r', ..] => Err(HeadError::of(Reason::BareCr)),
+        [b'\n', ..] => Err(HeadError::of(Reason::BareLf)),
+        _ => Err(HeadError::of(Reason::BadLineEnd)),
     }
 }
 
@@ -209,10 +211,10 @@ pub(super) fn version(window: &[u8], at: usize) -> Scanned<Version> {
     for (&octet, pattern) in found.iter().zip(b"HTTP/0.0") {
         let fits = if *pattern == b'0' { octet.is_ascii_digit() } else { octet == *pattern };
         if !fits {
-            return Err(HeadError::bad("bad_version"));
+            return Err(HeadError::of(Reason::BadVersion));
         }
     }
-    if found.len() < 8 { Ok(None) } else { Err(HeadError::new(505, "unsupported_version")) }
+    if found.len() < 8 { Ok(None) } else { Err(HeadError::of(Reason::UnsupportedVersion)) }
 }
 
 /// How many octets at the start of `bytes` may stand in a field value, eight at a time.
@@ -271,10 +273,10 @@ mod tests {
         check_version("HTTP/1.", Ok(None));
         check_version("", Ok(None));
         for other in ["HTTP/1.2", "HTTP/2.0", "HTTP/0.9", "HTTP/3.0"] {
-            check_version(other, Err(HeadError::new(505, "unsupported_version")));
+            check_version(other, Err(HeadError::of(Reason::UnsupportedVersion)));
         }
         for bad in ["http/1.1", "HTTP/1\r", "HTTP 1.1", "HTTP/1,1", "HTTP/11", "HTTP/a.1", " HTTP/1.1", "HTPP"] {
-            check_version(bad, Err(HeadError::bad("bad_version")));
+            check_version(bad, Err(HeadError::of(Reason::BadVersion)));
         }
     }
 }
