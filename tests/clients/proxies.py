@@ -54,10 +54,10 @@ def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted
         "protocol": protocol,
         # As the example of long-lived exchanges has it.
         "idle_timeout": "1h",
-        "header_timeout": "10m",
+        "response_header_timeout": "10m",
     }
     if tls:
-        group["tls"] = {"ca": ca(), "name": "localhost"}
+        group["tls"] = {"ca": ca(), "server_name": "localhost"}
     config = {
         "listeners": [
             {"name": "https", **listening, "tls": {"keystore": "main"}},
@@ -66,7 +66,7 @@ def portunus(servers, protocol="http1", tls=False, proxy_protocol=False, trusted
         "keystores": {"main": {"folder": os.path.dirname(pair()), "default": "localhost"}},
         "upstreams": {"app": group},
         "routes": [{"upstream": "app", "max_body": "8GiB"}],
-        "log": {"access": {"to": "access.log"}},
+        "log": {"access": {"output": "access.log"}},
     }
     if trusted:
         config["trusted_proxies"] = trusted

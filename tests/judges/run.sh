@@ -48,7 +48,7 @@ upstreams:
 routes:
   - { path: "/grpc.testing.{service}/{*method}", upstream: grpc }
   - { upstream: app }
-log: { access: { to: access.log } }
+log: { access: { output: access.log } }
 YAML
   (cd "$work" && exec "$portunus" run portunus.yaml) 2> "$work/diagnostics" &
   gate=$!

@@ -364,7 +364,7 @@ key_servers:
   keys: {{ servers: [{}], ca: ca.pem, client_certificate: edge.pem, client_key: edge.key }}
 routes:
   - {{ path: \"/{{*rest}}\", respond: {{ status: 200, body: ok }} }}
-log: {{ access: {{ format: json, to: access.log }}, level: info }}
+log: {{ access: {{ format: json, output: access.log }}, level: info }}
 ",
         addresses.join(", ")
     )

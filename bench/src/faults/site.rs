@@ -72,7 +72,7 @@ impl Ground {
         let health = match self.wish.health {
             true => {
                 format!(
-                    "\n    health: {{ path: /health, every: {0}ms, timeout: {0}ms, fall: 1, rise: 1 }}",
+                    "\n    health: {{ path: /health, interval: {0}ms, timeout: {0}ms, fall: 1, rise: 1 }}",
                     CHECK.as_millis()
                 )
             }
@@ -82,12 +82,12 @@ impl Ground {
         format!(
             "workers: 2\nlisteners:\n  - {{ name: plain, bind: \"{plain}\" }}\n  - {{ name: tls, bind: \"{tls}\", tls: {{ keystore: main }} }}
 keystores:\n  main: {{ folder: keys, default: {HOST} }}
-upstreams:\n  app:\n    servers: [\"{first}\", \"{second}\"]\n    header_timeout: {deadline}ms
-    ejection: {{ failures: 3, period: 1s }}{health}
-  steady:\n    servers: [\"{third}\"]\n    header_timeout: 10s
+upstreams:\n  app:\n    servers: [\"{first}\", \"{second}\"]\n    response_header_timeout: {deadline}ms
+    ejection: {{ failures: 3, duration: 1s }}{health}
+  steady:\n    servers: [\"{third}\"]\n    response_header_timeout: 10s
 routes:\n  - {{ name: app, path: \"/app/{{*rest}}\", upstream: app }}\n  - {{ name: steady, path: \"/{{*rest}}\", upstream: steady }}
 admin: {{ bind: \"unix:{}\" }}
-log: {{ access: {{ format: json, to: {} }}, level: info }}
+log: {{ access: {{ format: json, output: {} }}, level: info }}
 limits: {{ drain_timeout: {}s }}\n{more}",
             self.admin_socket().display(),
             self.log_file().display(),

@@ -100,7 +100,7 @@ impl KeySite {
         command.args(["key-server", "bench", "--json", "--server", &self.address, "--ca"]).arg(root.join("ca.pem"));
         command.arg("--certificate").arg(root.join("edge/client.pem")).arg("--key").arg(root.join("edge/client.key"));
         command
-            .arg("--for")
+            .arg("--certificate-file")
             .arg(root.join(key.chain()))
             .args(arguments)
             .stdout(Stdio::piped())

@@ -103,7 +103,7 @@ fn measure_row(site: &KeySite, row: &Row, options: &Options, cores: usize, most:
         ];
         match row.pace {
             Pace::AtOnce => {}
-            Pace::Pause(micros) => arguments.push(("--pause-us", micros.to_string())),
+            Pace::Pause(micros) => arguments.push(("--think-time", format!("{micros}us"))),
             Pace::Half => arguments.push(("--rate", format!("{:.1}", most / 2.0))),
         }
         let arguments: Vec<String> = arguments.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect();

@@ -144,11 +144,11 @@ fn config(transport: Transport) -> String {
     match transport {
         Transport::Tcp => format!(
             "{log}listeners:\n- name: passport\n  bind: \"{LISTEN}\"\n  proxy_protocol: {{ trust: 127.0.0.0/8 }}\n  \
-             tunnel: {{ upstream: app }}\nupstreams:\n  app: {{ servers: \"{APPLICATION}\", protocol: tcp, source: client }}\n"
+             tunnel: {{ upstream: app }}\nupstreams:\n  app: {{ servers: \"{APPLICATION}\", protocol: tcp, transparent: true }}\n"
         ),
         Transport::Udp => format!(
-            "{log}udp_listeners:\n- name: passport\n  bind: \"{LISTEN}\"\n  proxy_protocol: each\n  trust: 127.0.0.0/8\n  \
-             to: \"{APPLICATION}\"\n  source: client\n  max_flows_per_client: 65536\n"
+            "{log}udp_listeners:\n- name: passport\n  bind: \"{LISTEN}\"\n  proxy_protocol: {{ mode: each, trust: 127.0.0.0/8 }}\n  \
+             upstream: \"{APPLICATION}\"\n  transparent: true\n  max_flows_per_client: 65536\n"
         ),
     }
 }

@@ -109,18 +109,18 @@ fn native(arguments: &Arguments) -> String {
         Protocol::Udp => {
             let idle = arguments.close_after.max(1);
             let to = if arguments.dynamic_destination {
-                "to_destinations: [\"0.0.0.0/0\", \"::/0\"]".to_owned()
+                "original_dst: [\"0.0.0.0/0\", \"::/0\"]".to_owned()
             } else {
-                format!("to: [{targets}]")
+                format!("upstream: [{targets}]")
             };
             format!(
-                "udp_listeners:\n  - name: {NAME}\n    bind: [{bind}]\n    proxy_protocol: each\n    {trust}\n    {to}\n    \
-                 source: client\n{mark}    idle_timeout: {idle}s\n"
+                "udp_listeners:\n  - name: {NAME}\n    bind: [{bind}]\n    proxy_protocol: {{ mode: each, {trust} }}\n    {to}\n    \
+                 transparent: true\n{mark}    idle_timeout: {idle}s\n"
             )
         }
         Protocol::Tcp => {
             let to = if arguments.dynamic_destination {
-                "to_destinations: [\"0.0.0.0/0\", \"::/0\"]".to_owned()
+                "original_dst: [\"0.0.0.0/0\", \"::/0\"]".to_owned()
             } else {
                 format!("servers: [{targets}]")
             };
@@ -128,7 +128,7 @@ fn native(arguments: &Arguments) -> String {
             format!(
                 "listeners:\n  - name: {NAME}\n    bind: [{bind}]\n    proxy_protocol: {{ {trust} }}\n    \
                  tunnel: {{ upstream: {NAME}, idle_timeout: 30d }}\nupstreams:\n  {NAME}:\n    {to}\n    protocol: tcp\n    \
-                 source: client\n{mark}    connect_timeout: 7s\n"
+                 transparent: true\n{mark}    connect_timeout: 7s\n"
             )
         }
     }

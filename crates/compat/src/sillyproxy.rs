@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use config::limits::Limits;
 use config::{
-    ArgumentSecret, Config, Endpoint, Forwarding, KeystoreConfig, ListenerConfig, LogConfig, Secret, Service,
-    TlsConfig, TlsSettings,
+    ArgumentSecret, Config, Effective, Endpoint, Forwarding, KeystoreConfig, ListenerConfig, ListenerOptions,
+    LogConfig, Secret, Service, TlsConfig, TlsSettings,
 };
 use proxy::route::RouteTable;
 use tls::{Policy, ProtocolVersion};
@@ -36,7 +36,7 @@ pub use routes_json::{RoutesFile, UpstreamOptions, read as read_routes};
 /// The name of the one listener and of the one keystore.
 const NAME: &str = "sillyproxy";
 /// SillyProxy reads its keystore again this often.
-const RELOAD_EVERY: Duration = Duration::from_secs(30 * 60);
+const RELOAD_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 /// Does what SillyProxy would do with these arguments (without the program's name): the configuration to run with, or the end.
 pub fn run(words: &[OsString]) -> Front {
@@ -147,6 +147,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         admin: None,
         log: LogConfig::default(),
         limits: Limits { keep_alive_timeout: Duration::from_secs(60), ..Limits::default() },
+        effective: Effective::default(),
     };
     // Conflicts stop SillyProxy too; here all of them are reported, before anything is bound.
     RouteTable::compile(&config)?;
@@ -178,7 +179,7 @@ fn keystore(arguments: &Arguments) -> KeystoreConfig {
         location: keystore::Location::Jks(arguments.keystore.clone()),
         password: Some(password),
         default: None,
-        reload_every: RELOAD_EVERY,
+        reload_interval: RELOAD_INTERVAL,
     }
 }
 
@@ -203,7 +204,7 @@ fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {
         proxy_protocol: None,
         service: Service::Http,
         contract: None,
-        serves_half_closed: false,
+        options: ListenerOptions::default(),
     }
 }
 

@@ -23,15 +23,15 @@ mod variables;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
-pub(super) use datagrams::header_text;
 pub(super) use key_server::build_key_server;
-pub(super) use listeners::{policy_text, version_text};
-pub(super) use template::parameter_names;
 pub use variables::warnings as variable_warnings;
 
+use super::limits::Limits;
 use super::machine::Machine;
 use super::model::Config;
 use super::problem::{Collector, Span, closest, listed, shown};
+use super::shape::effective::Effective;
+use super::shape::surface::ROOT;
 use super::yaml::Node;
 
 /// A file or folder that the configuration names and that must exist.
@@ -76,7 +76,7 @@ pub(super) fn build(
     let keystores = build.keystores(root);
     let upstreams = build.upstreams(root);
     let (listeners, admin) = build.listeners_and_admin(root);
-    let limits = build.limits(root);
+    let limits = root.get("limits").map(Limits::read).unwrap_or_default();
     let routes = build.routes(root, limits.max_body_bytes);
     let config = Config {
         workers: process::workers(root),
@@ -93,6 +93,7 @@ pub(super) fn build(
         admin,
         log: build.log(root),
         limits,
+        effective: Effective::of(&ROOT, root),
     };
     build.forwarding_loops(root, &config);
     let referenced = build.referenced;

@@ -1,24 +1,26 @@
-//! What holds where a file says nothing: the defaults of upstreams, forwarding and logs. Those of the process are in `crate::limits`.
-//!
-//! `shape/surface.rs` repeats them as text for readers, and a test compares the two.
+//! Settings that no file gives: those of front doors and of tests, and what is read the same from a file. Each default is that of its row in the table.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::model::{
-    AccessLog, AdminConfig, Balance, DatagramHeader, Ejection, Endpoint, FailureStatuses, Forwarding, HealthCheck,
-    KeyServersConfig, LogConfig, PathPattern, Segment, SendProxy, SourceConfig, TargetsConfig, Trust,
-    UdpListenerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
-};
+use super::model::*;
+use super::shape::surface::{ADMIN, FORWARDING, RETRIES, UPSTREAM, UPSTREAM_EJECTION};
+use super::table::{Object, defaults, setting};
+use super::yaml::Node;
 
-/// From accept to the last byte of a PROXY header, where a listener takes them.
-pub(super) const PROXY_HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The settings of an object that are all at their defaults.
+fn defaults_of(object: &'static Object) -> Node {
+    defaults(object.all_fields())
+}
 
 impl AdminConfig {
     /// The admin side at an address, with every setting at its default.
     pub fn at(bind: Endpoint) -> AdminConfig {
-        // Longer than any reload, whose outcome is reported on the connection that asked for it.
-        AdminConfig { bind, hosts: Vec::new(), connection_timeout: Duration::from_secs(120) }
+        AdminConfig::read(bind, &defaults_of(&ADMIN))
+    }
+
+    /// Its settings that are a value alone.
+    pub(super) fn read(bind: Endpoint, node: &Node) -> AdminConfig {
+        AdminConfig { bind, hosts: Vec::new(), connection_timeout: setting(node, "connection_timeout") }
     }
 }
 
@@ -30,6 +32,12 @@ impl UpstreamConfig {
 
     /// A group without servers, with every setting at its default.
     pub fn new(name: impl Into<String>) -> UpstreamConfig {
+        UpstreamConfig::read(name, &defaults_of(&UPSTREAM))
+    }
+
+    /// Its settings that are a value alone.
+    pub(super) fn read(name: impl Into<String>, node: &Node) -> UpstreamConfig {
+        let max_in_flight = setting(node, "max_in_flight");
         UpstreamConfig {
             name: name.into(),
             servers: Vec::new(),
@@ -38,17 +46,17 @@ impl UpstreamConfig {
             send_proxy: SendProxy::default(),
             balance: Balance::default(),
             source: SourceConfig::default(),
-            to_destinations: Vec::new(),
-            connect_timeout: Duration::from_secs(5),
-            header_timeout: Duration::from_secs(60),
-            idle_timeout: Duration::from_secs(60),
-            total_timeout: None,
-            pool_max_idle: 256,
-            // Below the minute after which common servers drop an idle connection, so that we close first.
-            pool_idle_timeout: Duration::from_secs(30),
-            max_in_flight: 10_000,
-            max_in_flight_per_client: UpstreamConfig::share_of(10_000),
-            retry_budget_percent: 20,
+            original_dst: Vec::new(),
+            connect_timeout: setting(node, "connect_timeout"),
+            response_header_timeout: setting(node, "response_header_timeout"),
+            idle_timeout: setting(node, "idle_timeout"),
+            total_timeout: setting(node, "total_timeout"),
+            pool_max_idle: setting(node, "pool_max_idle"),
+            pool_idle_timeout: setting(node, "pool_idle_timeout"),
+            max_in_flight,
+            max_in_flight_per_client: setting::<Option<usize>>(node, "max_in_flight_per_client")
+                .unwrap_or_else(|| UpstreamConfig::share_of(max_in_flight)),
+            retry_budget_percent: setting(&defaults_of(&RETRIES), "budget"),
             ejection: Ejection::default(),
             health: None,
         }
@@ -56,52 +64,58 @@ impl UpstreamConfig {
 }
 
 impl KeyServersConfig {
-    /// A group without servers, with every setting at its default.
-    pub fn new(name: impl Into<String>) -> KeyServersConfig {
-        let upstream = UpstreamConfig {
-            connect_timeout: Duration::from_secs(1),
-            retry_budget_percent: 10,
-            max_in_flight: 4000,
-            ..UpstreamConfig::new(name)
-        };
+    /// Its settings that are a value alone.
+    pub(super) fn read(name: &str, node: &Node) -> KeyServersConfig {
+        let group = UpstreamConfig::new(name);
         KeyServersConfig {
-            upstream: Arc::new(upstream),
-            timeout: Duration::from_millis(700),
-            // With what comes before and after it, a handshake ends within two seconds.
-            total_timeout: Duration::from_millis(1800),
-            connections: 2,
-            // Common key servers drop connections that are silent for 30 seconds.
-            ping_every: Duration::from_secs(12),
+            upstream: Arc::new(UpstreamConfig {
+                connect_timeout: setting(node, "connect_timeout"),
+                retry_budget_percent: setting(node, "retry_budget"),
+                max_in_flight: setting(node, "max_in_flight"),
+                ..group
+            }),
+            timeout: setting(node, "timeout"),
+            total_timeout: setting(node, "total_timeout"),
+            connections: setting(node, "connections"),
+            ping_interval: setting(node, "ping_interval"),
         }
     }
 }
 
 impl UdpListenerConfig {
-    /// A listener without addresses and targets, with every setting at its default.
-    pub fn new(name: impl Into<String>) -> UdpListenerConfig {
+    /// Its settings that are a value alone.
+    pub(super) fn read(name: impl Into<String>, node: &Node) -> UdpListenerConfig {
         UdpListenerConfig {
             name: name.into(),
             bind: Vec::new(),
             header: DatagramHeader::default(),
             trust: Trust::Networks(Vec::new()),
-            pass_without_header: false,
-            response_header: false,
+            header_optional: false,
+            reply_header: false,
             to: TargetsConfig::Fixed { v4: None, v6: None },
             source: SourceConfig::default(),
-            idle_timeout: Duration::from_secs(60),
-            max_flows: 65_536,
-            max_flows_per_client: 1024,
+            idle_timeout: setting(node, "idle_timeout"),
+            max_flows: setting(node, "max_flows"),
+            max_flows_per_client: setting(node, "max_flows_per_client"),
         }
     }
 }
 
 impl Default for Ejection {
     fn default() -> Ejection {
+        Ejection::read(&defaults_of(&UPSTREAM_EJECTION))
+    }
+}
+
+impl Ejection {
+    /// Reads it; key servers have no statuses.
+    pub(super) fn read(node: &Node) -> Ejection {
+        let statuses = node.get("statuses").map(Node::one_or_many).unwrap_or_default();
         Ejection {
-            failures: 5,
-            period: Duration::from_secs(10),
-            statuses: FailureStatuses::new([502, 503, 504]),
-            most_percent: 50,
+            failures: setting(node, "failures"),
+            duration: setting(node, "duration"),
+            statuses: FailureStatuses::new(statuses.iter().filter_map(|status| status.text()?.parse().ok())),
+            max_percent: setting(node, "max_percent"),
         }
     }
 }
@@ -121,34 +135,38 @@ impl Default for UpstreamTls {
 }
 
 impl HealthCheck {
-    /// A check of `path` with every setting at its default.
-    pub fn new(path: impl Into<String>) -> HealthCheck {
-        HealthCheck { path: Some(path.into()), ..HealthCheck::of_connecting() }
-    }
-
-    /// A check that only connects.
-    pub fn of_connecting() -> HealthCheck {
+    /// Its settings that are a value alone.
+    pub(super) fn read(path: Option<String>, host: Option<String>, node: &Node) -> HealthCheck {
         HealthCheck {
-            path: None,
-            host: None,
-            every: Duration::from_secs(5),
-            timeout: Duration::from_secs(2),
-            fall: 3,
-            rise: 2,
+            path,
+            host,
+            interval: setting(node, "interval"),
+            timeout: setting(node, "timeout"),
+            fall: setting(node, "fall"),
+            rise: setting(node, "rise"),
         }
     }
 }
 
 impl Default for Forwarding {
     fn default() -> Forwarding {
+        let node = defaults_of(&FORWARDING);
+        let trusted = node.get("trusted_fields").map(Node::one_or_many).unwrap_or_default();
+        let trusted_fields = trusted.iter().filter_map(|field| Some(field.text()?.to_ascii_lowercase())).collect();
+        Forwarding { trusted_fields, ..Forwarding::read(&node) }
+    }
+}
+
+impl Forwarding {
+    /// Its settings that are a value alone.
+    pub(super) fn read(node: &Node) -> Forwarding {
         Forwarding {
-            x_forwarded: true,
-            x_real_ip: true,
-            forwarded: false,
-            via: true,
-            request_id: true,
-            // What load balancers set whatever the client sent: those of the clouds, HAProxy, nginx as usually configured.
-            trusted_fields: ["x-forwarded-for", "x-forwarded-proto", "x-forwarded-port"].map(str::to_owned).into(),
+            x_forwarded: setting(node, "x_forwarded"),
+            x_real_ip: setting(node, "x_real_ip"),
+            forwarded: setting(node, "forwarded"),
+            via: setting(node, "via"),
+            request_id: setting(node, "request_id"),
+            trusted_fields: Vec::new(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The configuration of a key server as the program uses it. Built by `build/key-server.rs`, shown by [`redacted_key_server_json`].
+//! The configuration of a key server as the program uses it. Built by `build/key-server.rs`, shown by its `effective`.
 //!
 //! Immutable; opens nothing.
 
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
 use tls::ProtocolVersion;
 use wire::keyless::{HashKind, Operation};
 
 use super::{AdminConfig, Endpoint, Secret};
 use crate::limits::KeyServerLimits;
+use crate::shape::effective::Effective;
 
 /// A key server.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub struct KeyServerConfig {
     /// Whether ECDSA opcodes are answered for RSA keys.
     pub ecdsa_opcodes_on_rsa_keys: bool,
     /// Period of the unconditional re-read.
-    pub reload_every: Duration,
+    pub reload_interval: Duration,
     /// Whether all memory is kept out of swap.
     pub lock_memory: bool,
     /// Whether the process shuts itself in after the start.
@@ -47,6 +47,8 @@ pub struct KeyServerConfig {
     pub pid_file: Option<PathBuf>,
     /// Bounds.
     pub limits: KeyServerLimits,
+    /// All of it in the shape of a file.
+    pub effective: Effective,
 }
 
 /// Addresses that share their settings.
@@ -206,51 +208,6 @@ fn bit(operation: Operation) -> u32 {
         Operation::Ping => 20,
     };
     1 << index
-}
-
-/// The configuration as JSON for the admin side. It holds no secrets, only where they are.
-pub fn redacted_key_server_json(config: &KeyServerConfig) -> serde_json::Value {
-    let listeners = config.listeners.iter().map(|listener| {
-        let bind: Vec<String> = listener.bind.iter().map(endpoint_text).collect();
-        let tls = listener.tls.as_ref().map(|tls| {
-            json!({ "certificate": tls.certificate, "client_ca": tls.client_ca, "client_crl": tls.client_crl,
-                    "min_version": super::build::version_text(tls.min_version) })
-        });
-        json!({ "name": listener.name, "bind": bind, "tls": tls })
-    });
-    let keys: BTreeMap<_, _> = config.keys.iter().map(|(name, set)| {
-        let operations = set.operations.names();
-        (name, json!({ "folders": set.folders, "files": set.files, "operations": operations, "password": set.password.is_some() }))
-    }).collect();
-    let access = config.access.iter().map(|rule| {
-        let clients: Vec<String> = rule.clients.iter().map(ToString::to_string).collect();
-        json!({ "clients": clients, "keys": rule.keys, "operations": rule.operations.names(), "rate_per_second": rule.rate_per_second })
-    });
-    let limits = &config.limits;
-    json!({
-        "workers": config.workers,
-        "crypto_threads": config.crypto_threads,
-        "listeners": listeners.collect::<Vec<_>>(),
-        "keys": keys,
-        "access": access.collect::<Vec<_>>(),
-        "ecdsa_opcodes_on_rsa_keys": config.ecdsa_opcodes_on_rsa_keys,
-        "lock_memory": config.lock_memory,
-        "sandbox": config.sandbox,
-        "limits": {
-            "max_connections": limits.max_connections,
-            "max_in_flight": limits.max_in_flight,
-            "max_queued": limits.max_queued,
-            "target_wait_ms": limits.target_wait.as_millis() as u64,
-            "operation_timeout_ms": limits.operation_timeout.as_millis() as u64,
-        },
-    })
-}
-
-fn endpoint_text(endpoint: &Endpoint) -> String {
-    match endpoint {
-        Endpoint::Tcp(address) => address.to_string(),
-        Endpoint::Unix(path) => format!("unix:{}", path.display()),
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Configuration: one YAML file to one immutable [`Config`], every problem reported at once with file, line, what and fix.
 //!
-//! The way: text → `yaml.rs` (a tree that knows its positions) → `shape.rs` (is it the right shape?) → `build.rs` (does it make sense?) →
-//! `model.rs`. The reference for users is `docs/configuration.md`, generated from the shape. Nothing here starts, opens or resolves anything; only
+//! The way: text → `yaml.rs` (a tree that knows its positions) → `shape.rs` (is it the right shape?) → `shape/complete.rs` (what it leaves out) → `build.rs`
+//! (does it make sense?) → `model.rs`. The rows of the table (`table.rs`, `shape/surface/`, `limits.rs`) say what a file may hold. The reference for users is `docs/configuration.md`, generated from the shape. Nothing here starts, opens or resolves anything; only
 //! [`load`] touches the disk, to read the file, to see whether what it names exists, and what names mean on this machine.
 //!
 //! ```
@@ -11,20 +11,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod shape;
 mod reload;
-mod contracts_json;
-mod redact;
 mod build;
 mod key_server;
 mod defaults;
-mod units;
-mod contracts;
 mod model;
+mod shape;
 mod jwt;
 pub mod limits;
+mod table;
 mod machine;
 pub mod yaml;
+mod units;
 pub mod problem;
 
 use std::fs;
@@ -36,10 +34,11 @@ pub use jwt::{Algorithm, KeyKind};
 pub use key_server::*;
 pub use model::*;
 pub use problem::{Problem, Problems};
-pub use redact::redacted_json;
 pub use reload::{Reloaded, waits_for_restart};
+pub use shape::effective::Effective;
 pub use shape::reference::{key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
+pub use shape::surface::{HalfClose, ListenerOptions, RouteOptions};
 
 use machine::Machine;
 use problem::Collector;
@@ -116,7 +115,7 @@ pub fn parse_key_server(file_name: &str, text: &str, base_dir: &Path) -> Result<
 
 /// A kind of file: its shape, and what is built from it.
 struct Form<T> {
-    shape: &'static shape::Object,
+    shape: &'static table::Object,
     build: Builder<T>,
 }
 
@@ -134,8 +133,9 @@ fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Fo
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut problems = Collector::default();
     let mut value = None;
-    if let Some(root) = yaml::parse(text, &mut problems) {
+    if let Some(mut root) = yaml::parse(text, &mut problems) {
         shape::check_file(form.shape, &root, &mut problems);
+        shape::complete::complete(form.shape, &mut root, &mut problems);
         let machine = if look { Machine::here() } else { Machine::default() };
         let (built, referenced) = (form.build)(&root, file_name, base, &machine, &mut problems);
         if look {

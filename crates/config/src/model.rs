@@ -12,7 +12,10 @@ use wire::http::Method;
 use wire::http::field_kind::names_client;
 
 use crate::limits::Limits;
+use crate::shape::effective::Effective;
+use crate::shape::surface::{ListenerOptions, RouteOptions};
 
+mod contracts;
 mod datagram;
 mod place;
 
@@ -50,9 +53,11 @@ pub struct Config {
     pub log: LogConfig,
     /// Every bound; see `limits.rs`.
     pub limits: Limits,
+    /// All of it in the shape of a file; empty if it comes from none.
+    pub effective: Effective,
 }
 
-pub use super::contracts::{
+pub use contracts::{
     AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, JwtConfig, KeySource, Mode,
     OperationRule, ShadowExclude, TokenPlaces,
 };
@@ -73,8 +78,8 @@ pub struct ListenerConfig {
     pub service: Service,
     /// The contract of everything that comes in by it, unless host or route say otherwise.
     pub contract: Option<String>,
-    /// An HTTP/1 client that has ended its direction is still served to the end; else it has gone.
-    pub serves_half_closed: bool,
+    /// Its other settings.
+    pub options: ListenerOptions,
 }
 
 impl ListenerConfig {
@@ -95,7 +100,7 @@ pub struct ProxyHeaderRule {
     /// Who is believed. A header from anybody else ends the connection.
     pub trust: Trust,
     /// A connection that begins without a header passes as its peer's own; else it is rejected.
-    pub pass_without: bool,
+    pub header_optional: bool,
     /// From accept to the last byte of the header.
     pub header_timeout: Duration,
 }
@@ -200,7 +205,7 @@ pub struct KeystoreConfig {
     /// The name whose identities serve as `default`; else the alias `default` must exist.
     pub default: Option<String>,
     /// Period of the unconditional re-read.
-    pub reload_every: Duration,
+    pub reload_interval: Duration,
 }
 
 /// A group of key servers.
@@ -215,7 +220,7 @@ pub struct KeyServersConfig {
     /// Connections to each server, by each worker.
     pub connections: usize,
     /// Between two pings of a connection.
-    pub ping_every: Duration,
+    pub ping_interval: Duration,
 }
 
 /// Where a secret comes from. But for what a front door was given, the secret itself is read when it is needed, never kept in the configuration.
@@ -286,20 +291,10 @@ pub struct RouteConfig {
     pub response_headers: HeaderEdits,
     /// Strict-Transport-Security value for responses over TLS, whole.
     pub hsts: Option<String>,
-    /// Its paths may be such that another server reads them as paths of a more specific route or of another operation.
-    pub allow_ambiguous_path: bool,
-    /// `%2F` may occur within a parameter.
-    pub allow_encoded_slash: bool,
-    /// Fields by which a client asks for another method than its request has go on to the upstream.
-    pub keep_method_override: bool,
+    /// Its other settings.
+    pub options: RouteOptions,
     /// Largest request body, bytes.
     pub max_body_bytes: u64,
-    /// Longest wait for a client that sends or takes a body; none for the process's own limit.
-    pub client_idle_timeout: Option<Duration>,
-    /// Slowest body of a client, bytes per second; none for the process's own limit.
-    pub min_body_rate: Option<u64>,
-    /// Longest time in which nothing moves either way once there is a response; none for the upstream's `idle_timeout`.
-    pub stream_idle_timeout: Option<Duration>,
     /// Upgrade tokens that may pass (lower case); `websocket` by default.
     pub upgrades: Vec<String>,
     /// The contract it is under.
@@ -312,8 +307,8 @@ impl RouteConfig {
     /// How slow a client may be.
     pub fn pace(&self, limits: &Limits) -> Pace {
         Pace {
-            idle: self.client_idle_timeout.unwrap_or(limits.client_idle_timeout),
-            min_rate: self.min_body_rate.unwrap_or(limits.min_body_rate),
+            idle: self.options.client_idle_timeout.unwrap_or(limits.client_idle_timeout),
+            min_rate: self.options.min_body_rate.unwrap_or(limits.min_body_rate),
         }
     }
 }
@@ -556,11 +551,11 @@ pub struct UpstreamConfig {
     /// Under which address connections go there.
     pub source: SourceConfig,
     /// Instead of to servers, connections go where their header says the client wanted to go, if that is one of these.
-    pub to_destinations: Vec<AllowedDestination>,
+    pub original_dst: Vec<AllowedDestination>,
     /// Connecting, TCP and TLS together.
     pub connect_timeout: Duration,
     /// From the request's last byte to the response's head.
-    pub header_timeout: Duration,
+    pub response_header_timeout: Duration,
     /// Between two bytes of a body.
     pub idle_timeout: Duration,
     /// The whole exchange; none for no bound (tunnels and streams outlive it).
@@ -671,11 +666,11 @@ pub struct Ejection {
     /// Failures in a row; 0 switches ejection off.
     pub failures: u32,
     /// For how long, at first; doubles up to ten times this.
-    pub period: Duration,
+    pub duration: Duration,
     /// Statuses of responses that count as failures.
     pub statuses: FailureStatuses,
     /// Of the servers of a group, so many percent at most are ejected for their statuses.
-    pub most_percent: u32,
+    pub max_percent: u32,
 }
 
 /// Statuses from 500 to 599 that count as failures of a server: bit 0 stands for 500.
@@ -708,7 +703,7 @@ pub struct HealthCheck {
     /// Host sent.
     pub host: Option<String>,
     /// Between two checks.
-    pub every: Duration,
+    pub interval: Duration,
     /// For one check.
     pub timeout: Duration,
     /// Checks in a row that must fail before the server is left out.

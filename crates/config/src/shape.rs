@@ -3,6 +3,8 @@
 //! The description itself is `shape/surface.rs`. From it come this structural check, the JSON Schema (`shape/schema.rs`) and the reference
 //! (`shape/reference.rs`), so they cannot disagree. What keys mean together is checked in `build.rs`.
 
+pub(crate) mod complete;
+pub(crate) mod effective;
 pub(crate) mod reference;
 mod scalar;
 pub(crate) mod schema;
@@ -11,71 +13,8 @@ pub(crate) mod surface;
 mod tests;
 
 use super::problem::{Collector, Span, closest, listed, shown};
+use super::table::{Field, Object, Shape};
 use super::yaml::{Node, Value};
-
-/// What a value must look like.
-#[derive(Debug)]
-pub(crate) enum Shape {
-    /// A mapping with known keys.
-    Object(&'static Object),
-    /// A mapping whose keys the user names; the text says what they are.
-    Table(&'static str, &'static Shape),
-    /// A list.
-    List(&'static Shape),
-    /// A list, or one item without the list.
-    OneOrMany(&'static Shape),
-    /// Text; what it is and an example.
-    Text(&'static str),
-    /// Any scalar, taken as it is written; what it is.
-    Verbatim(&'static str),
-    /// One of these words.
-    Choice(&'static [&'static str]),
-    /// A whole number within bounds.
-    Int(u64, u64),
-    /// `true` or `false`.
-    Bool,
-    /// A duration within bounds, in milliseconds.
-    Duration(u64, u64),
-    /// A size within bounds, in bytes.
-    Size(u64, u64),
-    /// Any of these; the kind of the value decides which is meant.
-    Either(&'static [Shape]),
-}
-
-/// A mapping with known keys.
-#[derive(Debug)]
-pub(crate) struct Object {
-    /// Its name in schema and reference.
-    pub(crate) name: &'static str,
-    /// What it is.
-    pub(crate) doc: &'static str,
-    /// Its keys, in groups so that objects can share some.
-    pub(crate) fields: &'static [&'static [Field]],
-    /// Exactly one of these keys must be there; empty = no such rule.
-    pub(crate) one_of: &'static [&'static str],
-    /// It stands for a secret: plain text in its place is neither accepted nor shown.
-    pub(crate) secret: bool,
-}
-
-/// A key of an object.
-#[derive(Debug)]
-pub(crate) struct Field {
-    pub(crate) name: &'static str,
-    pub(crate) shape: Shape,
-    /// Whether it must be there.
-    pub(crate) required: bool,
-    /// What it means.
-    pub(crate) doc: &'static str,
-    /// What holds without it, as it would be written; or a phrase in parentheses.
-    pub(crate) default: &'static str,
-}
-
-impl Object {
-    /// All its keys.
-    pub(crate) fn all_fields(&self) -> impl Iterator<Item = &'static Field> + use<> {
-        self.fields.iter().flat_map(|group| group.iter())
-    }
-}
 
 /// How a value is called, and where.
 #[derive(Debug, Clone, Copy)]
@@ -191,7 +130,7 @@ fn check_object(object: &'static Object, node: &Node, named: Named<'_>, problems
             None => unknown_key(object, &entry.key, entry.key_span, named, problems),
         }
     }
-    for field in object.all_fields().filter(|field| field.required && node.entry(field.name).is_none()) {
+    for field in object.all_fields().filter(|field| field.required && node.get(field.name).is_none()) {
         let what = format!("{} lacks `{}`", named.subject(), field.name);
         problems.add(named.at, what, format!("add `{}`: {}", field.name, example(&field.shape)));
     }

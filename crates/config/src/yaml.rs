@@ -58,17 +58,21 @@ pub struct Entry {
     pub key_span: Span,
     /// Its value.
     pub value: Node,
+    /// It stands in the file.
+    pub is_written: bool,
+    /// Its value is the default, whether it was written or not.
+    pub is_default: bool,
 }
 
 impl Node {
-    /// The value of a key, if this is a mapping that has it.
+    /// The value of a key, if this is a mapping that has it; once defaults are filled in, also a default.
     pub fn get(&self, key: &str) -> Option<&Node> {
-        self.entry(key).map(|entry| &entry.value)
+        self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
-    /// The entry of a key, if this is a mapping that has it.
+    /// The entry of a key, if this is a mapping that sets it to something else than its default.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
-        self.entries().iter().find(|entry| entry.key == key)
+        self.entries().iter().find(|entry| entry.key == key && !entry.is_default)
     }
 
     /// The entries of a mapping; none of anything else.
@@ -312,7 +316,7 @@ impl Tree {
                 None => *key = Some(key_of(node, entries, seen, problems)),
                 Some(Key::Named(name, key_span)) => {
                     seen.insert(name.clone(), entries.len());
-                    entries.push(Entry { key: name, key_span, value: node });
+                    entries.push(Entry { key: name, key_span, value: node, is_written: true, is_default: false });
                 }
                 Some(Key::Rejected) => {}
             },

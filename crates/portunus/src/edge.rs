@@ -108,7 +108,7 @@ impl Role for Edge {
         AdminState {
             metrics: Box::new(move |exposition| for_metrics.reporter.metrics(exposition)),
             clients: Some(Box::new(move |by_rate| for_clients.reporter.clients_json(by_rate))),
-            config_json: Box::new(move || config::redacted_json(&for_config.config()).to_string()),
+            config_json: Box::new(move || for_config.config().effective.to_string()),
             reload,
             ready: Box::new(move || for_ready.server.ready()),
             extra: vec![("/shadow", Box::new(move || for_shadows.reporter.shadows_json()))],
@@ -165,7 +165,7 @@ fn watched(config: &Config, configuration: Option<&Path>) -> Watched {
 
 /// How often the keystores are read without a reason.
 fn period(config: &Config) -> Duration {
-    config.keystores.values().map(|keystore| keystore.reload_every).min().unwrap_or(Duration::MAX)
+    config.keystores.values().map(|keystore| keystore.reload_interval).min().unwrap_or(Duration::MAX)
 }
 
 /// A panic ends one connection; its trace goes where everything else goes.

@@ -36,7 +36,7 @@ pub fn run_file(file: &Path, options: Options) -> ExitCode {
 /// Runs a key server until it is told to end: 0 if everything asked was answered, 1 if it could not start or had to end sooner.
 pub fn run(config: KeyServerConfig, source: Source, origin: Origin) -> ExitCode {
     let watched = watched(&config, origin.watched.as_deref());
-    let (period, kept, control) = (config.reload_every, config.clone(), origin.control.clone());
+    let (period, kept, control) = (config.reload_interval, config.clone(), origin.control.clone());
     let plan = Plan {
         prepare: move || prepare(&kept, control),
         watched,
@@ -94,7 +94,7 @@ impl Role for KeyServer {
     }
 
     fn period(&self) -> Duration {
-        self.0.config().reload_every
+        self.0.config().reload_interval
     }
 
     fn reopen_logs(&self) {
@@ -111,7 +111,7 @@ impl Role for KeyServer {
         AdminState {
             metrics: Box::new(move |exposition| for_metrics.0.metrics(exposition)),
             clients: None,
-            config_json: Box::new(move || config::redacted_key_server_json(for_config.0.config()).to_string()),
+            config_json: Box::new(move || for_config.0.config().effective.to_string()),
             reload,
             ready: Box::new(move || for_ready.0.ready().map_err(str::to_owned)),
             extra: vec![("/keys", Box::new(move || for_keys.0.keys_json()))],

@@ -267,7 +267,7 @@ fn variables_of_other_proxies_are_reported_wherever_they_stand() {
         ("redirect: { to: '/new?x=%REQ(X-A)%' }", "path"),
         ("upstream: app, rewrite: '/new$uri'", "`/new/{rest}`"),
         ("upstream: app, rewrite: '/new/${request_uri}'", "`/new/{rest}`"),
-        ("upstream_url: { to: 'http://10.0.0.1$uri' }", "`http://10.0.0.1/{rest}`"),
+        ("upstream_url: { url: 'http://10.0.0.1$uri' }", "`http://10.0.0.1/{rest}`"),
     ] {
         let (status, _, err) = check(&file(route));
         assert_eq!((status, err.lines().count()), (Some(1), 1), "{route}: {err}");
@@ -319,7 +319,8 @@ fn routes_with_a_problem_in_what_they_match_conflict_with_nothing() {
 
 #[test]
 fn everything_is_counted() {
-    let (status, out, err) = check("udp_listeners: [{ name: dns, bind: '127.0.0.1:5300', to: '127.0.0.1:5301' }]\n");
+    let (status, out, err) =
+        check("udp_listeners: [{ name: dns, bind: '127.0.0.1:5300', upstream: '127.0.0.1:5301' }]\n");
     assert_eq!(status, Some(0), "{err}");
     assert_eq!(out, "FILE: ok (0 listeners, 0 keystores, 0 upstreams, 0 routes, 1 UDP listener)\n");
 }

@@ -8,9 +8,6 @@ use std::path::Path;
 
 /// Imports from above that are left: crate, module that imports, module above it. May only become shorter.
 const FROM_ABOVE: &[(&str, &str, &str)] = &[
-    ("config", "key_server", "build"),
-    ("config", "model", "contracts"),
-    ("config", "redact", "contracts_json"),
     ("contract", "body", "contract"),
     ("contract", "body", "validate"),
     ("contract", "contract", "validate"),

@@ -415,7 +415,6 @@ fn the_rest_of_the_configuration_is_what_sillyproxy_did_and_safer() {
     assert_eq!(keystore.location, keystore::Location::Jks("store.jks".into()));
     assert!(matches!(&keystore.password, Some(Secret::Argument(password)) if password.0.as_str() == "opensesame"));
     assert!(!format!("{config:?}").contains("opensesame"), "a password must not be shown");
-    assert!(!config::redacted_json(&config).to_string().contains("opensesame"), "a password must not be shown");
     let group = &config.upstreams["https-orders.internal-8443"];
     assert!(group.tls.as_ref().unwrap().verify);
     assert_eq!(group.total_timeout, Some(std::time::Duration::from_secs(15)));
@@ -468,11 +467,13 @@ fn the_imported_file_is_the_same_natively() {
 
     // The same but for what the comments in the file say, and for names and places.
     let comparable = |config: &Config| {
-        let mut json = config::redacted_json(config);
-        json["keystores"]["sillyproxy"]["password"].take();
-        json["keystores"]["sillyproxy"]["jks"].take();
-        json["routes"].take();
-        json
+        let mut config = config.clone();
+        config.routes.clear();
+        for keystore in config.keystores.values_mut() {
+            keystore.password = None;
+            keystore.location = keystore::Location::Jks("store.jks".into());
+        }
+        format!("{config:#?}")
     };
     assert_eq!(comparable(&native), comparable(&expected), "{output}");
     for request in [

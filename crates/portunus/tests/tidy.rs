@@ -297,7 +297,11 @@ fn check_lengths(
     let mut excused_files: BTreeMap<_, _> = long_files.iter().copied().collect();
     let mut excused_functions: BTreeMap<_, _> =
         long_functions.iter().map(|&(path, name, lines)| ((path, name), lines)).collect();
-    for file in files.iter().filter(|file| file.is_rust() || file.path.ends_with(".md") || file.path == "x") {
+    // A page that the program prints is as long as what it prints.
+    let is_written = |file: &&File| {
+        file.path.ends_with(".md") && !file.text.lines().take(5).any(|line| line.starts_with("<!-- Generated"))
+    };
+    for file in files.iter().filter(|file| file.is_rust() || is_written(file) || file.path == "x") {
         let allowed = excused_files.remove(file.path.as_str());
         ratchet(&file.path, file.text.lines().count(), MAX_FILE_LINES, allowed, problems);
         for (name, line, length) in functions(&file.text).filter(|_| file.is_rust()) {

@@ -124,7 +124,9 @@ impl RouteTable {
         let view = self.listeners.iter().find(|(name, _)| **name == *listener).and_then(|(_, at)| self.views.get(*at));
         let Some(tree) = view.and_then(|view| view.tree(head.host())) else { return Routed::UnknownHost };
         match self.search(tree, head, head.path()) {
-            Some((route, _)) if head.has_encoded_slash && !route.config.allow_encoded_slash => Routed::EncodedSlash,
+            Some((route, _)) if head.has_encoded_slash && !route.config.options.allow_encoded_slash => {
+                Routed::EncodedSlash
+            }
             Some((route, params)) if self.hides_another(tree, head, route, &params) => Routed::AmbiguousPath,
             Some((route, params)) => Routed::Found(route, params),
             None if head.has_encoded_slash => Routed::EncodedSlash,
@@ -152,7 +154,7 @@ impl RouteTable {
             is_guarded || (is_another && has_void_parameter(head.path(), route, params))
         };
         let is_hidden = |reading: &Vec<u8>| !reading.is_empty() && is_hidden(reading);
-        !route.config.allow_ambiguous_path && readings(head.path()).iter().any(is_hidden)
+        !route.config.options.allow_ambiguous_path && readings(head.path()).iter().any(is_hidden)
     }
 
     /// The most specific route of `tree` for the method and fields of `head` and this path.

@@ -128,10 +128,10 @@ async fn reach(state: &mut TunnelState<'_>, worker: &Worker) -> Result<Transport
     let started = Instant::now();
     let source = passport::source(&group.config.source, state.conn.client, state.conn.reported.as_deref(), &worker.own)
         .map_err(ConnectError::Client)?;
-    if !group.config.to_destinations.is_empty() {
+    if !group.config.original_dst.is_empty() {
         let came_to = state.client.stream().local();
         let address =
-            passport::destination(&group.config.to_destinations, state.conn.reported.as_deref(), source, came_to);
+            passport::destination(&group.config.original_dst, state.conn.reported.as_deref(), source, came_to);
         let address = address.map_err(ConnectError::Client)?;
         state.destination = Some(address);
         let transport = connect_to(address, source, &header, group.config.connect_timeout).await?;

@@ -156,7 +156,7 @@ impl Writer<'_> {
         }
         for (name, key) in [
             ("SERVER_DIAL_TIMEOUT", "connect_timeout"),
-            ("SERVER_READ_TIMEOUT", "header_timeout"),
+            ("SERVER_READ_TIMEOUT", "response_header_timeout"),
             ("SERVER_WRITE_TIMEOUT", "idle_timeout"),
             ("SERVER_MAX_IDLE_CONN_DURATION", "pool_idle_timeout"),
         ] {
@@ -169,7 +169,7 @@ impl Writer<'_> {
         }
         // The original connects to its backends now and then, and counts one that takes the connection as up.
         if let Some(every) = self.duration("SERVER_HEALTH_CHECK_INTERVAL").filter(|duration| *duration != "0ms") {
-            self.line(format!("    health: {{ path: none, every: {every}, fall: 1, rise: 1 }}"));
+            self.line(format!("    health: {{ path: none, interval: {every}, fall: 1, rise: 1 }}"));
         }
         let host = match self.get("SERVER_REQUEST_HOST_HEADER") {
             "" => "upstream".to_owned(),
@@ -235,7 +235,7 @@ impl Writer<'_> {
         if self.flag("PASS_OPTIONS") {
             self.warnings
                 .push("PASS_OPTIONS: OPTIONS passes on paths of the document only, not on any path".to_owned());
-            self.line("    pass_options: true");
+            self.line("    allow_options: true");
         }
         let unknown = if self.flag("SHADOW_API_UNKNOWN_PARAMETERS_DETECTION") { "block" } else { "off" };
         self.line(format!("    undeclared: {{ query: {unknown}, body_fields: {unknown} }}"));
@@ -248,7 +248,7 @@ impl Writer<'_> {
                 "SERVER_MAX_RESPONSE_BODY_SIZE is 0: responses are held until their decision, so they are bounded like requests".to_owned(),
             );
         }
-        self.line(format!("    limits: {{ body: {} }}", body.max(response_body)));
+        self.line(format!("    limits: {{ max_body: {} }}", body.max(response_body)));
         self.lists();
         self.tokens();
     }
@@ -350,10 +350,10 @@ impl Writer<'_> {
             self.line(format!("  max_header_bytes: {}", size.clamp(1024, 32 * 1024)));
         }
         if let Some(size) = self.number("SERVER_READ_BUFFER_SIZE") {
-            self.line(format!("  max_response_head: {}", size.clamp(1024, 32 * 1024)));
+            self.line(format!("  max_response_header_bytes: {}", size.clamp(1024, 32 * 1024)));
         }
         if let Some(duration) = self.duration("READ_TIMEOUT").filter(|duration| *duration != "0ms") {
-            self.line(format!("  head_timeout: {duration}\n  client_idle_timeout: {duration}"));
+            self.line(format!("  request_header_timeout: {duration}\n  client_idle_timeout: {duration}"));
         }
         if let Some(most @ 1..) = self.number("MAX_CONNS_PER_IP") {
             self.line(format!("  max_connections_per_client: {most}"));

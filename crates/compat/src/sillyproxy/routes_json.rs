@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use config::{
     Action, ContractChoice, Ejection, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, RouteConfig,
-    Segment, ServerConfig, UpstreamConfig, UpstreamTls,
+    RouteOptions, Segment, ServerConfig, UpstreamConfig, UpstreamTls,
 };
 use wire::http::Method;
 use wire::http::target::canonical_authority;
@@ -238,13 +238,8 @@ impl Reader<'_> {
             },
             response_headers: HeaderEdits::default(),
             hsts: None,
-            allow_ambiguous_path: false,
-            allow_encoded_slash: false,
-            keep_method_override: false,
+            options: RouteOptions::default(),
             max_body_bytes: MAX_BODY_BYTES,
-            client_idle_timeout: None,
-            min_body_rate: None,
-            stream_idle_timeout: None,
             upgrades: vec!["websocket".to_string()],
             contract: ContractChoice::Inherited,
             lenient: LENIENCY,
@@ -322,7 +317,7 @@ fn settings(name: &str, tls: bool, options: &UpstreamOptions) -> UpstreamConfig 
     UpstreamConfig {
         tls: tls.then_some(verified),
         connect_timeout: Duration::from_secs(5),
-        header_timeout: total,
+        response_header_timeout: total,
         idle_timeout: total,
         total_timeout: Some(total),
         // A single server is not left out: there is none to take its place.

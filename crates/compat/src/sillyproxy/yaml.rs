@@ -100,7 +100,7 @@ fn write_keystores(config: &Config, out: &mut String) -> std::fmt::Result {
             }
             None => {}
         }
-        writeln!(out, "    reload_every: {}", seconds(keystore.reload_every))?;
+        writeln!(out, "    reload_interval: {}", seconds(keystore.reload_interval))?;
     }
     Ok(())
 }
@@ -117,7 +117,7 @@ fn write_connection(indent: &str, upstream: &UpstreamConfig, out: &mut String) -
     let native = UpstreamConfig::new("");
     for (key, value, default) in [
         ("connect_timeout", upstream.connect_timeout, native.connect_timeout),
-        ("header_timeout", upstream.header_timeout, native.header_timeout),
+        ("response_header_timeout", upstream.response_header_timeout, native.response_header_timeout),
         ("idle_timeout", upstream.idle_timeout, native.idle_timeout),
     ] {
         if value != default {
@@ -150,7 +150,7 @@ fn write_route(route: &RouteConfig, out: &mut String) -> std::fmt::Result {
         ForwardTo::Authority { tls, authority, allow, settings } => {
             let scheme = if *tls { "https" } else { "http" };
             writeln!(out, "    upstream_url:")?;
-            writeln!(out, "      to: {}", quoted(&format!("{scheme}://{}", template_text(authority, &names))))?;
+            writeln!(out, "      url: {}", quoted(&format!("{scheme}://{}", template_text(authority, &names))))?;
             if allow.is_empty() {
                 writeln!(
                     out,

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use contract::options::{EscapedDelimiters, OnUnsupported, Undeclared};
 use wire::http::Method;
@@ -13,23 +12,14 @@ use wire::http::target::canonical_path;
 use super::routes::method;
 use super::template::Target;
 use super::{Build, Fault, address, headers, identifier, names_in, read};
-use crate::contracts::{
-    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, JwtConfig, KeySource, Mode,
-    OperationRule, ShadowExclude, TokenPlaces,
-};
 use crate::jwt::Algorithm;
-use crate::model::{ServerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls};
+use crate::model::{
+    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, JwtConfig, KeySource, Mode,
+    OperationRule, ServerConfig, ShadowExclude, TokenPlaces, UpstreamConfig, UpstreamProtocol, UpstreamTls,
+};
 use crate::problem::shown;
+use crate::table::setting;
 use crate::yaml::Node;
-
-/// How often a key set or a document is fetched again.
-const REFRESH: Duration = Duration::from_secs(600);
-
-/// One fetch of a document.
-const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How far clocks may be apart.
-const LEEWAY: Duration = Duration::from_secs(30);
 
 /// A status that says that somebody looked for what is not there.
 const EXCLUDED_STATUS: u16 = 404;
@@ -71,7 +61,7 @@ impl Build<'_> {
                 .iter()
                 .filter_map(|item| self.operation(item))
                 .collect(),
-            pass_options: read::boolean(node, "pass_options").unwrap_or(false),
+            allow_options: setting(node, "allow_options"),
             block_status: read::int(node, "block_status"),
             detail: match read::text(node, "detail") {
                 Some("empty") => Detail::Empty,
@@ -110,8 +100,8 @@ impl Build<'_> {
             upstream: Arc::new(upstream),
             host,
             target,
-            refresh: read::duration(node, "refresh").unwrap_or(REFRESH),
-            timeout: read::duration(node, "timeout").unwrap_or(FETCH_TIMEOUT),
+            refresh: setting(node, "refresh_interval"),
+            timeout: setting(node, "timeout"),
             headers: headers.iter().filter_map(|item| header(self, item)).collect(),
         })
     }
@@ -120,12 +110,12 @@ impl Build<'_> {
         let mut options = contract::options::Options {
             base_path: self.parsed(node, "base_path", base_path),
             opaque_media_types: self.parsed_list(node, "opaque_media_types", media_range),
-            strict: read::boolean(node, "strict").unwrap_or(false),
+            strict: setting(node, "strict"),
             on_unsupported: match read::text(node, "on_unsupported") {
                 Some("fail") => OnUnsupported::Fail,
                 _ => OnUnsupported::RejectOperation,
             },
-            allow_repeated_scalars: read::text(node, "repeated_scalars") == Some("pass"),
+            allow_repeated_scalars: read::text(node, "repeated_scalars") == Some("allow"),
             escaped_delimiters: match read::text(node, "escaped_delimiters") {
                 Some("data") => EscapedDelimiters::Data,
                 Some("split") => EscapedDelimiters::Split,
@@ -134,7 +124,7 @@ impl Build<'_> {
             formats: node
                 .get("formats")
                 .map(|list| list.one_or_many().iter().filter_map(Node::text).map(str::to_owned).collect()),
-            lenient_times: read::boolean(node, "lenient_times").unwrap_or(false),
+            lenient_times: setting(node, "lenient_times"),
             nullable_by_intent: read::text(node, "nullable") == Some("intent"),
             pass_declared_binary: read::text(node, "declared_binary") != Some("block"),
             ..contract::options::Options::default()
@@ -227,8 +217,8 @@ impl Build<'_> {
             keys: keys?,
             issuers: self.parsed_list(node, "issuers", |text| Ok(text.to_owned())),
             audiences: self.parsed_list(node, "audiences", |text| Ok(text.to_owned())),
-            leeway: read::duration(node, "leeway").unwrap_or(LEEWAY),
-            require_expiry: read::boolean(node, "require_expiry").unwrap_or(true),
+            leeway: setting(node, "leeway"),
+            require_expiry: setting(node, "require_expiry"),
             bearer_schemes: node
                 .get("bearer_schemes")
                 .map(|_| self.parsed_list(node, "bearer_schemes", |text| Ok(text.to_owned()))),
@@ -239,7 +229,7 @@ impl Build<'_> {
         let mut upstream = self.connection_settings("contract.jwt.key_url", node);
         upstream.name = format!("{contract}-keys");
         let (host, target) = self.fetched_from(&mut upstream, node, "key sets")?;
-        let refresh = read::duration(node, "refresh").unwrap_or(REFRESH);
+        let refresh = setting(node, "refresh_interval");
         Some(KeySource::Url { upstream: Arc::new(upstream), host, target, refresh })
     }
 
@@ -282,7 +272,7 @@ impl Build<'_> {
             file: self.file(node, "file")?,
             cookie: read::text(node, "cookie").map(str::to_owned),
             header: self.parsed(node, "header", headers::field_name),
-            trim_bearer: read::boolean(node, "trim_bearer").unwrap_or(true),
+            trim_bearer: setting(node, "trim_bearer"),
         };
         if places.cookie.is_none() && node.get("header").is_none() {
             self.problems.add(
@@ -338,12 +328,12 @@ fn mode(node: &Node, key: &str) -> Option<Mode> {
 }
 
 fn contract_limits(node: &Node, limits: &mut contract::options::Limits) {
-    limits.body_bytes = read::size(node, "body").unwrap_or(limits.body_bytes);
-    limits.decoded_body_bytes = read::size(node, "decoded_body").unwrap_or(limits.decoded_body_bytes);
-    limits.decoded_ratio = read::int(node, "decoded_ratio").unwrap_or(limits.decoded_ratio);
-    limits.query_parameters = read::int(node, "query_parameters").unwrap_or(limits.query_parameters);
-    limits.multipart_parts = read::int(node, "multipart_parts").unwrap_or(limits.multipart_parts);
-    limits.document_bytes = read::memory_size(node, "document").unwrap_or(limits.document_bytes);
+    limits.body_bytes = read::size(node, "max_body").unwrap_or(limits.body_bytes);
+    limits.decoded_body_bytes = read::size(node, "max_decoded_body").unwrap_or(limits.decoded_body_bytes);
+    limits.decoded_ratio = read::int(node, "max_decoded_ratio").unwrap_or(limits.decoded_ratio);
+    limits.query_parameters = read::int(node, "max_query_parameters").unwrap_or(limits.query_parameters);
+    limits.multipart_parts = read::int(node, "max_multipart_parts").unwrap_or(limits.multipart_parts);
+    limits.document_bytes = read::memory_size(node, "max_document").unwrap_or(limits.document_bytes);
 }
 
 /// Reads a base path, which must be one that can occur.

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use super::listeners::Bound;
 use super::{Build, Fault, address, identifier, loops, read};
 use crate::model::{
-    AllowedDestination, DatagramHeader, Endpoint, ServerAddress, ServerConfig, SourceConfig, TargetsConfig, Trust,
+    AllowedDestination, DatagramHeader, Endpoint, ServerAddress, ServerConfig, SourceConfig, TargetsConfig,
     UdpListenerConfig, UpstreamConfig, UpstreamProtocol,
 };
 use crate::problem::shown;
+use crate::table::setting;
 use crate::yaml::{Node, Value};
 
 impl Build<'_> {
@@ -29,20 +30,16 @@ impl Build<'_> {
             let bind = self.bind_list(node, (&name, "UDP listener"), ":53", &mut bound, udp_address);
             let to = self.udp_targets(node);
             self.loops(node, &bind, &to);
-            let default = UdpListenerConfig::new(name);
-            let networks = self.parsed_list(node, "trust", address::network);
-            let trust = self.file(node, "trust_file").map_or(Trust::Networks(networks), Trust::File);
+            let default = UdpListenerConfig::read(name, node);
+            let rule = read::mapping(node, "proxy_protocol");
             let listener = UdpListenerConfig {
                 bind,
                 to,
-                header: read::text(node, "proxy_protocol").and_then(header).unwrap_or(default.header),
-                trust,
-                pass_without_header: read::text(node, "without_header") == Some("pass"),
-                response_header: read::boolean(node, "answer_header").unwrap_or(default.response_header),
+                header: rule.and_then(|rule| read::text(rule, "mode")).and_then(header).unwrap_or(default.header),
+                trust: rule.map_or(default.trust, |rule| self.trust(rule)),
+                header_optional: rule.and_then(|rule| read::text(rule, "header")) == Some("optional"),
+                reply_header: rule.and_then(|rule| read::boolean(rule, "reply_header")).unwrap_or(default.reply_header),
                 source: self.source(node),
-                idle_timeout: read::duration(node, "idle_timeout").unwrap_or(default.idle_timeout),
-                max_flows: read::int(node, "max_flows").unwrap_or(default.max_flows),
-                max_flows_per_client: read::int(node, "max_flows_per_client").unwrap_or(default.max_flows_per_client),
                 ..default
             };
             self.header_rules(node, &listener);
@@ -54,50 +51,50 @@ impl Build<'_> {
     /// Under which address connections go onward.
     pub(super) fn source(&mut self, node: &Node) -> SourceConfig {
         let source = SourceConfig {
-            client: read::text(node, "source") == Some("client"),
-            mark: read::int(node, "mark").unwrap_or(0),
+            client: setting(node, "transparent"),
+            mark: setting(node, "mark"),
             allow: self.parsed_list(node, "allow_sources", address::network),
         };
         if let Some(entry) = node.entry("allow_sources").filter(|_| !source.client) {
-            let what = "`allow_sources` has no effect without `source: client`";
-            self.problems.add(entry.key_span, what, "add `source: client`, or remove `allow_sources`");
+            let what = "`allow_sources` has no effect without `transparent: true`";
+            self.problems.add(entry.key_span, what, "add `transparent: true`, or remove `allow_sources`");
         }
         source
     }
 
-    /// What an upstream's `source` and `to_destinations` go together with.
+    /// What an upstream's `transparent` and `original_dst` go together with.
     pub(super) fn source_rules(&mut self, node: &Node, upstream: &UpstreamConfig) {
         let is_tcp = upstream.protocol == UpstreamProtocol::Tcp;
         let is_unix = |server: &ServerConfig| matches!(server.address, ServerAddress::Unix(_));
-        if let Some(entry) = node.entry("source").filter(|_| upstream.source.client) {
+        if let Some(entry) = node.entry("transparent").filter(|_| upstream.source.client) {
             if !is_tcp {
-                let what = "`source: client` is for tunnels: HTTP connections are shared by clients";
-                self.problems.add(entry.key_span, what, "add `protocol: tcp`, or remove `source`");
+                let what = "`transparent: true` is for tunnels: HTTP connections are shared by clients";
+                self.problems.add(entry.key_span, what, "add `protocol: tcp`, or remove `transparent`");
             }
             if upstream.servers.iter().any(is_unix) {
                 let what = "a Unix socket is reached from no address, so not from the client's";
-                self.problems.add(entry.key_span, what, "name servers by address, or remove `source`");
+                self.problems.add(entry.key_span, what, "name servers by address, or remove `transparent`");
             }
         }
-        let Some(entry) = node.entry("to_destinations") else { return };
+        let Some(entry) = node.entry("original_dst") else { return };
         if !is_tcp {
-            let what = "`to_destinations` is for tunnels, whose PROXY header names a destination";
+            let what = "`original_dst` is for tunnels, whose PROXY header names a destination";
             self.problems.add(entry.key_span, what, "add `protocol: tcp`, or name `servers`");
         }
         for key in ["tls", "health", "ejection", "balance"] {
             if let Some(other) = node.entry(key) {
-                let what = format!("`{key}` is about servers, and with `to_destinations` there are none");
+                let what = format!("`{key}` is about servers, and with `original_dst` there are none");
                 self.problems.add(other.key_span, what, format!("remove `{key}`"));
             }
         }
     }
 
     fn udp_targets(&mut self, node: &Node) -> TargetsConfig {
-        if node.get("to_destinations").is_some() {
+        if node.get("original_dst").is_some() {
             return TargetsConfig::Destination { allow: self.destinations(node) };
         }
         let (mut v4, mut v6) = (None, None);
-        for item in node.get("to").map(Node::one_or_many).unwrap_or_default() {
+        for item in node.get("upstream").map(Node::one_or_many).unwrap_or_default() {
             let Some(text) = item.text() else { continue };
             let Some(target) = self.take(item.span, target(text)) else { continue };
             let place = if target.is_ipv4() { &mut v4 } else { &mut v6 };
@@ -112,7 +109,7 @@ impl Build<'_> {
     /// Destinations that a header may name.
     pub(super) fn destinations(&mut self, node: &Node) -> Vec<AllowedDestination> {
         let mut out = Vec::new();
-        let list = node.get("to_destinations");
+        let list = node.get("original_dst");
         for item in list.map(Node::one_or_many).unwrap_or_default() {
             let at = item.get("network").unwrap_or(item);
             let Some(text) = at.text() else { continue };
@@ -121,7 +118,7 @@ impl Build<'_> {
             out.push(AllowedDestination { network, ports });
         }
         if let Some(list) = list.filter(|list| matches!(&list.value, Value::List(items) if items.is_empty())) {
-            self.problems.add(list.span, "`to_destinations` is empty", "name the networks that clients may reach");
+            self.problems.add(list.span, "`original_dst` is empty", "name the networks that clients may reach");
         }
         out
     }
@@ -131,7 +128,7 @@ impl Build<'_> {
         let TargetsConfig::Fixed { v4, v6 } = to else { return };
         for target in [v4, v6].into_iter().flatten() {
             let own = bind.iter().find(|bind| loops::is_reached(**bind, *target, self.machine));
-            if let (Some(bind), Some(at)) = (own, node.get("to")) {
+            if let (Some(bind), Some(at)) = (own, node.get("upstream")) {
                 let what = format!("the target {target} is this listener itself, bound to {bind}");
                 self.problems.add(at.span, what, "let the application listen on another port");
             }
@@ -139,35 +136,19 @@ impl Build<'_> {
     }
 
     fn header_rules(&mut self, node: &Node, listener: &UdpListenerConfig) {
-        let off = listener.header == DatagramHeader::Off;
-        if off {
-            for key in ["trust", "trust_file", "without_header"] {
-                if let Some(entry) = node.entry(key) {
-                    let what = format!("`{key}` has no effect without `proxy_protocol`");
-                    self.problems.add(entry.key_span, what, "say which header: `proxy_protocol: each`");
-                }
+        let Some(rule) = node.entry("proxy_protocol") else {
+            if let Some(entry) = node.entry("original_dst") {
+                let what = "`original_dst` needs a header that names the destination";
+                self.problems.add(entry.key_span, what, "add `proxy_protocol: { mode: each, trust: ... }`");
             }
-            if let Some(entry) = node.entry("to_destinations") {
-                let what = "`to_destinations` needs a header that names the destination";
-                self.problems.add(entry.key_span, what, "add `proxy_protocol` and `trust`");
-            }
-        } else if let Some(entry) = node.entry("proxy_protocol")
-            && node.entry("trust").is_none()
-            && node.entry("trust_file").is_none()
-        {
-            let what = "nobody's headers are believed";
-            let fix = "name the balancers: `trust: [\"10.0.0.0/8\"]`, or `trust_file`";
-            self.problems.add(entry.key_span, what, fix);
-        }
-        if let (Some(_), Some(entry)) = (node.entry("trust"), node.entry("trust_file")) {
-            self.problems.add(entry.key_span, "`trust` and `trust_file` exclude each other", "keep one of the two");
-        }
-        if let Some(entry) = node.entry("answer_header")
-            && listener.response_header
+            return;
+        };
+        if let Some(entry) = rule.value.entry("reply_header")
+            && listener.reply_header
             && listener.header != DatagramHeader::Simple
         {
-            let what = "`answer_header` goes with the Simple Proxy Protocol only";
-            self.problems.add(entry.key_span, what, "write `proxy_protocol: simple`, or remove `answer_header`");
+            let what = "`reply_header` goes with the Simple Proxy Protocol only";
+            self.problems.add(entry.key_span, what, "write `mode: simple`, or remove `reply_header`");
         }
     }
 }
@@ -209,8 +190,8 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, Fault> {
 }
 
 fn header(text: &str) -> Option<DatagramHeader> {
-    use DatagramHeader::{Auto, Each, First, Off, Simple};
-    [Off, Each, First, Auto, Simple].into_iter().find(|header| header_text(*header) == text)
+    use DatagramHeader::{Auto, Each, First, Simple};
+    [Each, First, Auto, Simple].into_iter().find(|header| header_text(*header) == text)
 }
 
 /// The word for a kind of header in a file.

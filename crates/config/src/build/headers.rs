@@ -6,6 +6,7 @@ use super::variables::variable_in;
 use super::{Build, Fault};
 use crate::model::HeaderEdits;
 use crate::problem::shown;
+use crate::shape::effective::REDACTED;
 use crate::yaml::Node;
 
 /// Fields that frame a message or govern one connection.
@@ -41,6 +42,10 @@ pub(super) fn is_token(text: &str) -> bool {
 
 /// Reads a field value: visible ASCII with spaces and tabs inside (RFC 9110 §5.5).
 pub(super) fn field_value(text: &str) -> Result<String, Fault> {
+    if text == REDACTED {
+        let fix = "write the value itself; `GET /config` does not show values that look like credentials";
+        return Err(Fault::new("this is no value but what stands in place of one", fix));
+    }
     if text.trim() != text {
         return Err(Fault::new("a field value cannot start or end with blanks", "remove them"));
     }
@@ -159,7 +164,7 @@ mod tests {
         }
         assert_eq!(field_value("a\tb c"), Ok("a\tb c".to_owned()));
         assert_eq!(field_value(""), Ok(String::new()));
-        for wrong in [" a", "a ", "a\nb", "a\r\nb: c", "a\0", "é", "\u{7f}"] {
+        for wrong in [REDACTED, " a", "a ", "a\nb", "a\r\nb: c", "a\0", "é", "\u{7f}"] {
             assert!(field_value(wrong).is_err(), "{wrong:?}");
         }
     }

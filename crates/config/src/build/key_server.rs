@@ -18,10 +18,10 @@ use crate::limits::KeyServerLimits;
 use crate::machine::Machine;
 use crate::model::Endpoint;
 use crate::problem::{Collector, Span, shown};
+use crate::shape::effective::Effective;
+use crate::shape::surface::key_server::KEY_SERVER;
+use crate::table::setting;
 use crate::yaml::{Node, Value};
-
-/// Period of the unconditional re-read.
-const RELOAD_EVERY: std::time::Duration = std::time::Duration::from_secs(30 * 60);
 
 /// Builds the configuration of a key server. None only if a problem was noted, now or before.
 pub(crate) fn build_key_server(
@@ -42,16 +42,17 @@ pub(crate) fn build_key_server(
         listeners,
         access: build.access(root),
         keys,
-        ecdsa_opcodes_on_rsa_keys: read::boolean(root, "ecdsa_opcodes_on_rsa_keys").unwrap_or(false),
-        reload_every: read::duration(root, "reload_every").unwrap_or(RELOAD_EVERY),
-        lock_memory: read::boolean(root, "lock_memory").unwrap_or(true),
-        sandbox: read::boolean(root, "sandbox").unwrap_or(true),
+        ecdsa_opcodes_on_rsa_keys: setting(root, "ecdsa_opcodes_on_rsa_keys"),
+        reload_interval: setting(root, "reload_interval"),
+        lock_memory: setting(root, "lock_memory"),
+        sandbox: setting(root, "sandbox"),
         audit: build.audit(root),
         admin: read::mapping(root, "admin").and_then(|node| build.admin(node, &bound)),
         log_level: read::text(root, "log_level").unwrap_or("info").to_owned(),
         config_folder: Some(if base.as_os_str().is_empty() { PathBuf::from(".") } else { base.to_owned() }),
         pid_file: None,
-        limits: key_server_limits(root),
+        limits: root.get("limits").map(KeyServerLimits::read).unwrap_or_default(),
+        effective: Effective::of(&KEY_SERVER, root),
     };
     let referenced = build.referenced;
     (problems.is_empty().then_some(config), referenced)
@@ -134,7 +135,7 @@ impl Build<'_> {
                 folders,
                 files,
                 password: read::mapping(&entry.value, "password").and_then(|secret| self.secret(secret)),
-                operations: operations(&entry.value).or_else(|| OperationSet::from_word("sign")).unwrap_or_default(),
+                operations: operations(&entry.value).unwrap_or_default(),
             };
             if let Some(name) = name {
                 out.insert(name, set);
@@ -214,22 +215,5 @@ fn client_pattern(text: &str) -> Result<ClientPattern, Fault> {
         (_, None, Some(prefix)) if !prefix.contains('*') => Ok(ClientPattern::Prefix(prefix.to_owned())),
         (_, None, None) if !text.contains('*') => Ok(ClientPattern::Exact(text.to_owned())),
         _ => Err(unusable("has its `*` where none can be")),
-    }
-}
-
-fn key_server_limits(root: &Node) -> KeyServerLimits {
-    let default = KeyServerLimits::default();
-    let Some(node) = root.get("limits") else { return default };
-    KeyServerLimits {
-        max_connections: read::int(node, "max_connections").unwrap_or(default.max_connections),
-        max_in_flight: read::int(node, "max_in_flight").unwrap_or(default.max_in_flight),
-        max_queued: read::int(node, "max_queued").unwrap_or(default.max_queued),
-        target_wait: read::duration(node, "target_wait").unwrap_or(default.target_wait),
-        operation_timeout: read::duration(node, "operation_timeout").unwrap_or(default.operation_timeout),
-        handshake_timeout: read::duration(node, "handshake_timeout").unwrap_or(default.handshake_timeout),
-        frame_timeout: read::duration(node, "frame_timeout").unwrap_or(default.frame_timeout),
-        idle_timeout: read::duration(node, "idle_timeout").unwrap_or(default.idle_timeout),
-        write_timeout: read::duration(node, "write_timeout").unwrap_or(default.write_timeout),
-        drain_timeout: read::duration(node, "drain_timeout").unwrap_or(default.drain_timeout),
     }
 }

@@ -5,9 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::upstreams::ejection;
-use super::{Build, address, identifier, read};
-use crate::model::{KeyServersConfig, ServerAddress, UpstreamConfig, UpstreamTls};
+use super::{Build, address, identifier};
+use crate::model::{Ejection, KeyServersConfig, ServerAddress, UpstreamConfig, UpstreamTls};
 use crate::yaml::Node;
 
 impl Build<'_> {
@@ -24,14 +23,11 @@ impl Build<'_> {
     }
 
     fn key_server_group(&mut self, name: &str, node: &Node) -> KeyServersConfig {
-        let default = KeyServersConfig::new(name);
+        let default = KeyServersConfig::read(name, node);
         let upstream = UpstreamConfig {
             servers: self.servers(node, address::Service::Keys),
             tls: self.key_group_tls(node),
-            connect_timeout: read::duration(node, "connect_timeout").unwrap_or(default.upstream.connect_timeout),
-            ejection: ejection(node),
-            retry_budget_percent: read::int(node, "retry_budget").unwrap_or(default.upstream.retry_budget_percent),
-            max_in_flight: read::int(node, "max_in_flight").unwrap_or(default.upstream.max_in_flight),
+            ejection: node.get("ejection").map(Ejection::read).unwrap_or_default(),
             ..UpstreamConfig::clone(&default.upstream)
         };
         let is_tcp = |address: &ServerAddress| !matches!(address, ServerAddress::Unix(_));
@@ -43,20 +39,14 @@ impl Build<'_> {
                 "add `ca`, `client_certificate` and `client_key` (`portunus key-server init` makes them)",
             );
         }
-        KeyServersConfig {
-            upstream: Arc::new(upstream),
-            timeout: read::duration(node, "timeout").unwrap_or(default.timeout),
-            total_timeout: read::duration(node, "total_timeout").unwrap_or(default.total_timeout),
-            connections: read::int(node, "connections").unwrap_or(default.connections),
-            ping_every: read::duration(node, "ping_every").unwrap_or(default.ping_every),
-        }
+        KeyServersConfig { upstream: Arc::new(upstream), ..default }
     }
 
     /// The TLS of servers on TCP; none unless all of it is there.
     fn key_group_tls(&mut self, node: &Node) -> Option<UpstreamTls> {
         let tls = UpstreamTls {
             ca: self.file(node, "ca"),
-            name: self.parsed(node, "name", address::host_name),
+            name: self.parsed(node, "server_name", address::host_name),
             client_certificate: self.file(node, "client_certificate"),
             client_key: self.file(node, "client_key"),
             verify: true,

@@ -3,16 +3,13 @@
 //! Does not open them; that is the `keystore` crate's.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use keystore::Location;
 
 use super::{Build, address, identifier, names_in, read};
 use crate::model::{KeystoreConfig, Secret};
+use crate::table::setting;
 use crate::yaml::Node;
-
-/// Period of the unconditional re-read.
-const RELOAD_EVERY: Duration = Duration::from_secs(30 * 60);
 
 impl Build<'_> {
     pub(super) fn keystores(&mut self, root: &Node) -> BTreeMap<String, KeystoreConfig> {
@@ -59,7 +56,7 @@ impl Build<'_> {
                 .get("key_servers")
                 .and_then(|group| self.name_of(group, "group of key servers", &names_in(root, "key_servers"))),
             default: self.parsed(node, "default", address::host_name),
-            reload_every: read::duration(node, "reload_every").unwrap_or(RELOAD_EVERY),
+            reload_interval: setting(node, "reload_interval"),
         })
     }
 

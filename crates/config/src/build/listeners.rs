@@ -10,12 +10,13 @@ use std::sync::Arc;
 use tls::{Policy, ProtocolVersion};
 
 use super::{Build, Fault, address, identifier, names_in, read};
-use crate::defaults::PROXY_HEADER_TIMEOUT;
 use crate::model::{
     AdminConfig, Bindable, ClientCertificateConfig, Endpoint, ListenerConfig, ProxyHeaderRule, Service, TlsConfig,
     TlsSettings, Trust,
 };
 use crate::problem::{Span, shown};
+use crate::shape::surface::ListenerOptions;
+use crate::table::setting;
 use crate::yaml::{Node, Value};
 
 /// Which listener has an address, and in which line it says so.
@@ -49,7 +50,7 @@ impl Build<'_> {
                 proxy_protocol: read::mapping(node, "proxy_protocol").map(|rule| self.proxy_protocol(rule)),
                 service: self.service(node, &upstreams),
                 contract: node.get("contract").and_then(|name| self.name_of(name, "contract", &contracts)),
-                serves_half_closed: read::text(node, "half_close") == Some("serve"),
+                options: ListenerOptions::read(node),
                 name,
             };
             out.push(Arc::new(listener));
@@ -122,15 +123,20 @@ impl Build<'_> {
     }
 
     fn proxy_protocol(&mut self, node: &Node) -> ProxyHeaderRule {
+        ProxyHeaderRule {
+            trust: self.trust(node),
+            header_optional: read::text(node, "header") == Some("optional"),
+            header_timeout: setting(node, "header_timeout"),
+        }
+    }
+
+    /// The peers whose headers are believed.
+    pub(super) fn trust(&mut self, node: &Node) -> Trust {
         let networks = self.parsed_list(node, "trust", address::network);
         if let Some(list) = node.get("trust").filter(|list| list.one_or_many().is_empty()) {
             self.problems.add(list.span, "`trust` is empty", "name at least one network: `trust: [\"10.0.0.0/8\"]`");
         }
-        ProxyHeaderRule {
-            trust: self.file(node, "trust_file").map_or(Trust::Networks(networks), Trust::File),
-            pass_without: read::text(node, "without_header") == Some("pass"),
-            header_timeout: read::duration(node, "header_timeout").unwrap_or(PROXY_HEADER_TIMEOUT),
-        }
+        self.file(node, "trust_file").map_or(Trust::Networks(networks), Trust::File)
     }
 
     fn tls(&mut self, node: &Node, keystores: &BTreeMap<&str, Span>, is_tunnel: bool) -> TlsConfig {
@@ -155,7 +161,7 @@ impl Build<'_> {
             keystore: keystore.unwrap_or_default(),
             settings: Arc::new(settings),
             names,
-            strict_sni: read::boolean(node, "strict_sni").unwrap_or(false),
+            strict_sni: setting(node, "strict_sni"),
         }
     }
 
@@ -231,9 +237,7 @@ impl Build<'_> {
                 "bind `127.0.0.1:9901` or a Unix socket, or say `allow_remote: true` and guard it by other means",
             );
         }
-        let admin = AdminConfig::at(endpoint);
-        let connection_timeout = read::duration(node, "connection_timeout").unwrap_or(admin.connection_timeout);
-        Some(AdminConfig { hosts, connection_timeout, ..admin })
+        Some(AdminConfig { hosts, ..AdminConfig::read(endpoint, node) })
     }
 }
 

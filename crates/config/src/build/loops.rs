@@ -96,7 +96,7 @@ fn stream<'a>(node: &Node, listener: &'a ListenerConfig, config: &'a Config) -> 
 }
 
 fn datagram<'a>(node: &Node, listener: &'a UdpListenerConfig) -> Station<'a> {
-    let mut station = Station::at(&listener.name, node.get("to").map_or(node.span, |to| to.span));
+    let mut station = Station::at(&listener.name, node.get("upstream").map_or(node.span, |to| to.span));
     station.bind.clone_from(&listener.bind);
     if let TargetsConfig::Fixed { v4, v6 } = &listener.to {
         station.targets = [*v4, *v6].into_iter().flatten().collect();

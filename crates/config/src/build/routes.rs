@@ -15,6 +15,7 @@ use crate::model::{
     UpstreamProtocol, UpstreamTls,
 };
 use crate::problem::{Span, shown};
+use crate::shape::surface::RouteOptions;
 use crate::yaml::{Entry, Node, Value};
 
 /// `hsts: true`: a year, this host only.
@@ -87,10 +88,7 @@ impl Build<'_> {
         if let (Some(name), Some(at)) = (&name, node.get("name")) {
             self.unique(name, "route", at.span, names);
         }
-        let path = match node.get("path") {
-            Some(_) => self.parsed(node, "path", path_pattern),
-            None => Some(PathPattern::any()),
-        };
+        let path = self.parsed(node, "path", path_pattern);
         let matched = (self.route_listeners(node, known), self.hosts(node), self.parsed_list(node, "methods", method));
         let (listeners, hosts, methods) = matched;
         // What was left out of a list would have the route match more than it says, and meet routes that it does not.
@@ -124,13 +122,8 @@ impl Build<'_> {
             request_headers,
             response_headers,
             hsts,
-            allow_ambiguous_path: read::boolean(node, "allow_ambiguous_path").unwrap_or(false),
-            allow_encoded_slash: read::boolean(node, "allow_encoded_slash").unwrap_or(false),
-            keep_method_override: read::boolean(node, "keep_method_override").unwrap_or(false),
             max_body_bytes: read::size(node, "max_body").unwrap_or(max_body_bytes),
-            client_idle_timeout: read::duration(node, "client_idle_timeout"),
-            min_body_rate: read::size(node, "min_body_rate"),
-            stream_idle_timeout: read::duration(node, "stream_idle_timeout"),
+            options: RouteOptions::read(node),
             upgrades,
             contract,
             lenient: Leniency::default(),
@@ -199,9 +192,6 @@ impl Build<'_> {
     }
 
     fn upgrades(&mut self, node: &Node) -> Vec<String> {
-        if node.get("upgrades").is_none() {
-            return vec!["websocket".to_owned()];
-        }
         self.parsed_list(node, "upgrades", |text| {
             if !headers::is_token(text) {
                 return Err(Fault::new(
@@ -271,11 +261,11 @@ impl Build<'_> {
         }
         let rewrite = self.rewrite(route, path);
         let host = self.host_rewrite(route);
-        let to = node.get("to")?;
+        let to = node.get("url")?;
         self.take(to.span, none_in_target(to.text()?, path))?;
         let target = self.take(to.span, Target::cut(to.text()?))?;
         let Some(tls) = target.tls else {
-            self.problems.add(to.span, "`to` names no server", "write a whole URL: `https://{tenant}.example.com/`");
+            self.problems.add(to.span, "`url` names no server", "write a whole URL: `https://{tenant}.example.com/`");
             return None;
         };
         match (tls, settings.tls.is_some(), node.entry("tls")) {
@@ -314,7 +304,7 @@ impl Build<'_> {
                 Ok(allowed)
             } else {
                 Err(Fault::new(
-                    format!("{} can never come out of `to`", shown(text)),
+                    format!("{} can never be the host of the URL", shown(text)),
                     "correct it or remove it; a parameter is (part of) one label",
                 ))
             }
@@ -369,10 +359,7 @@ impl Build<'_> {
         if let Some(at) = node.get("body").filter(|_| body.len() > MAX_RESPOND_BYTES) {
             self.problems.add(at.span, "the body is longer than 64 KiB", "serve it from an upstream");
         }
-        let content_type = match node.get("content_type") {
-            Some(_) => self.parsed(node, "content_type", content_type)?,
-            None => "text/plain; charset=utf-8".to_owned(),
-        };
+        let content_type = self.parsed(node, "content_type", content_type)?;
         let if_healthy = node.get("if_healthy").and_then(|name| self.name_of(name, "upstream", &known.upstreams));
         Some(Action::Respond { status, content_type, body: body.as_bytes().into(), if_healthy })
     }

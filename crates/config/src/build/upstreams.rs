@@ -10,10 +10,11 @@ use super::listeners::policy;
 use super::template::Target;
 use super::{Build, address, identifier, read};
 use crate::model::{
-    Balance, Ejection, FailureStatuses, HealthCheck, SendProxy, ServerAddress, ServerConfig, UpstreamConfig,
-    UpstreamProtocol, UpstreamTls,
+    Balance, Ejection, HealthCheck, SendProxy, ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol,
+    UpstreamTls,
 };
-use crate::problem::{Span, shown};
+use crate::problem::shown;
+use crate::table::setting;
 use crate::yaml::{Node, Value};
 
 impl Build<'_> {
@@ -30,20 +31,16 @@ impl Build<'_> {
     }
 
     fn upstream(&mut self, name: &str, node: &Node) -> UpstreamConfig {
-        let default = UpstreamConfig::new(name);
         let upstream = UpstreamConfig {
             servers: self.servers(node, Service::Web),
             balance: match read::text(node, "balance") {
                 Some("least_loaded") => Balance::LeastLoaded,
                 _ => Balance::RoundRobin,
             },
-            retry_budget_percent: node
-                .get("retries")
-                .and_then(|retries| read::int(retries, "budget"))
-                .unwrap_or(default.retry_budget_percent),
-            ejection: ejection(node),
+            retry_budget_percent: node.get("retries").map_or(0, |retries| setting(retries, "budget")),
+            ejection: node.get("ejection").map(Ejection::read).unwrap_or_default(),
             source: self.source(node),
-            to_destinations: self.destinations(node),
+            original_dst: self.destinations(node),
             health: read::mapping(node, "health").and_then(|health| self.health(health, node)),
             ..self.connection_settings(name, node)
         };
@@ -52,7 +49,7 @@ impl Build<'_> {
         let needs_name = upstream.tls.as_ref().is_some_and(|tls| tls.verify && tls.name.is_none());
         if let Some(tls) = node.entry("tls").filter(|_| needs_name && upstream.servers.iter().any(is_unix)) {
             let what = "a server on a Unix socket has no name to verify its certificate by";
-            self.problems.add(tls.key_span, what, "say which: `tls: { name: app.internal }`");
+            self.problems.add(tls.key_span, what, "say which: `tls: { server_name: app.internal }`");
         }
         upstream
     }
@@ -87,8 +84,6 @@ impl Build<'_> {
 
     /// The settings that a group and a server made from a URL share; no servers.
     pub(super) fn connection_settings(&mut self, name: &str, node: &Node) -> UpstreamConfig {
-        let default = UpstreamConfig::new(name);
-        let max_in_flight = read::int(node, "max_in_flight").unwrap_or(default.max_in_flight);
         UpstreamConfig {
             protocol: match read::text(node, "protocol") {
                 Some("http2") => UpstreamProtocol::Http2,
@@ -102,16 +97,7 @@ impl Build<'_> {
                 Some("v2_tlvs") => SendProxy::V2Tlvs,
                 _ => SendProxy::Off,
             },
-            connect_timeout: read::duration(node, "connect_timeout").unwrap_or(default.connect_timeout),
-            header_timeout: read::duration(node, "header_timeout").unwrap_or(default.header_timeout),
-            idle_timeout: read::duration(node, "idle_timeout").unwrap_or(default.idle_timeout),
-            total_timeout: read::duration(node, "total_timeout"),
-            pool_max_idle: read::int(node, "pool_max_idle").unwrap_or(default.pool_max_idle),
-            pool_idle_timeout: read::duration(node, "pool_idle_timeout").unwrap_or(default.pool_idle_timeout),
-            max_in_flight,
-            max_in_flight_per_client: read::int(node, "max_in_flight_per_client")
-                .unwrap_or_else(|| UpstreamConfig::share_of(max_in_flight)),
-            ..default
+            ..UpstreamConfig::read(name, node)
         }
     }
 
@@ -122,7 +108,7 @@ impl Build<'_> {
         }
         let tls = UpstreamTls {
             ca: self.file(node, "ca"),
-            name: self.parsed(node, "name", address::host_name),
+            name: self.parsed(node, "server_name", address::host_name),
             client_certificate: self.file(node, "client_certificate"),
             client_key: self.file(node, "client_key"),
             verify: read::boolean(node, "insecure_skip_verify") != Some(true),
@@ -159,38 +145,6 @@ impl Build<'_> {
             Some("none") => None,
             _ => self.parsed(node, "path", |text| Target::cut_path(text)?.path_template(&[]).map(|_| text.to_owned())),
         };
-        let default = path.map_or_else(HealthCheck::of_connecting, HealthCheck::new);
-        let health = HealthCheck {
-            host: self.parsed(node, "host", address::authority),
-            every: read::duration(node, "every").unwrap_or(default.every),
-            // A short period alone is no problem: the default follows it.
-            timeout: read::duration(node, "timeout")
-                .unwrap_or_else(|| default.timeout.min(read::duration(node, "every").unwrap_or(default.every))),
-            fall: read::int(node, "fall").unwrap_or(default.fall),
-            rise: read::int(node, "rise").unwrap_or(default.rise),
-            ..default
-        };
-        if health.timeout > health.every {
-            let at: Span = node.get("timeout").map_or(node.span, |node| node.span);
-            self.problems.add(
-                at,
-                "`timeout` is more than `every`, so checks would overlap",
-                "lower `timeout` or raise `every`",
-            );
-        }
-        Some(health)
-    }
-}
-
-pub(super) fn ejection(upstream: &Node) -> Ejection {
-    let default = Ejection::default();
-    let Some(node) = upstream.get("ejection") else { return default };
-    Ejection {
-        failures: read::int(node, "failures").unwrap_or(default.failures),
-        period: read::duration(node, "period").unwrap_or(default.period),
-        statuses: node.get("statuses").map_or(default.statuses, |statuses| {
-            FailureStatuses::new(statuses.one_or_many().iter().filter_map(|status| status.text()?.parse().ok()))
-        }),
-        most_percent: read::int(node, "most").unwrap_or(default.most_percent),
+        Some(HealthCheck::read(path, self.parsed(node, "host", address::authority), node))
     }
 }

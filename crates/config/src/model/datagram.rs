@@ -20,9 +20,9 @@ pub struct UdpListenerConfig {
     /// Peers whose headers are believed; datagrams of all others are dropped. Without a header nobody is asked.
     pub trust: Trust,
     /// A datagram without a header is taken for its sender's own.
-    pub pass_without_header: bool,
+    pub header_optional: bool,
     /// Answers begin with the header of the Simple Proxy Protocol.
-    pub response_header: bool,
+    pub reply_header: bool,
     /// Where datagrams go.
     pub to: TargetsConfig,
     /// Under which address.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::surface::OBJECTS;
 use super::surface::key_server::KEY_SERVER_OBJECTS;
-use super::{Field, Object, Shape};
+use crate::table::{Field, Object, Shape};
 
 /// The whole page, in Markdown.
 pub fn reference() -> String {

@@ -4,13 +4,19 @@
 
 use std::time::Duration;
 
-use super::{Named, Shape, how_to_write, mismatch};
+use super::{Kind, Named, how_to_write, mismatch};
 use crate::problem::closest;
+use crate::table::Shape;
 use crate::units;
 use crate::yaml::{Node, Scalar};
 
 /// What and fix.
 type Fault = (String, String);
+
+/// Whether a scalar fits a shape.
+pub(super) fn fits(shape: &Shape, scalar: &Scalar, node: &Node) -> bool {
+    check(shape, scalar, node, Named { key: "", kind: Kind::Key, at: node.span }).is_ok()
+}
 
 /// Checks a scalar against a shape; shapes of collections never fit.
 pub(super) fn check(shape: &Shape, scalar: &Scalar, node: &Node, named: Named<'_>) -> Result<(), Fault> {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::surface::OBJECTS;
 use super::surface::key_server::KEY_SERVER_OBJECTS;
-use super::{Object, Shape};
+use crate::table::{Object, Shape};
 use crate::units::{DURATION_PATTERN, SIZE_PATTERN};
 
 /// The schema as a value; `docs/portunus.schema.json` is its committed copy.

@@ -11,7 +11,14 @@ mod process;
 mod routes;
 mod upstreams;
 
-use super::{Field, Object, Shape};
+use crate::limits::LIMITS;
+use crate::table::{Object, Shape, object, optional};
+pub(crate) use listeners::ADMIN;
+pub use listeners::{HalfClose, ListenerOptions};
+pub(crate) use process::FORWARDING;
+pub use routes::RouteOptions;
+pub(crate) use upstreams::{RETRIES, UPSTREAM, UPSTREAM_EJECTION};
+
 use contracts::*;
 use datagrams::*;
 use key_servers::*;
@@ -19,28 +26,6 @@ use listeners::*;
 use process::*;
 use routes::*;
 use upstreams::*;
-
-const SECOND: u64 = 1_000;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
-const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-const TIB: u64 = 1 << 40;
-/// Deadlines: long enough for anything a person waits for, and never off by accident.
-const TIMEOUT: Shape = Shape::Duration(1, DAY);
-
-const fn required(name: &'static str, shape: Shape, doc: &'static str) -> Field {
-    Field { name, shape, required: true, doc, default: "" }
-}
-
-const fn optional(name: &'static str, shape: Shape, default: &'static str, doc: &'static str) -> Field {
-    Field { name, shape, required: false, doc, default }
-}
-
-const fn object(name: &'static str, doc: &'static str, fields: &'static [&'static [Field]]) -> Object {
-    Object { name, doc, fields, one_of: &[], secret: false }
-}
 
 /// The objects in the order of the reference.
 pub(crate) static OBJECTS: &[&Object] = &[
@@ -54,6 +39,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &TLS_NAME,
     &CLIENT_CERTIFICATE,
     &UDP_LISTENER,
+    &UDP_PROXY_PROTOCOL,
     &DESTINATION,
     &KEYSTORE,
     &SECRET,
@@ -72,6 +58,8 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &HOST_SET,
     &HEADER_EDITS,
     &CONTRACT,
+    &DOCUMENT_URL,
+    &DOCUMENT_HEADER,
     &OPERATION,
     &UNDECLARED,
     &CONTRACT_LIMITS,
@@ -105,55 +93,55 @@ pub(crate) static ROOT: Object = object(
             "(none)",
             "Listening addresses. At least one, unless there is one in `udp_listeners`.",
         ),
-        optional("udp_listeners", Shape::List(&Shape::Object(&UDP_LISTENER)), "(none)", "Where datagrams come in."),
+        optional("udp_listeners", Shape::List(&Shape::Object(&UDP_LISTENER)), "(none)", "UDP listening addresses."),
         optional(
             "keystores",
             Shape::Table("NAME", &Shape::Object(&KEYSTORE)),
             "(none)",
-            "Certificates and keys, by a name that `tls.keystore` refers to.",
+            "Certificates and private keys. Listeners refer to a keystore by its name (`tls.keystore`).",
         ),
         optional(
             "key_servers",
             Shape::Table("NAME", &Shape::Object(&KEY_SERVERS)),
             "(none)",
-            "Groups of key servers, by a name that keystores refer to.",
+            "Groups of key servers. Keystores refer to a group by its name.",
         ),
         optional(
             "upstreams",
             Shape::Table("NAME", &Shape::Object(&UPSTREAM)),
             "(none)",
-            "Groups of servers, by a name that routes refer to.",
+            "Groups of servers. Routes and tunnels refer to a group by its name.",
         ),
         optional(
             "routes",
             Shape::List(&Shape::Object(&ROUTE)),
             "(none)",
-            "What happens to which request. The most specific route wins, whatever the order: exact host before wildcard before any; static path before parameter before catch-all.",
+            "What to do with which request. The most specific route wins, whatever the order: exact host before wildcard before any host, static path before parameter before catch-all.",
         ),
         optional(
             "contracts",
             Shape::Table("NAME", &Shape::Object(&CONTRACT)),
             "(none)",
-            "API contracts, by a name that listeners, hosts and routes refer to.",
+            "API contracts. Listeners, hosts and routes refer to a contract by its name.",
         ),
         optional(
             "hosts",
             Shape::Table("HOST", &Shape::Object(&HOST_RULE)),
             "(none)",
-            "What holds for a host (`www.example.com`, `*.example.com`), whichever of its routes is taken.",
+            "Settings of a host (`www.example.com`, `*.example.com`) that apply to all its routes.",
         ),
         optional(
             "trusted_proxies",
             Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
             "(none)",
-            "Proxies in front whose word on the client is believed, as far as `forwarding.trusted_fields` go. Fields of all others are removed. Their connections are not \
-             bounded per client.",
+            "Proxies in front of Portunus. The header fields in `forwarding.trusted_fields` are believed from these, and removed from everybody else. Connections from \
+             these addresses are not limited per client.",
         ),
         optional(
             "forwarding",
             Shape::Object(&FORWARDING),
             "(see there)",
-            "Which forwarding fields are written and believed.",
+            "Forwarding header fields to send and to trust.",
         ),
         optional(
             "admin",
@@ -162,6 +150,6 @@ pub(crate) static ROOT: Object = object(
             "The admin listener: metrics, health, configuration, reload.",
         ),
         optional("log", Shape::Object(&LOG), "(see there)", "Logs."),
-        optional("limits", Shape::Object(&LIMITS), "(see there)", "Every bound of the process."),
+        optional("limits", Shape::Object(&LIMITS), "(see there)", "Limits of the process."),
     ]],
 );

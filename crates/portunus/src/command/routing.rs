@@ -1,4 +1,4 @@
-//! `portunus routing`: makes, checks and takes away the policy routing that `source: client` needs.
+//! `portunus routing`: makes, checks and takes away the policy routing that `transparent: true` needs.
 //!
 //! Words only; what is there and what is made is `net::routing`'s business.
 

@@ -45,7 +45,7 @@ impl Changes {
         let mut watcher = watcher.inspect_err(|error| tracing::warn!(%error, "cannot watch files")).ok();
         for (folder, mode) in watched.folders() {
             if let Some(Err(error)) = watcher.as_mut().map(|watcher| watcher.watch(folder, mode)) {
-                tracing::warn!(%error, folder = %folder.display(), "cannot watch this folder; changes are picked up every `reload_every` and on SIGHUP");
+                tracing::warn!(%error, folder = %folder.display(), "cannot watch this folder; changes are picked up every `reload_interval` and on SIGHUP");
             }
         }
         let _watcher = watcher;

@@ -54,7 +54,7 @@ fn check_for<C>(gate: &Gate, what: &str, connections: usize, bound: usize, open:
 fn heads_without_end_take_bounded_memory() {
     let upstream = Upstream::ok();
     // The clients wait; the gate must as well, or it would be measured without them.
-    let file = "limits: { head_timeout: 5m, keep_alive_timeout: 5m, max_connections_per_client: 1000 }";
+    let file = "limits: { request_header_timeout: 5m, keep_alive_timeout: 5m, max_connections_per_client: 1000 }";
     let parts = Parts { file, ..Parts::default() };
     let plain = gate(upstream.address, parts);
     let endless = |field: &str| -> TcpStream {

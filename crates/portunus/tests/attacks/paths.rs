@@ -323,7 +323,7 @@ fn a_parameter_reaches_a_host_only_through_its_list_and_a_path_only_encoded() {
     let other = Upstream::ok();
     let port = other.address.port();
     let routes = format!(
-        "  - {{ name: made, path: \"/made/{{tenant}}/{{*rest}}\", upstream_url: {{ to: \"http://{{tenant}}.test:{port}/{{rest}}\", allow: [\"good.test:{port}\"] }} }}
+        "  - {{ name: made, path: \"/made/{{tenant}}/{{*rest}}\", upstream_url: {{ url: \"http://{{tenant}}.test:{port}/{{rest}}\", allow: [\"good.test:{port}\"] }} }}
   - {{ name: query, path: \"/query/{{name}}\", upstream: app, rewrite: \"/find?name={{name}}&end=1\" }}
   - {{ name: away, path: \"/away/{{tenant}}\", redirect: {{ to: \"https://{{tenant}}.test/\", allow: [\"good.test\"] }} }}
 "

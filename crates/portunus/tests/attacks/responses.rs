@@ -26,7 +26,7 @@ fn response_to(said: impl Into<Vec<u8>>, file: &str) -> (Vec<u8>, serde_json::Va
 fn check_bad(said: impl Into<Vec<u8>>, reason: &str) {
     let said = said.into();
     let shown = said[..said.len().min(100)].escape_ascii().to_string();
-    let (response, line) = response_to(said, "limits: { max_response_head: 8KiB }");
+    let (response, line) = response_to(said, "limits: { max_response_header_bytes: 8KiB }");
     let (last, before) = statuses(&response).split_last().map(|(last, before)| (*last, before.to_vec())).unwrap();
     assert!(last == 502 && before.iter().all(|status| *status < 200), "{shown}: {}", response.escape_ascii());
     assert_eq!((line["reason"].as_str(), line["fault"].as_str()), (Some(reason), Some("upstream")), "{shown}");

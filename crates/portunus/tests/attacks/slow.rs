@@ -12,7 +12,7 @@ use crate::harness::{
 };
 use crate::trial::{Parts, gate, secure_gate};
 
-const SHORT: &str = "limits: { head_timeout: 300ms, keep_alive_timeout: 300ms, client_idle_timeout: 300ms, handshake_timeout: 300ms, min_body_rate: 1MB }";
+const SHORT: &str = "limits: { request_header_timeout: 300ms, keep_alive_timeout: 300ms, client_idle_timeout: 300ms, handshake_timeout: 300ms, min_body_rate: 1MB }";
 
 fn short(upstream: &Upstream) -> Gate {
     gate(upstream.address, Parts { file: SHORT, ..Parts::default() })

@@ -49,9 +49,9 @@ fn validate(site: &Site, content_type: &str, rows: &[(&str, &str)]) {
 /// Requests that no operation is for skip everything elsewhere; here only the decision is off.
 #[test]
 fn what_passes_unvalidated_is_stripped_all_the_same() {
-    for modes in [", request: log, response: log", ", request: off, response: off", ", pass_options: true"] {
+    for modes in [", request: log, response: log", ", request: off, response: off", ", allow_options: true"] {
         let shop = Site::shop(modes);
-        let request = if modes.contains("pass") { "OPTIONS /v1/products" } else { "GET /v1/nothing" };
+        let request = if modes.contains("options") { "OPTIONS /v1/products" } else { "GET /v1/nothing" };
         let fields = "Connection: X-Secret\r\nX-Secret: 1\r\nKeep-Alive: 5\r\nX-Forwarded-For: 10.0.0.1\r\nX-HTTP-Method-Override: DELETE\r\nProxy-Connection: close\r\n";
         assert_eq!(shop.get(request, fields).status, 200, "{modes}");
         let seen = &shop.upstream.seen()[0];

@@ -33,7 +33,7 @@ fn a_document_comes_from_a_url_and_the_last_good_copy_is_kept() {
     let provider = provider(&serving);
     let serve = |text: &str| text.clone_into(&mut serving.lock().unwrap());
     let url = format!(
-        ", limits: {{ document: 64KiB }}, document_url: {{ url: \"http://{}/api.yaml?v=1\", refresh: 1s, headers: [{{ name: X-Token, value: {{ file: token }} }}] }}",
+        ", limits: {{ max_document: 64KiB }}, document_url: {{ url: \"http://{}/api.yaml?v=1\", refresh_interval: 1s, headers: [{{ name: X-Token, value: {{ file: token }} }}] }}",
         provider.address
     );
     let empty = tempfile::tempdir().unwrap();
@@ -80,8 +80,11 @@ fn a_document_comes_over_tls_from_whom_our_ca_knows() {
     let provider = Provider::start(known.path(), 0);
     let site = |ca: &tempfile::TempDir, name: &str| {
         let url = format!("https://127.0.0.1:{}/api.yaml", provider.1);
-        let tls = format!("tls: {{ ca: {}, name: {name} }}", path(ca, "ca.pem"));
-        site(tempfile::tempdir().unwrap(), &format!(", document_url: {{ url: \"{url}\", refresh: 1s, {tls} }}"))
+        let tls = format!("tls: {{ ca: {}, server_name: {name} }}", path(ca, "ca.pem"));
+        site(
+            tempfile::tempdir().unwrap(),
+            &format!(", document_url: {{ url: \"{url}\", refresh_interval: 1s, {tls} }}"),
+        )
     };
     for rejected in [site(&stranger, "api.test"), site(&known, "other.test")] {
         rejected.gate.wait_for("document not fetched: upstream_certificate");
@@ -94,7 +97,7 @@ fn a_document_comes_over_tls_from_whom_our_ca_knows() {
 /// In `log` nothing is rejected, so nothing waits for the document either; a file beside it is no reason to fetch nothing.
 #[test]
 fn modes_hold_before_the_first_fetch() {
-    let url = ", document_url: { url: \"http://127.0.0.1:9/api.yaml\", refresh: 1s }";
+    let url = ", document_url: { url: \"http://127.0.0.1:9/api.yaml\", refresh_interval: 1s }";
     let logging = site(tempfile::tempdir().unwrap(), &format!("{url}, request: log, response: log"));
     assert_eq!(logging.get("GET /v1/products?page=5", "").status, 200);
     let kept = site(folder(SHOP, &[]), url);

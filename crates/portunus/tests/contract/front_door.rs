@@ -203,10 +203,10 @@ fn defaults_are_printed_and_settings_without_effect_are_reported() {
         "trim_bearer: true",
         "max_body: 4194304",
         "max_header_bytes: 8192",
-        "head_timeout: 5000ms",
+        "request_header_timeout: 5000ms",
         "connect_timeout: 200ms",
         "max_in_flight: 512",
-        "every: 30000ms",
+        "interval: 30000ms",
         "level: info",
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");

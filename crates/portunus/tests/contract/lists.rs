@@ -10,7 +10,7 @@ const ALLOW: &str = ", allow_addresses: { file: allowed.txt }";
 
 #[test]
 fn denied_tokens_are_rejected_everywhere_and_in_every_mode() {
-    for mode in ["", ", request: log, response: log", ", request: off, response: off", ", pass_options: true"] {
+    for mode in ["", ", request: log, response: log", ", request: off, response: off", ", allow_options: true"] {
         let shop = Site::with(SHOP, &format!("{DENY}{mode}"), &[("denied.txt", "bad-token\n\nother\n")], shop_response);
         for request in ["GET /v1/products", "GET /v1/nothing", "PUT /v1/products", "OPTIONS /v1/products", "GET /"] {
             for field in [

@@ -171,7 +171,7 @@ fn one_block_status_is_for_everything() {
 
 #[test]
 fn options_pass_only_where_it_is_said_and_the_path_is_known() {
-    let shop = Site::shop(", pass_options: true");
+    let shop = Site::shop(", allow_options: true");
     assert_eq!(shop.get("OPTIONS /v1/products", "").status, 200);
     assert_eq!(shop.get("OPTIONS /v1/nothing", "").status, 404);
     assert_eq!(shop.get("PUT /v1/products", "").status, 405);

@@ -237,8 +237,10 @@ fn keys_come_from_a_url_and_the_last_good_ones_are_kept() {
             }
         }
     });
-    let url =
-        format!("algorithms: ES256, key_url: {{ url: \"http://{}/keys.json?v=1\", refresh: 10s }}", provider.address);
+    let url = format!(
+        "algorithms: ES256, key_url: {{ url: \"http://{}/keys.json?v=1\", refresh_interval: 10s }}",
+        provider.address
+    );
     let site = bank(&url, &[]);
     let token = sign(&claims());
     // Without keys nobody is let in, and it is not the client's fault.
@@ -298,7 +300,7 @@ fn keys_come_over_tls_from_whom_our_ca_knows_and_outlive_their_provider() {
         let (url, ca) = (format!("https://127.0.0.1:{}/keys.json", provider.1), path(ca, "ca.pem"));
         bank(
             &format!(
-                "algorithms: ES256, key_url: {{ url: \"{url}\", refresh: 10s, tls: {{ ca: {ca}, name: {name} }} }}"
+                "algorithms: ES256, key_url: {{ url: \"{url}\", refresh_interval: 10s, tls: {{ ca: {ca}, server_name: {name} }} }}"
             ),
             &[],
         )

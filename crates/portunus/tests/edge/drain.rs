@@ -128,7 +128,7 @@ fn connections_that_asked_for_nothing_leave_a_line_when_they_are_drained() {
 #[test]
 fn lines_that_cannot_be_written_at_the_end_are_counted() {
     let upstream = Upstream::ok();
-    let log = "log: { access: { format: json, to: /dev/full }, level: info }";
+    let log = "log: { access: { format: json, output: /dev/full }, level: info }";
     let gate = Gate::start(&yaml(&upstream, "", log));
     for _ in 0..3 {
         assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));

@@ -30,7 +30,7 @@ fn an_upstream_that_died_is_used_again_when_it_is_back() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let other = Upstream::ok();
-    let ejection = "], ejection: { failures: 2, period: 100ms }";
+    let ejection = "], ejection: { failures: 2, duration: 100ms }";
     let config = yaml(&other, "", "").replace(&other.address.to_string(), &address.to_string()).replace(']', ejection);
     let gate = Gate::start(&config);
     let dead = serve_one_and_die(listener);
@@ -76,7 +76,7 @@ fn a_frozen_upstream_is_given_up_at_the_deadline_and_harms_no_other() {
     let config = yaml(&frozen, "", "")
         .replace("admin: {", &more)
         .replace("upstreams:\n", &format!("upstreams:\n  well: {{ servers: [\"{}\"] }}\n", well.address));
-    let gate = Gate::start(&config.replace("\"] }\nroutes", "\"], header_timeout: 300ms }\nroutes"));
+    let gate = Gate::start(&config.replace("\"] }\nroutes", "\"], response_header_timeout: 300ms }\nroutes"));
     let mut client = connect(gate.address("web"));
     for number in 1..=2 {
         client.write_all(REQUEST).unwrap();
@@ -125,7 +125,7 @@ fn an_response_that_was_cut_never_looks_whole() {
 #[test]
 fn a_log_that_cannot_be_written_stops_no_traffic() {
     let upstream = Upstream::ok();
-    let gate = Gate::start(&yaml(&upstream, "", "log: { access: { to: /dev/full } }"));
+    let gate = Gate::start(&yaml(&upstream, "", "log: { access: { output: /dev/full } }"));
     let mut client = connect(gate.address("web"));
     for _ in 0..50 {
         client.write_all(REQUEST).unwrap();
@@ -184,7 +184,7 @@ fn open_descriptors(gate: &Gate) -> usize {
 fn without_descriptors_what_is_there_goes_on_and_what_waits_is_served_in_the_end() {
     let upstream = Upstream::ok();
     let fixed = "  - { path: \"/fixed\", respond: { status: 200, body: fixed } }\nadmin: {";
-    let limits = "limits: { head_timeout: 1h, max_connections: 500 }";
+    let limits = "limits: { request_header_timeout: 1h, max_connections: 500 }";
     let gate = Gate::start(&yaml(&upstream, "", limits).replace("admin: {", fixed));
     let web: SocketAddr = gate.address("web");
     let mut inside = connect(web);

@@ -73,8 +73,8 @@ fn the_period_reads_them_too() {
     let (certificate, key) = server_pair("old.example");
     fs::write(&other, certificate + &key).unwrap();
     fs::hard_link(&other, names.path().join("certs/changing.pem")).unwrap();
-    let store = keystore("a.example").replace("default:", "reload_every: 1s, default:");
-    assert!(store.contains("reload_every"));
+    let store = keystore("a.example").replace("default:", "reload_interval: 1s, default:");
+    assert!(store.contains("reload_interval"));
     let gate = Gate::start_in(names, &yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &store));
     assert_eq!(shown(&gate, "old.example"), "old.example");
     let (certificate, key) = server_pair("new.example");

@@ -252,7 +252,7 @@ fn an_address_that_rejects_fails_no_request_and_is_ejected() {
     let Some(server) = NameServer::start(at(&[1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last)))) else { return };
     // Nobody listens on the lower address, the one that alone was used before.
     let [up] = on_one_port(["127.0.0.2"], ok);
-    let group = ", retries: { budget: 0 }, ejection: { failures: 3, period: 1h }";
+    let group = ", retries: { budget: 0 }, ejection: { failures: 3, duration: 1h }";
     let gate = gate_before(&server, up.address.port(), group);
     for _ in 0..20 {
         assert_eq!(ask(&gate, "POST"), 200);

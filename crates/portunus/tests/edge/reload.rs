@@ -149,7 +149,7 @@ fn the_log_and_the_admin_side_move_and_what_cannot_says_so() {
     let web = gate.address("web");
     assert!(get(web).starts_with("HTTP/1.1 200 "));
     gate.log(1);
-    let log = |to: &str| format!("log: {{ access: {{ format: json, to: {to} }}, level: info }}");
+    let log = |to: &str| format!("log: {{ access: {{ format: json, output: {to} }}, level: info }}");
     let moved = first.replace("127.0.0.2:0", "unix:admin.sock").replace("workers: 1", "workers: 2");
     gate.rewrite(&format!("{moved}{}\n", log("second.log")));
     let response = post_reload(&gate);
@@ -187,7 +187,7 @@ fn the_log_and_the_admin_side_move_and_what_cannot_says_so() {
 /// A gate that watches its configuration file and has a control socket.
 fn watching(upstream: &Upstream, more: &str, notify: Option<&std::path::Path>) -> Gate {
     let dir = tempfile::tempdir().unwrap();
-    let log = "log: { access: { format: json, to: access.log }, level: info }";
+    let log = "log: { access: { format: json, output: access.log }, level: info }";
     std::fs::write(dir.path().join("portunus.yaml"), format!("{}\n{log}\n", yaml(upstream, "", more))).unwrap();
     let mut command = std::process::Command::new(crate::harness::PORTUNUS);
     let control = dir.path().join("control.sock");

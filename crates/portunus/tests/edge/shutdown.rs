@@ -184,7 +184,7 @@ fn readiness_needs_an_upstream_that_is_up() {
     let text = yaml(&upstream, "", "");
     let gate = Gate::start(&text.replace(
         &format!("servers: [\"{}\"]", upstream.address),
-        &format!("servers: [\"{down}\"], ejection: {{ failures: 1, period: 1h }}"),
+        &format!("servers: [\"{down}\"], ejection: {{ failures: 1, duration: 1h }}"),
     ));
     // Nothing is known of its server yet.
     wait_until("readiness", || ready(&gate).starts_with("HTTP/1.1 200 "));
@@ -195,7 +195,7 @@ fn readiness_needs_an_upstream_that_is_up() {
     gate.rewrite(&text.replace(
         &format!("app: {{ servers: [\"{}\"]", upstream.address),
         &format!(
-            "other: {{ servers: [\"{}\"] }}\n  app: {{ servers: [\"{down}\"], ejection: {{ failures: 1, period: 1h }}",
+            "other: {{ servers: [\"{}\"] }}\n  app: {{ servers: [\"{down}\"], ejection: {{ failures: 1, duration: 1h }}",
             upstream.address
         ),
     ));

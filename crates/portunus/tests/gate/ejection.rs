@@ -35,7 +35,7 @@ fn a_server_that_is_never_able_to_serve_is_ejected() {
     for status in [502, 503, 504] {
         let (bad, good) = (always(status), Upstream::ok());
         let servers = format!("servers: [\"{}\", \"{}\"]", bad.address, good.address);
-        let gate = gate(&format!("{servers}, ejection: {{ failures: 3, period: 1h }}"));
+        let gate = gate(&format!("{servers}, ejection: {{ failures: 3, duration: 1h }}"));
         assert_eq!(tally(&gate, 40), [37, 3, 0], "{status}");
         assert_eq!((bad.seen().len(), good.seen().len()), (3, 37));
         gate.wait_for("server ejected");
@@ -53,7 +53,7 @@ fn which_statuses_are_failures_can_be_chosen() {
     {
         let (bad, good) = (always(status), Upstream::ok());
         let servers = format!("servers: [\"{}\", \"{}\"]", bad.address, good.address);
-        let gate = gate(&format!("{servers}, ejection: {{ failures: 2, period: 1h{statuses} }}"));
+        let gate = gate(&format!("{servers}, ejection: {{ failures: 2, duration: 1h{statuses} }}"));
         (0..20).for_each(|_| _ = get(&gate));
         let expected = if ejected { (2, 18) } else { (10, 10) };
         assert_eq!((bad.seen().len(), good.seen().len()), expected, "{status}{statuses}");
@@ -64,12 +64,12 @@ fn which_statuses_are_failures_can_be_chosen() {
 fn not_all_servers_are_ejected_for_their_statuses() {
     // A client that finds a page which responds with 503 must not be able to turn the whole group off.
     let alone = always(503);
-    let gate_alone = gate(&format!("servers: [\"{}\"], ejection: {{ failures: 1, period: 1h }}", alone.address));
+    let gate_alone = gate(&format!("servers: [\"{}\"], ejection: {{ failures: 1, duration: 1h }}", alone.address));
     assert_eq!(tally(&gate_alone, 20), [0, 20, 0]);
     assert_eq!(alone.seen().len(), 20, "an only server is never ejected for what it responds");
     let three = [always(503), always(503), always(503)];
     let servers = three.each_ref().map(|server| format!("\"{}\"", server.address)).join(", ");
-    let gate_three = gate(&format!("servers: [{servers}], ejection: {{ failures: 2, period: 1h, most: 70 }}"));
+    let gate_three = gate(&format!("servers: [{servers}], ejection: {{ failures: 2, duration: 1h, max_percent: 70 }}"));
     assert_eq!(tally(&gate_three, 40), [0, 40, 0]);
     let mut seen = three.each_ref().map(|server| server.seen().len());
     seen.sort();
@@ -80,7 +80,7 @@ fn not_all_servers_are_ejected_for_their_statuses() {
 fn a_group_whose_servers_all_fail_their_checks_is_503_at_once() {
     // They respond to requests, and are not asked.
     let ill = always(500);
-    let health = "health: { path: /healthz, every: 100ms, timeout: 100ms, fall: 1, rise: 1 }";
+    let health = "health: { path: /healthz, interval: 100ms, timeout: 100ms, fall: 1, rise: 1 }";
     let gate = gate(&format!("servers: [\"{}\"], {health}", ill.address));
     gate.wait_for("\"healthy\":false");
     assert_eq!(get(&gate), 503);
@@ -92,7 +92,7 @@ fn a_group_whose_servers_all_fail_their_checks_is_503_at_once() {
 #[test]
 fn an_ejected_server_is_back_as_soon_as_it_can_be_connected_to_where_there_is_no_other() {
     let place = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let gate = gate(&format!("servers: [\"{place}\"], ejection: {{ failures: 1, period: 1h }}"));
+    let gate = gate(&format!("servers: [\"{place}\"], ejection: {{ failures: 1, duration: 1h }}"));
     for _ in 0..3 {
         assert_eq!(get(&gate), 502, "each tries by itself, none waits for another");
     }
@@ -119,7 +119,7 @@ fn nobody_waits_for_an_ejected_server_that_does_not_respond() {
             socket
         })
         .collect();
-    let gate = gate(&format!("servers: [\"{place}\"], connect_timeout: 2s, ejection: {{ failures: 1, period: 1h }}"));
+    let gate = gate(&format!("servers: [\"{place}\"], connect_timeout: 2s, ejection: {{ failures: 1, duration: 1h }}"));
     assert_eq!(get(&gate), 504);
     // Of what comes while it is ejected nobody waits, one after the other or together.
     assert_eq!([get(&gate), get(&gate)], [503, 503]);
@@ -150,7 +150,7 @@ fn an_ejected_server_that_is_back_serves_everybody_when_the_other_one_rejects() 
             client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").unwrap();
         }
     });
-    let gate = gate(&format!("servers: [\"{first}\", \"{second}\"], ejection: {{ failures: 1, period: 1h }}"));
+    let gate = gate(&format!("servers: [\"{first}\", \"{second}\"], ejection: {{ failures: 1, duration: 1h }}"));
     assert_eq!(tally(&gate, 4), [4, 0, 0], "the first one refuses, the second one serves");
     gate.wait_for("server ejected");
     up.join().unwrap();

@@ -20,7 +20,7 @@ upstreams:
   app:
     servers: [{servers}]
     protocol: http2
-    health: {{ path: /healthz, host: health.example, every: 100ms, timeout: 100ms, fall: 1, rise: 1 }}
+    health: {{ path: /healthz, host: health.example, interval: 100ms, timeout: 100ms, fall: 1, rise: 1 }}
     {more}
 routes:
   - {{ upstream: app }}
@@ -131,7 +131,7 @@ fn a_server_that_speaks_only_http_1_is_ill_in_an_http2_group() {
 fn checks_of_http2_groups_go_over_tls() {
     let ill = "  - { hosts: [health.example], path: /healthz, respond: { status: 503, body: ill } }\n";
     let inner = secure_upstream(ill);
-    let tls = format!("tls: {{ ca: {}, name: inner.example }}", inner.dir.path().join("ca.pem").display());
+    let tls = format!("tls: {{ ca: {}, server_name: inner.example }}", inner.dir.path().join("ca.pem").display());
     let gate = gate(&format!("\"{}\"", inner.address("tls")), &tls);
     gate.wait_for("\"healthy\":false");
     let checks = inner.log(1);

@@ -64,8 +64,9 @@ fn servers_that_ask_for_a_certificate_get_ours() {
         (format!(", client_certificate: {folder}/stranger.pem, client_key: {folder}/stranger.key"), 502),
         (String::new(), 502),
     ] {
-        let gate =
-            gate(&format!("servers: [\"{address}\"], tls: {{ ca: {folder}/ca.pem, name: inner.example{ours} }}"));
+        let gate = gate(&format!(
+            "servers: [\"{address}\"], tls: {{ ca: {folder}/ca.pem, server_name: inner.example{ours} }}"
+        ));
         assert_eq!(get(&gate, "/"), status, "{ours}");
     }
 }

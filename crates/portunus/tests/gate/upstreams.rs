@@ -97,7 +97,7 @@ fn a_server_that_fails_its_checks_is_left_out_and_comes_back() {
     });
     let up = Upstream::ok();
     let gate = gate(&format!(
-        "servers: [\"{}\", \"{}\"], health: {{ path: /healthz, every: 1s, timeout: 1s, fall: 1, rise: 1 }}",
+        "servers: [\"{}\", \"{}\"], health: {{ path: /healthz, interval: 1s, timeout: 1s, fall: 1, rise: 1 }}",
         sick.address, up.address
     ));
     let requests =
@@ -162,11 +162,11 @@ fn upstream_certificates_are_verified_unless_reported_otherwise() {
         let log = gate.log(1);
         assert_eq!(log[0]["reason"].as_str().unwrap_or_default(), reason, "{tls}");
     };
-    check(&format!("ca: {}, name: inner.example", ca.display()), 200, "");
-    check(&format!("ca: {}, name: other.example", ca.display()), 502, "upstream_certificate");
+    check(&format!("ca: {}, server_name: inner.example", ca.display()), 200, "");
+    check(&format!("ca: {}, server_name: other.example", ca.display()), 502, "upstream_certificate");
     check(&format!("ca: {}", ca.display()), 502, "upstream_certificate");
     let other_ca = stranger.path().join("ca.pem");
-    check(&format!("ca: {}, name: inner.example", other_ca.display()), 502, "upstream_certificate");
+    check(&format!("ca: {}, server_name: inner.example", other_ca.display()), 502, "upstream_certificate");
     check("insecure_skip_verify: true", 200, "");
 }
 

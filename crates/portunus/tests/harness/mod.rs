@@ -146,7 +146,7 @@ impl Gate {
 fn write_config(dir: &Path, yaml: &str) {
     let mut text = yaml.to_owned();
     if !yaml.contains("\nlog:") {
-        text.push_str("\nlog: { access: { format: json, to: access.log }, level: info }\n");
+        text.push_str("\nlog: { access: { format: json, output: access.log }, level: info }\n");
     }
     let fresh = dir.join("portunus.yaml.new");
     std::fs::write(&fresh, text).unwrap();

@@ -8,7 +8,7 @@ use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, st
 use crate::secure::Secure;
 use crate::trial::{Parts, gate, rejecting, secure_gate, yaml};
 
-const LIMITS: &str = "limits: { head_timeout: 300ms, client_idle_timeout: 300ms, max_request_line: 1KiB, max_headers: 10, max_body: 1KiB }";
+const LIMITS: &str = "limits: { request_header_timeout: 300ms, client_idle_timeout: 300ms, max_request_line: 1KiB, max_headers: 10, max_body: 1KiB }";
 
 /// An upstream that is silent about `/silent` and answers all else.
 fn upstream() -> Upstream {
@@ -55,7 +55,7 @@ fn each_rejection_has_its_status_and_reason() {
     let text = yaml(
         &[upstream.address],
         Parts {
-            upstream: ", header_timeout: 300ms, ejection: { failures: 0 }",
+            upstream: ", response_header_timeout: 300ms, ejection: { failures: 0 }",
             routes,
             file: LIMITS,
             ..Parts::default()
@@ -161,7 +161,8 @@ fn an_upstream_that_takes_no_body_is_504() {
             assert!(stream.peer_addr().is_ok());
         }
     });
-    let gate = gate(address, Parts { upstream: ", idle_timeout: 200ms, header_timeout: 200ms", ..Parts::default() });
+    let gate =
+        gate(address, Parts { upstream: ", idle_timeout: 200ms, response_header_timeout: 200ms", ..Parts::default() });
     let mut client = connect(gate.address("web"));
     client.write_all(b"POST /stuck HTTP/1.1\r\nHost: x\r\nContent-Length: 60000000\r\n\r\n").unwrap();
     let mut sender = client.try_clone().unwrap();

@@ -188,7 +188,7 @@ fn a_client_stream_of_grpc_has_no_least_rate_but_a_longest_pause() {
 fn a_stream_in_which_nothing_moves_ends_and_nobody_blames_its_server() {
     let parts = Parts {
         route: ", stream_idle_timeout: 300ms",
-        upstream: ", ejection: { failures: 1, period: 1h }",
+        upstream: ", ejection: { failures: 1, duration: 1h }",
         ..Parts::default()
     };
     let gate = gate(echo(), parts);

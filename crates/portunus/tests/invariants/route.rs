@@ -93,7 +93,7 @@ fn check_lookup(table: &RouteTable, config: &Config, head: &RequestHead) {
                 (0..params.len()).map(|at| params.value(head.path(), at).expect("a value")).collect();
             assert_eq!(rebuilt(&route.path, &values), head.path(), "the parameters of {:?}", route.path);
             assert!(serves(route, &head.method), "{} by {:?}", head.method.as_str(), route.methods);
-            assert!(!head.has_encoded_slash || route.allow_encoded_slash);
+            assert!(!head.has_encoded_slash || route.options.allow_encoded_slash);
             check_other_readings(table, head, found.index);
             let Action::Forward(forward) = &route.action else { return };
             check_target(forward, head, &params);

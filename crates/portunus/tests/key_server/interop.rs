@@ -96,7 +96,7 @@ fn our_client_understands_a_foreign_server() {
     {
         let chain = path(&format!("edge/chains/site-{site}.example.pem"));
         let (ca, certificate, key) = (path("ca.pem"), path("edge/client.pem"), path("edge/client.key"));
-        let tls = ["--ca", &ca, "--certificate", &certificate, "--key", &key, "--for", &chain];
+        let tls = ["--ca", &ca, "--certificate", &certificate, "--key", &key, "--certificate-file", &chain];
         let how = ["--operation", operation, "--verify", "all", "--seconds", "0.3", "--connections", "2"];
         let report = run(PROGRAM, &[&["key-server", "bench", "--server", &address][..], &tls, &how].concat());
         assert!(report.contains("wrong 0"), "{report}");
@@ -128,7 +128,7 @@ fn unix_sockets_serve_without_tls() {
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let server = format!("unix:{}", path("key-server/keys.sock"));
     let chain = path("edge/chains/site-2.example.pem");
-    let how = ["--for", &chain, "--seconds", "0.3", "--verify", "all", "--in-flight", "20"];
+    let how = ["--certificate-file", &chain, "--seconds", "0.3", "--verify", "all", "--in-flight", "20"];
     let output = Command::new(PROGRAM).args(["key-server", "bench", "--server", &server]).args(how).output().unwrap();
     succeeded("bench", &output);
 }

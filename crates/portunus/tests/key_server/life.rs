@@ -213,8 +213,10 @@ fn a_storm_of_rejected_requests_is_paid_for_by_the_work_that_is_done() {
     let dir = site();
     let key_server =
         OwnKeyServer::start(dir.path(), &format!("{CONFIG}crypto_threads: 1\nlimits: {{ target_wait: 20ms }}\n"));
-    let mut load = key_server
-        .bench(1, &["--insist", "--connections", "8", "--in-flight", "64", "--seconds", "3", "--verify", "all"]);
+    let mut load = key_server.bench(
+        1,
+        &["--ignore-retry-after", "--connections", "8", "--in-flight", "64", "--seconds", "3", "--verify", "all"],
+    );
     let report = succeeded("bench", &load.output().unwrap());
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     let count = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
@@ -240,7 +242,7 @@ fn a_load_that_measures_nothing_is_rejected() {
         ("--operation", "rsa_decrypt"),
     ] {
         let site = path("edge/chains/site-1.example.pem");
-        let arguments = [&["key-server", "bench", "--for", &site, name, value][..], &place].concat();
+        let arguments = [&["key-server", "bench", "--certificate-file", &site, name, value][..], &place].concat();
         let output = std::process::Command::new(PROGRAM).args(arguments).output().unwrap();
         let reported = String::from_utf8_lossy(&output.stderr);
         assert!(

@@ -100,7 +100,7 @@ keys:
 access:
   - { clients: edge.portunus.test, keys: [sites, legacy, decrypt, locked] }
   - { clients: unix, keys: sites }
-audit: { to: audit.log }
+audit: { output: audit.log }
 admin: { bind: \"127.0.0.2:0\" }
 ";
 
@@ -158,7 +158,7 @@ impl OwnKeyServer {
         let server = self.edges.to_string();
         command.args(["key-server", "bench", "--json", "--server", &server, "--ca", &path("ca.pem")]);
         command.args(["--certificate", &path("edge/client.pem"), "--key", &path("edge/client.key")]);
-        command.args(["--for", &path(&format!("edge/chains/site-{site}.example.pem"))]).args(arguments);
+        command.args(["--certificate-file", &path(&format!("edge/chains/site-{site}.example.pem"))]).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -53,7 +53,7 @@ fn a_timeout_fails_its_own_operation_only() {
 fn pings_come_before_the_peer_loses_its_patience() {
     let dir = folder();
     let server = KeyServer::start(dir.path(), "idle=6");
-    let gate = start(dir, &[&server], ", connections: 2, ping_every: 1s");
+    let gate = start(dir, &[&server], ", connections: 2, ping_interval: 1s");
     // Two connections, a ping each second on each: longer than the peer would wait.
     wait_until("pings", || server.count("ping") >= 16);
     assert_eq!((server.count("connected"), server.count("idle")), (2, 0));

@@ -131,7 +131,7 @@ fn a_budget_ends_further_tries() {
 fn a_server_that_lies_is_asked_once_and_then_left_out() {
     let dir = folder();
     let (good, bad) = (KeyServer::start(dir.path(), "alpn"), KeyServer::start(dir.path(), "wrong"));
-    let gate = start(dir, &[&good, &bad], ", ejection: { period: 10m }");
+    let gate = start(dir, &[&good, &bad], ", ejection: { duration: 10m }");
     wait_until("the bad one to be asked", || {
         assert_eq!(full(&gate).end, ANSWERED);
         bad.count("request") == 1

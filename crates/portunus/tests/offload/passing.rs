@@ -29,7 +29,7 @@ fn names_lead_to_their_upstreams_and_nothing_is_opened() {
         - { server_name: \"*.b.test\", upstream: other }
         - { alpn: [imap], upstream: other }";
     let upstreams = format!(
-        "  inner: {{ servers: [\"{}\"], protocol: tcp, health: {{ every: 1s }} }}\n  other: {{ servers: [\"{other}\"] }}",
+        "  inner: {{ servers: [\"{}\"], protocol: tcp, health: {{ interval: 1s }} }}\n  other: {{ servers: [\"{other}\"] }}",
         inner.address("tls")
     );
     let gate = Gate::start_in(folder(), &yaml(listeners, &upstreams, ""));

@@ -202,7 +202,7 @@ fn an_untrusted_peer_is_never_believed() {
     }
     assert!(gate.log(3).iter().all(|line| line["reason"] == "proxy_untrusted_peer"));
 
-    let gate = start(&upstream, "trust: 192.0.2.0/24, without_header: pass", "");
+    let gate = start(&upstream, "trust: 192.0.2.0/24, header: optional", "");
     assert!(exchange(gate.address("web"), GET).starts_with(b"HTTP/1.1 200 "), "passed as itself");
     assert_eq!(upstream.seen().last().unwrap().fields("x-forwarded-for"), ["127.0.0.1"]);
     for bytes in [v1("198.51.100.1:1"), v2("198.51.100.1:1"), raw_v2(0x20, 0, b""), b"PROXY rubbish\r\n".to_vec()] {
@@ -216,7 +216,7 @@ fn an_untrusted_peer_is_never_believed() {
 #[test]
 fn a_trusted_peer_without_a_header_passes_where_that_is_allowed() {
     let upstream = Upstream::ok();
-    let gate = start(&upstream, "trust: 127.0.0.1, without_header: pass", "");
+    let gate = start(&upstream, "trust: 127.0.0.1, header: optional", "");
     assert!(exchange(gate.address("web"), GET).starts_with(b"HTTP/1.1 200 "));
     assert!(exchange(gate.address("web"), &[&v1("192.0.2.7:1"), GET].concat()).starts_with(b"HTTP/1.1 200 "));
     let clients: Vec<_> = upstream.seen().iter().map(|seen| seen.fields("x-forwarded-for").join(",")).collect();

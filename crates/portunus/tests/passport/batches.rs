@@ -76,8 +76,8 @@ fn a_burst_costs_few_calls_each_way() {
     let mut site = Site::new();
     let (edge, client) = (site.edge.clone(), site.client.clone());
     let application = site.python(&edge, APPLICATION);
-    let yaml = "workers: 1\nudp_listeners:\n- name: dns\n  bind: \"198.51.100.1:53\"\n  to: \"127.0.0.1:5353\"\n  \
-                proxy_protocol: each\n  trust: 198.51.100.10\n  source: client\n";
+    let yaml = "workers: 1\nudp_listeners:\n- name: dns\n  bind: \"198.51.100.1:53\"\n  upstream: \"127.0.0.1:5353\"\n  \
+                proxy_protocol: { mode: each, trust: 198.51.100.10 }\n  transparent: true\n";
     let running = site.portunus(yaml).listens("198.51.100.1:53");
     let asking = site.python(&client, &format!("{CLIENT}\n{ASKING}"));
     find(&asking, "open");

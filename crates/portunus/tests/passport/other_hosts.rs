@@ -74,8 +74,8 @@ fn over_udp_it_sees_the_true_client() {
     for address in ["198.18.0.2", "2001:db8:2::2"] {
         site.python(&other, &udp_echo(address, 5353));
     }
-    let yaml = "workers: 2\nudp_listeners:\n- name: dns\n  bind: [\":53\"]\n  to: [\"198.18.0.2:5353\", \"[2001:db8:2::2]:5353\"]\n  \
-                proxy_protocol: each\n  trust: [198.51.100.10, 2001:db8:1::10]\n  source: client\n  mark: 123\n";
+    let yaml = "workers: 2\nudp_listeners:\n- name: dns\n  bind: [\":53\"]\n  upstream: [\"198.18.0.2:5353\", \"[2001:db8:2::2]:5353\"]\n  \
+                proxy_protocol: { mode: each, trust: [198.51.100.10, 2001:db8:1::10] }\n  transparent: true\n  mark: 123\n";
     let running = site.portunus_as_it_is(yaml).listens("[::]:53");
     let ask = |port: u16, check: &str| {
         site.client(&format!(

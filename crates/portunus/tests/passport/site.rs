@@ -139,7 +139,7 @@ impl Site {
     /// Starts the program in the edge namespace.
     pub fn portunus_as_it_is(&mut self, yaml: &str) -> Running {
         let file = self.dir.path().join("portunus.yaml");
-        std::fs::write(&file, format!("{yaml}\nlog: {{ access: {{ to: access.log }} }}\n")).unwrap();
+        std::fs::write(&file, format!("{yaml}\nlog: {{ access: {{ output: access.log }} }}\n")).unwrap();
         self.program(&["run", file.to_str().unwrap()])
     }
 

@@ -7,7 +7,7 @@ use crate::site::{Running, Site, find, run, tcp_echo, within};
 pub fn config(listener: &str, upstream: &str) -> String {
     format!(
         "workers: 2\nadmin: {{ bind: \"127.0.0.1:9901\" }}\nlisteners:\n- name: mail\n  bind: [\":25\"]\n  {listener}\n  \
-         tunnel: {{ upstream: app }}\nupstreams:\n  app:\n    {upstream}\n    protocol: tcp\n    source: client\n"
+         tunnel: {{ upstream: app }}\nupstreams:\n  app:\n    {upstream}\n    protocol: tcp\n    transparent: true\n"
     )
 }
 
@@ -131,7 +131,7 @@ fn a_loop_is_rejected_at_its_first_turn() {
     let mut site = Site::new();
     let edge = site.edge.clone();
     site.routing(&["setup", "--from", "10.9.9.9/32"]);
-    let yaml = config("proxy_protocol: { trust: 0.0.0.0/0, without_header: pass }", "servers: [\"10.9.9.9:25\"]");
+    let yaml = config("proxy_protocol: { trust: 0.0.0.0/0, header: optional }", "servers: [\"10.9.9.9:25\"]");
     let running = site.portunus(&yaml).listens("[::]:25");
     // Known before, the address would be a problem of the file.
     run(&["ip", "-n", &edge, "address", "add", "10.9.9.9/32", "dev", "lo"]);
@@ -245,7 +245,7 @@ fn one_capability_is_enough() {
     assert!(site.routing(&["setup"]).0);
     let file = site.dir.path().join("portunus.yaml");
     let yaml = config(TRUSTED, "servers: [\"127.0.0.1:2525\"]").replace("\":25\"", "\":2500\"");
-    std::fs::write(&file, format!("{yaml}\nlog: {{ access: {{ to: access.log }} }}\n")).unwrap();
+    std::fs::write(&file, format!("{yaml}\nlog: {{ access: {{ output: access.log }} }}\n")).unwrap();
     let words = ["setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all", env!("CARGO_BIN_EXE_portunus"), "run"];
     let mut command = within(&edge, &[&words[..], &[file.to_str().unwrap()]].concat());
     let running = site.started(command.current_dir(site.dir.path())).listens("[::]:2500");
@@ -302,7 +302,7 @@ fn destinations_of_the_header_stand_on_a_list() {
     for port in [2525, 2526] {
         site.python(&edge, &tcp_echo("127.0.0.1", port));
     }
-    let yaml = config(TRUSTED, "to_destinations: [{ network: 127.0.0.0/8, ports: 2525 }, { network: 198.51.100.1 }]");
+    let yaml = config(TRUSTED, "original_dst: [{ network: 127.0.0.0/8, ports: 2525 }, { network: 198.51.100.1 }]");
     let running = site.portunus(&yaml).listens("[::]:25");
     client(
         &site,
@@ -465,7 +465,7 @@ fn what_is_imported_is_what_runs() {
         let file = site.dir.path().join("imported.yaml");
         std::fs::write(&file, &yaml).unwrap();
         run(&[env!("CARGO_BIN_EXE_portunus"), "check", file.to_str().unwrap()]);
-        assert!(yaml.contains("source: client"), "{yaml}");
+        assert!(yaml.contains("transparent: true"), "{yaml}");
     }
     // Bug 8: there, 0 seconds end a flow almost at once.
     let (code, yaml) = import(&["-p", "udp", "-close-after", "0"]);

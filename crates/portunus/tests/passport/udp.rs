@@ -7,11 +7,14 @@ use crate::site::{Running, Site, find, udp_echo};
 fn listener(settings: &str) -> String {
     format!(
         "workers: 2\nadmin: {{ bind: \"127.0.0.1:9901\" }}\nudp_listeners:\n- name: dns\n  bind: [\":53\"]\n  \
-         to: [\"127.0.0.1:5353\", \"[::1]:5353\"]\n  {settings}\n"
+         upstream: [\"127.0.0.1:5353\", \"[::1]:5353\"]\n  {settings}\n"
     )
 }
 
-const TRUSTED: &str = "trust: [198.51.100.10, 2001:db8:1::10]\n  source: client";
+/// Settings of a listener that takes headers in this mode from the balancers, and goes on from the clients' addresses.
+fn trusting(mode: &str) -> String {
+    format!("proxy_protocol: {{ mode: {mode}, trust: [198.51.100.10, 2001:db8:1::10] }}\n  transparent: true")
+}
 
 /// The site with applications, and the program at work.
 fn site(settings: &str) -> (Site, Running) {
@@ -40,7 +43,7 @@ fn rejected(site: &Site, reason: &str, count: u64) {
 
 #[test]
 fn an_unmodified_server_sees_the_true_client() {
-    let (site, running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
+    let (site, running) = site(&trusting("each"));
     let reported = site.client(
         r#"
 for lb, edge, client in [(("198.51.100.10", 0), ("198.51.100.1", 53), ("203.0.113.7", 4711)),
@@ -76,7 +79,7 @@ for lb, edge, client in [(("198.51.100.10", 0), ("198.51.100.1", 53), ("203.0.11
 
 #[test]
 fn the_first_datagram_may_speak_for_its_flow_and_no_later_one_changes_it() {
-    let (site, _running) = site(&format!("proxy_protocol: first\n  {TRUSTED}"));
+    let (site, _running) = site(&trusting("first"));
     let reported = site.client(
         r#"
 edge, client = ("198.51.100.1", 53), ("203.0.113.7", 4711)
@@ -98,7 +101,7 @@ assert s.recv(65536) == b"203.0.113.7 4711 " + forged
 
 #[test]
 fn the_habit_of_a_balancer_is_found_out_and_kept() {
-    let (site, _running) = site(&format!("proxy_protocol: auto\n  {TRUSTED}"));
+    let (site, _running) = site(&trusting("auto"));
     let reported = site.client(
         r#"
 edge, client, other = ("198.51.100.1", 53), ("203.0.113.7", 4711), ("203.0.113.8", 4711)
@@ -129,7 +132,7 @@ assert first.recv(65536) == b"203.0.113.8 4711 " + forged
 
 #[test]
 fn the_simple_header_goes_both_ways() {
-    let (site, _running) = site(&format!("proxy_protocol: simple\n  answer_header: true\n  {TRUSTED}"));
+    let (site, _running) = site(&trusting("simple, reply_header: true"));
     site.client(
         r#"
 edge = ("198.51.100.1", 53)
@@ -149,7 +152,7 @@ assert silent(s)
 
 #[test]
 fn responses_go_back_the_way_each_datagram_came() {
-    let (site, _running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
+    let (site, _running) = site(&trusting("each"));
     site.client(
         r#"
 # One client through two ports of the balancer: two flows, and the second has another source port.
@@ -174,7 +177,7 @@ for client in [("203.0.113.7", 5000), ("203.0.113.8", 5000)]:
 /// Numbered bug 11 of go-mmproxy: a forged source cannot be distinguished from a true one, but it gains nothing without the network's help.
 #[test]
 fn a_peer_that_is_not_trusted_is_dropped_and_counted() {
-    let (site, running) = site("proxy_protocol: each\n  trust: 198.51.100.10\n  source: client");
+    let (site, running) = site("proxy_protocol: { mode: each, trust: 198.51.100.10 }\n  transparent: true");
     site.client(
         r#"
 edge = ("198.51.100.1", 53)
@@ -193,7 +196,7 @@ assert silent(s)
 /// Row 23 of the attack matrix.
 #[test]
 fn sources_that_are_ours_or_nobodys_are_rejected() {
-    let (site, running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
+    let (site, running) = site(&trusting("each"));
     site.client(
         r#"
 edge = ("198.51.100.1", 53)
@@ -219,7 +222,7 @@ assert silent(s)
 /// Bugs 2 and 3 of go-mmproxy: no header makes the program end, and payload is never taken for an address.
 #[test]
 fn hostile_headers_end_nothing() {
-    let (site, _running) = site(&format!("proxy_protocol: each\n  {TRUSTED}"));
+    let (site, _running) = site(&trusting("each"));
     site.client(
         r#"
 edge = ("198.51.100.1", 53)
@@ -244,7 +247,7 @@ assert s.recv(65536) == b"203.0.113.7 4711 still here"
 /// LOCAL is the balancer asking for itself: it is answered, under our own address, since it is nobody's client.
 #[test]
 fn a_health_check_of_the_balancer_is_answered() {
-    let (site, _running) = site(&format!("proxy_protocol: each\n  without_header: pass\n  {TRUSTED}"));
+    let (site, _running) = site(&trusting("each, header: optional"));
     site.client(
         r#"
 edge = ("198.51.100.1", 53)
@@ -265,7 +268,7 @@ assert direct.recv(65536) == ("198.51.100.10 %d me" % direct.getsockname()[1]).e
 fn a_target_that_was_away_is_reached_again_by_the_same_flow() {
     let mut site = Site::new();
     let edge = site.edge.clone();
-    let running = site.portunus(&listener(&format!("proxy_protocol: each\n  {TRUSTED}"))).listens("[::]:53");
+    let running = site.portunus(&listener(&trusting("each"))).listens("[::]:53");
     let client = site.client.clone();
     let asking = format!(
         "{}\n{}",
@@ -318,7 +321,7 @@ fn a_rejection_stays_with_its_own_flow() {
     let edge = site.edge.clone();
     site.python(&edge, &udp_echo("127.0.0.1", 5353));
     // Nobody listens for IPv6.
-    let running = site.portunus(&listener(&format!("proxy_protocol: each\n  {TRUSTED}"))).listens("[::]:53");
+    let running = site.portunus(&listener(&trusting("each"))).listens("[::]:53");
     site.client(
         r#"
 edge = ("198.51.100.1", 53)
@@ -336,8 +339,7 @@ for turn in range(50):
 /// The row "table full" of the fault protocol.
 #[test]
 fn a_flood_pushes_out_itself_and_not_flows_that_live() {
-    let (site, running) =
-        site(&format!("proxy_protocol: each\n  max_flows: 64\n  max_flows_per_client: 8\n  {TRUSTED}"));
+    let (site, running) = site(&format!("{}\n  max_flows: 64\n  max_flows_per_client: 8", trusting("each")));
     site.client(
         r#"
 edge, client = ("198.51.100.1", 53), ("203.0.113.7", 4711)
@@ -372,7 +374,7 @@ ask(b"after")
 /// Bug 8 and the doubled idle times: a flow ends when it has been idle for its time, and what moves keeps it.
 #[test]
 fn idle_flows_end_and_busy_ones_do_not() {
-    let (site, running) = site(&format!("proxy_protocol: each\n  idle_timeout: 700ms\n  {TRUSTED}"));
+    let (site, running) = site(&format!("{}\n  idle_timeout: 700ms", trusting("each")));
     site.client(
         r#"
 edge = ("198.51.100.1", 53)
@@ -401,8 +403,7 @@ for _ in range(12):
 /// The machine may be busy, so one round of several must be good; where flows end at a sweep, none is.
 #[test]
 fn many_flows_end_in_time_though_nothing_comes_any_more() {
-    let (site, running) =
-        site(&format!("proxy_protocol: each\n  idle_timeout: 1s\n  max_flows_per_client: 2000\n  {TRUSTED}"));
+    let (site, running) = site(&format!("{}\n  idle_timeout: 1s\n  max_flows_per_client: 2000", trusting("each")));
     let is_good = |round: usize| {
         site.client(&format!(
             r#"
@@ -432,8 +433,8 @@ fn destinations_of_the_header_stand_on_a_list() {
     for port in [5353, 5354] {
         site.python(&edge, &udp_echo("127.0.0.1", port));
     }
-    let yaml = "udp_listeners:\n- name: dns\n  bind: 198.51.100.1:53\n  proxy_protocol: each\n  trust: 198.51.100.10\n  \
-                source: client\n  to_destinations: [{ network: 127.0.0.0/8, ports: 5353 }]\n";
+    let yaml = "udp_listeners:\n- name: dns\n  bind: 198.51.100.1:53\n  proxy_protocol: { mode: each, trust: 198.51.100.10 }\n  \
+                transparent: true\n  original_dst: [{ network: 127.0.0.0/8, ports: 5353 }]\n";
     site.portunus(yaml).listens("198.51.100.1:53");
     site.client(
         r#"
@@ -454,8 +455,8 @@ fn a_destination_that_is_the_listener_itself_is_a_loop() {
     for bind in ["198.51.100.1:53", ":53"] {
         let mut site = Site::new();
         let yaml = format!(
-            "admin: {{ bind: \"127.0.0.1:9901\" }}\nudp_listeners:\n- name: dns\n  bind: \"{bind}\"\n  proxy_protocol: each\n  \
-             trust: 0.0.0.0/0\n  source: client\n  to_destinations: [198.51.100.1]\n"
+            "admin: {{ bind: \"127.0.0.1:9901\" }}\nudp_listeners:\n- name: dns\n  bind: \"{bind}\"\n  proxy_protocol: {{ mode: each, trust: 0.0.0.0/0 }}\n  \
+             transparent: true\n  original_dst: [198.51.100.1]\n"
         );
         let _running = site.portunus(&yaml).listens("127.0.0.1:9901");
         site.client(
@@ -468,7 +469,7 @@ fn a_destination_that_is_the_listener_itself_is_a_loop() {
 
 #[test]
 fn without_a_header_clients_are_passed_on_as_they_are() {
-    let (site, _running) = site("source: client");
+    let (site, _running) = site("transparent: true");
     site.client(
         r#"
 for source, edge in [(("203.0.113.7", 4711), ("198.51.100.1", 53)), (("2001:db8::7", 4711), ("2001:db8:1::1", 53))]:
@@ -487,7 +488,7 @@ fn a_reload_keeps_flows_and_takes_a_new_list_of_networks() {
     site.python(&edge, &udp_echo("127.0.0.1", 5353));
     let list = site.dir.path().join("balancers");
     std::fs::write(&list, "# nobody yet\n10.77.0.0/16\n").unwrap();
-    let yaml = listener("proxy_protocol: each\n  trust_file: balancers\n  source: client");
+    let yaml = listener("proxy_protocol: { mode: each, trust_file: balancers }\n  transparent: true");
     let running = site.portunus(&yaml).listens("[::]:53");
     let ask = "edge = ('198.51.100.1', 53)\ns = udp(('198.51.100.10', 7777))\ns.sendto(v2(('203.0.113.7', 9), edge) + b'x', edge)\n";
     site.client(&format!("{ask}assert silent(s)"));
@@ -515,7 +516,7 @@ fn a_missing_or_broken_list_rejects_to_start() {
         if let Some(content) = content {
             std::fs::write(&list, content).unwrap();
         }
-        let running = site.portunus_as_it_is(&listener("proxy_protocol: each\n  trust_file: balancers"));
+        let running = site.portunus_as_it_is(&listener("proxy_protocol: { mode: each, trust_file: balancers }"));
         let reported = running.wait_for("balancers");
         assert!(reported.contains("error") || reported.contains("cannot use the file"), "{reported}");
         assert_eq!(site.wait_last(), Some(1), "{content:?}");

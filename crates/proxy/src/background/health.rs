@@ -53,7 +53,7 @@ impl Checks {
                     live.insert(server.id, due);
                     continue;
                 }
-                live.insert(server.id, now + check.every);
+                live.insert(server.id, now + check.interval);
                 let (group, server, findings) = (Arc::clone(group), Arc::clone(server), findings.clone());
                 let check = check.clone();
                 tokio::task::spawn_local(async move {

@@ -57,7 +57,7 @@ impl NotIdentified {
             NotIdentified::UntrustedPeer => "the peer is not on the trust list".to_owned(),
             NotIdentified::UntrustedHeader => "a peer that is not on the trust list sent a PROXY header".to_owned(),
             NotIdentified::Missing => "this listener takes connections with a PROXY header only; \
-                 `without_header: pass` would take others as themselves"
+                 `header: optional` would take others as themselves"
                 .to_owned(),
             NotIdentified::Slow | NotIdentified::Gone(_) => String::new(),
             NotIdentified::Invalid(error) => error.to_string(),
@@ -77,7 +77,7 @@ pub async fn read_header(
     rule: &ProxyHeaderRule,
     is_trusted: bool,
 ) -> Result<Identified, NotIdentified> {
-    if !is_trusted && !rule.pass_without {
+    if !is_trusted && !rule.header_optional {
         return Err(NotIdentified::UntrustedPeer);
     }
     let until = coarse() + rule.header_timeout;
@@ -86,7 +86,7 @@ pub async fn read_header(
     loop {
         match read(&first, MAX_HEADER_BYTES) {
             Ok(Found::Partial) => {}
-            Ok(Found::Absent) if rule.pass_without => return Ok(Identified { first, ..itself(stream, peer) }),
+            Ok(Found::Absent) if rule.header_optional => return Ok(Identified { first, ..itself(stream, peer) }),
             Ok(Found::Absent) => return Err(NotIdentified::Missing),
             Ok(Found::Whole(_)) | Err(_) if !is_trusted => return Err(NotIdentified::UntrustedHeader),
             Err(error) => return Err(NotIdentified::Invalid(error)),
@@ -102,7 +102,7 @@ pub async fn read_header(
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Err(NotIdentified::Broken(error)),
             // In some protocols the server speaks first: who is silent for that long sends no header any more.
-            Err(_) if first.is_empty() && rule.pass_without => return Ok(itself(stream, peer)),
+            Err(_) if first.is_empty() && rule.header_optional => return Ok(itself(stream, peer)),
             Err(_) => return Err(NotIdentified::Slow),
         }
     }

@@ -125,7 +125,7 @@ impl Flows {
                 (Newcomer { client, is_client: true, destination: Some(destination) }, payload)
             }
             Said::Balancer { payload } => (Newcomer { client: balancer, is_client: false, destination: None }, payload),
-            Said::Nothing if config.header == DatagramHeader::Off || config.pass_without_header => {
+            Said::Nothing if config.header == DatagramHeader::Off || config.header_optional => {
                 (Newcomer { client: balancer, is_client: true, destination: None }, 0)
             }
             Said::Nothing => return Err(Reason::ProxyHeaderMissing),
@@ -182,7 +182,7 @@ impl Flows {
             self.end(id, Reason::FlowEvicted);
         }
         let socket = self.connect(target, source)?;
-        let head = config.response_header.then(|| {
+        let head = config.reply_header.then(|| {
             let proxy = newcomer.destination.unwrap_or(arrived.balancer);
             Box::new(simple_proxy::write(&simple_proxy::Header { client, proxy }))
         });
@@ -242,7 +242,7 @@ impl Flows {
             Err(error) => {
                 if self.complaint.allow().is_some() {
                     let fix = match error.kind() {
-                        std::io::ErrorKind::PermissionDenied => "; `source: client` and `mark` need CAP_NET_ADMIN",
+                        std::io::ErrorKind::PermissionDenied => "; `transparent: true` and `mark` need CAP_NET_ADMIN",
                         _ => "",
                     };
                     tracing::error!(to = %target, "cannot open a UDP flow: {error}{fix}");

@@ -61,7 +61,7 @@ impl Attempt<'_> {
     pub(crate) fn upload_terms(&self) -> UploadTerms {
         let route = &self.admitted.route().config;
         let mut pace = route.pace(&self.context.generation.config.limits);
-        if self.is_grpc() && route.min_body_rate.is_none() {
+        if self.is_grpc() && route.options.min_body_rate.is_none() {
             // Messages that come as they happen: how often is nobody's business but theirs.
             pace.min_rate = 0;
         }
@@ -77,7 +77,7 @@ impl Attempt<'_> {
 
     /// How long nothing may move either way once there is a response.
     pub(crate) fn idle(&self) -> Duration {
-        self.admitted.route().config.stream_idle_timeout.unwrap_or(self.group.config.idle_timeout)
+        self.admitted.route().config.options.stream_idle_timeout.unwrap_or(self.group.config.idle_timeout)
     }
 }
 
@@ -293,7 +293,7 @@ async fn message<B: MessageBody, A: ResponseSink>(
     let Exchange { response, body, sink, ledger, timers, .. } = exchange;
     let limits = &attempt.context.generation.config.limits;
     let head_limits = HeadLimits {
-        head_bytes: limits.max_response_head_bytes.min(net::chunk::CHUNK_BYTES),
+        head_bytes: limits.max_response_header_bytes.min(net::chunk::CHUNK_BYTES),
         request_line_bytes: limits.max_request_line_bytes,
         fields: limits.max_headers,
     };
@@ -308,7 +308,7 @@ async fn message<B: MessageBody, A: ResponseSink>(
     let mut interim = Interim::default();
     loop {
         let reading = read_head(transport, input, &request.method, &head_limits, response);
-        let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
+        let patience = Some((&mut timers.head, attempt.group.config.response_header_timeout));
         let read = upload.beside(reading, patience, |context| sink.poll_gone(context)).await;
         ledger.received.set(flow.received.get());
         let read = read.map_err(|stopped| stopped_failure(stopped, ledger))?;

@@ -228,7 +228,7 @@ async fn stream<B: MessageBody, A: ResponseSink>(
     let method = &attempt.admitted.head().method;
     let mut interim = Interim::default();
     let stream = loop {
-        let patience = Some((&mut timers.head, attempt.group.config.header_timeout));
+        let patience = Some((&mut timers.head, attempt.group.config.response_header_timeout));
         let next = next_head(&mut answered, sent, attempt.replay);
         let read = upload.beside(next, patience, |context| sink.poll_gone(context)).await;
         ledger.received.set(flow.received.get());

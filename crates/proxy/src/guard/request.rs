@@ -320,7 +320,7 @@ impl<'a> Candidate<'a> {
     /// The rule of another operation that the path is of where a server makes slashes one or drops `;` parameters. It may demand what the one that
     /// the path is of as written does not.
     fn hidden_operation(&self, method: &str, found: &Found<'a>) -> Option<&'a Rule> {
-        if self.route.config.allow_ambiguous_path {
+        if self.route.config.options.allow_ambiguous_path {
             return None;
         }
         let own = if let Found::Operation(own, _) = found { Some(own.operation.number()) } else { None };
@@ -339,7 +339,7 @@ impl<'a> Candidate<'a> {
             _ => true,
         };
         let is_elsewhere = |reading: &Vec<u8>| !reading.is_empty() && is_elsewhere(reading);
-        !self.route.config.allow_ambiguous_path
+        !self.route.config.options.allow_ambiguous_path
             && readings(path).iter().any(is_elsewhere)
             && own.operation.plain_path_values(values, path).any(is_void)
     }
@@ -388,7 +388,7 @@ impl<'a> Candidate<'a> {
             _ => (ShadowKind::Path, Reason::PathUndeclared, None),
         };
         let note = ledger.contract.insert(ContractNote::new(self.active, None));
-        let is_allowed = config.pass_options && kind == ShadowKind::Method && self.head.method == Method::Options;
+        let is_allowed = config.allow_options && kind == ShadowKind::Method && self.head.method == Method::Options;
         if !is_allowed && !config.shadow_exclude.paths.iter().any(|prefix| path.starts_with(prefix)) {
             self.context.worker.report.shadow(&self.active.name, kind, method, &path);
         }

@@ -98,7 +98,7 @@ pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker:
 
 /// Whether the client speaks HTTP/2; none if it says too little to tell.
 async fn preface(transport: &Transport, input: &mut Chunk, deadline: &mut Deadline, worker: &Worker) -> Option<bool> {
-    let until = coarse() + worker.pin().config.limits.head_timeout;
+    let until = coarse() + worker.pin().config.limits.request_header_timeout;
     loop {
         if let Some(is_http2) = h2::is_preface(input) {
             return Some(is_http2);
@@ -125,7 +125,7 @@ async fn rest<'w>(
         let drains = worker.is_draining();
         let limit = {
             let limits = &worker.pin().config.limits;
-            let usual = if served == 0 { limits.head_timeout } else { limits.keep_alive_timeout };
+            let usual = if served == 0 { limits.request_header_timeout } else { limits.keep_alive_timeout };
             if drains { usual.min(FIRST_REQUEST).min(limits.drain_timeout / 2) } else { usual }
         };
         let came = deadline
@@ -229,7 +229,7 @@ async fn read_head(
                 return Err(Some(Rejection::of(Reason::RequestHeadTooLarge)));
             }
             let before = input.len();
-            let until = *until.get_or_insert_with(|| coarse() + limits.head_timeout);
+            let until = *until.get_or_insert_with(|| coarse() + limits.request_header_timeout);
             match parts.timers.upload.until(until, transport.recv_more(input)).await {
                 Ok(Ok(0) | Err(_)) => return Err(None),
                 Ok(Ok(_)) => {}
@@ -260,7 +260,7 @@ async fn serve_message(
     let mut body = BodyReader::new(transport, input, request.framing);
     transport.pace_writes(Some(limits.pace()));
     let mut sink = H1Answer::new(transport, context.worker, request, !last && request.keep_alive);
-    sink.serves_half_closed = context.conn.listener.serves_half_closed;
+    sink.serves_half_closed = context.conn.listener.options.half_close == config::HalfClose::Serve;
     let outcome =
         exchange::run(Exchange { context, head: request, response, body: &mut body, sink: &mut sink, ledger, timers })
             .await;
@@ -287,7 +287,7 @@ async fn drain_body(body: &mut BodyReader<'_>, limits: &Limits, deadline: &mut D
         return false;
     }
     // For all of it, or a few bytes now and then would hold the connection for days.
-    let until = coarse() + limits.head_timeout;
+    let until = coarse() + limits.request_header_timeout;
     while !body.is_done() {
         match deadline.until(until, body.next()).await {
             Ok(Ok(Some(piece))) => dropped += piece.len() as u64,

@@ -165,10 +165,10 @@ impl Connection {
     }
 
     /// Moves bytes both ways until the connection ends; then whatever is under way is lost.
-    pub async fn serve(&self, ping_every: Duration, watch: &impl Watch) -> Ended {
+    pub async fn serve(&self, ping_interval: Duration, watch: &impl Watch) -> Ended {
         let mut work = Work { sending: Vec::new(), sent: 0, input: Chunk::empty() };
         let mut timer = Deadline::new();
-        let mut ping_at = coarse() + jittered(ping_every);
+        let mut ping_at = coarse() + jittered(ping_interval);
         let ended = poll_fn(|context| {
             *self.task.borrow_mut() = Some(context.waker().clone());
             if let Poll::Ready(ended) = self.poll_bytes(context, &mut work, watch) {
@@ -177,7 +177,7 @@ impl Connection {
             if !self.is_open() && self.load() == 0 && self.ping.get().is_none() && work.sending.is_empty() {
                 return Poll::Ready(Ended::Left);
             }
-            self.poll_ping(context, &mut timer, &mut ping_at, ping_every)
+            self.poll_ping(context, &mut timer, &mut ping_at, ping_interval)
         })
         .await;
         self.leaving.set(true);
@@ -191,7 +191,7 @@ impl Connection {
         context: &mut Context<'_>,
         timer: &mut Deadline,
         ping_at: &mut Duration,
-        ping_every: Duration,
+        ping_interval: Duration,
     ) -> Poll<Ended> {
         loop {
             let wait_until = match self.ping.get() {
@@ -206,7 +206,7 @@ impl Connection {
                 Some((_, sent)) if sent.elapsed() >= PONG_TIMEOUT => return Poll::Ready(Ended::Silent),
                 Some(_) => {}
                 None => {
-                    *ping_at = coarse() + jittered(ping_every);
+                    *ping_at = coarse() + jittered(ping_interval);
                     self.probe();
                     // What was written is sent when the wake that came with it is served.
                 }

@@ -194,7 +194,7 @@ pub async fn keep(client: Weak<Client>, peer: Rc<Peer>) {
                 failures = 0;
                 peer.is_unreachable.set(false);
                 let Some(owner) = client.upgrade().filter(|_| !peer.has_left.get()) else { return };
-                begin(&peer, Connection::new(transport), config.ping_every);
+                begin(&peer, Connection::new(transport), config.ping_interval);
                 owner.note_connected();
             }
             Err(error) => {
@@ -218,14 +218,14 @@ fn pause_after(before: u32) -> Duration {
 }
 
 /// Puts a fresh connection into service.
-fn begin(peer: &Rc<Peer>, connection: Connection, ping_every: Duration) {
+fn begin(peer: &Rc<Peer>, connection: Connection, ping_interval: Duration) {
     let connection = Rc::new(connection);
     tracing::info!(server = %peer.server.name, extension = connection.is_extended(), "connected to a key server");
     peer.connections.borrow_mut().push(Rc::clone(&connection));
     peer.revive();
     let peer = Rc::clone(peer);
     tokio::task::spawn_local(async move {
-        let ended = connection.serve(ping_every, &*peer).await;
+        let ended = connection.serve(ping_interval, &*peer).await;
         if !matches!(ended, Ended::Left) {
             tracing::warn!(server = %peer.server.name, why = %ended, "connection to a key server ended");
         }

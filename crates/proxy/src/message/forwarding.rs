@@ -115,7 +115,7 @@ pub fn request_fields(
     for (name, value) in head.fields.iter() {
         let keep = match FieldKind::of(name) {
             FieldKind::Plain => true,
-            FieldKind::MethodOverride => route.keep_method_override && !facts.checked,
+            FieldKind::MethodOverride => route.options.keep_method_override && !facts.checked,
             FieldKind::Expect => !facts.continued,
             FieldKind::Forwarding => believes(facts, forwarding, name) && !rewrites(forwarding, name),
             FieldKind::Hop | FieldKind::Ours | FieldKind::ClientCertificate | FieldKind::RequestId => false,

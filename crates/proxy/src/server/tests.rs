@@ -34,7 +34,7 @@ fn start_on(folder: tempfile::TempDir, routes: &str) -> Site {
 fn start_from(folder: tempfile::TempDir, routes: &str, source: Source) -> Site {
     let file = folder.path().join("portunus.yaml");
     let listeners = "workers: 2\nlisteners: [{ name: web, bind: \"127.0.0.1:0\" }]\n";
-    let log = "log: { access: { format: json, to: access.log } }\n";
+    let log = "log: { access: { format: json, output: access.log } }\n";
     std::fs::write(&file, [listeners, routes, log].concat()).unwrap();
     let config = config::load(&file).unwrap();
     let reporter = Reporter::start(&config.log, config.workers).unwrap();

@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn an_ejected_server_is_used_only_when_all_are() {
         let (schedule, servers) = servers(&[1, 1]);
-        let rule = Ejection { failures: 1, period: Duration::from_secs(3600), ..Ejection::default() };
+        let rule = Ejection { failures: 1, duration: Duration::from_secs(3600), ..Ejection::default() };
         servers[0].failed(rule);
         for _ in 0..10 {
             assert_eq!(schedule.choose(&servers, Balance::RoundRobin, &[]), Some(1));
@@ -154,7 +154,7 @@ mod tests {
     fn whoever_is_silent_is_tried_by_one_at_a_time() {
         for balance in [Balance::RoundRobin, Balance::LeastLoaded] {
             let (schedule, servers) = servers(&[1, 1]);
-            let rule = |period| Ejection { failures: 1, period, ..Ejection::default() };
+            let rule = |duration| Ejection { failures: 1, duration, ..Ejection::default() };
             let choose = || schedule.choose(&servers, balance, &[]);
             for server in &servers {
                 server.note_silence(true);

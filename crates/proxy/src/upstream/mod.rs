@@ -265,7 +265,7 @@ impl Group {
         server.failed_if(rule, || {
             let members = self.members();
             let ejected = members.servers.iter().filter(|server| server.is_ejected()).count();
-            (ejected + 1) * 100 <= members.servers.len() * rule.most_percent as usize
+            (ejected + 1) * 100 <= members.servers.len() * rule.max_percent as usize
         })
     }
 }

@@ -224,7 +224,7 @@ impl Server {
         }
         self.failures.store(0, Ordering::Relaxed);
         let times = self.ejections.fetch_add(1, Ordering::Relaxed).min(9);
-        let period = rule.period.saturating_mul(1 << times.min(4)).min(rule.period.saturating_mul(10));
+        let period = rule.duration.saturating_mul(1 << times.min(4)).min(rule.duration.saturating_mul(10));
         let until = now_ms.saturating_add(u64::try_from(period.as_millis()).unwrap_or(u64::MAX));
         self.ejected_until_ms.store(until, Ordering::Relaxed);
         true
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn failures_in_a_row_eject_and_a_success_forgives() {
-        let rule = Ejection { failures: 2, period: Duration::from_secs(3600), ..Ejection::default() };
+        let rule = Ejection { failures: 2, duration: Duration::from_secs(3600), ..Ejection::default() };
         let server = server();
         assert!(!server.failed(rule));
         server.succeeded();
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn each_ejection_in_a_row_is_twice_as_long_up_to_ten_times() {
-        let rule = Ejection { failures: 3, period: Duration::from_millis(1_000), ..Ejection::default() };
+        let rule = Ejection { failures: 3, duration: Duration::from_millis(1_000), ..Ejection::default() };
         let (server, mut now_ms) = (server(), 1_000_000);
         for expected in [1_000, 2_000, 4_000, 8_000, 10_000, 10_000] {
             assert!((0..3).map(|_| server.failed_at(rule, now_ms, || true)).eq([false, false, true]));
@@ -306,11 +306,11 @@ mod tests {
 
     #[test]
     fn a_success_forgives_earlier_ejections_also_when_no_failure_came_before_it() {
-        let rule = Ejection { failures: 1, period: Duration::ZERO, ..Ejection::default() };
+        let rule = Ejection { failures: 1, duration: Duration::ZERO, ..Ejection::default() };
         let server = server();
         (0..5).for_each(|_| assert!(server.failed(rule)));
         server.succeeded();
-        let rule = Ejection { failures: 1, period: Duration::from_secs(1), ..Ejection::default() };
+        let rule = Ejection { failures: 1, duration: Duration::from_secs(1), ..Ejection::default() };
         assert!(server.failed_at(rule, 1_000_000, || true));
         assert_eq!(left_out(&server, 1_000, 1_000_000), 1_000);
     }
@@ -319,7 +319,7 @@ mod tests {
     fn ejection_can_be_switched_off() {
         let server = server();
         for _ in 0..100 {
-            assert!(!server.failed(Ejection { failures: 0, period: Duration::from_secs(1), ..Ejection::default() }));
+            assert!(!server.failed(Ejection { failures: 0, duration: Duration::from_secs(1), ..Ejection::default() }));
         }
         assert!(server.is_available());
     }

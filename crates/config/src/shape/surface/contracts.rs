@@ -1,9 +1,8 @@
 //! Keys of `contracts` and `hosts`. Declares them, nothing else; `surface.rs` says how.
 
 use super::listeners::SECRET;
-use super::upstreams::CONNECTION_SETTINGS;
-use super::{DAY, KIB, MIB, MINUTE, SECOND, TIB, object, optional, required};
-use crate::shape::{Object, Shape};
+use super::upstreams::{CONNECTION_SETTINGS, URL_TLS};
+use crate::table::*;
 
 const MODE: Shape = Shape::Choice(&["block", "log", "off"]);
 
@@ -35,7 +34,7 @@ const FORMATS: &[&str] = &[
 
 pub(in crate::shape) static CONTRACT: Object = object(
     "contract",
-    "an OpenAPI document as the list of what may pass",
+    "an OpenAPI document as the list of what is allowed",
     &[&[
         required(
             "document",
@@ -46,13 +45,25 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "document_url",
             Shape::Object(&DOCUMENT_URL),
             "(none)",
-            "Where the document is fetched from. `document` is then the file in which the last good copy is kept, which must be writable and need not be there yet: until there is one, requests are answered 503.",
+            "Fetch the document from a URL. `document` is then the file in which the last good copy is kept, which must be writable and need not be there yet: until there is one, requests are answered 503.",
         ),
         optional(
             "base_path",
             Shape::Text("a path such as `/v1`"),
             "(that of `servers`)",
-            "Path under which the document's paths stand, in place of that of its `servers`; `/` for none.",
+            "Prefix of the paths in the document, in place of that of its `servers`; `/` for none.",
+        ),
+        optional(
+            "request",
+            MODE,
+            "block",
+            "What to do with requests that violate the contract. `block`: reject them. `log`: forward and log them.",
+        ),
+        optional(
+            "response",
+            MODE,
+            "block",
+            "What to do with responses that violate it. `block`: respond with 502 instead.",
         ),
         optional(
             "strict",
@@ -66,44 +77,42 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "reject_operation",
             "What becomes of operations that cannot be validated as the document says. `reject_operation`: their requests are answered 501, or pass in `log`. `fail`: the document is not loaded.",
         ),
-        optional("request", MODE, "block", "What becomes of requests that break it. `log`: they pass and are logged."),
-        optional("response", MODE, "block", "What becomes of responses that break it; blocked ones are answered 502."),
         optional(
             "operations",
             Shape::List(&Shape::Object(&OPERATION)),
             "(none)",
-            "Operations that differ. The last that matches counts.",
+            "Operations with settings of their own. The last one that matches applies.",
         ),
-        optional(
-            "pass_options",
-            Shape::Bool,
-            "false",
-            "Let OPTIONS pass on paths of the document that do not list it.",
-        ),
+        optional("allow_options", Shape::Bool, "false", "Accept OPTIONS on paths of the document that do not list it."),
         optional(
             "block_status",
             Shape::Int(400, 599),
-            "(what fits: 400, 401, 403, 404, 405, 413, 415, 502)",
-            "One status for every rejection, unknown paths and methods included.",
+            "(by reason: 400, 401, 403, 404, 405, 413, 415, 502)",
+            "Status for all rejections, those of unknown paths and methods included.",
         ),
         optional(
             "detail",
             Shape::Choice(&["empty", "status", "code", "pointer"]),
             "code",
-            "What the body of a rejection tells: nothing; the status; also the reason code; also where and what. JSON (RFC 9457).",
+            "Body of a rejection, JSON by RFC 9457. `empty`: none. `status`: the status. `code`: and the reason code. `pointer`: and what is wrong where.",
         ),
         optional(
             "status_header",
             Shape::Text("a field name such as `Contract-Status`"),
             "(none)",
-            "Field of a rejection that tells what was validated, the reason code, and the name it is about.",
+            "Header field of a rejection with what was validated, the reason code and the name of the parameter or field.",
         ),
-        optional("undeclared", Shape::Object(&UNDECLARED), "(see there)", "What the document does not name."),
+        optional(
+            "undeclared",
+            Shape::Object(&UNDECLARED),
+            "(see there)",
+            "What to do with what the document does not declare.",
+        ),
         optional(
             "repeated_scalars",
-            Shape::Choice(&["block", "pass"]),
+            Shape::Choice(&["block", "allow"]),
             "block",
-            "Parameters with one value that are there more than once.",
+            "Parameters with a single value that occur more than once.",
         ),
         optional(
             "escaped_delimiters",
@@ -139,7 +148,7 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "opaque_media_types",
             Shape::OneOrMany(&Shape::Text("a media type such as `application/pdf` or `image/*`")),
             "(none)",
-            "Declared media types without a reader here whose bodies may pass unread. Others are rejected.",
+            "Declared media types that cannot be validated and whose bodies are forwarded as they are. Others are rejected.",
         ),
         optional(
             "encodings",
@@ -147,20 +156,25 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "[gzip, deflate, br, zstd]",
             "Content codings that are decoded and validated; `[]` for none. Others are rejected.",
         ),
-        optional("limits", Shape::Object(&CONTRACT_LIMITS), "(see there)", "What one message may cost."),
-        optional("shadow", Shape::Object(&SHADOW), "(see there)", "What is never listed as undeclared."),
+        optional("limits", Shape::Object(&CONTRACT_LIMITS), "(see there)", "Limits of one message."),
+        optional(
+            "shadow",
+            Shape::Object(&SHADOW),
+            "(see there)",
+            "What to leave out of the list of undeclared things.",
+        ),
         optional(
             "jwt",
             Shape::Object(&JWT),
             "(none)",
-            "How tokens for OAuth 2 and OpenID Connect are checked. Needed where the document demands them.",
+            "Verification of OAuth 2 and OpenID Connect tokens. Required if the document requires them.",
         ),
-        optional("deny_tokens", Shape::Object(&DENY_TOKENS), "(none)", "Tokens that are rejected, on every request."),
+        optional("deny_tokens", Shape::Object(&DENY_TOKENS), "(none)", "Tokens to reject, on every request."),
         optional(
             "allow_addresses",
             Shape::Object(&ALLOW_ADDRESSES),
             "(all)",
-            "Clients that may speak at all, on every request.",
+            "Client addresses to allow, on every request.",
         ),
     ]],
 );
@@ -175,8 +189,13 @@ pub(in crate::shape) static DOCUMENT_URL: Object = object(
                 Shape::Text("a URL such as `https://api.example.com/openapi.json`"),
                 "Where it is. Redirects are not followed, and references to other files lead nowhere.",
             ),
-            optional("refresh", Shape::Duration(SECOND, DAY), "10m", "How often it is fetched again."),
-            optional("timeout", Shape::Duration(SECOND, 5 * MINUTE), "10s", "One fetch, from name to last byte."),
+            optional("refresh_interval", Shape::Duration(SECOND, DAY), "10m", "Time between two fetches."),
+            optional(
+                "timeout",
+                Shape::Duration(SECOND, 5 * MINUTE),
+                "10s",
+                "Time for one fetch, from resolving the name to the last byte.",
+            ),
             optional(
                 "headers",
                 Shape::List(&Shape::Object(&DOCUMENT_HEADER)),
@@ -184,6 +203,7 @@ pub(in crate::shape) static DOCUMENT_URL: Object = object(
                 "Further fields of the request, such as `Authorization`.",
             ),
         ],
+        &URL_TLS,
         &CONNECTION_SETTINGS,
     ],
 );
@@ -199,26 +219,26 @@ pub(in crate::shape) static DOCUMENT_HEADER: Object = object(
 
 pub(in crate::shape) static OPERATION: Object = object(
     "contract.operations",
-    "operations that differ from the rest of their contract",
+    "operations with settings of their own",
     &[&[
         required(
             "path",
             Shape::Text("a path such as `/v1/pets/{id}`"),
-            "The path as the document writes it, after the base path.",
+            "Path as in the document, after the base path.",
         ),
         optional("methods", Shape::OneOrMany(&Shape::Text("a method such as `GET`")), "(all)", "Its methods."),
-        optional("request", MODE, "(as above)", "What becomes of requests."),
-        optional("response", MODE, "(as above)", "What becomes of responses."),
-        optional("max_body", Shape::Size(0, TIB), "(`limits.body`)", "Largest body as sent, either way."),
+        optional("request", MODE, "(as above)", "What to do with requests that violate the contract."),
+        optional("response", MODE, "(as above)", "What to do with responses that violate it."),
+        optional("max_body", Shape::Size(0, TIB), "(`limits.max_body`)", "Largest body as sent, in either direction."),
     ]],
 );
 
 pub(in crate::shape) static UNDECLARED: Object = object(
     "contract.undeclared",
-    "what becomes of what the document does not name; `log` lists it and lets it pass",
+    "what to do with what the document does not declare; `log` lists and forwards it",
     &[&[
         optional("query", MODE, "block", "Query parameters."),
-        optional("headers", MODE, "off", "Header fields; those that HTTP itself, browsers and proxies use are spared."),
+        optional("headers", MODE, "off", "Header fields, other than those that HTTP itself, browsers and proxies use."),
         optional("cookies", MODE, "off", "Cookies."),
         optional("body_fields", MODE, "block", "Fields of bodies, at every depth."),
         optional("body", Shape::Choice(&["block", "off"]), "block", "A body where none is declared."),
@@ -229,20 +249,25 @@ pub(in crate::shape) static UNDECLARED: Object = object(
 
 pub(in crate::shape) static CONTRACT_LIMITS: Object = object(
     "contract.limits",
-    "what one message may cost",
+    "limits of one message",
     &[&[
-        optional("body", Shape::Size(0, TIB), "4MiB", "Body as sent; then 413. Held in memory until the decision."),
-        optional("decoded_body", Shape::Size(KIB, TIB), "16MiB", "Body after decoding; then 413."),
-        optional("decoded_ratio", Shape::Int(1, 1_000_000), "100", "Decoded bytes per encoded byte; then 413."),
-        optional("query_parameters", Shape::Int(0, 100_000), "256", "Parameters in a query."),
-        optional("multipart_parts", Shape::Int(1, 100_000), "128", "Parts of a multipart body."),
-        optional("document", Shape::Size(KIB, 256 * MIB), "32MiB", "The document, all its files together."),
+        optional(
+            "max_body",
+            Shape::Size(0, TIB),
+            "4MiB",
+            "Body as sent; then 413. Held in memory until it is validated.",
+        ),
+        optional("max_decoded_body", Shape::Size(KIB, TIB), "16MiB", "Body after decoding; then 413."),
+        optional("max_decoded_ratio", Shape::Int(1, 1_000_000), "100", "Decoded bytes per encoded byte; then 413."),
+        optional("max_query_parameters", Shape::Int(0, 100_000), "256", "Parameters in a query."),
+        optional("max_multipart_parts", Shape::Int(1, 100_000), "128", "Parts of a multipart body."),
+        optional("max_document", Shape::Size(KIB, 256 * MIB), "32MiB", "The document, all its files together."),
     ]],
 );
 
 pub(in crate::shape) static SHADOW: Object = object(
     "contract.shadow",
-    "what is never listed as undeclared",
+    "what to leave out of the list of undeclared things",
     &[&[
         optional("exclude_statuses", Shape::OneOrMany(&Shape::Int(100, 599)), "[404]", "Statuses of responses."),
         optional(
@@ -256,7 +281,7 @@ pub(in crate::shape) static SHADOW: Object = object(
 
 pub(in crate::shape) static JWT: Object = Object {
     name: "contract.jwt",
-    doc: "how tokens are checked",
+    doc: "verification of tokens",
     fields: &[&[
         required(
             "algorithms",
@@ -264,7 +289,7 @@ pub(in crate::shape) static JWT: Object = Object {
                 "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "HS256",
                 "HS384", "HS512",
             ])),
-            "The algorithms that are taken, and no others.",
+            "Signature algorithms to accept, and no others.",
         ),
         optional(
             "public_key",
@@ -273,16 +298,11 @@ pub(in crate::shape) static JWT: Object = Object {
             "A PEM file with a public key or a certificate.",
         ),
         optional("key_set", Shape::Text("a file such as `jwks.json`"), "", "A file with a JSON Web Key Set."),
-        optional(
-            "key_url",
-            Shape::Object(&KEY_URL),
-            "",
-            "A JSON Web Key Set that is fetched. The last good one is kept.",
-        ),
+        optional("key_url", Shape::Object(&KEY_URL), "", "A JSON Web Key Set to fetch. The last valid one is kept."),
         optional("secret", Shape::Object(&SECRET), "", "A shared secret, for HS256, HS384 and HS512 alone."),
         optional("issuers", Shape::OneOrMany(&Shape::Verbatim("text")), "(any)", "Accepted values of `iss`."),
         optional("audiences", Shape::OneOrMany(&Shape::Verbatim("text")), "(any)", "Accepted values of `aud`."),
-        optional("leeway", Shape::Duration(0, 10 * MINUTE), "30s", "How far clocks may be apart."),
+        optional("leeway", Shape::Duration(0, 10 * MINUTE), "30s", "Clock skew to allow."),
         optional("require_expiry", Shape::Bool, "true", "Reject tokens without `exp`."),
         optional(
             "bearer_schemes",
@@ -293,64 +313,66 @@ pub(in crate::shape) static JWT: Object = Object {
     ]],
     one_of: &["public_key", "key_set", "key_url", "secret"],
     secret: false,
+    inherits: false,
 };
 
 pub(in crate::shape) static KEY_URL: Object = object(
     "contract.jwt.key_url",
-    "a key set that is fetched",
+    "a key set to fetch",
     &[
         &[
-            required(
-                "url",
-                Shape::Text("a URL such as `https://id.example.com/.well-known/jwks.json`"),
-                "Where it is.",
-            ),
-            optional("refresh", Shape::Duration(10 * SECOND, DAY), "10m", "How often it is fetched again."),
+            required("url", Shape::Text("a URL such as `https://id.example.com/.well-known/jwks.json`"), "Address."),
+            optional("refresh_interval", Shape::Duration(10 * SECOND, DAY), "10m", "Time between two fetches."),
         ],
+        &URL_TLS,
         &CONNECTION_SETTINGS,
     ],
 );
 
 pub(in crate::shape) static DENY_TOKENS: Object = object(
     "contract.deny_tokens",
-    "tokens that are rejected",
+    "tokens to reject",
     &[&[
         required(
             "file",
             Shape::Text("a file such as `denied.txt`"),
-            "One token in each line. Read again when it changes.",
+            "One token per line. Read again when the file changes.",
         ),
-        optional("cookie", Shape::Text("a name such as `session`"), "(not looked at)", "The cookie to look at."),
+        optional("cookie", Shape::Text("a name such as `session`"), "(none)", "Cookie with the token."),
         optional(
             "header",
             Shape::Text("a field name such as `Authorization`"),
-            "(not looked at)",
-            "The field to look at.",
+            "(none)",
+            "Header field with the token.",
         ),
-        optional("trim_bearer", Shape::Bool, "true", "`Bearer ` before the token is not part of it."),
+        optional("trim_bearer", Shape::Bool, "true", "Ignore `Bearer ` before the token."),
     ]],
 );
 
 pub(in crate::shape) static ALLOW_ADDRESSES: Object = object(
     "contract.allow_addresses",
-    "clients that may speak at all",
+    "client addresses to allow",
     &[&[
         required(
             "file",
             Shape::Text("a file such as `allowed.txt`"),
-            "One address or network in each line. Read again when it changes.",
+            "One address or network per line. Read again when the file changes.",
         ),
         optional(
             "header",
             Shape::Text("a field name such as `X-Real-IP`"),
             "(the first of `forwarding.trusted_fields` that names it)",
-            "Another field in which the proxies among `trusted_proxies` name the client, for this list alone. Name only one that each of them sets.",
+            "Another header field in which the `trusted_proxies` name the client, for this list alone. Only name one that each of them sets.",
         ),
     ]],
 );
 
 pub(in crate::shape) static HOST_RULE: Object = object(
     "host_rule",
-    "what holds for a host",
-    &[&[required("contract", Shape::Text("the name of a contract"), "Its contract, unless a route says otherwise.")]],
+    "settings of a host",
+    &[&[required(
+        "contract",
+        Shape::Text("the name of a contract"),
+        "Contract of the host, unless a route names another.",
+    )]],
 );

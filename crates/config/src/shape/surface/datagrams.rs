@@ -1,39 +1,43 @@
 //! Keys of `udp_listeners`, and those that say under which address connections go onward. Declares them, nothing else; `surface.rs` says how.
 
-use super::{DAY, object, optional, required};
-use crate::shape::{Field, Object, Shape};
+use crate::table::*;
 
 /// Keys that UDP listeners and upstreams share.
 pub(in crate::shape) static SOURCE_SETTINGS: [Field; 3] = [
     optional(
-        "source",
-        Shape::Choice(&["own", "client"]),
-        "own",
-        "Under which address connections go onward. `client`: the client's own address and port, so that the application sees them; needs CAP_NET_ADMIN and `portunus routing setup`.",
+        "transparent",
+        Shape::Bool,
+        "false",
+        "Connect from the client's own address and port, so that the application sees them. Requires CAP_NET_ADMIN and `portunus routing setup`.",
     ),
-    optional("mark", Shape::Int(0, 4_294_967_295), "0", "SO_MARK of the sockets onward, for routing rules; 0 is none."),
+    optional(
+        "mark",
+        Shape::Int(0, 4_294_967_295),
+        "0",
+        "SO_MARK of the sockets towards the upstream, for routing rules; 0 for none.",
+    ),
     optional(
         "allow_sources",
         Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
         "(none)",
-        "Clients passed on under their own address although it is this machine's, or a loopback, link-local, multicast, broadcast or unspecified one, all of which are rejected.",
+        "Client addresses to use with `transparent` although they are rejected by default: addresses of this machine, and loopback, link-local, multicast, broadcast and unspecified addresses.",
     ),
 ];
 
 /// The key that UDP listeners and upstreams share.
-pub(in crate::shape) static TO_DESTINATIONS: [Field; 1] = [optional(
-    "to_destinations",
+pub(in crate::shape) static ORIGINAL_DST: [Field; 1] = [optional(
+    "original_dst",
     Shape::OneOrMany(&Shape::Either(&[
         Shape::Text("an address or network such as `10.0.0.0/8`"),
         Shape::Object(&DESTINATION),
     ])),
     "",
-    "Go where the PROXY header says the client wanted to go, if that is one of these.",
+    "Connect to the destination that the PROXY header names, if it is one of these. Others are rejected.",
 )];
 
 pub(in crate::shape) static UDP_LISTENER: Object = Object {
     name: "udp_listener",
-    doc: "UDP addresses that share all settings",
+    doc: "UDP listening addresses that share their settings",
     fields: &[
         &[
             required(
@@ -47,83 +51,99 @@ pub(in crate::shape) static UDP_LISTENER: Object = Object {
                 "Where to listen. `:53` is every IPv4 and IPv6 address; `[::]:53` is IPv6 alone.",
             ),
             optional(
-                "to",
+                "upstream",
                 Shape::OneOrMany(&Shape::Text("an address such as `127.0.0.1:5353`")),
                 "",
-                "Where datagrams go: one address, or one for each family.",
+                "Address of the application: one, or one for IPv4 and one for IPv6.",
             ),
             optional(
                 "proxy_protocol",
-                Shape::Choice(&["off", "each", "first", "auto", "simple"]),
-                "off",
-                "How a balancer says who the client is. `each`: a PROXY header (version 2) on every datagram; `first`: on the first datagram of a flow; `auto`: found out for each flow; `simple`: the Simple Proxy Protocol.",
-            ),
-            optional(
-                "trust",
-                Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
-                "(none)",
-                "Balancers whose headers are believed. Datagrams of all others are dropped. The source of a datagram can be forged: let only the balancers' network reach this address.",
-            ),
-            optional(
-                "trust_file",
-                Shape::Text("a file"),
-                "(none)",
-                "A file of such networks, one in each line, with `#` comments. Each reload reads it again; missing, broken or empty it is rejected.",
-            ),
-            optional(
-                "without_header",
-                Shape::Choice(&["refuse", "pass"]),
-                "refuse",
-                "What becomes of a datagram of a balancer that has no header where one is due. `pass`: the balancer itself is the client.",
-            ),
-            optional(
-                "answer_header",
-                Shape::Bool,
-                "false",
-                "Put the header of the Simple Proxy Protocol in front of responses as well; some balancers demand it. Only with `proxy_protocol: simple`.",
+                Shape::Object(&UDP_PROXY_PROTOCOL),
+                "(no headers)",
+                "Expect PROXY headers on datagrams. The client is the one that the header names.",
             ),
         ],
-        &TO_DESTINATIONS,
+        &ORIGINAL_DST,
         &SOURCE_SETTINGS,
         &[
             optional(
                 "idle_timeout",
                 Shape::Duration(100, DAY),
                 "60s",
-                "A flow in which nothing moves for this long ends.",
+                "Close a flow after this time without a datagram in either direction.",
             ),
             optional(
                 "max_flows",
                 Shape::Int(1, 4_000_000),
                 "65536",
-                "Flows at once, per worker. When there are that many, a new one takes the place of the one idle longest; of those never answered first.",
+                "Flows per worker. When the table is full, a new flow replaces the one that has been idle longest, unanswered ones first.",
             ),
             optional(
                 "max_flows_per_client",
                 Shape::Int(1, 4_000_000),
                 "1024",
-                "Flows of one client address at once, per worker. A further one takes the place of that client's one idle longest.",
+                "Flows of one client address per worker. A further one replaces the flow of that client that has been idle longest.",
             ),
         ],
     ],
-    one_of: &["to", "to_destinations"],
+    one_of: &["upstream", "original_dst"],
     secret: false,
+    inherits: false,
+};
+
+pub(in crate::shape) static UDP_PROXY_PROTOCOL: Object = Object {
+    name: "udp_listener.proxy_protocol",
+    doc: "PROXY headers on datagrams",
+    fields: &[&[
+        required(
+            "mode",
+            Shape::Choice(&["each", "first", "auto", "simple"]),
+            "`each`: a PROXY header (version 2) on every datagram. `first`: on the first datagram of a flow. `auto`: one of the two, detected for each flow. `simple`: the Simple Proxy Protocol.",
+        ),
+        optional(
+            "trust",
+            Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
+            "",
+            "Load balancers to trust. Datagrams from others are dropped. Source addresses of datagrams can be forged: let only the network of the load balancers reach this listener.",
+        ),
+        optional(
+            "trust_file",
+            Shape::Text("a file"),
+            "",
+            "A file of such networks, one per line, with `#` comments. Each reload reads it again; a missing, invalid or empty file is an error.",
+        ),
+        optional(
+            "header",
+            Shape::Choice(&["required", "optional"]),
+            "required",
+            "`required`: drop datagrams that lack a header where one is due. `optional`: accept them; the load balancer is the client.",
+        ),
+        optional(
+            "reply_header",
+            Shape::Bool,
+            "false",
+            "Put the header on replies as well; some load balancers require it. Only with `mode: simple`.",
+        ),
+    ]],
+    one_of: &["trust", "trust_file"],
+    secret: false,
+    inherits: false,
 };
 
 pub(in crate::shape) static DESTINATION: Object = object(
     "destination",
-    "a destination that a header may name",
+    "destinations that a PROXY header may name",
     &[&[
         required(
             "network",
             Shape::Text("an address or network such as `10.0.0.0/8`"),
-            "Addresses that clients may have wanted to reach.",
+            "Destination addresses to accept.",
         ),
         optional(
             "ports",
             Shape::Verbatim("a port or a range such as `1000-2000`"),
             "1-65535",
-            "Ports that clients may have wanted to reach.",
+            "Destination ports to accept.",
         ),
     ]],
 );

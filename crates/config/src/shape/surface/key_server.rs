@@ -3,8 +3,8 @@
 use wire::keyless::OPERATION_NAMES;
 
 use super::listeners::{ADMIN, SECRET};
-use super::{DAY, SECOND, TIMEOUT, object, optional, required};
-use crate::shape::{Object, Shape};
+use crate::limits::KEY_SERVER_LIMITS;
+use crate::table::*;
 
 /// Words for sets of operations and for single ones.
 pub(crate) const OPERATIONS: &[&str] = &{
@@ -56,25 +56,25 @@ pub(crate) static KEY_SERVER: Object = object(
         required(
             "access",
             Shape::List(&Shape::Object(&ACCESS)),
-            "Who may use which keys for what. The first rule that names the client decides; a client without a rule may only ping.",
+            "Clients, and the keys and operations they may use. The first rule that names the client decides; a client without a rule may only ping.",
         ),
         optional(
             "ecdsa_opcodes_on_rsa_keys",
             Shape::Bool,
             "false",
-            "Answer the ECDSA opcodes for RSA keys, with PKCS#1 v1.5, as older key servers do. Load generators for those ask so.",
+            "Sign with PKCS#1 v1.5 when the ECDSA opcodes are used with RSA keys, as older key servers do. Load generators for those rely on it.",
         ),
         optional(
-            "reload_every",
+            "reload_interval",
             Shape::Duration(SECOND, 30 * DAY),
             "30m",
-            "Keys and trust are read again at this period, besides on SIGHUP and on every change of their files.",
+            "Re-read keys and certificate authorities this often, in addition to SIGHUP and whenever their files change.",
         ),
         optional(
             "lock_memory",
             Shape::Bool,
             "true",
-            "Keep all memory out of swap (mlockall). The start fails where the limit forbids it.",
+            "Keep all memory out of swap (mlockall). The start fails if the limit on locked memory forbids it.",
         ),
         optional(
             "sandbox",
@@ -98,9 +98,9 @@ pub(crate) static KEY_SERVER: Object = object(
             "log_level",
             Shape::Choice(&["error", "warn", "info", "debug", "trace"]),
             "info",
-            "What the diagnostic log on stderr holds.",
+            "Lowest level of the diagnostic log on stderr.",
         ),
-        optional("limits", Shape::Object(&KEY_SERVER_LIMITS), "(see there)", "Every bound of the process."),
+        optional("limits", Shape::Object(&KEY_SERVER_LIMITS), "(see there)", "Limits of the process."),
     ]],
 );
 
@@ -112,13 +112,13 @@ static KEY_SERVER_LISTENER: Object = object(
         required(
             "bind",
             Shape::OneOrMany(&Shape::Text("an address such as `:2407` or `unix:/run/portunus/keys.sock`")),
-            "Addresses. A Unix socket is guarded by its folder's permissions; its clients are called `unix`.",
+            "Listening addresses. The permissions of its folder protect a Unix socket; its clients are named `unix`.",
         ),
         optional(
             "tls",
             Shape::Object(&KEY_SERVER_TLS),
             "(none: Unix sockets only)",
-            "Mutual TLS. Addresses of the network need it.",
+            "Mutual TLS. Required by TCP addresses.",
         ),
     ]],
 );
@@ -128,13 +128,13 @@ static KEY_SERVER_TLS: Object = object(
     "mutual TLS",
     &[&[
         required("certificate", Shape::Text("a PEM file"), "The server's certificate chain, leaf first."),
-        required("private_key", Shape::Text("a PEM file"), "Its key."),
-        required("client_ca", Shape::Text("a PEM file"), "Authorities that vouch for clients."),
+        required("private_key", Shape::Text("a PEM file"), "Its private key."),
+        required("client_ca", Shape::Text("a PEM file"), "Certificate authorities of the clients."),
         optional(
             "client_crl",
             Shape::Text("a PEM or DER file"),
             "(none)",
-            "Revocation lists for client certificates; then each authority needs a current one.",
+            "Revocation lists for client certificates. Each authority then needs a current one.",
         ),
         optional("min_version", Shape::Choice(&["1.2", "1.3"]), "1.2", "Lowest TLS version."),
     ]],
@@ -148,7 +148,7 @@ static KEY_SET: Object = object(
             "folders",
             Shape::OneOrMany(&Shape::Text("a folder")),
             "(none)",
-            "Folders, with all folders below: every `.key`, `.pem`, `.p12`, `.pfx` and `.jks` file in them.",
+            "Folders, searched recursively for `.key`, `.pem`, `.p12`, `.pfx` and `.jks` files.",
         ),
         optional(
             "files",
@@ -156,19 +156,19 @@ static KEY_SET: Object = object(
             "(none)",
             "Files: PEM or DER keys (PKCS#8, PKCS#1, SEC1, encrypted PKCS#8), PKCS#12, Java keystores.",
         ),
-        optional("password", Shape::Object(&SECRET), "(none)", "Where the password for encrypted keys comes from."),
+        optional("password", Shape::Object(&SECRET), "(none)", "Password of encrypted keys."),
         optional(
             "operations",
             OPERATION_LIST,
             "sign",
-            "What these keys may do at all. `sign`: all signatures but those over SHA-1 and MD5SHA1; `sign_legacy`: those; `rsa_decrypt`: the RSA key exchange of TLS 1.2 and earlier.",
+            "Operations to allow with these keys. `sign`: all signatures except those over SHA-1 and MD5SHA1. `sign_legacy`: those. `rsa_decrypt`: the RSA key exchange of TLS 1.2 and earlier.",
         ),
     ]],
 );
 
 static ACCESS: Object = object(
     "access_rule",
-    "who may use which keys for what",
+    "keys and operations of some clients",
     &[&[
         required(
             "clients",
@@ -182,12 +182,12 @@ static ACCESS: Object = object(
             Shape::OneOrMany(&Shape::Text("the name of a key set, or `all`")),
             "Key sets; `all` for every one.",
         ),
-        optional("operations", OPERATION_LIST, "(all that the keys may do)", "What the client may ask for."),
+        optional("operations", OPERATION_LIST, "(those of the keys)", "Operations to allow."),
         optional(
             "rate_per_second",
             Shape::Int(1, 10_000_000),
             "(unlimited)",
-            "Operations per second of all connections under this rule together; above, work is rejected or read later.",
+            "Operations per second of all connections under this rule together; further ones are rejected or delayed.",
         ),
     ]],
 );
@@ -196,56 +196,9 @@ static AUDIT: Object = object(
     "audit",
     "the audit log",
     &[&[optional(
-        "to",
+        "output",
         Shape::Text("`stdout` or a file"),
         "stdout",
-        "Where it goes. A file is opened again on SIGUSR1.",
+        "Destination. A file is reopened on SIGUSR1.",
     )]],
-);
-
-static KEY_SERVER_LIMITS: Object = object(
-    "limits",
-    "bounds of the process",
-    &[&[
-        optional(
-            "max_connections",
-            Shape::Int(1, 1_000_000),
-            "10000",
-            "Connections open at once; further ones are closed at once.",
-        ),
-        optional(
-            "max_in_flight",
-            Shape::Int(1, 65_536),
-            "1024",
-            "Unanswered requests of one connection; then nothing more is read from it.",
-        ),
-        optional(
-            "max_queued",
-            Shape::Int(1, 1_000_000),
-            "16384",
-            "Operations waiting per class (RSA, ECDSA, other); then connections wait to hand in theirs.",
-        ),
-        optional(
-            "target_wait",
-            Shape::Duration(1, 10 * SECOND),
-            "100ms",
-            "Expected wait from which a class is overloaded: newest first, and BUSY to peers that understand it.",
-        ),
-        optional(
-            "operation_timeout",
-            Shape::Duration(10, 600 * SECOND),
-            "10s",
-            "An operation that has waited so long is not begun any more.",
-        ),
-        optional("handshake_timeout", TIMEOUT, "10s", "From accept to the end of the TLS handshake."),
-        optional("frame_timeout", TIMEOUT, "10s", "From the first byte of a request to its last."),
-        optional("idle_timeout", TIMEOUT, "10m", "A connection on which nothing is asked and nothing outstanding."),
-        optional("write_timeout", TIMEOUT, "30s", "Between two writes that the peer accepts."),
-        optional(
-            "drain_timeout",
-            Shape::Duration(0, DAY),
-            "10s",
-            "After SIGTERM, how long what was asked may take to be answered.",
-        ),
-    ]],
 );

@@ -1,7 +1,7 @@
 //! Keys of `key_servers`. Declares them, nothing else; `surface.rs` says how.
 
-use super::{EJECTION, HOUR, SECOND, TIMEOUT, object, optional, required};
-use crate::shape::{Object, Shape};
+use super::EJECTION;
+use crate::table::*;
 
 pub(in crate::shape) static KEY_SERVERS: Object = object(
     "key_servers",
@@ -12,59 +12,64 @@ pub(in crate::shape) static KEY_SERVERS: Object = object(
             Shape::OneOrMany(&Shape::Text(
                 "a key server such as `10.0.0.5:2407`, `keys.internal:2407` or `unix:/run/portunus/key-server.sock`",
             )),
-            "The servers. Each has all keys of the keystores that name the group. Those on TCP are spoken to over mutual TLS, those on a Unix socket in the clear.",
+            "Key servers. Each holds all keys of the keystores that refer to the group. Connections over TCP use mutual TLS, those to a Unix socket none.",
         ),
         optional(
             "ca",
             Shape::Text("a PEM file"),
             "(none)",
-            "Roots that the servers' certificates must lead to. Needed by servers on TCP.",
+            "Certificate authorities of the key servers. Required by servers on TCP.",
         ),
         optional(
             "client_certificate",
             Shape::Text("a PEM file"),
             "(none)",
-            "Our client certificate with its chain. Needed by servers on TCP.",
+            "Client certificate to present, with its chain. Required by servers on TCP.",
         ),
         optional(
             "client_key",
             Shape::Text("a PEM file"),
             "(none)",
-            "The key of our client certificate. Needed by servers on TCP.",
+            "Private key of the client certificate. Required by servers on TCP.",
         ),
-        optional("name", Shape::Text("a host name"), "(the server's own)", "Name to send and to check."),
-        optional("connect_timeout", TIMEOUT, "1s", "For connecting, TCP and TLS together."),
+        optional(
+            "server_name",
+            Shape::Text("a host name"),
+            "(that of the server)",
+            "Server name to send (SNI) and to verify.",
+        ),
+        optional("connect_timeout", TIMEOUT, "1s", "Time to connect, TCP and TLS together."),
         optional(
             "timeout",
             TIMEOUT,
             "700ms",
-            "For one operation at one server; then another server is asked. The connection goes on.",
+            "Time for one operation at one server; then another server is tried. The connection stays open.",
         ),
         optional(
             "total_timeout",
             TIMEOUT,
             "1800ms",
-            "For one operation, whatever happens; then the handshake ends with an alert. Never more than is left of `limits.handshake_timeout`.",
+            "Time for one operation in all; then the handshake fails with an alert. Never longer than what is left of `limits.handshake_timeout`.",
         ),
-        optional("connections", Shape::Int(1, 64), "2", "Connections kept open to each server, by each worker."),
+        optional("connections", Shape::Int(1, 64), "2", "Connections to each server, per worker."),
         optional(
-            "ping_every",
+            "ping_interval",
             Shape::Duration(SECOND, HOUR),
             "12s",
-            "Between two pings of a connection, give or take a fifth. Common key servers drop connections that are silent for 30s.",
+            "Time between two pings of a connection, give or take a fifth. Common key servers close connections that are idle for 30s.",
         ),
         optional(
             "max_in_flight",
             Shape::Int(1, 1_000_000),
             "4000",
-            "Operations under way in one worker; further handshakes end with an alert at once.",
+            "Concurrent operations per worker; then handshakes fail with an alert at once.",
         ),
         optional(
             "retry_budget",
             Shape::Int(0, 100),
             "10",
-            "Further tries on another server, as a percentage of operations that went well; 0 switches them off.",
+            "Retries on another server, as a percentage of successful operations; 0 disables them.",
         ),
-        optional("ejection", Shape::Object(&EJECTION), "(see there)", "When a failing server is left out."),
+        optional("ejection", Shape::Object(&EJECTION), "(see there)", "Ejection of failing servers."),
     ]],
 );

@@ -1,71 +1,86 @@
 //! Keys of `listeners`, `keystores` and `admin`. Declares them, nothing else; `surface.rs` says how.
 
-use super::{DAY, SECOND, TIMEOUT, object, optional, required};
-use crate::shape::{Field, Object, Shape};
+use crate::table::*;
 
 pub(in crate::shape) static LISTENER: Object = object(
     "listener",
-    "addresses that share all settings",
-    &[&[
-        required(
-            "name",
-            Shape::Text("a name of letters, digits, `.`, `_` and `-`"),
-            "Unique name: in routes, logs and metrics.",
-        ),
-        required(
-            "bind",
-            Shape::OneOrMany(&Shape::Text(
-                "an address such as `0.0.0.0:443`, `[::]:443`, `:443` or `unix:/run/edge.sock`",
-            )),
-            "Where to listen. `:443` is every IPv4 and IPv6 address; `[::]:443` is IPv6 alone.",
-        ),
-        optional(
-            "proxy_protocol",
-            Shape::Object(&PROXY_PROTOCOL),
-            "(no headers)",
-            "Connections begin with a PROXY header, version 1 or 2, in front of TLS if there is TLS. The client is whom the header names.",
-        ),
-        optional(
-            "tls",
-            Shape::Object(&TLS),
-            "(plain)",
-            "TLS. Without it the listener is plain: HTTP/1, and HTTP/2 with clients that begin with its preface (h2c with prior knowledge, as gRPC has it).",
-        ),
-        optional(
-            "tunnel",
-            Shape::Object(&TUNNEL),
-            "(HTTP)",
-            "TCP mode: forward bytes without parsing HTTP. TLS is terminated if the listener has `tls`.",
-        ),
-        optional(
-            "redirect_to_https",
-            Shape::Either(&[Shape::Bool, Shape::Object(&REDIRECT_TO_HTTPS)]),
-            "false",
-            "Answer every request with 308 to the same URL under https, instead of routing it.",
-        ),
-        optional(
-            "contract",
-            Shape::Text("the name of a contract"),
-            "(none)",
-            "Contract of everything that comes in here, unless its host or route says otherwise.",
-        ),
-        optional(
-            "half_close",
-            Shape::Choice(&["abort", "serve"]),
-            "abort",
-            "HTTP/1 clients that end their direction while they wait. `abort`: they have gone, and their request ends, as with a reset. `serve`: they may still read.",
-        ),
-    ]],
+    "listening addresses that share their settings",
+    &[
+        &[
+            required(
+                "name",
+                Shape::Text("a name of letters, digits, `.`, `_` and `-`"),
+                "Unique name: in routes, logs and metrics.",
+            ),
+            required(
+                "bind",
+                Shape::OneOrMany(&Shape::Text(
+                    "an address such as `0.0.0.0:443`, `[::]:443`, `:443` or `unix:/run/edge.sock`",
+                )),
+                "Where to listen. `:443` is every IPv4 and IPv6 address; `[::]:443` is IPv6 alone.",
+            ),
+            optional(
+                "proxy_protocol",
+                Shape::Object(&PROXY_PROTOCOL),
+                "(no headers)",
+                "Expect a PROXY header (version 1 or 2) at the beginning of each connection, before TLS. The client is the one that the header names.",
+            ),
+            optional(
+                "tls",
+                Shape::Object(&TLS),
+                "(plain)",
+                "Terminate TLS. Without it the listener speaks HTTP/1 in the clear, and HTTP/2 with clients that begin with its preface (h2c with prior knowledge, as gRPC clients do).",
+            ),
+            optional(
+                "tunnel",
+                Shape::Object(&TUNNEL),
+                "(HTTP)",
+                "TCP mode: forward bytes without parsing HTTP. TLS is terminated if the listener has `tls`.",
+            ),
+            optional(
+                "redirect_to_https",
+                Shape::Either(&[Shape::Bool, Shape::Object(&REDIRECT_TO_HTTPS)]),
+                "false",
+                "Redirect every request to the same URL under https (status 308) instead of routing it.",
+            ),
+            optional(
+                "contract",
+                Shape::Text("the name of a contract"),
+                "(none)",
+                "Contract for all requests on this listener, unless their host or route names another.",
+            ),
+        ],
+        LISTENER_OPTIONS_ROWS,
+    ],
 );
+
+settings! {
+    /// Settings of a listener that are a value alone.
+    pub struct ListenerOptions, LISTENER_OPTIONS_ROWS {
+        half_close: HalfClose = Shape::Choice(HalfClose::WORDS), "abort",
+            "HTTP/1 clients that close their sending direction while they wait for the response. `abort`: treat it as a disconnect and abort the request. `serve`: send the response, the client may still read.";
+    }
+}
+
+words! {
+    /// What a client that has closed its sending direction means.
+    pub enum HalfClose {
+        /// It has gone.
+        #[default]
+        Abort = "abort",
+        /// It may still read.
+        Serve = "serve",
+    }
+}
 
 pub(in crate::shape) static TUNNEL: Object = object(
     "tunnel",
-    "who gets a listener's bytes",
+    "TCP mode: where to forward the bytes of a listener",
     &[
         &[optional(
             "upstream",
             Shape::Text("the name of an upstream"),
-            "(refuse)",
+            "(reject)",
             "Default upstream. If unset, unmatched connections are rejected.",
         )],
         &TUNNEL_PASSTHROUGH,
@@ -74,19 +89,19 @@ pub(in crate::shape) static TUNNEL: Object = object(
                 "rules",
                 Shape::List(&Shape::Object(&TUNNEL_RULE)),
                 "(none)",
-                "Who gets which names and protocols. The most specific rule wins, whatever the order: exact name before wildcard before any.",
+                "Upstreams by server name and protocol. The most specific rule wins, whatever the order: exact name before wildcard before any name.",
             ),
             optional(
                 "idle_timeout",
                 Shape::Duration(SECOND, 30 * DAY),
                 "(`tunnel_idle_timeout` of `limits`)",
-                "A tunnel in which nothing moves either way.",
+                "Close a tunnel after this time without a byte in either direction.",
             ),
             optional(
                 "max_lifetime",
                 Shape::Duration(SECOND, 365 * DAY),
-                "(no bound)",
-                "The whole life of a tunnel, however busy.",
+                "(unlimited)",
+                "Close a tunnel after this time, however busy it is.",
             ),
         ],
     ],
@@ -96,27 +111,27 @@ static TUNNEL_PASSTHROUGH: [Field; 1] = [optional(
     "passthrough",
     Shape::Bool,
     "(only where the listener has no `tls`)",
-    "Leave TLS closed: the name and the offered protocols are read from the ClientHello, and every byte goes on as it came.",
+    "Do not terminate TLS: read the server name and the offered protocols from the ClientHello and forward every byte as it is.",
 )];
 
 pub(in crate::shape) static TUNNEL_RULE: Object = object(
     "tunnel.rules",
-    "who gets some names and protocols",
+    "a rule of a tunnel",
     &[
         &[
             optional(
                 "server_name",
                 Shape::OneOrMany(&Shape::Text("a host name such as `mail.example.com` or `*.example.com`")),
                 "(any)",
-                "Names that clients ask for by SNI. `*.example.com` is one or more labels before the rest.",
+                "Server names (SNI). `*.example.com` matches one or more labels before the rest.",
             ),
             optional(
                 "alpn",
                 Shape::OneOrMany(&Shape::Text("a protocol such as `imap`")),
                 "(any)",
-                "Protocols: the one agreed on, or of TLS that stays closed one of those offered.",
+                "ALPN protocols: the negotiated one, or with `passthrough` one that the client offers.",
             ),
-            required("upstream", Shape::Text("the name of an upstream"), "Who gets these connections."),
+            required("upstream", Shape::Text("the name of an upstream"), "Upstream of these connections."),
         ],
         &TUNNEL_PASSTHROUGH,
     ],
@@ -124,36 +139,37 @@ pub(in crate::shape) static TUNNEL_RULE: Object = object(
 
 pub(in crate::shape) static PROXY_PROTOCOL: Object = Object {
     name: "proxy_protocol",
-    doc: "how PROXY headers are taken",
+    doc: "PROXY headers from load balancers",
     fields: &[&[
         optional(
             "trust",
             Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
             "",
-            "Peers whose headers are believed. A header from any other peer ends its connection.",
+            "Load balancers to trust. A connection from another peer that begins with a header is closed.",
         ),
         optional(
             "trust_file",
             Shape::Text("a file"),
             "",
-            "A file of such peers, one in each line, with `#` comments. Each reload reads it again; missing, broken or empty it is rejected.",
+            "A file of such networks, one per line, with `#` comments. Each reload reads it again; a missing, invalid or empty file is an error.",
         ),
         optional(
-            "without_header",
-            Shape::Choice(&["refuse", "pass"]),
-            "refuse",
-            "What becomes of a connection that begins without a header. `pass`: its peer is the client, whether trusted or not.",
+            "header",
+            Shape::Choice(&["required", "optional"]),
+            "required",
+            "`required`: close connections that begin without a header. `optional`: accept them; their peer is the client, trusted or not.",
         ),
-        optional("header_timeout", TIMEOUT, "5s", "From accept to the last byte of the header."),
+        optional("header_timeout", TIMEOUT, "5s", "Time from accept to the last byte of the header."),
     ]],
     one_of: &["trust", "trust_file"],
     secret: false,
+    inherits: false,
 };
 
 pub(in crate::shape) static REDIRECT_TO_HTTPS: Object = object(
     "redirect_to_https",
-    "where plain requests are redirected",
-    &[&[optional("port", Shape::Int(1, 65_535), "443", "Port of the https URL; 443 is left out of it.")]],
+    "redirect to https",
+    &[&[optional("port", Shape::Int(1, 65_535), "443", "Port of the https URL; 443 is omitted from it.")]],
 );
 
 /// Keys that a listener and a name of it share.
@@ -162,25 +178,25 @@ pub(in crate::shape) static TLS_SETTINGS: [Field; 4] = [
         "policy",
         Shape::Choice(&["modern", "intermediate", "legacy"]),
         "intermediate",
-        "Versions, cipher suites and groups. `modern`: TLS 1.3. `intermediate`: TLS 1.2 with forward secrecy and AEAD, and 1.3. `legacy`: TLS 1.0 and later, for old clients only. Chains of client certificates need RSA keys from 2048 bits and no SHA-1; with `legacy` RSA keys from 1024 bits and SHA-1 do.",
+        "TLS versions, cipher suites and groups. `modern`: TLS 1.3. `intermediate`: TLS 1.3, and 1.2 with forward secrecy and AEAD. `legacy`: TLS 1.0 and later, for old clients only. Chains of client certificates need RSA keys of at least 2048 bits and no SHA-1 signatures; `legacy` accepts RSA keys from 1024 bits and SHA-1.",
     ),
     optional(
         "min_version",
         Shape::Choice(&["1.0", "1.1", "1.2", "1.3"]),
-        "(the policy's own)",
-        "Lowest TLS version. It can raise what the policy allows, not lower it.",
+        "(that of the policy)",
+        "Lowest TLS version. It can be higher than that of the policy, not lower.",
     ),
     optional(
         "alpn",
         Shape::OneOrMany(&Shape::Text("a protocol such as `h2` or `http/1.1`")),
         "(h2 and http/1.1; none for tunnels)",
-        "Protocols offered, in our order of preference; with http/1.1 goes http/1.0. Tunnels may offer any, such as `imap`.",
+        "ALPN protocols to offer, in order of preference; `http/1.1` includes http/1.0. Tunnels may offer any, such as `imap`.",
     ),
     optional(
         "client_certificate",
         Shape::Either(&[Shape::Choice(&["none"]), Shape::Object(&CLIENT_CERTIFICATE)]),
         "none",
-        "Ask clients for a certificate.",
+        "Request a certificate from clients.",
     ),
 ];
 
@@ -195,44 +211,47 @@ pub(in crate::shape) static TLS: Object = object(
                 "strict_sni",
                 Shape::Bool,
                 "false",
-                "Reject a name without a certificate of its own, instead of serving the default certificate.",
+                "Reject handshakes for names without a certificate, instead of serving the default certificate.",
             ),
             optional(
                 "names",
                 Shape::List(&Shape::Object(&TLS_NAME)),
                 "(none)",
-                "Settings of single names. What is not given there is as above.",
+                "Settings of individual server names. Unset keys are as above.",
             ),
         ],
     ],
 );
 
-pub(in crate::shape) static TLS_NAME: Object = object(
-    "tls.names",
-    "TLS settings of single names",
-    &[
+pub(in crate::shape) static TLS_NAME: Object = Object {
+    name: "tls.names",
+    doc: "TLS settings of individual server names; unset keys are those of the listener",
+    fields: &[
         &[required(
             "host",
             Shape::OneOrMany(&Shape::Text("a host name such as `admin.example.com` or `*.example.com`")),
-            "The name or names this is for. `*.example.com` is one or more labels before the rest, as in routes.",
+            "Server names. `*.example.com` matches one or more labels before the rest, as in routes.",
         )],
         &TLS_SETTINGS,
     ],
-);
+    one_of: &[],
+    secret: false,
+    inherits: true,
+};
 
 pub(in crate::shape) static CLIENT_CERTIFICATE: Object = object(
     "client_certificate",
-    "a rule for client certificates",
+    "client certificates",
     &[&[
         required(
             "mode",
             Shape::Choice(&["optional", "required"]),
-            "`required`: the handshake fails without one. `optional`: served without identity fields.",
+            "`required`: the handshake fails without a certificate. `optional`: requests without one are forwarded without identity header fields.",
         ),
         required(
             "ca",
             Shape::Text("a PEM file"),
-            "Roots that client certificates must lead to. Nothing else is trusted.",
+            "Certificate authorities that sign client certificates. No others are trusted.",
         ),
         optional("crl", Shape::Text("a PEM or DER file"), "(none)", "Revocation lists."),
         optional(
@@ -241,7 +260,7 @@ pub(in crate::shape) static CLIENT_CERTIFICATE: Object = object(
                 "a name such as `DNS:client.example`, `URI:spiffe://x/y`, `EMAIL:a@example.com` or `IP:192.0.2.1`",
             )),
             "(any)",
-            "Subject alternative names; the certificate must hold one of them.",
+            "Subject alternative names to accept; the certificate must have one of them.",
         ),
     ]],
 );
@@ -250,29 +269,34 @@ pub(in crate::shape) static KEYSTORE: Object = Object {
     name: "keystore",
     doc: "certificates and keys",
     fields: &[&[
-        optional("folder", Shape::Text("a folder"), "", "A folder of PEM files, chain and key together or apart."),
+        optional(
+            "folder",
+            Shape::Text("a folder"),
+            "",
+            "A folder of PEM files, with chain and key in one file or in two.",
+        ),
         optional("pkcs12", Shape::Text("a file"), "", "A PKCS#12 file (`.p12`, `.pfx`)."),
         optional("jks", Shape::Text("a file"), "", "A Java keystore."),
         optional(
             "password",
             Shape::Object(&SECRET),
             "(none)",
-            "Where the password of the store comes from. Needed by `pkcs12` and `jks`.",
+            "Password of the keystore. Required by `pkcs12` and `jks`.",
         ),
         optional(
             "key_servers",
             Shape::Text("the name of a group of key servers"),
             "(none: every certificate comes with its key)",
-            "Certificates may come without their keys; these servers have them. A file of a folder may then be called after its host.",
+            "Key servers that hold the private keys of certificates without one. A PEM file may then be named after its host.",
         ),
         optional(
             "default",
             Shape::Text("a host name"),
             "(the alias `default`)",
-            "The name whose certificates serve clients that send no name, or one that is not here.",
+            "Server name whose certificates are for clients that send no name or an unknown one.",
         ),
         optional(
-            "reload_every",
+            "reload_interval",
             Shape::Duration(SECOND, 30 * DAY),
             "30m",
             "Re-read the store this often, in addition to whenever its files change.",
@@ -280,50 +304,52 @@ pub(in crate::shape) static KEYSTORE: Object = Object {
     ]],
     one_of: &["folder", "pkcs12", "jks"],
     secret: false,
+    inherits: false,
 };
 
 pub(in crate::shape) static SECRET: Object = Object {
     name: "secret",
     doc: "where a secret comes from",
     fields: &[&[
-        optional("file", Shape::Text("a file"), "", "A file that holds it; the final newline is not part of it."),
+        optional("file", Shape::Text("a file"), "", "A file that contains it; a final newline is ignored."),
         optional(
             "env",
             Shape::Text("the name of an environment variable"),
             "",
-            "An environment variable that holds it.",
+            "An environment variable that contains it.",
         ),
     ]],
     one_of: &["file", "env"],
     secret: true,
+    inherits: false,
 };
 
-pub(in crate::shape) static ADMIN: Object = object(
+pub(crate) static ADMIN: Object = object(
     "admin",
     "the admin listener",
     &[&[
         required(
             "bind",
             Shape::Text("an address such as `127.0.0.1:9901` or `unix:/run/portunus/admin.sock`"),
-            "Where it listens: loopback or a Unix socket.",
+            "Listening address: loopback or a Unix socket.",
         ),
         optional(
             "allow_remote",
             Shape::Bool,
             "false",
-            "Let it listen elsewhere. There is no login: guard that address by other means.",
+            "Allow any other listening address. There is no authentication: restrict access by other means.",
         ),
         optional(
             "hosts",
             Shape::OneOrMany(&Shape::Text("a host name")),
             "(none)",
-            "Further Host values it answers to, beside its address and `localhost`.",
+            "Host values to accept in addition to its address and `localhost`.",
         ),
         optional(
             "connection_timeout",
             Shape::Duration(SECOND, DAY),
             "2m",
-            "A connection's whole life, whether its client reads or not. A reload whose outcome is waited for must fit in.",
+            "Close a connection after this time. `POST /reload` waits for the reload on its connection, so allow enough time for one.",
         ),
     ]],
 );

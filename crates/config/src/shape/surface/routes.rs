@@ -1,132 +1,128 @@
 //! Keys of `routes`. Declares them, nothing else; `surface.rs` says how.
 
-use super::upstreams::CONNECTION_SETTINGS;
-use super::{TIB, TIMEOUT, object, optional, required};
-use crate::shape::{Object, Shape};
+use super::upstreams::{CONNECTION_SETTINGS, URL_TLS};
+use std::time::Duration;
+
+use crate::table::*;
 
 pub(in crate::shape) static ROUTE: Object = Object {
     name: "route",
-    doc: "what happens to which request",
-    fields: &[&[
-        optional(
-            "name",
-            Shape::Text("a name of letters, digits, `.`, `_` and `-`"),
-            "(methods, first host and path)",
-            "Unique name: in logs and metrics. Without one a route is called as in `GET www.example.com/api/{*rest}`, at most 96 characters, and `#2` behind it if another is called so already.",
-        ),
-        optional(
-            "listeners",
-            Shape::OneOrMany(&Shape::Text("the name of a listener")),
-            "(all that route)",
-            "Listeners it belongs to.",
-        ),
-        optional(
-            "hosts",
-            Shape::OneOrMany(&Shape::Text("a host name such as `www.example.com`, `*.example.com` or `*`")),
-            "*",
-            "Host names it is for. `*.example.com` is one or more labels before the rest; `*` is any host.",
-        ),
-        optional(
-            "methods",
-            Shape::OneOrMany(&Shape::Text("a method such as `GET`")),
-            "(any)",
-            "Methods it is for. HEAD is served where GET is, unless a route names HEAD.",
-        ),
-        optional(
-            "path",
-            Shape::Text("a path such as `/api/{version}/{*rest}`"),
-            "/{*rest}",
-            "Path it is for. `{name}` is one segment, or its end (`v{n}`); `{*name}`, last, is all that follows.",
-        ),
-        optional(
-            "headers",
-            Shape::Table("NAME", &Shape::Verbatim("a value")),
-            "(any)",
-            "Fields that must be there with exactly this value.",
-        ),
-        optional("upstream", Shape::Text("the name of an upstream"), "", "Forward to this group."),
-        optional(
-            "upstream_url",
-            Shape::Object(&UPSTREAM_URL),
-            "",
-            "Forward to a server whose name is built from parameters.",
-        ),
-        optional("redirect", Shape::Object(&REDIRECT), "", "Redirect."),
-        optional("respond", Shape::Object(&RESPOND), "", "Answer by ourselves."),
-        optional(
-            "rewrite",
-            Shape::Text("a path such as `/v2/{rest}`"),
-            "(as matched)",
-            "Path sent upstream. The query is appended.",
-        ),
-        optional(
-            "host",
-            Shape::Either(&[Shape::Choice(&["keep", "upstream"]), Shape::Object(&HOST_SET)]),
-            "keep",
-            "Host sent upstream: the client's, the server's own, or a fixed one.",
-        ),
-        optional("request_headers", Shape::Object(&HEADER_EDITS), "(none)", "Edits of the request's fields."),
-        optional("response_headers", Shape::Object(&HEADER_EDITS), "(none)", "Edits of the response's fields."),
-        optional(
-            "hsts",
-            Shape::Either(&[Shape::Bool, Shape::Text("a value such as `max-age=31536000; includeSubDomains`")]),
-            "false",
-            "Strict-Transport-Security on answers over TLS. `true`: `max-age=31536000`.",
-        ),
-        optional("max_body", Shape::Size(0, TIB), "(`limits.max_body`)", "Largest request body; then 413."),
-        optional(
-            "client_idle_timeout",
-            TIMEOUT,
-            "(`limits.client_idle_timeout`)",
-            "Between two reads of the request body before there is a response, or two writes the client accepts.",
-        ),
-        optional(
-            "min_body_rate",
-            Shape::Size(0, TIB),
-            "(`limits.min_body_rate`)",
-            "Slowest body a client may send or accept, per second of waiting for it; 0 for any.",
-        ),
-        optional(
-            "stream_idle_timeout",
-            TIMEOUT,
-            "(`idle_timeout` of the upstream)",
-            "Once the response has begun: longest time in which no byte of a body moves in either direction.",
-        ),
-        optional(
-            "allow_ambiguous_path",
-            Shape::Bool,
-            "false",
-            "Let paths pass that a server which makes `//` one slash or drops `;` and what follows it in a segment would read as those of a more specific route, or \
-             of another operation of the contract. Otherwise they are answered 400.",
-        ),
-        optional(
-            "allow_encoded_slash",
-            Shape::Bool,
-            "false",
-            "Let `%2F` stand in a parameter (package registries need it). Otherwise such a path is answered 400.",
-        ),
-        optional(
-            "keep_method_override",
-            Shape::Bool,
-            "false",
-            "Send X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override on. An upstream that obeys them does what no method here was checked for.",
-        ),
-        optional(
-            "upgrades",
-            Shape::OneOrMany(&Shape::Text("a protocol such as `websocket`")),
-            "[websocket]",
-            "Protocols a connection may be upgraded to once the upstream agrees; `[]` for none.",
-        ),
-        optional(
-            "contract",
-            Shape::Text("the name of a contract, or `none`"),
-            "(that of its host, else of its listener)",
-            "Contract that requests and responses are checked by. `none`: none, whatever host and listener say.",
-        ),
-    ]],
+    doc: "what to do with which request",
+    fields: &[
+        &[
+            optional(
+                "name",
+                Shape::Text("a name of letters, digits, `.`, `_` and `-`"),
+                "(methods, first host and path)",
+                "Unique name for logs and metrics. The default is as in `GET www.example.com/api/{*rest}`, at most 96 characters, followed by `#2` if that name is taken.",
+            ),
+            optional(
+                "listeners",
+                Shape::OneOrMany(&Shape::Text("the name of a listener")),
+                "(all HTTP listeners)",
+                "Listeners of this route.",
+            ),
+            optional(
+                "hosts",
+                Shape::OneOrMany(&Shape::Text("a host name such as `www.example.com`, `*.example.com` or `*`")),
+                "*",
+                "Host names to match. `*.example.com` matches one or more labels before the rest, `*` any host.",
+            ),
+            optional(
+                "methods",
+                Shape::OneOrMany(&Shape::Text("a method such as `GET`")),
+                "(any)",
+                "Methods to match. GET includes HEAD, unless another route names HEAD.",
+            ),
+            optional(
+                "path",
+                Shape::Text("a path such as `/api/{version}/{*rest}`"),
+                "/{*rest}",
+                "Path to match. `{name}` is one segment or the end of one (`v{n}`); `{*name}` at the end is everything that follows.",
+            ),
+            optional(
+                "headers",
+                Shape::Table("NAME", &Shape::Verbatim("a value")),
+                "(any)",
+                "Header fields to match, with exactly this value.",
+            ),
+            optional("upstream", Shape::Text("the name of an upstream"), "", "Forward to this upstream."),
+            optional(
+                "upstream_url",
+                Shape::Object(&UPSTREAM_URL),
+                "",
+                "Forward to a server whose name is built from parameters of the path.",
+            ),
+            optional("redirect", Shape::Object(&REDIRECT), "", "Redirect the client."),
+            optional("respond", Shape::Object(&RESPOND), "", "Respond directly."),
+            optional(
+                "rewrite",
+                Shape::Text("a path such as `/v2/{rest}`"),
+                "(unchanged)",
+                "Path to send upstream. The query is appended.",
+            ),
+            optional(
+                "host",
+                Shape::Either(&[Shape::Choice(&["keep", "upstream"]), Shape::Object(&HOST_SET)]),
+                "keep",
+                "Host to send upstream. `keep`: that of the client. `upstream`: that of the server.",
+            ),
+            optional(
+                "request_headers",
+                Shape::Object(&HEADER_EDITS),
+                "(none)",
+                "Changes to the header fields of the request.",
+            ),
+            optional(
+                "response_headers",
+                Shape::Object(&HEADER_EDITS),
+                "(none)",
+                "Changes to the header fields of the response.",
+            ),
+            optional(
+                "hsts",
+                Shape::Either(&[Shape::Bool, Shape::Text("a value such as `max-age=31536000; includeSubDomains`")]),
+                "false",
+                "Add Strict-Transport-Security to responses over TLS. `true`: `max-age=31536000`.",
+            ),
+            optional("max_body", Shape::Size(0, TIB), "(`limits.max_body`)", "Largest request body; then 413."),
+            optional(
+                "upgrades",
+                Shape::OneOrMany(&Shape::Text("a protocol such as `websocket`")),
+                "[websocket]",
+                "Protocols to which a connection may be upgraded if the upstream agrees; `[]` for none.",
+            ),
+            optional(
+                "contract",
+                Shape::Text("the name of a contract, or `none`"),
+                "(that of its host, else of its listener)",
+                "Contract to validate requests and responses by. `none`: none, even if the host or the listener has one.",
+            ),
+        ],
+        ROUTE_OPTIONS_ROWS,
+    ],
     one_of: &["upstream", "upstream_url", "redirect", "respond"],
     secret: false,
+    inherits: false,
 };
+
+settings! {
+    /// Settings of a route that are a value alone.
+    pub struct RouteOptions, ROUTE_OPTIONS_ROWS {
+        client_idle_timeout: Option<Duration> = TIMEOUT, "(`limits.client_idle_timeout`)",
+            "Time between two reads of the request body before the response begins, or between two writes of the response.";
+        min_body_rate: Option<u64> = Shape::Size(0, TIB), "(`limits.min_body_rate`)",
+            "Lowest rate, in bytes per second, at which a client may send the request body or read the response body; 0 for none.";
+        stream_idle_timeout: Option<Duration> = TIMEOUT, "(`idle_timeout` of the upstream)",
+            "Time without a byte of a body in either direction once the response has begun.";
+        allow_ambiguous_path: bool = Shape::Bool, "false",
+            "Accept paths that a server which merges slashes or ignores `;` parameters would read as a path of a more specific route, or of another operation of the contract. Otherwise they are rejected with 400.";
+        allow_encoded_slash: bool = Shape::Bool, "false",
+            "Accept `%2F` in a parameter (package registries need it). Otherwise such paths are rejected with 400.";
+        keep_method_override: bool = Shape::Bool, "false",
+            "Forward X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override. An upstream that obeys them executes a method that was never checked here.";
+    }
+}
 
 pub(in crate::shape) static UPSTREAM_URL: Object = object(
     "upstream_url",
@@ -134,17 +130,18 @@ pub(in crate::shape) static UPSTREAM_URL: Object = object(
     &[
         &[
             required(
-                "to",
+                "url",
                 Shape::Text("a URL such as `https://{tenant}.example.com/{rest}`"),
-                "Scheme, host and optional port; a path is sent as `rewrite` would be.",
+                "Scheme, host and optional port. A path has the effect of `rewrite`.",
             ),
             optional(
                 "allow",
                 Shape::OneOrMany(&Shape::Text("a host such as `a.example.com`, with its port if the URL has one")),
-                "(required if a parameter stands in the host)",
-                "Hosts that may come out of it. Anything else is answered 400.",
+                "(required if the host contains a parameter)",
+                "Hosts to allow as the result. Others are rejected with 400.",
             ),
         ],
+        &URL_TLS,
         &CONNECTION_SETTINGS,
     ],
 );
@@ -156,14 +153,14 @@ pub(in crate::shape) static REDIRECT: Object = object(
         required(
             "to",
             Shape::Text("a URL such as `https://www.example.com/{rest}` or a path"),
-            "The Location. The query is appended unless this has one.",
+            "Location. The query is appended, unless this has one.",
         ),
         optional("status", Shape::Choice(&["301", "302", "303", "307", "308"]), "308", "Status code."),
         optional(
             "allow",
             Shape::OneOrMany(&Shape::Text("a host such as `a.example.com`, with its port if the URL has one")),
-            "(required if a parameter stands in the host)",
-            "Hosts that may come out of it. Anything else is answered 400.",
+            "(required if the host contains a parameter)",
+            "Hosts to allow as the result. Others are rejected with 400.",
         ),
     ]],
 );
@@ -184,7 +181,7 @@ pub(in crate::shape) static RESPOND: Object = object(
             "if_healthy",
             Shape::Text("an upstream"),
             "(always)",
-            "Answered only while this upstream has a server that is neither ejected nor fails its checks; else 503.",
+            "Respond so only while this upstream has a healthy server; otherwise with 503.",
         ),
     ]],
 );
@@ -195,16 +192,21 @@ pub(in crate::shape) static HOST_SET: Object = object(
     &[&[required(
         "set",
         Shape::Text("a host such as `app.internal` or `app.internal:8080`"),
-        "The Host sent upstream.",
+        "Host to send upstream.",
     )]],
 );
 
 pub(in crate::shape) static HEADER_EDITS: Object = object(
     "header_edits",
-    "edits of header fields, applied in the order remove, set, add",
+    "changes to header fields, applied in the order remove, set, add",
     &[&[
-        optional("remove", Shape::OneOrMany(&Shape::Text("a field name")), "(none)", "Fields to remove."),
-        optional("set", Shape::Table("NAME", &Shape::Verbatim("a value")), "(none)", "Fields to replace or create."),
-        optional("add", Shape::Table("NAME", &Shape::Verbatim("a value")), "(none)", "Fields to append."),
+        optional("remove", Shape::OneOrMany(&Shape::Text("a field name")), "(none)", "Header fields to remove."),
+        optional(
+            "set",
+            Shape::Table("NAME", &Shape::Verbatim("a value")),
+            "(none)",
+            "Header fields to replace or add.",
+        ),
+        optional("add", Shape::Table("NAME", &Shape::Verbatim("a value")), "(none)", "Header fields to append."),
     ]],
 );

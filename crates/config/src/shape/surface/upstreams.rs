@@ -1,53 +1,67 @@
 //! Keys of `upstreams`, and those that `upstream_url` shares with them. Declares them, nothing else; `surface.rs` says how.
 
-use super::{HOUR, TIMEOUT, object, optional, required};
-use crate::shape::{Field, Object, Shape};
+use crate::table::*;
+
+/// TLS of a group.
+static GROUP_TLS: [Field; 1] = [optional(
+    "tls",
+    Shape::Either(&[Shape::Bool, Shape::Object(&UPSTREAM_TLS)]),
+    "false",
+    "Connect with TLS. The certificates of the servers are verified, against the system's certificate authorities unless `ca` is set.",
+)];
+
+/// TLS of a server that a URL names.
+pub(in crate::shape) static URL_TLS: [Field; 1] = [optional(
+    "tls",
+    Shape::Either(&[Shape::Bool, Shape::Object(&UPSTREAM_TLS)]),
+    "(`true` for an https URL)",
+    "Connect with TLS. The certificates of the servers are verified, against the system's certificate authorities unless `ca` is set.",
+)];
 
 /// Keys that a group and a server made from a URL share.
-pub(in crate::shape) static CONNECTION_SETTINGS: [Field; 10] = [
+pub(in crate::shape) static CONNECTION_SETTINGS: [Field; 9] = [
     optional(
         "protocol",
         Shape::Choice(&["http1", "http2", "tcp"]),
         "http1",
-        "HTTP spoken to the servers. `http2`: by ALPN over TLS, with prior knowledge otherwise; gRPC needs it. `tcp`: no HTTP; for tunnels only, without ALPN under TLS.",
+        "Protocol of the servers. `http2`: negotiated by ALPN over TLS, with prior knowledge otherwise; required by gRPC. `tcp`: no HTTP, for tunnels only; no ALPN over TLS.",
     ),
+    optional("connect_timeout", TIMEOUT, "5s", "Time to connect, TCP and TLS together."),
     optional(
-        "tls",
-        Shape::Either(&[Shape::Bool, Shape::Object(&UPSTREAM_TLS)]),
-        "false",
-        "TLS to the servers. Their certificates are verified, by the system's roots unless `ca` is given.",
-    ),
-    optional("connect_timeout", TIMEOUT, "5s", "For connecting, TCP and TLS together."),
-    optional(
-        "header_timeout",
+        "response_header_timeout",
         TIMEOUT,
         "60s",
-        "From the last byte of the request to the head of the response; then 504.",
+        "Time from the last byte of the request to the end of the response header; then 504.",
     ),
     optional(
         "idle_timeout",
         TIMEOUT,
         "60s",
-        "Between two bytes of a response body; where the request body is still on its way, a byte of that counts too.",
+        "Time between two bytes of a response body. While the request body is still being sent, its bytes count as well.",
     ),
-    optional("total_timeout", Shape::Either(&[Shape::Choice(&["none"]), TIMEOUT]), "none", "For the whole exchange."),
-    optional("pool_idle_timeout", TIMEOUT, "30s", "How long an unused connection is kept."),
-    optional("pool_max_idle", Shape::Int(0, 1_000_000), "256", "Unused connections kept in the process."),
+    optional(
+        "total_timeout",
+        Shape::Either(&[Shape::Choice(&["none"]), TIMEOUT]),
+        "none",
+        "Time for the whole exchange.",
+    ),
+    optional("pool_idle_timeout", TIMEOUT, "30s", "Time to keep an idle connection open."),
+    optional("pool_max_idle", Shape::Int(0, 1_000_000), "256", "Idle connections to keep open, in the whole process."),
     optional(
         "max_in_flight",
         Shape::Int(1, 1_000_000),
         "10000",
-        "Requests and tunnels under way in the process; further requests are answered 503, further tunnels closed.",
+        "Concurrent requests and tunnels, in the whole process; then requests are rejected with 503 and tunnels closed.",
     ),
     optional(
         "max_in_flight_per_client",
         Shape::Int(1, 1_000_000),
         "(half of `max_in_flight`, at least 10)",
-        "Of these, those of one client (IPv6: of one /64), so that none takes all; further requests are rejected with 429, further tunnels closed. The client is the one that trusted proxies name.",
+        "Concurrent requests and tunnels of one client (IPv6: of one /64); then its requests are rejected with 429 and its tunnels closed. Behind trusted proxies, the client is the one that they name.",
     ),
 ];
 
-pub(in crate::shape) static UPSTREAM: Object = Object {
+pub(crate) static UPSTREAM: Object = Object {
     name: "upstream",
     doc: "a group of servers",
     fields: &[
@@ -59,24 +73,25 @@ pub(in crate::shape) static UPSTREAM: Object = Object {
                     Shape::Object(&SERVER),
                 ])),
                 "",
-                "The servers. Each address of a name, A and AAAA, is a server of its own; names are resolved again by the TTL of their DNS records.",
+                "Servers. Each address (A and AAAA) of a name is a server of its own. Names are resolved again when the TTL of their DNS records expires.",
             ),
             optional(
                 "balance",
                 Shape::Choice(&["round_robin", "least_loaded"]),
                 "round_robin",
-                "How a server is chosen: in turn by weight, or the less loaded of two random ones.",
+                "How to choose a server. `round_robin`: in turn, by weight. `least_loaded`: the one of two random servers with fewer requests.",
             ),
         ],
+        &GROUP_TLS,
         &CONNECTION_SETTINGS,
-        &super::TO_DESTINATIONS,
+        &super::ORIGINAL_DST,
         &super::SOURCE_SETTINGS,
         &[
             optional(
                 "send_proxy",
                 Shape::Choice(&["off", "v1", "v2", "v2_tlvs"]),
                 "off",
-                "The PROXY header that goes ahead of a tunnel's bytes. `v2_tlvs` adds ALPN, server name, a unique id, TLS version, cipher and client certificate, and a checksum.",
+                "Send a PROXY header at the beginning of a tunnel. `v2_tlvs` is version 2 with ALPN, server name, a unique id, TLS version, cipher, client certificate and a checksum.",
             ),
             optional(
                 "retries",
@@ -88,13 +103,14 @@ pub(in crate::shape) static UPSTREAM: Object = Object {
                 "ejection",
                 Shape::Object(&UPSTREAM_EJECTION),
                 "(see there)",
-                "When a failing server is left out.",
+                "Ejection of failing servers (passive health checks).",
             ),
-            optional("health", Shape::Object(&HEALTH), "(none)", "Active checks."),
+            optional("health", Shape::Object(&HEALTH), "(none)", "Active health checks."),
         ],
     ],
-    one_of: &["servers", "to_destinations"],
+    one_of: &["servers", "original_dst"],
     secret: false,
+    inherits: false,
 };
 
 pub(in crate::shape) static SERVER: Object = object(
@@ -104,9 +120,9 @@ pub(in crate::shape) static SERVER: Object = object(
         required(
             "address",
             Shape::Text("a server such as `127.0.0.1:9000`, `app.internal:8080` or `unix:/run/app.sock`"),
-            "Where it is.",
+            "Address.",
         ),
-        optional("weight", Shape::Int(1, 1_000), "1", "Its share of the load, against those of the others."),
+        optional("weight", Shape::Int(1, 1_000), "1", "Share of the load, relative to the other servers."),
     ]],
 );
 
@@ -114,34 +130,44 @@ pub(in crate::shape) static UPSTREAM_TLS: Object = object(
     "upstream.tls",
     "TLS to upstream servers",
     &[&[
-        optional("ca", Shape::Text("a PEM file"), "(the system's roots)", "Roots to trust instead of the system's."),
         optional(
-            "name",
-            Shape::Text("a host name"),
-            "(the server's own)",
-            "Name to send and to check. Servers on Unix sockets need it.",
+            "ca",
+            Shape::Text("a PEM file"),
+            "(the system's)",
+            "Certificate authorities to trust instead of the system's.",
         ),
-        optional("client_certificate", Shape::Text("a PEM file"), "(none)", "Our client certificate with its chain."),
-        optional("client_key", Shape::Text("a PEM file"), "(none)", "The key of our client certificate."),
+        optional(
+            "server_name",
+            Shape::Text("a host name"),
+            "(that of the server)",
+            "Server name to send (SNI) and to verify. Required by servers on Unix sockets.",
+        ),
+        optional(
+            "client_certificate",
+            Shape::Text("a PEM file"),
+            "(none)",
+            "Client certificate to present, with its chain.",
+        ),
+        optional("client_key", Shape::Text("a PEM file"), "(none)", "Private key of the client certificate."),
         optional(
             "insecure_skip_verify",
             Shape::Bool,
             "false",
-            "Do not verify the servers' certificates: whoever sits between can read and change everything.",
+            "Do not verify the certificates of the servers: anybody on the network path can read and change everything.",
         ),
         optional(
             "policy",
             Shape::Choice(&["modern", "intermediate", "legacy"]),
             "intermediate",
-            "Versions, cipher suites and certificate chains to accept. `legacy`: TLS 1.0 and later, RSA keys from 1024 bits, SHA-1 signatures.",
+            "TLS versions, cipher suites and certificate chains to accept. `legacy`: TLS 1.0 and later, RSA keys from 1024 bits, SHA-1 signatures.",
         ),
     ]],
 );
 
-pub(in crate::shape) static RETRIES: Object = object(
+pub(crate) static RETRIES: Object = object(
     "retries",
     "retries of idempotent requests",
-    &[&[optional("budget", Shape::Int(0, 100), "20", "Retries, as a percentage of requests; 0 switches them off.")]],
+    &[&[optional("budget", Shape::Int(0, 100), "20", "Retries as a percentage of requests; 0 disables them.")]],
 );
 
 static EJECTION_FIELDS: [Field; 2] = [
@@ -149,17 +175,21 @@ static EJECTION_FIELDS: [Field; 2] = [
         "failures",
         Shape::Int(0, 1_000),
         "5",
-        "Failures in a row after which a server is left out; 0 switches this off.",
+        "Consecutive failures after which a server is ejected; 0 disables this.",
     ),
-    optional("period", Shape::Duration(100, HOUR), "10s", "For how long at first; it doubles up to ten times this."),
+    optional(
+        "duration",
+        Shape::Duration(100, HOUR),
+        "10s",
+        "Time of the first ejection. It doubles with each further one, up to ten times this.",
+    ),
 ];
 
-pub(in crate::shape) static EJECTION: Object =
-    object("ejection", "when a failing server is left out", &[&EJECTION_FIELDS]);
+pub(in crate::shape) static EJECTION: Object = object("ejection", "ejection of failing servers", &[&EJECTION_FIELDS]);
 
-pub(in crate::shape) static UPSTREAM_EJECTION: Object = object(
+pub(crate) static UPSTREAM_EJECTION: Object = object(
     "upstream.ejection",
-    "when a failing server of an upstream is left out",
+    "ejection of failing servers of an upstream",
     &[
         &EJECTION_FIELDS,
         &[
@@ -167,13 +197,13 @@ pub(in crate::shape) static UPSTREAM_EJECTION: Object = object(
                 "statuses",
                 Shape::OneOrMany(&Shape::Int(500, 599)),
                 "[502, 503, 504]",
-                "Responses with these statuses are failures of their server, like timeouts and broken connections. They are forwarded all the same. `[]` for none.",
+                "Response statuses that count as failures of the server, as timeouts and reset connections do. The responses are forwarded nevertheless. `[]` for none.",
             ),
             optional(
-                "most",
+                "max_percent",
                 Shape::Int(0, 100),
                 "50",
-                "Percentage of the servers that may be left out for their statuses at the same time: never the only one, and of two one.",
+                "Largest percentage of the servers to eject for their statuses at the same time: never the only one, one of two.",
             ),
         ],
     ],
@@ -186,13 +216,14 @@ pub(in crate::shape) static HEALTH: Object = object(
         optional(
             "path",
             Shape::Text("`none` or a path such as `/healthz`"),
-            "(required by HTTP)",
-            "Asked for with GET; 200 to 399 is healthy. With `none`, the default of `protocol: tcp`, a server that takes a connection is.",
+            "(required for HTTP)",
+            "Path to request with GET; statuses from 200 to 399 are healthy. `none`, the default with `protocol: tcp`: a server that accepts a connection is healthy.",
         ),
-        optional("host", Shape::Text("a host name"), "(the server's own)", "Host sent with it."),
-        optional("every", Shape::Duration(100, HOUR), "5s", "Between two checks."),
-        optional("timeout", Shape::Duration(10, HOUR), "2s", "For one check; at most `every`."),
-        optional("fall", Shape::Int(1, 100), "3", "Failed checks in a row until a server is left out."),
-        optional("rise", Shape::Int(1, 100), "2", "Passed checks in a row until it is back."),
+        optional("host", Shape::Text("a host name"), "(that of the server)", "Host of the request."),
+        optional("interval", Shape::Duration(100, HOUR), "5s", "Time between two checks."),
+        optional("timeout", Shape::Duration(10, HOUR), "2s", "Time for one check; at most `interval`.")
+            .at_most("interval"),
+        optional("fall", Shape::Int(1, 100), "3", "Consecutive failed checks after which a server is unhealthy."),
+        optional("rise", Shape::Int(1, 100), "2", "Consecutive successful checks after which it is healthy again."),
     ]],
 );

@@ -1,7 +1,7 @@
-//! `portunus key-server bench`: asks any server that speaks the keyless protocol for signatures, and tells how many came and how late.
+//! `portunus key-server bench`: requests signatures from any server that speaks the keyless protocol, and reports throughput and latency.
 //!
-//! Three ways to ask: as fast as answers come (the default), with a pause after each response (latency), or at a fixed rate whatever comes back (open
-//! loop). A response counts only if it is one: errors, wrong signatures and answers after the deadline are counted apart.
+//! Three kinds of load: each response is followed by the next request at once (the default) or after a think time (latency), or requests are sent at a
+//! fixed rate (open loop). Errors, wrong signatures and responses after the deadline are counted apart.
 
 mod load;
 mod tally;
@@ -18,7 +18,7 @@ use wire::keyless::{EXTENSION_ALPN, HashKind, Operation};
 
 use tally::Tally;
 
-/// How to ask.
+/// The load to generate.
 #[derive(Debug, clap::Args)]
 pub struct Bench {
     /// The key server: host:port, or unix:PATH
@@ -27,19 +27,19 @@ pub struct Bench {
     /// Name in the server's certificate; the host of --server if not given
     #[arg(long)]
     name: Option<String>,
-    /// Authorities of the server's certificate, PEM
+    /// Certificate authorities of the server, PEM
     #[arg(long)]
     ca: Option<PathBuf>,
-    /// Our certificate, PEM
+    /// Client certificate, PEM
     #[arg(long)]
     certificate: Option<PathBuf>,
-    /// Its key, PEM
+    /// Private key of the client certificate, PEM
     #[arg(long)]
     key: Option<PathBuf>,
-    /// Certificates whose keys are asked for, PEM; in turn, if several
-    #[arg(long = "for", required = true)]
+    /// PEM file with a certificate whose key is to sign; give it more than once to take turns
+    #[arg(long = "certificate-file", required = true)]
     sites: Vec<PathBuf>,
-    /// Operation by name, such as rsa_pss_sha256; by default the one that TLS 1.3 uses with each key
+    /// Operation, such as rsa_pss_sha256; by default the one that TLS 1.3 uses with the key
     #[arg(long)]
     operation: Option<String>,
     /// Connections
@@ -48,25 +48,25 @@ pub struct Bench {
     /// Requests outstanding on each connection
     #[arg(long, default_value_t = 1)]
     in_flight: usize,
-    /// How long to ask, seconds
+    /// Duration of the measurement, seconds
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// Pause after each response, microseconds
-    #[arg(long, default_value_t = 0)]
-    pause_us: u64,
-    /// Requests per second over all connections, whatever comes back
+    /// Pause between a response and the next request of its connection, such as 200us, 5ms or 1s
+    #[arg(long, default_value = "0us", value_parser = think_time)]
+    think_time: Duration,
+    /// Requests per second over all connections, sent whether or not responses arrive
     #[arg(long)]
     rate: Option<f64>,
-    /// A response is of use only so soon, milliseconds; told to servers that understand it
+    /// Deadline of a response, milliseconds; sent to servers that support it
     #[arg(long)]
     deadline_ms: Option<u64>,
-    /// With a deadline: ask again so often after it has passed
+    /// Retries after the deadline has passed
     #[arg(long, default_value_t = 0)]
     retries: u32,
-    /// Ask again at once after BUSY, instead of when the server said; what no client should do
+    /// Retry at once after BUSY, instead of when the server said; no client should
     #[arg(long)]
-    insist: bool,
-    /// Never use our extension of the protocol
+    ignore_retry_after: bool,
+    /// Never use the extension of the protocol
     #[arg(long)]
     plain: bool,
     /// Verify each response, one in 64, or none
@@ -78,6 +78,19 @@ pub struct Bench {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// Reads a think time: a whole number with its unit.
+fn think_time(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number = number.parse::<u64>().ok().filter(|number| *number <= 1_000_000_000);
+    match (number, unit) {
+        (Some(number), "us") => Ok(Duration::from_micros(number)),
+        (Some(number), "ms") => Ok(Duration::from_millis(number)),
+        (Some(number), "s") => Ok(Duration::from_secs(number)),
+        _ => Err("write a whole number and one of us, ms and s, such as 200us".to_owned()),
+    }
 }
 
 /// Which answers are verified.
@@ -112,12 +125,12 @@ struct Plan {
     connections: usize,
     in_flight: usize,
     duration: Duration,
-    pause: Duration,
+    think_time: Duration,
     /// Between two requests of one connection, in open loop.
     interval: Option<Duration>,
     deadline: Option<Duration>,
     retries: u32,
-    insist: bool,
+    ignore_retry_after: bool,
     verify: Verify,
 }
 
@@ -200,11 +213,11 @@ fn plan(bench: &Bench) -> Result<Plan, String> {
         connections: bench.connections,
         in_flight: bench.in_flight.max(1),
         duration: Duration::from_secs_f64(bench.seconds),
-        pause: Duration::from_micros(bench.pause_us),
+        think_time: bench.think_time,
         interval: bench.rate.map(per_connection),
         deadline: bench.deadline_ms.map(Duration::from_millis),
         retries: bench.retries,
-        insist: bench.insist,
+        ignore_retry_after: bench.ignore_retry_after,
         verify: bench.verify,
     })
 }

@@ -139,7 +139,7 @@ key_servers:
   key-server:
     servers: \"{}\"
     ca: ca.pem
-    name: {name}
+    server_name: {name}
     client_certificate: client.pem
     client_key: client.key
 {routes}",
@@ -155,7 +155,7 @@ fn next_steps(init: &Init) -> String {
   portunus key-server run {dir}/key-server/key-server.yaml
   portunus run {dir}/edge/portunus.yaml
   curl --cacert {dir}/ca.pem --connect-to ::127.0.0.1:{port} https://site-1.example/
-  portunus key-server bench --server {listen} --ca {dir}/ca.pem --certificate {dir}/edge/client.pem --key {dir}/edge/client.key --for {dir}/edge/chains/site-1.example.pem",
+  portunus key-server bench --server {listen} --ca {dir}/ca.pem --certificate {dir}/edge/client.pem --key {dir}/edge/client.key --certificate-file {dir}/edge/chains/site-1.example.pem",
         sites = init.sites,
         listen = init.listen,
     )

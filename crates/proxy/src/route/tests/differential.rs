@@ -146,7 +146,7 @@ fn random_route(random: &mut Rng) -> RouteConfig {
     );
     let route = route(&format!("{methods} {hosts} {path}{extra}"));
     // What it does about paths that can be read in two ways is tested by itself.
-    RouteConfig { allow_ambiguous_path: true, ..route }
+    RouteConfig { options: config::RouteOptions { allow_ambiguous_path: true, ..route.options.clone() }, ..route }
 }
 
 /// A request that has nothing to do with the routes, or one after the pattern of one of them.

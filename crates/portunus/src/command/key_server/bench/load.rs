@@ -123,7 +123,7 @@ impl Load<'_> {
     async fn ask_and_listen(&mut self) -> Result<(), String> {
         let mut chunk = Chunk::empty();
         let mut next_due = self.first_due(self.plan.interval.unwrap_or_default());
-        let first = self.first_due(self.plan.pause);
+        let first = self.first_due(self.plan.think_time);
         self.pause_until(first).await?;
         let end = self.started + self.plan.duration;
         loop {
@@ -142,8 +142,8 @@ impl Load<'_> {
                 Some(0) => return Err("the server closed the connection".to_owned()),
                 Some(_) => {
                     let answered = self.take_responses(&mut chunk)?;
-                    if answered > 0 && !self.plan.pause.is_zero() {
-                        self.pause_until(Instant::now() + self.plan.pause).await?;
+                    if answered > 0 && !self.plan.think_time.is_zero() {
+                        self.pause_until(Instant::now() + self.plan.think_time).await?;
                     }
                 }
             }
@@ -294,7 +294,7 @@ impl Load<'_> {
         if let Some(code) = frame.error() {
             *self.tally.errors.entry(code.name()).or_default() += 1;
             if let Some(retry_after_us) =
-                frame.retry_after_us.filter(|_| self.plan.interval.is_none() && !self.plan.insist)
+                frame.retry_after_us.filter(|_| self.plan.interval.is_none() && !self.plan.ignore_retry_after)
             {
                 // Half to one and a half of what it said, so that not all come back together.
                 let wait = Duration::from_micros(retry_after_us.into()).mul_f32(0.5 + fastrand::f32());

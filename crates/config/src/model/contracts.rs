@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use wire::http::Method;
 
-use super::jwt::Algorithm;
-use super::model::{HostPattern, Secret, UpstreamConfig};
+use super::{HostPattern, Secret, UpstreamConfig};
+use crate::jwt::Algorithm;
 
 /// What becomes of a message that breaks its contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,7 +66,7 @@ pub struct ContractConfig {
     /// Operations that differ; the last one that matches counts.
     pub operations: Vec<OperationRule>,
     /// OPTIONS on a path of the document passes although the document does not list it.
-    pub pass_options: bool,
+    pub allow_options: bool,
     /// The status of every rejection; none: the one that fits.
     pub block_status: Option<u16>,
     /// What the body of a rejection tells.

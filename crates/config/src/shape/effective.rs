@@ -1,0 +1,134 @@
+//! The configuration as it is active, in the shape of its file: what was written and the defaults beside it, as JSON, which is YAML. It can be read again.
+//!
+//! Made from the completed tree and the table, so it knows no key. Secrets stand in no file, only where they come from; what is hidden here are values of
+//! header fields that look like credentials.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use crate::table::{Object, Shape};
+use crate::units;
+use crate::yaml::{Node, Scalar, Value};
+
+/// In place of a value that looks like a credential.
+pub(crate) const REDACTED: &str = "(redacted)";
+
+/// A configuration in the shape of its file, with its defaults; empty if it comes from no file.
+#[derive(Clone, Default)]
+pub struct Effective(Arc<str>);
+
+impl Effective {
+    /// Prints a completed tree.
+    pub(crate) fn of(object: &'static Object, root: &Node) -> Effective {
+        let mut out = String::new();
+        write_object(object, root, 0, &mut out);
+        out.push('\n');
+        Effective(out.into())
+    }
+}
+
+impl fmt::Display for Effective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "{}\n" } else { &self.0 })
+    }
+}
+
+/// The text is long, and says what the configuration around it says.
+impl fmt::Debug for Effective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Effective")
+    }
+}
+
+fn write_value(shape: &Shape, node: &Node, depth: usize, out: &mut String) {
+    match (shape, &node.value) {
+        (Shape::Object(object), Value::Map(_)) => write_object(object, node, depth, out),
+        (Shape::Table(_, value), Value::Map(entries)) => {
+            let items = entries.iter().map(|entry| (Some(entry.key.as_str()), *value, &entry.value));
+            write_items(('{', '}'), items, depth, out);
+        }
+        (Shape::List(item) | Shape::OneOrMany(item), Value::List(items)) => {
+            write_items(('[', ']'), items.iter().map(|node| (None, *item, node)), depth, out);
+        }
+        (Shape::OneOrMany(item), _) => write_value(item, node, depth, out),
+        (Shape::Either(alternatives), Value::Map(_)) => {
+            match alternatives.iter().find(|shape| matches!(shape, Shape::Object(_))) {
+                Some(object) => write_value(object, node, depth, out),
+                None => out.push_str("null"),
+            }
+        }
+        (_, Value::Scalar(scalar)) => write_scalar(shape, scalar, out),
+        _ => out.push_str("null"),
+    }
+}
+
+/// Its keys in the order of the table.
+fn write_object(object: &'static Object, node: &Node, depth: usize, out: &mut String) {
+    let items = object.all_fields().filter_map(|field| Some((Some(field.name), &field.shape, node.get(field.name)?)));
+    write_items(('{', '}'), items, depth, out);
+}
+
+fn write_items<'a>(
+    (open, close): (char, char),
+    items: impl Iterator<Item = (Option<&'a str>, &'a Shape, &'a Node)>,
+    depth: usize,
+    out: &mut String,
+) {
+    let indent = |depth: usize, out: &mut String| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n("  ", depth));
+    };
+    out.push(open);
+    let mut is_empty = true;
+    for (key, shape, node) in items {
+        if !is_empty {
+            out.push(',');
+        }
+        is_empty = false;
+        indent(depth + 1, out);
+        if let Some(key) = key {
+            write_text(key, out);
+            out.push_str(": ");
+        }
+        match key {
+            Some(key) if matches!(shape, Shape::Verbatim(_)) && is_field_with_credential(key) => {
+                write_text(REDACTED, out)
+            }
+            _ => write_value(shape, node, depth + 1, out),
+        }
+    }
+    if !is_empty {
+        indent(depth, out);
+    }
+    out.push(close);
+}
+
+fn write_scalar(shape: &Shape, scalar: &Scalar, out: &mut String) {
+    let may_be = |wanted: fn(&Shape) -> bool| match shape {
+        Shape::Either(alternatives) => alternatives.iter().any(wanted),
+        shape => wanted(shape),
+    };
+    if scalar.is_bool() && may_be(|shape| matches!(shape, Shape::Bool)) {
+        out.push_str(&scalar.text.to_ascii_lowercase());
+    } else if may_be(|shape| matches!(shape, Shape::Int(..) | Shape::Size(..)))
+        && let Some(number) = units::whole(&scalar.text)
+    {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{number}");
+    } else {
+        write_text(&scalar.text, out);
+    }
+}
+
+fn write_text(text: &str, out: &mut String) {
+    // Writing to a String cannot fail.
+    let _ = write!(out, "{}", serde_json::Value::from(text));
+}
+
+/// Whether the value of a header field is likely to be a credential.
+fn is_field_with_credential(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let known = ["authorization", "cookie"];
+    let telling = ["auth", "token", "secret", "password", "passwd", "key", "credential", "session", "signature"];
+    known.iter().any(|known| name.ends_with(known)) || telling.iter().any(|telling| name.contains(telling))
+}
