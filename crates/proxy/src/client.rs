@@ -11,7 +11,7 @@ use net::{Chunk, Stream};
 use tls::PeerCertificate;
 use wire::proxy_protocol::ProxyInfo;
 
-use crate::identity::TlsRule;
+use crate::certificates::TlsRule;
 
 pub use forwarded::RequestClient;
 pub use header::{NotIdentified, read_header};

@@ -10,7 +10,7 @@ use reason::Reason;
 use telemetry::{ConnRecord, WorkerReport};
 use wire::proxy_protocol::ProxyInfo;
 
-use crate::identity::TlsRule;
+use crate::certificates::TlsRule;
 use crate::upstream::Places;
 
 /// What stays true for as long as a connection lives.

@@ -13,10 +13,10 @@ use config::{
 };
 
 use crate::auth::KeyRing;
+use crate::certificates::{IdentityTable, TlsFront, TlsRule};
 use crate::client::TrustList;
 use crate::configured_map::ConfiguredMap;
 use crate::contracts::{ActiveContract, Contracts};
-use crate::identity::{IdentityTable, TlsFront, TlsRule};
 use crate::keyless::KeyGroup;
 use crate::route::RouteTable;
 use crate::tunnel_routes::TunnelRoutes;

@@ -10,9 +10,9 @@ use telemetry::ConnRecord;
 use tls::{Chooser, KeyRequest, KeyResponse, Session};
 use transport::{Broken, KeyFailure, Keys, Transport};
 
+use crate::certificates::TlsFront;
 use crate::client;
 use crate::connection::{Conn, ConnTls, record};
-use crate::identity::TlsFront;
 use crate::keyless::Ask;
 use crate::worker::Worker;
 

@@ -25,7 +25,7 @@ mod contracts;
 pub mod auth;
 pub mod route;
 pub mod client;
-mod identity;
+mod certificates;
 mod keyless;
 pub mod upstream;
 mod admission;

@@ -24,9 +24,9 @@ use net::{Chunk, Source, Stream};
 use reason::{Reason, Side};
 use transport::Transport;
 
+use crate::certificates::TlsFront;
 use crate::connection::Conn;
 use crate::generation::Generation;
-use crate::identity::TlsFront;
 use crate::passport::{self, Rejected};
 use crate::pump::{self, End, Party};
 use crate::tunnel_routes::TunnelRoutes;

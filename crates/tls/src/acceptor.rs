@@ -3,7 +3,7 @@
 //! Everything that differs between names is set on the session in the library's early callback, before anything is negotiated; contexts are never
 //! swapped. Ruled by RFC 8446 §4.1.2, RFC 6066 §3 and RFC 7301.
 
-use crate::choice::{Choice, Chooser};
+use crate::chooser::{Choice, Chooser};
 use crate::ffi::{self, Owned};
 use crate::link::{self, Chosen, Link, Opening};
 use crate::remote::Remote;

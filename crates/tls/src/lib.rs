@@ -18,7 +18,7 @@ mod tickets;
 mod key_method;
 mod link;
 mod ticket_keys;
-mod choice;
+mod chooser;
 pub mod identity;
 pub mod client_auth;
 pub mod remote;
@@ -31,7 +31,7 @@ mod ffi;
 pub mod error;
 
 pub use acceptor::Acceptor;
-pub use choice::{Choice, Chooser};
+pub use chooser::{Choice, Chooser};
 pub use client_auth::ClientAuth;
 pub use connector::Connector;
 pub use crypto::KeyType;

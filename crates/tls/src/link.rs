@@ -3,7 +3,7 @@
 //! Each session has one [`Link`], owned by its BIO and therefore freed with it. All its fields are cells, so callbacks and the session share it by
 //! reference without ever holding a unique one. It decides nothing; what the callbacks decide stands in `acceptor`, `connector` and `tickets`.
 
-use crate::choice::Chooser;
+use crate::chooser::Chooser;
 use crate::ffi::Owned;
 use crate::remote::Remote;
 use crate::{Alert, ClientAuth, Error, KeyType, TicketKeys};

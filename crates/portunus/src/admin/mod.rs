@@ -8,7 +8,7 @@
 
 mod admit;
 mod listen;
-mod pages;
+mod endpoints;
 
 use std::io;
 use std::path::Path;
@@ -68,7 +68,7 @@ pub fn start(config: &AdminConfig, state: AdminState) -> io::Result<AdminHandle>
         io::Error::new(error.kind(), format!("the admin listener cannot bind {place}: {error}"))
     })?;
     let address = listener.address().clone();
-    let router = pages::router(state, admit::Admission::new(&address, &config.hosts));
+    let router = endpoints::router(state, admit::Admission::new(&address, &config.hosts));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel();
     let longest = config.connection_timeout;

@@ -9,12 +9,12 @@
 //! wakes no other thread. Shared by all workers are the group's settings and whether a server is ejected. Verifying what comes back is the
 //! `tls` crate's business: nothing else makes a [`tls::KeyResponse`]. Ruled by `docs/keyless-extensions.md`.
 
-mod client;
+mod failover;
 mod connection;
 mod group;
 mod peer;
 
-pub use client::{Ask, Client};
+pub use failover::{Ask, Client};
 pub use group::KeyGroup;
 
 use std::cell::RefCell;

@@ -11,8 +11,8 @@ use telemetry::{KeyCounts, OncePerSecond};
 use tokio::sync::Notify;
 use transport::KeyFailure;
 
-use super::client::{Client, spread};
 use super::connection::{Connection, Ended, Watch};
+use super::failover::{Client, spread};
 use crate::upstream::{self, Server, Target};
 
 /// Between two tries to connect, at first and at most; halved to doubled at random.

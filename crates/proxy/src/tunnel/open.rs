@@ -13,9 +13,9 @@ use transport::Transport;
 use wire::client_hello::ClientHello;
 use wire::hello_records::client_hello;
 
+use crate::certificates::host_name;
 use crate::connection::{Conn, ended_before};
 use crate::handshake;
-use crate::identity::host_name;
 use crate::tunnel::TunnelSettings;
 use crate::tunnel_routes::TunnelRoute;
 use crate::worker::Worker;

@@ -13,8 +13,8 @@ use reason::{Reason, Side};
 use telemetry::TunnelRecord;
 use transport::Transport;
 
+use crate::certificates::TlsFront;
 use crate::connection::Conn;
-use crate::identity::TlsFront;
 use crate::loop_guard::Hop;
 use crate::pump::Carried;
 use crate::tunnel::header::{ConnectionId, connection_id};
