@@ -8,6 +8,7 @@
 mod respond;
 mod relay;
 mod replay;
+pub mod retry;
 pub mod upstream_h1;
 mod upstream_h2;
 
@@ -33,7 +34,8 @@ use crate::message::{date, grpc};
 use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
 use crate::upstream::{Group, Server, ServerId};
 use replay::Replay;
-use upstream_h1::{Attempt, Failed, Next, Upgraded};
+use retry::{Failed, Next};
+use upstream_h1::{Attempt, Upgraded};
 
 /// Everything one exchange works with, each part borrowed from its owner.
 pub struct Exchange<'a, B, A> {
@@ -331,20 +333,7 @@ pub async fn reject(
     let is_grpc = grpc::is_call(head);
     // Clients of gRPC read their own status; the log has the one that this stands for.
     begin_own(sink, if is_grpc { 200 } else { rejection.status });
-    if let Some(reported) = &rejection.reported {
-        if let Some((name, value)) = &reported.header {
-            sink.field(name.as_bytes(), value.as_bytes());
-        }
-        if let Some(challenge) = reported.challenge.filter(|_| rejection.status == 401) {
-            sink.field(b"WWW-Authenticate", challenge.as_bytes());
-        }
-    }
-    if let Some(allow) = &rejection.allow {
-        sink.field(b"Allow", allow.as_bytes());
-    }
-    if matches!(rejection.status, 429 | 503) {
-        sink.field(b"Retry-After", b"1");
-    }
+    rejection.fields(|name, value| sink.field(name, value));
     if is_grpc {
         sink.field(b"Content-Type", grpc::CONTENT_TYPE);
         sink.field(b"Grpc-Status", grpc::status(rejection.status).as_bytes());

@@ -10,7 +10,8 @@ use reason::Reason;
 use wire::http::ResponseHead;
 
 use crate::exchange::relay::{self, Flow, Upload, UploadError};
-use crate::exchange::upstream_h1::{Attempt, OnConnection, begin_response, download_failure, stopped_failure};
+use crate::exchange::retry::OnConnection;
+use crate::exchange::upstream_h1::{Attempt, begin_response, download_failure, stopped_failure};
 use crate::guard::response::Plan;
 use crate::guard::{GuardedBody, HoldError, Lease, ScratchSpace, response as guarded};
 use crate::message::body::BodyError;

@@ -9,7 +9,6 @@ use std::task::Poll;
 use std::time::Instant;
 
 use bytes::Bytes;
-use config::HostRewrite;
 use h2::client::ResponseFuture;
 use h2::{Reason as ErrorCode, RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
@@ -22,9 +21,8 @@ use crate::exchange::Exchange;
 use crate::exchange::relay::{self, Flow, Upload, UploadError};
 use crate::exchange::replay::Replay;
 use crate::exchange::respond::relay_response;
-use crate::exchange::upstream_h1::{
-    Attempt, Failed, Fate, Interim, OnConnection, fresh_connection, head_arrived, stopped_failure,
-};
+use crate::exchange::retry::{Failed, Fate, OnConnection};
+use crate::exchange::upstream_h1::{Attempt, Interim, fresh_connection, head_arrived, stopped_failure};
 use crate::message::context::Failure;
 use crate::message::forwarding;
 use crate::message::h2::{H2Body, broken, fields_to_trailers, send_data};
@@ -132,11 +130,7 @@ fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Reje
     let mut target = buffer();
     route::build_target(attempt.forward, head, attempt.admitted.params(), &mut target)
         .map_err(|_| Rejection::of(Reason::BadParameter))?;
-    let authority: &[u8] = match &attempt.forward.host {
-        HostRewrite::Keep if !head.authority.is_empty() => &head.authority,
-        HostRewrite::Fixed(host) => host.as_bytes(),
-        HostRewrite::Keep | HostRewrite::Upstream => attempt.server.authority.as_bytes(),
-    };
+    let authority = forwarding::host(&attempt.forward.host, head, attempt.server.authority.as_bytes());
     let scheme = if attempt.group.connector().is_some() { "https" } else { "http" };
     let uri = http::Uri::builder().scheme(scheme).authority(authority).path_and_query(target.as_slice()).build();
     recycle(target);

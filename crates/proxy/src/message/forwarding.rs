@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::net::IpAddr;
 
-use config::{Forwarding, HeaderEdits, RouteConfig};
+use config::{Forwarding, HeaderEdits, HostRewrite, RouteConfig};
 use wire::http::field_kind::FieldKind;
 use wire::http::hop::{is_forbidden_in_trailers, is_nominated, nominates_any};
 use wire::http::http1::write_field;
@@ -98,6 +98,15 @@ pub fn remove_unbelieved(fields: &mut Fields, client: &RequestClient, forwarding
     // Names of these kinds are few, and most requests have none.
     if fields.iter().any(|(name, _)| may_be(name) && ends_here(name)) {
         fields.retain(|name, _| !ends_here(name));
+    }
+}
+
+/// The host that an upstream sees: the client's, a fixed one, or the server's own. A request without one gets the server's.
+pub fn host<'h>(rewrite: &'h HostRewrite, head: &'h RequestHead, server: &'h [u8]) -> &'h [u8] {
+    match rewrite {
+        HostRewrite::Keep if !head.authority.is_empty() => &head.authority,
+        HostRewrite::Fixed(host) => host.as_bytes(),
+        HostRewrite::Keep | HostRewrite::Upstream => server,
     }
 }
 

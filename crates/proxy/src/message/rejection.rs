@@ -42,6 +42,25 @@ pub struct Reported {
 }
 
 impl Rejection {
+    /// The fields that its status asks for: the challenge of 401 (RFC 9110 §11.6.1), Allow of 405 (§15.5.6), Retry-After where it is worth while to come
+    /// again (§10.2.3), and the one that a contract was given to report in.
+    pub fn fields(&self, mut put: impl FnMut(&[u8], &[u8])) {
+        if let Some(reported) = &self.reported {
+            if let Some((name, value)) = &reported.header {
+                put(name.as_bytes(), value.as_bytes());
+            }
+            if let Some(challenge) = reported.challenge.filter(|_| self.status == 401) {
+                put(b"WWW-Authenticate", challenge.as_bytes());
+            }
+        }
+        if let Some(allow) = &self.allow {
+            put(b"Allow", allow.as_bytes());
+        }
+        if matches!(self.status, 429 | 503) {
+            put(b"Retry-After", b"1");
+        }
+    }
+
     /// What the table says of this reason.
     pub const fn of(reason: Reason) -> Rejection {
         Rejection::with_status(reason, reason.status())
