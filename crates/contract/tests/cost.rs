@@ -112,6 +112,48 @@ fn recursive_alternatives_cost_no_more_than_their_schemas_times_their_values() {
     }
 }
 
+/// Recursion that nothing distinguishes, 17 to 40 deep: each level once doubled the work of a body that broke at its end.
+#[test]
+fn a_rejected_body_costs_at_most_twice_a_legal_one() {
+    for depth in [17, 18, 25, 40] {
+        let [legal, rejected] = ["1", "x"].map(|innermost| {
+            let text = expression(depth, innermost).replace('x', "[]");
+            (cost(EXPRESSION, &text), text)
+        });
+        assert_eq!((legal.0.decision, rejected.0.decision), (Ok(()), Err(Reason::AnyOf)), "{depth}");
+        assert!(rejected.0.steps <= 2 * legal.0.steps, "{depth}: {} and {}", legal.0.steps, rejected.0.steps);
+    }
+    let branch = |n: usize| {
+        format!(
+            r#"{{"type":"object","required":["v"],"properties":{{"v":{{"type":"integer","minimum":{},"maximum":{}}}}}}}"#,
+            n * 100,
+            n * 100 + 99
+        )
+    };
+    let branches: Vec<String> = (0..60).map(branch).collect();
+    let schema = format!(r#"{{"type":"array","items":{{"oneOf":[{}]}}}}"#, branches.join(","));
+    let list =
+        |last: &str| format!("[{}{last}]", (0..2_000).map(|n| format!("{{\"v\":{}}},", n % 6_000)).collect::<String>());
+    let (legal, rejected) = (cost(&schema, &list("{\"v\":1}")), cost(&schema, &list("{\"v\":-1}")));
+    assert_eq!((legal.decision, rejected.decision), (Ok(()), Err(Reason::OneOf)));
+    assert!(rejected.steps <= 2 * legal.steps, "{} and {}", legal.steps, rejected.steps);
+}
+
+/// The bounds can be set, and both count.
+#[test]
+fn the_steps_of_a_value_are_bounded_as_configured() {
+    let node = support::node::parse(EXPRESSION).unwrap();
+    let text = expression(40, "1");
+    for (steps_per_byte, steps, is_enough) in [(128, 50_000_000, true), (0, 50_000_000, false), (128, 100, false)] {
+        let limits = Limits { steps_free: 100, steps_per_byte, steps, ..Limits::default() };
+        let options = Options { limits, ..Options::default() };
+        let (program, id) = support::compile(&node, Dialect::OpenApi31, Direction::Request, options).unwrap();
+        let found = support::validate(&program, id, &mut Run::default(), text.as_bytes(), 100).err();
+        let expected = (!is_enough).then_some(Reason::Budget);
+        assert_eq!(found.map(|violation| violation.reason), expected, "{steps_per_byte} {steps}");
+    }
+}
+
 #[test]
 fn a_small_value_gets_few_steps_and_a_large_one_as_many_as_its_bytes() {
     // Schemas that double at each level, without a value that would.

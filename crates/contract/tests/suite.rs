@@ -26,14 +26,7 @@ type Exceptions = &'static [(&'static str, &'static str, &'static str)];
 
 const EXCEPT_2020: Exceptions = &[];
 
-const EXCEPT_FORMATS: Exceptions = &[
-    ("idn-hostname.json", "validation of internationalized host names", "the tables of IDNA 2008 are not consulted"),
-    (
-        "idn-hostname.json",
-        "validation of separators in internationalized host names",
-        "the tables of IDNA 2008 are not consulted",
-    ),
-];
+const EXCEPT_FORMATS: Exceptions = &[];
 
 /// What draft 4 has and OpenAPI 3.0 does not: groups whose schema holds such text are left out.
 const NOT_IN_30: &[&str] = &[

@@ -313,13 +313,19 @@ impl Writer<'_> {
             self.get("SERVER_OAUTH_JWT_PUB_CERT_FILE").to_owned(),
             self.settings.source("SERVER_OAUTH_JWT_SECRET_KEY"),
         );
-        if file.is_empty() && secret.is_none() {
-            return;
-        }
         if !self.get("SERVER_OAUTH_VALIDATION_TYPE").eq_ignore_ascii_case("JWT") {
             return self.problem("SERVER_OAUTH_VALIDATION_TYPE: only JWT is built");
         }
+        if file.is_empty() && secret.is_none() {
+            return;
+        }
         let algorithm = self.get("SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM").to_ascii_uppercase();
+        if file.is_empty() && !algorithm.starts_with("HS") {
+            return self.problem(format!(
+                "SERVER_OAUTH_JWT_SECRET_KEY: a shared secret verifies no {algorithm}; set SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM to HS256, HS384 or \
+                 HS512, or name a public key in SERVER_OAUTH_JWT_PUB_CERT_FILE"
+            ));
+        }
         let keys = if algorithm.starts_with("HS") {
             match secret {
                 Some(Source::Environment) => "secret: { env: APIFW_SERVER_OAUTH_JWT_SECRET_KEY }".to_owned(),

@@ -334,6 +334,8 @@ fn contract_limits(node: &Node, limits: &mut contract::options::Limits) {
     limits.query_parameters = read::int(node, "max_query_parameters").unwrap_or(limits.query_parameters);
     limits.multipart_parts = read::int(node, "max_multipart_parts").unwrap_or(limits.multipart_parts);
     limits.document_bytes = read::memory_size(node, "max_document").unwrap_or(limits.document_bytes);
+    limits.json.steps = read::int(node, "max_validation_steps").unwrap_or(limits.json.steps);
+    limits.json.steps_per_byte = read::int(node, "max_validation_steps_per_byte").unwrap_or(limits.json.steps_per_byte);
 }
 
 /// Reads a base path, which must be one that can occur.

@@ -23,7 +23,7 @@ pub enum Format {
     IdnEmail,
     /// RFC 1123 §2.1.
     Hostname,
-    /// The same with letters beyond ASCII; their tables are not consulted.
+    /// The same with letters beyond ASCII, as IDNA has them.
     IdnHostname,
     /// Dotted decimal.
     Ipv4,
@@ -133,6 +133,27 @@ fn is_uuid(text: &[u8]) -> bool {
             8 | 13 | 18 | 23 => byte == b'-',
             _ => byte.is_ascii_hexdigit(),
         })
+}
+
+/// Appends what padded base64 stands for; false if it is none.
+pub(crate) fn decode_base64(text: &[u8], out: &mut Vec<u8>) -> bool {
+    if text.is_empty() || !is_base64(text) {
+        return false;
+    }
+    for group in text.chunks_exact(4) {
+        let digit = |byte: u8| match byte {
+            b'A'..=b'Z' => u32::from(byte - b'A'),
+            b'a'..=b'z' => u32::from(byte - b'a') + 26,
+            b'0'..=b'9' => u32::from(byte - b'0') + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => 0,
+        };
+        let bits = group.iter().fold(0, |bits, &byte| bits << 6 | digit(byte));
+        let padding = group.iter().filter(|&&byte| byte == b'=').count();
+        out.extend_from_slice(bits.to_be_bytes().get(1..4 - padding).unwrap_or_default());
+    }
+    true
 }
 
 fn is_base64(text: &[u8]) -> bool {

@@ -66,7 +66,7 @@ impl Scheme {
     /// is missing, empty, or there more than once. Query values are as sent, percent-encoded.
     pub fn credential<'a>(&self, parts: &RequestParts<'a>) -> Option<&'a [u8]> {
         match &self.kind {
-            SchemeKind::Basic => authorization(parts, "basic"),
+            SchemeKind::Basic => authorization(parts, "basic").filter(|credential| is_user_and_password(credential)),
             SchemeKind::Bearer | SchemeKind::OAuth2 | SchemeKind::OpenIdConnect(_) => authorization(parts, "bearer"),
             SchemeKind::Http(scheme) => authorization(parts, scheme),
             SchemeKind::KeyInField(name) => Values::default().of_field(parts, name).single(),
@@ -121,6 +121,14 @@ impl<'a> Values<'a> {
     fn single(self) -> Option<&'a [u8]> {
         self.first.filter(|value| self.count == 1 && !value.is_empty())
     }
+}
+
+/// Whether this is a user and a password with a colon between them, in base64 (RFC 7617 §2).
+fn is_user_and_password(credential: &[u8]) -> bool {
+    let mut text = Vec::new();
+    crate::format::decode_base64(credential, &mut text)
+        && text.contains(&b':')
+        && !text.iter().any(|byte| byte.is_ascii_control())
 }
 
 /// What follows the scheme in the only Authorization field (RFC 9110 §11.6.2).

@@ -15,6 +15,9 @@ use crate::reason::Reason;
 /// More names than this in one object are recorded: the table counts in 16 bits.
 const MAX_NAMES: usize = 10_000;
 
+/// More strings than this in one enumeration are recorded: the table counts in 16 bits.
+const MAX_TEXTS: usize = 65_000;
+
 /// More patterns than this are recorded: each doubles the number of plans for unknown names.
 const MAX_PATTERNS: usize = 4;
 
@@ -137,7 +140,7 @@ fn string(lowering: &mut Lowering, members: &[Id]) -> Result<u32, Reason> {
     let values = match constants(lowering, members, Types::STRING)? {
         Some((values, reason)) => {
             let texts: BTreeSet<Box<str>> = values.iter().filter_map(|value| text_of(value)).collect();
-            if texts.len() > MAX_NAMES {
+            if texts.len() > MAX_TEXTS {
                 return Ok(RECORD);
             }
             Some((KeyTable::new(texts.into_iter().collect()), reason))

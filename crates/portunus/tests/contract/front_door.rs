@@ -224,6 +224,11 @@ fn what_is_not_built_or_not_safe_stops_the_start_and_says_so() {
         (&[("MODE", "graphql")], "MODE=GRAPHQL is not built"),
         (&[("MODSEC_RULES_DIR", "/etc/modsec")], "ModSecurity"),
         (&[("SERVER_OAUTH_INTROSPECTION_ENDPOINT", "http://a/")], "introspection"),
+        (&[("SERVER_OAUTH_VALIDATION_TYPE", "INTROSPECTION")], "SERVER_OAUTH_VALIDATION_TYPE: only JWT"),
+        (
+            &[("SERVER_OAUTH_JWT_SECRET_KEY", "a secret")],
+            "a shared secret verifies no RS256; set SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM",
+        ),
         (&[("API_SPECS", "https://a.test/openapi.yaml")], "not fetched from the network"),
         (&[("REQUEST_VALIDATION", "")], "REQUEST_VALIDATION is required"),
         (&[("RESPONSE_VALIDATION", "MAYBE")], "RESPONSE_VALIDATION"),

@@ -262,6 +262,18 @@ pub(in crate::shape) static CONTRACT_LIMITS: Object = object(
         optional("max_query_parameters", Shape::Int(0, 100_000), "256", "Parameters in a query."),
         optional("max_multipart_parts", Shape::Int(1, 100_000), "128", "Parts of a multipart body."),
         optional("max_document", Shape::Size(KIB, 256 * MIB), "32MiB", "The document, all its files together."),
+        optional(
+            "max_validation_steps",
+            Shape::Int(10_000, 10_000_000_000),
+            "50000000",
+            "Steps that validating one value may take, however long it is; then 400 (`step_budget`). A step is a schema, comparison or pattern that is applied to a part of the value: some ten million make a second of one processor.",
+        ),
+        optional(
+            "max_validation_steps_per_byte",
+            Shape::Int(1, 1_000_000),
+            "128",
+            "Steps for each byte of the value, beside 50,000 for each value; then 400 (`step_budget`). Raise it if a document has valid values that take more.",
+        ),
     ]],
 );
 
