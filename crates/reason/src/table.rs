@@ -634,7 +634,7 @@ reasons! {
             "The destination that the PROXY header names is not on the list, or it names none."
             "Add the destination to the list, or have the balancer send it.";
         ForwardingLoop "forwarding_loop" Client 0
-            "The target is where the connection came in, so that it would go in a circle."
+            "The target is where the connection came in, so that it would loop."
             "Point the tunnel to another address than a listener of ours.";
     }
     "UDP flows" {
