@@ -87,9 +87,9 @@ settings! {
         max_in_flight: usize = Shape::Int(1, 65_536), "1024",
             "Outstanding requests of one connection; then nothing more is read from it.";
         max_queued: usize = Shape::Int(1, 1_000_000), "16384",
-            "Queued operations per class (RSA, ECDSA, other); then connections wait to submit theirs.";
+            "Queued operations per class (RSA, ECDSA, other); then a connection that has its share of them is not read.";
         target_wait: Duration = Shape::Duration(1, 10 * SECOND), "100ms",
-            "Expected queueing delay above which a class is overloaded: newest operations first, and BUSY to peers that understand it.";
+            "Queueing delay after which an operation is answered BUSY; of peers that do not understand that, the oldest are dropped if ever more wait.";
         operation_timeout: Duration = Shape::Duration(10, 600 * SECOND), "10s",
             "Drop operations that have been queued for this time.";
         handshake_timeout: Duration = TIMEOUT, "10s",

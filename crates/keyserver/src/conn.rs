@@ -7,8 +7,8 @@
 //! ```
 //!
 //! While as many requests are outstanding as a connection may have, or its responses are not taken, nothing is read from it: a peer that asks
-//! without listening waits for itself. One that does not speak the extension and asks for more than that at its own pace is read on, and its oldest
-//! requests give way (`surplus.rs`). What had arrived when a drain begins is still read and answered. A malformed frame ends the connection, as nothing behind it can be read.
+//! without listening waits for itself. Of one that does not speak the extension and asks for more than that at its own pace, the oldest
+//! requests are dropped and it is read on (`overload.rs`). What had arrived when a drain begins is still read and answered. A malformed frame ends the connection, as nothing behind it can be read.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -26,15 +26,13 @@ use transport::{Broken, NoKeys, Transport};
 use wire::keyless::{Dialect, EXTENSION_ALPN, ErrorCode, Frame, FrameError, opcode};
 
 use super::access::Peer;
-use super::backlog::{Busy, Class, Rejected};
-use super::busy::Held;
-use super::crypto_thread::{Work, give_up};
+use super::backlog::{Class, Full};
+use super::crypto_thread::{Work, drop_job, microseconds};
 use super::holdings::{Granted, Holdings, View};
 use super::link::Link;
 use super::policy::{Decision, check};
 use super::queue::{Job, Payload};
 use super::shared::Shared;
-use super::surplus::Surplus;
 
 /// Time that one turn of a connection may spend on signing, before the rest of its requests goes to the queue.
 const INLINE_BUDGET: Duration = Duration::from_micros(400);
@@ -45,7 +43,8 @@ const TURN_REQUESTS: usize = 64;
 /// How long a connection that always has something to do keeps the others of its thread waiting.
 const SLICE: Duration = Duration::from_micros(500);
 
-/// How soon a connection that could not hand in a request tries again, at first; doubled with each time that it still cannot.
+/// How soon a connection whose request could not be queued tries again, at first; doubled with each time that it still cannot. Also between two turns
+/// of a peer that asks for more than its rate, so that rejecting costs little.
 const STALL_PAUSE: Duration = Duration::from_millis(2);
 
 /// How often that pause is doubled.
@@ -151,16 +150,12 @@ struct Conn {
     input: Input,
     /// Answers on their way out.
     output: Vec<u8>,
-    /// The last request could not be handed in; it is tried again.
-    stalled: bool,
-    /// How often in a row it could not be handed in.
+    /// No request is taken in until then.
+    stalled_until: Option<Instant>,
+    /// How often in a row the next request could not be queued.
     stalls: u32,
-    /// Rejections that wait.
-    held: Held,
     /// Whole frames may be left in the input.
     more: bool,
-    /// What is asked beyond the places in flight.
-    surplus: Surplus,
     /// When it is the others' turn, if it does not come to wait before.
     slice_ends: Option<Instant>,
     /// Since when what arrives may lie unread.
@@ -231,11 +226,9 @@ impl Conn {
             dialect: if link.extended { Dialect::Extended } else { Dialect::Plain },
             input: Input { chunk: Chunk::empty(), large: Vec::new() },
             output: Vec::new(),
-            stalled: false,
+            stalled_until: None,
             stalls: 0,
-            held: Held::new(&shared.rejections),
             more: false,
-            surplus: Surplus::new(&shared.limits),
             slice_ends: None,
             unread_since: None,
             last_reads: None,
@@ -249,7 +242,7 @@ impl Conn {
     }
 
     async fn serve(mut self, mut drain: watch::Receiver<bool>) -> End {
-        let end = self.turn_after_turn(&mut drain).await;
+        let end = self.run_loop(&mut drain).await;
         self.link.close();
         if !matches!(end, End::Failed(..)) {
             self.transport.finish().await;
@@ -257,10 +250,10 @@ impl Conn {
         end
     }
 
-    async fn turn_after_turn(&mut self, drain: &mut watch::Receiver<bool>) -> End {
+    async fn run_loop(&mut self, drain: &mut watch::Receiver<bool>) -> End {
         let mut deadline = Deadline::new();
         loop {
-            self.give_way().await;
+            self.yield_thread().await;
             let draining = *drain.borrow_and_update();
             if draining && self.last_reads.is_none() {
                 self.last_reads = Some(LAST_READS);
@@ -270,16 +263,15 @@ impl Conn {
                 && self.may_take()
                 && let Err(end) = self.take_frames()
             {
-                return self.last_words(end).await;
+                return self.flush_and_close(end).await;
             }
-            self.send_rejections(draining);
             if draining && self.link.in_flight() == 0 && !self.more && self.last_reads == Some(0) {
                 return End::Drained;
             }
             let (reading, limit) = (self.reading(), self.patience());
             if reading == Reading::Nothing {
                 self.unread_since.get_or_insert_with(Instant::now);
-                self.give_oldest_up();
+                self.shed_oldest();
             }
             let event = tokio::select! {
                 biased;
@@ -299,13 +291,13 @@ impl Conn {
                         self.input.gather();
                     }
                     if let Err(end) = self.take_frames() {
-                        return self.last_words(end).await;
+                        return self.flush_and_close(end).await;
                     }
                 }
                 Ok(Ok(Event::NoMore)) => self.last_reads = Some(0),
                 Ok(Ok(Event::More)) => {}
                 Ok(Err(broken)) => return End::Failed(Reason::ClientDisconnected, broken.to_string()),
-                Err(_) if self.stalled => self.stalled = false,
+                Err(_) if self.stalled_until.take().is_some() => {}
                 Err(_) if self.link.in_flight() > 0 => {}
                 Err(_) if self.partial_since.is_some() => return End::Failed(Reason::FrameTimeout, String::new()),
                 Err(_) => return End::Idle,
@@ -315,7 +307,7 @@ impl Conn {
 
     /// Lets the thread's other connections have their turn, if this one has not waited for anything for a while: no peer gets more of the thread than
     /// another by what it sends.
-    async fn give_way(&mut self) {
+    async fn yield_thread(&mut self) {
         let now = Instant::now();
         if now >= *self.slice_ends.get_or_insert(now + SLICE) {
             self.slice_ends = None;
@@ -325,7 +317,7 @@ impl Conn {
 
     /// Whether a further request may be taken.
     fn may_take(&self) -> bool {
-        !self.stalled && !self.is_full()
+        self.stalled_until.is_none_or(|until| Instant::now() >= until) && !self.is_full()
     }
 
     fn reading(&self) -> Reading {
@@ -337,50 +329,28 @@ impl Conn {
         }
     }
 
-    /// Whether there is no room, and the peer cannot be reported.
+    /// Whether nothing is read, and the peer cannot be told to stay away.
     fn is_stuck(&self) -> bool {
         let is_draining = self.last_reads.is_some();
         !self.link.extended && !is_draining && self.link.in_flight() >= self.shared.limits.max_in_flight
     }
 
-    /// Makes room for what is asked now, if the peer does not wait for responses.
-    fn give_oldest_up(&mut self) {
+    /// Drops the oldest requests for those that are not read yet, if the peer does not wait for responses.
+    fn shed_oldest(&self) {
         // One that has just as much outstanding as it may waits for its responses.
         if self.is_stuck() && (!self.input.bytes().is_empty() || self.transport.has_unread()) {
-            let most = self.surplus.more(Instant::now());
-            if most > 0 {
-                let oldest = self.shared.scheduler.shed(&self.link, most);
-                self.surplus.gave_way(oldest.len());
-                oldest.iter().for_each(|job| give_up(&self.report, job));
-            }
-        }
-    }
-
-    /// Answers requests whose rejection was held back for long enough.
-    fn send_rejections(&mut self, at_once: bool) {
-        if self.held.next_look().is_none() {
-            return;
-        }
-        for (id, wait) in self.held.due(Instant::now(), at_once) {
-            if self.link.take_cancelled(id) {
-                self.link.finish(1);
-            } else {
-                self.link.reject(id, ErrorCode::BUSY, Some(microseconds(wait)));
-            }
+            self.shared.scheduler.shed(&self.link).iter().for_each(|job| drop_job(&self.report, job));
         }
     }
 
     /// How long to wait for what comes next. A frame has its time from its first byte to its last, however many come in between; while something is
     /// outstanding it may be that we are what is slow.
     fn patience(&self) -> Duration {
-        let stall = STALL_PAUSE * (1 << self.stalls.saturating_sub(1).min(MOST_DOUBLINGS));
-        if let Some(until) = self.held.next_look() {
-            let left = until.saturating_duration_since(Instant::now());
-            return if self.stalled { left.min(stall) } else { left };
+        if let Some(until) = self.stalled_until {
+            return until.saturating_duration_since(Instant::now());
         }
         match self.partial_since {
-            _ if self.stalled => stall,
-            _ if self.is_stuck() => self.surplus.next_look(),
+            _ if self.is_stuck() => self.shared.limits.target_wait / 4,
             Some(since) if self.link.in_flight() == 0 => {
                 self.shared.limits.frame_timeout.saturating_sub(since.elapsed())
             }
@@ -389,10 +359,10 @@ impl Conn {
     }
 
     fn is_full(&self) -> bool {
-        self.link.in_flight() >= self.shared.limits.max_in_flight || self.held.is_too_much()
+        self.link.in_flight() >= self.shared.limits.max_in_flight
     }
 
-    /// Waits for responses, or for bytes if there is room for what they ask. Loses nothing if it is dropped.
+    /// Waits for responses, or for bytes if what they ask may be taken. Loses nothing if it is dropped.
     async fn wait(&mut self, reading: Reading) -> Result<Event, Broken> {
         poll_fn(|context| {
             let count = self.link.take_responses(&mut self.output, context);
@@ -410,7 +380,6 @@ impl Conn {
             if read.is_pending() {
                 self.unread_since = None;
                 self.slice_ends = None;
-                self.surplus.none_left(self.link.in_flight());
             }
             match read {
                 // What the kernel holds may not have been reported yet.
@@ -431,7 +400,6 @@ impl Conn {
         match sent {
             Ok(Ok(())) => {
                 self.link.finish(count);
-                self.surplus.sent(count);
                 Ok(())
             }
             Ok(Err(broken)) => Err(End::Failed(Reason::ClientDisconnected, broken.to_string())),
@@ -448,7 +416,7 @@ impl Conn {
     }
 
     /// Sends what was answered before the fault, then ends.
-    async fn last_words(&mut self, end: End) -> End {
+    async fn flush_and_close(&mut self, end: End) -> End {
         let count = poll_fn(|context| Poll::Ready(self.link.take_responses(&mut self.output, context))).await;
         if count > 0 {
             let _ = self.send(count).await;
@@ -459,12 +427,13 @@ impl Conn {
 
     /// Takes in the frames that have arrived, as far as they may be taken now.
     fn take_frames(&mut self) -> Result<(), End> {
+        self.stalled_until = None;
         self.follow_reload();
         let mut now = Instant::now();
-        // A deadline counts from when a request was sent, and it may have waited for this connection to be read again; not much longer than
-        // rejections are held back, or a peer that never pauses would find all its requests too old.
+        // A deadline counts from when a request was sent, and it may have waited for this connection to be read again; not for long, or a peer
+        // that never pauses would find all its requests too old.
         let unread = self.unread_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        let received = now - unread.min(2 * self.shared.limits.target_wait);
+        let sent = now - unread.min(2 * self.shared.limits.target_wait);
         let until = now + INLINE_BUDGET;
         let (mut used, mut left) = (0, TURN_REQUESTS);
         // The input is lent out while the frames that borrow from it are looked at.
@@ -476,9 +445,8 @@ impl Conn {
             left -= 1;
             match Frame::parse(input.bytes().get(used..).unwrap_or_default(), self.dialect) {
                 Ok(Some((frame, length))) => {
-                    if !self.take_frame(&frame, received, until, &mut now) {
-                        self.stalled = true;
-                        self.stalls += 1;
+                    if !self.take_frame(&frame, sent, until, &mut now) {
+                        self.stall();
                         break Ok(true);
                     }
                     self.stalls = 0;
@@ -492,12 +460,18 @@ impl Conn {
         self.input = input;
         self.input.advance(used);
         let is_partial = matches!(outcome, Ok(false)) && !self.input.bytes().is_empty();
-        self.partial_since = is_partial.then(|| self.partial_since.filter(|_| used == 0).unwrap_or(received));
+        self.partial_since = is_partial.then(|| self.partial_since.filter(|_| used == 0).unwrap_or(sent));
         if matches!(outcome, Ok(false)) && self.input.chunk.is_full() {
             self.input.gather();
         }
-        self.more = outcome?;
+        self.more = outcome? || self.stalled_until.is_some();
         Ok(())
+    }
+
+    fn stall(&mut self) {
+        let pause = STALL_PAUSE * (1 << self.stalls.min(MOST_DOUBLINGS));
+        self.stalled_until = Some(Instant::now() + pause);
+        self.stalls += 1;
     }
 
     fn reject_frame(&self, error: FrameError) -> End {
@@ -517,8 +491,8 @@ impl Conn {
         }
     }
 
-    /// Takes in one request. False if it must be handed in again later.
-    fn take_frame(&mut self, frame: &Frame<'_>, received: Instant, until: Instant, now: &mut Instant) -> bool {
+    /// Takes in one request. False if it must be taken in again later.
+    fn take_frame(&mut self, frame: &Frame<'_>, sent: Instant, until: Instant, now: &mut Instant) -> bool {
         if frame.opcode == opcode::CANCEL && self.link.extended {
             self.link.cancel(frame.id);
             return true;
@@ -538,7 +512,7 @@ impl Conn {
             }
             Ok(Decision::Work(operation, granted)) => {
                 if view.rate.as_ref().is_some_and(|rate| !rate.allow()) {
-                    return self.over_rate(frame, *now);
+                    return self.over_rate(frame);
                 }
                 let work = Work {
                     link: &self.link,
@@ -546,7 +520,7 @@ impl Conn {
                     operation,
                     key: &granted.key,
                     payload: frame.payload,
-                    received,
+                    received: *now,
                     begun: *now,
                 };
                 if granted.key.class != Class::Rsa && *now < until {
@@ -554,13 +528,13 @@ impl Conn {
                     *now = work.perform(&self.report, &mut self.result);
                     return true;
                 }
-                let job = self.job(frame, &work, granted);
-                self.submit(job, frame, *now)
+                let job = self.job(frame, &work, granted, sent);
+                self.submit(job)
             }
         }
     }
 
-    fn job(&self, frame: &Frame<'_>, work: &Work<'_>, granted: &Granted) -> Job {
+    fn job(&self, frame: &Frame<'_>, work: &Work<'_>, granted: &Granted, sent: Instant) -> Job {
         let longest = self.shared.limits.operation_timeout;
         let wanted = frame.deadline_us.map(|us| Duration::from_micros(us.into()));
         Job {
@@ -570,46 +544,31 @@ impl Conn {
             key: Arc::clone(&granted.key),
             payload: Payload::new(frame.payload),
             received: work.received,
-            deadline: work.received + wanted.map_or(longest, |wanted| wanted.min(longest)),
+            deadline: sent + wanted.map_or(longest, |wanted| wanted.min(longest)),
             is_minor: frame.priority > 0,
         }
     }
 
-    fn submit(&mut self, job: Job, frame: &Frame<'_>, now: Instant) -> bool {
+    fn submit(&self, job: Job) -> bool {
         // Counted first: the response may be there before this returns.
         self.link.begin();
-        match self.shared.scheduler.submit(job) {
-            Ok(displaced) => {
-                displaced.iter().for_each(|job| give_up(&self.report, job));
-                true
-            }
-            Err(Rejected::Busy(busy)) => {
-                self.reject_busy(frame, busy, now);
-                true
-            }
-            Err(Rejected::Full) => {
-                self.link.finish(1);
-                false
-            }
+        let taken = self.shared.scheduler.submit(job);
+        if taken == Err(Full) {
+            self.link.finish(1);
         }
+        taken.is_ok()
     }
 
-    /// The rule's rate is used up: a peer that understands BUSY is reported, others are read later.
-    fn over_rate(&mut self, frame: &Frame<'_>, now: Instant) -> bool {
+    /// The rule's rate is used up: a peer that understands BUSY is told, others are read later.
+    fn over_rate(&mut self, frame: &Frame<'_>) -> bool {
         if !self.link.extended {
             return false;
         }
         self.link.begin();
-        self.reject_busy(frame, Busy { wait: RATE_RETRY, pace: Duration::ZERO }, now);
-        true
-    }
-
-    /// Rejects a request that was counted in, now or a little later.
-    fn reject_busy(&mut self, frame: &Frame<'_>, busy: Busy, now: Instant) {
-        if self.held.reject(frame.id, busy, now) {
-            self.link.reject(frame.id, ErrorCode::BUSY, Some(microseconds(busy.wait)));
-        }
+        self.link.reject(frame.id, ErrorCode::BUSY, Some(microseconds(RATE_RETRY)));
         self.report_rejection(frame, ErrorCode::BUSY);
+        self.stall();
+        true
     }
 
     /// Answers a request that was counted in with an error, and tells of it.
@@ -631,10 +590,6 @@ impl Conn {
             service: Duration::ZERO,
         });
     }
-}
-
-fn microseconds(duration: Duration) -> u32 {
-    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

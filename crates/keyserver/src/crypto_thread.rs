@@ -12,7 +12,7 @@ use super::link::Link;
 use super::queue::{Job, Scheduler};
 use super::shared::Shared;
 
-/// Crypto threads give way to the threads that talk to peers, so that a response is not late because others are being made.
+/// Crypto threads run at a lower priority than the threads that talk to peers, so that a response is not late because others are being made.
 const NICENESS: i32 = 5;
 
 /// A thread's life: takes work until the server ends.
@@ -22,8 +22,8 @@ pub(super) fn run(shared: &Shared) {
     let mut batch = Batch::default();
     let mut result = Vec::with_capacity(1024);
     while shared.scheduler.next(&mut batch, || report.flush()) {
-        for job in batch.expired.drain(..) {
-            give_up(&report, &job);
+        for job in batch.dropped.drain(..) {
+            drop_job(&report, &job);
         }
         for job in batch.jobs.drain(..) {
             if job.link.take_cancelled(job.id) {
@@ -85,20 +85,29 @@ impl Work<'_> {
     }
 }
 
-/// Answers a job that nobody has use of any more.
-pub(super) fn give_up(report: &KeyReport, job: &Job) {
+/// Answers a job that is not executed: it waited for too long, or nobody waits for it any more.
+pub(super) fn drop_job(report: &KeyReport, job: &Job) {
     if job.link.take_cancelled(job.id) {
         return cancelled(report, job);
     }
+    let reject = |code, retry_after| job.link.reject(job.id, code, retry_after);
     let outcome = if job.link.is_closed() {
         job.link.drop_request();
         KeyOutcome::PeerLeft
+    } else if job.link.extended && Instant::now() < job.deadline {
+        // What the job has waited is what the next one would.
+        reject(ErrorCode::BUSY, Some(microseconds(job.received.elapsed())));
+        KeyOutcome::Rejected(ErrorCode::BUSY)
     } else {
-        let code = if job.link.extended { ErrorCode::DEADLINE_PASSED } else { ErrorCode::INTERNAL };
-        job.link.reject(job.id, code, None);
+        reject(if job.link.extended { ErrorCode::DEADLINE_PASSED } else { ErrorCode::INTERNAL }, None);
         KeyOutcome::Expired
     };
     report_unbegun(report, job, outcome);
+}
+
+/// What fits in an item of the protocol.
+pub(super) fn microseconds(duration: Duration) -> u32 {
+    u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)
 }
 
 fn cancelled(report: &KeyReport, job: &Job) {

@@ -10,7 +10,7 @@
 //!
 //! A role of the same program that shares codecs, keys and reporting with the gate, and nothing of its data path. Reading order: `server.rs` (start,
 //! reload, drain), `conn.rs` (the life of one connection), `policy.rs` (what a request may), `backlog.rs`, `queue.rs` and `crypto_thread.rs` (who signs
-//! when), `busy.rs` and `surplus.rs` (what rejecting may cost, and who gives way), `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
+//! when), `overload.rs` (what is dropped of peers that do not understand BUSY), `link.rs` (answers on their way back), `holdings.rs`, `keys.rs` and `access.rs` (what a reload replaces).
 //!
 //! Absent on purpose: any way for a key to leave, a decryption that tells good padding from bad, a payload in a log.
 #![forbid(unsafe_code)]
@@ -22,11 +22,10 @@ mod shared;
 mod policy;
 mod queue;
 mod link;
-mod busy;
-mod surplus;
 pub mod holdings;
 pub mod access;
 mod rate;
 pub mod keys;
 mod backlog;
+mod overload;
 pub mod confine;

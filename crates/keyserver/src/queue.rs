@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use config::limits::KeyServerLimits;
 use wire::keyless::Operation;
 
-use super::backlog::{Backlog, Batch, Class, Costs, Rejected, Terms, Waits};
+use super::backlog::{Backlog, Batch, Class, Costs, Full, Terms, Waits};
 use super::keys::Key;
 use super::link::Link;
 
@@ -22,7 +22,7 @@ pub(super) struct Job {
     pub(super) received: Instant,
     /// When the response is of no use any more.
     pub(super) deadline: Instant,
-    /// Gives way first.
+    /// Shed first.
     pub(super) is_minor: bool,
 }
 
@@ -54,8 +54,8 @@ impl Payload {
     pub(super) fn new(bytes: &[u8]) -> Payload {
         let mut short = [0; 64];
         match short.get_mut(..bytes.len()) {
-            Some(room) => {
-                room.copy_from_slice(bytes);
+            Some(start) => {
+                start.copy_from_slice(bytes);
                 Payload::Short(bytes.len() as u8, short)
             }
             None => Payload::Long(bytes.into()),
@@ -86,8 +86,8 @@ struct State {
 }
 
 impl Scheduler {
-    pub(super) fn new(threads: usize, limits: &KeyServerLimits) -> Scheduler {
-        let backlog = Backlog::new(threads, limits.clone());
+    pub(super) fn new(limits: &KeyServerLimits) -> Scheduler {
+        let backlog = Backlog::new(limits);
         Scheduler {
             state: Mutex::new(State { backlog, idle_threads: 0, stopped: false }),
             wake: Condvar::new(),
@@ -99,11 +99,11 @@ impl Scheduler {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a job in; gives the one that had to make room for it, if any did.
+    /// Queues a job.
     ///
     /// # Errors
-    /// Why it cannot be taken now.
-    pub(super) fn submit(&self, job: Job) -> Result<Option<Job>, Rejected> {
+    /// The queues are full, and its connection has its share of them: submit it again later.
+    pub(super) fn submit(&self, job: Job) -> Result<(), Full> {
         let now = Instant::now();
         let mut state = self.lock();
         let taken = state.backlog.submit(job, now);
@@ -115,7 +115,7 @@ impl Scheduler {
         taken
     }
 
-    /// Tells what an operation really cost.
+    /// Records what an operation really cost.
     pub(super) fn learn(&self, class: Class, cost: Duration) {
         self.costs.learn(class, cost);
     }
@@ -145,9 +145,9 @@ impl Scheduler {
         }
     }
 
-    /// Takes out the oldest jobs of a connection, `most` at most: they are given up.
-    pub(super) fn shed(&self, link: &Arc<Link>, most: usize) -> Vec<Job> {
-        self.lock().backlog.shed(most, |job| Arc::ptr_eq(&job.link, link))
+    /// A connection has as much outstanding as it may, and more to read: takes out those of its oldest jobs that are to be dropped.
+    pub(super) fn shed(&self, link: &Arc<Link>) -> Vec<Job> {
+        self.lock().backlog.shed(Arc::as_ptr(link).addr(), Instant::now())
     }
 
     /// Jobs that wait, by class.

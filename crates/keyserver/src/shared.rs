@@ -10,7 +10,6 @@ use config::limits::KeyServerLimits;
 use reason::Reason;
 use telemetry::KeyServerReporter;
 
-use super::busy::Rejections;
 use super::holdings::Holdings;
 use super::queue::Scheduler;
 
@@ -20,7 +19,6 @@ pub(super) struct Shared {
     pub(super) holdings: ArcSwap<Holdings>,
     pub(super) acceptor: tls::Acceptor,
     pub(super) scheduler: Scheduler,
-    pub(super) rejections: Arc<Rejections>,
     pub(super) reporter: KeyServerReporter,
     pub(super) limits: KeyServerLimits,
     /// Whether ECDSA opcodes are answered for RSA keys.
@@ -45,8 +43,7 @@ impl Shared {
         Ok(Shared {
             holdings: ArcSwap::from_pointee(holdings),
             acceptor,
-            scheduler: Scheduler::new(config.crypto_threads, &config.limits),
-            rejections: Arc::new(Rejections::new(config.limits.target_wait)),
+            scheduler: Scheduler::new(&config.limits),
             reporter,
             limits: config.limits.clone(),
             mixed: config.ecdsa_opcodes_on_rsa_keys,

@@ -59,7 +59,7 @@ pub fn lock_memory() -> Result<(), String> {
     })
 }
 
-/// Lets the calling thread give way to others of the process. Does nothing where that is forbidden.
+/// Lowers the priority of the calling thread below that of others of the process. Does nothing where that is forbidden.
 pub fn lower_priority(niceness: i32) {
     let _ = rustix::process::setpriority_process(None, niceness);
 }

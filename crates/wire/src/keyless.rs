@@ -78,7 +78,7 @@ pub mod tag {
     pub const PADDING: u8 = 0x20;
     /// Extension: microseconds that the response is still of use, `u32`, counted from sending.
     pub const DEADLINE_US: u8 = 0x40;
-    /// Extension: one byte; 0 is normal, anything above gives way first.
+    /// Extension: one byte; 0 is normal, anything above is dropped first.
     pub const PRIORITY: u8 = 0x41;
     /// Extension: in a BUSY answer, microseconds after which to try again, `u32`.
     pub const RETRY_AFTER_US: u8 = 0x42;

@@ -113,9 +113,9 @@ fn rsa_requests(count: u32, ski: &[u8; 20]) -> Vec<u8> {
     (0..count).flat_map(request).collect()
 }
 
-/// Nothing is ever signed here. A peer with as much outstanding as it may have is left alone; of one with more, the oldest give way.
+/// Nothing is ever signed here. A peer with as much outstanding as it may have is left alone; of one with more, the oldest are dropped.
 #[tokio::test]
-async fn of_one_connection_that_asks_without_waiting_the_oldest_requests_give_way() {
+async fn of_one_connection_that_asks_without_waiting_the_oldest_requests_are_dropped() {
     const OUTSTANDING: u32 = 1_024;
     for beyond in [0, 1_000] {
         let (shared, listener, ski) = server(tls::KeyType::Rsa);
@@ -129,31 +129,31 @@ async fn of_one_connection_that_asks_without_waiting_the_oldest_requests_give_wa
         local.spawn_local(life);
         theirs.write_all(&rsa_requests(OUTSTANDING + beyond, &ski)).unwrap();
         theirs.set_nonblocking(true).unwrap();
-        let (mut bytes, mut given_up) = (Vec::new(), Vec::new());
+        let (mut bytes, mut dropped) = (Vec::new(), Vec::new());
         let listen = async {
             let began = Instant::now();
-            let mut room = [0; 64 * 1024];
-            let is_done = |given_up: &Vec<u32>| match beyond {
+            let mut buffer = [0; 64 * 1024];
+            let is_done = |dropped: &Vec<u32>| match beyond {
                 // Long enough for it to be wrong.
                 0 => began.elapsed() >= Duration::from_millis(500),
-                _ => shared.scheduler.waiting()[1] + given_up.len() == (OUTSTANDING + beyond) as usize,
+                _ => shared.scheduler.waiting()[1] + dropped.len() == (OUTSTANDING + beyond) as usize,
             };
-            while !is_done(&given_up) {
-                assert!(began.elapsed() < Duration::from_secs(20), "{} given up", given_up.len());
-                if let Ok(count) = theirs.read(&mut room) {
-                    bytes.extend_from_slice(&room[..count]);
+            while !is_done(&dropped) {
+                assert!(began.elapsed() < Duration::from_secs(20), "{} dropped", dropped.len());
+                if let Ok(count) = theirs.read(&mut buffer) {
+                    bytes.extend_from_slice(&buffer[..count]);
                 }
                 while let Some((frame, length)) = Frame::parse(&bytes, Dialect::Plain).unwrap() {
                     assert_eq!(frame.error(), Some(ErrorCode::INTERNAL));
-                    given_up.push(frame.id);
+                    dropped.push(frame.id);
                     bytes.drain(..length);
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         local.run_until(listen).await;
-        assert!(given_up.iter().copied().eq(0..given_up.len() as u32), "the oldest first: {given_up:?}");
-        assert!(given_up.len() < beyond as usize + 256, "no more than room is needed: {}", given_up.len());
-        assert_eq!(shared.scheduler.waiting()[1] + given_up.len(), (OUTSTANDING + beyond) as usize, "each once");
+        assert!(dropped.iter().copied().eq(0..dropped.len() as u32), "the oldest first: {dropped:?}");
+        assert!(dropped.len() < beyond as usize + 256, "no more than there are requests to read: {}", dropped.len());
+        assert_eq!(shared.scheduler.waiting()[1] + dropped.len(), (OUTSTANDING + beyond) as usize, "each once");
     }
 }

@@ -54,7 +54,7 @@ pub struct Frame<'a> {
     pub region: u8,
     /// Extension: microseconds the response is still of use, as of sending.
     pub deadline_us: Option<u32>,
-    /// Extension: above zero gives way first.
+    /// Extension: above zero is dropped first.
     pub priority: u8,
     /// Extension: microseconds after which to try again.
     pub retry_after_us: Option<u32>,
