@@ -16,7 +16,7 @@ reasons! {
             "The client reset the connection before it sent a request."
             "Nothing, unless it is frequent: then look for a balancer or scanner that resets its checks.";
         IdleWithoutRequest "idle_without_request" Client 0
-            "The client connected and sent no request within `limits.head_timeout`."
+            "The client connected and sent no request within `limits.request_header_timeout`."
             "Nothing, unless it comes from few addresses in great number: then lower `limits.max_connections_per_client`.";
         Drained "drained" Nobody 0
             "The connection had no request when the process began to drain, and was closed."
@@ -356,7 +356,7 @@ reasons! {
     }
     "Requests from clients" {
         RequestHeaderTimeout "request_header_timeout" Client 408
-            "The head of the request was not complete within `limits.head_timeout`."
+            "The head of the request was not complete within `limits.request_header_timeout`."
             "Nothing: slow clients and slow attacks look like this.";
         RequestHeaderTruncated "request_header_truncated" Client 0
             "The client left within the head of a request."
@@ -486,7 +486,7 @@ reasons! {
             "Add it to the document, or see `GET /shadow` for what else is asked for.";
         MethodUndeclared "method_undeclared" Client 405
             "The API document has the path, and not this method."
-            "Add it to the document; for CORS preflights see `pass_options`.";
+            "Add it to the document; for CORS preflights see `allow_options`.";
         ContractDocumentMissing "contract_document_missing" Proxy 503
             "The API document comes from a URL and could not be fetched yet, so that no request can be validated."
             "The diagnostic log says why it cannot be fetched.";
@@ -553,7 +553,7 @@ reasons! {
             "The server reset the connection while the request or response was under way."
             "Look at its log of that moment: it may have crashed or been restarted.";
         ResponseHeaderTimeout "response_header_timeout" Upstream 504
-            "The head of the response did not come within the header timeout of the upstream."
+            "The head of the response did not come within `response_header_timeout` of the upstream."
             "Find out why the server is slow, or raise that timeout on the upstream or route.";
         ResponseBodyTimeout "response_body_timeout" Upstream 504
             "The server stopped within the body of the response for longer than the idle timeout."
@@ -634,7 +634,7 @@ reasons! {
             "The destination that the PROXY header names is not on the list, or it names none."
             "Add the destination to the list, or have the balancer send it.";
         ForwardingLoop "forwarding_loop" Client 0
-            "The target is where the connection came in, so that it would loop."
+            "The target is where the connection came in, or it has passed too many listeners of ours."
             "Point the tunnel to another address than a listener of ours.";
     }
     "UDP flows" {

@@ -27,7 +27,7 @@ use super::Exposition;
 use super::count::{self, BUCKET_COUNT, Bounds, Count, Durations};
 use super::exposition;
 use super::line::{self, Clock};
-use super::page::{Page, durations, every_label, sums};
+use super::page::{Metric, Page, durations, every_label, sums};
 use super::queue::{Chunk, Queue};
 use super::writer::{self, Target};
 
@@ -223,7 +223,7 @@ impl KeyReport {
         }
         if let Some(audit) = &self.audit {
             let audit = &mut *audit.borrow_mut();
-            line::key_operation(&mut audit.lines.bytes, &mut audit.clock, record);
+            line::key_operation(&mut audit.lines.bytes, &mut audit.clock, SystemTime::now(), record);
             audit.lines.lines += 1;
             if audit.lines.bytes.len() >= HAND_OVER_BYTES {
                 audit.queue.hand_over_or_lose(&mut audit.lines);
@@ -265,7 +265,12 @@ impl Threads {
 
 impl Collector for Threads {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut page = Page { encoder };
+        self.write(&mut Page::Values(encoder))
+    }
+}
+
+impl Threads {
+    fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         let threads = self.all();
         let operations = sums(&threads, |thread| &thread.operations, every_label);
         let mut by_opcode: BTreeMap<[&str; 1], u64> = BTreeMap::new();
@@ -371,6 +376,12 @@ impl KeyServerReporter {
     pub fn reloaded(&self, ok: bool) {
         let reason = if ok { "ok" } else { "rejected" };
         self.families.reloads.get_or_create(&ReasonLabels { reason }).inc();
+    }
+
+    /// Adds the metrics that threads count to a list.
+    pub(super) fn list(&self, list: &mut Vec<Metric>) {
+        // Listing cannot fail.
+        let _ = self.threads.write(&mut Page::Names(list));
     }
 
     /// All metrics as text. `waiting`: jobs that wait, by class.

@@ -10,6 +10,7 @@
 //! A log that cannot be written never slows traffic; the lines it costs are counted to the last one.
 #![forbid(unsafe_code)]
 
+pub mod reference;
 mod metrics;
 mod reporter;
 mod summary;
@@ -36,6 +37,7 @@ pub use keyless::KeyCounts;
 pub use line::MmproxyLine;
 pub use line::civil;
 pub use line::version_name;
+pub use page::Metric;
 pub use record::{ConnRecord, ContractRecord, Decision, FlowRecord, RequestRecord, TunnelRecord};
 pub use reporter::{Exposition, Reporter};
 pub use shadow::ShadowKind;

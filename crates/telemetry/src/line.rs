@@ -147,9 +147,9 @@ fn flow_text(out: &mut Vec<u8>, clock: &mut Clock, record: &FlowRecord<'_>) {
 }
 
 /// The audit line of a key server's operation, with its newline.
-pub(super) fn key_operation(out: &mut Vec<u8>, clock: &mut Clock, record: &KeyOperation<'_>) {
+pub(super) fn key_operation(out: &mut Vec<u8>, clock: &mut Clock, at: SystemTime, record: &KeyOperation<'_>) {
     out.extend_from_slice(b"{\"time\":\"");
-    clock.write(out, SystemTime::now());
+    clock.write(out, at);
     out.extend_from_slice(b"\",\"peer\":\"");
     escape(out, cut(record.peer.as_bytes(), 256));
     out.push(b'"');

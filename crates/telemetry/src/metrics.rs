@@ -14,7 +14,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use super::clients::{self, Order};
 use super::keyless::{KeyGroupCells, KeyServerCells};
 use super::line::key_type_name;
-use super::page::{Histogram, Page, durations, every_label, sums};
+use super::page::{Histogram, Metric, Page, durations, every_label, sums};
 use super::reporter::{Shared, published};
 use super::slow::SlowEvents;
 use super::worker::{ListenerCells, TunnelCells, UpstreamCells, WorkerShared};
@@ -38,24 +38,37 @@ impl Totals {
 
 impl Collector for Totals {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut page = Page { encoder };
+        self.write(&mut Page::Values(encoder))
+    }
+}
+
+impl Totals {
+    /// Every metric, with its value or without.
+    pub(super) fn list(&self) -> Vec<Metric> {
+        let mut list = Vec::new();
+        // Listing cannot fail.
+        let _ = self.write(&mut Page::Names(&mut list));
+        list
+    }
+
+    fn write(&self, page: &mut Page<'_>) -> fmt::Result {
         let workers = self.shared.workers();
-        process(&mut page, &self.shared)?;
+        process(page, &self.shared)?;
         {
             let slow = self.shared.slow();
-            configuration(&mut page, &slow)?;
-            keystores(&mut page, &slow)?;
+            configuration(page, &slow)?;
+            keystores(page, &slow)?;
         }
-        listeners(&mut page, &workers)?;
-        handshakes(&mut page, &workers)?;
-        requests(&mut page, &workers)?;
-        validation(&mut page, &self.shared)?;
-        keyless(&mut page, &workers)?;
-        upstreams(&mut page, &workers)?;
-        tunnels(&mut page, &workers)?;
-        servers(&mut page, &self.shared)?;
-        top_clients(&mut page, &workers)?;
-        own_bounds(&mut page, &self.shared, &workers)
+        listeners(page, &workers)?;
+        handshakes(page, &workers)?;
+        requests(page, &workers)?;
+        validation(page, &self.shared)?;
+        keyless(page, &workers)?;
+        upstreams(page, &workers)?;
+        tunnels(page, &workers)?;
+        servers(page, &self.shared)?;
+        top_clients(page, &workers)?;
+        own_bounds(page, &self.shared, &workers)
     }
 }
 

@@ -50,9 +50,43 @@ pub(super) fn durations<'a, const N: usize, const M: usize, W, B: Bounds + 'a, V
     sums
 }
 
-/// Metrics on their way into text. A metric without a single value is left out.
-pub(super) struct Page<'a> {
-    pub(super) encoder: DescriptorEncoder<'a>,
+/// What is known of a metric beside its values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name as Prometheus shows it, `_total` of counters and `_info` included.
+    pub name: String,
+    /// `counter`, `gauge`, `histogram` or `info`.
+    pub kind: &'static str,
+    /// Names of its labels.
+    pub labels: Vec<String>,
+    /// What it counts or measures.
+    pub help: String,
+}
+
+impl Metric {
+    pub(super) fn new(
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        labels: impl IntoIterator<Item = &'static str>,
+    ) -> Metric {
+        let (suffix, kind) = match kind {
+            MetricType::Counter => ("_total", "counter"),
+            MetricType::Info => ("_info", "info"),
+            MetricType::Histogram => ("", "histogram"),
+            _ => ("", "gauge"),
+        };
+        let labels = labels.into_iter().map(str::to_owned).collect();
+        Metric { name: format!("{name}{suffix}"), kind, labels, help: help.to_owned() }
+    }
+}
+
+/// Metrics on their way into text, or into a list of what metrics there are.
+pub(super) enum Page<'a> {
+    /// Writes them. A metric without a single value is left out.
+    Values(DescriptorEncoder<'a>),
+    /// Lists them, with a value or without.
+    Names(&'a mut Vec<Metric>),
 }
 
 impl Page<'_> {
@@ -63,11 +97,18 @@ impl Page<'_> {
         rows: impl IntoIterator<Item = ([impl AsRef<str>; N], T)>,
         write: impl Fn(&mut MetricEncoder<'_>, &T) -> fmt::Result,
     ) -> fmt::Result {
+        let encoder = match self {
+            Page::Values(encoder) => encoder,
+            Page::Names(list) => {
+                list.push(Metric::new(name, help, kind, labels));
+                return Ok(());
+            }
+        };
         let mut rows = rows.into_iter().peekable();
         if rows.peek().is_none() {
             return Ok(());
         }
-        let mut metric = self.encoder.encode_descriptor(name, help, None, kind)?;
+        let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
         for (values, value) in rows {
             let mut pairs = [("", ""); N];
             for ((pair, label), value) in pairs.iter_mut().zip(labels).zip(&values) {
@@ -109,7 +150,15 @@ impl Page<'_> {
     }
 
     pub(super) fn info(&mut self, name: &str, help: &str, labels: &[(&'static str, &'static str)]) -> fmt::Result {
-        self.encoder.encode_descriptor(name, help, None, MetricType::Info)?.encode_info(&labels)
+        match self {
+            Page::Values(encoder) => {
+                encoder.encode_descriptor(name, help, None, MetricType::Info)?.encode_info(&labels)
+            }
+            Page::Names(list) => {
+                list.push(Metric::new(name, help, MetricType::Info, labels.iter().map(|(label, _)| *label)));
+                Ok(())
+            }
+        }
     }
 
     pub(super) fn histograms<'v, const N: usize>(

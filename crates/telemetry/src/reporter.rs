@@ -13,6 +13,7 @@ use super::diagnostics::OncePerSecond;
 use super::exposition;
 use super::line::Form;
 use super::metrics::Totals;
+use super::page::Metric;
 use super::process::Process;
 use super::queue::Queue;
 use super::shadow;
@@ -68,6 +69,11 @@ impl Reporter {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Totals::new(Arc::clone(&shared))));
         Ok(Arc::new(Reporter { shared, registry, last_sample: Mutex::new(None) }))
+    }
+
+    /// Every metric, with a value or without.
+    pub(super) fn list(&self) -> Vec<Metric> {
+        Totals::new(Arc::clone(&self.shared)).list()
     }
 
     /// The handle of one worker. A worker that takes the place of one that died goes on with its counters.

@@ -51,17 +51,28 @@ pub(super) fn router(mut state: AdminState, admission: Admission) -> Router {
     router.with_state(pages).layer(middleware::from_fn_with_state(Arc::new(admission), admit))
 }
 
+/// Every page: method, path, what it is. Those of one role stand here, too.
+pub const PAGES: &[(&str, &str, &str)] = &[
+    ("GET", "/metrics", "metrics, OpenMetrics 1.0 or Prometheus text by `Accept`"),
+    ("GET", "/healthz", "200 while the process runs"),
+    ("GET", "/readyz", "200 while traffic is served, else 503 with the reason"),
+    ("GET", "/config", "configuration in use, secrets redacted"),
+    ("GET", "/clients", "heaviest client addresses; `?by=rate` by bytes per second"),
+    ("GET", "/shadow", "what was asked for or sent back and stands in no API document, with counts"),
+    ("GET", "/keys", "key server: its keys and who may use them"),
+    ("POST", "/reload", "load the configuration again; 422 with every problem if it is rejected"),
+];
+
+/// Paths that a role has or has not.
+const OF_ONE_ROLE: [&str; 2] = ["/shadow", "/keys"];
+
 fn index(extra: &[(&'static str, JsonSource)]) -> String {
-    let mut text = String::from(
-        "Portunus, admin side\n\n\
-         GET  /metrics  metrics, Prometheus or OpenMetrics text\n\
-         GET  /healthz  200 while the process runs\n\
-         GET  /readyz   200 while traffic is served\n\
-         GET  /config   configuration in use, secrets redacted\n\
-         GET  /clients  heaviest client addresses; ?by=rate by bytes per second\n\
-         POST /reload   load the configuration again\n",
-    );
-    extra.iter().for_each(|(path, _)| text.extend(["GET  ", path, "\n"]));
+    let mut text = String::from("Portunus, admin side\n\n");
+    let is_there = |path: &str| !OF_ONE_ROLE.contains(&path) || extra.iter().any(|(other, _)| *other == path);
+    for (method, path, about) in PAGES.iter().filter(|(_, path, _)| is_there(path)) {
+        let about = about.replace('`', "");
+        text.extend([format!("{method:<4} {path:<9} {about}\n")]);
+    }
     text
 }
 

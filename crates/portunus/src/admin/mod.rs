@@ -10,6 +10,8 @@ mod admit;
 mod listen;
 mod endpoints;
 
+pub use endpoints::PAGES;
+
 use std::io;
 use std::path::Path;
 use std::thread::JoinHandle;
