@@ -26,7 +26,7 @@ fn the_command_line_reference_is_what_help_prints() {
     whole.build();
     let mut out = String::from(
         "# Command line\n\n<!-- Generated: UPDATE=1 cargo test -p portunus --test docs -->\n\n\
-         What `--help` prints, for every command. Exit status: 0 if all is well, 1 if something was wrong, 2 for problems in the arguments. \
+         What `-h` prints, for every command; `--help` says more of some options. Exit status: 0 if all is well, 1 if something was wrong, 2 for problems in the arguments. \
          `portunus man` prints the man page, `portunus completions SHELL` the completions of a shell.\n",
     );
     describe(&mut whole, &mut out);
@@ -35,7 +35,7 @@ fn the_command_line_reference_is_what_help_prints() {
 
 fn describe(command: &mut Command, out: &mut String) {
     let name = command.get_bin_name().unwrap_or("portunus").to_owned();
-    let help = command.render_long_help().to_string();
+    let help = command.render_help().to_string();
     let kept: Vec<&str> = help.lines().map(str::trim_end).collect();
     write!(out, "\n## {name}\n\n```text\n{}\n```\n", kept.join("\n").trim_end()).unwrap();
     for inner in command.get_subcommands_mut().filter(|inner| inner.get_name() != "help") {

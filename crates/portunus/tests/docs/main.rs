@@ -11,5 +11,6 @@ mod configurations;
 mod crates;
 mod generated;
 mod layouts;
+mod lexicon;
 mod links;
 mod markdown;
