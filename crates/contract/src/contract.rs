@@ -1,39 +1,16 @@
 //! A document, compiled: finds the operation of a request and hands out its judges. Immutable and shared by all threads.
 
-use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 
-use crate::body::media_type::MediaRange;
 use crate::document::{Documents, Fault};
+use crate::media_type::MediaRange;
 use crate::openapi::{self, Operation, PathValues, Router, Shapes};
 use crate::options::Options;
+use crate::problem::Problem;
 use crate::schema::{Program, SchemaId};
-use crate::validate::{self, BodyPlan, Enough, Findings, RequestParts, ResponseParts, Scratch};
 
 /// Problems of a document that are kept; one with more has one cause, and the first hundreds show it.
 const MAX_PROBLEMS: usize = 1_000;
-
-/// Something wrong with a document, or worth knowing about it.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Problem {
-    /// The file.
-    pub file: PathBuf,
-    /// Line, from 1; 0 if the file as a whole is meant.
-    pub line: u32,
-    /// Column in characters, from 1; 0 if the file as a whole is meant.
-    pub column: u32,
-    /// What is wrong and what would be right. One line.
-    pub what: String,
-}
-
-impl Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.file.display(), self.what),
-            line => write!(f, "{}:{line}:{}: {}", self.file.display(), self.column, self.what),
-        }
-    }
-}
 
 /// An API document, compiled.
 #[derive(Debug)]
@@ -171,41 +148,6 @@ impl Contract {
     /// How the document is applied.
     pub fn options(&self) -> &Options {
         &self.options
-    }
-}
-
-impl<'c> Matched<'c> {
-    /// Validates the head of a request, and says how to validate its body. `values` come from [`Contract::find`].
-    ///
-    /// # Errors
-    /// [`Enough`] once as many violations are found as are wanted; they are in `findings`.
-    pub fn validate_request<'s>(
-        self,
-        values: &PathValues,
-        parts: &RequestParts<'_>,
-        scratch: &'s mut Scratch,
-        findings: &mut Findings,
-    ) -> Result<BodyPlan<'s>, Enough>
-    where
-        'c: 's,
-    {
-        validate::request::validate(self, values, parts, scratch, findings)
-    }
-
-    /// Validates the head of a response, and says how to validate its body.
-    ///
-    /// # Errors
-    /// [`Enough`] once as many violations are found as are wanted; they are in `findings`.
-    pub fn validate_response<'s>(
-        self,
-        parts: &ResponseParts<'_>,
-        scratch: &'s mut Scratch,
-        findings: &mut Findings,
-    ) -> Result<BodyPlan<'s>, Enough>
-    where
-        'c: 's,
-    {
-        validate::response::validate(self, parts, scratch, findings)
     }
 }
 

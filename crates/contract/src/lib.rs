@@ -25,19 +25,25 @@
 
 pub mod validate;
 mod contract;
+mod parameter;
 mod body;
 pub mod openapi;
 pub mod document;
-mod parameter;
 pub mod schema;
-pub mod number;
+mod node;
+mod problem;
+mod message;
+mod media_type;
 pub mod format;
 pub mod pattern;
 pub mod options;
 pub mod json;
+pub mod number;
 pub mod limits;
 pub mod reason;
+mod escape;
 mod spelling;
 mod turn;
 
-pub use contract::{Contract, Found, Matched, Problem};
+pub use contract::{Contract, Found, Matched};
+pub use problem::Problem;

@@ -3,7 +3,7 @@
 //! Strict where readers differ: no preamble, no epilogue, no bare line feeds around boundaries, no folded or repeated fields, no transfer
 //! encodings. Does not know what the fields mean.
 
-use super::media_type::is_token;
+use crate::media_type::is_token;
 
 /// What the reader tells of a body.
 pub(crate) trait Parts {

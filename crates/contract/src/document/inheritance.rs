@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::node::Node;
 use super::set::{References, address};
+use crate::node::Node;
 use crate::schema::Base;
 
 /// How deep `allOf` within `allOf` is followed.

@@ -1,8 +1,8 @@
 //! JSON text (RFC 8259) to a [`Node`] in which every part knows its line and column. For documents, not for messages: the scanner validates those.
 
-use super::node::{Kind, Node, Place};
 use super::tree::{Fault, Tree};
-use crate::parameter::is_number;
+use crate::json::is_number;
+use crate::node::{Kind, Node, Place};
 
 /// Reads one JSON text. Problems that do not stop the reading come with the tree.
 pub(super) fn parse(text: &str, file: u32, max_nodes: usize) -> Result<(Node, Vec<Fault>, usize), Fault> {

@@ -2,13 +2,12 @@
 
 mod inheritance;
 mod json;
-mod node;
 mod set;
 mod swagger;
 mod tree;
 mod uri;
 mod yaml;
 
-pub use node::{Key, Kind, Node, Place, escape_pointer_token};
+pub use crate::node::{Key, Kind, Node, Place, escape_pointer_token};
 pub(crate) use set::{Documents, References};
 pub(crate) use tree::Fault;

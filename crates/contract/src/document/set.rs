@@ -11,10 +11,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::inheritance::{Inheritance, Subtype};
-use super::node::{Node, Place};
 use super::tree::Fault;
 use super::uri;
 use super::{json, swagger, yaml};
+use crate::node::{Node, Place};
 use crate::options::Limits;
 use crate::schema::{Base, Dialect, Resolver, Target};
 

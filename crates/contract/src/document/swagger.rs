@@ -3,8 +3,8 @@
 //! Converts the first file; schemas in other files are converted too, and what else they hold stays as it is, so that an operation that needs it
 //! cannot be validated. Looks at no values and validates nothing.
 
-use super::node::{Key, Kind, Node, Place};
 use super::tree::Fault;
+use crate::node::{Key, Kind, Node, Place};
 
 /// Media types of forms.
 const URLENCODED: &str = "application/x-www-form-urlencoded";

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::node::{Key, Kind, Node, Place};
+use crate::node::{Key, Kind, Node, Place};
 
 /// Deepest nesting of a document; nodes are dropped and cloned recursively, so this bounds the stack too.
 pub(super) const MAX_DEPTH: usize = 192;

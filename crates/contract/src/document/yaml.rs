@@ -7,9 +7,9 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Tag};
 
-use super::node::{Kind, Node, Place};
 use super::tree::{Fault, Sized, Tree, short};
-use crate::parameter::is_number;
+use crate::json::is_number;
+use crate::node::{Kind, Node, Place};
 
 /// Reads one YAML document. Problems that do not stop the reading come with the tree.
 pub(super) fn parse(text: &str, file: u32, max_nodes: usize) -> Result<(Node, Vec<Fault>, usize), Fault> {

@@ -5,6 +5,7 @@ mod scan;
 mod simd;
 mod text;
 mod token;
+mod write;
 
 pub(crate) use scan::skip_space;
 pub use scan::{Scanner, Sink, Stand, Taken};
@@ -12,3 +13,4 @@ pub use scan::{Scanner, Sink, Stand, Taken};
 pub use simd::{plain_end, plain_end_scalar, quoted_end, quoted_end_scalar};
 pub use text::{Number, Text};
 pub(crate) use text::{digit_count, small_integer};
+pub(crate) use write::{is_number, push_string};

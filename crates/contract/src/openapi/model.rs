@@ -4,9 +4,9 @@ use super::read::Class;
 use super::security::Requirement;
 use super::shape::ShapeId;
 use super::template::PathValues;
-use crate::body::media_type::MediaRange;
+use crate::media_type::MediaRange;
+use crate::message::Part;
 use crate::schema::SchemaId;
-use crate::validate::Part;
 
 /// How a value is written into a path, query, field or cookie (OpenAPI 3.1.1 §4.8.12.4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -111,7 +111,7 @@ impl FormField {
         match &self.spread {
             Some(spread) => spread.members.iter().any(|member| member.as_bytes() == sent),
             None => {
-                sent == name || (self.style == Style::DeepObject && crate::parameter::brackets_of(sent, name).is_some())
+                sent == name || (self.style == Style::DeepObject && crate::escape::brackets_of(sent, name).is_some())
             }
         }
     }

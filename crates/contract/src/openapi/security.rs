@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::validate::RequestParts;
+use crate::message::RequestParts;
 
 /// A security scheme that operations use.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -143,7 +143,7 @@ fn cookie<'a>(parts: &RequestParts<'a>, name: &[u8]) -> Option<&'a [u8]> {
     let mut values = Values::default();
     parts.fields.each(&mut |field, value| {
         if field.eq_ignore_ascii_case(b"cookie") {
-            crate::parameter::cookie_pairs(value)
+            crate::escape::cookie_pairs(value)
                 .filter(|(have, _)| *have == name)
                 .for_each(|(_, value)| values.add(value));
         }
@@ -157,7 +157,7 @@ fn query<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
         let at = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
         let (have, value) = pair.split_at(at);
         let mut decoded = Vec::new();
-        if crate::parameter::unescape(have, true, &mut decoded) && decoded == name {
+        if crate::escape::unescape(have, true, &mut decoded) && decoded == name {
             values.add(value.get(1..).unwrap_or_default());
         }
     }

@@ -4,7 +4,9 @@
 //! value is validated elsewhere.
 
 use super::pairs::Pairs;
-use super::text::{Reading, push_scalar, push_string, unescape};
+use super::text::{Reading, push_scalar};
+use crate::escape::unescape;
+use crate::json::push_string;
 use crate::openapi::{Shape, ShapeId, Shapes, Style};
 use crate::schema::Types;
 

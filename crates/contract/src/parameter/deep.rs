@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::decode::{Decoder, Rejected};
 use super::pairs::Pairs;
+use crate::escape::brackets_of;
 use crate::openapi::ShapeId;
 use crate::schema::Types;
 
@@ -23,11 +24,6 @@ struct Brackets<'p> {
     list: Vec<Branch<'p>>,
     /// Those under a branch, by name.
     known: HashMap<(usize, &'p [u8]), usize>,
-}
-
-/// What follows the parameter's name if `name` is one of its brackets: `[a][b]`.
-pub(crate) fn brackets_of<'p>(name: &'p [u8], parameter: &[u8]) -> Option<&'p [u8]> {
-    name.strip_prefix(parameter).filter(|rest| rest.starts_with(b"["))
 }
 
 /// Appends the value of a `deepObject` parameter.

@@ -11,7 +11,7 @@ use super::program::{Program, SchemaId};
 use super::source::{Base, Direction, Options, Problem, Resolver, Target};
 use super::tags;
 use super::vocabulary;
-use crate::document::{Kind, Node, Place};
+use crate::node::{Kind, Node, Place};
 use crate::pattern;
 use crate::reason::Reason;
 

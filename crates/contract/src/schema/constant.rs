@@ -1,6 +1,6 @@
 //! Values that `enum` and `const` name.
 
-use crate::document::{Kind, Node};
+use crate::node::{Kind, Node};
 
 use super::types::Types;
 use crate::number::Decimal;

@@ -7,8 +7,8 @@ use super::evaluate::{Evaluation, Everything, Stop, Workspace};
 use super::explain;
 use super::program::{Program, SchemaId};
 use super::tape::{Tag, Tape};
-use crate::document::escape_pointer_token;
 use crate::json::{Number, Scanner, Sink, Text};
+use crate::node::escape_pointer_token;
 use crate::reason::{Reason, Violation};
 use crate::turn::{STEPS_PER_TURN, Turn, at_once};
 

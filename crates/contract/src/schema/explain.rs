@@ -145,7 +145,7 @@ fn shown(value: &Constant) -> String {
 
 fn quoted(text: &str) -> String {
     let mut json = Vec::new();
-    crate::parameter::push_string(text.as_bytes(), &mut json);
+    crate::json::push_string(text.as_bytes(), &mut json);
     String::from_utf8_lossy(&json).into_owned()
 }
 

@@ -11,8 +11,8 @@ use super::source::{Dialect, Direction, Target};
 use super::tags::Tags;
 use super::types::Types;
 use super::vocabulary;
-use crate::document::{Key, Kind, Node};
 use crate::format::Format;
+use crate::node::{Key, Kind, Node};
 use crate::number::{Decimal, Divisor};
 use crate::reason::Reason;
 

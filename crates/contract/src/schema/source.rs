@@ -1,7 +1,7 @@
 //! What the compiler is given: targets, how references resolve, and options; and what it answers when it rejects. Compiles nothing.
 
-use crate::document::{Node, Place};
 use crate::limits::Limits;
+use crate::node::{Node, Place};
 
 /// Which vocabulary a schema is written in.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

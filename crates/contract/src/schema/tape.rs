@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 
 use super::constant::Constant;
 use super::types::Types;
-use crate::document::escape_pointer_token;
 use crate::json::{Number, Text};
+use crate::node::escape_pointer_token;
 use crate::number::Decimal;
 
 /// What a cell holds.

@@ -1,6 +1,6 @@
 //! The seven kinds of values that `type` distinguishes, as a set. Integers are numbers without a fraction, however written.
 
-use crate::document::{Kind, Node};
+use crate::node::{Kind, Node};
 
 /// A set of value kinds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

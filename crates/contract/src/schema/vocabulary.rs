@@ -1,6 +1,6 @@
 //! Which vocabularies a metaschema declares (JSON Schema 2020-12 core §8.1), and which keywords are whose. Reads no keyword.
 
-use crate::document::Node;
+use crate::node::Node;
 
 /// Metaschemas that are built in.
 const BUILT_IN: &[&str] =

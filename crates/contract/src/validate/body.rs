@@ -2,11 +2,12 @@
 
 use super::code;
 use super::content_type::{Chosen, Reading};
-use super::findings::{Enough, Findings, Part, Violation, Where};
-use super::message::Framing;
+use super::findings::{Enough, Findings, Violation, Where};
 use super::scratch::Scratch;
 use crate::body::{Bounds, Coding, Decoding, Stopped};
 use crate::contract::Contract;
+use crate::message::Framing;
+use crate::message::Part;
 use crate::options::Undeclared;
 use crate::turn::Work;
 use crate::validate::readers::Reader;

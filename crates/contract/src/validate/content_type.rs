@@ -1,11 +1,12 @@
 //! Which reader validates a body: by Content-Type and Content-Encoding against what the document declares.
 
 use super::code;
-use super::findings::{Part, Violation, Where};
-use super::message::FieldSource;
+use super::findings::{Violation, Where};
 use crate::body::Coding;
-use crate::body::media_type::{ContentType, MediaRange};
 use crate::contract::Contract;
+use crate::media_type::{ContentType, MediaRange};
+use crate::message::FieldSource;
+use crate::message::Part;
 use crate::openapi::{Body, Class, Content};
 
 /// What a body turns out to be.

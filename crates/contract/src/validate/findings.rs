@@ -5,52 +5,16 @@
 use std::fmt::{self, Display};
 
 use super::code;
+use crate::message::{Part, clean, shown};
 
 /// Most violations kept of one message in collect mode.
 pub const MAX_VIOLATIONS: usize = 100;
+
 /// Most undeclared names kept of one message.
 pub const MAX_SHADOWS: usize = 100;
-/// Characters of hostile text that a violation repeats.
-const MAX_SHOWN_CHARS: usize = 120;
+
 /// Characters of a JSON pointer that a violation repeats.
 const MAX_POINTER_CHARS: usize = 480;
-
-/// The part of a message a violation is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Part {
-    /// The operation, whatever the message.
-    Operation,
-    /// A value in the path.
-    Path,
-    /// A query parameter.
-    Query,
-    /// A header field.
-    Header,
-    /// A cookie.
-    Cookie,
-    /// The body.
-    Body,
-    /// The status of a response.
-    Status,
-    /// What a security scheme asks for.
-    Security,
-}
-
-impl Part {
-    /// The word for it in logs and problem documents.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Part::Operation => "operation",
-            Part::Path => "path",
-            Part::Query => "query",
-            Part::Header => "header",
-            Part::Cookie => "cookie",
-            Part::Body => "body",
-            Part::Status => "status",
-            Part::Security => "security",
-        }
-    }
-}
 
 /// Where a violation is: the part, the name within it, and a JSON pointer into the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -223,22 +187,6 @@ impl Findings {
         self.violations.clear();
         self.shadows.clear();
     }
-}
-
-/// Hostile text, fit for a log line: lossy UTF-8 without controls, at most 120 characters.
-pub fn shown(bytes: &[u8]) -> String {
-    let head = bytes.get(..bytes.len().min(MAX_SHOWN_CHARS * 4 + 4)).unwrap_or(bytes);
-    clean(&String::from_utf8_lossy(head), MAX_SHOWN_CHARS)
-}
-
-/// Text without controls, shortened to this many characters.
-fn clean(text: &str, max_chars: usize) -> String {
-    let printable = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-    let mut out: String = text.chars().take(max_chars).map(printable).collect();
-    if text.chars().nth(max_chars).is_some() {
-        out.push('…');
-    }
-    out
 }
 
 #[cfg(test)]

@@ -1,21 +1,57 @@
-//! Validating messages: what a validator is given, what it finds, and the judges of requests, responses and bodies.
+//! Validating messages: what a validator is given, what it finds, and the validators of requests, responses and bodies.
 
 mod body;
 pub mod code;
 mod content_type;
 mod findings;
-mod message;
+mod form;
 mod multipart;
 mod parameters;
 mod readers;
-pub(crate) mod request;
-pub(crate) mod response;
+mod request;
+mod response;
 mod scratch;
 mod value;
 
+pub use crate::message::{FieldSource, Framing, Part, RequestParts, ResponseParts, shown};
 pub use body::{BodyPlan, BodyValidator, Hold};
-pub use findings::{Enough, Findings, MAX_SHADOWS, MAX_VIOLATIONS, Part, Shadow, Violation, Where, shown};
-pub use message::{FieldSource, Framing, RequestParts, ResponseParts};
-pub(crate) use scratch::Rooms;
+pub use findings::{Enough, Findings, MAX_SHADOWS, MAX_VIOLATIONS, Shadow, Violation, Where};
 pub use scratch::Scratch;
-pub(crate) use value::in_turns;
+
+use crate::contract::Matched;
+use crate::openapi::PathValues;
+
+impl<'c> Matched<'c> {
+    /// Validates the head of a request, and says how to validate its body. `values` come from [`Contract::find`].
+    ///
+    /// # Errors
+    /// [`Enough`] once as many violations are found as are wanted; they are in `findings`.
+    pub fn validate_request<'s>(
+        self,
+        values: &PathValues,
+        parts: &RequestParts<'_>,
+        scratch: &'s mut Scratch,
+        findings: &mut Findings,
+    ) -> Result<BodyPlan<'s>, Enough>
+    where
+        'c: 's,
+    {
+        request::validate(self, values, parts, scratch, findings)
+    }
+
+    /// Validates the head of a response, and says how to validate its body.
+    ///
+    /// # Errors
+    /// [`Enough`] once as many violations are found as are wanted; they are in `findings`.
+    pub fn validate_response<'s>(
+        self,
+        parts: &ResponseParts<'_>,
+        scratch: &'s mut Scratch,
+        findings: &mut Findings,
+    ) -> Result<BodyPlan<'s>, Enough>
+    where
+        'c: 's,
+    {
+        response::validate(self, parts, scratch, findings)
+    }
+}

@@ -2,11 +2,12 @@
 //! field of a form.
 
 use super::code;
-use super::findings::{Findings, Part, Violation, Where};
+use super::findings::{Findings, Violation, Where};
 use super::readers::{Form, of_body, too_long, too_short};
 use super::value::STEPS_PER_HEAD;
-use crate::body::media_type::ContentType;
 use crate::body::{Failed, PartHead, Parts, Splitter};
+use crate::media_type::ContentType;
+use crate::message::Part;
 use crate::openapi::{Class, FieldKind, FormField};
 use crate::parameter::{Escapes, Pairs};
 use crate::turn::{BYTES_PER_STEP, STEPS_PER_TURN, Turn};

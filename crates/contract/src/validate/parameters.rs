@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 
 use super::code;
-use super::findings::{Enough, Findings, Part, Violation, Where};
+use super::findings::{Enough, Findings, Violation, Where};
 use super::scratch::Rooms;
 use super::value::{Present, belongs, is_spread};
 use crate::contract::Contract;
+use crate::message::Part;
 use crate::openapi::{Coding, Parameter, Style};
 use crate::options::Undeclared;
 use crate::parameter::{Escapes, Pairs};

@@ -1,12 +1,13 @@
 //! The readers of decoded bodies: JSON and text go straight to the schema, forms become objects first, files are counted.
 
 use super::code;
-use super::findings::{Findings, MAX_SHADOWS, MAX_VIOLATIONS, Part, Violation, Where};
+use super::findings::{Findings, MAX_SHADOWS, MAX_VIOLATIONS, Violation, Where};
+use super::form::{Assembly, split};
 use super::multipart::MultipartReader;
 use super::scratch::Rooms;
 use super::value::{SPLIT, everything, in_turns, of_schema};
-use crate::body::{Assembly, split};
 use crate::contract::Contract;
+use crate::message::Part;
 use crate::openapi::{Content, FormFields};
 use crate::options::{EscapedDelimiters, Undeclared};
 use crate::parameter::{Attempt, Escapes, Pairs, Rejected};
@@ -255,7 +256,7 @@ pub(super) struct TextReader<'s> {
 impl<'s> TextReader<'s> {
     fn feed_some(&mut self, bytes: &[u8]) -> Result<bool, Violation> {
         if self.json.is_empty() {
-            crate::parameter::push_string(bytes, self.json);
+            crate::json::push_string(bytes, self.json);
             self.json.pop();
             // The quotes stand around the whole text, not around its pieces.
             self.at = usize::from(self.has_begun);

@@ -3,15 +3,17 @@
 use super::body::{BodyPlan, BodyValidator};
 use super::code;
 use super::content_type::choose;
-use super::findings::{Enough, Findings, Part, Violation, Where};
-use super::message::{Framing, RequestParts};
+use super::findings::{Enough, Findings, Violation, Where};
 use super::parameters::Declared;
 use super::scratch::Scratch;
 use super::value::STEPS_PER_HEAD;
 use crate::contract::Matched;
+use crate::escape::{cookie_pairs, unescape};
+use crate::message::Part;
+use crate::message::{Framing, RequestParts};
 use crate::openapi::{Operation, PathValues, SchemeKind};
 use crate::options::Undeclared;
-use crate::parameter::{Escapes, Pairs, cookie_pairs, unescape};
+use crate::parameter::{Escapes, Pairs};
 
 /// Validates the head and says how the body is to be validated.
 pub(crate) fn validate<'c: 's, 's>(

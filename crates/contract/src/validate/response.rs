@@ -3,12 +3,13 @@
 use super::body::{BodyPlan, BodyValidator};
 use super::code;
 use super::content_type::{Chosen, Reading, choose};
-use super::findings::{Enough, Findings, Part, Violation, Where};
-use super::message::{Framing, ResponseParts};
+use super::findings::{Enough, Findings, Violation, Where};
 use super::parameters::Declared;
 use super::scratch::Scratch;
 use super::value::STEPS_PER_HEAD;
 use crate::contract::Matched;
+use crate::message::Part;
+use crate::message::{Framing, ResponseParts};
 use crate::openapi::Content;
 use crate::options::Undeclared;
 use crate::parameter::Escapes;

@@ -3,9 +3,10 @@
 use super::findings::{Enough, Findings, MAX_VIOLATIONS, Violation, Where};
 use super::scratch::Rooms;
 use crate::contract::Contract;
+use crate::escape::brackets_of;
 use crate::openapi::{Coding, Parameter, Style};
 use crate::options::EscapedDelimiters;
-use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Rejected, brackets_of, decode_deep_object};
+use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Rejected, decode_deep_object};
 use crate::reason;
 use crate::schema::{Check, SchemaId, Wanted};
 use crate::turn::{BYTES_PER_STEP, Turn, at_once};

@@ -44,7 +44,7 @@ fn others_have_their_turn_while_a_body_is_validated() {
         branches.join(", ")
     );
     let site = Site::with(&DOCUMENT.replace("SCHEMA", &schema), "", &[], none);
-    let items: Vec<String> = (0..8_000).map(|n| format!("{{\"v\":{}}}", n % 6_000)).collect();
+    let items: Vec<String> = (0..16_000).map(|n| format!("{{\"v\":{}}}", n % 6_000)).collect();
     let body = format!("[{}]", items.join(","));
     let address = site.gate.address("web");
     let mut beside = connect(address);
@@ -67,7 +67,7 @@ fn others_have_their_turn_while_a_body_is_validated() {
     let head = dear.join().unwrap();
     assert!(head.starts_with("HTTP/1.1 204 "), "{head}");
     // Validated in one go, it would keep the other waiting: one request before it begins, one while it lasts, one when it has ended.
-    assert!(responses > 5, "{responses} responses while the body was validated");
+    assert!(responses > 3, "{responses} responses while the body was validated");
 }
 
 const RECORDS: &str =

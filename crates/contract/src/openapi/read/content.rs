@@ -1,8 +1,8 @@
 //! Bodies: media types, what reads each of them, and the fields of forms.
 
 use super::{At, Reader};
-use crate::body::media_type::MediaRange;
 use crate::document::Kind;
+use crate::media_type::MediaRange;
 use crate::openapi::model::{Body, Content, FieldKind, FormField, FormFields, Media, Spread, Style};
 use crate::schema::Types;
 use crate::schema::{Dialect, Direction};
@@ -83,7 +83,7 @@ impl<'d> Reader<'d> {
             self.fault(content, format!("`content` must be an object, not {}", content.node.kind_name()));
         }
         for (key, node) in content.node.members() {
-            let name = crate::validate::shown(key.text.as_bytes());
+            let name = crate::message::shown(key.text.as_bytes());
             let Some(range) = MediaRange::parse(&key.text) else {
                 if !key.text.starts_with("x-") {
                     self.warn_at(key.place, format!("`{name}` is no media type; it is left out"));

@@ -281,7 +281,7 @@ impl<'d> Reader<'d> {
             if known.contains(&key.text.as_str()) || key.text.starts_with("x-") {
                 continue;
             }
-            let name = crate::validate::shown(key.text.as_bytes());
+            let name = crate::message::shown(key.text.as_bytes());
             match spelling::meant(&key.text, known.iter().copied()) {
                 Some(meant) => self.fault_at(key.place, format!("{what} has no `{name}`; write `{meant}`")),
                 None => self.warn_at(

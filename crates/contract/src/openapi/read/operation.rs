@@ -3,10 +3,10 @@
 use super::unsupported::{Gathered, Sides};
 use super::{At, Reader};
 use crate::document::{Fault, Key, Kind, Place};
+use crate::message::Part;
 use crate::openapi::model::{Operation, Parameter};
 use crate::openapi::security::Requirement;
 use crate::openapi::template::{Template, Unusable};
-use crate::validate::Part;
 
 /// Methods that a path item has a member for; `query` since OpenAPI 3.2.
 const METHODS: &[&str] = &["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
@@ -78,7 +78,7 @@ impl<'d> Reader<'d> {
     /// What a path of the document matches; none if nothing can.
     fn path(&mut self, key: &'d Key) -> Option<Path<'d>> {
         let text = key.text.as_str();
-        let shown = crate::validate::shown(text.as_bytes());
+        let shown = crate::message::shown(text.as_bytes());
         let rooted = if text.starts_with('/') {
             text.into()
         } else {
@@ -113,8 +113,7 @@ impl<'d> Reader<'d> {
             }
         }
         for (method, operation) in item.get("additionalOperations").into_iter().flat_map(At::members) {
-            match crate::body::media_type::is_token(method) && !METHODS.contains(&method.to_ascii_lowercase().as_str())
-            {
+            match crate::media_type::is_token(method) && !METHODS.contains(&method.to_ascii_lowercase().as_str()) {
                 true => self.operation(&shared, method, operation, problems.clone()),
                 false => {
                     self.warn(

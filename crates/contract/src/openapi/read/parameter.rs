@@ -1,9 +1,9 @@
 //! Parameters and headers.
 
 use super::{At, Reader};
+use crate::message::Part;
 use crate::openapi::model::{Coding, Parameter, Style};
 use crate::schema::{Direction, SchemaId};
-use crate::validate::Part;
 
 /// Members that say what the value of a parameter or header is.
 const VALUE: &[&str] =

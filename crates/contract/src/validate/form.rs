@@ -4,16 +4,17 @@
 
 use std::ops::Range;
 
+use super::scratch::Rooms;
+use super::value::in_turns;
 use crate::contract::Contract;
+use crate::escape::{brackets_of, unescape};
+use crate::json::push_string;
 use crate::openapi::{FieldKind, FormField, FormFields, Shape, ShapeId, Style};
 use crate::options::Undeclared;
-use crate::parameter::{
-    Attempt, Decoder, Escapes, Pairs, Rejected, brackets_of, decode_deep_object, push_string, unescape,
-};
+use crate::parameter::{Attempt, Decoder, Escapes, Pairs, Rejected, decode_deep_object};
 use crate::schema::Run;
 use crate::schema::Types;
 use crate::turn::Turn;
-use crate::validate::{Rooms, in_turns};
 
 /// Splits a form body into its fields.
 pub(crate) async fn split(body: &[u8], max_fields: usize, pairs: &mut Pairs, turn: &Turn) -> Result<(), Rejected> {

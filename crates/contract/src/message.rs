@@ -1,4 +1,7 @@
-//! What a validator is given of a message: borrowed parts of its head. Owns no bytes and reads none.
+//! What a validator is given of a message: borrowed parts of its head, and the words for its parts. Owns no bytes and reads none.
+
+/// Characters of hostile text that a violation repeats.
+const MAX_SHOWN_CHARS: usize = 120;
 
 /// The header fields of a message, in the order they came.
 pub trait FieldSource {
@@ -51,4 +54,57 @@ pub struct ResponseParts<'a> {
     pub framing: Framing,
     /// It answers a HEAD request, so the absence of a body says nothing.
     pub responds_head: bool,
+}
+
+/// The part of a message a violation is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// The operation, whatever the message.
+    Operation,
+    /// A value in the path.
+    Path,
+    /// A query parameter.
+    Query,
+    /// A header field.
+    Header,
+    /// A cookie.
+    Cookie,
+    /// The body.
+    Body,
+    /// The status of a response.
+    Status,
+    /// What a security scheme asks for.
+    Security,
+}
+
+impl Part {
+    /// The word for it in logs and problem documents.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Part::Operation => "operation",
+            Part::Path => "path",
+            Part::Query => "query",
+            Part::Header => "header",
+            Part::Cookie => "cookie",
+            Part::Body => "body",
+            Part::Status => "status",
+            Part::Security => "security",
+        }
+    }
+}
+
+/// Hostile text, fit for a log line: lossy UTF-8 without controls, at most 120 characters.
+pub fn shown(bytes: &[u8]) -> String {
+    let head = bytes.get(..bytes.len().min(MAX_SHOWN_CHARS * 4 + 4)).unwrap_or(bytes);
+    clean(&String::from_utf8_lossy(head), MAX_SHOWN_CHARS)
+}
+
+/// Text without controls, shortened to this many characters.
+pub(crate) fn clean(text: &str, max_chars: usize) -> String {
+    let printable = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    let mut out: String = text.chars().take(max_chars).map(printable).collect();
+    if text.chars().nth(max_chars).is_some() {
+        out.push('…');
+    }
+    out
 }
