@@ -1,6 +1,6 @@
 //! Bounds that a peer can reach and that no file sets: where each stands, what it bounds, its value and the reason. They are part of the reference.
 //!
-//! A test of `portunus` (`tests/tidy.rs`) compares this list with the numeric constants of the data path, so none is missing and no value differs.
+//! A test of `portunus` (`tests/bounds.rs`) compares this list with the numeric constants of the data path, so none is missing and no value differs.
 
 /// A bound that is the same everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -441,7 +441,7 @@ const UPSTREAMS: &[FixedBound] = &[
         "proxy/src/upstream/h2.rs",
         "SMALL_FRAMES",
         "Bookkeeping of small DATA frames that wait",
-        "16MiB",
+        "64MiB",
         "A full window of small messages on several streams.",
     ),
     bound(
@@ -641,14 +641,14 @@ const KEYS: &[FixedBound] = &[
         "What a server says cannot make it be avoided.",
     ),
     bound(
-        "proxy/src/keyless/client.rs",
+        "proxy/src/keyless/failover.rs",
         "MOST_TRIES",
         "Key servers tried for one operation",
         "3",
         "The client of the handshake waits.",
     ),
     bound(
-        "proxy/src/keyless/client.rs",
+        "proxy/src/keyless/failover.rs",
         "PATIENCE",
         "Time without any reachable key server after which handshakes fail at once",
         "500ms",

@@ -6,11 +6,26 @@ use std::fmt::Write as _;
 
 use super::surface::OBJECTS;
 use super::surface::key_server::KEY_SERVER_OBJECTS;
+use crate::limits::FIXED;
 use crate::table::{Field, Object, Shape};
 
 /// The whole page, in Markdown.
 pub fn reference() -> String {
-    page_of(include_str!("reference_intro.txt"), OBJECTS)
+    let mut page = page_of(include_str!("reference_intro.txt"), OBJECTS);
+    fixed_bounds(&mut page);
+    page
+}
+
+/// The bounds that no file sets.
+fn fixed_bounds(page: &mut String) {
+    page.push_str("\n## Fixed bounds\n\nWhat a peer can reach and no setting changes, by the peer.\n");
+    for group in FIXED {
+        // Writing to a String cannot fail.
+        let _ = write!(page, "\n### {}\n\n| what | bound | reason |\n|---|---|---|\n", group.peer);
+        for bound in group.bounds {
+            let _ = writeln!(page, "| {} | {} | {} |", bound.name, bound.value, bound.reason);
+        }
+    }
 }
 
 /// The reference of a key server's file, `docs/key-server-configuration.md`.
