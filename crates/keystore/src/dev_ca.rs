@@ -7,8 +7,8 @@
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, Error, ExtendedKeyUsagePurpose,
-    IsCa, KeyPair, KeyUsagePurpose, RsaKeySize,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DistinguishedName, DnType,
+    Error, ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RsaKeySize, SerialNumber,
 };
 use tls::KeyType;
 use zeroize::Zeroizing;
@@ -56,6 +56,24 @@ impl DevCa {
     /// The CA's certificate, for clients to trust.
     pub fn certificate_pem(&self) -> String {
         self.issuer.pem()
+    }
+
+    /// A revocation list of this CA without entries, as PEM.
+    ///
+    /// # Errors
+    /// The library could not sign it.
+    pub fn empty_revocation_list(&self) -> Result<String, Error> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let this_update = rcgen::date_time_ymd(1970, 1, 1) + now.saturating_sub(DAY);
+        let list = CertificateRevocationListParams {
+            this_update,
+            next_update: this_update + VALIDITY,
+            crl_number: SerialNumber::from(1_u64),
+            issuing_distribution_point: None,
+            revoked_certs: Vec::new(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer)?.pem()
     }
 
     /// Issues a certificate for `names` (DNS names, wildcards, IP addresses) with a new key: ECDSA P-256 or RSA-2048.

@@ -297,3 +297,34 @@ routes:
     let problems = config::parse("p.yaml", &json, Path::new("")).unwrap_err().to_string();
     assert!(problems.contains("write the value itself") && problems.lines().count() == 4, "{problems}");
 }
+
+/// As on a fresh clone: what the examples name is made by the program, and the program finds nothing wrong with any of them.
+#[test]
+fn every_example_is_checked_clean_by_the_program_with_the_files_it_makes() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_portunus"))
+            .args(arguments)
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        (output.status.success(), text)
+    };
+    fs::create_dir_all(folder.path().join("examples/shop")).unwrap();
+    for path in files("examples") {
+        fs::copy(&path, folder.path().join("examples").join(path.file_name().unwrap())).unwrap();
+    }
+    fs::copy(root().join("examples/shop/openapi.yaml"), folder.path().join("examples/shop/openapi.yaml")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(run(&["demo", "--example-files", "examples"]), (true, String::new()));
+    }
+    for path in files("examples") {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let file = format!("examples/{name}");
+        let arguments: &[&str] =
+            if name.starts_with("key-server") { &["key-server", "check", &file] } else { &["check", &file] };
+        let (success, text) = run(arguments);
+        assert!(success && !text.contains("warning"), "{name}: {text}");
+    }
+}

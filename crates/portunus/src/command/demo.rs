@@ -3,6 +3,8 @@
 //! Prepares files, says what to type, and runs the gate with a small upstream. Everything lies in one folder of its own, which is made anew
 //! each time.
 
+mod example_files;
+
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -67,17 +69,29 @@ pub struct DemoCommand {
     /// Write the files and say what to type, but start nothing
     #[arg(long)]
     prepare_only: bool,
+    /// Only write the certificates and keys that the configurations in this folder of examples name
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["prepare_only", "dir"])]
+    example_files: Option<PathBuf>,
 }
 
 impl DemoCommand {
     /// Whether it prints and ends.
     pub fn is_brief(&self) -> bool {
-        self.prepare_only
+        self.prepare_only || self.example_files.is_some()
     }
 }
 
 /// Prepares the demonstration and, unless configured otherwise, runs it until Ctrl-C.
 pub fn run(command: DemoCommand) -> ExitCode {
+    if let Some(folder) = &command.example_files {
+        return match example_files::write(folder) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                complain!("error: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let prepared = match prepare(&command.options) {
         Ok(prepared) => prepared,
         Err(error) => {
