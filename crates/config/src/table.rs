@@ -136,7 +136,14 @@ pub(crate) fn defaults<'a>(rows: impl IntoIterator<Item = &'a Field>) -> Node {
     let span = Span::default();
     let entry = |field: &Field| {
         let value = field.default_node(span)?;
-        Some(Entry { key: field.name.to_owned(), key_span: span, value, is_written: false, is_default: true })
+        Some(Entry {
+            key: field.name.to_owned(),
+            key_span: span,
+            value,
+            is_written: false,
+            is_default: true,
+            is_replaced: false,
+        })
     };
     Node { span, value: Value::Map(rows.into_iter().filter_map(entry).collect()) }
 }

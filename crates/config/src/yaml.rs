@@ -62,12 +62,19 @@ pub struct Entry {
     pub is_written: bool,
     /// Its value is the default, whether it was written or not.
     pub is_default: bool,
+    /// What is written does not fit, which was reported; the default stands in for it.
+    pub is_replaced: bool,
 }
 
 impl Node {
     /// The value of a key, if this is a mapping that has it; once defaults are filled in, also a default.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.value)
+    }
+
+    /// Whether this is a mapping with a value under this key that does not fit.
+    pub fn is_replaced(&self, key: &str) -> bool {
+        self.entries().iter().any(|entry| entry.key == key && entry.is_replaced)
     }
 
     /// The entry of a key, if this is a mapping that sets it to something else than its default.
@@ -316,7 +323,14 @@ impl Tree {
                 None => *key = Some(key_of(node, entries, seen, problems)),
                 Some(Key::Named(name, key_span)) => {
                     seen.insert(name.clone(), entries.len());
-                    entries.push(Entry { key: name, key_span, value: node, is_written: true, is_default: false });
+                    entries.push(Entry {
+                        key: name,
+                        key_span,
+                        value: node,
+                        is_written: true,
+                        is_default: false,
+                        is_replaced: false,
+                    });
                 }
                 Some(Key::Rejected) => {}
             },

@@ -99,8 +99,8 @@ impl Build<'_> {
         let is_matched = is_whole("listeners", listeners.len())
             && is_whole("hosts", hosts.len())
             && is_whole("methods", methods.len())
-            // A name in the place of `hosts`, misspelt: what the route matches is not known.
-            && node.get("host").and_then(Node::text).is_none_or(|text| matches!(text, "keep" | "upstream"));
+            // `host` is taken for `hosts` now and then: what the route matches is not known.
+            && ["host", "hosts", "listeners", "methods", "headers", "path"].iter().all(|key| !node.is_replaced(key));
         let action = self.action(node, path.as_ref(), known);
         let headers = self.fields(node, "headers", Ok);
         let (request_headers, response_headers) = self.edits(node);

@@ -48,6 +48,7 @@ fn complete_object(object: &'static Object, node: &mut Node, problems: &mut Coll
                 let default = field.default_node(span).filter(|_| !object.inherits);
                 if let (Some(default), false) = (&default, fits(&field.shape, &entry.value)) {
                     entry.value = Node { span: entry.value.span, ..default.clone() };
+                    entry.is_replaced = true;
                 }
                 complete_value(&field.shape, &mut entry.value, problems);
                 entry.is_default = match default {
@@ -72,7 +73,14 @@ fn absent(field: &'static Field, span: Span, problems: &mut Collector) -> Option
         None => return None,
     };
     complete_value(&field.shape, &mut value, problems);
-    Some(Entry { key: field.name.to_owned(), key_span: span, value, is_written: false, is_default: true })
+    Some(Entry {
+        key: field.name.to_owned(),
+        key_span: span,
+        value,
+        is_written: false,
+        is_default: true,
+        is_replaced: false,
+    })
 }
 
 /// A part cannot exceed its whole: if the file says so that is a problem, and a default follows.

@@ -48,7 +48,7 @@ fn start_with(config: AdminConfig) -> std::io::Result<Fixture> {
             0 => Err("not listening yet".into()),
             _ => Ok(()),
         }),
-        extra: vec![("/upstreams", Box::new(|| "[]".into()))],
+        extra: vec![("/shadow", Box::new(|| "[]".into()))],
     };
     let handle = admin::start(&config, state)?;
     Ok(Fixture { handle, reloads })
@@ -95,11 +95,11 @@ fn every_page_responds_as_it_should() {
     }
     let (fixture, address) = start();
     check(address, "GET /", 200, "POST /reload");
-    check(address, "GET /", 200, "GET  /upstreams");
+    check(address, "GET /", 200, "GET  /shadow");
     check(address, "GET /healthz", 200, "ok");
     check(address, "GET /readyz", 503, "not listening yet");
     check(address, "GET /config", 200, "{\"workers\":2}");
-    check(address, "GET /upstreams", 200, "[]");
+    check(address, "GET /shadow", 200, "[]");
     check(address, "GET /clients", 200, "{\"clients\":[");
     check(address, "GET /clients?by=rate", 200, "{\"clients\":[");
     check(address, "GET /metrics", 200, "portunus_requests_total{");
