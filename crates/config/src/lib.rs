@@ -14,7 +14,7 @@
 mod reload;
 mod build;
 mod key_server;
-mod defaults;
+mod fileless;
 mod model;
 mod shape;
 mod jwt;

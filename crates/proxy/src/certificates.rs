@@ -10,7 +10,7 @@ use config::TlsSettings;
 use tls::{Alert, Choice, Chooser, ClientAuth, Identity, KeyType, ProtocolVersion};
 use wire::client_hello::ClientHello;
 
-use crate::host::HostMap;
+use crate::host_map::HostMap;
 use crate::keyless::KeyGroup;
 
 /// The name under which a keystore holds what clients without a known name get.

@@ -13,7 +13,7 @@ use contract::openapi::{Scheme, SchemeKind};
 use wire::http::RequestHead;
 
 use crate::auth::{AllowedAddresses, DeniedTokens, KeyRing, TokenRule};
-use crate::host::HostMap;
+use crate::host_map::HostMap;
 use crate::upstream::Group;
 
 /// A contract active.

@@ -31,6 +31,6 @@ pub mod upstream;
 mod admission;
 mod http2;
 pub mod passport;
-mod host;
+mod host_map;
 mod configured_map;
 mod field_fate;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use config::{Config, HostPattern, ListenerConfig, RouteConfig, Service, TlsSettings};
 
-use crate::host::HostMap;
+use crate::host_map::HostMap;
 
 /// A listener with requests, and its TLS settings by name.
 struct Front<'a> {

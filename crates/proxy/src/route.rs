@@ -2,7 +2,7 @@
 //!
 //! The rules, in the order they are applied:
 //! 1. A listener sees the routes that name it and those that name none.
-//! 2. The host chooses one set of routes: its exact name, else the longest wildcard (`crate::host`), else the routes for any host. There is no
+//! 2. The host chooses one set of routes: its exact name, else the longest wildcard (`crate::host_map`), else the routes for any host. There is no
 //!    falling back from a named host to a less specific one: who names a host says all there is on it. One final dot is ignored, so
 //!    `example.com.` cannot slip past the routes of `example.com`.
 //! 3. Among the patterns that match the path and hold a route for the request's method and fields, the most specific wins, segment by
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use config::{Config, RouteConfig, Segment, Service};
 use wire::http::RequestHead;
 
-use crate::host::HostMap;
+use crate::host_map::HostMap;
 use ambiguous::is_more_specific;
 pub(crate) use ambiguous::{is_void, readings};
 use methods::MethodSet;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use config::{TunnelConfig, TunnelRule};
 
-use crate::host::HostMap;
+use crate::host_map::HostMap;
 use crate::upstream::Group;
 
 /// Where a connection goes.

@@ -295,7 +295,7 @@ const CLIENTS_BELOW: &[FixedBound] = &[
         "With more in front the client counts as unknown.",
     ),
     bound(
-        "proxy/src/host.rs",
+        "proxy/src/host_map.rs",
         "MAX_HOST_BYTES",
         "Host that is looked up among patterns",
         "253 bytes",
