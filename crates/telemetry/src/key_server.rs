@@ -6,7 +6,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,15 +20,15 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use reason::Reason;
-use wire::keyless::ErrorCode;
 
-use super::Exposition;
 use super::count::{self, BUCKET_COUNT, Bounds, Count, Durations};
-use super::exposition;
+use super::exposition::{self, Exposition};
 use super::line::{self, Clock};
 use super::page::{Metric, Page, durations, every_label, sums};
 use super::queue::{Chunk, Queue};
-use super::writer::{self, Target};
+use super::record::KeyOperation;
+use super::target::Target;
+use super::writer;
 
 /// Upper bounds of the time to load all keys, seconds.
 const LOAD_BOUNDS: [f64; 8] = [1e-3, 10e-3, 50e-3, 0.1, 0.5, 1.0, 5.0, 10.0];
@@ -39,63 +38,6 @@ const MAX_LABEL_SETS: u16 = 8_000;
 
 /// Audit lines of one thread are handed to the writer when they reach this many bytes, if not before.
 const HAND_OVER_BYTES: usize = 32 * 1024;
-
-/// What became of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyOutcome {
-    /// Signed or decrypted.
-    Done,
-    /// Answered with an error.
-    Rejected(ErrorCode),
-    /// Its deadline passed before it was begun.
-    Expired,
-    /// Its peer cancelled it before it was begun.
-    Cancelled,
-    /// Its peer left before it was begun.
-    PeerLeft,
-}
-
-impl KeyOutcome {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            KeyOutcome::Done => "done",
-            KeyOutcome::Rejected(_) => "rejected",
-            KeyOutcome::Expired => "expired",
-            KeyOutcome::Cancelled => "cancelled",
-            KeyOutcome::PeerLeft => "peer_left",
-        }
-    }
-
-    /// The word for an error; empty for none.
-    fn error(self) -> &'static str {
-        match self {
-            KeyOutcome::Done => "",
-            KeyOutcome::Rejected(code) => code.name(),
-            other => other.name(),
-        }
-    }
-}
-
-/// One operation that came to its end.
-#[derive(Debug)]
-pub struct KeyOperation<'a> {
-    /// Who asked.
-    pub peer: &'a str,
-    /// From where; none on Unix sockets.
-    pub address: Option<SocketAddr>,
-    /// For which key, held or not.
-    pub ski: Option<&'a [u8; 20]>,
-    /// What was asked for.
-    pub operation: &'static str,
-    /// The class of its key; `none` where it came to no key.
-    pub class: &'static str,
-    /// What became of it.
-    pub outcome: KeyOutcome,
-    /// From its arrival until it was begun or given up.
-    pub queued: Duration,
-    /// How long the work took.
-    pub service: Duration,
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClassLabels {

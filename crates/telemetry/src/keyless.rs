@@ -5,29 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::count::{Count, Durations};
-use super::worker::WorkerShared;
-
-/// What one worker counts of one group of key servers.
-#[derive(Debug, Default)]
-pub(super) struct KeyGroupCells {
-    /// Operations under way.
-    pub(super) in_flight: Count,
-    pub(super) retries: Count,
-}
-
-/// What one worker counts of one key server.
-#[derive(Debug, Default)]
-pub(super) struct KeyServerCells {
-    /// Of operations that went well.
-    pub(super) durations: Durations,
-    /// Open connections.
-    pub(super) connections: Count,
-    /// 1 while it can be asked.
-    pub(super) usable: Count,
-    /// 1 while the configuration names it.
-    pub(super) configured: Count,
-}
+use super::worker::{WorkerReport, WorkerShared};
 
 /// One worker's counters of one group of key servers.
 #[derive(Debug, Clone)]
@@ -65,5 +43,12 @@ impl KeyCounts {
         cells.connections.set(connections as u64);
         cells.usable.set(u64::from(usable));
         cells.configured.set(u64::from(configured));
+    }
+}
+
+impl WorkerReport {
+    /// The counters of a group of key servers.
+    pub fn key_counts(&self, group: &str) -> KeyCounts {
+        KeyCounts::new(self.shared(), group)
     }
 }

@@ -11,13 +11,15 @@
 #![forbid(unsafe_code)]
 
 pub mod reference;
-mod metrics;
 mod reporter;
 mod summary;
+mod metrics;
+mod shared;
 mod process;
 mod slow;
 mod keyless;
 mod worker;
+mod key_cells;
 mod key_server;
 mod line;
 mod page;
@@ -25,23 +27,28 @@ mod record;
 mod shadow;
 mod exposition;
 mod diagnostics;
-mod queue;
 mod validation;
 mod writer;
+mod queue;
+mod target;
+mod once_per_second;
 mod clients;
 mod count;
 
-pub use diagnostics::{Diagnostics, OncePerSecond};
-pub use key_server::{KeyOperation, KeyOutcome, KeyReport, KeyServerReporter};
+pub use diagnostics::Diagnostics;
+pub use exposition::Exposition;
+pub use key_server::{KeyReport, KeyServerReporter};
 pub use keyless::KeyCounts;
 pub use line::MmproxyLine;
 pub use line::civil;
 pub use line::version_name;
+pub use once_per_second::OncePerSecond;
 pub use page::Metric;
-pub use record::{ConnRecord, ContractRecord, Decision, FlowRecord, RequestRecord, TunnelRecord};
-pub use reporter::{Exposition, Reporter};
+pub use record::{
+    ConnRecord, ContractRecord, Decision, FlowRecord, KeyOperation, KeyOutcome, RequestRecord, TunnelRecord,
+};
+pub use reporter::Reporter;
 pub use shadow::ShadowKind;
 pub use slow::CertificateExpiry;
-pub use summary::render_summary;
 pub use validation::{MemoryBound, ValidationMemory};
 pub use worker::WorkerReport;

@@ -15,8 +15,9 @@ use wire::proxy_protocol::ProxyInfo;
 use wire::proxy_protocol::{Version, kind};
 use wire::short_text::ShortText;
 
-use super::key_server::{KeyOperation, KeyOutcome};
-use super::record::{ConnRecord, ContractRecord, FlowRecord, RequestRecord, TunnelRecord, code_of};
+use super::record::{
+    ConnRecord, ContractRecord, FlowRecord, KeyOperation, KeyOutcome, RequestRecord, TunnelRecord, code_of,
+};
 
 pub use mmproxy::MmproxyLine;
 

@@ -12,10 +12,10 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::clients::{self, Order};
-use super::keyless::{KeyGroupCells, KeyServerCells};
+use super::key_cells::{KeyGroupCells, KeyServerCells};
 use super::line::key_type_name;
 use super::page::{Histogram, Metric, Page, durations, every_label, sums};
-use super::reporter::{Shared, published};
+use super::shared::{Shared, published};
 use super::slow::SlowEvents;
 use super::worker::{ListenerCells, TunnelCells, UpstreamCells, WorkerShared};
 

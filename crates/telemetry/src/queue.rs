@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::writer::Opened;
+use super::target::Opened;
 
 /// Bytes that may wait for the writer. At a usual 400 bytes a line this is some 10,000 lines.
 pub(super) const QUEUE_BYTES: usize = 4 * 1024 * 1024;

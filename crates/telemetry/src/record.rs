@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
 use reason::{Reason, Side};
+use wire::keyless::ErrorCode;
 use wire::proxy_protocol::ProxyInfo;
 
 /// The code of a reason; empty if there is none.
@@ -221,4 +222,61 @@ pub struct ConnRecord<'a> {
     pub reason: Reason,
     /// Detail for people, e.g. the library's reason; hostile bytes possible.
     pub detail: &'a str,
+}
+
+/// What became of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyOutcome {
+    /// Signed or decrypted.
+    Done,
+    /// Answered with an error.
+    Rejected(ErrorCode),
+    /// Its deadline passed before it was begun.
+    Expired,
+    /// Its peer cancelled it before it was begun.
+    Cancelled,
+    /// Its peer left before it was begun.
+    PeerLeft,
+}
+
+impl KeyOutcome {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            KeyOutcome::Done => "done",
+            KeyOutcome::Rejected(_) => "rejected",
+            KeyOutcome::Expired => "expired",
+            KeyOutcome::Cancelled => "cancelled",
+            KeyOutcome::PeerLeft => "peer_left",
+        }
+    }
+
+    /// The word for an error; empty for none.
+    pub(super) fn error(self) -> &'static str {
+        match self {
+            KeyOutcome::Done => "",
+            KeyOutcome::Rejected(code) => code.name(),
+            other => other.name(),
+        }
+    }
+}
+
+/// One operation that came to its end.
+#[derive(Debug)]
+pub struct KeyOperation<'a> {
+    /// Who asked.
+    pub peer: &'a str,
+    /// From where; none on Unix sockets.
+    pub address: Option<SocketAddr>,
+    /// For which key, held or not.
+    pub ski: Option<&'a [u8; 20]>,
+    /// What was asked for.
+    pub operation: &'static str,
+    /// The class of its key; `none` where it came to no key.
+    pub class: &'static str,
+    /// What became of it.
+    pub outcome: KeyOutcome,
+    /// From its arrival until it was begun or given up.
+    pub queued: Duration,
+    /// How long the work took.
+    pub service: Duration,
 }

@@ -10,10 +10,12 @@ use wire::keyless::ErrorCode;
 use wire::proxy_protocol::{Extras, Found, Origin, ProxyInfo, SslExtras, Transport, read, write_v2};
 
 use super::exposition::Exposition;
-use super::key_server::{KeyOperation, KeyOutcome, KeyServerReporter};
+use super::key_server::KeyServerReporter;
 use super::line::{self, Clock, Form};
 use super::page::Metric;
-use super::record::{ConnRecord, ContractRecord, Decision, FlowRecord, RequestRecord, TunnelRecord};
+use super::record::{
+    ConnRecord, ContractRecord, Decision, FlowRecord, KeyOperation, KeyOutcome, RequestRecord, TunnelRecord,
+};
 use super::reporter::Reporter;
 
 /// One kind of record in a log, with everything in it that it can hold.

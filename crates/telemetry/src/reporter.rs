@@ -1,55 +1,44 @@
 //! The process-wide end of reporting: makes the workers' ends, keeps what happens seldom, sums it all up when asked.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use config::{AccessLog, LogConfig};
 use prometheus_client::registry::Registry;
 use reason::Reason;
 
-use super::clients::{self, Order, Published};
-use super::diagnostics::OncePerSecond;
-use super::exposition;
+use super::clients::{self, Order};
+use super::exposition::{self, Exposition};
 use super::line::Form;
 use super::metrics::Totals;
+use super::once_per_second::OncePerSecond;
 use super::page::Metric;
 use super::process::Process;
 use super::queue::Queue;
 use super::shadow;
-use super::slow::{CertificateExpiry, SlowEvents};
-use super::summary::Sample;
+use super::shared::{Shared, lock, published};
+use super::slow::CertificateExpiry;
+use super::summary::{self, Sample};
+use super::target::{Opened, Target};
 use super::validation::ValidationMemory;
 use super::worker::{Log, WorkerReport, WorkerShared};
-use super::writer::{self, Opened, Target};
+use super::writer;
 
 /// Clients listed for the admin side.
 const LISTED_CLIENTS: usize = 100;
-
-pub use super::exposition::Exposition;
 
 /// The process-wide end of reporting: metrics registry, log writer, client table. Shared with the admin side.
 #[derive(Debug)]
 pub struct Reporter {
     shared: Arc<Shared>,
     registry: Registry,
-    pub(super) last_sample: Mutex<Option<(Instant, Sample)>>,
+    last_sample: Mutex<Option<(Instant, Sample)>>,
 }
 
 /// An access log's new place, open.
 #[derive(Debug)]
 pub struct NewLog(Opened);
-
-/// What the metrics are made of.
-#[derive(Debug)]
-pub(super) struct Shared {
-    workers: Mutex<Vec<Arc<WorkerShared>>>,
-    log: Option<Log>,
-    slow: Mutex<SlowEvents>,
-    pub(super) validation_memory: Arc<ValidationMemory>,
-    pub(super) process: Process,
-    pub(super) started: SystemTime,
-}
 
 impl Reporter {
     /// Opens the log and starts its writer thread.
@@ -197,8 +186,9 @@ impl Reporter {
         self.shared.lines().1
     }
 
-    pub(super) fn shared(&self) -> &Shared {
-        &self.shared
+    /// Counters and rates as a small table, 80 columns wide. Rates are those since the last call.
+    pub fn summary(&self) -> String {
+        summary::summary(&self.shared, &self.last_sample)
     }
 }
 
@@ -207,34 +197,6 @@ impl Drop for Reporter {
         // Ends the writer thread; nobody is left to wait for it.
         self.shutdown(Duration::ZERO);
     }
-}
-
-impl Shared {
-    pub(super) fn workers(&self) -> Vec<Arc<WorkerShared>> {
-        lock(&self.workers).clone()
-    }
-
-    pub(super) fn slow(&self) -> MutexGuard<'_, SlowEvents> {
-        lock(&self.slow)
-    }
-
-    /// Lines written, and lines dropped anywhere.
-    pub(super) fn lines(&self) -> (u64, u64) {
-        let dropped: u64 = self.workers().iter().map(|worker| worker.lines_dropped.get()).sum();
-        match &self.log {
-            Some(log) => (log.queue.written(), dropped + log.queue.lost()),
-            None => (0, dropped),
-        }
-    }
-}
-
-/// What the workers show of their client tables.
-pub(super) fn published(workers: &[Arc<WorkerShared>]) -> impl Iterator<Item = &Published> {
-    workers.iter().map(|worker| &worker.clients)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn target(access: &AccessLog) -> Target {

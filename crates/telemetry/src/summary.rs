@@ -1,10 +1,10 @@
 //! A few lines about what goes on, for people who watch: `./x demo` prints them again and again.
 
 use std::fmt::Write as _;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::reporter::Reporter;
+use super::shared::Shared;
 
 /// Totals at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,9 +22,9 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    fn take(reporter: &Reporter) -> Sample {
+    fn take(shared: &Shared) -> Sample {
         let mut sample = Sample::default();
-        for worker in reporter.shared().workers() {
+        for worker in shared.workers() {
             for slot in worker.listeners.slots() {
                 sample.accepted += slot.cells.opened.get();
                 sample.closed += slot.cells.closed.get();
@@ -54,11 +54,11 @@ impl Sample {
     }
 }
 
-/// Counters and rates as a small table, 80 columns wide. Rates are those since the last call.
-pub fn render_summary(reporter: &Reporter) -> String {
+/// Counters and rates as a small table, 80 columns wide. Rates are those since the last call, which `last` remembers.
+pub(super) fn summary(shared: &Shared, last: &Mutex<Option<(Instant, Sample)>>) -> String {
     let now = Instant::now();
-    let sample = Sample::take(reporter);
-    let last = reporter.last_sample.lock().unwrap_or_else(PoisonError::into_inner).replace((now, sample));
+    let sample = Sample::take(shared);
+    let last = last.lock().unwrap_or_else(PoisonError::into_inner).replace((now, sample));
     let (elapsed, last) = last.map_or((Duration::ZERO, sample), |(at, last)| (now.duration_since(at), last));
     render(&sample, &last, elapsed)
 }

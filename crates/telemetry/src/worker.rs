@@ -13,9 +13,9 @@ use reason::{Reason, Side};
 
 use super::clients::{ClientTable, Published};
 use super::count::{Count, Durations, Family, OTHER, StatusCounts};
-use super::diagnostics::OncePerSecond;
-use super::keyless::{KeyCounts, KeyGroupCells, KeyServerCells};
+use super::key_cells::{KeyGroupCells, KeyServerCells};
 use super::line::{self, Clock, Form};
+use super::once_per_second::OncePerSecond;
 use super::queue::{Chunk, Queue};
 use super::record::{ConnRecord, FlowRecord, RequestRecord, TunnelRecord, code_of};
 use super::shadow::{self, ShadowKind, ShadowTable};
@@ -239,6 +239,11 @@ pub struct WorkerReport {
 }
 
 impl WorkerReport {
+    /// Its counters.
+    pub(super) fn shared(&self) -> &Arc<WorkerShared> {
+        &self.shared
+    }
+
     pub(super) fn new(shared: Arc<WorkerShared>, log: Option<Log>) -> WorkerReport {
         let reported = shared.lines_dropped.get();
         let lines = |log| LineBuffer { log, chunk: Chunk::default(), whole: 0, clock: Clock::default(), reported };
@@ -281,11 +286,6 @@ impl WorkerReport {
         self.shared.failures.at([record.listener, record.phase, record.reason.code()]).add(1);
         self.fault(record.fault, Some(record.reason));
         self.line(|out, clock, form| line::connection(out, clock, form, record));
-    }
-
-    /// The counters of a group of key servers.
-    pub fn key_counts(&self, group: &str) -> KeyCounts {
-        KeyCounts::new(&self.shared, group)
     }
 
     /// Datagrams came to a listener, with this many bytes in all.

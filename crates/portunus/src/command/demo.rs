@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use keystore::dev_ca::{DevCa, Purpose};
-use telemetry::render_summary;
+
 use tls::KeyType;
 
 use super::run::read;
@@ -131,7 +131,7 @@ fn serve_prepared(file: &Path) -> ExitCode {
             let mut shown = String::new();
             loop {
                 std::thread::sleep(REFRESH);
-                let summary = render_summary(&reporter);
+                let summary = reporter.summary();
                 if summary != shown {
                     say!("{summary}");
                     shown = summary;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use config::LogConfig;
 use reason::{Reason, Side};
-use telemetry::{CertificateExpiry, ConnRecord, Exposition, Reporter, RequestRecord, WorkerReport, render_summary};
+use telemetry::{CertificateExpiry, ConnRecord, Exposition, Reporter, RequestRecord, WorkerReport};
 
 use crate::exposition::{Samples, open_metrics, prometheus_text};
 use crate::record;
@@ -137,7 +137,7 @@ fn connections_and_handshakes_are_distinguished() {
             (r#"portunus_faults_total{side="client",reason="idle_without_request"}"#, 1.0),
         ],
     );
-    let summary = render_summary(&reporter);
+    let summary = reporter.summary();
     assert!(summary.contains("2 open, 3 ended before a request"), "{summary}");
 }
 

@@ -1,0 +1,49 @@
+//! What the metrics are made of: all workers, and what the process notes itself.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use super::clients::Published;
+use super::process::Process;
+use super::slow::SlowEvents;
+use super::validation::ValidationMemory;
+use super::worker::{Log, WorkerShared};
+
+/// What the metrics are made of.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) workers: Mutex<Vec<Arc<WorkerShared>>>,
+    pub(super) log: Option<Log>,
+    pub(super) slow: Mutex<SlowEvents>,
+    pub(super) validation_memory: Arc<ValidationMemory>,
+    pub(super) process: Process,
+    pub(super) started: SystemTime,
+}
+
+impl Shared {
+    pub(super) fn workers(&self) -> Vec<Arc<WorkerShared>> {
+        lock(&self.workers).clone()
+    }
+
+    pub(super) fn slow(&self) -> MutexGuard<'_, SlowEvents> {
+        lock(&self.slow)
+    }
+
+    /// Lines written, and lines dropped anywhere.
+    pub(super) fn lines(&self) -> (u64, u64) {
+        let dropped: u64 = self.workers().iter().map(|worker| worker.lines_dropped.get()).sum();
+        match &self.log {
+            Some(log) => (log.queue.written(), dropped + log.queue.lost()),
+            None => (0, dropped),
+        }
+    }
+}
+
+/// What the workers show of their client tables.
+pub(super) fn published(workers: &[Arc<WorkerShared>]) -> impl Iterator<Item = &Published> {
+    workers.iter().map(|worker| &worker.clients)
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
