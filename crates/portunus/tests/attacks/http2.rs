@@ -263,23 +263,24 @@ fn a_length_that_is_not_the_datas_is_a_stream_error() {
         assert!(memchr::memmem::find(&raw, b"poison").is_none());
         assert_eq!(whole(&upstream).len(), 0);
     }
-    // What ends as it says is served.
+    // What ends as it says is served. The upstream may note a body that was aborted later than what came after it.
+    let last = || upstream.seen().into_iter().rfind(|seen| seen.whole && seen.head.starts_with("POST ")).unwrap();
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &post(&[b"0"]), false);
     client.send(&frame(DATA, END_STREAM, 1, b""));
     assert_eq!(client.outcome(1), Outcome::Response(200, b"ok".to_vec()));
-    assert_eq!(upstream.seen().last().unwrap().fields("content-length"), ["0"]);
+    assert_eq!(last().fields("content-length"), ["0"]);
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &post(&[b"5"]), false);
     client.send(&frame(DATA, 0, 1, b"hello"));
     client.send(&frame(DATA, END_STREAM, 1, b""));
     assert_eq!(client.outcome(1), Outcome::Response(200, b"ok".to_vec()));
-    assert_eq!(upstream.seen().last().unwrap().body, b"hello");
+    assert_eq!(last().body, b"hello");
     let mut client = Frames::open(gate.address("web"), gate.dir.path());
     client.headers(1, &post(&[b"5"]), false);
     client.send(&frame(DATA, END_STREAM, 1, b"hello"));
     assert_eq!(client.outcome(1), Outcome::Response(200, b"ok".to_vec()));
-    assert_eq!(upstream.seen().last().unwrap().fields("content-length"), ["5"]);
+    assert_eq!(last().fields("content-length"), ["5"]);
 }
 
 #[test]
