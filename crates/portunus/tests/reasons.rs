@@ -1,7 +1,7 @@
 //! Holds the program to its table of reason codes: a code is written in the table alone, and every page that names one names one that exists.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -111,4 +111,31 @@ fn remedies_name_keys_that_exist() {
         }
     }
     assert!(unknown.is_empty(), "{unknown:#?}");
+}
+
+/// Each case of the troubleshooting page is a reason that there is, with the status that it has, and the settings that it names are there.
+#[test]
+fn troubleshooting_names_reasons_that_exist() {
+    let read = |name: &str| fs::read_to_string(root().join("docs").join(name)).unwrap();
+    let (page, reference) = (read("troubleshooting.md"), read("configuration.md"));
+    let statuses: BTreeMap<_, _> =
+        Reason::ALL.iter().map(|reason| reason.facts()).map(|facts| (facts.code, facts.status)).collect();
+    let mut cases = 0;
+    for row in page.lines().filter_map(|line| line.strip_prefix("| `")) {
+        let (code, rest) = row.split_once('`').unwrap();
+        let status = rest
+            .strip_prefix(" (")
+            .and_then(|rest| rest.split_once(')'))
+            .map(|(status, _)| status.parse::<u16>().unwrap());
+        let is_of_contract = contract::validate::code::ALL.iter().any(|facts| facts.code == code);
+        assert!(statuses.contains_key(code) || is_of_contract, "there is no reason `{code}`");
+        if let (Some(status), Some(known)) = (status, statuses.get(code)) {
+            assert_eq!(status, *known, "{code}");
+        }
+        for setting in rest.split('`').skip(1).step_by(2).filter_map(|word| word.strip_prefix("limits.")) {
+            assert!(reference.contains(&format!("`{setting}`")), "{code}: no limit `{setting}`");
+        }
+        cases += 1;
+    }
+    assert!(cases >= 25, "{cases}");
 }
