@@ -115,7 +115,7 @@ impl Stream {
         Ok(chunk)
     }
 
-    /// As [`Stream::recv`], but appends to `chunk` (which must have spare after [`Chunk::make_room`]). Returns how many bytes came; 0 at
+    /// As [`Stream::recv`], but appends to `chunk` (which must have spare capacity after [`Chunk::compact`]). Returns how many bytes came; 0 at
     /// the peer's end.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ use crate::contract::Matched;
 use crate::openapi::PathValues;
 
 impl<'c> Matched<'c> {
-    /// Validates the head of a request, and says how to validate its body. `values` come from [`Contract::find`].
+    /// Validates the head of a request, and says how to validate its body. `values` come from [`crate::Contract::find`].
     ///
     /// # Errors
     /// [`Enough`] once as many violations are found as are wanted; they are in `findings`.
