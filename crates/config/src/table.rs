@@ -134,17 +134,7 @@ fn node_of(text: &str, span: Span) -> Node {
 /// The mapping of all defaults of some rows, for settings that no file gives.
 pub(crate) fn defaults<'a>(rows: impl IntoIterator<Item = &'a Field>) -> Node {
     let span = Span::default();
-    let entry = |field: &Field| {
-        let value = field.default_node(span)?;
-        Some(Entry {
-            key: field.name.to_owned(),
-            key_span: span,
-            value,
-            is_written: false,
-            is_default: true,
-            is_replaced: false,
-        })
-    };
+    let entry = |field: &Field| Some(Entry::at_default(field.name, span, field.default_node(span)?));
     Node { span, value: Value::Map(rows.into_iter().filter_map(entry).collect()) }
 }
 

@@ -66,6 +66,13 @@ pub struct Entry {
     pub is_replaced: bool,
 }
 
+impl Entry {
+    /// A key that stands in no file, at its default.
+    pub fn at_default(key: &str, key_span: Span, value: Node) -> Entry {
+        Entry { key: key.to_owned(), key_span, value, is_written: false, is_default: true, is_replaced: false }
+    }
+}
+
 impl Node {
     /// The value of a key, if this is a mapping that has it; once defaults are filled in, also a default.
     pub fn get(&self, key: &str) -> Option<&Node> {

@@ -530,7 +530,7 @@ const UPSTREAMS: &[FixedBound] = &[
         "The last valid one stays in use.",
     ),
     bound(
-        "proxy/src/background/key_sets.rs",
+        "proxy/src/background/schedule.rs",
         "PAUSE",
         "Pause between fetches that unknown key ids cause",
         "5s",

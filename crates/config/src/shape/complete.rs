@@ -73,14 +73,7 @@ fn absent(field: &'static Field, span: Span, problems: &mut Collector) -> Option
         None => return None,
     };
     complete_value(&field.shape, &mut value, problems);
-    Some(Entry {
-        key: field.name.to_owned(),
-        key_span: span,
-        value,
-        is_written: false,
-        is_default: true,
-        is_replaced: false,
-    })
+    Some(Entry::at_default(field.name, span, value))
 }
 
 /// A part cannot exceed its whole: if the file says so that is a problem, and a default follows.

@@ -1,5 +1,7 @@
 //! Which vocabularies a metaschema declares (JSON Schema 2020-12 core §8.1), and which keywords are whose. Reads no keyword.
 
+use self::Since::{From30, From31};
+use self::Vocabulary::{Other, Validation};
 use crate::node::Node;
 
 /// Metaschemas that are built in.
@@ -16,76 +18,66 @@ const KNOWN: &[&str] =
 /// The one whose absence frees a schema of its keywords.
 const VALIDATION: &str = "validation";
 
-/// Keywords of the validation vocabulary (2020-12 validation §6).
-const VALIDATION_KEYWORDS: &[&str] = &[
-    "type",
-    "enum",
-    "const",
-    "multipleOf",
-    "maximum",
-    "exclusiveMaximum",
-    "minimum",
-    "exclusiveMinimum",
-    "maxLength",
-    "minLength",
-    "pattern",
-    "maxItems",
-    "minItems",
-    "uniqueItems",
-    "maxContains",
-    "minContains",
-    "maxProperties",
-    "minProperties",
-    "required",
-    "dependentRequired",
-];
+/// Whose a keyword is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Vocabulary {
+    /// That of validation (2020-12 validation §6).
+    Validation,
+    /// Another one that says something about validity.
+    Other,
+}
 
-/// What else says something about validity, in either dialect.
-const APPLICATORS: &[&str] = &[
-    "format",
-    "properties",
-    "items",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "not",
-    "additionalProperties",
-    "readOnly",
-    "writeOnly",
-    "$ref",
-    "const",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "minContains",
-    "maxContains",
-    "prefixItems",
-    "patternProperties",
-    "propertyNames",
-    "dependentSchemas",
-    "dependentRequired",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "$dynamicRef",
-];
+/// Which version of OpenAPI has a keyword first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Since {
+    From30,
+    From31,
+}
 
-/// What JSON Schema 2020-12 has of these, and OpenAPI 3.0 has not.
-const BEYOND_30: &[&str] = &[
-    "const",
-    "if",
-    "then",
-    "else",
-    "contains",
-    "minContains",
-    "maxContains",
-    "prefixItems",
-    "patternProperties",
-    "propertyNames",
-    "dependentSchemas",
-    "dependentRequired",
-    "unevaluatedItems",
-    "unevaluatedProperties",
+/// Every keyword that says something about validity.
+const KEYWORDS: &[(&str, Vocabulary, Since)] = &[
+    ("type", Validation, From30),
+    ("enum", Validation, From30),
+    ("const", Validation, From31),
+    ("multipleOf", Validation, From30),
+    ("maximum", Validation, From30),
+    ("exclusiveMaximum", Validation, From30),
+    ("minimum", Validation, From30),
+    ("exclusiveMinimum", Validation, From30),
+    ("maxLength", Validation, From30),
+    ("minLength", Validation, From30),
+    ("pattern", Validation, From30),
+    ("maxItems", Validation, From30),
+    ("minItems", Validation, From30),
+    ("uniqueItems", Validation, From30),
+    ("maxContains", Validation, From31),
+    ("minContains", Validation, From31),
+    ("maxProperties", Validation, From30),
+    ("minProperties", Validation, From30),
+    ("required", Validation, From30),
+    ("dependentRequired", Validation, From31),
+    ("format", Other, From30),
+    ("properties", Other, From30),
+    ("items", Other, From30),
+    ("allOf", Other, From30),
+    ("anyOf", Other, From30),
+    ("oneOf", Other, From30),
+    ("not", Other, From30),
+    ("additionalProperties", Other, From30),
+    ("readOnly", Other, From30),
+    ("writeOnly", Other, From30),
+    ("$ref", Other, From30),
+    ("if", Other, From31),
+    ("then", Other, From31),
+    ("else", Other, From31),
+    ("contains", Other, From31),
+    ("prefixItems", Other, From31),
+    ("patternProperties", Other, From31),
+    ("propertyNames", Other, From31),
+    ("dependentSchemas", Other, From31),
+    ("unevaluatedItems", Other, From31),
+    ("unevaluatedProperties", Other, From31),
+    ("$dynamicRef", Other, From30),
 ];
 
 /// Keywords of earlier drafts that said something about validity.
@@ -99,19 +91,18 @@ const RETIRED: &[(&str, &str)] = &[
 
 /// Whether OpenAPI 3.0 does not have this keyword of 2020-12.
 pub(super) fn is_beyond_30(keyword: &str) -> bool {
-    BEYOND_30.contains(&keyword)
+    KEYWORDS.iter().any(|(name, _, since)| *name == keyword && *since == From31)
 }
 
 /// Whether a keyword says something about validity.
 pub(crate) fn validates(keyword: &str) -> bool {
-    VALIDATION_KEYWORDS.contains(&keyword) || APPLICATORS.contains(&keyword)
+    KEYWORDS.iter().any(|(name, ..)| *name == keyword)
 }
 
 /// The keyword that a name nobody knows must have been meant to be: one that validates, written a little otherwise, or one that it has become.
 pub(super) fn meant(name: &str) -> Option<&'static str> {
     let retired = RETIRED.iter().find(|(retired, _)| *retired == name).map(|(_, now)| *now);
-    let validating = || VALIDATION_KEYWORDS.iter().chain(APPLICATORS).copied();
-    retired.or_else(|| crate::spelling::meant(name, validating()))
+    retired.or_else(|| crate::spelling::meant(name, KEYWORDS.iter().map(|(known, ..)| *known)))
 }
 
 /// Whether `$schema` names a metaschema that needs not be looked at.
@@ -121,7 +112,7 @@ pub(super) fn is_built_in(uri: &str) -> bool {
 
 /// Whether the keyword asks nothing where the validation vocabulary is not declared.
 pub(super) fn is_validation(keyword: &str) -> bool {
-    VALIDATION_KEYWORDS.contains(&keyword)
+    KEYWORDS.iter().any(|(name, whose, _)| *name == keyword && *whose == Validation)
 }
 
 /// Whether schemas of this metaschema use the validation vocabulary. One that declares nothing uses all.

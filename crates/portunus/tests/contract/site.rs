@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -152,6 +153,22 @@ pub fn write(folder: &Path, name: &str, text: &str) {
     let fresh = folder.join(format!(".{name}.new"));
     std::fs::write(&fresh, text).unwrap();
     std::fs::rename(fresh, folder.join(name)).unwrap();
+}
+
+/// What `portunus check` says of a contract of this document with these further keys: whether it is fine, and all it printed.
+pub fn checked(document: &str, files: Files<'_>, contract: &str) -> (bool, String) {
+    let folder = folder(document, files);
+    let text = format!(
+        "listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\ncontracts: {{ api: {{ document: openapi.yaml{contract} }} }}\n\
+         routes: [{{ upstream: up, contract: api }}]\nupstreams: {{ up: {{ servers: [\"127.0.0.1:9\"] }} }}\n"
+    );
+    write(folder.path(), "portunus.yaml", &text);
+    let done = Command::new(env!("CARGO_BIN_EXE_portunus"))
+        .args(["check", "portunus.yaml"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
 }
 
 fn respond(head: String, body: Vec<u8>) -> Response {

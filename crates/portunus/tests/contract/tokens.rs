@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tls::crypto::verify::{MacKey, Sha2};
 
 use crate::harness::{Reply, Upstream, certificates, path, wait_until};
-use crate::site::{Response, Site, write};
+use crate::site::{Response, Site, checked, write};
 
 /// One operation that demands a scope, one that takes a token or a key, one that takes nobody's word.
 const BANK: &str = r##"
@@ -401,39 +401,22 @@ fn bearer_schemes_narrow_what_is_verified() {
     assert_eq!(site.get("GET /legacy", "").status, 401, "it must be there all the same");
 }
 
-/// What `portunus check` says of a document: whether it is fine, and all it printed.
-fn checked(document: &str, jwt: &str) -> (bool, String) {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("api.yaml"), document).unwrap();
-    std::fs::write(folder.path().join("secret"), SECRET).unwrap();
-    let text = format!(
-        "listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\ncontracts: {{ api: {{ document: api.yaml{jwt} }} }}\n\
-         routes: [{{ upstream: up, contract: api }}]\nupstreams: {{ up: {{ servers: [\"127.0.0.1:9\"] }} }}\n"
-    );
-    std::fs::write(folder.path().join("portunus.yaml"), text).unwrap();
-    let done = Command::new(env!("CARGO_BIN_EXE_portunus"))
-        .args(["check", "portunus.yaml"])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
-}
-
 #[test]
 fn a_check_of_tokens_that_checks_nothing_is_a_problem_and_an_unverified_one_a_warning() {
     let open =
         BEARER.replace("security: [{ jwt: [] }]", "security: []").replace("security: [{ opaque: [] }]", "security: []");
-    let (fine, said) = checked(&open, &format!(", jwt: {{ {HS} }}"));
+    let (fine, said) = checked(&open, &[("secret", SECRET)], &format!(", jwt: {{ {HS} }}"));
     assert!(!fine && said.contains("verifies nothing"), "{said}");
-    let (fine, said) = checked(BEARER, "");
+    let (fine, said) = checked(BEARER, &[("secret", SECRET)], "");
     assert!(fine && said.matches("is not verified here").count() == 2, "{said}");
-    let (fine, said) = checked(BEARER, &format!(", jwt: {{ {HS}, bearer_schemes: jwt }}"));
+    let (fine, said) = checked(BEARER, &[("secret", SECRET)], &format!(", jwt: {{ {HS}, bearer_schemes: jwt }}"));
     assert!(fine && said.contains("scheme opaque") && !said.contains("scheme jwt "), "{said}");
-    let (fine, said) = checked(BEARER, &format!(", jwt: {{ {HS}, bearer_schemes: [jwt, jvt] }}"));
+    let (fine, said) =
+        checked(BEARER, &[("secret", SECRET)], &format!(", jwt: {{ {HS}, bearer_schemes: [jwt, jvt] }}"));
     assert!(!fine && said.contains("names jvt"), "{said}");
-    let (fine, said) = checked(BEARER, &format!(", jwt: {{ {HS}, bearer_schemes: [] }}"));
+    let (fine, said) = checked(BEARER, &[("secret", SECRET)], &format!(", jwt: {{ {HS}, bearer_schemes: [] }}"));
     assert!(!fine && said.contains("verifies nothing"), "{said}");
-    let (fine, said) = checked(BEARER, &format!(", jwt: {{ {HS} }}"));
+    let (fine, said) = checked(BEARER, &[("secret", SECRET)], &format!(", jwt: {{ {HS} }}"));
     assert!(fine && said.is_empty(), "{said}");
 }
 
@@ -487,11 +470,12 @@ fn api_keys_in_authorization_are_tokens() {
         assert_eq!((response.status, site.seen()), (200, count + 1), "{value}: {response:?}");
     }
     // Left out of those that are verified, or without anything to verify it by, it must only be there, and `check` says so.
-    let (fine, said) = checked(&keyed, "");
+    let (fine, said) = checked(&keyed, &[("secret", SECRET)], "");
     assert!(fine && said.contains("scheme jwt ") && said.contains("is not verified here"), "{said}");
-    let (fine, said) = checked(&keyed, &format!(", jwt: {{ {HS}, bearer_schemes: opaque }}"));
+    let (fine, said) = checked(&keyed, &[("secret", SECRET)], &format!(", jwt: {{ {HS}, bearer_schemes: opaque }}"));
     assert!(fine && said.contains("scheme jwt ") && said.contains("is not verified here"), "{said}");
-    let (fine, said) = checked(&keyed, &format!(", jwt: {{ {HS}, bearer_schemes: [jwt, opaque] }}"));
+    let (fine, said) =
+        checked(&keyed, &[("secret", SECRET)], &format!(", jwt: {{ {HS}, bearer_schemes: [jwt, opaque] }}"));
     assert!(fine && said.is_empty(), "{said}");
     let site = Site::with(&keyed, &format!(", jwt: {{ {HS}, bearer_schemes: opaque }}"), &[("secret", SECRET)], ok());
     assert_eq!(site.get("GET /orders", "Authorization: anything\r\n").status, 200);

@@ -1,9 +1,7 @@
 //! Operations that cannot be validated as their document says: never served unchecked where the contract blocks, and no reason to reject the others.
 
-use std::process::Command;
-
 use crate::harness::{Reply, Seen};
-use crate::site::Site;
+use crate::site::{Site, checked};
 
 fn ok(_: &Seen) -> Reply {
     Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}".to_vec())
@@ -61,26 +59,9 @@ fn each_side_has_its_mode() {
     }
 }
 
-/// What `portunus check` says of a contract with these further keys: whether it is fine, and all it printed.
-fn checked(contract: &str) -> (bool, String) {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("api.yaml"), API).unwrap();
-    let text = format!(
-        "listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\ncontracts: {{ api: {{ document: api.yaml{contract} }} }}\n\
-         routes: [{{ upstream: up, contract: api }}]\nupstreams: {{ up: {{ servers: [\"127.0.0.1:9\"] }} }}\n"
-    );
-    std::fs::write(folder.path().join("portunus.yaml"), text).unwrap();
-    let done = Command::new(env!("CARGO_BIN_EXE_portunus"))
-        .args(["check", "portunus.yaml"])
-        .current_dir(folder.path())
-        .output()
-        .unwrap();
-    (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
-}
-
 #[test]
 fn check_lists_what_is_wrong_with_line_and_fix() {
-    let (fine, said) = checked("");
+    let (fine, said) = checked(API, &[], "");
     assert!(fine, "{said}");
     for expected in [
         "api.yaml:10:72: pattern",
@@ -92,8 +73,8 @@ fn check_lists_what_is_wrong_with_line_and_fix() {
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }
-    let (fine, said) = checked(", on_unsupported: fail");
+    let (fine, said) = checked(API, &[], ", on_unsupported: fail");
     assert!(!fine && said.contains("POST /request") && !said.contains("nullable"), "{said}");
-    let (fine, said) = checked(", strict: true");
+    let (fine, said) = checked(API, &[], ", strict: true");
     assert!(fine && said.contains("(concerns POST /good)"), "{said}");
 }

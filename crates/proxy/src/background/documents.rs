@@ -4,87 +4,53 @@
 //! place of the file that keeps the last good copy, whole or not at all; the change of that file is what makes a new generation, as with any document.
 //! One that is no good leaves everything as it is.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use config::{Config, ContractConfig, DocumentUrl};
 use net::Deadline;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use crate::background::get::get;
+use crate::background::get::fetch;
+use crate::background::schedule::{Fetch, PAUSE, Schedule};
 use crate::contracts::ActiveContract;
-use crate::upstream::{Group, Target, connect};
+use crate::upstream::Group;
 use crate::worker::Shared;
-
-/// How often what is due is looked for.
-const TICK: Duration = Duration::from_millis(250);
-
-/// After a fetch that failed.
-const PAUSE: Duration = Duration::from_secs(5);
 
 /// What a request says beside where it goes and what is configured.
 const FIELDS: &str = "User-Agent: portunus\r\nAccept: application/json, application/yaml, */*\r\n";
 
 /// Keeps the documents of whatever generation is active until it is dropped. Needs a runtime that takes local tasks.
 pub async fn run(shared: Arc<Shared>) {
-    let mut due: HashMap<String, Due> = HashMap::new();
-    let (ends, mut ended) = unbounded_channel();
-    let mut tick = tokio::time::interval(TICK);
-    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut schedule = Schedule::new();
     loop {
-        tokio::select! {
-            _ = tick.tick() => start_due(&shared, &mut due, &ends),
-            Some((name, well)) = ended.recv() => {
-                if let Some(due) = due.get_mut(&name) {
-                    *due = Due { last: Instant::now(), running: false, failed: !well, ..due.clone() };
-                }
-            }
-        }
+        schedule.tick().await;
+        start_due(&shared, &mut schedule);
     }
 }
 
-/// When the document of one contract was fetched last, and from where.
-#[derive(Clone)]
-struct Due {
-    url: DocumentUrl,
-    last: Instant,
-    running: bool,
-    failed: bool,
-}
-
-impl Due {
-    fn is_now(&self, url: &DocumentUrl) -> bool {
-        let period = if self.failed { url.refresh.min(PAUSE) } else { url.refresh };
-        !self.running && (self.url != *url || self.last.elapsed() >= period)
-    }
-}
-
-fn start_due(shared: &Shared, due: &mut HashMap<String, Due>, ends: &UnboundedSender<(String, bool)>) {
+fn start_due(shared: &Shared, schedule: &mut Schedule<String, DocumentUrl>) {
     let generation = shared.generation.load();
-    due.retain(|name, due| due.running || generation.config.contracts.contains_key(name));
+    schedule.retain(|name| generation.config.contracts.contains_key(name));
     for active in generation.contracts.all() {
         let (Some(group), Some(url)) = (active.fetched_document(), &active.config.document_url) else { continue };
-        let name = active.config.name.clone();
-        if due.get(&name).is_some_and(|due| !due.is_now(url)) {
-            continue;
+        let is_due = |last: &Fetch<DocumentUrl>| {
+            let period = if last.has_failed { url.refresh.min(PAUSE) } else { url.refresh };
+            last.source != *url || last.waited() >= period
+        };
+        if schedule.is_due(&active.config.name, is_due) {
+            let (config, whole) = (Arc::clone(&active.config), Arc::clone(&generation.config));
+            let refreshed = async move { refresh(&config, &whole, &group).await };
+            schedule.start(active.config.name.clone(), url.clone(), refreshed);
         }
-        due.insert(name.clone(), Due { url: url.clone(), last: Instant::now(), running: true, failed: false });
-        let (config, whole, ends) = (Arc::clone(&active.config), Arc::clone(&generation.config), ends.clone());
-        tokio::task::spawn_local(async move {
-            let well = refresh(&config, &whole, &group).await;
-            let _ = ends.send((name, well));
-        });
     }
 }
 
 async fn refresh(config: &Arc<ContractConfig>, whole: &Arc<Config>, group: &Group) -> bool {
     let Some(url) = &config.document_url else { return true };
     let most = config.options.limits.document_bytes;
-    let fetched = match Deadline::new().within(url.timeout, fetch(url, group, most)).await {
+    let fetched = match Deadline::new().within(url.timeout, ask(url, group, most)).await {
         Ok(fetched) => fetched,
         Err(_) => Err("no whole response in time".to_owned()),
     };
@@ -105,7 +71,7 @@ async fn refresh(config: &Arc<ContractConfig>, whole: &Arc<Config>, group: &Grou
 }
 
 /// Asks for the document; its bytes.
-async fn fetch(url: &DocumentUrl, group: &Group, most: usize) -> Result<Vec<u8>, String> {
+async fn ask(url: &DocumentUrl, group: &Group, most: usize) -> Result<Vec<u8>, String> {
     let mut fields = FIELDS.to_owned();
     for (name, value) in &url.headers {
         let value = value.read()?;
@@ -115,15 +81,7 @@ async fn fetch(url: &DocumentUrl, group: &Group, most: usize) -> Result<Vec<u8>,
         // Writing to a String cannot fail.
         let _ = write!(fields, "{name}: {}\r\n", value.as_str());
     }
-    group.resolved(group.config.connect_timeout).await;
-    let Some(server) = group.choose(&[]) else { return Err("no server".to_owned()) };
-    let _busy = server.busy();
-    let transport = connect(Target::own(group, &server)).await.map_err(|error| error.reason().code().to_owned())?;
-    let got = get(&transport, &url.host, &url.target, &fields).await?;
-    match got.status() {
-        200 => got.body(most).await,
-        status => Err(format!("the response was {status}")),
-    }
+    fetch(group, &url.host, &url.target, &fields, most).await
 }
 
 /// Keeps the document if it is good and new; says whether it was new. Compiling may take seconds, in which nothing else is to wait.

@@ -5,3 +5,4 @@ mod health;
 pub mod documents;
 pub mod key_sets;
 pub mod upkeep;
+mod schedule;
