@@ -96,6 +96,7 @@ pub(super) fn build(
         effective: Effective::of(&ROOT, root),
     };
     build.forwarding_loops(root, &config);
+    build.hash_rules(root, &config);
     let referenced = build.referenced;
     (Some(config), referenced)
 }

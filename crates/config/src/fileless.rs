@@ -45,6 +45,7 @@ impl UpstreamConfig {
             tls: None,
             send_proxy: SendProxy::default(),
             balance: Balance::default(),
+            slow_start: setting(node, "slow_start"),
             source: SourceConfig::default(),
             original_dst: Vec::new(),
             connect_timeout: setting(node, "connect_timeout"),
@@ -57,8 +58,12 @@ impl UpstreamConfig {
             max_in_flight_per_client: setting::<Option<usize>>(node, "max_in_flight_per_client")
                 .unwrap_or_else(|| UpstreamConfig::share_of(max_in_flight)),
             retry_budget_percent: setting(&defaults_of(&RETRIES), "budget"),
+            retries: Retries::default(),
             ejection: Ejection::default(),
             health: None,
+            when_all_down: setting(node, "when_all_down"),
+            max_in_flight_per_server: setting(node, "max_in_flight_per_server"),
+            queue: setting(node, "queue"),
         }
     }
 }
@@ -101,6 +106,29 @@ impl UdpListenerConfig {
     }
 }
 
+impl Default for Retries {
+    fn default() -> Retries {
+        Retries::read(&defaults_of(&RETRIES))
+    }
+}
+
+impl Retries {
+    /// Reads it.
+    pub(super) fn read(node: &Node) -> Retries {
+        let on = node.get("on").map(Node::one_or_many).unwrap_or_default();
+        let has = |word: &str| on.iter().any(|item| item.text() == Some(word));
+        Retries {
+            on_connect: has("connect"),
+            on_reset: has("reset"),
+            on_timeout: has("timeout"),
+            statuses: FailureStatuses::new(on.iter().filter_map(|item| item.text()?.parse().ok())),
+            attempts: setting(node, "attempts"),
+            per_try_timeout: setting(node, "per_try_timeout"),
+            backoff: setting(node, "backoff"),
+        }
+    }
+}
+
 impl Default for Ejection {
     fn default() -> Ejection {
         Ejection::read(&defaults_of(&UPSTREAM_EJECTION))
@@ -115,6 +143,7 @@ impl Ejection {
             failures: setting(node, "failures"),
             duration: setting(node, "duration"),
             statuses: FailureStatuses::new(statuses.iter().filter_map(|status| status.text()?.parse().ok())),
+            latency: setting(node, "latency"),
             max_percent: setting(node, "max_percent"),
         }
     }

@@ -1,7 +1,7 @@
 //! The validated, immutable configuration: what the rest of the program sees. Nothing here is text that still needs parsing.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,11 @@ use crate::shape::surface::{ListenerOptions, RouteOptions};
 mod contracts;
 mod datagram;
 mod place;
+mod upstreams;
 
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
 pub use place::{Bindable, Place, places};
+pub use upstreams::*;
 
 /// The whole configuration of a process.
 #[derive(Debug, Clone)]
@@ -384,6 +386,16 @@ pub enum Segment {
     },
 }
 
+impl PathPattern {
+    /// The names of its parameters, in path order.
+    pub fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(|segment| match segment {
+            Segment::Static(_) => None,
+            Segment::Param { name, .. } | Segment::CatchAll { name } => Some(name.as_str()),
+        })
+    }
+}
+
 /// What a route does.
 #[derive(Debug, Clone)]
 pub enum Action {
@@ -531,185 +543,6 @@ impl Forwarding {
     pub fn client_field(&self) -> Option<&str> {
         self.trusted_fields.iter().map(String::as_str).find(|field| names_client(field))
     }
-}
-
-/// A group of servers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UpstreamConfig {
-    /// Name.
-    pub name: String,
-    /// Its servers.
-    pub servers: Vec<ServerConfig>,
-    /// HTTP spoken to them.
-    pub protocol: UpstreamProtocol,
-    /// TLS to them.
-    pub tls: Option<UpstreamTls>,
-    /// The PROXY header that goes ahead of a tunnel's bytes.
-    pub send_proxy: SendProxy,
-    /// How one is chosen.
-    pub balance: Balance,
-    /// Under which address connections go there.
-    pub source: SourceConfig,
-    /// Instead of to servers, connections go where their header says the client wanted to go, if that is one of these.
-    pub original_dst: Vec<AllowedDestination>,
-    /// Connecting, TCP and TLS together.
-    pub connect_timeout: Duration,
-    /// From the request's last byte to the response's head.
-    pub response_header_timeout: Duration,
-    /// Between two bytes of a body.
-    pub idle_timeout: Duration,
-    /// The whole exchange; none for no bound (tunnels and streams outlive it).
-    pub total_timeout: Option<Duration>,
-    /// Idle connections kept per process.
-    pub pool_max_idle: usize,
-    /// How long an idle connection is kept.
-    pub pool_idle_timeout: Duration,
-    /// Requests in flight per process beyond which 503 is answered.
-    pub max_in_flight: usize,
-    /// Requests in flight of one client (IPv6: of one /64) beyond which 429 is responded.
-    pub max_in_flight_per_client: usize,
-    /// Retries: the share of requests that may be retried, percent; 0 switches retries off.
-    pub retry_budget_percent: u32,
-    /// Passive ejection.
-    pub ejection: Ejection,
-    /// Active checks.
-    pub health: Option<HealthCheck>,
-}
-
-/// One server of a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerConfig {
-    /// Where it is.
-    pub address: ServerAddress,
-    /// Share of the load, 1 to 1000.
-    pub weight: u32,
-}
-
-/// Where a server is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ServerAddress {
-    /// A literal address.
-    Ip(SocketAddr),
-    /// A name resolved again by TTL.
-    Name(String, u16),
-    /// A Unix socket.
-    Unix(PathBuf),
-}
-
-impl ServerAddress {
-    /// The TCP port; none of a Unix socket.
-    pub fn port(&self) -> Option<u16> {
-        match self {
-            ServerAddress::Ip(address) => Some(address.port()),
-            ServerAddress::Name(_, port) => Some(*port),
-            ServerAddress::Unix(_) => None,
-        }
-    }
-}
-
-/// HTTP version spoken to upstreams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum UpstreamProtocol {
-    /// HTTP/1.1.
-    #[default]
-    Http1,
-    /// HTTP/2 with prior knowledge in the clear, or by ALPN where TLS is on.
-    Http2,
-    /// No HTTP: bytes of tunnels.
-    Tcp,
-}
-
-/// The PROXY header sent to a server before anything else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SendProxy {
-    /// None.
-    #[default]
-    Off,
-    /// Version 1.
-    V1,
-    /// Version 2, addresses alone.
-    V2,
-    /// Version 2 with all that is known as TLVs.
-    V2Tlvs,
-}
-
-/// TLS towards upstreams.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UpstreamTls {
-    /// PEM file of trusted roots; none = the system's (`/etc/ssl/certs/ca-certificates.crt`).
-    pub ca: Option<PathBuf>,
-    /// Name to send and check instead of the server's own.
-    pub name: Option<String>,
-    /// PEM chain of our client certificate.
-    pub client_certificate: Option<PathBuf>,
-    /// PEM key of our client certificate.
-    pub client_key: Option<PathBuf>,
-    /// False only by explicit opt-out.
-    pub verify: bool,
-    /// Versions, suites, and how strong the servers' certificate chains must be.
-    pub policy: tls::Policy,
-}
-
-/// How a server is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Balance {
-    /// In turn, by weight.
-    #[default]
-    RoundRobin,
-    /// The less loaded of two random ones.
-    LeastLoaded,
-}
-
-/// When a server that fails is left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ejection {
-    /// Failures in a row; 0 switches ejection off.
-    pub failures: u32,
-    /// For how long, at first; doubles up to ten times this.
-    pub duration: Duration,
-    /// Statuses of responses that count as failures.
-    pub statuses: FailureStatuses,
-    /// Of the servers of a group, so many percent at most are ejected for their statuses.
-    pub max_percent: u32,
-}
-
-/// Statuses from 500 to 599 that count as failures of a server: bit 0 stands for 500.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FailureStatuses(u128);
-
-impl FailureStatuses {
-    /// These; others than 500 to 599 are left out.
-    pub fn new(statuses: impl IntoIterator<Item = u16>) -> FailureStatuses {
-        let bits = statuses.into_iter().filter(|status| (500..600).contains(status)).map(|status| 1 << (status - 500));
-        FailureStatuses(bits.fold(0, |all, bit: u128| all | bit))
-    }
-
-    /// Whether a status counts as a failure.
-    pub fn contains(self, status: u16) -> bool {
-        (500..600).contains(&status) && self.0 >> (status - 500) & 1 == 1
-    }
-
-    /// Them, in order.
-    pub fn iter(self) -> impl Iterator<Item = u16> {
-        (500..600).filter(move |status| self.contains(*status))
-    }
-}
-
-/// Active health checks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HealthCheck {
-    /// Path asked for with GET; 200 to 399 is healthy. None: a server that takes a connection is healthy.
-    pub path: Option<String>,
-    /// Host sent.
-    pub host: Option<String>,
-    /// Between two checks.
-    pub interval: Duration,
-    /// For one check.
-    pub timeout: Duration,
-    /// Checks in a row that must fail before the server is left out.
-    pub fall: u32,
-    /// Checks in a row that must succeed before it is back.
-    pub rise: u32,
 }
 
 /// The admin listener.

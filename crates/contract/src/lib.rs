@@ -23,8 +23,6 @@
 //! ```
 #![deny(unsafe_code)]
 
-pub mod lint;
-pub mod learn;
 pub mod validate;
 mod contract;
 mod parameter;

@@ -90,7 +90,7 @@ fn ask(config: &Config, request: &str) -> String {
                 ServerAddress::Name(name, port) if *port == default_port => name.clone(),
                 ServerAddress::Name(name, port) => format!("{name}:{port}"),
                 ServerAddress::Ip(address) => address.to_string(),
-                ServerAddress::Unix(_) => panic!("no Unix sockets here"),
+                other => panic!("{other:?}"),
             };
             url.extend_from_slice(format!("{scheme}://{authority}").as_bytes());
         }

@@ -5,6 +5,7 @@
 //!    └────────┴─────────┴──→ rejection                             └→ upgraded → tunnel
 //! ```
 
+mod affinity;
 mod respond;
 mod relay;
 mod replay;
@@ -13,7 +14,7 @@ pub mod upstream_h1;
 mod upstream_h2;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config::{Action, Forward, ForwardTo, RouteConfig, Service, UpstreamProtocol};
 use net::Deadline;
@@ -32,9 +33,9 @@ use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::message::{date, grpc};
 use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
-use crate::upstream::{Group, Server, ServerId};
+use crate::upstream::{Full, Group, NoServer, Server, Wish};
 use replay::Replay;
-use retry::{Failed, Next};
+use retry::{Condition, Failed, Tries};
 use upstream_h1::{Attempt, Upgraded};
 
 /// Everything one exchange works with, each part borrowed from its owner.
@@ -210,7 +211,13 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
     let context = exchange.context;
     let group = destination(context, admitted, forward)?;
     exchange.ledger.group = Some(Arc::clone(&group));
-    let _in_flight = group.admit(context.places()).map_err(|full| Rejection::of(full.reason()))?;
+    let until = group.config.total_timeout.map(|limit| Instant::now() + limit);
+    let _in_flight = match group.admit(context.places()) {
+        Err(Full::OfAll) if group.queues() => queue(group.admit_in_turn(context.places()), exchange)
+            .await?
+            .map_err(|full| Rejection::of(full.reason()))?,
+        admitted => admitted.map_err(|full| Rejection::of(full.reason()))?,
+    };
     if group.is_resolving() {
         // The first answer of a name server, and then never again.
         let resolved = while_wanted(Box::pin(group.resolved(group.config.connect_timeout)), exchange.sink).await;
@@ -219,58 +226,96 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
             Aborted
         })?;
     }
-    let (mut tried, mut fresh, mut last, replay) = (Vec::new(), false, None, Replay::default());
+    let (mut tries, replay) = (Tries::default(), Replay::default());
+    let hash = affinity::hash_of(&group, &context.client, admitted);
     loop {
-        let Some(server) = group.choose(&tried) else {
-            return Err(last.unwrap_or_else(|| no_server(&group).into()));
+        let wish = Wish { hash, not: tries.tried(), is_again: !tries.is_first() };
+        let taken = match group.take(wish) {
+            Err(NoServer::Busy) if tries.is_first() && group.queues() => {
+                queue(group.take_in_turn(wish, context.places()), exchange).await?
+            }
+            taken => taken,
         };
-        exchange.ledger.server = Some(Arc::clone(&server));
-        let _busy = server.busy();
-        let pool = server.pool();
-        let attempt =
-            Attempt { context, admitted, forward, group: &group, server: &server, pool, fresh, replay: &replay };
-        let outcome = match group.config.total_timeout {
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(why) => return Err(tries.last(|| no_server(&group, why).into())),
+        };
+        let server = &taken.server;
+        exchange.ledger.server = Some(Arc::clone(server));
+        let ahead = tries.ahead(&group, server, admitted.head());
+        let (pool, fresh, group) = (server.pool(), tries.is_fresh(), &*group);
+        let attempt = Attempt { context, admitted, forward, group, server, pool, fresh, ahead, replay: &replay };
+        let outcome = match until {
             None => try_once(attempt, exchange).await,
-            Some(limit) => bounded(limit, attempt, exchange).await,
+            Some(until) => bounded(until, attempt, exchange).await,
         };
         let failed = match outcome {
             Ok(upgraded) => {
-                let status = exchange.ledger.upstream_status;
-                if group.note_response(&server, status) {
-                    tracing::warn!(upstream = group.config.name, server = %server.name, status, "server ejected");
-                }
+                note_response(group, server, exchange.ledger.upstream_status, exchange.ledger.upstream_duration);
                 return Ok(upgraded);
             }
             Err(failed) => failed,
         };
-        if failed.servers_fault && server.failed(group.config.ejection) {
-            tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
-        }
-        let may_go_on = match failed.next {
-            Next::Nowhere => false,
-            // Each server gets it once at most. Only where there is no other may it get it again: it may never have seen it.
-            Next::AsIfNew if tried.is_empty() && !group.is_up_without(&server) => !std::mem::replace(&mut fresh, true),
-            Next::AsIfNew | Next::AnyOther => note_tried(&mut tried, &server, &group),
-            Next::OtherServer => note_tried(&mut tried, &server, &group) && group.may_retry(),
-        };
-        if !may_go_on {
-            return Err(failed.failure);
-        }
-        last = Some(failed.failure);
+        note_failed(attempt, &failed);
+        let pause = tries.note(failed, group, server)?;
         exchange.ledger.retries += 1;
+        drop(taken);
+        wait(pause, exchange).await?;
     }
 }
 
-/// Leaves a server out of what follows. Whether there is another.
-fn note_tried(tried: &mut Vec<ServerId>, server: &Server, group: &Group) -> bool {
-    tried.push(server.id);
-    group.has_other(tried)
+/// Waits in a group's queue while the client waits for its response, and notes for how long.
+async fn queue<T, B, A: ResponseSink>(
+    waiting: impl Future<Output = T>,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<T, Aborted> {
+    let began = Instant::now();
+    let waited = while_wanted(Box::pin(waiting), exchange.sink).await;
+    exchange.ledger.queued = Some(exchange.ledger.queued.unwrap_or_default() + began.elapsed());
+    waited.map_err(|why| {
+        exchange.ledger.blame(why);
+        Aborted
+    })
+}
+
+/// Waits before a retry.
+async fn wait<B, A: ResponseSink>(pause: Duration, exchange: &mut Exchange<'_, B, A>) -> Result<(), Aborted> {
+    if pause.is_zero() {
+        return Ok(());
+    }
+    while_wanted(Box::pin(tokio::time::sleep(pause)), exchange.sink).await.map_err(|why| {
+        exchange.ledger.blame(why);
+        Aborted
+    })
+}
+
+/// What a response says of its server.
+fn note_response(group: &Group, server: &Server, status: Option<u16>, took: Option<Duration>) {
+    if group.note_response(server, status, took) {
+        tracing::warn!(upstream = group.config.name, server = %server.name, status, "server ejected");
+    }
+}
+
+/// What a try that failed says of its server.
+fn note_failed(attempt: Attempt<'_>, failed: &Failed) {
+    let (group, server, report) = (attempt.group, attempt.server, &attempt.context.worker.report);
+    if let Condition::Status(status) = failed.condition {
+        report.response_retried(&group.config.name, &server.name, status);
+        note_response(group, server, Some(status), None);
+    } else if failed.servers_fault && server.failed(group.config.ejection) {
+        tracing::warn!(upstream = group.config.name, server = %server.name, "server ejected");
+    }
 }
 
 /// A group has no server that could be asked, and that is known without asking.
-fn no_server(group: &Group) -> Rejection {
-    let reason = if group.is_unresolved() { Reason::UpstreamUnresolved } else { Reason::NoHealthyUpstream };
-    Rejection::of(reason)
+fn no_server(group: &Group, why: NoServer) -> Rejection {
+    Rejection::of(match why {
+        NoServer::Busy => Reason::UpstreamOverflow,
+        NoServer::BusyForClient => Reason::TooManyInFlight,
+        NoServer::ForTooLong => Reason::UpstreamQueueTimeout,
+        NoServer::None if group.is_unresolved() => Reason::UpstreamUnresolved,
+        NoServer::None => Reason::NoHealthyUpstream,
+    })
 }
 
 async fn try_once<B: MessageBody, A: ResponseSink>(
@@ -286,15 +331,16 @@ async fn try_once<B: MessageBody, A: ResponseSink>(
 
 /// One try that must be over in time, its response included.
 async fn bounded<B: MessageBody, A: ResponseSink>(
-    limit: Duration,
+    until: Instant,
     attempt: Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failed> {
+    let limit = until.saturating_duration_since(Instant::now());
     let outcome = Deadline::new().within(limit, Box::pin(try_once(attempt, exchange))).await;
     outcome.unwrap_or_else(|_| {
         exchange.ledger.blame(Reason::UpstreamTotalTimeout);
-        let failure = Rejection::of(Reason::UpstreamTotalTimeout).into();
-        Err(Failed { failure, servers_fault: true, next: Next::Nowhere })
+        let failure = Rejection::of(Reason::UpstreamTotalTimeout);
+        Err(Failed { servers_fault: true, ..Failed::finally(failure) })
     })
 }
 

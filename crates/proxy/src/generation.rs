@@ -12,6 +12,8 @@ use config::{
     ServerAddress, Service, TlsConfig, TlsSettings, Trust, UdpListenerConfig,
 };
 
+use telemetry::UpstreamView;
+
 use crate::auth::KeyRing;
 use crate::certificates::{IdentityTable, TlsFront, TlsRule};
 use crate::client::TrustList;
@@ -173,6 +175,11 @@ impl Generation {
     /// An upstream group.
     pub fn group(&self, name: &str) -> Option<&Arc<Group>> {
         self.groups.get(name)
+    }
+
+    /// How the upstreams of the configuration stand; not those that requests made.
+    pub fn upstream_views(&self) -> Vec<UpstreamView> {
+        self.groups.values().map(|group| group.view()).collect()
     }
 
     /// All upstream groups, those made from requests and those of key servers included.

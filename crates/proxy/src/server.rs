@@ -141,6 +141,8 @@ impl Server {
             validation_memory: reporter.validation_memory(),
             reporter,
         });
+        let generation = Arc::clone(&shared.generation);
+        shared.reporter.watch_upstreams(Box::new(move || generation.load().upstream_views()));
         let workers = (0..config.workers)
             .map(|index| start_worker(&shared, index, &bound, &udp_bound))
             .collect::<io::Result<_>>()
@@ -244,10 +246,7 @@ impl Server {
             inner.report(|| Command::Close(place.clone()));
         }
         inner.follow_udp(&config, &fresh_udp);
-        self.shared.reporter.retain(
-            |keystore| config.keystores.contains_key(keystore),
-            |upstream, _| config.upstreams.contains_key(upstream),
-        );
+        self.shared.reporter.retain(|keystore| config.keystores.contains_key(keystore));
         self.note_reload(true);
         let waiting = waits_for_restart(&self.started, &config);
         waiting.iter().for_each(|setting| tracing::warn!("reloaded, but a setting waits for a restart: {setting}"));

@@ -30,7 +30,9 @@ use crate::generation::Generation;
 use crate::passport::{self, Rejected};
 use crate::pump::{self, End, Party};
 use crate::tunnel_routes::TunnelRoutes;
-use crate::upstream::{ConnectError, Group, Places, Server, ServerId, Target, connect, connect_to};
+use crate::upstream::{
+    ConnectError, Full, Group, NoServer, Places, ServerId, Taken, Target, Wish, connect, connect_to,
+};
 use crate::worker::Worker;
 use state::TunnelState;
 
@@ -83,7 +85,12 @@ pub async fn serve(
     // The rules are not needed any more, and an idle tunnel must not keep them alive.
     drop(settings);
     let group = Arc::clone(&state.route.group);
-    let in_flight = match group.admit(state.conn.client.map(|client| Places::of(client.ip()))) {
+    let places = state.conn.client.map(|client| Places::of(client.ip()));
+    let admitted = match group.admit(places) {
+        Err(Full::OfAll) if group.queues() => Box::pin(group.admit_in_turn(places)).await,
+        admitted => admitted,
+    };
+    let in_flight = match admitted {
         Ok(in_flight) => in_flight,
         Err(full) => {
             state.report_end("portunus", full.reason());
@@ -91,8 +98,8 @@ pub async fn serve(
             return state.unreported_traffic();
         }
     };
-    let upstream = match Box::pin(reach(&mut state, worker)).await {
-        Ok(upstream) => upstream,
+    let (upstream, taken) = match Box::pin(reach(&mut state, (&group, places), worker)).await {
+        Ok(reached) => reached,
         Err(error) => {
             if let ConnectError::Client(rejected) = &error {
                 worker.reported.once(&conn.listener.name, rejected.reason(), conn.client);
@@ -102,9 +109,8 @@ pub async fn serve(
             return state.unreported_traffic();
         }
     };
-    let busy = state.server.as_deref().map(Server::busy);
     let end = carry(&state, first, &upstream, bounds).await;
-    drop((busy, in_flight));
+    drop((taken, in_flight));
     Box::pin(finish(&state, end, upstream)).await;
     state.unreported_traffic()
 }
@@ -122,8 +128,11 @@ async fn carry(state: &TunnelState<'_>, first: Chunk, upstream: &Transport, boun
 }
 
 /// Connects to a server of the route's group, to another one where that fails, and sends the PROXY header.
-async fn reach(state: &mut TunnelState<'_>, worker: &Worker) -> Result<Transport, ConnectError> {
-    let group = Arc::clone(&state.route.group);
+async fn reach<'g>(
+    state: &mut TunnelState<'_>,
+    (group, places): (&'g Group, Option<Places>),
+    worker: &Worker,
+) -> Result<(Transport, Option<Taken<'g>>), ConnectError> {
     let header = header::render(state);
     let started = Instant::now();
     let source = passport::source(&group.config.source, state.conn.client, state.conn.reported.as_deref(), &worker.own)
@@ -136,29 +145,41 @@ async fn reach(state: &mut TunnelState<'_>, worker: &Worker) -> Result<Transport
         state.destination = Some(address);
         let transport = connect_to(address, source, &header, group.config.connect_timeout).await?;
         state.connected(&transport, Some(address.port()), source, started.elapsed())?;
-        return Ok(transport);
+        return Ok((transport, None));
     }
     group.resolved(group.config.connect_timeout).await;
-    let unfit = unfit_servers(&group, source, state.conn.client);
+    let unfit = unfit_servers(group, source, state.conn.client);
     let mut tried = unfit.clone();
     let mut last = match unfit.is_empty() {
         false => ConnectError::Client(Rejected::NoTarget),
         true if group.is_unresolved() => ConnectError::Unresolved,
         true => ConnectError::NoServer,
     };
-    while let Some(server) = group.choose(&tried) {
-        let _busy = server.busy();
+    let hash = group.hash_of_client(state.conn.client.map(|client| client.ip()));
+    loop {
+        let wish = Wish { hash, not: &tried, is_again: tried.len() > unfit.len() };
+        let taken = match group.take(wish) {
+            Err(NoServer::Busy) if tried == unfit && group.queues() => group.take_in_turn(wish, places).await,
+            taken => taken,
+        };
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(NoServer::None) => break,
+            Err(NoServer::Busy | NoServer::BusyForClient) => return Err(ConnectError::Overflow),
+            Err(NoServer::ForTooLong) => return Err(ConnectError::QueueTimeout),
+        };
+        let server = &taken.server;
         if is_where_it_came(&server.address, state) {
             return Err(ConnectError::Client(Rejected::Loop));
         }
         state.retries = u32::try_from(tried.len() - unfit.len()).unwrap_or(u32::MAX);
-        state.server = Some(Arc::clone(&server));
+        state.server = Some(Arc::clone(server));
         tried.push(server.id);
-        match connect(Target { group: &group, server: &server, source, ahead: &header }).await {
+        match connect(Target { group, server, source, ahead: &header }).await {
             Ok(transport) => {
                 server.succeeded();
                 state.connected(&transport, server.address.port(), source, started.elapsed())?;
-                return Ok(transport);
+                return Ok((transport, Some(taken)));
             }
             Err(error) => {
                 // A shortage of our own, or a privilege we lack, says nothing about the server.

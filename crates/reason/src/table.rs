@@ -511,10 +511,13 @@ reasons! {
             "The names of the upstream's servers have no address."
             "Check the names and the resolver; `portunus_upstream_resolution_failures_total` says why.";
         UpstreamOverflow "upstream_overflow" Proxy 503
-            "The upstream has as many requests or tunnels under way as `max_in_flight` allows."
-            "Add servers, or raise `max_in_flight` if they can take more.";
+            "The upstream has as many requests or tunnels under way as `max_in_flight` or `max_in_flight_per_server` allow, and its queue, if it has one, is full."
+            "Add servers, raise the limit if they can take more, or let requests wait in a `queue`.";
+        UpstreamQueueTimeout "upstream_queue_timeout" Proxy 503
+            "The request waited in the upstream's queue for `queue.timeout`, and no server had room for it."
+            "Add servers, or raise `max_in_flight_per_server` if they can take more; `portunus_upstream_queue_length` shows how many wait.";
         TooManyInFlight "too_many_in_flight" Client 429
-            "The client has as many requests or tunnels under way at this upstream as one client may have."
+            "The client has as many requests or tunnels under way at this upstream, or in its queue, as one client may have."
             "Raise the limit per client if many users share that address.";
         UpstreamConnectTimeout "upstream_connect_timeout" Upstream 504
             "The server did not accept the connection within `connect_timeout`."

@@ -16,6 +16,7 @@ mod summary;
 mod metrics;
 mod shared;
 mod process;
+mod upstreams;
 mod slow;
 mod keyless;
 mod worker;
@@ -50,5 +51,6 @@ pub use record::{
 pub use reporter::Reporter;
 pub use shadow::ShadowKind;
 pub use slow::CertificateExpiry;
+pub use upstreams::{ServerView, UpstreamView, Views};
 pub use validation::{MemoryBound, ValidationMemory};
 pub use worker::WorkerReport;

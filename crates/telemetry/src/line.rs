@@ -217,6 +217,9 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
         if let Some(duration) = record.upstream_duration {
             json.seconds("duration_seconds", duration);
         }
+        if let Some(queued) = record.queued {
+            json.seconds("queue_seconds", queued);
+        }
         json.number("retries", u64::from(record.retries));
         json.close();
     }

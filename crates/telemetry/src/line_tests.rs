@@ -44,6 +44,7 @@ fn record() -> RequestRecord<'static> {
         bytes_sent: 1234,
         duration: Duration::from_micros(1_002_003),
         upstream_duration: Some(Duration::from_micros(950)),
+        queued: None,
         retries: 1,
         fault: Side::Nobody,
         reason: None,

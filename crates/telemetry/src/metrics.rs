@@ -16,7 +16,8 @@ use super::key_cells::{KeyGroupCells, KeyServerCells};
 use super::line::key_type_name;
 use super::page::{Histogram, Metric, Page, durations, every_label, sums};
 use super::shared::{Shared, published};
-use super::slow::SlowEvents;
+use super::slow::{SHOWN_SERVERS, SlowEvents};
+use super::upstreams::{ServerView, UpstreamView};
 use super::worker::{ListenerCells, TunnelCells, UpstreamCells, WorkerShared};
 
 /// Client addresses shown as metrics.
@@ -293,6 +294,18 @@ fn upstreams(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result 
     let retries =
         sums(workers, |worker| &worker.upstreams, |slot| Some(([&*slot.labels[0]], slot.cells.retries.get())));
     page.counters("portunus_upstream_retries", "Further tries on other servers", ["upstream"], retries)?;
+    let overflows =
+        sums(workers, |worker| &worker.upstreams, |slot| Some(([&*slot.labels[0]], slot.cells.overflows.get())));
+    let help = "Requests rejected because the upstream had no room for them, at once or after a wait in its queue";
+    page.counters("portunus_upstream_overflows", help, ["upstream"], some(overflows))?;
+    let mut waits = durations(workers, |worker| &worker.upstreams, |slot| ([&*slot.labels[0]], &slot.cells.queued));
+    waits.retain(|_, histogram| histogram.buckets.iter().any(|count| *count > 0));
+    page.histograms(
+        "portunus_upstream_queue_duration_seconds",
+        "Time in the queue of an upstream",
+        ["upstream"],
+        waits,
+    )?;
     let times = durations(workers, |worker| &worker.upstreams, |slot| ([&*slot.labels[0]], &slot.cells.durations));
     let help = "Request sent to head of the response received";
     page.histograms("portunus_upstream_duration_seconds", help, ["upstream"], times)
@@ -324,9 +337,28 @@ fn tunnels(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
 }
 
 fn servers(page: &mut Page<'_>, shared: &Shared) -> fmt::Result {
+    let views = shared.upstreams.views();
+    let groups = |value: fn(&UpstreamView) -> Option<usize>| {
+        views.iter().filter_map(move |view| Some(([view.name.as_str()], value(view)? as u64)))
+    };
+    let help = "Requests and tunnels under way at an upstream, those that wait for a server included";
+    page.gauges("portunus_upstream_in_flight", help, ["upstream"], groups(|view| Some(view.in_flight)))?;
+    let help = "Requests that wait in the queue of an upstream";
+    page.gauges("portunus_upstream_queue_length", help, ["upstream"], groups(|view| view.queue_length))?;
+    let servers = |value: fn(&ServerView) -> usize| {
+        let all = views.iter().flat_map(|view| view.servers.iter().map(move |server| (view, server)));
+        let rows = all.map(|(view, server)| ([view.name.as_str(), server.name.as_str()], value(server) as u64));
+        // A name may lead to an address that is configured as well: label sets are shown once.
+        rows.take(SHOWN_SERVERS).collect::<BTreeMap<_, u64>>()
+    };
+    let labels = ["upstream", "server"];
+    let up = servers(|server| usize::from(server.is_up));
+    page.gauges("portunus_upstream_server_up", "Whether a server is given requests", labels, up)?;
+    let ejected = servers(|server| usize::from(server.is_ejected));
+    page.gauges("portunus_upstream_server_ejected", "Whether a server is ejected", labels, ejected)?;
+    let in_flight = servers(|server| server.in_flight);
+    page.gauges("portunus_upstream_server_in_flight", "Requests and tunnels under way at a server", labels, in_flight)?;
     let slow = shared.slow();
-    let up = slow.servers.iter().map(|((upstream, server), up)| ([upstream.as_str(), server.as_str()], u64::from(*up)));
-    page.gauges("portunus_upstream_server_up", "Whether a server is given requests", ["upstream", "server"], up)?;
     let failures = slow
         .resolutions
         .iter()

@@ -104,6 +104,8 @@ pub struct RequestRecord<'a> {
     pub duration: Duration,
     /// Request sent to upstream's head received.
     pub upstream_duration: Option<Duration>,
+    /// Time in the queue of the upstream, if it waited there.
+    pub queued: Option<Duration>,
     /// Further tries on other servers.
     pub retries: u32,
     /// Whose fault, if unhappy.

@@ -21,6 +21,7 @@ use super::shared::{Shared, lock, published};
 use super::slow::CertificateExpiry;
 use super::summary::{self, Sample};
 use super::target::{Opened, Target};
+use super::upstreams::Views;
 use super::validation::ValidationMemory;
 use super::worker::{Log, WorkerReport, WorkerShared};
 use super::writer;
@@ -53,6 +54,7 @@ impl Reporter {
             slow: Mutex::default(),
             validation_memory: Arc::default(),
             process: Process::open(),
+            upstreams: Default::default(),
             started: SystemTime::now(),
         });
         let mut registry = Registry::default();
@@ -97,9 +99,9 @@ impl Reporter {
         self.shared.slow().keystore(keystore, None, SystemTime::now());
     }
 
-    /// A server of an upstream group came up or went down.
-    pub fn upstream_server(&self, upstream: &str, server: &str, up: bool) {
-        self.shared.slow().server(upstream, server, up);
+    /// Sets who says how upstreams and their servers stand.
+    pub fn watch_upstreams(&self, views: Views) {
+        self.shared.upstreams.set(views);
     }
 
     /// The name of an upstream's servers could not be resolved.
@@ -117,9 +119,9 @@ impl Reporter {
         self.shared.slow().ticket_rotations += 1;
     }
 
-    /// Forgets the keystores and servers that a new configuration no longer has: those for which the function says false.
-    pub fn retain(&self, keystore: impl Fn(&str) -> bool, server: impl Fn(&str, &str) -> bool) {
-        self.shared.slow().retain(keystore, server);
+    /// Forgets the keystores that a new configuration no longer has: those for which the function says false.
+    pub fn retain(&self, keystore: impl Fn(&str) -> bool) {
+        self.shared.slow().retain(keystore);
     }
 
     /// All metrics as text.

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use super::clients::Published;
 use super::process::Process;
 use super::slow::SlowEvents;
+use super::upstreams::Upstreams;
 use super::validation::ValidationMemory;
 use super::worker::{Log, WorkerShared};
 
@@ -17,6 +18,7 @@ pub(super) struct Shared {
     pub(super) slow: Mutex<SlowEvents>,
     pub(super) validation_memory: Arc<ValidationMemory>,
     pub(super) process: Process,
+    pub(super) upstreams: Upstreams,
     pub(super) started: SystemTime,
 }
 

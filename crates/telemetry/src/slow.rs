@@ -9,7 +9,7 @@ use reason::Reason;
 const SHOWN_CERTIFICATES: usize = 200;
 
 /// Upstream servers shown.
-const SHOWN_SERVERS: usize = 4096;
+pub(super) const SHOWN_SERVERS: usize = 4096;
 
 /// When one certificate of a keystore expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,6 @@ pub(super) struct SlowEvents {
     pub(super) last_reload_failed: bool,
     pub(super) ticket_rotations: u64,
     pub(super) keystores: BTreeMap<String, Keystore>,
-    pub(super) servers: BTreeMap<(String, String), bool>,
     /// By upstream, name, reason.
     pub(super) resolutions: BTreeMap<(String, String, &'static str), u64>,
 }
@@ -81,13 +80,6 @@ impl SlowEvents {
         }
     }
 
-    pub(super) fn server(&mut self, upstream: &str, server: &str, up: bool) {
-        let key = (upstream.to_owned(), server.to_owned());
-        if self.servers.len() < SHOWN_SERVERS || self.servers.contains_key(&key) {
-            self.servers.insert(key, up);
-        }
-    }
-
     pub(super) fn resolution_failed(&mut self, upstream: &str, name: &str, reason: Reason) {
         let key = (upstream.to_owned(), name.to_owned(), reason.code());
         if self.resolutions.len() < SHOWN_SERVERS || self.resolutions.contains_key(&key) {
@@ -95,10 +87,9 @@ impl SlowEvents {
         }
     }
 
-    /// Forgets keystores and servers that the configuration no longer has.
-    pub(super) fn retain(&mut self, keystore: impl Fn(&str) -> bool, server: impl Fn(&str, &str) -> bool) {
+    /// Forgets keystores that the configuration no longer has.
+    pub(super) fn retain(&mut self, keystore: impl Fn(&str) -> bool) {
         self.keystores.retain(|name, _| keystore(name));
-        self.servers.retain(|(upstream, address), _| server(upstream, address));
     }
 }
 
@@ -123,18 +114,5 @@ mod tests {
         assert_eq!(keystore.shown.len(), SHOWN_CERTIFICATES);
         assert_eq!(keystore.shown[0].name, "299.example", "number 599 expires first");
         assert_eq!(keystore.shown[1].name, "298.example");
-    }
-
-    #[test]
-    fn servers_are_bounded_and_forgotten() {
-        let mut events = SlowEvents::default();
-        for i in 0..SHOWN_SERVERS + 10 {
-            events.server("group", &format!("{i}"), true);
-        }
-        events.server("group", "0", false);
-        assert_eq!(events.servers.len(), SHOWN_SERVERS);
-        assert!(!events.servers[&("group".to_owned(), "0".to_owned())]);
-        events.retain(|_| true, |_, server| server == "0");
-        assert_eq!(events.servers.len(), 1);
     }
 }

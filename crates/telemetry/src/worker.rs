@@ -61,6 +61,10 @@ pub(super) struct UpstreamCells {
     pub(super) durations: Durations,
     /// The server's responses.
     pub(super) responses: StatusCounts,
+    /// Time in the group's queue.
+    pub(super) queued: Durations,
+    /// Requests that there was no room for.
+    pub(super) overflows: Count,
 }
 
 /// The counters of one worker, as readers see them. The capacities bound what `/metrics` can grow to.
@@ -358,6 +362,11 @@ impl WorkerReport {
             if let Some(duration) = record.upstream_duration {
                 cells.durations.observe(duration);
             }
+            if let Some(queued) = record.queued {
+                cells.queued.observe(queued);
+            }
+            let is_overflow = matches!(record.reason, Some(Reason::UpstreamOverflow | Reason::UpstreamQueueTimeout));
+            cells.overflows.add(u64::from(is_overflow));
         }
         self.fault(record.fault, record.reason);
         if let Some(contract) = &record.contract {
@@ -373,6 +382,13 @@ impl WorkerReport {
             }
         }
         self.line(|out, clock, form| line::request(out, clock, form, record));
+    }
+
+    /// A server responded with a status for which another server has the request next.
+    pub fn response_retried(&self, upstream: &str, server: &str, status: u16) {
+        let cells = self.shared.upstreams.at([upstream, server]);
+        cells.responses.add(status);
+        cells.failures.add(1);
     }
 
     /// Something passed or was asked for that stands in no document.

@@ -280,7 +280,7 @@ impl Reader<'_> {
             Authority::Fixed { address, name } => {
                 let name = format!("{}-{name}", if tls { "https" } else { "http" });
                 self.result.upstreams.entry(name.clone()).or_insert_with(|| {
-                    let servers = vec![ServerConfig { address, weight: 1 }];
+                    let servers = vec![ServerConfig::at(address)];
                     Arc::new(UpstreamConfig { servers, ..settings(&name, tls, self.options) })
                 });
                 Some(ForwardTo::Group(name))

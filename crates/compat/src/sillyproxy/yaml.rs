@@ -62,6 +62,7 @@ fn write_all(config: &Config, out: &mut String) -> std::fmt::Result {
         let servers = upstream.servers.iter().map(|server| match &server.address {
             ServerAddress::Ip(address) => quoted(&address.to_string()),
             ServerAddress::Name(name, port) => quoted(&format!("{name}:{port}")),
+            ServerAddress::Service(name) => format!("{{ srv: {} }}", quoted(name)),
             ServerAddress::Unix(path) => quoted(&format!("unix:{}", path.display())),
         });
         writeln!(out, "  {}:", quoted(name))?;

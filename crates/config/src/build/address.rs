@@ -104,6 +104,23 @@ pub(super) fn server(text: &str, base: &Path, service: Service) -> Result<Server
     Ok(ServerAddress::Name(host_name(name)?, port))
 }
 
+/// Reads a name whose SRV records are asked for.
+pub(super) fn service_name(text: &str) -> Result<String, Fault> {
+    let fault = |fix: &str| Fault::new(format!("{} is not a name that has SRV records", shown(text)), fix);
+    if text.contains(':') {
+        return Err(fault("write the name without a port: the records say which"));
+    }
+    let name = text.strip_suffix('.').unwrap_or(text);
+    let fits = |label: &str| {
+        let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        (1..=63).contains(&label.len()) && label.bytes().all(is_known)
+    };
+    if name.len() > 253 || !name.contains('.') || !name.split('.').all(fits) {
+        return Err(fault("write it as `_http._tcp.app.internal`"));
+    }
+    Ok(name.to_ascii_lowercase())
+}
+
 fn port_number(text: &str) -> Option<u16> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }

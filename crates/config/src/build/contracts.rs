@@ -263,7 +263,7 @@ impl Build<'_> {
             (_, false) => format!("{host}:80"),
         };
         let server = self.take(at.span, address::server(&with_port, self.base, address::Service::Web))?;
-        upstream.servers = vec![ServerConfig { address: server, weight: 1 }];
+        upstream.servers = vec![ServerConfig::at(server)];
         Some((host.to_owned(), if path.is_empty() { "/".to_owned() } else { path.to_owned() }))
     }
 

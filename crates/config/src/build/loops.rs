@@ -90,6 +90,8 @@ fn stream<'a>(node: &Node, listener: &'a ListenerConfig, config: &'a Config) -> 
                 station.targets.extend(addresses.map(|address| SocketAddr::new(*address, *port)));
             }
             ServerAddress::Unix(path) => station.target_paths.push(path),
+            // Only a name server knows.
+            ServerAddress::Service(_) => {}
         }
     }
     station

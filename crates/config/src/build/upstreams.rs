@@ -8,10 +8,10 @@ use std::sync::Arc;
 use super::address::Service;
 use super::listeners::policy;
 use super::template::Target;
-use super::{Build, address, identifier, read};
+use super::{Build, Fault, address, headers, identifier, read};
 use crate::model::{
-    Balance, Ejection, HealthCheck, SendProxy, ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol,
-    UpstreamTls,
+    Action, Balance, Config, Ejection, Forward, ForwardTo, HashKey, HealthCheck, Retries, RouteConfig, SendProxy,
+    ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
 use crate::problem::shown;
 use crate::table::setting;
@@ -33,11 +33,9 @@ impl Build<'_> {
     fn upstream(&mut self, name: &str, node: &Node) -> UpstreamConfig {
         let upstream = UpstreamConfig {
             servers: self.servers(node, Service::Web),
-            balance: match read::text(node, "balance") {
-                Some("least_loaded") => Balance::LeastLoaded,
-                _ => Balance::RoundRobin,
-            },
+            balance: self.balance(node),
             retry_budget_percent: node.get("retries").map_or(0, |retries| setting(retries, "budget")),
+            retries: node.get("retries").map(Retries::read).unwrap_or_default(),
             ejection: node.get("ejection").map(Ejection::read).unwrap_or_default(),
             source: self.source(node),
             original_dst: self.destinations(node),
@@ -51,7 +49,74 @@ impl Build<'_> {
             let what = "a server on a Unix socket has no name to verify its certificate by";
             self.problems.add(tls.key_span, what, "say which: `tls: { server_name: app.internal }`");
         }
+        let is_service = |server: &ServerConfig| matches!(server.address, ServerAddress::Service(_));
+        if let Some(tls) = node.entry("tls").filter(|_| needs_name && upstream.servers.iter().any(is_service)) {
+            let what = "SRV records say what a server is called, and nobody vouches for them";
+            self.problems.add(
+                tls.key_span,
+                what,
+                "say which name its certificate has: `tls: { server_name: app.internal }`",
+            );
+        }
+        if let (Some(entry), Balance::Hash { .. }) = (node.entry("slow_start"), &upstream.balance) {
+            let what = "`slow_start` has no effect beside `balance: { hash: … }`, which decides on the server";
+            self.problems.add(entry.key_span, what, "remove `slow_start`");
+        }
         upstream
+    }
+
+    /// Whether what decides on the server exists where its upstream is used.
+    pub(super) fn hash_rules(&mut self, root: &Node, config: &Config) {
+        for entry in root.get("upstreams").map(Node::entries).unwrap_or_default() {
+            let Some(upstream) = config.upstreams.get(&entry.key) else { continue };
+            let (Balance::Hash { key, .. }, Some(at)) = (&upstream.balance, entry.value.get("balance")) else {
+                continue;
+            };
+            if upstream.protocol == UpstreamProtocol::Tcp && *key != HashKey::Client {
+                let what = "tunnels have no header, cookie or path to balance by";
+                self.problems.add(at.span, what, "write `hash: client`");
+            }
+            let HashKey::Path(name) = key else { continue };
+            let uses = |route: &&RouteConfig| match &route.action {
+                Action::Forward(Forward { to: ForwardTo::Group(group), .. }) => *group == entry.key,
+                _ => false,
+            };
+            let lacks = |route: &&RouteConfig| !route.path.parameters().any(|parameter| parameter == name);
+            if let Some(route) = config.routes.iter().filter(uses).find(lacks) {
+                let what = format!("{} has no path parameter {} to balance by", route.place, shown(name));
+                self.problems.add(
+                    at.span,
+                    what,
+                    "name it in the `path` of that route, or give the route an upstream of its own",
+                );
+            }
+        }
+    }
+
+    fn balance(&mut self, upstream: &Node) -> Balance {
+        let Some(hash) = read::mapping(upstream, "balance") else {
+            return match read::text(upstream, "balance") {
+                Some("least_loaded") => Balance::LeastLoaded,
+                Some("random_two") => Balance::RandomTwo,
+                _ => Balance::RoundRobin,
+            };
+        };
+        let key = match read::mapping(hash, "hash") {
+            None => Some(HashKey::Client),
+            Some(key) => {
+                let header = self.parsed(key, "header", headers::field_name).map(HashKey::Header);
+                let cookie = self.parsed(key, "cookie", cookie_name).map(HashKey::Cookie);
+                let path = read::text(key, "path").map(|name| HashKey::Path(name.to_owned()));
+                header.or(cookie).or(path)
+            }
+        };
+        let balance_factor: u32 = setting(hash, "balance_factor");
+        if let Some(entry) = hash.entry("balance_factor").filter(|_| (1..=100).contains(&balance_factor)) {
+            let what =
+                format!("with a `balance_factor` of {balance_factor} the servers together take less than there is");
+            self.problems.add(entry.value.span, what, "use more than 100, such as 150, or 0 for no bound");
+        }
+        Balance::Hash { key: key.unwrap_or(HashKey::Client), balance_factor }
     }
 
     pub(super) fn servers(&mut self, node: &Node, service: Service) -> Vec<ServerConfig> {
@@ -66,9 +131,16 @@ impl Build<'_> {
         }
         let mut out: Vec<ServerConfig> = Vec::new();
         for item in list.one_or_many() {
-            let at = item.get("address").unwrap_or(item);
+            let (at, is_service) = match item.get("srv") {
+                Some(name) => (name, true),
+                None => (item.get("address").unwrap_or(item), false),
+            };
             let Some(text) = at.text() else { continue };
-            let Some(address) = self.take(at.span, address::server(text, base, service)) else { continue };
+            let address = match is_service {
+                true => address::service_name(text).map(ServerAddress::Service),
+                false => address::server(text, base, service),
+            };
+            let Some(address) = self.take(at.span, address) else { continue };
             if out.iter().any(|server| server.address == address) {
                 self.problems.add(
                     at.span,
@@ -77,7 +149,17 @@ impl Build<'_> {
                 );
                 continue;
             }
-            out.push(ServerConfig { address, weight: read::int(item, "weight").unwrap_or(1) });
+            out.push(ServerConfig {
+                weight: read::int(item, "weight").unwrap_or(1),
+                priority: read::int(item, "priority").unwrap_or(0),
+                is_backup: read::boolean(item, "backup") == Some(true),
+                max_in_flight: read::int(item, "max_in_flight"),
+                ..ServerConfig::at(address)
+            });
+        }
+        if !out.is_empty() && out.iter().all(|server| server.is_backup) {
+            let what = "every server is a `backup`, so there is none to stand in for";
+            self.problems.add(list.span, what, "remove `backup` from those that shall get the requests");
         }
         out
     }
@@ -147,4 +229,12 @@ impl Build<'_> {
         };
         Some(HealthCheck::read(path, self.parsed(node, "host", address::authority), node))
     }
+}
+
+/// Reads the name of a cookie (RFC 6265 §4.1.1: a token).
+fn cookie_name(text: &str) -> Result<String, Fault> {
+    if headers::is_token(text) {
+        return Ok(text.to_owned());
+    }
+    Err(Fault::new(format!("{} is not the name of a cookie", shown(text)), "use letters, digits, `_`, `-` and `.`"))
 }

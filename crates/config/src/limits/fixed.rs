@@ -446,6 +446,13 @@ const UPSTREAMS: &[FixedBound] = &[
     ),
     bound(
         "proxy/src/upstream/resolve.rs",
+        "MOST_HOSTS",
+        "Hosts used of the SRV records of one name",
+        "64",
+        "A name server cannot have us ask it without end.",
+    ),
+    bound(
+        "proxy/src/upstream/resolve.rs",
         "MOST_ADDRESSES",
         "Addresses of one name",
         "64",

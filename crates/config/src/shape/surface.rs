@@ -17,6 +17,7 @@ pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, ListenerOptions};
 pub(crate) use process::FORWARDING;
 pub use routes::RouteOptions;
+pub use upstreams::{QueueConfig, WhenAllDown};
 pub(crate) use upstreams::{RETRIES, UPSTREAM, UPSTREAM_EJECTION};
 
 use contracts::*;
@@ -46,10 +47,13 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &KEY_SERVERS,
     &UPSTREAM,
     &SERVER,
+    &HASH_BALANCE,
+    &HASH_KEY,
     &UPSTREAM_TLS,
     &HEALTH,
     &EJECTION,
     &UPSTREAM_EJECTION,
+    &QUEUE,
     &RETRIES,
     &ROUTE,
     &UPSTREAM_URL,

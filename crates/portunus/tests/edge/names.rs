@@ -26,6 +26,19 @@ enum Says {
     /// Bytes that are no response.
     Nonsense,
     Nothing,
+    /// Each time the next ones, for one second.
+    Turns(Vec<Vec<IpAddr>>),
+    /// SRV records, for one second.
+    Services(Vec<Service>),
+}
+
+/// An SRV record, and the address of its host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Service {
+    priority: u16,
+    weight: u16,
+    host: &'static str,
+    address: SocketAddr,
 }
 
 struct NameServer {
@@ -89,29 +102,51 @@ fn at(addresses: &[Ipv4Addr]) -> Says {
 
 /// The answer to a question (RFC 1035 §4).
 fn respond(question: &[u8], says: &Says, asked: &AtomicUsize) -> Option<Vec<u8>> {
+    const SRV: [u8; 2] = [0, 33];
     let name_end = 12 + question.get(12..)?.iter().position(|octet| *octet == 0)? + 1;
     let kind = question.get(name_end..name_end + 2)?;
     let is_ipv4 = kind == [0, 1];
-    asked.fetch_add(usize::from(is_ipv4), Ordering::Relaxed);
+    let before = asked.fetch_add(usize::from(is_ipv4), Ordering::Relaxed);
     let is_asked_for = |address: &&IpAddr| (is_ipv4 && address.is_ipv4()) || (kind == [0, 28] && address.is_ipv6());
-    let (code, records) = match says {
+    let octets = |address: &IpAddr| match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    let all = |addresses: &[IpAddr]| addresses.iter().filter(is_asked_for).map(octets).collect();
+    let (code, records): (u8, Vec<Vec<u8>>) = match says {
         Says::Nothing => return None,
         Says::Nonsense => return Some(b"\xff\xffthis is no response".to_vec()),
         Says::Denies => (3, Vec::new()),
-        Says::Addresses(addresses) => (0, addresses.iter().filter(is_asked_for).collect()),
+        Says::Addresses(addresses) => (0, all(addresses)),
+        Says::Turns(turns) => (0, all(&turns[before % turns.len()])),
+        Says::Services(services) if kind == SRV => (0, services.iter().map(Service::record).collect()),
+        Says::Services(services) => {
+            let asks_for = |service: &&Service| question[12..name_end] == labels(service.host);
+            let own: Vec<_> = services.iter().filter(asks_for).map(|service| service.address.ip()).collect();
+            (0, all(&own[..own.len().min(1)]))
+        }
     };
     let mut bytes = question[..2].to_vec();
     bytes.extend([0x81, 0x80 | code, 0, 1, 0, records.len() as u8, 0, 0, 0, 0]);
     bytes.extend(&question[12..name_end + 4]);
-    for address in records {
-        let octets = match address {
-            IpAddr::V4(address) => address.octets().to_vec(),
-            IpAddr::V6(address) => address.octets().to_vec(),
-        };
-        bytes.extend([&[0xc0, 12], kind, &[0, 1, 0, 0, 0, 1, 0, octets.len() as u8]].concat());
-        bytes.extend(octets);
+    for record in records {
+        bytes.extend([&[0xc0, 12], kind, &[0, 1, 0, 0, 0, 1, 0, record.len() as u8]].concat());
+        bytes.extend(record);
     }
     Some(bytes)
+}
+
+/// A name as it is written in messages.
+fn labels(name: &str) -> Vec<u8> {
+    let labels = name.split('.').flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat());
+    labels.chain([0]).collect()
+}
+
+impl Service {
+    fn record(&self) -> Vec<u8> {
+        let numbers = [self.priority, self.weight, self.address.port()].map(u16::to_be_bytes);
+        [numbers.concat(), labels(self.host)].concat()
+    }
 }
 
 #[test]
@@ -302,6 +337,128 @@ fn a_name_that_is_denied_is_503_at_once_and_logged_once() {
     wait_until("the other reason", || reported("no_address") == 1);
     server.say(at(&[Ipv4Addr::LOCALHOST]));
     wait_until("the address", || reported("addresses of a name have changed") == 1);
+}
+
+/// A group of servers behind an SRV name.
+fn gate_of_services(server: &NameServer) -> Gate {
+    let dir = tempfile::tempdir().unwrap();
+    let command = server.command(dir.path());
+    let text = "workers: 1
+listeners:
+  - { name: web, bind: \"127.0.0.1:0\" }
+upstreams:
+  app: { servers: { srv: _http._tcp.app.test }, retries: { budget: 0 } }
+routes:
+  - { upstream: app, host: upstream }
+admin: { bind: \"127.0.0.2:0\" }
+";
+    Gate::start_by(dir, text, command)
+}
+
+#[test]
+fn srv_records_say_hosts_ports_weights_and_priorities() {
+    let servers = [Upstream::ok(), Upstream::ok(), Upstream::ok()];
+    let records = |ranks: [(u16, u16); 3]| {
+        let hosts = ["one.test", "two.test", "three.test"];
+        let record = |index: usize| Service {
+            priority: ranks[index].0,
+            weight: ranks[index].1,
+            host: hosts[index],
+            address: servers[index].address,
+        };
+        Says::Services([0, 1, 2].map(record).to_vec())
+    };
+    let Some(server) = NameServer::start(records([(10, 1), (10, 3), (20, 1)])) else { return };
+    let gate = gate_of_services(&server);
+    for _ in 0..40 {
+        assert_eq!(ask(&gate, "GET"), 200);
+    }
+    assert_eq!(counts(&servers), [10, 30, 0]);
+    assert_eq!(servers[1].seen()[0].fields("host"), [format!("two.test:{}", servers[1].address.port())]);
+    // The same servers in other ranks.
+    let before = gate.diagnostics().iter().filter(|line| line.contains("addresses of a name have changed")).count();
+    server.say(records([(10, 1), (10, 1), (5, 1)]));
+    wait_until("the new ranks", || {
+        gate.diagnostics().iter().filter(|line| line.contains("addresses of a name have changed")).count() > before
+    });
+    for _ in 0..10 {
+        assert_eq!(ask(&gate, "GET"), 200);
+    }
+    assert_eq!(counts(&servers), [10, 30, 10]);
+    // Nobody knows the names any more; the last good servers stay.
+    for says in [Says::Nothing, Says::Denies, Says::Services(Vec::new())] {
+        server.say(says.clone());
+        assert_eq!(ask(&gate, "GET"), 200, "{says:?}");
+    }
+    assert_eq!(gate.stop(), Some(0));
+}
+
+#[test]
+fn addresses_that_change_each_second_fail_no_request() {
+    let turns = [[1, 2], [2, 3], [3, 4], [4, 1]];
+    let turns = turns.map(|turn| turn.map(|last| IpAddr::from(Ipv4Addr::new(127, 0, 0, last))).to_vec());
+    let Some(server) = NameServer::start(Says::Turns(turns.to_vec())) else { return };
+    let servers = on_one_port(["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"], ok);
+    let gate = gate_before(&server, servers[0].address.port(), ", retries: { budget: 0 }, ejection: { failures: 0 }");
+    let is_over = || server.asked.load(Ordering::Relaxed) > 6 && counts(&servers).iter().all(|count| *count > 0);
+    let until = std::time::Instant::now() + crate::harness::PATIENCE;
+    std::thread::scope(|scope| {
+        for method in ["GET", "POST", "PUT"] {
+            let (gate, is_over) = (&gate, &is_over);
+            scope.spawn(move || {
+                let mut client = connect(gate.address("web"));
+                while !is_over() {
+                    assert!(std::time::Instant::now() < until, "not each address was used");
+                    write!(client, "{method} /r HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").unwrap();
+                    let (head, body) = read_response(&mut client);
+                    assert!(head.starts_with("HTTP/1.1 200 ") && body == b"ok", "{head}");
+                }
+            });
+        }
+    });
+    assert!(gate.log(1).iter().all(|line| line["status"] == 200));
+    assert_eq!(gate.stop(), Some(0));
+}
+
+/// A server that counts its open connections.
+fn counting(listener: TcpListener) -> Arc<AtomicUsize> {
+    let open = Arc::new(AtomicUsize::new(0));
+    let kept = Arc::clone(&open);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, open) = (stream.unwrap(), Arc::clone(&kept));
+            open.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || {
+                let mut bytes = [0; 4096];
+                while matches!(std::io::Read::read(&mut stream, &mut bytes), Ok(1..)) {
+                    if stream.write_all(OK).is_err() {
+                        break;
+                    }
+                }
+                open.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+    });
+    open
+}
+
+#[test]
+fn connections_to_an_address_that_leaves_are_closed_once_they_are_free() {
+    let addresses = [1, 2].map(|last| Ipv4Addr::new(127, 0, 0, last));
+    let Some(server) = NameServer::start(at(&addresses[..1])) else { return };
+    let first = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = first.local_addr().unwrap().port();
+    let Ok(second) = TcpListener::bind(("127.0.0.2", port)) else { return };
+    let (first, second) = (counting(first), counting(second));
+    let gate = gate_before(&server, port, ", pool_idle_timeout: 1h");
+    assert_eq!((ask(&gate, "GET"), first.load(Ordering::SeqCst)), (200, 1));
+    server.say(at(&addresses[1..]));
+    wait_until("the other address", || {
+        assert_eq!(ask(&gate, "GET"), 200);
+        second.load(Ordering::SeqCst) > 0
+    });
+    wait_until("the end of the first connection", || first.load(Ordering::SeqCst) == 0);
+    assert!(second.load(Ordering::SeqCst) > 0);
 }
 
 /// A folder with a keystore and routes as SillyProxy has them, made with its own arguments.

@@ -6,8 +6,11 @@ mod http2_server;
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod balancing;
 mod ejection;
 mod health;
+mod queue;
+mod retries;
 mod servers;
 mod upstreams;
 

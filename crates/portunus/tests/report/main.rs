@@ -36,6 +36,7 @@ fn record() -> RequestRecord<'static> {
         bytes_sent: 1234,
         duration: Duration::from_micros(700),
         upstream_duration: Some(Duration::from_micros(500)),
+        queued: None,
         retries: 0,
         fault: Side::Nobody,
         reason: None,

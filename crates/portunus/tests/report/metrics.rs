@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use config::LogConfig;
 use reason::{Reason, Side};
-use telemetry::{CertificateExpiry, ConnRecord, Exposition, Reporter, RequestRecord, WorkerReport};
+use telemetry::{
+    CertificateExpiry, ConnRecord, Exposition, Reporter, RequestRecord, ServerView, UpstreamView, WorkerReport,
+};
 
 use crate::exposition::{Samples, open_metrics, prometheus_text};
 use crate::record;
@@ -152,11 +154,14 @@ fn slow_events_are_shown() {
     reporter.keystore_loaded("main", vec![certificate("a.example"), certificate("*.b.example")]);
     reporter.keystore_failed("main");
     reporter.keystore_failed("gone");
-    reporter.upstream_server("shop", "10.0.0.5:8080", true);
-    reporter.upstream_server("shop", "10.0.0.6:8080", false);
-    reporter.upstream_server("gone", "10.0.0.6:8080", false);
+    reporter.watch_upstreams(Box::new(|| {
+        let server =
+            |name: &str, in_flight, is_up| ServerView { name: name.into(), in_flight, is_up, is_ejected: !is_up };
+        let servers = vec![server("10.0.0.5:8080", 3, true), server("10.0.0.6:8080", 0, false)];
+        vec![UpstreamView { name: "shop".into(), in_flight: 5, queue_length: Some(2), servers }]
+    }));
     reporter.ticket_keys_rotated();
-    reporter.retain(|keystore| keystore == "main", |upstream, _| upstream == "shop");
+    reporter.retain(|keystore| keystore == "main");
     let samples = samples(&reporter);
     check(
         &samples,
@@ -170,6 +175,10 @@ fn slow_events_are_shown() {
             (r#"portunus_keystore_certificates{keystore="main"}"#, 2.0),
             (r#"portunus_upstream_server_up{upstream="shop",server="10.0.0.5:8080"}"#, 1.0),
             (r#"portunus_upstream_server_up{upstream="shop",server="10.0.0.6:8080"}"#, 0.0),
+            (r#"portunus_upstream_server_ejected{upstream="shop",server="10.0.0.6:8080"}"#, 1.0),
+            (r#"portunus_upstream_server_in_flight{upstream="shop",server="10.0.0.5:8080"}"#, 3.0),
+            (r#"portunus_upstream_in_flight{upstream="shop"}"#, 5.0),
+            (r#"portunus_upstream_queue_length{upstream="shop"}"#, 2.0),
             ("portunus_tls_ticket_key_rotations_total", 1.0),
             (&format!("portunus_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION")), 1.0),
         ],

@@ -7,7 +7,7 @@ use wire::http::http1::{Parsed, parse_response};
 use wire::http::{HeadLimits, Method, ResponseHead};
 
 use crate::message::body::BodyReader;
-use crate::upstream::{Group, Target, connect};
+use crate::upstream::{Group, Target, Wish, connect};
 
 /// What is read of a response's head.
 const LIMITS: HeadLimits = HeadLimits { head_bytes: 16 * 1024, request_line_bytes: 8 * 1024, fields: 100 };
@@ -74,9 +74,9 @@ impl Got<'_> {
 /// As [`get`]; no server, no connection, another status, or a body of more than `max_bytes`.
 pub async fn fetch(group: &Group, host: &str, target: &str, fields: &str, max_bytes: usize) -> Result<Vec<u8>, String> {
     group.resolved(group.config.connect_timeout).await;
-    let Some(server) = group.choose(&[]) else { return Err("no server".to_owned()) };
-    let _busy = server.busy();
-    let transport = connect(Target::own(group, &server)).await.map_err(|error| error.reason().code().to_owned())?;
+    let Ok(taken) = group.take(Wish::default()) else { return Err("no server".to_owned()) };
+    let transport =
+        connect(Target::own(group, &taken.server)).await.map_err(|error| error.reason().code().to_owned())?;
     let got = get(&transport, host, target, fields).await?;
     match got.status() {
         200 => got.body(max_bytes).await,

@@ -101,7 +101,7 @@ async fn status(group: &Group, server: &Server, check: &HealthCheck) -> Option<u
     let own = match server.address {
         // A socket's path is no authority (RFC 3986 §3.2), and strict servers reject it.
         ServerAddress::Unix(_) => "localhost",
-        ServerAddress::Ip(_) | ServerAddress::Name(..) => &server.authority,
+        ServerAddress::Ip(_) | ServerAddress::Name(..) | ServerAddress::Service(_) => &server.authority,
     };
     let host = check.host.as_deref().unwrap_or(own);
     match group.config.protocol {

@@ -27,19 +27,11 @@ pub async fn run(shared: Arc<Shared>) {
                 names.refresh(&groups, &responses);
                 checks.start_due(&groups, &findings);
             }
-            Some(reply) = answered.recv() => {
-                names.note(&reply, &shared.reporter);
-                let groups = shared.generation.load().all_groups();
-                let is_there = |upstream: &str, server: &str| {
-                    let mut same = groups.iter().filter(|group| group.config.name == upstream);
-                    same.any(|group| group.members().servers.iter().any(|member| &*member.name == server))
-                };
-                shared.reporter.retain(|_| true, is_there);
-            }
+            Some(reply) = answered.recv() => names.note(&reply, &shared.reporter),
             Some(finding) = found.recv() => {
                 if let Some((group, server, healthy)) = checks.note(&finding) {
                     tracing::warn!(upstream = group.config.name, server = %server.name, healthy, "health changed");
-                    shared.reporter.upstream_server(&group.config.name, &server.name, healthy);
+                    group.note_up();
                 }
             }
         }

@@ -1,11 +1,16 @@
 //! Whether a request may be sent again after a try that failed, and where to: what was executed, or may have been, goes nowhere else unless it is
 //! idempotent (RFC 9110 §9.2.2). The loop over servers is in `exchange.rs`, the budget for retries in `upstream`.
 
+use std::time::{Duration, Instant};
+
+use config::{FailureStatuses, Retries};
+use reason::Reason;
 use wire::http::{BodyFraming, RequestHead};
 
 use crate::message::context::Failure;
 use crate::message::rejection::Rejection;
 use crate::message::sides::ResponseSink;
+use crate::upstream::{Group, Server, ServerId};
 
 /// A try that failed.
 #[derive(Debug)]
@@ -16,6 +21,32 @@ pub struct Failed {
     pub servers_fault: bool,
     /// Where it may be sent after that.
     pub next: Next,
+    /// What it was that failed.
+    pub condition: Condition,
+}
+
+/// What a retry is a response to, as `retries.on` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Condition {
+    /// The server did not get the request.
+    Connect,
+    /// The connection broke, or what came is no response.
+    Reset,
+    /// The head of the response took too long.
+    Timeout,
+    /// The response had a status that is retried.
+    Status(u16),
+}
+
+impl Condition {
+    fn is_retried(self, rule: &Retries) -> bool {
+        match self {
+            Condition::Connect => rule.on_connect,
+            Condition::Reset => rule.on_reset,
+            Condition::Timeout => rule.on_timeout,
+            Condition::Status(status) => rule.statuses.contains(status),
+        }
+    }
 }
 
 /// Where a request may be sent after a try that failed. None of it lets a server have the same request twice but [`Next::AsIfNew`].
@@ -30,6 +61,8 @@ pub enum Next {
     /// As [`Next::OtherServer`], and it is no failure of this one: a connection that was used before ended before a word of response, as one does that the
     /// server closes at rest in that very moment. Where no other server can be asked, to this one on a fresh connection.
     AsIfNew,
+    /// As [`Next::OtherServer`], and the budget has been charged for it.
+    Paid,
 }
 
 /// What is known of a request whose try failed.
@@ -47,12 +80,113 @@ pub(crate) enum Fate {
     TurnedAway,
     /// A connection that was used before ended before a word of response.
     Stale,
+    /// The response had a status that is retried, and the budget has been charged for it.
+    Status(u16),
 }
 
 impl Failed {
     pub(crate) fn finally(failure: impl Into<Failure>) -> Failed {
-        Failed { failure: failure.into(), servers_fault: false, next: Next::Nowhere }
+        Failed { failure: failure.into(), servers_fault: false, next: Next::Nowhere, condition: Condition::Reset }
     }
+}
+
+/// The tries of one request.
+#[derive(Debug, Default)]
+pub(super) struct Tries {
+    /// Servers that had it.
+    tried: Vec<ServerId>,
+    /// No connection at hand will do.
+    fresh: bool,
+    /// The failure of the last try.
+    last: Option<Failure>,
+}
+
+/// What is known of a try before it is made, where its end depends on it.
+#[derive(Debug, Clone, Copy)]
+pub struct Ahead {
+    /// Responses with these statuses are not passed on, if the budget has a retry.
+    pub statuses: FailureStatuses,
+    /// When the next server has its turn.
+    pub until: Option<Instant>,
+}
+
+impl Tries {
+    /// Servers that had the request.
+    pub(super) fn tried(&self) -> &[ServerId] {
+        &self.tried
+    }
+
+    /// Whether none has been made.
+    pub(super) fn is_first(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// Whether no connection at hand will do.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// What the client gets where no server is left.
+    pub(super) fn last(self, otherwise: impl FnOnce() -> Failure) -> Failure {
+        self.last.unwrap_or_else(otherwise)
+    }
+
+    /// Whether one more try may follow that at this server.
+    fn has_next(&self, rule: &Retries) -> bool {
+        // This one is not among those tried yet.
+        rule.attempts.is_none_or(|most| self.tried.len() + 1 < most as usize)
+    }
+
+    /// What the try at this server ends by, where a status or a time may end it and another server have the request.
+    pub(super) fn ahead(&self, group: &Group, server: &Server, request: &RequestHead) -> Option<Ahead> {
+        let rule = &group.config.retries;
+        if rule.statuses.is_empty() && rule.per_try_timeout.is_none() {
+            return None;
+        }
+        let may_go_on = self.has_next(rule) && may_repeat(request) && group.is_up_without(server, &self.tried);
+        let until = rule.per_try_timeout.filter(|_| rule.on_timeout).map(|limit| Instant::now() + limit);
+        may_go_on.then_some(Ahead { statuses: rule.statuses, until })
+    }
+
+    /// Notes a try that failed, and waits if it is to be waited before the next.
+    ///
+    /// # Errors
+    /// There is no next one.
+    pub(super) fn note(&mut self, failed: Failed, group: &Group, server: &Server) -> Result<Duration, Failure> {
+        let rule = &group.config.retries;
+        let is_wanted = failed.next == Next::AsIfNew || failed.condition.is_retried(rule);
+        let may_go_on = is_wanted
+            && match failed.next {
+                Next::Nowhere => false,
+                // Each server gets it once at most. Only where there is no other may it get it again: it may never have seen it.
+                Next::AsIfNew if self.tried.is_empty() && !group.is_up_without(server, &[]) => {
+                    !std::mem::replace(&mut self.fresh, true)
+                }
+                _ if !self.has_next(rule) => false,
+                Next::AsIfNew | Next::AnyOther | Next::Paid => self.leave_out(server, group),
+                Next::OtherServer => self.leave_out(server, group) && group.may_retry(),
+            };
+        if !may_go_on {
+            return Err(failed.failure);
+        }
+        self.last = Some(failed.failure);
+        Ok(backoff(rule.backoff, self.tried.len()))
+    }
+
+    /// Leaves a server out of what follows. Whether there is another.
+    fn leave_out(&mut self, server: &Server, group: &Group) -> bool {
+        self.tried.push(server.id);
+        group.has_other(&self.tried)
+    }
+}
+
+/// The wait before a retry: a random part of what doubles with each server tried, up to ten times the first.
+fn backoff(base: Duration, tried: usize) -> Duration {
+    if base.is_zero() {
+        return base;
+    }
+    let whole = base.saturating_mul(1 << tried.saturating_sub(1).min(4)).min(base.saturating_mul(10));
+    whole.mul_f64(fastrand::f64())
 }
 
 /// Whether a request may be sent once more although it may have run: it is idempotent and has no body that might be used up.
@@ -83,9 +217,19 @@ impl OnConnection {
             Fate::NoConnection if self.servers_fault => Next::AnyOther,
             Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway if self.servers_fault => Next::OtherServer,
             Fate::Unknown if self.servers_fault && may_repeat => Next::OtherServer,
+            Fate::Status(_) => Next::Paid,
             _ => Next::Nowhere,
         };
-        Failed { failure: self.failure, servers_fault: self.servers_fault && self.fate != Fate::Stale, next }
+        let condition = match (self.fate, &self.failure) {
+            (Fate::Status(status), _) => Condition::Status(status),
+            (Fate::NoConnection | Fate::Unsent | Fate::ConnectionOver | Fate::TurnedAway, _) => Condition::Connect,
+            (_, Failure::Rejected(rejection)) if rejection.reason == Reason::ResponseHeaderTimeout => {
+                Condition::Timeout
+            }
+            _ => Condition::Reset,
+        };
+        let servers_fault = self.servers_fault && self.fate != Fate::Stale;
+        Failed { failure: self.failure, servers_fault, next, condition }
     }
 
     pub(crate) fn servers(rejection: Rejection) -> OnConnection {
@@ -94,5 +238,21 @@ impl OnConnection {
 
     pub(crate) fn clients(failure: impl Into<Failure>) -> OnConnection {
         OnConnection { failure: failure.into(), servers_fault: false, fate: Fate::Unknown }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_up_to_ten_times_the_first() {
+        fastrand::seed(1);
+        assert_eq!(backoff(Duration::ZERO, 3), Duration::ZERO);
+        for (tried, most) in [(1, 100), (2, 200), (3, 400), (4, 800), (5, 1000), (50, 1000)] {
+            let longest = (0..1000).map(|_| backoff(Duration::from_millis(100), tried)).max();
+            let most = Duration::from_millis(most);
+            assert!(longest.is_some_and(|longest| longest <= most && longest > most * 9 / 10), "{tried}: {longest:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::{Forward, UpstreamProtocol};
-use net::Chunk;
+use net::{Chunk, Deadline};
 use reason::{Reason, Side};
 use transport::{Broken, Transport, buffer, recycle};
 use wire::http::http1::{Parsed, parse_response, write_field};
@@ -16,7 +16,7 @@ use crate::exchange::Exchange;
 use crate::exchange::relay::{self, DownloadError, Flow, Stopped, Upload, UploadError, UploadTerms};
 use crate::exchange::replay::Replay;
 use crate::exchange::respond::relay_response;
-use crate::exchange::retry::{Failed, Fate, OnConnection, may_repeat};
+use crate::exchange::retry::{Ahead, Failed, Fate, OnConnection, may_repeat};
 use crate::guard::Admitted;
 use crate::message::body::{BodyError, BodyReader, BodyWriter};
 use crate::message::context::{Context, Failure, client_failed};
@@ -44,6 +44,8 @@ pub struct Attempt<'a> {
     pub pool: PoolId,
     /// No connection at hand will do.
     pub fresh: bool,
+    /// What ends it, so that another server has its turn.
+    pub ahead: Option<Ahead>,
     /// What was sent of the body before.
     pub replay: &'a Replay,
 }
@@ -74,6 +76,27 @@ impl Attempt<'_> {
         let head = self.admitted.head();
         let is_http2 = head.version == Version::H2 && self.group.config.protocol == UpstreamProtocol::Http2;
         is_http2 && head.fields.get("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"))
+    }
+
+    /// How long the head of the response may take.
+    pub(crate) fn patience(&self) -> Duration {
+        let limit = self.group.config.response_header_timeout;
+        self.time_left().map_or(limit, |left| left.min(limit))
+    }
+
+    /// How much is left of the time of this try, where another one may follow.
+    fn time_left(&self) -> Option<Duration> {
+        Some(self.ahead?.until?.saturating_duration_since(Instant::now()))
+    }
+
+    /// Gives up a response of this status for one of another server, where that may be tried and the budget has a retry.
+    pub(crate) fn check_status(&self, status: u16) -> Result<(), OnConnection> {
+        let is_retried = self.ahead.is_some_and(|ahead| ahead.statuses.contains(status)) && self.group.may_retry();
+        if !is_retried {
+            return Ok(());
+        }
+        let failed = OnConnection::servers(Rejection::of(Reason::NoHealthyUpstream));
+        Err(OnConnection { fate: Fate::Status(status), ..failed })
     }
 
     /// How long nothing may move either way once there is a response.
@@ -132,7 +155,13 @@ pub(super) async fn fresh_connection(
     let target = Target::own(attempt.group, attempt.server);
     let started = Instant::now();
     // The future is big and rare.
-    match while_wanted(Box::pin(connect(target)), sink).await {
+    let connecting = async {
+        match attempt.time_left() {
+            None => connect(target).await,
+            Some(left) => Deadline::new().within(left, connect(target)).await.unwrap_or(Err(ConnectError::Timeout)),
+        }
+    };
+    match while_wanted(Box::pin(connecting), sink).await {
         Ok(connected) => connected.map_err(|error| cannot_connect(attempt.server, &error)),
         Err(why) => {
             ledger.blame(why);
@@ -188,7 +217,7 @@ async fn on_connection<B: MessageBody, A: ResponseSink>(
         // Bytes behind the response belong to no request: such a connection is not used again.
         After::Reuse if input.is_empty() => {
             let config = &attempt.group.config;
-            attempt.context.worker.pools.put(attempt.pool, transport, config.pool_idle_timeout, config.pool_max_idle);
+            attempt.context.worker.pools.put(attempt.server, transport, config.pool_idle_timeout, config.pool_max_idle);
         }
         After::Reuse | After::Close => {}
     }
@@ -219,7 +248,7 @@ async fn message<B: MessageBody, A: ResponseSink>(
     let mut interim = Interim::default();
     loop {
         let reading = read_head(transport, input, &request.method, &head_limits, response);
-        let patience = Some((&mut timers.head, attempt.group.config.response_header_timeout));
+        let patience = Some((&mut timers.head, attempt.patience()));
         let read = upload.beside(reading, patience, |context| sink.poll_gone(context)).await;
         ledger.received.set(flow.received.get());
         let read = read.map_err(|stopped| stopped_failure(stopped, ledger))?;
@@ -239,6 +268,7 @@ async fn message<B: MessageBody, A: ResponseSink>(
         }
         interim.pass(attempt, response, *sink, ledger).await?;
     }
+    attempt.check_status(response.status)?;
     head_arrived(response, ledger, started);
     let is_tunnel = response.status == 101;
     let mut reader = BodyReader::for_response(transport, input, response.framing);

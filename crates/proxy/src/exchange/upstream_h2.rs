@@ -62,7 +62,7 @@ pub async fn attempt<B: MessageBody, A: ResponseSink>(
             && match failed.fate {
                 Fate::ConnectionOver => over < CONNECTIONS_OVER,
                 Fate::TurnedAway => !turned_away && attempt.group.may_retry(),
-                Fate::Unknown | Fate::Unsent | Fate::NoConnection | Fate::Stale => false,
+                Fate::Unknown | Fate::Unsent | Fate::NoConnection | Fate::Stale | Fate::Status(_) => false,
             };
         if !is_again {
             return Err(failed.check(attempt.admitted.head(), exchange.sink));
@@ -118,7 +118,7 @@ async fn connection(
         .await;
         watched.upgrade().iter().for_each(|shared| shared.close());
     });
-    pools.add_shared(attempt.pool, &shared);
+    pools.add_shared(attempt.server, &shared);
     Ok((shared, false))
 }
 
@@ -222,7 +222,7 @@ async fn stream<B: MessageBody, A: ResponseSink>(
     let method = &attempt.admitted.head().method;
     let mut interim = Interim::default();
     let stream = loop {
-        let patience = Some((&mut timers.head, attempt.group.config.response_header_timeout));
+        let patience = Some((&mut timers.head, attempt.patience()));
         let next = next_head(&mut answered, sent, attempt.replay);
         let read = upload.beside(next, patience, |context| sink.poll_gone(context)).await;
         ledger.received.set(flow.received.get());
@@ -237,6 +237,7 @@ async fn stream<B: MessageBody, A: ResponseSink>(
             None => interim.pass(attempt, response, *sink, ledger).await?,
         }
     };
+    attempt.check_status(response.status)?;
     head_arrived(response, ledger, started);
     attempt.replay.give_up();
     let mut incoming = H2Body::new(stream, shared.noticed(), response.framing, false);

@@ -44,6 +44,8 @@ pub struct Ledger {
     pub sent: Cell<u64>,
     /// Until the upstream's head.
     pub upstream_duration: Option<Duration>,
+    /// Time in the group's queue.
+    pub queued: Option<Duration>,
     /// Further tries.
     pub retries: u32,
     /// What its contract said.
@@ -69,6 +71,7 @@ impl Ledger {
             received: Cell::new(0),
             sent: Cell::new(0),
             upstream_duration: None,
+            queued: None,
             retries: 0,
             contract: None,
             fault: Side::Nobody,
@@ -128,6 +131,7 @@ impl Ledger {
             bytes_sent: self.sent.get(),
             duration: self.started_at.elapsed(),
             upstream_duration: self.upstream_duration,
+            queued: self.queued,
             retries: self.retries,
             fault: self.fault,
             reason: self.reason,

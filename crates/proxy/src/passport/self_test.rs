@@ -84,7 +84,7 @@ pub fn targets(config: &Config) -> BTreeSet<(SocketAddr, u32)> {
     for upstream in config.upstreams.values().filter(|upstream| upstream.source.client) {
         let literal = upstream.servers.iter().filter_map(|server| match server.address {
             ServerAddress::Ip(address) => Some((address, upstream.source.mark)),
-            ServerAddress::Name(..) | ServerAddress::Unix(_) => None,
+            ServerAddress::Name(..) | ServerAddress::Service(_) | ServerAddress::Unix(_) => None,
         });
         all.extend(literal);
     }

@@ -26,6 +26,10 @@ pub enum ConnectError {
     Unresolved,
     /// All servers fail their checks, or are left out since they cannot be connected to.
     NoServer,
+    /// All servers that are up have as much to do as they may have.
+    Overflow,
+    /// That was waited for in vain.
+    QueueTimeout,
     /// The deadline passed.
     Timeout,
     /// Rejected, unreachable, no descriptors.
@@ -48,6 +52,8 @@ impl ConnectError {
         match self {
             ConnectError::Unresolved => Reason::UpstreamUnresolved,
             ConnectError::NoServer => Reason::NoHealthyUpstream,
+            ConnectError::Overflow => Reason::UpstreamOverflow,
+            ConnectError::QueueTimeout => Reason::UpstreamQueueTimeout,
             ConnectError::Timeout => Reason::UpstreamConnectTimeout,
             ConnectError::Client(rejected) => rejected.reason(),
             ConnectError::Socket(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -102,7 +108,7 @@ async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError
         ServerAddress::Ip(address) => connect_tcp(*address, target.source).await?,
         ServerAddress::Unix(path) => connect_unix(path).await?,
         // Each address of a name is a server of its own.
-        ServerAddress::Name(..) => return Err(ConnectError::Unresolved),
+        ServerAddress::Name(..) | ServerAddress::Service(_) => return Err(ConnectError::Unresolved),
     };
     stream.send(target.ahead).await.map_err(ConnectError::Socket)?;
     let Some(connector) = target.group.connector_to(target.server) else { return Ok(Transport::plain(stream)) };
@@ -147,7 +153,7 @@ fn server_name(target: Target<'_>) -> Result<ServerName, ConnectError> {
     let text = match (configured, &target.server.config.address) {
         (Some(name), _) => name,
         (None, ServerAddress::Ip(address)) => return Ok(ServerName::Ip(address.ip())),
-        (None, ServerAddress::Name(name, _)) => name,
+        (None, ServerAddress::Name(name, _) | ServerAddress::Service(name)) => name,
         (None, ServerAddress::Unix(_)) => "localhost",
     };
     Ok(match text.parse::<IpAddr>() {

@@ -6,17 +6,28 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use config::{ServerAddress, ServerConfig};
+use config::{Balance, ServerAddress, ServerConfig};
 
-use super::balance::Schedule;
+use super::balance::{Rank, Schedule};
 use super::server::{Server, ServerId, next_id};
 
 /// The servers of a group at one moment.
 #[derive(Debug)]
 pub struct Members {
-    /// In the order of the configuration; those of one name by address.
+    /// In the order of the configuration; those of one name by priority and address.
     pub servers: Vec<Arc<Server>>,
+    /// What each of them gets, in the same order.
+    ranks: Vec<Rank>,
     pub(super) schedule: Schedule,
+}
+
+/// What is asked of name servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Records {
+    /// A and AAAA; each address has this port.
+    Addresses(u16),
+    /// SRV, and the addresses of the hosts in them.
+    Services,
 }
 
 /// A name among the servers that are configured.
@@ -28,10 +39,30 @@ pub struct Name {
     pub origin: usize,
     /// The name.
     pub name: Box<str>,
-    /// The port of each of its servers.
-    pub port: u16,
+    /// What is asked for.
+    pub records: Records,
     /// A name server was asked, and has answered or failed to.
     is_asked: AtomicBool,
+}
+
+/// An address that a name leads to.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Found {
+    /// That of its SRV record; lower ones come first.
+    pub priority: u16,
+    /// The address.
+    pub address: SocketAddr,
+    /// That of its SRV record, at least 1.
+    pub weight: u16,
+    /// Host and port of its SRV record; none if the name itself has the address.
+    pub authority: Option<String>,
+}
+
+impl Found {
+    /// An address of the name itself.
+    pub fn at(address: SocketAddr) -> Found {
+        Found { priority: 0, address, weight: 1, authority: None }
+    }
 }
 
 impl Name {
@@ -48,41 +79,73 @@ impl Name {
 /// The names among configured servers.
 pub(super) fn names(configs: &[ServerConfig]) -> Vec<Arc<Name>> {
     let name = |(origin, config): (usize, &ServerConfig)| {
-        let ServerAddress::Name(name, port) = &config.address else { return None };
+        let (name, records) = match &config.address {
+            ServerAddress::Name(name, port) => (name, Records::Addresses(*port)),
+            ServerAddress::Service(name) => (name, Records::Services),
+            ServerAddress::Ip(_) | ServerAddress::Unix(_) => return None,
+        };
         let (name, is_asked) = (name.as_str().into(), AtomicBool::new(false));
-        Some(Arc::new(Name { id: next_id(), origin, name, port: *port, is_asked }))
+        Some(Arc::new(Name { id: next_id(), origin, name, records, is_asked }))
     };
     configs.iter().enumerate().filter_map(name).collect()
 }
 
 impl Members {
     /// Those that need no name server.
-    pub(super) fn new(configs: &[ServerConfig]) -> Members {
-        let server = |(origin, config): (usize, &ServerConfig)| {
-            (!matches!(config.address, ServerAddress::Name(..))).then(|| Arc::new(Server::new(config, origin)))
-        };
-        Members::of(configs.iter().enumerate().filter_map(server).collect(), 0)
+    pub(super) fn new(configs: &[ServerConfig], balance: &Balance) -> Members {
+        let own = configs.iter().enumerate().filter_map(|(origin, config)| {
+            let is_literal = matches!(config.address, ServerAddress::Ip(_) | ServerAddress::Unix(_));
+            is_literal.then(|| (Arc::new(Server::new(config, origin)), Rank::of(config)))
+        });
+        let (servers, ranks): (Vec<_>, Vec<_>) = own.unzip();
+        Members { schedule: Schedule::new(&servers, &ranks, balance, &[]), servers, ranks }
     }
 
-    fn of(servers: Vec<Arc<Server>>, turn: usize) -> Members {
-        let weights: Vec<u32> = servers.iter().map(|server| server.config.weight).collect();
-        Members { servers, schedule: Schedule::new(&weights, turn) }
+    /// The list after the name at `origin` was found to lead to these addresses; none if that is the list there is. Who was there before stays, with all
+    /// that is known of it; who comes beside others begins slowly, if servers do.
+    pub(super) fn with_found(
+        &self,
+        configs: &[ServerConfig],
+        balance: &Balance,
+        origin: usize,
+        found: &[Found],
+    ) -> Option<Members> {
+        let config = configs.get(origin)?;
+        let is_first = !self.servers.iter().any(|server| server.origin == origin);
+        let own = found.iter().map(|found| {
+            let known = self
+                .servers
+                .iter()
+                .find(|server| server.origin == origin && server.address == ServerAddress::Ip(found.address));
+            let server = known.cloned().unwrap_or_else(|| {
+                let server = Server::at(config, origin, found.address, found.authority.as_deref());
+                if !is_first {
+                    server.is_back();
+                }
+                Arc::new(server)
+            });
+            (server, Rank::of(config).within(found.weight, found.priority))
+        });
+        let others = |keeps: fn(&usize, &usize) -> bool| {
+            let all = self.servers.iter().cloned().zip(self.ranks.iter().copied());
+            all.filter(move |(server, _)| keeps(&server.origin, &origin))
+        };
+        let all = others(usize::lt).chain(own).chain(others(usize::gt));
+        let (servers, ranks): (Vec<_>, Vec<_>) = all.unzip();
+        let is_same = servers.len() == self.servers.len()
+            && servers.iter().zip(&self.servers).all(|(one, other)| Arc::ptr_eq(one, other))
+            && ranks == self.ranks;
+        if is_same {
+            return None;
+        }
+        let schedule = Schedule::new(&servers, &ranks, balance, &self.schedule.turns());
+        Some(Members { servers, ranks, schedule })
     }
 
-    /// The list after the name at `origin` was found to lead to these addresses. Who was there before stays, with all that is known of it.
-    pub(super) fn with_addresses(&self, configs: &[ServerConfig], origin: usize, addresses: &[SocketAddr]) -> Members {
-        let Some(config) = configs.get(origin) else { return Members::of(self.servers.clone(), self.schedule.turn()) };
-        let before = |server: &&Arc<Server>| server.origin < origin;
-        let after = |server: &&Arc<Server>| server.origin > origin;
-        let known = |address: SocketAddr| {
-            let same = |server: &&Arc<Server>| server.origin == origin && server.address == ServerAddress::Ip(address);
-            self.servers.iter().find(same).cloned()
-        };
-        let own = addresses
-            .iter()
-            .map(|address| known(*address).unwrap_or_else(|| Arc::new(Server::at(config, origin, *address))));
-        let servers = self.servers.iter().filter(before).cloned().chain(own);
-        Members::of(servers.chain(self.servers.iter().filter(after).cloned()).collect(), self.schedule.turn())
+    /// Marks the servers that `next` has not: their connections end with what is under way on them.
+    pub(super) fn leave_behind(&self, next: &Members) {
+        let has_left = |server: &&Arc<Server>| !next.servers.iter().any(|other| Arc::ptr_eq(server, other));
+        self.servers.iter().filter(has_left).for_each(|server| server.leave());
     }
 
     /// The addresses of the name at `origin`.
@@ -103,11 +166,19 @@ mod tests {
     use super::*;
 
     fn config(address: &str) -> ServerConfig {
-        let address = match address.parse() {
+        ServerConfig::at(match address.parse() {
             Ok(address) => ServerAddress::Ip(address),
+            Err(_) if address.starts_with('_') => ServerAddress::Service(address.to_owned()),
             Err(_) => ServerAddress::Name(address.to_owned(), 80),
-        };
-        ServerConfig { address, weight: 1 }
+        })
+    }
+
+    fn labels(members: &Members) -> Vec<String> {
+        members.servers.iter().map(|server| server.name.to_string()).collect()
+    }
+
+    fn at(last: u8) -> Found {
+        Found::at(SocketAddr::from(([10, 0, 0, last], 80)))
     }
 
     #[test]
@@ -115,20 +186,43 @@ mod tests {
         let configs = ["192.0.2.1:80", "a.example", "192.0.2.2:80"].map(config);
         let names = names(&configs);
         assert_eq!((names.len(), names[0].origin, &*names[0].name), (1, 1, "a.example"));
-        let labels =
-            |members: &Members| members.servers.iter().map(|server| server.name.to_string()).collect::<Vec<_>>();
-        let at = |last: u8| SocketAddr::from(([10, 0, 0, last], 80));
-        let first = Members::new(&configs);
+        let next = |members: &Members, found: &[Found]| members.with_found(&configs, &Balance::RoundRobin, 1, found);
+        let first = Members::new(&configs, &Balance::RoundRobin);
         assert_eq!(labels(&first), ["192.0.2.1:80", "192.0.2.2:80"]);
-        let second = first.with_addresses(&configs, 1, &[at(1), at(2)]);
+        let second = next(&first, &[at(1), at(2)]).unwrap();
         assert_eq!(labels(&second), ["192.0.2.1:80", "10.0.0.1:80", "10.0.0.2:80", "192.0.2.2:80"]);
-        let third = second.with_addresses(&configs, 1, &[at(2), at(3)]);
+        assert!(next(&second, &[at(1), at(2)]).is_none(), "nothing new");
+        let third = next(&second, &[at(2), at(3)]).unwrap();
         assert_eq!(labels(&third), ["192.0.2.1:80", "10.0.0.2:80", "10.0.0.3:80", "192.0.2.2:80"]);
         assert!(
             Arc::ptr_eq(&second.servers[2], &third.servers[1]) && Arc::ptr_eq(&first.servers[1], &third.servers[3])
         );
-        assert_eq!(third.addresses_of(1), [at(2), at(3)]);
+        assert_eq!(third.addresses_of(1), [at(2).address, at(3).address]);
         assert_eq!(third.servers[1].authority.as_ref(), "a.example:80");
-        assert_eq!(labels(&third.with_addresses(&configs, 1, &[])), labels(&first));
+        assert_eq!(labels(&next(&third, &[]).unwrap()), labels(&first));
+        second.leave_behind(&third);
+        assert_eq!(
+            second.servers.iter().map(|server| server.has_left()).collect::<Vec<_>>(),
+            [false, true, false, false]
+        );
+    }
+
+    #[test]
+    fn what_srv_records_say_of_a_server_may_change_without_it() {
+        let configs = ["_http._tcp.a.example"].map(config);
+        assert_eq!(names(&configs)[0].records, Records::Services);
+        let record = |last: u8, weight: u16, priority: u16| Found {
+            authority: Some(format!("h{last}.example:80")),
+            weight,
+            priority,
+            ..at(last)
+        };
+        let first = Members::new(&configs, &Balance::RoundRobin);
+        let next = |members: &Members, found: &[Found]| members.with_found(&configs, &Balance::RoundRobin, 0, found);
+        let second = next(&first, &[record(1, 10, 0), record(2, 30, 0)]).unwrap();
+        assert_eq!(second.servers[0].authority.as_ref(), "h1.example:80");
+        let third = next(&second, &[record(1, 10, 0), record(2, 10, 1)]).unwrap();
+        assert!(Arc::ptr_eq(&second.servers[1], &third.servers[1]), "the server is the same");
+        assert_ne!(second.ranks, third.ranks);
     }
 }

@@ -3,32 +3,38 @@
 //! A [`Group`] is shared by all workers and outlives reloads that leave its configuration alone; connections belong to one worker.
 //! Owns no HTTP: that is `http`.
 
-mod balance;
 mod connect;
 pub mod h2;
 mod members;
+mod balance;
+pub mod maglev;
+mod queue;
 mod pool;
 pub mod resolve;
 mod server;
 mod shares;
 
+pub use balance::Wish;
 pub use connect::{ConnectError, Target, connect, connect_to};
-pub use members::{Members, Name};
+pub use members::{Found, Members, Name, Records};
 pub use pool::{Pools, STREAMS_PER_CONNECTION, SharedConnection, Traffic};
 pub use server::{PoolId, Server, ServerId};
 pub use shares::Places;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
-use config::{ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol};
+use config::{Balance, HashKey, ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol, WhenAllDown};
 use net::Deadline;
 use reason::Reason;
+use telemetry::{ServerView, UpstreamView};
 use tokio::sync::Notify;
 
+use balance::{Choice, Rule, most_of};
+use queue::{InVain, Lane, Queue};
 use shares::Shares;
 
 /// Retries a group may make at once out of nothing, so that a quiet group can retry at all.
@@ -52,6 +58,8 @@ pub struct Group {
     /// Servers on Unix sockets are spoken to without TLS.
     is_plain_on_unix: bool,
     in_flight: AtomicUsize,
+    /// Those that wait for room, if they may.
+    queue: Option<Queue>,
     /// The same by client.
     shares: Shares,
     /// Retries still allowed, in hundredths.
@@ -98,19 +106,20 @@ impl Group {
     pub fn with_server(&self, name: &str, address: ServerAddress, check_addresses: bool) -> Group {
         let mut config = UpstreamConfig::clone(&self.config);
         config.name = name.to_owned();
-        config.servers = vec![ServerConfig { address, weight: 1 }];
+        config.servers = vec![ServerConfig::at(address)];
         Group::with(&Arc::new(config), self.connector.clone(), check_addresses)
     }
 
     fn with(config: &Arc<UpstreamConfig>, connector: Option<Arc<tls::Connector>>, is_dynamic: bool) -> Group {
         Group {
             config: Arc::clone(config),
-            members: ArcSwap::from_pointee(Members::new(&config.servers)),
+            members: ArcSwap::from_pointee(Members::new(&config.servers, &config.balance)),
             names: members::names(&config.servers),
             changed: Notify::new(),
             ejecting: Mutex::new(()),
             connector,
             in_flight: AtomicUsize::new(0),
+            queue: config.queue.clone().map(Queue::new),
             shares: Shares::default(),
             retry_credit: AtomicI64::new(RETRY_RESERVE * 100),
             is_dynamic,
@@ -126,6 +135,22 @@ impl Group {
     /// Its servers at the moment.
     pub fn members(&self) -> Guard<Arc<Members>> {
         self.members.load()
+    }
+
+    /// How it stands.
+    pub fn view(&self) -> UpstreamView {
+        let server = |server: &Arc<Server>| ServerView {
+            name: server.name.to_string(),
+            in_flight: server.load(),
+            is_up: server.is_available(),
+            is_ejected: server.is_ejected(),
+        };
+        UpstreamView {
+            name: self.config.name.clone(),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            queue_length: self.queue.as_ref().map(Queue::len),
+            servers: self.members().servers.iter().map(server).collect(),
+        }
     }
 
     /// Names among its servers.
@@ -175,15 +200,21 @@ impl Group {
         self.members().addresses_of(name.origin)
     }
 
-    /// Notes that a name server was asked; with the addresses that it named, they are the servers of that name from now on. Requests under way are not
-    /// touched. To be called by one task only.
-    pub fn note_resolved(&self, name: &Name, addresses: Option<&[SocketAddr]>) {
-        if let Some(addresses) = addresses {
-            let members = self.members.load().with_addresses(&self.config.servers, name.origin, addresses);
-            self.members.store(Arc::new(members));
+    /// Notes that a name server was asked; with what it found, these are the servers of that name from now on. Requests under way are not touched.
+    /// True if that changes anything. To be called by one task only.
+    pub fn note_resolved(&self, name: &Name, found: Option<&[Found]>) -> bool {
+        let members = self.members.load();
+        let next =
+            found.and_then(|found| members.with_found(&self.config.servers, &self.config.balance, name.origin, found));
+        let is_new = next.is_some();
+        if let Some(next) = next {
+            members.leave_behind(&next);
+            self.members.store(Arc::new(next));
         }
         name.set_asked();
         self.changed.notify_waiters();
+        self.note_up();
+        is_new
     }
 
     /// TLS towards its servers, if any.
@@ -200,13 +231,21 @@ impl Group {
     /// Admits one request or tunnel of a client, if it is known whose it is.
     ///
     /// # Errors
-    /// As many as configured are under way already, of this client or in all.
+    /// As many as configured are under way already, of this client or in all, or others wait for that already.
     pub fn admit(&self, client: Option<Places>) -> Result<InFlight<'_>, Full> {
-        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let mut permit = InFlight { group: self, places: None };
-        if before >= self.config.max_in_flight {
+        if self.queue.as_ref().is_some_and(|queue| queue.is_waited_in(Lane::Group)) {
             return Err(Full::OfAll);
         }
+        self.admit_now(client)
+    }
+
+    fn admit_now(&self, client: Option<Places>) -> Result<InFlight<'_>, Full> {
+        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        if before >= self.config.max_in_flight {
+            self.in_flight.fetch_sub(1, Ordering::Relaxed);
+            return Err(Full::OfAll);
+        }
+        let mut permit = InFlight { group: self, places: None };
         if let Some(client) = client {
             let places = self.shares.enter(client, self.config.max_in_flight_per_client);
             permit.places = Some(places.ok_or(Full::OfOneClient)?);
@@ -216,6 +255,24 @@ impl Group {
             self.retry_credit.fetch_add(earned, Ordering::Relaxed);
         }
         Ok(permit)
+    }
+
+    /// Whether requests may wait for room.
+    pub fn queues(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// As [`Group::admit`], for those whom it let wait.
+    ///
+    /// # Errors
+    /// As there, and the queue is full, or the wait took too long.
+    pub async fn admit_in_turn(&self, client: Option<Places>) -> Result<InFlight<'_>, Full> {
+        let Some(queue) = &self.queue else { return Err(Full::OfAll) };
+        let attempt = || match self.admit_now(client) {
+            Err(Full::OfAll) => None,
+            admitted => Some(admitted),
+        };
+        queue.wait(Lane::Group, client, attempt).await.map_err(Full::from)?
     }
 
     /// Takes one retry from the budget, if there is one left.
@@ -236,11 +293,67 @@ impl Group {
         self.members().servers.iter().filter(other).map(|server| server.id).collect()
     }
 
-    /// The server for the next request, leaving out those `tried`; none if no other is to be had at the moment.
-    pub fn choose(&self, tried: &[ServerId]) -> Option<Arc<Server>> {
+    /// A server for a request, which is counted in there.
+    ///
+    /// # Errors
+    /// No other is to be had at the moment, or others wait for one already.
+    pub fn take(&self, wish: Wish<'_>) -> Result<Taken<'_>, NoServer> {
+        if self.queue.as_ref().is_some_and(|queue| queue.is_waited_in(Lane::Server)) {
+            return Err(NoServer::Busy);
+        }
+        self.take_now(wish)
+    }
+
+    fn take_now(&self, wish: Wish<'_>) -> Result<Taken<'_>, NoServer> {
         let members = self.members();
-        let index = members.schedule.choose(&members.servers, self.config.balance, tried)?;
-        members.servers.get(index).cloned()
+        let rule = Rule {
+            balance: &self.config.balance,
+            slow_start: self.config.slow_start,
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            most: self.config.max_in_flight_per_server,
+            tries_anyway: self.config.when_all_down == WhenAllDown::TryAnyway,
+        };
+        loop {
+            let index = match members.schedule.choose(&members.servers, rule, wish) {
+                Choice::Server(index) => index,
+                Choice::Busy => return Err(NoServer::Busy),
+                Choice::Nobody => return Err(NoServer::None),
+            };
+            let Some(server) = members.servers.get(index) else { return Err(NoServer::None) };
+            if server.begin(most_of(server, rule)) {
+                return Ok(Taken { server: Arc::clone(server), queue: self.queue.as_ref() });
+            }
+            // Another worker was faster; there is one place less to look for.
+            server.end_trial();
+        }
+    }
+
+    /// As [`Group::take`], for those whom it let wait.
+    ///
+    /// # Errors
+    /// As there, and the queue is full, or the wait took too long.
+    pub async fn take_in_turn(&self, wish: Wish<'_>, client: Option<Places>) -> Result<Taken<'_>, NoServer> {
+        let Some(queue) = &self.queue else { return Err(NoServer::Busy) };
+        let attempt = || match self.take_now(wish) {
+            Err(NoServer::Busy) => None,
+            taken => Some(taken),
+        };
+        queue.wait(Lane::Server, client, attempt).await.map_err(NoServer::from)?
+    }
+
+    /// A server is up again: who waits may go there.
+    pub fn note_up(&self) {
+        self.queue.iter().for_each(Queue::changed);
+    }
+
+    /// The hash of a client's address, where that decides on the server; of IPv6 all of it.
+    pub fn hash_of_client(&self, client: Option<IpAddr>) -> Option<u64> {
+        let by_client = matches!(self.config.balance, Balance::Hash { key: HashKey::Client, .. });
+        let client = client.filter(|_| by_client)?;
+        Some(match client.to_canonical() {
+            IpAddr::V4(address) => maglev::hash(&address.octets()),
+            IpAddr::V6(address) => maglev::hash(&address.octets()),
+        })
     }
 
     /// Whether it has a server that was not tried.
@@ -248,15 +361,17 @@ impl Group {
         self.members().has_other(tried)
     }
 
-    /// Whether a server other than this one should be given requests.
-    pub fn is_up_without(&self, server: &Server) -> bool {
-        self.members().servers.iter().any(|other| other.id != server.id && other.is_available())
+    /// Whether a server other than these should be given requests.
+    pub fn is_up_without(&self, server: &Server, tried: &[ServerId]) -> bool {
+        let is_other = |other: &&Arc<Server>| other.id != server.id && !tried.contains(&other.id);
+        self.members().servers.iter().filter(is_other).any(|other| other.is_available())
     }
 
-    /// A server has responded with this status. True if that ejects it now.
-    pub fn note_response(&self, server: &Server, status: Option<u16>) -> bool {
+    /// A server has responded with this status, its head after this time. True if that ejects it now.
+    pub fn note_response(&self, server: &Server, status: Option<u16>, took: Option<Duration>) -> bool {
         let rule = self.config.ejection;
-        if !status.is_some_and(|status| rule.statuses.contains(status)) {
+        let is_slow = rule.latency.is_some_and(|latency| took.is_some_and(|took| took > latency));
+        if !is_slow && !status.is_some_and(|status| rule.statuses.contains(status)) {
             server.succeeded();
             return false;
         }
@@ -277,6 +392,8 @@ pub enum Full {
     OfAll,
     /// Its client has as many as one client may have.
     OfOneClient,
+    /// It has waited for room for too long.
+    ForTooLong,
 }
 
 impl Full {
@@ -285,7 +402,56 @@ impl Full {
         match self {
             Full::OfAll => Reason::UpstreamOverflow,
             Full::OfOneClient => Reason::TooManyInFlight,
+            Full::ForTooLong => Reason::UpstreamQueueTimeout,
         }
+    }
+}
+
+impl From<InVain> for Full {
+    fn from(why: InVain) -> Full {
+        match why {
+            InVain::Full => Full::OfAll,
+            InVain::FullOfOneClient => Full::OfOneClient,
+            InVain::Timeout => Full::ForTooLong,
+        }
+    }
+}
+
+/// Why there is no server for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoServer {
+    /// None is up, or all were tried.
+    None,
+    /// Those that are up have as much under way as they may have.
+    Busy,
+    /// As [`NoServer::Busy`], and its client has as many waiting for them as one client may have.
+    BusyForClient,
+    /// It has waited for one of them for too long.
+    ForTooLong,
+}
+
+impl From<InVain> for NoServer {
+    fn from(why: InVain) -> NoServer {
+        match why {
+            InVain::Full => NoServer::Busy,
+            InVain::FullOfOneClient => NoServer::BusyForClient,
+            InVain::Timeout => NoServer::ForTooLong,
+        }
+    }
+}
+
+/// A server that works on a request; counts it out when dropped.
+#[derive(Debug)]
+pub struct Taken<'g> {
+    /// The server.
+    pub server: Arc<Server>,
+    queue: Option<&'g Queue>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.server.end();
+        self.queue.iter().for_each(|queue| queue.freed(Lane::Server));
     }
 }
 
@@ -303,5 +469,6 @@ impl Drop for InFlight<'_> {
         if let Some(places) = self.places {
             self.group.shares.leave(places);
         }
+        self.group.queue.iter().for_each(|queue| queue.freed(Lane::Group));
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use net::clock::coarse;
 use tokio::sync::Notify;
 use transport::Transport;
 
-use super::server::PoolId;
+use super::server::{PoolId, Server};
 use crate::http2::frames::Noticed;
 
 /// Idle connections of the whole process.
@@ -29,6 +30,19 @@ struct Idle {
 impl Idle {
     fn is_fresh(&self) -> bool {
         coarse().saturating_sub(self.since) < self.keep
+    }
+}
+
+/// Connections to one server.
+#[derive(Debug)]
+struct ToServer<T> {
+    server: Arc<Server>,
+    connections: Vec<T>,
+}
+
+impl<T> ToServer<T> {
+    fn of(server: &Arc<Server>) -> ToServer<T> {
+        ToServer { server: Arc::clone(server), connections: Vec::new() }
     }
 }
 
@@ -165,8 +179,8 @@ impl Drop for StreamSlot {
 #[derive(Debug, Default)]
 pub struct Pools {
     // Few keys, looked up twice for each request: a tree is one short scan.
-    shared: RefCell<BTreeMap<PoolId, Vec<Rc<SharedConnection>>>>,
-    idle: RefCell<BTreeMap<PoolId, Vec<Idle>>>,
+    shared: RefCell<BTreeMap<PoolId, ToServer<Rc<SharedConnection>>>>,
+    idle: RefCell<BTreeMap<PoolId, ToServer<Idle>>>,
     opening: RefCell<BTreeMap<PoolId, Rc<Awaited>>>,
 }
 
@@ -175,7 +189,7 @@ impl Pools {
     /// ones age and go. With `is_careful` the kernel is asked, too: an end may have arrived that the worker has not been reported yet.
     pub fn take(&self, pool: PoolId, is_careful: bool) -> Option<Transport> {
         let mut pools = self.idle.borrow_mut();
-        let pool = pools.get_mut(&pool)?;
+        let pool = &mut pools.get_mut(&pool)?.connections;
         while let Some(idle) = pool.pop() {
             IDLE.fetch_sub(1, Ordering::Relaxed);
             // Bytes nobody asked for would become the response to the next request (RFC 9112 §6.3).
@@ -190,7 +204,7 @@ impl Pools {
     /// An HTTP/2 connection to this server with room for one more stream.
     pub fn share(&self, pool: PoolId) -> Option<Rc<SharedConnection>> {
         let mut shared = self.shared.borrow_mut();
-        let connections = shared.get_mut(&pool)?;
+        let connections = &mut shared.get_mut(&pool)?.connections;
         connections.retain(|connection| connection.is_open());
         connections.iter().find(|connection| connection.has_capacity()).cloned()
     }
@@ -217,39 +231,44 @@ impl Pools {
     }
 
     /// Lets later requests share a connection.
-    pub fn add_shared(&self, pool: PoolId, connection: &Rc<SharedConnection>) {
-        self.shared.borrow_mut().entry(pool).or_default().push(Rc::clone(connection));
+    pub fn add_shared(&self, server: &Arc<Server>, connection: &Rc<SharedConnection>) {
+        let mut shared = self.shared.borrow_mut();
+        let pool = shared.entry(server.pool()).or_insert_with(|| ToServer::of(server));
+        pool.connections.push(Rc::clone(connection));
     }
 
-    /// Keeps a connection for `keep`, unless the process has `pool_max_idle` already.
-    pub fn put(&self, pool: PoolId, transport: Transport, keep: Duration, pool_max_idle: usize) {
-        if IDLE.load(Ordering::Relaxed) >= pool_max_idle || transport.has_news() {
+    /// Keeps a connection for `keep`, unless the process has `pool_max_idle` already or its server has left its group.
+    pub fn put(&self, server: &Arc<Server>, transport: Transport, keep: Duration, pool_max_idle: usize) {
+        if IDLE.load(Ordering::Relaxed) >= pool_max_idle || transport.has_news() || server.has_left() {
             return;
         }
         IDLE.fetch_add(1, Ordering::Relaxed);
         let idle = Idle { transport, since: coarse(), keep };
-        self.idle.borrow_mut().entry(pool).or_default().push(idle);
+        let mut pools = self.idle.borrow_mut();
+        pools.entry(server.pool()).or_insert_with(|| ToServer::of(server)).connections.push(idle);
     }
 
-    /// Closes connections that have been idle for too long or were ended by the server. Called about once a second.
+    /// Closes connections that have been idle for too long, were ended by the server, or lead to one that has left its group; of the last, those that are
+    /// shared end with their last stream. Called about once a second.
     pub fn sweep(&self) {
         let mut pools = self.idle.borrow_mut();
         pools.retain(|_, pool| {
-            let before = pool.len();
-            pool.retain(|idle| idle.is_fresh() && !idle.transport.has_news());
-            IDLE.fetch_sub(before - pool.len(), Ordering::Relaxed);
-            !pool.is_empty()
+            let (before, has_left) = (pool.connections.len(), pool.server.has_left());
+            pool.connections.retain(|idle| !has_left && idle.is_fresh() && !idle.transport.has_news());
+            IDLE.fetch_sub(before - pool.connections.len(), Ordering::Relaxed);
+            !pool.connections.is_empty()
         });
-        self.shared.borrow_mut().retain(|_, connections| {
-            connections.retain(|connection| connection.is_fresh());
-            !connections.is_empty()
+        self.shared.borrow_mut().retain(|_, pool| {
+            let has_left = pool.server.has_left();
+            pool.connections.retain(|connection| !has_left && connection.is_fresh());
+            !pool.connections.is_empty()
         });
     }
 
     /// Closes everything, to free descriptors.
     pub fn clear(&self) {
         let pools = std::mem::take(&mut *self.idle.borrow_mut());
-        IDLE.fetch_sub(pools.values().map(Vec::len).sum(), Ordering::Relaxed);
+        IDLE.fetch_sub(pools.values().map(|pool| pool.connections.len()).sum(), Ordering::Relaxed);
     }
 }
 

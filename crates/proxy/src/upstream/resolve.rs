@@ -1,9 +1,9 @@
-//! Names of servers to addresses, again whenever the time to live of the records is over.
+//! Names of servers to addresses, and SRV names to hosts and theirs, again whenever the time to live of the records is over.
 //!
 //! The last addresses stay in use while a name server is silent, wrong, or denies the name: an upstream does not vanish because its
 //! directory does. Nothing on the data path waits for a name server, but for the first response to the first question.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::LookupIpStrategy;
 use hickory_resolver::net::NetError;
+use hickory_resolver::proto::rr::RData;
+use hickory_resolver::proto::rr::rdata::SRV;
 use reason::Reason;
 use telemetry::Reporter;
+use tokio::task::JoinSet;
 
-use super::{Group, Name};
+use super::{Found, Group, Name, Records};
 
 /// Never asked more often than this, whatever the time to live.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -28,8 +31,11 @@ const FIRST_RETRY: Duration = Duration::from_secs(2);
 /// Between two questions while they fail.
 const LONGEST_RETRY: Duration = Duration::from_secs(10);
 
-/// Addresses used of one response.
+/// Addresses used of one name.
 const MOST_ADDRESSES: usize = 64;
+
+/// Hosts of SRV records whose addresses are asked for.
+const MOST_HOSTS: usize = 64;
 
 /// Why a name leads nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +70,7 @@ pub struct Reply {
     group: Arc<Group>,
     name: Arc<Name>,
     /// Addresses and for how long they hold.
-    found: Result<(Vec<SocketAddr>, Duration), Unresolved>,
+    found: Result<(Vec<Found>, Duration), Unresolved>,
 }
 
 /// How asking for one name goes.
@@ -127,15 +133,15 @@ impl Names {
         let (upstream, before) = (&group.config.name, group.addresses_of(name));
         let asking = self.asking.entry(name.id).or_insert(Asking { due: Instant::now(), failures: 0, failing: None });
         match found {
-            Ok((addresses, ttl)) => {
+            Ok((found, ttl)) => {
                 asking.due = Instant::now() + (*ttl).clamp(SHORTEST, LONGEST);
-                if *addresses != before {
-                    tracing::info!(upstream, name = %name.name, addresses = %list(addresses), before = %list(&before), "addresses of a name have changed");
+                if group.note_resolved(name, Some(found)) {
+                    let addresses = list(&group.addresses_of(name));
+                    tracing::info!(upstream, name = %name.name, addresses, before = %list(&before), "addresses of a name have changed");
                 } else if asking.failing.is_some() {
                     tracing::info!(upstream, name = %name.name, "name resolved again");
                 }
                 (asking.failures, asking.failing) = (0, None);
-                group.note_resolved(name, (*addresses != before).then_some(addresses));
             }
             Err(reason) => {
                 asking.due = Instant::now() + retry_after(asking.failures);
@@ -167,30 +173,99 @@ fn list(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Asks once. Addresses are sorted, and never none.
-async fn ask(
-    resolver: &TokioResolver,
-    name: &Name,
-    outer_only: bool,
-) -> Result<(Vec<SocketAddr>, Duration), Unresolved> {
-    let found = resolver.lookup_ip(&*name.name).await.map_err(|error| match &error {
+/// Asks once. What is found is in order, and never nothing.
+async fn ask(resolver: &TokioResolver, name: &Name, outer_only: bool) -> Result<(Vec<Found>, Duration), Unresolved> {
+    let (mut found, until) = match name.records {
+        Records::Addresses(port) => {
+            let (addresses, until) = addresses(resolver, &name.name, outer_only).await?;
+            let found = addresses.into_iter().map(|address| Found::at(SocketAddr::new(address, port)));
+            (found.collect::<Vec<_>>(), until)
+        }
+        Records::Services => services(resolver, name, outer_only).await?,
+    };
+    found.sort();
+    // Of two records for one address the one of lower priority counts.
+    let mut seen = HashSet::new();
+    found.retain(|found| seen.insert(found.address));
+    found.truncate(MOST_ADDRESSES);
+    if found.is_empty() {
+        return Err(Unresolved::NoAddress);
+    }
+    Ok((found, until.saturating_duration_since(Instant::now())))
+}
+
+fn unresolved(name: &str, error: &NetError) -> Unresolved {
+    match error {
         NetError::Timeout => Unresolved::Timeout,
         error if error.is_nx_domain() => Unresolved::NxDomain,
         error if error.is_no_records_found() => Unresolved::NoAddress,
         error => {
-            tracing::debug!(name = %name.name, %error, "a name server failed");
+            tracing::debug!(name, %error, "a name server failed");
             Unresolved::ServerFailure
         }
-    })?;
-    let usable = found.iter().filter(|address| !outer_only || !is_inner(*address));
-    let mut addresses: Vec<_> = usable.map(|address| SocketAddr::new(address, name.port)).collect();
-    if addresses.is_empty() {
-        return Err(if found.iter().next().is_some() { Unresolved::InnerAddress } else { Unresolved::NoAddress });
     }
-    addresses.sort();
-    addresses.dedup();
-    addresses.truncate(MOST_ADDRESSES);
-    Ok((addresses, found.valid_until().saturating_duration_since(Instant::now())))
+}
+
+/// The addresses of a host, and until when they hold.
+async fn addresses(
+    resolver: &TokioResolver,
+    host: &str,
+    outer_only: bool,
+) -> Result<(Vec<IpAddr>, Instant), Unresolved> {
+    let found = resolver.lookup_ip(host).await.map_err(|error| unresolved(host, &error))?;
+    let usable: Vec<_> = found.iter().filter(|address| !outer_only || !is_inner(*address)).collect();
+    match usable.is_empty() {
+        true if found.iter().next().is_some() => Err(Unresolved::InnerAddress),
+        true => Err(Unresolved::NoAddress),
+        false => Ok((usable, found.valid_until())),
+    }
+}
+
+/// What the SRV records of a name lead to. A host that does not exist is left out; one of which nobody could say anything fails the whole question, since
+/// its servers may be well.
+async fn services(
+    resolver: &TokioResolver,
+    name: &Name,
+    outer_only: bool,
+) -> Result<(Vec<Found>, Instant), Unresolved> {
+    let records = resolver.srv_lookup(&*name.name).await.map_err(|error| unresolved(&name.name, &error))?;
+    let services = records.answers().iter().filter_map(|record| match &record.data {
+        // A single dot says that there is no such service (RFC 2782).
+        RData::SRV(service) if !service.target.is_root() && service.port != 0 => Some(service.clone()),
+        _ => None,
+    });
+    let mut services: Vec<SRV> = services.collect();
+    services.sort_by_key(|service| (service.priority, service.target.clone(), service.port));
+    services.truncate(MOST_HOSTS);
+    let mut asking = JoinSet::new();
+    for service in services {
+        let resolver = resolver.clone();
+        asking.spawn_local(async move {
+            let host = service.target.to_ascii();
+            let found = addresses(&resolver, &host, outer_only).await;
+            (service, host, found)
+        });
+    }
+    let (mut all, mut until, mut without) = (Vec::new(), records.valid_until(), Unresolved::NoAddress);
+    while let Some(asked) = asking.join_next().await {
+        // A task of ours is never cancelled here.
+        let Ok((service, host, found)) = asked else { return Err(Unresolved::ServerFailure) };
+        match found {
+            Ok((addresses, hold_until)) => {
+                until = until.min(hold_until);
+                let authority = format!("{}:{}", host.trim_end_matches('.'), service.port);
+                all.extend(addresses.into_iter().map(|address| Found {
+                    priority: service.priority,
+                    address: SocketAddr::new(address, service.port),
+                    weight: service.weight.max(1),
+                    authority: Some(authority.clone()),
+                }));
+            }
+            Err(Unresolved::Timeout | Unresolved::ServerFailure) => return Err(Unresolved::Timeout),
+            Err(reason) => without = reason,
+        }
+    }
+    if all.is_empty() { Err(without) } else { Ok((all, until)) }
 }
 
 /// Addresses that a name chosen by a request must not lead to: ourselves, the link, metadata services, and what is no host at all.

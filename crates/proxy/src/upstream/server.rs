@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use config::{Ejection, ServerAddress, ServerConfig};
 
@@ -52,12 +52,19 @@ pub struct Server {
     is_silent: AtomicBool,
     /// Somebody tries whether it can be connected to again.
     is_on_trial: AtomicBool,
+    /// It is no member of its group any more: its connections end with what is under way on them.
+    has_left: AtomicBool,
     load: AtomicUsize,
     healthy: AtomicBool,
     failures: AtomicU32,
     ejections: AtomicU32,
     ejected_until_ms: AtomicU64,
+    /// When it came back, on the clock of ejections; 0: it was there from the beginning.
+    back_since_ms: AtomicU64,
 }
+
+/// The share of its load that a server takes at the beginning of its slow start, of 1024.
+const LEAST_SHARE: u64 = 102;
 
 /// Milliseconds of the monotonic clock since the first call.
 fn now_ms() -> u64 {
@@ -68,18 +75,19 @@ fn now_ms() -> u64 {
 impl Server {
     /// A server that nothing is known of yet: taken as healthy.
     pub fn new(config: &ServerConfig, origin: usize) -> Server {
-        Server::with(config, origin, config.address.clone())
+        Server::with(config, origin, config.address.clone(), None)
     }
 
-    /// One of the servers that a name leads to.
-    pub fn at(config: &ServerConfig, origin: usize, address: SocketAddr) -> Server {
-        Server::with(config, origin, ServerAddress::Ip(address))
+    /// One of the servers that a name leads to. `authority`: what it is called, where that is not the name.
+    pub fn at(config: &ServerConfig, origin: usize, address: SocketAddr, authority: Option<&str>) -> Server {
+        Server::with(config, origin, ServerAddress::Ip(address), authority)
     }
 
-    fn with(config: &ServerConfig, origin: usize, address: ServerAddress) -> Server {
+    fn with(config: &ServerConfig, origin: usize, address: ServerAddress, authority: Option<&str>) -> Server {
         let text = |address: &ServerAddress| match address {
             ServerAddress::Ip(address) => address.to_string(),
             ServerAddress::Name(name, port) => format!("{name}:{port}"),
+            ServerAddress::Service(name) => name.clone(),
             ServerAddress::Unix(path) => format!("unix:{}", path.display()),
         };
         Server {
@@ -87,8 +95,9 @@ impl Server {
             config: config.clone(),
             origin,
             name: text(&address).into(),
-            authority: text(&config.address).into(),
+            authority: authority.map_or_else(|| text(&config.address).into(), Box::from),
             address,
+            has_left: AtomicBool::new(false),
             is_silent: AtomicBool::new(false),
             is_on_trial: AtomicBool::new(false),
             load: AtomicUsize::new(0),
@@ -96,6 +105,7 @@ impl Server {
             failures: AtomicU32::new(0),
             ejections: AtomicU32::new(0),
             ejected_until_ms: AtomicU64::new(0),
+            back_since_ms: AtomicU64::new(0),
         }
     }
 
@@ -103,13 +113,30 @@ impl Server {
     pub fn socket_address(&self) -> Option<SocketAddr> {
         match self.address {
             ServerAddress::Ip(address) => Some(address),
-            ServerAddress::Name(..) | ServerAddress::Unix(_) => None,
+            ServerAddress::Name(..) | ServerAddress::Service(_) | ServerAddress::Unix(_) => None,
         }
     }
 
-    /// Whether it is one of the servers that a name leads to.
-    pub fn is_of_name(&self) -> bool {
-        matches!(self.config.address, ServerAddress::Name(..))
+    /// Notes that it is no member of its group any more.
+    pub(super) fn leave(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its connections are of no more use once they are free.
+    pub fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it gets requests again from now on, or for the first time beside others that had them before.
+    pub(super) fn is_back(&self) {
+        self.back_since_ms.store(now_ms().max(1), Ordering::Relaxed);
+    }
+
+    /// Of 1024 requests that are its own by weight, how many it should get at the moment, where a server that is back gets all of them only after so long.
+    pub(super) fn share(&self, slow_start: Duration) -> u64 {
+        let back = self.back_since_ms.load(Ordering::Relaxed).max(self.ejected_until_ms.load(Ordering::Relaxed));
+        // The clock is read only for servers that were away.
+        if back == 0 { 1024 } else { share_at(now_ms().saturating_sub(back), slow_start) }
     }
 
     /// Whether requests should go there.
@@ -172,7 +199,11 @@ impl Server {
 
     /// Sets what the active checks say; true if that is new.
     pub fn set_healthy(&self, healthy: bool) -> bool {
-        self.healthy.swap(healthy, Ordering::Relaxed) != healthy
+        let is_new = self.healthy.swap(healthy, Ordering::Relaxed) != healthy;
+        if is_new && healthy {
+            self.is_back();
+        }
+        is_new
     }
 
     /// Requests it is working on.
@@ -180,10 +211,20 @@ impl Server {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Counts a request in until the guard is dropped.
-    pub fn busy(&self) -> Busy<'_> {
-        self.load.fetch_add(1, Ordering::Relaxed);
-        Busy(self)
+    /// Counts a request in, unless it has `most` already; says whether it did.
+    pub(super) fn begin(&self, most: Option<usize>) -> bool {
+        let before = self.load.fetch_add(1, Ordering::Relaxed);
+        let is_in = most.is_none_or(|most| before < most);
+        if !is_in {
+            self.load.fetch_sub(1, Ordering::Relaxed);
+        }
+        is_in
+    }
+
+    /// Counts it out.
+    pub(super) fn end(&self) {
+        self.load.fetch_sub(1, Ordering::Relaxed);
+        self.end_trial();
     }
 
     /// It answered.
@@ -237,30 +278,25 @@ impl Server {
 
     /// Ends an ejection: it was seen to work.
     pub fn restore(&self) {
-        self.ejected_until_ms.store(0, Ordering::Relaxed);
+        if self.ejected_until_ms.swap(0, Ordering::Relaxed) != 0 {
+            self.is_back();
+        }
         self.succeeded();
     }
 }
 
-/// One request being worked on.
-#[derive(Debug)]
-pub struct Busy<'s>(&'s Server);
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        self.0.load.fetch_sub(1, Ordering::Relaxed);
-        self.0.end_trial();
-    }
+/// The share after so many milliseconds: from a tenth upwards in proportion to time.
+fn share_at(elapsed_ms: u64, slow_start: Duration) -> u64 {
+    let whole = u64::try_from(slow_start.as_millis()).unwrap_or(u64::MAX).max(1);
+    if elapsed_ms >= whole { 1024 } else { (elapsed_ms * 1024 / whole).max(LEAST_SHARE) }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn server() -> Server {
-        Server::new(&ServerConfig { address: ServerAddress::Unix("/x".into()), weight: 1 }, 0)
+        Server::new(&ServerConfig::at(ServerAddress::Unix("/x".into())), 0)
     }
 
     #[test]
@@ -322,5 +358,20 @@ mod tests {
             assert!(!server.failed(Ejection { failures: 0, duration: Duration::from_secs(1), ..Ejection::default() }));
         }
         assert!(server.is_available());
+    }
+
+    #[test]
+    fn the_share_of_a_server_that_is_back_grows_with_time() {
+        let minute = Duration::from_secs(60);
+        for (elapsed_ms, expected) in
+            [(0, 102), (5_000, 102), (15_000, 256), (30_000, 512), (60_000, 1024), (u64::MAX, 1024)]
+        {
+            assert_eq!(share_at(elapsed_ms, minute), expected, "{elapsed_ms}");
+        }
+        let server = server();
+        assert_eq!(server.share(minute), 1024, "it was there from the beginning");
+        server.set_healthy(false);
+        server.set_healthy(true);
+        assert!(server.share(minute) < 1024);
     }
 }

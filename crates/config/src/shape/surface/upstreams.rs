@@ -1,5 +1,7 @@
 //! Keys of `upstreams`, and those that `upstream_url` shares with them. Declares them, nothing else; `surface.rs` says how.
 
+use std::time::Duration;
+
 use crate::table::*;
 
 /// TLS of a group.
@@ -73,13 +75,23 @@ pub(crate) static UPSTREAM: Object = Object {
                     Shape::Object(&SERVER),
                 ])),
                 "",
-                "Servers. Each address (A and AAAA) of a name is a server of its own. Names are resolved again when the TTL of their DNS records expires.",
+                "Servers. Each address (A and AAAA) of a name, and each host of an SRV name, is a server of its own. Names are resolved again when the TTL of their DNS records expires.",
             ),
             optional(
                 "balance",
-                Shape::Choice(&["round_robin", "least_loaded"]),
+                Shape::Either(&[
+                    Shape::Choice(&["round_robin", "least_loaded", "random_two"]),
+                    Shape::Object(&HASH_BALANCE),
+                ]),
                 "round_robin",
-                "How to choose a server. `round_robin`: in turn, by weight. `least_loaded`: the one of two random servers with fewer requests.",
+                "How to choose a server. `round_robin`: in turn, by weight. `least_loaded`: the one with the fewest requests for its weight. `random_two`: of two random ones the one with fewer. \
+                 A mapping: the same server for the same value of something in the request.",
+            ),
+            optional(
+                "slow_start",
+                Shape::Duration(0, HOUR),
+                "0s",
+                "Time over which a server that is back (from failed checks, ejection or DNS) gets its share again, from a tenth of it upwards. 0: at once.",
             ),
         ],
         &GROUP_TLS,
@@ -93,12 +105,7 @@ pub(crate) static UPSTREAM: Object = Object {
                 "off",
                 "Send a PROXY header at the beginning of a tunnel. `v2_tlvs` is version 2 with ALPN, server name, a unique id, TLS version, cipher, client certificate and a checksum.",
             ),
-            optional(
-                "retries",
-                Shape::Object(&RETRIES),
-                "(see there)",
-                "Retries of idempotent requests on another server.",
-            ),
+            optional("retries", Shape::Object(&RETRIES), "(see there)", "Retries on other servers."),
             optional(
                 "ejection",
                 Shape::Object(&UPSTREAM_EJECTION),
@@ -106,6 +113,24 @@ pub(crate) static UPSTREAM: Object = Object {
                 "Ejection of failing servers (passive health checks).",
             ),
             optional("health", Shape::Object(&HEALTH), "(none)", "Active health checks."),
+            optional(
+                "when_all_down",
+                Shape::Choice(WhenAllDown::WORDS),
+                "fail",
+                "When no server is up. `fail`: reject with 503 at once, unless a server is only ejected and accepts connections. `try_anyway`: forward as if all were up.",
+            ),
+            optional(
+                "max_in_flight_per_server",
+                Shape::Either(&[Shape::Choice(&["none"]), Shape::Int(1, 1_000_000)]),
+                "none",
+                "Concurrent requests and tunnels to one server, in the whole process. When every server that is up has as many, requests wait in the queue, or are rejected with 503 without one.",
+            ),
+            optional(
+                "queue",
+                Shape::Object(&QUEUE),
+                "(none)",
+                "Let requests wait that `max_in_flight` or `max_in_flight_per_server` leave no room for, instead of rejecting them.",
+            ),
         ],
     ],
     one_of: &["servers", "original_dst"],
@@ -113,18 +138,109 @@ pub(crate) static UPSTREAM: Object = Object {
     inherits: false,
 };
 
-pub(in crate::shape) static SERVER: Object = object(
-    "server",
-    "a server with a weight",
+pub(in crate::shape) static QUEUE: Object = object("upstream.queue", "requests that wait for a server", &[QUEUE_ROWS]);
+
+settings! {
+    /// Requests that wait for room in a group.
+    pub struct QueueConfig, QUEUE_ROWS {
+        size: usize = Shape::Int(1, 100_000), "100", "Requests that may wait; then further ones are rejected with 503. Of one client half of them at most, then 429.";
+        timeout: Duration = TIMEOUT, "5s", "Time to wait; then 503. A client that leaves gives up its place.";
+    }
+}
+
+words! {
+    /// What becomes of requests when no server is up.
+    pub enum WhenAllDown {
+        /// They are rejected.
+        #[default]
+        Fail = "fail",
+        /// They are forwarded as if all servers were up.
+        TryAnyway = "try_anyway",
+    }
+}
+
+/// Keys of a hash.
+pub(in crate::shape) static HASH_BALANCE: Object = object(
+    "balance",
+    "balancing by a hash",
     &[&[
         required(
-            "address",
-            Shape::Text("a server such as `127.0.0.1:9000`, `app.internal:8080` or `unix:/run/app.sock`"),
-            "Address.",
+            "hash",
+            Shape::Either(&[Shape::Choice(&["client"]), Shape::Object(&HASH_KEY)]),
+            "What decides on the server (consistent hashing, Maglev). `client`: the address of the client. Requests without the value take turns.",
         ),
-        optional("weight", Shape::Int(1, 1_000), "1", "Share of the load, relative to the other servers."),
+        optional(
+            "balance_factor",
+            Shape::Int(0, 1_000),
+            "0",
+            "Most requests under way at a server, as a percentage of its share of all; what is more goes to the next server of that value. 0: no bound.",
+        ),
     ]],
 );
+
+pub(in crate::shape) static HASH_KEY: Object = Object {
+    one_of: &["header", "cookie", "path"],
+    ..object(
+        "balance.hash",
+        "what a hash is made of",
+        &[&[
+            optional("header", Shape::Text("the name of a header field"), "(none)", "The value of a header field."),
+            optional("cookie", Shape::Text("the name of a cookie"), "(none)", "The value of a cookie."),
+            optional(
+                "path",
+                Shape::Text("the name of a path parameter"),
+                "(none)",
+                "The value of a path parameter of the route.",
+            ),
+        ]],
+    )
+};
+
+pub(in crate::shape) static SERVER: Object = Object {
+    one_of: &["address", "srv"],
+    ..object(
+        "server",
+        "a server with settings of its own",
+        &[&[
+            optional(
+                "address",
+                Shape::Text("a server such as `127.0.0.1:9000`, `app.internal:8080` or `unix:/run/app.sock`"),
+                "(none)",
+                "Address.",
+            ),
+            optional(
+                "srv",
+                Shape::Text("a name such as `_http._tcp.app.internal`"),
+                "(none)",
+                "A name whose SRV records (RFC 2782) say hosts, ports, weights and priorities.",
+            ),
+            optional(
+                "weight",
+                Shape::Int(1, 1_000),
+                "1",
+                "Share of the load, relative to the other servers. The weights of SRV records are multiplied by it.",
+            ),
+            optional(
+                "max_in_flight",
+                Shape::Int(1, 1_000_000),
+                "(`max_in_flight_per_server`)",
+                "Concurrent requests and tunnels to this server (each address of a name), in the whole process.",
+            ),
+            optional(
+                "priority",
+                Shape::Int(0, 100),
+                "0",
+                "Servers of a higher number get requests only while no server of a lower one is up.",
+            ),
+            optional(
+                "backup",
+                Shape::Bool,
+                "false",
+                "Requests only while none of the other servers is up, whatever their priority.",
+            ),
+        ]],
+    )
+};
 
 pub(in crate::shape) static UPSTREAM_TLS: Object = object(
     "upstream.tls",
@@ -166,8 +282,35 @@ pub(in crate::shape) static UPSTREAM_TLS: Object = object(
 
 pub(crate) static RETRIES: Object = object(
     "retries",
-    "retries of idempotent requests",
-    &[&[optional("budget", Shape::Int(0, 100), "20", "Retries as a percentage of requests; 0 disables them.")]],
+    "retries on other servers",
+    &[&[
+        optional("budget", Shape::Int(0, 100), "20", "Retries as a percentage of requests; 0 disables them."),
+        optional(
+            "on",
+            Shape::OneOrMany(&Shape::Either(&[Shape::Choice(&["connect", "reset", "timeout"]), Shape::Int(500, 599)])),
+            "[connect, reset, timeout]",
+            "What is retried. `connect`: the server did not get the request. `reset`: the connection broke, or what came is no response. `timeout`: `response_header_timeout` or \
+             `per_try_timeout` is over. A status: the response has it. All but `connect` only for idempotent requests without a body. `[]` for nothing.",
+        ),
+        optional(
+            "attempts",
+            Shape::Either(&[Shape::Choice(&["all"]), Shape::Int(1, 100)]),
+            "all",
+            "Servers to try for one request, the first included. `all`: each server once.",
+        ),
+        optional(
+            "per_try_timeout",
+            Shape::Either(&[Shape::Choice(&["none"]), TIMEOUT]),
+            "none",
+            "Time from choosing a server to the response header, for requests that may then go to another server; the last try has `response_header_timeout`.",
+        ),
+        optional(
+            "backoff",
+            Shape::Duration(0, MINUTE),
+            "0s",
+            "Wait before the first retry, which doubles with each further one up to ten times this; a random part of it is waited.",
+        ),
+    ]],
 );
 
 static EJECTION_FIELDS: [Field; 2] = [
@@ -200,10 +343,16 @@ pub(crate) static UPSTREAM_EJECTION: Object = object(
                 "Response statuses that count as failures of the server, as timeouts and reset connections do. The responses are forwarded nevertheless. `[]` for none.",
             ),
             optional(
+                "latency",
+                Shape::Either(&[Shape::Choice(&["none"]), Shape::Duration(1, HOUR)]),
+                "none",
+                "Time from the request sent to the response header beyond which a response counts as a failure of the server. Not for long polls.",
+            ),
+            optional(
                 "max_percent",
                 Shape::Int(0, 100),
                 "50",
-                "Largest percentage of the servers to eject for their statuses at the same time: never the only one, one of two.",
+                "Largest percentage of the servers to eject for their statuses and latency at the same time: never the only one, one of two.",
             ),
         ],
     ],

@@ -11,8 +11,7 @@ mod security;
 mod servers;
 mod unsupported;
 
-pub(crate) use content::{Class, is_of_bytes};
-pub(crate) use operation::METHODS;
+pub(crate) use content::Class;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -148,7 +147,7 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
 }
 
 /// The dialect that the document declares.
-pub(crate) fn dialect(root: &Node, warnings: &mut Vec<Fault>) -> Result<Dialect, Fault> {
+fn dialect(root: &Node, warnings: &mut Vec<Fault>) -> Result<Dialect, Fault> {
     if let Some(version) = root.get("swagger") {
         return Err(Fault::new(version.place, "this version of Swagger is not known; 2.0 is"));
     }
