@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod contract;
+pub mod control;
 pub mod demo;
 pub mod front;
 pub mod key_server;
@@ -9,3 +10,4 @@ pub mod keystore;
 pub mod reload;
 pub mod routing;
 pub mod run;
+pub mod upgrade;
