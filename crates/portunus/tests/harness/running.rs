@@ -80,7 +80,7 @@ impl Drop for Running {
     }
 }
 
-/// A text member of what was reported.
+/// A text member of what was logged.
 pub fn member<'v>(event: &'v Value, name: &str) -> Option<&'v str> {
     event.get(name).or_else(|| event.get("fields")?.get(name))?.as_str()
 }
