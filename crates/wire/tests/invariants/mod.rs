@@ -5,6 +5,7 @@
 
 mod chunked;
 mod client_hello;
+mod envoy;
 mod hello_records;
 mod hpack;
 mod http1;
@@ -15,6 +16,7 @@ mod target;
 
 pub use chunked::chunked;
 pub use client_hello::client_hello;
+pub use envoy::envoy;
 pub use hello_records::hello_records;
 pub use hpack::hpack;
 pub use http1::{http1_request, http1_response};
@@ -27,12 +29,13 @@ pub use target::target;
 pub type Check = fn(&[u8]);
 
 /// Every parser by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 10] = [
+pub const ALL: [(&str, Check); 11] = [
     ("http1_request", http1_request),
     ("http1_response", http1_response),
     ("chunked", chunked),
     ("target", target),
     ("client_hello", client_hello),
+    ("envoy", envoy),
     ("keyless", keyless),
     ("hello_records", hello_records),
     ("hpack", hpack),
