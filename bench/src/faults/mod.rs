@@ -28,7 +28,7 @@ pub(crate) use recorder::{Options as RecorderOptions, run as run_recorder};
 
 use crate::measure::{self, MachineTime};
 
-/// Options of `bench faults`.
+/// What `bench faults` is reported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The portunus program.
@@ -51,7 +51,7 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// What every fault gets.
+/// What every fault is reported.
 struct Context {
     portunus: PathBuf,
     /// One that can be made to panic.

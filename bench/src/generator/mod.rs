@@ -21,7 +21,7 @@ use client_tls::ClientTls;
 use connection::Connection;
 use response::ResponseReader;
 
-/// Options of `bench load`.
+/// What `bench load` is reported.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
     /// The server; a loopback address.

@@ -8,7 +8,7 @@ mod site;
 
 use std::io;
 
-/// Options of `bench keyless`.
+/// What `bench keyless` is reported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Which half to run; both if not said.

@@ -23,7 +23,7 @@ use rows::{Kind, Row};
 
 const LOAD_CORES: &str = "1";
 
-/// Options of `bench offload`.
+/// What `bench offload` is reported.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]

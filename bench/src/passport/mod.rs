@@ -21,7 +21,7 @@ pub(crate) use splice_loop::{Options as SpliceLoopOptions, run as run_splice_loo
 use proxies::{Proxy, Running, Transport};
 use report::{Results, Sample};
 
-/// Options of `bench passport`.
+/// What `bench passport` is reported.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
     /// The portunus program.

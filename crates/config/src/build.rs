@@ -18,6 +18,7 @@ mod routes;
 mod template;
 mod tunnels;
 mod upstreams;
+mod validate;
 mod variables;
 
 use std::collections::{BTreeMap, HashMap};

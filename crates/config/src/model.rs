@@ -60,8 +60,8 @@ pub struct Config {
 }
 
 pub use contracts::{
-    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, JwtConfig, KeySource, Mode,
-    OperationRule, ShadowExclude, TokenPlaces,
+    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentText, DocumentUrl, HostRule, JwtConfig, KeySource,
+    Mode, OperationRule, ShadowExclude, TokenPlaces,
 };
 pub use net::Endpoint;
 
@@ -422,6 +422,49 @@ pub enum Action {
         /// The group that must have a server that is up; without one, the response is 503.
         if_healthy: Option<String>,
     },
+    /// Say whether a request that another proxy holds keeps its contract.
+    Validate(Validate),
+}
+
+/// Validation of requests that another proxy holds.
+#[derive(Debug, Clone)]
+pub struct Validate {
+    /// How that proxy asks.
+    pub protocol: ValidateProtocol,
+    /// Whether bodies are shown.
+    pub bodies: Bodies,
+    /// What stands before the path of the request in the path of the question; empty where it says the path elsewhere.
+    pub prefix: String,
+    /// The contracts that a question names by numbers.
+    pub schemas: BTreeMap<u32, String>,
+    /// Most errors in one response of `schemas`; 0 for all.
+    pub max_errors: usize,
+}
+
+/// How another proxy asks for validation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValidateProtocol {
+    /// A subrequest with fields that nginx is told to set.
+    AuthRequest,
+    /// A request with the fields that Traefik and Caddy set.
+    ForwardAuth,
+    /// The request itself, without its body or with it, below a prefix: Envoy's authorization over HTTP.
+    ExtAuthz,
+    /// Envoy's authorization over gRPC.
+    ExtAuthzGrpc,
+    /// Envoy's external processing.
+    ExtProc,
+    /// The request itself, with the numbers of the documents to validate it by; the response lists what is wrong.
+    Schemas,
+}
+
+/// What a proxy that asks shows of bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bodies {
+    /// Each whole, so that where none comes there is none.
+    Whole,
+    /// Where none comes, there may be one.
+    Unseen,
 }
 
 /// Forwarding of a request.

@@ -26,6 +26,8 @@ pub enum Framing {
     Length(u64),
     /// Chunked, until the end of the stream or until close; may turn out to be empty.
     Unknown,
+    /// There may be one, and nobody shows it: of a request only, whose head is then all that is validated.
+    Unseen,
 }
 
 /// A request as its head tells it. Everything is what will be forwarded, byte for byte.

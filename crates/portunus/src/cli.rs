@@ -32,8 +32,6 @@ pub enum Command {
     },
     /// Have a running server load its configuration again, and wait for the outcome
     Reload(command::reload::ReloadCommand),
-    /// Have a running server start the program again and hand over its sockets to it, and wait until that serves
-    Upgrade(command::upgrade::UpgradeCommand),
     /// Check FILE and everything it names; report every problem at once
     Check {
         /// Configuration file (YAML)
@@ -47,6 +45,8 @@ pub enum Command {
     Contract(command::contract::ContractCommand),
     /// Keep private keys on a machine of their own, and sign for edges
     KeyServer(command::key_server::KeyServerCommand),
+    /// Validate requests that another proxy holds: nginx, Traefik, Caddy, Envoy
+    ValidateServer(command::validate_server::ValidateServerCommand),
     /// Show the gate at work: certificates, a small upstream, commands to paste
     Demo(command::demo::DemoCommand),
     /// Run in another program's place, with that program's arguments
@@ -83,7 +83,7 @@ pub enum Command {
 pub enum Foreign {
     /// SillyProxy: routes.json, Java keystores
     Sillyproxy,
-    /// Wallarm's API Firewall, proxy mode: APIFW_ variables, apifw.yaml
+    /// Wallarm's API Firewall, proxy and API mode: APIFW_ variables, apifw.yaml
     ApiFirewall,
     /// gokeyless: a key server's gokeyless.yaml
     Gokeyless,
@@ -112,7 +112,8 @@ pub fn main() -> ExitCode {
 /// Whether a command prints and ends. The others have connections, and go on if nobody reads what they print.
 fn is_brief(command: &Command) -> bool {
     match command {
-        Command::Run { .. } | Command::Reload(_) | Command::Upgrade(_) | Command::As { .. } => false,
+        Command::Run { .. } | Command::Reload(_) | Command::As { .. } => false,
+        Command::ValidateServer(command) => command.is_brief(),
         Command::Demo(command) => command.is_brief(),
         Command::KeyServer(command) => command.is_brief(),
         Command::Check { .. }
@@ -134,15 +135,15 @@ pub fn run(arguments: Arguments) -> ExitCode {
     match arguments.command {
         Command::Run { file, options } => command::run::run(&file, options),
         Command::Reload(command) => command::reload::run(&command),
-        Command::Upgrade(command) => command::upgrade::run(&command),
         Command::Keystore(command) => command::keystore::run(command),
         Command::Routing(command) => command::routing::run(command),
         Command::Contract(command) => command::contract::run(command),
         Command::KeyServer(command) => command::key_server::run(command),
+        Command::ValidateServer(command) => command::validate_server::run(command),
         Command::Demo(command) => command::demo::run(command),
         Command::Check { file } => command::check::run(&file),
         Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),
-        Command::As { program: Foreign::ApiFirewall, arguments } => command::front::run(arguments, api_firewall::run),
+        Command::As { program: Foreign::ApiFirewall, arguments } => command::front::run_api_firewall(arguments),
         Command::Import { program: Foreign::ApiFirewall, arguments } => {
             command::front::finish(api_firewall::import(&arguments))
         }

@@ -117,8 +117,9 @@ impl ActiveContract {
     /// # Errors
     /// Why it could not.
     pub fn check_document(config: &ContractConfig, whole: &Config, text: &str) -> Result<(), Vec<String>> {
-        let contract = Contract::from_text(&config.document.to_string_lossy(), text, &options(config));
-        of_document(config, whole, contract).map(drop)
+        let file = config.document.to_string_lossy();
+        let name = config.document_text.as_ref().map_or(&*file, |held| &held.name);
+        of_document(config, whole, Contract::from_text(name, text, &options(config))).map(drop)
     }
 
     /// Keys that are fetched, and the way to them.
@@ -168,9 +169,10 @@ struct Compiled {
 
 /// The document in its file. One that was fetched may not lead to other files of this machine.
 fn compiled(config: &ContractConfig, whole: &Config) -> Result<Compiled, Vec<String>> {
-    let contract = match &config.document_url {
-        None => Contract::load(&config.document, &options(config)),
-        Some(_) => {
+    let contract = match (&config.document_text, &config.document_url) {
+        (Some(held), _) => Contract::from_text(&held.name, &held.text, &options(config)),
+        (None, None) => Contract::load(&config.document, &options(config)),
+        (None, Some(_)) => {
             let text = keystore::files::text(&config.document, config.options.limits.document_bytes as u64);
             let text = text.map_err(|error| vec![format!("{}: {error}", config.document.display())])?;
             Contract::from_text(&config.document.to_string_lossy(), &text, &options(config))
@@ -422,6 +424,11 @@ impl Contracts {
     /// Whether there is none at all.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
+    }
+
+    /// The contract with this name.
+    pub fn named(&self, name: &str) -> Option<&Arc<ActiveContract>> {
+        self.by_name.get(name)
     }
 
     /// All of them.

@@ -12,6 +12,7 @@ mod replay;
 pub mod retry;
 pub mod upstream_h1;
 mod upstream_h2;
+mod validate;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ use wire::http::http1::reason_phrase;
 use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
 use crate::contracts::ActiveContract;
-use crate::guard::{self, Admitted, Candidate, ExchangeParts, GuardedBody, Lease, ScratchSpace};
+use crate::guard::{self, Admitted, Candidate, ExchangeParts, GuardedBody, Lease, Origin, ScratchSpace};
 use crate::message::context::{Aborted, Context, Failure, client_failed};
 use crate::message::forwarding::{self, TrailerRule};
 use crate::message::ledger::Ledger;
@@ -106,6 +107,9 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     };
     exchange.ledger.route = Some(Arc::clone(&route.config));
     exchange.sink.pace(route.config.pace(&context.generation.config.limits));
+    if let Action::Validate(service) = &route.config.action {
+        return Box::pin(validate::serve(route, params, service, exchange)).await.map(|()| None);
+    }
     let listener = &context.conn.listener.name;
     let active = guard::contract_of(context.generation, listener, route, head, &context.client)?;
     let (status, location) = match &route.config.action {
@@ -125,6 +129,8 @@ async fn serve<B: MessageBody, A: ResponseSink>(
             build_location(to, allow, head, &params, &mut location).map_err(|_| Rejection::of(Reason::BadParameter))?;
             (*status, location)
         }
+        // Served above: the contract of the request that is asked about counts, not that of the one that asks.
+        Action::Validate(_) => return Err(Rejection::of(Reason::NoRoute).into()),
     };
     let sent = redirect(status, &location, exchange.sink, exchange.ledger).await;
     recycle(location);
@@ -145,7 +151,7 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     let admitted = match active {
         None => guard::admit(head, route, params)?,
         Some(active) => {
-            let candidate = Candidate { context, head, route, params, active };
+            let candidate = Candidate { context, head, route, params, active, origin: Origin::Own };
             let Exchange { sink, response, ledger, timers, .. } = exchange;
             let mut parts = ExchangeParts { sink: *sink, interim: response, ledger, timers };
             guard::admit_under(candidate, &mut body, &mut scratch, &mut parts).await?

@@ -5,6 +5,7 @@
 
 mod as_forwarded;
 mod body;
+mod every_finding;
 mod validation;
 mod lists;
 mod memory;
@@ -25,8 +26,9 @@ use crate::message::rejection::Rejection;
 use crate::route::{CompiledRoute, Params};
 
 pub use body::{GuardedBody, HoldError};
+pub use every_finding::{Everything, find_all};
 pub use memory::Lease;
-pub use request::{Candidate, ExchangeParts, admit_under, note_watched};
+pub use request::{Candidate, ExchangeParts, Origin, admit_under, note_watched};
 pub use validation::{ScratchSpace, trim};
 
 /// Why a request was let through.
@@ -136,6 +138,19 @@ pub fn check_around(
     }
     let around = generation.contracts.around(listener, head);
     around.into_iter().flatten().try_for_each(|active| lists::validate(active, head, client, generation))
+}
+
+/// Rejects who may not speak under this contract, wherever it was named.
+///
+/// # Errors
+/// As [`check_around`].
+pub fn check_lists(
+    active: &ActiveContract,
+    generation: &Generation,
+    head: &RequestHead,
+    client: &RequestClient,
+) -> Result<(), Rejection> {
+    lists::validate(active, head, client, generation)
 }
 
 /// The contract that a request on a route is under, whatever the route does; its lists have spoken.

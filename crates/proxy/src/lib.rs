@@ -21,7 +21,7 @@ mod loop_guard;
 pub mod generation;
 mod tunnel_routes;
 mod reach;
-mod contracts;
+pub mod contracts;
 pub mod auth;
 pub mod route;
 pub mod client;

@@ -27,7 +27,7 @@ pub async fn serve(listener: Listener, place: Rc<Place<Endpoint>>, worker: Rc<Wo
         () = worker.drained() => {}
         () = accept_on(&listener, &place, &worker) => {}
     }
-    let Some(closing) = listener.close() else { return };
+    let closing = listener.close();
     while let Some((stream, peer)) = closing.next().await {
         admit((stream, peer, closing.port()), &place, &worker);
     }

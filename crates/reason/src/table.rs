@@ -503,6 +503,20 @@ reasons! {
             "A defect of the program: there are no buffers for the validator."
             "Report it.";
     }
+    "Validation for other proxies" {
+        OriginalRequestMissing "original_request_missing" Client 400
+            "The proxy that asks did not say which request it asks about."
+            "Configure it as docs/validate-server.md has it; with nginx, set `X-Original-Method` and `X-Original-URI`.";
+        OriginalRequestMalformed "original_request_malformed" Client 400
+            "What the proxy that asks says of the request cannot be read, or says two things."
+            "Check that it replaces the fields in which it says so where clients send them, and that nothing else connects to this listener.";
+        OriginalBodyPartial "original_body_partial" Client 413
+            "The proxy that asks does not show the whole body of the request."
+            "In Envoy, raise max_request_bytes of the filter ext_authz; set request_body_mode of the filter ext_proc to BUFFERED.";
+        NoContract "no_contract" Proxy 500
+            "A proxy asks about a request for whose host there is no contract."
+            "Name one on the route with `validate`, on its host or its listener.";
+    }
     "Upstream servers" {
         NoHealthyUpstream "no_healthy_upstream" Upstream 503
             "No server of the upstream can be asked: all are ejected, down, or tried already."

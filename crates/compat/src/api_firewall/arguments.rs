@@ -56,6 +56,11 @@ impl Settings {
         self.values.get(name).filter(|(_, value)| !value.trim().is_empty()).map(|(source, _)| *source)
     }
 
+    /// Whether messages are validated without being forwarded.
+    pub(super) fn is_api_mode(&self) -> bool {
+        self.get("MODE").eq_ignore_ascii_case("API")
+    }
+
     /// All that were given, with their settings.
     pub(super) fn given(&self) -> impl Iterator<Item = &'static Setting> {
         SETTINGS.iter().filter(|setting| self.source(setting.name).is_some())
@@ -223,7 +228,7 @@ fn endpoint(node: &Node) -> Endpoint {
 /// What `--help` prints.
 pub(super) fn usage() -> String {
     let mut out = String::from(
-        "Runs in the place of Wallarm's API Firewall (proxy mode).\n\
+        "Runs in the place of Wallarm's API Firewall (proxy mode and API mode).\n\
          Each setting is a variable in the environment, a flag, or a key of apifw.yaml in the working directory; the later one wins.\n\n",
     );
     for setting in SETTINGS {

@@ -1,6 +1,9 @@
 //! The settings as a native configuration file, and what an operator should know of the differences.
 //!
-//! What fails open in the original is closed here, each with a warning; what is not built is a problem, not a silence.
+//! What fails open in the original is closed here, each with a warning; what is not built is a problem, not a silence. `api_mode` writes what is
+//! particular to the API mode.
+
+mod api_mode;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,6 +11,7 @@ use std::path::{Path, PathBuf};
 use tls::crypto::Certificate;
 
 use super::arguments::{Endpoint, Settings, Source};
+use super::database::Schema;
 use super::settings::{Kind, Setting};
 use crate::go_duration::milliseconds;
 
@@ -15,16 +19,33 @@ const HEAD: &str = "\
 # Made by `portunus import api-firewall`. What is closed here and open there is said in docs/api-firewall.md.
 ";
 
-/// The configuration, and warnings; or everything that stands in the way.
-pub(super) fn write(settings: &Settings) -> Result<(String, Vec<String>), Vec<String>> {
+/// What holds of every contract: the formats that the original asserts, its reading of times, null and commas, its bodies of images.
+const LENIENCY: [&str; 5] = [
+    "formats: [byte, date, date-time, int32, int64]",
+    "lenient_times: true",
+    "nullable: intent",
+    "escaped_delimiters: split",
+    "opaque_media_types: [image/*]",
+];
+
+/// The configuration, and warnings; or everything that stands in the way. `schemas`: the documents of the API mode, and where they are.
+pub(super) fn write(
+    settings: &Settings,
+    schemas: Option<(&Path, &[Schema])>,
+) -> Result<(String, Vec<String>), Vec<String>> {
     let mut writer = Writer { settings, out: String::from(HEAD), warnings: Vec::new(), problems: Vec::new() };
     writer.check_mode();
     writer.check_built();
     if writer.problems.is_empty() {
-        writer.listeners();
-        writer.keystore();
-        writer.upstream();
-        writer.contract();
+        match schemas {
+            None => {
+                writer.listeners("\n    contract: api");
+                writer.keystore();
+                writer.upstream();
+                writer.contract();
+            }
+            Some((database, schemas)) => writer.api_mode(database, schemas),
+        }
         writer.process();
     }
     if writer.problems.is_empty() { Ok((writer.out, writer.warnings)) } else { Err(writer.problems) }
@@ -61,11 +82,8 @@ impl Writer<'_> {
 
     fn check_mode(&mut self) {
         match self.get("MODE").to_ascii_uppercase().as_str() {
-            "PROXY" => {}
-            mode @ ("API" | "GRAPHQL") => {
-                let text = format!("MODE={mode} is not built; only PROXY is");
-                self.problem(text);
-            }
+            "PROXY" | "API" => {}
+            "GRAPHQL" => self.problem("MODE=GRAPHQL is not built; PROXY and API are"),
             other => {
                 let text = format!("MODE={other}: there are PROXY, API and GRAPHQL");
                 self.problem(text);
@@ -76,7 +94,13 @@ impl Writer<'_> {
     /// What is given and not built stops the start: whoever set it relies on it.
     fn check_built(&mut self) {
         let given: Vec<&'static Setting> = self.settings.given().collect();
+        let is_api_mode = self.settings.is_api_mode();
         for setting in given {
+            if setting.is_of_api_mode() != is_api_mode && !setting.is_of_both_modes() {
+                let mode = if is_api_mode { "API" } else { "PROXY" };
+                self.warnings.push(format!("{} has no effect with MODE={mode}", setting.name));
+                continue;
+            }
             match setting.kind {
                 Kind::NotBuilt(what) => self.problem(format!("{}: not built: {what}", setting.name)),
                 Kind::Idle(why) => self.warnings.push(format!("{} has no effect: {why}", setting.name)),
@@ -84,22 +108,22 @@ impl Writer<'_> {
             }
         }
         for required in ["API_SPECS", "REQUEST_VALIDATION", "RESPONSE_VALIDATION"] {
-            if self.get(required).is_empty() {
+            if !is_api_mode && self.get(required).is_empty() {
                 self.problem(format!("{required} is required"));
             }
         }
-        if self.get("API_SPECS").contains("://") {
+        if !is_api_mode && self.get("API_SPECS").contains("://") {
             self.problem(
                 "API_SPECS is a URL: documents are not fetched from the network here; save it to a file and name that, or use `document_url` of a native configuration",
             );
         }
     }
 
-    fn listeners(&mut self) {
+    fn listeners(&mut self, contract: &str) {
         let Some(url) = self.url("URL", 80, 443) else { return };
         let Some(bind) = self.bind("URL", &url.host, url.port) else { return };
         self.line("listeners:");
-        self.line(format!("  - name: api\n    bind: {}\n    contract: api", quoted(&bind)));
+        self.line(format!("  - name: api\n    bind: {}{contract}", quoted(&bind)));
         if url.secure {
             self.line("    tls: { keystore: api }");
         }
@@ -183,13 +207,17 @@ impl Writer<'_> {
         if self.flag("SERVER_DELETE_ACCEPT_ENCODING") {
             self.line("    request_headers: { remove: [accept-encoding] }");
         }
-        self.line(
-            "  - name: liveness\n    listeners: [health]\n    path: /v1/liveness\n    methods: [GET]\n    \
-             respond: { status: 200, content_type: application/json, body: '{\"status\":\"up\"}' }",
-        );
+        self.liveness();
         self.line(
             "  - name: readiness\n    listeners: [health]\n    path: /v1/readiness\n    methods: [GET]\n    \
              respond: { status: 200, content_type: application/json, body: '{\"status\":\"ok\"}', if_healthy: backend }",
+        );
+    }
+
+    fn liveness(&mut self) {
+        self.line(
+            "  - name: liveness\n    listeners: [health]\n    path: /v1/liveness\n    methods: [GET]\n    \
+             respond: { status: 200, content_type: application/json, body: '{\"status\":\"up\"}' }",
         );
     }
 
@@ -237,8 +265,8 @@ impl Writer<'_> {
                 .push("PASS_OPTIONS: OPTIONS passes on paths of the document only, not on any path".to_owned());
             self.line("    allow_options: true");
         }
-        let unknown = if self.flag("SHADOW_API_UNKNOWN_PARAMETERS_DETECTION") { "block" } else { "off" };
-        self.line(format!("    undeclared: {{ query: {unknown}, body_fields: {unknown} }}"));
+        let unknown = self.unknown_parameters("SHADOW_API_UNKNOWN_PARAMETERS_DETECTION");
+        self.leniency(unknown);
         self.shadow();
         self.operations();
         let body = self.number("MAX_REQUEST_BODY_SIZE").unwrap_or_default();
@@ -251,6 +279,19 @@ impl Writer<'_> {
         self.line(format!("    limits: {{ max_body: {} }}", body.max(response_body)));
         self.lists();
         self.tokens();
+    }
+
+    fn unknown_parameters(&mut self, setting: &str) -> &'static str {
+        if self.flag(setting) { "block" } else { "off" }
+    }
+
+    /// How the original reads documents and messages where the native defaults are stricter, as far as its users depend on it.
+    /// docs/api-firewall.md has the native default beside each line.
+    fn leniency(&mut self, unknown: &str) {
+        self.line(format!("    undeclared: {{ query: {unknown}, body_fields: {unknown}, body: off }}"));
+        for line in LENIENCY {
+            self.line(format!("    {line}"));
+        }
     }
 
     fn shadow(&mut self) {
@@ -292,6 +333,10 @@ impl Writer<'_> {
             let trim = self.flag("DENYLIST_TOKENS_TRIM_BEARER_PREFIX");
             self.line(format!("{line}, trim_bearer: {trim} }}"));
         }
+        self.allowed_addresses();
+    }
+
+    fn allowed_addresses(&mut self) {
         let file = self.get("ALLOW_IP_FILE").to_owned();
         if file.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! Every setting of the API firewall in its proxy mode: its name in the environment, its key in `apifw.yaml`, its default.
+//! Every setting of the API firewall in its proxy mode and its API mode: its name in the environment, its key in `apifw.yaml`, its default.
 
 /// What kind of thing a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,33 @@ impl Setting {
     pub(super) fn flag(&self) -> String {
         self.name.to_ascii_lowercase().replace('_', "-")
     }
+
+    /// Whether the API mode reads it.
+    pub(super) fn is_of_api_mode(&self) -> bool {
+        self.name.starts_with("API_MODE_") || self.is_of_both_modes()
+    }
+
+    /// Whether both modes read it: the listener, its certificate and limits, the clients that may speak, logs; and what is built for neither.
+    pub(super) fn is_of_both_modes(&self) -> bool {
+        const NAMES: [&str; 12] = [
+            "MODE",
+            "URL",
+            "PASS_OPTIONS",
+            "READ_TIMEOUT",
+            "WRITE_TIMEOUT",
+            "READ_BUFFER_SIZE",
+            "WRITE_BUFFER_SIZE",
+            "MAX_REQUEST_BODY_SIZE",
+            "DISABLE_KEEPALIVE",
+            "MAX_CONNS_PER_IP",
+            "MAX_REQUESTS_PER_CONN",
+            "HEALTH_HOST",
+        ];
+        let begins = |prefix: &&str| self.name.starts_with(*prefix);
+        NAMES.contains(&self.name)
+            || ["TLS_", "ALLOW_IP_", "LOG_"].iter().any(begins)
+            || matches!(self.kind, Kind::NotBuilt(_))
+    }
 }
 
 const fn setting(name: &'static str, key: &'static str, kind: Kind, default: &'static str) -> Setting {
@@ -47,7 +74,6 @@ const INTROSPECTION: Kind =
     Kind::NotBuilt("token introspection; check tokens locally with `SERVER_OAUTH_VALIDATION_TYPE=JWT`");
 const MODSECURITY: Kind = Kind::NotBuilt("ModSecurity rules");
 const GRAPHQL: Kind = Kind::NotBuilt("the GraphQL mode");
-const API_MODE: Kind = Kind::NotBuilt("the API mode");
 const DNS: Kind = Kind::Idle("names are resolved by this system's configuration, again when they expire");
 const METRICS: Kind = Kind::NotBuilt("this metrics listener; the native `admin` listener serves metrics");
 const BUFFERS: Kind = Kind::Idle("writes are not bounded by a buffer here");
@@ -166,11 +192,11 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("MODSEC_RULES_DIR", "ModSecurity.RulesDir", MODSECURITY, ""),
     setting("MODSEC_REQUEST_VALIDATION", "ModSecurity.RequestValidation", MODSECURITY, ""),
     setting("MODSEC_RESPONSE_VALIDATION", "ModSecurity.ResponseValidation", MODSECURITY, ""),
-    setting("API_MODE_DEBUG_PATH_DB", "", API_MODE, ""),
-    setting("API_MODE_DB_VERSION", "", API_MODE, ""),
-    setting("API_MODE_SPECIFICATION_UPDATE_PERIOD", "", API_MODE, ""),
-    setting("API_MODE_UNKNOWN_PARAMETERS_DETECTION", "", API_MODE, ""),
-    setting("API_MODE_MAX_ERRORS_IN_RESPONSE", "", API_MODE, ""),
+    setting("API_MODE_DEBUG_PATH_DB", "", Kind::Text, ""),
+    setting("API_MODE_DB_VERSION", "", Kind::Number, "0"),
+    setting("API_MODE_SPECIFICATION_UPDATE_PERIOD", "", Kind::Duration, "1m"),
+    setting("API_MODE_UNKNOWN_PARAMETERS_DETECTION", "", Kind::Bool, "true"),
+    setting("API_MODE_MAX_ERRORS_IN_RESPONSE", "", Kind::Number, "0"),
     setting("GRAPHQL_SCHEMA", "", GRAPHQL, ""),
     setting("GRAPHQL_REQUEST_VALIDATION", "", GRAPHQL, ""),
     setting("GRAPHQL_MAX_QUERY_COMPLEXITY", "", GRAPHQL, ""),

@@ -50,6 +50,7 @@ impl Build<'_> {
             name: name.to_owned(),
             place: format!("{}:{}", self.file, node.span.line),
             document: self.document(node)?,
+            document_text: None,
             document_url: node.get("document_url").and_then(|url| self.document_url(name, url)),
             options,
             request: mode(node, "request").unwrap_or_default(),

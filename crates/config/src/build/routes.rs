@@ -68,6 +68,7 @@ impl Build<'_> {
         }
         let mut names: HashMap<String, usize> = HashMap::new();
         let nodes = root.get("routes").map(Node::items).unwrap_or_default();
+        nodes.iter().for_each(|node| self.validate_trust(root, node));
         let mut routes: Vec<RouteConfig> =
             nodes.iter().filter_map(|node| self.route(node, &known, max_body_bytes, &mut names)).collect();
         // A route that vanishes without a word would open or close what the user did not mean to.
@@ -208,10 +209,12 @@ impl Build<'_> {
 
     /// The one action of a route. None if a problem was noted.
     fn action(&mut self, route: &Node, path: Option<&PathPattern>, known: &Known<'_>) -> Option<Action> {
-        let key = ["upstream", "upstream_url", "redirect", "respond"].into_iter().find_map(|key| route.entry(key))?;
+        let key = ["upstream", "upstream_url", "redirect", "respond", "validate"];
+        let key = key.into_iter().find_map(|key| route.entry(key))?;
         if !key.key.starts_with("upstream") {
             for only in ["rewrite", "host", "request_headers", "keep_method_override", "max_body", "upgrades"]
                 .into_iter()
+                .filter(|only| *only != "max_body" || key.key != "validate")
                 .filter_map(|only| route.entry(only))
             {
                 let what = format!("`{}` has no effect beside `{}`", only.key, key.key);
@@ -231,6 +234,7 @@ impl Build<'_> {
             }
             "upstream_url" => self.upstream_url(route, key, path),
             "redirect" => self.redirect(&key.value, path),
+            "validate" => self.validate(route, &key.value, path, &known.contracts),
             _ => self.respond(&key.value, known),
         }
     }

@@ -43,6 +43,7 @@ pub const FIXED: &[FixedBounds] = &[
     FixedBounds { peer: "Tunnels and datagrams", bounds: TUNNELS },
     FixedBounds { peer: "Upstream servers and name servers", bounds: UPSTREAMS },
     FixedBounds { peer: "Key servers, and the edges that ask them", bounds: KEYS },
+    FixedBounds { peer: "Proxies that ask for validation", bounds: ASKING_PROXIES },
     FixedBounds { peer: "What peers can put into logs and metrics", bounds: REPORTS },
 ];
 
@@ -408,13 +409,6 @@ const TUNNELS: &[FixedBound] = &[
     ),
     bound(
         "proxy/src/datagram.rs",
-        "QUIET_AFTER_HANDOVER",
-        "Time without a datagram after which flows end when another process has taken over their listener",
-        "10s",
-        "What is still to come are responses.",
-    ),
-    bound(
-        "proxy/src/datagram.rs",
         "PAUSE",
         "Pause after the kernel had no memory for datagrams",
         "20ms",
@@ -757,5 +751,22 @@ const REPORTS: &[FixedBound] = &[
         "Label sets of a thread of the key server",
         "8000",
         "What is beyond is counted together.",
+    ),
+];
+
+const ASKING_PROXIES: &[FixedBound] = &[
+    bound(
+        "proxy/src/exchange/validate/messages.rs",
+        "BESIDE_BODY_BYTES",
+        "One message of `ext_authz` or `ext_proc`, beside the body in it",
+        "256KiB",
+        "Fields, attributes and metadata of Envoy's.",
+    ),
+    bound(
+        "proxy/src/exchange/validate/schemas.rs",
+        "MAX_SCHEMAS",
+        "Documents that one request of `protocol: schemas` names",
+        "64",
+        "Each of them is validated by.",
     ),
 ];

@@ -55,6 +55,8 @@ pub struct ContractConfig {
     pub place: String,
     /// The OpenAPI document; where it is fetched, the last good copy.
     pub document: PathBuf,
+    /// The document itself, where a front door found it in `document`, which is then no file of its own. No configuration file says this.
+    pub document_text: Option<DocumentText>,
     /// Where the document is fetched from.
     pub document_url: Option<DocumentUrl>,
     /// How the document is read and applied.
@@ -83,6 +85,15 @@ pub struct ContractConfig {
     pub allow_addresses: Option<AllowConfig>,
 }
 
+/// A document that is no file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentText {
+    /// What it is called in messages; ends in `.yaml` or `.json`.
+    pub name: String,
+    /// The document.
+    pub text: Arc<str>,
+}
+
 impl ContractConfig {
     /// The files it names and that are read anew when they change.
     pub fn files(&self) -> Vec<&Path> {
@@ -92,7 +103,9 @@ impl ContractConfig {
         });
         let denied = self.deny_tokens.as_ref().map(|places| places.file.as_path());
         let allowed = self.allow_addresses.as_ref().map(|list| list.file.as_path());
-        [Some(self.document.as_path()), keys, denied, allowed].into_iter().flatten().collect()
+        // What a front door found in a file is read again by it.
+        let document = Some(self.document.as_path()).filter(|_| self.document_text.is_none());
+        [document, keys, denied, allowed].into_iter().flatten().collect()
     }
 }
 

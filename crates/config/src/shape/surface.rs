@@ -59,6 +59,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &UPSTREAM_URL,
     &REDIRECT,
     &RESPOND,
+    &VALIDATE,
     &HOST_SET,
     &HEADER_EDITS,
     &CONTRACT,

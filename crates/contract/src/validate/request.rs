@@ -199,6 +199,9 @@ impl<'c> Request<'c, '_> {
         'c: 's,
     {
         let contract = self.matched.contract;
+        if self.parts.framing == Framing::Unseen {
+            return self.unseen_body(findings);
+        }
         let Some(body) = &self.operation.body else {
             return BodyValidator::undeclared(contract, contract.options.undeclared_body, self.parts.framing, findings);
         };
@@ -210,6 +213,23 @@ impl<'c> Request<'c, '_> {
         }
         let chosen = choose(contract, body, self.parts.fields);
         BodyValidator::chosen(contract, chosen, body.required, self.parts.framing, scratch, findings)
+    }
+
+    /// What the head alone says of a body that may be there: its type must be one that is declared. Nothing is said where there is no type, since
+    /// then there may be no body.
+    fn unseen_body<'s>(&self, findings: &mut Findings) -> Result<BodyPlan<'s>, Enough>
+    where
+        'c: 's,
+    {
+        let contract = self.matched.contract;
+        let mut has_type = false;
+        self.parts.fields.each(&mut |name, _| has_type |= name.eq_ignore_ascii_case(b"content-type"));
+        if let Some(body) = self.operation.body.as_ref().filter(|_| has_type)
+            && let Err(violation) = choose(contract, body, self.parts.fields)
+        {
+            findings.add(violation)?;
+        }
+        Ok(BodyValidator::empty(contract))
     }
 }
 

@@ -121,10 +121,7 @@ pub fn run(command: DemoCommand) -> ExitCode {
 fn serve_prepared(file: &Path) -> ExitCode {
     let (config, source) = match read(file) {
         Ok(read) => read,
-        Err(problems) => {
-            complain!("{problems}");
-            return ExitCode::FAILURE;
-        }
+        Err(status) => return status,
     };
     edge::run(config, source, Origin::default(), |reporter| {
         let reporter = Arc::clone(reporter);

@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::PoisonError;
 
-use compat::Front;
 use compat::gokeyless::{self, Translated};
+use compat::{Front, api_firewall};
 use proxy::server::Source;
 
 use crate::supervisor::Origin;
@@ -35,6 +37,29 @@ pub fn run_announced(
         }
         ended @ (Front::Rejected { .. } | Front::Exit { .. }) => finish(ended),
     }
+}
+
+/// Runs API Firewall's settings. In its API mode the documents are in a database, which is looked at again now and then; what is wrong with one of them is
+/// reported once.
+pub fn run_api_firewall(arguments: Vec<OsString>) -> ExitCode {
+    let Some((database, period)) = api_firewall::watched(&arguments) else {
+        return run(arguments, api_firewall::run);
+    };
+    let (config, warnings) = match api_firewall::run(&arguments) {
+        Front::Run { config, warnings } => (config, warnings),
+        ended @ (Front::Rejected { .. } | Front::Exit { .. }) => return finish(ended),
+    };
+    warnings.iter().for_each(|warning| complain!("warning: {warning}"));
+    let reported = Mutex::new(warnings);
+    let source: Source = Box::new(move || {
+        let (config, warnings) = api_firewall::reread(&arguments)?;
+        let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.iter().filter(|line| !reported.contains(line)).for_each(|line| tracing::warn!("{line}"));
+        *reported = warnings;
+        Ok(config)
+    });
+    let origin = Origin { watched: Some(database), remade: period, ..Origin::default() };
+    edge::run(*config, source, origin, |_| ())
 }
 
 /// Prints how a front door ended.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
-use crate::harness::{Running, Upstream, exchange, member, statuses, wait_until};
+use crate::harness::{Reply, Running, Upstream, exchange, member, statuses, wait_until};
 use crate::site::{ORDER, SHOP, folder, shop_response};
 
 /// The program in the original's place.
@@ -183,6 +183,67 @@ fn import_prints_what_runs() {
     assert_eq!(checked.status.code(), Some(0), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
+/// Clients of the original depend on these: what it lets through there must pass here.
+#[test]
+fn what_the_original_s_users_send_passes() {
+    const DOCUMENT: &str = r#"
+openapi: 3.0.3
+info: { title: Lenient, version: "1" }
+paths:
+  /bare: { post: { responses: { "200": { description: no content is declared } } }, get: { responses: { "200": { description: none } } } }
+  /ids:
+    get:
+      parameters: [{ name: ids, in: query, style: form, explode: false, schema: { type: array, maxItems: 3, items: { type: integer } } }]
+      responses: { "200": { description: fine } }
+  /picture:
+    put:
+      requestBody: { content: { image/svg+xml: {}, image/png: { schema: { type: string, format: binary } } } }
+      responses: { "200": { description: fine } }
+  /when:
+    post:
+      requestBody:
+        content:
+          application/json:
+            schema:
+              type: object
+              properties:
+                at: { type: string, format: date-time }
+                day: { type: string, format: date }
+                mail: { type: string, format: email }
+                of: { nullable: true, enum: [a, b] }
+      responses: { "200": { description: fine } }
+"#;
+    let upstream = Upstream::start(|_| {
+        Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nhi".to_vec())
+    });
+    let json = "Content-Type: application/json\r\n";
+    let front =
+        start(&upstream, &[("SERVER_URL", &format!("http://{}/", upstream.address))], &[("openapi.yaml", DOCUMENT)]);
+    for (request, fields, body) in [
+        ("GET /bare", "", ""),
+        ("POST /bare", json, "{\"any\":1}"),
+        ("GET /ids?ids=1%2C2%2C3", "", ""),
+        ("GET /ids?ids=1,2,3", "", ""),
+        ("PUT /picture", "Content-Type: image/svg+xml\r\n", "<svg/>"),
+        ("PUT /picture", "Content-Type: image/png\r\n", "png"),
+        ("POST /when", json, "{\"at\":\"2026-01-01T10:00:00\",\"mail\":\"nobody\",\"of\":null}"),
+    ] {
+        assert_eq!(ask(front.api, request, fields, body).0, 200, "{request} {body}");
+    }
+    assert_eq!(upstream.seen().len(), 7);
+    for (request, fields, body) in [
+        ("GET /ids?ids=1%2C2%2C3%2C4", "", ""),
+        ("GET /ids?ids=1,b", "", ""),
+        ("POST /when", json, "{\"at\":\"yesterday\"}"),
+        ("POST /when", json, "{\"day\":\"2026-02-30\"}"),
+        ("POST /when", json, "{\"of\":\"c\"}"),
+        ("POST /when", json, "{\"unknown\":1}"),
+    ] {
+        assert_eq!(ask(front.api, request, fields, body).0, 403, "{request} {body}");
+    }
+    assert_eq!(upstream.seen().len(), 7, "nothing of what is rejected goes on");
+}
+
 /// There, documents and code disagree about defaults, and some settings do nothing without a word.
 #[test]
 fn defaults_are_printed_and_settings_without_effect_are_reported() {
@@ -199,7 +260,12 @@ fn defaults_are_printed_and_settings_without_effect_are_reported() {
     for line in [
         "block_status: 403",
         "shadow: { exclude_statuses: [404] }",
-        "undeclared: { query: block, body_fields: block }",
+        "undeclared: { query: block, body_fields: block, body: off }",
+        "formats: [byte, date, date-time, int32, int64]",
+        "lenient_times: true",
+        "nullable: intent",
+        "escaped_delimiters: split",
+        "opaque_media_types: [image/*]",
         "trim_bearer: true",
         "max_body: 4194304",
         "max_header_bytes: 8192",
@@ -220,7 +286,7 @@ fn defaults_are_printed_and_settings_without_effect_are_reported() {
 fn what_is_not_built_or_not_safe_stops_the_start_and_says_so() {
     let upstream = Upstream::start(shop_response);
     for (more, reported) in [
-        (&[("MODE", "API")][..], "MODE=API is not built"),
+        (&[("MODE", "api"), ("API_MODE_DB_VERSION", "3")][..], "API_MODE_DB_VERSION"),
         (&[("MODE", "graphql")], "MODE=GRAPHQL is not built"),
         (&[("MODSEC_RULES_DIR", "/etc/modsec")], "ModSecurity"),
         (&[("SERVER_OAUTH_INTROSPECTION_ENDPOINT", "http://a/")], "introspection"),

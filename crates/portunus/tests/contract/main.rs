@@ -10,6 +10,7 @@ mod frames;
 #[path = "../harness/secure.rs"]
 mod secure;
 
+mod api_mode;
 mod bodies;
 mod codings;
 mod cost;
@@ -27,3 +28,4 @@ mod site;
 mod switches;
 mod tokens;
 mod unsupported;
+mod validate;

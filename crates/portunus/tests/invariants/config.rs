@@ -135,6 +135,7 @@ fn route_keeps_its_promises(route: &RouteConfig, config: &Config) {
             assert!(matches!(status, 301 | 302 | 303 | 307 | 308));
         }
         Action::Respond { status, .. } => assert!((200..600).contains(status)),
+        Action::Validate(validate) => assert!(validate.prefix.is_empty() || validate.prefix.starts_with('/')),
     }
 }
 

@@ -51,6 +51,20 @@ pub struct Candidate<'a> {
     pub params: Params,
     /// The contract.
     pub active: &'a Arc<ActiveContract>,
+    /// Whether the request is here, or another proxy holds it.
+    pub origin: Origin,
+}
+
+/// Who holds a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// This program, which forwards it.
+    Own,
+    /// Another proxy, which says what it is and forwards it as it came. What this connection shows of a client is that proxy's.
+    Relayed {
+        /// Whether its body is shown, too.
+        shows_body: bool,
+    },
 }
 
 /// What is asked of the exchange while a request is validated.
@@ -149,7 +163,8 @@ impl<'a> Asked<'a> {
             let _ = findings.add(Violation::new(Reason::AmbiguousPath.code(), Where::of(Part::Path), what));
         }
         let rendered = |id: &[u8]| as_forwarded::fields(&self.candidate, self.operation.operation, id);
-        let (as_sent, as_forwarded) = (Visited(&head.fields), self.rule.reads_rewritten.then(|| rendered(ledger.id())));
+        let is_rendered = self.rule.reads_rewritten && self.candidate.origin == Origin::Own;
+        let (as_sent, as_forwarded) = (Visited(&head.fields), is_rendered.then(|| rendered(ledger.id())));
         let parts = self.candidate.parts(as_forwarded.as_ref().map_or(&as_sent as &dyn FieldSource, |fields| fields));
         *scratch = ScratchSpace::take();
         let Some(space) = scratch.as_mut() else { return Err(Rejection::of(Reason::ValidationBuffersMissing).into()) };
@@ -279,7 +294,7 @@ fn without_bearer(credential: &[u8]) -> &[u8] {
 }
 
 /// HEAD is validated as itself where the document lists it, else as the GET whose head it asks for (RFC 9110 §9.3.2).
-fn head_method(active: &ActiveContract, head: &RequestHead) -> &'static str {
+pub(super) fn head_method(active: &ActiveContract, head: &RequestHead) -> &'static str {
     match active.contract.find("HEAD", head.path()) {
         Found::UnknownMethod { .. } => "GET",
         _ => "HEAD",
@@ -371,11 +386,13 @@ impl<'a> Candidate<'a> {
             query: self.head.query().strip_prefix(b"?"),
             fields,
             framing: match self.head.framing {
+                _ if self.origin == (Origin::Relayed { shows_body: false }) => Framing::Unseen,
                 BodyFraming::None | BodyFraming::Length(0) => Framing::Empty,
                 BodyFraming::Length(length) => Framing::Length(length),
                 BodyFraming::Chunked | BodyFraming::UntilClose => Framing::Unknown,
             },
-            has_client_certificate: self.context.conn.tls.as_ref().is_some_and(|tls| tls.info.peer.is_some()),
+            has_client_certificate: self.origin == Origin::Own
+                && self.context.conn.tls.as_ref().is_some_and(|tls| tls.info.peer.is_some()),
         }
     }
 

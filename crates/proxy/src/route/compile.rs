@@ -165,7 +165,7 @@ fn check_route(route: &RouteConfig) -> Vec<String> {
             }
         }
         Action::Redirect { to, .. } => problems.extend(check_location(to, params)),
-        Action::Respond { .. } => {}
+        Action::Respond { .. } | Action::Validate(_) => {}
     }
     problems
         .iter()

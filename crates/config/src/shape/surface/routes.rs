@@ -56,6 +56,12 @@ pub(in crate::shape) static ROUTE: Object = Object {
             optional("redirect", Shape::Object(&REDIRECT), "", "Redirect the client."),
             optional("respond", Shape::Object(&RESPOND), "", "Respond directly."),
             optional(
+                "validate",
+                Shape::Object(&VALIDATE),
+                "",
+                "Say whether a request that another proxy holds keeps its contract.",
+            ),
+            optional(
                 "rewrite",
                 Shape::Text("a path such as `/v2/{rest}`"),
                 "(unchanged)",
@@ -101,7 +107,7 @@ pub(in crate::shape) static ROUTE: Object = Object {
         ],
         ROUTE_OPTIONS_ROWS,
     ],
-    one_of: &["upstream", "upstream_url", "redirect", "respond"],
+    one_of: &["upstream", "upstream_url", "redirect", "respond", "validate"],
     secret: false,
     inherits: false,
 };
@@ -183,6 +189,31 @@ pub(in crate::shape) static RESPOND: Object = object(
             "(always)",
             "Respond so only while this upstream has a healthy server; otherwise with 503.",
         ),
+    ]],
+);
+
+pub(in crate::shape) static VALIDATE: Object = object(
+    "validate",
+    "validation of requests that another proxy holds",
+    &[&[
+        required(
+            "protocol",
+            Shape::Choice(&["auth_request", "forward_auth", "ext_authz", "ext_authz_grpc", "ext_proc", "schemas"]),
+            "How that proxy asks. `auth_request`: nginx, with `X-Original-Method` and `X-Original-URI`. `forward_auth`: Traefik and Caddy, with `X-Forwarded-Method` and `X-Forwarded-Uri`. `ext_authz`: Envoy over HTTP; the path of the route ends in `{*name}`, and what stands before it is taken off. `ext_authz_grpc`, `ext_proc`: Envoy over gRPC. `schemas`: the request itself with `X-Wallarm-Schema-ID`; the response is a list of errors.",
+        ),
+        optional(
+            "bodies",
+            Shape::Choice(&["whole", "unseen"]),
+            "(`whole` for `ext_proc` and `schemas`, else `unseen`)",
+            "What that proxy shows of bodies. `whole`: all of each, so a required body that does not come is missing. `unseen`: where none comes there may be one, of which only the declared media type is validated. A body that comes is validated either way.",
+        ),
+        optional(
+            "schemas",
+            Shape::Table("ID", &Shape::Text("the name of a contract")),
+            "(none)",
+            "Of `schemas`: contracts by the numbers that requests name.",
+        ),
+        optional("max_errors", Shape::Int(0, 1000), "0", "Of `schemas`: most errors in one response; 0 for all."),
     ]],
 );
 
