@@ -7,6 +7,7 @@ mod address;
 mod contracts;
 mod datagrams;
 mod headers;
+mod health;
 mod key_servers;
 mod key_server;
 mod keystores;

@@ -165,11 +165,12 @@ impl Default for UpstreamTls {
 
 impl HealthCheck {
     /// Its settings that are a value alone.
-    pub(super) fn read(path: Option<String>, host: Option<String>, node: &Node) -> HealthCheck {
+    pub(super) fn read(probe: Probe, node: &Node) -> HealthCheck {
         HealthCheck {
-            path,
-            host,
+            probe,
+            port: setting(node, "port"),
             interval: setting(node, "interval"),
+            jitter: setting(node, "jitter"),
             timeout: setting(node, "timeout"),
             fall: setting(node, "fall"),
             rise: setting(node, "rise"),

@@ -137,12 +137,18 @@ impl Build<'_> {
     }
 }
 
-/// Whether a field may be edited.
-fn editable(name: String, on_request: bool) -> Result<String, Fault> {
+/// A field that a message may be given from outside.
+pub(super) fn not_framing(name: String) -> Result<String, Fault> {
     if FRAMING.contains(&name.as_str()) {
         let what = format!("{} frames the message or governs the connection", shown(&name));
         return Err(Fault::new(what, "leave it out; Portunus writes it itself"));
     }
+    Ok(name)
+}
+
+/// Whether a field may be edited.
+fn editable(name: String, on_request: bool) -> Result<String, Fault> {
+    let name = not_framing(name)?;
     if on_request && name == "host" {
         return Err(Fault::new(
             "`host` cannot be edited here",

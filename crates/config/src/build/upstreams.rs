@@ -7,11 +7,10 @@ use std::sync::Arc;
 
 use super::address::Service;
 use super::listeners::policy;
-use super::template::Target;
 use super::{Build, Fault, address, headers, identifier, read};
 use crate::model::{
-    Action, Balance, Config, Ejection, Forward, ForwardTo, HashKey, HealthCheck, Retries, RouteConfig, SendProxy,
-    ServerAddress, ServerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
+    Action, Balance, Config, Ejection, Forward, ForwardTo, HashKey, Retries, RouteConfig, SendProxy, ServerAddress,
+    ServerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
 use crate::problem::shown;
 use crate::table::setting;
@@ -215,19 +214,6 @@ impl Build<'_> {
             );
         }
         Some(tls)
-    }
-
-    fn health(&mut self, node: &Node, upstream: &Node) -> Option<HealthCheck> {
-        if node.entry("path").is_none() && read::text(upstream, "protocol") != Some("tcp") {
-            let fix = "add `path: /health`, or `path: none` if a server that takes a connection is healthy";
-            self.problems.add(node.span, "`health` lacks `path`", fix);
-            return None;
-        }
-        let path = match read::text(node, "path") {
-            Some("none") => None,
-            _ => self.parsed(node, "path", |text| Target::cut_path(text)?.path_template(&[]).map(|_| text.to_owned())),
-        };
-        Some(HealthCheck::read(path, self.parsed(node, "host", address::authority), node))
     }
 }
 

@@ -446,6 +446,20 @@ const UPSTREAMS: &[FixedBound] = &[
         "A full window of small messages on several streams.",
     ),
     bound(
+        "proxy/src/background/health/probe.rs",
+        "BODY_BYTES",
+        "Body of a response to a health check",
+        "64KiB",
+        "What is behind is not read.",
+    ),
+    bound(
+        "proxy/src/background/health/probe.rs",
+        "MESSAGE_BYTES",
+        "Response to a health check of gRPC",
+        "1024 bytes",
+        "A right one has seven.",
+    ),
+    bound(
         "proxy/src/upstream/resolve.rs",
         "MOST_HOSTS",
         "Hosts used of the SRV records of one name",

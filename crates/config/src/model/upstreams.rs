@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{AllowedDestination, SourceConfig};
-use crate::shape::surface::{QueueConfig, WhenAllDown};
+use crate::shape::surface::{HealthMethod, QueueConfig, WhenAllDown};
 
 /// A group of servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -245,16 +245,51 @@ pub struct Retries {
 /// Active health checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// Path asked for with GET; 200 to 399 is healthy. None: a server that takes a connection is healthy.
-    pub path: Option<String>,
-    /// Host sent.
-    pub host: Option<String>,
+    /// What is asked.
+    pub probe: Probe,
+    /// The port, where it is not the server's own.
+    pub port: Option<u16>,
     /// Between two checks.
     pub interval: Duration,
+    /// Longest time added to that, at random.
+    pub jitter: Duration,
     /// For one check.
     pub timeout: Duration,
     /// Checks in a row that must fail before the server is left out.
     pub fall: u32,
     /// Checks in a row that must succeed before it is back.
     pub rise: u32,
+}
+
+/// What a check asks of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Probe {
+    /// To take a connection.
+    Connect,
+    /// To respond to a request.
+    Http(HttpProbe),
+    /// To call a service healthy (`grpc.health.v1`); the empty name is the server as a whole.
+    Grpc {
+        /// Name of the service.
+        service: String,
+        /// Host sent; none: the server's.
+        host: Option<String>,
+    },
+}
+
+/// The request of a check, and the response of a healthy server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpProbe {
+    /// Path and query.
+    pub path: String,
+    /// Host sent; none: the server's.
+    pub host: Option<String>,
+    /// Method.
+    pub method: HealthMethod,
+    /// Further fields, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// Statuses of a healthy server, from and to.
+    pub statuses: Vec<(u16, u16)>,
+    /// Text that its body contains.
+    pub body: Option<String>,
 }

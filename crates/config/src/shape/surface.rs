@@ -17,7 +17,7 @@ pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, ListenerOptions};
 pub(crate) use process::FORWARDING;
 pub use routes::RouteOptions;
-pub use upstreams::{QueueConfig, WhenAllDown};
+pub use upstreams::{HealthMethod, QueueConfig, WhenAllDown};
 pub(crate) use upstreams::{RETRIES, UPSTREAM, UPSTREAM_EJECTION};
 
 use contracts::*;

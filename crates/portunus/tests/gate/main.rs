@@ -7,6 +7,7 @@ mod http2_server;
 mod harness;
 
 mod balancing;
+mod checks;
 mod ejection;
 mod health;
 mod queue;

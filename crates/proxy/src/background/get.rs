@@ -1,4 +1,4 @@
-//! A request of our own: one GET over HTTP/1.1 on a connection of its own, and its response within bounds. For health checks and what is fetched
+//! A request of our own: one over HTTP/1.1 on a connection of its own, and its response within bounds. For health checks and what is fetched
 //! from a URL; off the data path.
 
 use net::Chunk;
@@ -24,7 +24,22 @@ pub struct Got<'t> {
 /// # Errors
 /// What went wrong, for the log.
 pub async fn get<'t>(transport: &'t Transport, host: &str, target: &str, fields: &str) -> Result<Got<'t>, String> {
-    let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n");
+    ask(transport, &Method::Get, host, target, fields).await
+}
+
+/// As [`get`], with another method; a body is not sent.
+///
+/// # Errors
+/// As [`get`].
+pub async fn ask<'t>(
+    transport: &'t Transport,
+    method: &Method,
+    host: &str,
+    target: &str,
+    fields: &str,
+) -> Result<Got<'t>, String> {
+    let method_name = method.as_str();
+    let request = format!("{method_name} {target} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n");
     let broke = |_| "the connection broke".to_owned();
     transport.send(request.as_bytes()).await.map_err(broke)?;
     let (mut input, mut head) = (Chunk::empty(), ResponseHead::default());
@@ -32,9 +47,7 @@ pub async fn get<'t>(transport: &'t Transport, host: &str, target: &str, fields:
         if transport.recv_more(&mut input).await.map_err(broke)? == 0 {
             return Err("the connection closed before a response".to_owned());
         }
-        match parse_response(&input, &LIMITS, &Method::Get, &mut head)
-            .map_err(|error| error.reason.code().to_owned())?
-        {
+        match parse_response(&input, &LIMITS, method, &mut head).map_err(|error| error.reason.code().to_owned())? {
             Parsed::Complete { head_len } => {
                 input.advance(head_len);
                 return Ok(Got { transport, input, head });
@@ -49,6 +62,22 @@ impl Got<'_> {
     /// Its status.
     pub fn status(&self) -> u16 {
         self.head.status
+    }
+
+    /// The beginning of its body, and no more than about so many bytes.
+    ///
+    /// # Errors
+    /// As [`get`].
+    pub async fn start_of_body(mut self, bytes: usize) -> Result<Vec<u8>, String> {
+        let mut reader = BodyReader::for_response(self.transport, &mut self.input, self.head.framing);
+        let mut body = Vec::new();
+        while let Some(piece) = reader.next().await.map_err(|_| "the response is truncated".to_owned())? {
+            body.extend_from_slice(piece);
+            if body.len() >= bytes {
+                break;
+            }
+        }
+        Ok(body)
     }
 
     /// Its body, `max_bytes` at most.

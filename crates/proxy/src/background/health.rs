@@ -1,21 +1,19 @@
-//! Active health checks: a GET to each server of a group that asks for them, on its own connection, over the
+//! Active health checks: a question to each server of a group that asks for them, on its own connection, over the
 //! group's own protocol and TLS.
+//!
+//! Owns when a server is asked and what follows of the answers. What is asked, and which answer is that of a healthy server: `probe.rs`.
+
+mod probe;
 
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use config::{HealthCheck, SendProxy, ServerAddress, UpstreamProtocol};
+use config::{HealthCheck, Probe, SendProxy, ServerAddress, UpstreamProtocol};
 use net::Deadline;
-use transport::Transport;
 use wire::proxy_protocol::{Extras, Origin, write_v1, write_v2};
 
-use crate::background::get::get;
-use crate::upstream::{Group, Server, Target, connect, h2};
-
-/// What checks call themselves in User-Agent.
-const AGENT: &str = "portunus-health";
+use crate::upstream::{Group, Server, Target, connect};
 
 /// How one server did lately.
 #[derive(Debug, Clone, Copy, Default)]
@@ -53,7 +51,7 @@ impl Checks {
                     live.insert(server.id, due);
                     continue;
                 }
-                live.insert(server.id, now + check.interval);
+                live.insert(server.id, now + check.interval + check.jitter.mul_f64(fastrand::f64()));
                 let (group, server, findings) = (Arc::clone(group), Arc::clone(server), findings.clone());
                 let check = check.clone();
                 tokio::task::spawn_local(async move {
@@ -81,14 +79,13 @@ impl Checks {
     }
 }
 
-/// One check: 200 to 399 in time is healthy.
+/// One check, which must be over in time.
 async fn is_healthy(group: &Group, server: &Server, check: &HealthCheck) -> bool {
-    let status = Deadline::new().within(check.timeout, status(group, server, check)).await.ok().flatten();
-    status.is_some_and(|status| (200..400).contains(&status))
+    Deadline::new().within(check.timeout, probe(group, server, check)).await.ok().flatten().is_some()
 }
 
-/// What a server answers, in the group's own protocol; 200 where taking the connection is answer enough.
-async fn status(group: &Group, server: &Server, check: &HealthCheck) -> Option<u16> {
+/// Asks a server what its check asks for; nothing unless that is the answer of a healthy one.
+async fn probe(group: &Group, server: &Server, check: &HealthCheck) -> Option<()> {
     // Who expects a header gets one that says the connection is our own.
     let mut header = Vec::new();
     match group.config.send_proxy {
@@ -96,37 +93,24 @@ async fn status(group: &Group, server: &Server, check: &HealthCheck) -> Option<u
         SendProxy::V1 => write_v1(&mut header, &Origin::Local),
         SendProxy::V2 | SendProxy::V2Tlvs => write_v2(&mut header, &Origin::Local, &Extras::default()),
     }
-    let transport = connect(Target { ahead: &header, ..Target::own(group, server) }).await.ok()?;
-    let Some(path) = &check.path else { return Some(200) };
+    let target = Target { ahead: &header, port: check.port, ..Target::own(group, server) };
+    let transport = connect(target).await.ok()?;
     let own = match server.address {
         // A socket's path is no authority (RFC 3986 §3.2), and strict servers reject it.
         ServerAddress::Unix(_) => "localhost",
         ServerAddress::Ip(_) | ServerAddress::Name(..) | ServerAddress::Service(_) => &server.authority,
     };
-    let host = check.host.as_deref().unwrap_or(own);
-    match group.config.protocol {
-        UpstreamProtocol::Http2 => {
-            let scheme = if group.connector_to(server).is_some() { "https" } else { "http" };
-            let uri = http::Uri::builder().scheme(scheme).authority(host).path_and_query(path.as_str()).build().ok()?;
-            http2_status(transport, uri).await
+    let scheme = if group.connector_to(server).is_some() { "https" } else { "http" };
+    match (&check.probe, group.config.protocol) {
+        (Probe::Connect, _) => Some(()),
+        (Probe::Grpc { service, host }, _) => {
+            probe::grpc(transport, (scheme, host.as_deref().unwrap_or(own)), service).await
         }
-        UpstreamProtocol::Http1 | UpstreamProtocol::Tcp => {
-            get(&transport, host, path, &format!("User-Agent: {AGENT}\r\n")).await.ok().map(|got| got.status())
+        (Probe::Http(http), UpstreamProtocol::Http2) => {
+            probe::http2(transport, (scheme, http.host.as_deref().unwrap_or(own)), http).await
         }
-    }
-}
-
-async fn http2_status(transport: Transport, uri: http::Uri) -> Option<u16> {
-    let (sender, connection, _) = h2::open(Rc::new(transport)).await.ok()?;
-    let asking = async {
-        let request = http::Request::get(uri).header(http::header::USER_AGENT, AGENT).body(()).ok()?;
-        let (response, _) = sender.ready().await.ok()?.send_request(request, true).ok()?;
-        Some(response.await.ok()?.status().as_u16())
-    };
-    tokio::select! {
-        biased;
-        status = asking => status,
-        // The connection moves the frames; if it ends first, there is no response.
-        _ = connection => None,
+        (Probe::Http(http), UpstreamProtocol::Http1 | UpstreamProtocol::Tcp) => {
+            probe::http1(&transport, http.host.as_deref().unwrap_or(own), http).await
+        }
     }
 }

@@ -78,12 +78,20 @@ pub struct Target<'a> {
     pub source: Source,
     /// What goes ahead of everything, TLS included: a PROXY header or nothing.
     pub ahead: &'a [u8],
+    /// Another port than the server's own, for its checks.
+    pub port: Option<u16>,
 }
 
 impl<'a> Target<'a> {
     /// A server reached under our own address.
     pub fn own(group: &'a Group, server: &'a Server) -> Target<'a> {
-        Target { group, server, source: Source { address: None, mark: group.config.source.mark }, ahead: &[] }
+        Target {
+            group,
+            server,
+            source: Source { address: None, mark: group.config.source.mark },
+            ahead: &[],
+            port: None,
+        }
     }
 }
 
@@ -96,6 +104,8 @@ pub async fn connect(target: Target<'_>) -> Result<Transport, ConnectError> {
     let connected = Deadline::new().within(limit, connect_unbounded(target)).await;
     let connected = connected.unwrap_or(Err(ConnectError::Timeout));
     match &connected {
+        // What another port does says nothing of this one.
+        _ if target.port.is_some() => {}
         Err(error) if error.is_our_shortage() || error.reason().side() != Side::Upstream => {}
         // A server that rejects says so at once: nobody waits for it.
         connected => target.server.note_silence(matches!(connected, Err(ConnectError::Timeout))),
@@ -105,7 +115,10 @@ pub async fn connect(target: Target<'_>) -> Result<Transport, ConnectError> {
 
 async fn connect_unbounded(target: Target<'_>) -> Result<Transport, ConnectError> {
     let stream = match &target.server.address {
-        ServerAddress::Ip(address) => connect_tcp(*address, target.source).await?,
+        ServerAddress::Ip(address) => {
+            let port = target.port.unwrap_or(address.port());
+            connect_tcp(SocketAddr::new(address.ip(), port), target.source).await?
+        }
         ServerAddress::Unix(path) => connect_unix(path).await?,
         // Each address of a name is a server of its own.
         ServerAddress::Name(..) | ServerAddress::Service(_) => return Err(ConnectError::Unresolved),

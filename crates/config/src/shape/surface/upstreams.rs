@@ -365,14 +365,64 @@ pub(in crate::shape) static HEALTH: Object = object(
         optional(
             "path",
             Shape::Text("`none` or a path such as `/healthz`"),
-            "(required for HTTP)",
-            "Path to request with GET; statuses from 200 to 399 are healthy. `none`, the default with `protocol: tcp`: a server that accepts a connection is healthy.",
+            "(required for HTTP, unless `grpc` is set)",
+            "Path to request. `none`, the default with `protocol: tcp`: a server that accepts a connection is healthy.",
+        ),
+        optional(
+            "grpc",
+            Shape::Either(&[Shape::Bool, Shape::Text("the name of a service such as `shop.Orders`")]),
+            "false",
+            "Call `grpc.health.v1.Health/Check` instead, for the server as a whole or for one service; `SERVING` is healthy. Needs `protocol: http2`.",
         ),
         optional("host", Shape::Text("a host name"), "(that of the server)", "Host of the request."),
+        optional("method", Shape::Choice(HealthMethod::WORDS), "GET", "Method of the request."),
+        optional(
+            "headers",
+            Shape::Table("NAME", &Shape::Verbatim("a value")),
+            "(none)",
+            "Header fields of the request, beside Host and User-Agent.",
+        ),
+        optional(
+            "statuses",
+            Shape::OneOrMany(&Shape::Verbatim("a status such as `200` or a range such as `200-399`")),
+            "[200-399]",
+            "Statuses of a healthy server.",
+        ),
+        optional(
+            "body",
+            Shape::Text("a text"),
+            "(any)",
+            "Text that the first 64 KiB of the response body of a healthy server contain.",
+        ),
+        optional(
+            "port",
+            Shape::Int(1, 65_535),
+            "(that of the server)",
+            "Port to check, where it is not the one that requests go to.",
+        ),
         optional("interval", Shape::Duration(100, HOUR), "5s", "Time between two checks."),
+        optional(
+            "jitter",
+            Shape::Duration(0, HOUR),
+            "0s",
+            "Longest time to add to the interval, at random, so that servers and edges are not checked all at once.",
+        ),
         optional("timeout", Shape::Duration(10, HOUR), "2s", "Time for one check; at most `interval`.")
             .at_most("interval"),
         optional("fall", Shape::Int(1, 100), "3", "Consecutive failed checks after which a server is unhealthy."),
         optional("rise", Shape::Int(1, 100), "2", "Consecutive successful checks after which it is healthy again."),
     ]],
 );
+
+words! {
+    /// The method of a check.
+    pub enum HealthMethod {
+        /// GET.
+        #[default]
+        Get = "GET",
+        /// HEAD: no body to read.
+        Head = "HEAD",
+        /// OPTIONS.
+        Options = "OPTIONS",
+    }
+}
