@@ -1,4 +1,4 @@
-//! What each proxy of this comparison is reported. The fair nginx is in its best shape; the other one is as a published comparison had it.
+//! How each proxy of this comparison is configured. The fair nginx is in its best shape; the other one is as a published comparison had it.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -25,7 +25,7 @@ use body::{SIZES, Size};
 const AB_REQUESTS: usize = 10_000;
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What `bench contract` is reported.
+/// Options of `bench contract`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The ledger: what clients asked and were reported, what the upstreams saw, what the access log says, and the join of the three.
+//! The ledger: what clients asked and received, what the upstreams saw, what the access log says, and the join of the three.
 //!
 //! It decides what "nothing lost" means (bench/README.md, "Faults") and knows nothing of processes or sockets. A request is known by its number
 //! and a nonce, so that a response or an execution that belongs to another run or request is not taken for its own.

@@ -28,7 +28,7 @@ pub(crate) use recorder::{Options as RecorderOptions, run as run_recorder};
 
 use crate::measure::{self, MachineTime};
 
-/// What `bench faults` is reported.
+/// Options of `bench faults`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// The portunus program.
@@ -51,7 +51,7 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// What every fault is reported.
+/// What every fault gets.
 struct Context {
     portunus: PathBuf,
     /// One that can be made to panic.

@@ -19,7 +19,7 @@ use crate::peers::pause;
 /// Between the halves of a response that trickles.
 const TRICKLE: Duration = Duration::from_millis(300);
 
-/// What `bench ledger-upstream` is reported.
+/// Options of `bench ledger-upstream`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Where to listen; a loopback address.

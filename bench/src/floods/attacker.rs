@@ -18,7 +18,7 @@ const STUCK: Duration = Duration::from_millis(1);
 /// How long an attacker whose connection was ended waits before the next one.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// What the attackers are reported.
+/// Options of the attackers.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Whom to flood.

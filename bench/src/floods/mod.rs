@@ -20,7 +20,7 @@ use crate::plan::Plan;
 pub(crate) use attacker::{Options as AttackerOptions, run as run_attacker};
 use frames::Kind;
 
-/// What `bench floods` is reported.
+/// Options of `bench floods`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]

@@ -26,7 +26,7 @@ const ALL_CORES: &str = "0,1";
 /// Beyond this a run says that it proves nothing.
 const STOLEN_PERCENT_MAX: f64 = 2.0;
 
-/// What `bench gate` is reported.
+/// Options of `bench gate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]

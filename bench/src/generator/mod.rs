@@ -21,7 +21,7 @@ use client_tls::ClientTls;
 use connection::Connection;
 use response::ResponseReader;
 
-/// What `bench load` is reported.
+/// Options of `bench load`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
     /// The server; a loopback address.

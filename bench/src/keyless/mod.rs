@@ -8,7 +8,7 @@ mod site;
 
 use std::io;
 
-/// What `bench keyless` is reported.
+/// Options of `bench keyless`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Which half to run; both if not said.

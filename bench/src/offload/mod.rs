@@ -23,7 +23,7 @@ use rows::{Kind, Row};
 
 const LOAD_CORES: &str = "1";
 
-/// What `bench offload` is reported.
+/// Options of `bench offload`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]

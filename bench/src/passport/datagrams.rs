@@ -144,7 +144,10 @@ impl Application {
         let thread = std::thread::spawn(move || {
             let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
             runtime.block_on(async {
-                let (Ok(listener), mut batch) = (bound.listener(0), Batch::new()) else { return };
+                let (Some(listener), mut batch) = (bound.listeners(0).ok().and_then(|mut own| own.pop()), Batch::new())
+                else {
+                    return;
+                };
                 while !ending.load(Ordering::Relaxed) {
                     let receiving = tokio::time::timeout(Duration::from_millis(50), listener.receive(&mut batch));
                     if let Ok(Ok(())) = receiving.await {

@@ -21,7 +21,7 @@ pub(crate) use splice_loop::{Options as SpliceLoopOptions, run as run_splice_loo
 use proxies::{Proxy, Running, Transport};
 use report::{Results, Sample};
 
-/// What `bench passport` is reported.
+/// Options of `bench passport`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Options {
     /// The portunus program.

@@ -16,7 +16,7 @@ use wire::proxy_protocol::{Found, MAX_HEADER_BYTES, Origin, read};
 /// Bytes asked for at once; what a pipe holds.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// What `bench splice-loop` is reported.
+/// Options of `bench splice-loop`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Where to listen.

@@ -1,4 +1,4 @@
-//! What each proxy is reported. Fair means: the same work, each in its best shape.
+//! How each proxy is configured. Fair means: the same work, each in its best shape.
 //!
 //! All: N workers; connections to the upstream kept open; the access log off; limits and deadlines out of the way; the same four `X-Forwarded-*`
 //! fields and the client's Host sent upstream; X25519, TLS_AES_128_GCM_SHA256 and ECDHE-*-AES128-GCM-SHA256; session tickets on.

@@ -25,7 +25,7 @@ use crate::shared_read::read_shared;
 use intake::Intake;
 use response::Responses;
 
-/// What `bench upstream` is reported.
+/// Options of `bench upstream`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Where to listen: `127.0.0.1:0`, `[::1]:8000` or `unix:/path`; may be given several times.

@@ -65,7 +65,9 @@ settings! {
         drain_delay: Duration = Shape::Duration(0, DAY), "0s",
             "Time after SIGTERM during which connections are still accepted while `/readyz` returns 503, for load balancers to notice. Set it to the interval of their checks times the failures they need.";
         drain_timeout: Duration = Shape::Duration(0, DAY), "30s",
-            "Time after SIGTERM and `drain_delay` for open requests and tunnels to finish.";
+            "Time after SIGTERM and `drain_delay`, or after an upgrade, for open requests and tunnels to finish.";
+        upgrade_timeout: Duration = Shape::Duration(SECOND, HOUR), "60s",
+            "Time for the new process of `portunus upgrade` to load its configuration and serve; then it is ended, and the old one goes on.";
     }
 }
 
@@ -100,8 +102,10 @@ settings! {
             "Close a connection after this time without an outstanding request.";
         write_timeout: Duration = TIMEOUT, "30s",
             "Time between two writes that the peer accepts.";
+        drain_delay: Duration = Shape::Duration(0, DAY), "0s",
+            "Time after SIGTERM during which connections are still accepted while `/readyz` returns 503, for load balancers in front of several key servers.";
         drain_timeout: Duration = Shape::Duration(0, DAY), "10s",
-            "Time after SIGTERM to finish outstanding requests.";
+            "Time after SIGTERM and `drain_delay` to finish outstanding requests.";
     }
 }
 

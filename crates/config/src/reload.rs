@@ -16,7 +16,7 @@ pub fn waits_for_restart(running: &Config, wanted: &Config) -> Vec<String> {
     let mut waiting = Vec::new();
     if running.workers != wanted.workers {
         let (now, then) = (running.workers, wanted.workers);
-        waiting.push(format!("workers stays {now} until a restart (the file says {then})"));
+        waiting.push(format!("workers stays {now} until a restart or `portunus upgrade` (the file says {then})"));
     }
     if running.log.level != wanted.log.level {
         let (now, then) = (&running.log.level, &wanted.log.level);

@@ -5,6 +5,7 @@
 
 pub(crate) mod complete;
 pub(crate) mod effective;
+mod foreign;
 pub(crate) mod reference;
 mod scalar;
 pub(crate) mod schema;
@@ -159,9 +160,13 @@ fn unknown_key(object: &'static Object, given: &str, span: Span, named: Named<'_
         let fix = format!("write it under `set`: `set: {{ {}: ... }}`", scalar_in_flow(given));
         return problems.add(span, format!("unknown key {} in {}", shown(given), named.subject()), fix);
     }
-    let fix = match (problems.is_full(), closest(given, names())) {
-        (false, Some(name)) => format!("did you mean `{name}`?"),
-        _ => format!("remove it; known are {}", names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
+    let near = if problems.is_full() { None } else { closest(given, names()) };
+    let fix = match (foreign::fix(given), near) {
+        (_, Some(name)) => format!("did you mean `{name}`?"),
+        (Some(fix), None) => fix.to_owned(),
+        (None, None) => {
+            format!("remove it; known are {}", names().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+        }
     };
     problems.add(span, format!("unknown key {} in {}", shown(given), named.subject()), fix);
 }

@@ -166,7 +166,7 @@ pub fn parse(text: &str, problems: &mut Collector) -> Option<Node> {
         let (event, span) = match next {
             Ok(next) => next,
             Err(error) => {
-                report_scan_error(&error, problems);
+                report_scan_error(&error, text, problems);
                 return None;
             }
         };
@@ -194,10 +194,13 @@ fn first_control(text: &str) -> Option<Span> {
     Some(Span { start: at, end: at + 1, line: 0 })
 }
 
-fn report_scan_error(error: &saphyr_parser::ScanError, problems: &mut Collector) {
+fn report_scan_error(error: &saphyr_parser::ScanError, text: &str, problems: &mut Collector) {
     let span = point(error.marker());
     let info = error.info();
-    if info.contains("unknown anchor") {
+    let line = text.lines().nth(error.marker().line().saturating_sub(1)).unwrap_or_default();
+    if let Some(fix) = address_fix(line) {
+        problems.add(span, "an address stands here without quotes", fix);
+    } else if info.contains("unknown anchor") {
         problems.add(span, "aliases (`*name`) are not allowed", "write the value out where it is needed");
     } else if info.contains("tab") {
         problems.add(span, format!("not valid YAML: {info}"), "indent with spaces");
@@ -208,6 +211,19 @@ fn report_scan_error(error: &saphyr_parser::ScanError, problems: &mut Collector)
             "check indentation, colons and quotes here and just above",
         );
     }
+}
+
+/// The fix for a line whose value is an address in which YAML sees something else: `*:443` an alias, `[::]:443` a list.
+fn address_fix(line: &str) -> Option<String> {
+    let (_, value) = line.split_once(": ").or_else(|| line.split_once("- "))?;
+    let value = value.trim();
+    let is_port = |text: &str| !text.is_empty() && text.len() <= 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some(port) = value.strip_prefix("*:").filter(|port| is_port(port)) {
+        return Some(format!("write `\":{port}\"` for this port of every address"));
+    }
+    let (address, port) = value.strip_prefix('[')?.split_once("]:")?;
+    let is_address = address.parse::<std::net::Ipv6Addr>().is_ok();
+    (is_address && is_port(port)).then(|| format!("quote an IPv6 address: `\"[{address}]:{port}\"`"))
 }
 
 fn point(marker: &Marker) -> Span {

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use config::{KeyServerConfig, KeyServerListener, Reloaded};
-use net::{Bound, Listener, SocketFile};
+use net::{Bound, Inherited, Listener};
 use telemetry::{Exposition, KeyReport, KeyServerReporter};
 use tokio::sync::watch;
 
@@ -23,6 +23,9 @@ use super::{conn, crypto_thread};
 
 /// Pause after the kernel refused to accept for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// How often a worker shows that it makes progress.
+const BEAT: Duration = Duration::from_millis(200);
 
 /// How long the last audit lines may take.
 const AUDIT_DEADLINE: Duration = Duration::from_secs(2);
@@ -42,7 +45,8 @@ pub struct Server {
     /// One reload at a time: the next one builds on what this one loaded, and none replaces what is newer.
     reloading: Mutex<()>,
     drain: watch::Sender<bool>,
-    files: Vec<SocketFile>,
+    /// The sockets, until it accepts no more.
+    bound: Mutex<Vec<Bound>>,
     threads: Mutex<Threads>,
 }
 
@@ -54,11 +58,11 @@ struct Threads {
 }
 
 impl Server {
-    /// Loads keys and trust, binds, and starts all threads. A process that is to be confined is so already.
+    /// Loads keys and trust, binds what was not passed to this process, and starts all threads. A process that is to be confined is so already.
     ///
     /// # Errors
     /// Everything that is wrong with configuration, key material or addresses; nothing runs then.
-    pub fn start(config: KeyServerConfig, source: Source) -> Result<Server, Vec<String>> {
+    pub fn start(config: KeyServerConfig, source: Source, inherited: &mut Inherited) -> Result<Server, Vec<String>> {
         let one = |what: &str, error: std::io::Error| vec![format!("{what}: {error}")];
         let reporter = KeyServerReporter::start(config.audit.as_ref()).map_err(|error| one("audit log", error))?;
         let holdings = Holdings::load(&config, None)?;
@@ -67,7 +71,8 @@ impl Server {
         let crypto = crypto_thread::start(&shared, config.crypto_threads)
             .map_err(|error| one("cannot start a crypto thread", error))?;
         let (drain, draining) = watch::channel(false);
-        let (workers, files) = listen(&config, &shared, &draining)?;
+        let bound = bind(&config, inherited)?;
+        let workers = listen(&config, &bound, &shared, &draining)?;
         if let Some(path) = &config.pid_file {
             let written = std::fs::write(path, format!("{}\n", std::process::id()));
             written.map_err(|error| one(&path.display().to_string(), error))?;
@@ -79,7 +84,7 @@ impl Server {
             config,
             reloading: Mutex::new(()),
             drain,
-            files,
+            bound: Mutex::new(bound.into_iter().map(|(_, bound)| bound).collect()),
             threads: Mutex::new(Threads { workers, crypto }),
         })
     }
@@ -127,6 +132,11 @@ impl Server {
         *self.shared.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How often each worker has shown that it makes progress.
+    pub fn beats(&self) -> Vec<u64> {
+        self.shared.beats.iter().map(|beats| beats.load(Ordering::Relaxed)).collect()
+    }
+
     /// All metrics as text.
     pub fn metrics(&self, exposition: Exposition) -> String {
         let waiting = self.shared.scheduler.waiting();
@@ -147,7 +157,8 @@ impl Server {
     /// Accepts nothing new, and answers what was asked.
     pub fn stop_accepting(&self) {
         // Whoever comes next may bind the same addresses at once.
-        self.files.iter().for_each(SocketFile::unlink);
+        let bound = std::mem::take(&mut *self.bound.lock().unwrap_or_else(PoisonError::into_inner));
+        bound.iter().for_each(Bound::unlink);
         // Nobody listens only if all workers are gone.
         let _ = self.drain.send(true);
     }
@@ -178,29 +189,40 @@ impl Server {
     }
 }
 
-/// Binds all addresses and starts a worker per configured thread.
-fn listen(
-    config: &KeyServerConfig,
-    shared: &Arc<Shared>,
-    draining: &watch::Receiver<bool>,
-) -> Result<(Workers, Vec<SocketFile>), Vec<String>> {
-    let (mut bound, mut files) = (Vec::new(), Vec::new());
+/// The sockets of each listener.
+type Listening = Vec<(Arc<KeyServerListener>, Bound)>;
+
+/// Binds all addresses whose sockets were not passed.
+fn bind(config: &KeyServerConfig, inherited: &mut Inherited) -> Result<Listening, Vec<String>> {
+    let mut bound = Vec::new();
     for listener in &config.listeners {
         for endpoint in &listener.bind {
-            let sockets = Bound::bind(endpoint, config.workers)
+            let sockets = match inherited.take(endpoint.kind(), &endpoint.to_string()) {
+                passed if passed.is_empty() => Bound::bind(endpoint, config.workers),
+                passed => Bound::adopt(endpoint, passed, config.workers),
+            };
+            let sockets = sockets
                 .map_err(|error| vec![format!("listener {}: cannot bind {endpoint}: {error}", listener.name)])?;
             tracing::info!(listener = listener.name, address = %sockets.endpoint(), "listening");
-            files.extend(sockets.file().cloned());
             bound.push((Arc::clone(listener), sockets));
         }
     }
+    Ok(bound)
+}
+
+/// Starts a worker per configured thread.
+fn listen(
+    config: &KeyServerConfig,
+    bound: &Listening,
+    shared: &Arc<Shared>,
+    draining: &watch::Receiver<bool>,
+) -> Result<Workers, Vec<String>> {
     let start = |index: usize| {
         let (bound, shared, draining) = (bound.clone(), Arc::clone(shared), draining.clone());
         net::engine::spawn(format!("worker-{index}"), None, move || work(index, bound, shared, draining))
     };
     let workers: std::io::Result<Workers> = (0..config.workers.max(1)).map(start).collect();
-    let workers = workers.map_err(|error| vec![format!("cannot start a worker: {error}")])?;
-    Ok((workers, files))
+    workers.map_err(|error| vec![format!("cannot start a worker: {error}")])
 }
 
 /// A worker's life: accepts until the server drains, then waits for its connections.
@@ -211,12 +233,14 @@ async fn work(
     draining: watch::Receiver<bool>,
 ) {
     let report = Rc::new(shared.reporter.thread());
+    let _beating = tokio::task::spawn_local(beat(Arc::clone(&shared), index));
     let mut accepting = Vec::new();
     for (listener, sockets) in bound {
-        match sockets.listener(index) {
-            Ok(socket) => {
-                accepting.push(accept(socket, listener, Arc::clone(&shared), Rc::clone(&report), draining.clone()))
-            }
+        match sockets.listeners(index) {
+            Ok(own) => accepting.extend(own.into_iter().map(|socket| {
+                let listener = Arc::clone(&listener);
+                accept(socket, listener, Arc::clone(&shared), Rc::clone(&report), draining.clone())
+            })),
             Err(error) => tracing::error!(%error, "a worker cannot listen"),
         }
     }
@@ -227,6 +251,15 @@ async fn work(
                 let _ = connection.await;
             }
         }
+    }
+}
+
+/// Shows as long as its thread makes progress.
+async fn beat(shared: Arc<Shared>, index: usize) {
+    let mut beat = tokio::time::interval(BEAT);
+    loop {
+        beat.tick().await;
+        shared.beats.get(index).into_iter().for_each(|beats| _ = beats.fetch_add(1, Ordering::Relaxed));
     }
 }
 
@@ -266,9 +299,10 @@ async fn accept(
             }
         }
     }
-    let closing = socket.close();
-    while let Some((stream, _)) = closing.next().await {
-        begin(stream, &mut open);
+    if let Some(closing) = socket.close() {
+        while let Some((stream, _)) = closing.next().await {
+            begin(stream, &mut open);
+        }
     }
     open
 }

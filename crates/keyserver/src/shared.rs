@@ -1,6 +1,6 @@
 //! What the threads of a key server share, and a connection's place among those that may be open.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub(super) struct Shared {
     /// Whether ECDSA opcodes are answered for RSA keys.
     pub(super) mixed: bool,
     pub(super) connections: AtomicUsize,
+    /// How often each worker has shown that it makes progress.
+    pub(super) beats: Box<[AtomicU64]>,
     /// Whether it serves; else why not.
     pub(super) ready: Mutex<Result<(), &'static str>>,
 }
@@ -48,6 +50,7 @@ impl Shared {
             limits: config.limits.clone(),
             mixed: config.ecdsa_opcodes_on_rsa_keys,
             connections: AtomicUsize::new(0),
+            beats: (0..config.workers.max(1)).map(|_| AtomicU64::new(0)).collect(),
             ready: Mutex::new(Err("starting")),
         })
     }

@@ -87,7 +87,9 @@ pub fn check(location: &Location, password: Option<&Password>) -> Inspection {
         PrivateKey::from_der(pair.key.as_ref()?).err().map(|error| format!("{}: private key {error}", pair.origin))
     });
     inspection.problems.extend(damaged.into_iter().flatten());
-    if !inspection.pairs.iter().any(|pair| pair.names.iter().any(|name| name == names::DEFAULT)) {
+    if inspection.pairs.len() > 1
+        && !inspection.pairs.iter().any(|pair| pair.names.iter().any(|name| name == names::DEFAULT))
+    {
         inspection.warnings.push(format!(
             "{}: has no `default` certificate for clients that send no server name or an unknown one",
             location.path().display()

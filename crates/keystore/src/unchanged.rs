@@ -15,7 +15,7 @@ const UNSETTLED: Duration = Duration::from_secs(2);
 /// How long what was said of expiring certificates stays true.
 const DAY_SECONDS: u64 = 24 * 3600;
 
-/// Digest of all that decides what is read, taken before it is read; none where that cannot be reported for sure.
+/// Digest of all that decides what is read, taken before it is read; none where that is not certain.
 pub(crate) fn state(location: &Location, password: Option<&Password>, keys: Keys) -> Option<[u8; 32]> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     let mut reported = Vec::new();
@@ -78,7 +78,7 @@ mod tests {
         std::fs::write(&file, "one").unwrap();
         let location = Location::PemFolder(dir.path().to_owned());
         assert_eq!(state(&location, None, Keys::InStore), None);
-        // As if some time had passed: only what is reported is compared, since nobody can set a file's ctime back.
+        // As if some time had passed: only what the file system reports is compared, since nobody can set a file's ctime back.
         let later = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + 2 * UNSETTLED;
         let reported = |path: &Path| {
             let mut reported = Vec::new();

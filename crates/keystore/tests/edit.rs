@@ -272,8 +272,12 @@ fn checking_finds_what_loading_lets_pass() {
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("good.pem", &material::pair(&EC, &["a.example"]));
     let found = inspect::check(&location, None);
+    assert_eq!((found.problems.len(), found.warnings.len()), (0, 0), "the only certificate is the default: {found:?}");
+    write("other.pem", &material::pair(&EC_OTHER, &["c.example"]));
+    let found = inspect::check(&location, None);
     assert_eq!((found.problems.len(), found.warnings.len()), (0, 1), "{found:?}");
     assert!(found.warnings[0].contains("has no `default`"));
+    std::fs::remove_file(folder.path().join("other.pem")).unwrap();
     write("default.pem", &(material::certificate_within(&EC, &[], (2000, 2010)) + &material::key(&EC)));
     // An RSA key with a wrong private number: its public half still pairs it.
     let mut der = RSA.serialize_der();

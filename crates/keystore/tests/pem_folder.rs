@@ -1,4 +1,4 @@
-//! Folders of PEM files: what loads, under which names, and what is reported of the rest.
+//! Folders of PEM files: what loads, under which names, and what is reported about the rest.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod material;

@@ -4,6 +4,7 @@
 //! program. All socket I/O goes through here, so that another engine can replace the readiness engine behind the same calls. An
 //! idle stream holds no buffer.
 
+pub mod channel;
 pub mod udp;
 pub mod transparent;
 pub mod splice;
@@ -14,6 +15,7 @@ pub mod own_addresses;
 mod option;
 mod netlink;
 pub mod listen;
+pub mod inherited;
 pub mod stream;
 pub mod engine;
 pub mod process;
@@ -25,9 +27,11 @@ pub mod pool;
 pub mod alarm;
 
 pub use alarm::Alarm;
+pub use channel::Channel;
 pub use chunk::Chunk;
 pub use deadline::{Deadline, Elapsed};
-pub use listen::{Bound, Endpoint, Listener, SocketFile, is_about_one_connection};
+pub use inherited::{Inherited, SocketFile};
+pub use listen::{Bound, Endpoint, Listener, is_about_one_connection};
 pub use own_addresses::OwnAddresses;
 pub use poller::Poller;
 pub use pool::Pool;

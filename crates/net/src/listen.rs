@@ -1,12 +1,13 @@
-//! Listening sockets: TCP over IPv4 and IPv6 with one socket per worker, and Unix sockets.
+//! Listening sockets: TCP over IPv4 and IPv6 with one socket per worker, and Unix sockets. Made here, or adopted from another process.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::net::SocketFlags;
@@ -14,6 +15,7 @@ use socket2::{Domain, SockAddr, SockFilter, SockRef, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
 use crate::clock::coarse;
+use crate::inherited::{self, Kind, Passed, SocketFile, identify};
 use crate::stream::Stream;
 
 /// Connections the kernel may queue for us before it drops new ones (bounded by net.core.somaxconn).
@@ -43,30 +45,31 @@ impl fmt::Display for Endpoint {
     }
 }
 
+impl Endpoint {
+    /// What a socket for it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Endpoint::Tcp(_) => Kind::Tcp,
+            Endpoint::Unix(_) => Kind::Unix,
+        }
+    }
+}
+
 /// Bound sockets of one endpoint, not yet tied to a runtime: one per worker for TCP, one shared by all for Unix.
 #[derive(Debug, Clone)]
 pub struct Bound {
     sockets: Vec<Arc<OwnedFd>>,
+    workers: usize,
     endpoint: Endpoint,
     file: Option<SocketFile>,
+    /// Another process has the sockets, too.
+    kept: Arc<AtomicBool>,
 }
 
-/// The file of a Unix socket that we bound.
-#[derive(Debug, Clone)]
-pub struct SocketFile {
-    path: PathBuf,
-    /// Device and number. As long as the socket is open no other file can have them.
-    identity: (u64, u64),
-}
-
-impl SocketFile {
-    /// Removes it, unless somebody else has put another in its place.
-    pub fn unlink(&self) {
-        if identify(&self.path) == Some(self.identity) {
-            // Gone already is as good.
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
+/// Which of so many sockets a worker serves: they are dealt out in turn. A worker that is left without one shares another's.
+fn dealt(worker: usize, workers: usize, sockets: usize) -> impl Iterator<Item = usize> {
+    let shared = (worker >= sockets && sockets > 0).then(|| worker % sockets);
+    (worker..sockets).step_by(workers.max(1)).chain(shared)
 }
 
 impl Bound {
@@ -80,9 +83,59 @@ impl Bound {
             Endpoint::Unix(path) => {
                 let socket = Arc::new(bind_unix(path)?);
                 let file = identify(path).map(|identity| SocketFile { path: path.clone(), identity });
-                Ok(Bound { sockets: vec![socket; workers.max(1)], endpoint: endpoint.clone(), file })
+                Ok(Bound { sockets: vec![socket], workers, endpoint: endpoint.clone(), file, kept: Arc::default() })
             }
         }
+    }
+
+    /// Makes the sockets that were passed for `endpoint` those of `workers` workers. Where there are fewer sockets than workers, as many as can be had join
+    /// them; where there are more, some workers serve several, since connections wait in each.
+    ///
+    /// # Errors
+    /// There is none, or the kernel rejects.
+    pub fn adopt(endpoint: &Endpoint, passed: Vec<Passed>, workers: usize) -> io::Result<Bound> {
+        let is_managed = passed.iter().any(|one| one.is_managed);
+        let file = passed.iter().find_map(|one| one.file.clone());
+        let file = file.map(|(path, device, number)| SocketFile { path, identity: (device, number) });
+        let mut sockets: Vec<Arc<OwnedFd>> = passed.into_iter().map(|one| one.socket).collect();
+        let mut endpoint = endpoint.clone();
+        let first = sockets.first().ok_or(io::ErrorKind::NotFound)?;
+        if let Endpoint::Tcp(_) = endpoint {
+            let address = inherited::address_of(first)?;
+            endpoint = Endpoint::Tcp(address);
+            for socket in &sockets {
+                // Accepted sockets inherit it.
+                SockRef::from(socket).set_tcp_nodelay(true)?;
+            }
+            while sockets.len() < workers && !is_managed {
+                // Those that came first may be without SO_REUSEPORT; then they are shared.
+                let Ok(socket) = join_tcp(address) else { break };
+                socket.listen(BACKLOG)?;
+                sockets.push(Arc::new(socket.into()));
+            }
+        }
+        Ok(Bound { sockets, workers, endpoint, file, kept: Arc::new(AtomicBool::new(is_managed)) })
+    }
+
+    /// The sockets, for another process, which knows them by `key`.
+    pub fn pass(&self, key: &str) -> Vec<Passed> {
+        let is_managed = self.is_kept();
+        let file = self.file.as_ref().map(|file| (file.path.clone(), file.identity.0, file.identity.1));
+        let pass = |socket: &Arc<OwnedFd>| Passed {
+            is_managed,
+            file: file.clone(),
+            ..Passed::new(self.endpoint.kind(), key.to_owned(), Arc::clone(socket))
+        };
+        self.sockets.iter().map(pass).collect()
+    }
+
+    /// From now on another process has the sockets, too: closing ours leaves alone what is queued and the file.
+    pub fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
+    }
+
+    fn is_kept(&self) -> bool {
+        self.kept.load(Ordering::Relaxed)
     }
 
     fn bind_tcp(address: SocketAddr, workers: usize) -> io::Result<Bound> {
@@ -95,9 +148,7 @@ impl Bound {
         let mut address = address;
         let mut sockets = Vec::with_capacity(workers);
         for _ in 0..workers.max(1) {
-            let socket = tcp_socket(address)?;
-            socket.set_reuse_port(true)?;
-            socket.bind(&address.into())?;
+            let socket = join_tcp(address)?;
             // Later workers join the port that the first one got.
             address = socket.local_addr()?.as_socket().unwrap_or(address);
             sockets.push(socket);
@@ -106,12 +157,14 @@ impl Bound {
             socket.listen(BACKLOG)?;
         }
         let sockets = sockets.into_iter().map(|socket| Arc::new(OwnedFd::from(socket))).collect();
-        Ok(Bound { sockets, endpoint: Endpoint::Tcp(address), file: None })
+        Ok(Bound { sockets, workers, endpoint: Endpoint::Tcp(address), file: None, kept: Arc::default() })
     }
 
     /// Removes the file of a Unix socket, unless somebody else has put another in its place. TCP has none.
     pub fn unlink(&self) {
-        self.file.iter().for_each(SocketFile::unlink);
+        if !self.is_kept() {
+            self.file.iter().for_each(SocketFile::unlink);
+        }
     }
 
     /// The file of a Unix socket.
@@ -124,21 +177,32 @@ impl Bound {
         &self.endpoint
     }
 
-    /// The listener of worker `index`, tied to the runtime of the calling thread.
+    /// The listeners of worker `index`, tied to the runtime of the calling thread.
     ///
     /// # Errors
-    /// The runtime could not register the socket.
-    pub fn listener(&self, index: usize) -> io::Result<Listener> {
-        let socket = self.sockets.get(index % self.sockets.len().max(1)).ok_or(io::ErrorKind::NotFound)?;
-        // SAFETY: `as_raw_fd` of a shared `OwnedFd` gives the same open descriptor for as long as the `AsyncFd` holds it, and nothing
-        // else can close it.
-        let socket = unsafe { AsyncFd::register(Arc::clone(socket)) }?;
+    /// The runtime could not register a socket.
+    pub fn listeners(&self, index: usize) -> io::Result<Vec<Listener>> {
         let local = match self.endpoint {
             Endpoint::Tcp(address) => Some(address),
             Endpoint::Unix(_) => None,
         };
-        Ok(Listener { socket, local })
+        let own = dealt(index, self.workers, self.sockets.len()).filter_map(|at| self.sockets.get(at));
+        let listener = |socket: &Arc<OwnedFd>| {
+            // SAFETY: `as_raw_fd` of a shared `OwnedFd` gives the same open descriptor for as long as the `AsyncFd` holds it, and nothing
+            // else can close it.
+            let socket = unsafe { AsyncFd::register(Arc::clone(socket)) }?;
+            Ok(Listener { socket, local, kept: Arc::clone(&self.kept) })
+        };
+        own.map(listener).collect()
     }
+}
+
+/// A socket that shares its port with others of ours.
+fn join_tcp(address: SocketAddr) -> io::Result<Socket> {
+    let socket = tcp_socket(address)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
 }
 
 fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
@@ -169,11 +233,6 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Device and number of the file at `path`, if there is one.
-fn identify(path: &Path) -> Option<(u64, u64)> {
-    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
-}
-
 fn is_dead_socket(path: &Path, address: &SockAddr) -> io::Result<bool> {
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
         return Ok(false);
@@ -187,6 +246,7 @@ fn is_dead_socket(path: &Path, address: &SockAddr) -> io::Result<bool> {
 pub struct Listener {
     socket: AsyncFd<Arc<OwnedFd>>,
     local: Option<SocketAddr>,
+    kept: Arc<AtomicBool>,
 }
 
 impl Listener {
@@ -226,11 +286,14 @@ impl Listener {
         }
     }
 
-    /// Closes it without losing a connection, see [`Closing`].
-    pub fn close(self) -> Closing {
+    /// Closes it without losing a connection, see [`Closing`]. At once where another process has it, too: what is queued is for that one.
+    pub fn close(self) -> Option<Closing> {
+        if self.kept.load(Ordering::Relaxed) {
+            return None;
+        }
         // Where the kernel takes no filter, what begins in the last moment may be lost.
         let _ = self.reject_new();
-        Closing { listener: self, until: coarse() + LAST_HANDSHAKES }
+        Some(Closing { listener: self, until: coarse() + LAST_HANDSHAKES })
     }
 
     /// From now on the kernel drops requests for new connections (SYN), which clients send again after a second; handshakes that have begun
@@ -299,4 +362,22 @@ impl Closing {
 pub fn is_about_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, NetworkDown, NetworkUnreachable, TimedOut};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | NetworkDown | NetworkUnreachable | TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dealt;
+
+    #[test]
+    fn each_socket_is_served_and_each_worker_serves() {
+        let deal = |workers: usize, sockets: usize| {
+            (0..workers).map(|worker| dealt(worker, workers, sockets).collect::<Vec<_>>()).collect::<Vec<_>>()
+        };
+        assert_eq!(deal(2, 2), [[0], [1]]);
+        assert_eq!(deal(2, 5), [vec![0, 2, 4], vec![1, 3]]);
+        assert_eq!(deal(3, 1), [[0], [0], [0]]);
+        assert_eq!(deal(4, 3), [[0], [1], [2], [0]]);
+        assert_eq!(deal(2, 0), [Vec::<usize>::new(), Vec::new()]);
+        assert_eq!(dealt(0, 0, 2).collect::<Vec<_>>(), [0, 1], "no division by none");
+    }
 }

@@ -93,7 +93,7 @@ pub(crate) struct Netlink {
 }
 
 impl Netlink {
-    /// Opens one; `groups` are the kinds of news to be reported of without asking.
+    /// Opens one; `groups` are the kinds of changes that the kernel is to report.
     pub(crate) fn open(groups: u32) -> io::Result<Netlink> {
         let flags = SocketFlags::CLOEXEC;
         // Without a protocol: rtnetlink, which is number 0.

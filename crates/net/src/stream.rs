@@ -310,12 +310,18 @@ impl Stream {
         if asked == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
     }
 
+    /// Acknowledges at once what was received, instead of up to 40 ms later or with the next bytes sent (RFC 9293 §3.8.6.3). For moments when the peer may
+    /// hold back its next bytes until then (Nagle's algorithm) and nothing is due to it. Without effect on sockets that are not TCP.
+    pub fn acknowledge(&self) {
+        let _ = rustix::net::sockopt::set_tcp_quickack(self.socket.get_ref(), true);
+    }
+
     /// Ends our direction; the peer reads an end after what was sent.
     pub fn shutdown_write(&self) {
         let _ = rustix::net::shutdown(self.socket.get_ref(), Shutdown::Write);
     }
 
-    /// Makes the close that follows a reset instead of an orderly end, so that the peer cannot problem a cut message for a whole one.
+    /// Makes the close that follows a reset instead of an orderly end, so that the peer cannot mistake a cut message for a whole one.
     pub fn reset_on_close(&self) {
         let _ = SockRef::from(&self.socket).set_linger(Some(std::time::Duration::ZERO));
     }

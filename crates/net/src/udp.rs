@@ -19,6 +19,7 @@ use std::sync::Arc;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
+use crate::inherited::{self, Kind, Passed};
 use crate::option::set_int;
 use crate::transparent::{self, Source};
 
@@ -32,7 +33,9 @@ const FLOW_BUFFER_BYTES: libc::c_int = 512 * 1024;
 #[derive(Debug, Clone)]
 pub struct UdpBound {
     sockets: Vec<Arc<OwnedFd>>,
+    workers: usize,
     address: SocketAddr,
+    is_managed: bool,
 }
 
 impl UdpBound {
@@ -49,14 +52,42 @@ impl UdpBound {
         let mut address = address;
         let mut sockets = Vec::with_capacity(workers);
         for _ in 0..workers.max(1) {
-            let socket = udp_socket(address)?;
-            socket.set_reuse_port(true)?;
-            socket.bind(&address.into())?;
+            let socket = join(address)?;
             address = socket.local_addr()?.as_socket().unwrap_or(address);
-            enlarge(&socket, LISTENER_BUFFER_BYTES);
             sockets.push(Arc::new(OwnedFd::from(socket)));
         }
-        Ok(UdpBound { sockets, address })
+        Ok(UdpBound { sockets, workers, address, is_managed: false })
+    }
+
+    /// Makes the sockets that were passed those of `workers` workers. A socket has one reader, or the datagrams of one sender would come to several: where
+    /// there are fewer sockets than workers, as many as can be had join them, and the workers that are left over have none.
+    ///
+    /// # Errors
+    /// There is none, or the kernel rejects.
+    pub fn adopt(passed: Vec<Passed>, workers: usize) -> io::Result<UdpBound> {
+        let is_managed = passed.iter().any(|one| one.is_managed);
+        let mut sockets: Vec<Arc<OwnedFd>> = passed.into_iter().map(|one| one.socket).collect();
+        let address = inherited::address_of(sockets.first().ok_or(io::ErrorKind::NotFound)?)?;
+        for socket in &sockets {
+            let socket = SockRef::from(socket);
+            receive_destination(&socket, address)?;
+            join_arrivals(&socket);
+            enlarge(&socket, LISTENER_BUFFER_BYTES);
+        }
+        while sockets.len() < workers && !is_managed {
+            let Ok(socket) = join(address) else { break };
+            sockets.push(Arc::new(socket.into()));
+        }
+        Ok(UdpBound { sockets, workers, address, is_managed })
+    }
+
+    /// The sockets, for another process, which knows them by `key`.
+    pub fn pass(&self, key: &str) -> Vec<Passed> {
+        let pass = |socket: &Arc<OwnedFd>| Passed {
+            is_managed: self.is_managed,
+            ..Passed::new(Kind::Udp, key.to_owned(), Arc::clone(socket))
+        };
+        self.sockets.iter().map(pass).collect()
     }
 
     /// Where it listens, with the port the kernel chose.
@@ -64,17 +95,28 @@ impl UdpBound {
         self.address
     }
 
-    /// The socket of worker `index`, tied to the runtime of the calling thread.
+    /// The sockets of worker `index`, tied to the runtime of the calling thread.
     ///
     /// # Errors
-    /// The runtime could not register the socket.
-    pub fn listener(&self, index: usize) -> io::Result<UdpListener> {
-        let socket = self.sockets.get(index % self.sockets.len().max(1)).ok_or(io::ErrorKind::NotFound)?;
-        // SAFETY: `as_raw_fd` of a shared `OwnedFd` gives the same open descriptor for as long as the `AsyncFd` holds it, and nothing
-        // else can close it.
-        let socket = unsafe { AsyncFd::register(Arc::clone(socket)) }?;
-        Ok(UdpListener { socket, local: self.address })
+    /// The runtime could not register a socket.
+    pub fn listeners(&self, index: usize) -> io::Result<Vec<UdpListener>> {
+        let listener = |socket: &Arc<OwnedFd>| {
+            // SAFETY: `as_raw_fd` of a shared `OwnedFd` gives the same open descriptor for as long as the `AsyncFd` holds it, and nothing
+            // else can close it.
+            let socket = unsafe { AsyncFd::register(Arc::clone(socket)) }?;
+            Ok(UdpListener { socket, local: self.address })
+        };
+        self.sockets.iter().skip(index).step_by(self.workers.max(1)).map(listener).collect()
     }
+}
+
+/// A socket that shares its port with others of ours.
+fn join(address: SocketAddr) -> io::Result<Socket> {
+    let socket = udp_socket(address)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    enlarge(&socket, LISTENER_BUFFER_BYTES);
+    Ok(socket)
 }
 
 fn udp_socket(address: SocketAddr) -> io::Result<Socket> {
@@ -83,15 +125,18 @@ fn udp_socket(address: SocketAddr) -> io::Result<Socket> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    if address.ip().is_unspecified() {
-        // Responses are to leave from the very address a datagram came to.
-        match address.ip() {
-            IpAddr::V4(_) => set_int(&socket, libc::SOL_IP, libc::IP_PKTINFO, 1)?,
-            IpAddr::V6(_) => set_int(&socket, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1)?,
-        }
-    }
+    receive_destination(&socket, address)?;
     join_arrivals(&socket);
     Ok(socket)
+}
+
+/// Has the kernel say which address a datagram came to, where that may be any: responses are to leave from that very one.
+fn receive_destination(socket: &Socket, address: SocketAddr) -> io::Result<()> {
+    match address.ip() {
+        ip if !ip.is_unspecified() => Ok(()),
+        IpAddr::V4(_) => set_int(socket, libc::SOL_IP, libc::IP_PKTINFO, 1),
+        IpAddr::V6(_) => set_int(socket, libc::SOL_IPV6, libc::IPV6_RECVPKTINFO, 1),
+    }
 }
 
 /// Lets the kernel hand over datagrams of equal length in one piece. Kernels before 5.0 cannot; then each comes alone.

@@ -42,7 +42,7 @@ fn boundaries_are_kept_however_datagrams_are_joined() {
 #[tokio::test(flavor = "local")]
 async fn more_than_fits_into_one_call_arrives_in_order() {
     let bound = UdpBound::bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
-    let listener = bound.listener(0).unwrap();
+    let listener = bound.listeners(0).unwrap().remove(0);
     let flow = UdpFlow::connect(bound.address(), Source::OWN).unwrap();
     let payloads: Vec<[u8; 4]> = (0..500_u32).map(u32::to_be_bytes).collect();
     let datagrams: Vec<Outgoing<'_>> = payloads.iter().map(|payload| plain(payload)).collect();
@@ -68,7 +68,7 @@ async fn responses_leave_from_the_address_that_was_asked() {
         let client = server(if asked.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" });
         client.connect(target).unwrap();
         client.send(b"?").unwrap();
-        let (first, second) = (bound.listener(0).unwrap(), bound.listener(1).unwrap());
+        let (first, second) = (bound.listeners(0).unwrap().remove(0), bound.listeners(1).unwrap().remove(0));
         let (mut batch, mut other) = (Batch::new(), Batch::new());
         let listener = tokio::select! {
             received = first.receive(&mut batch) => { received.unwrap(); &first }

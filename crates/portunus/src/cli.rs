@@ -32,6 +32,8 @@ pub enum Command {
     },
     /// Have a running server load its configuration again, and wait for the outcome
     Reload(command::reload::ReloadCommand),
+    /// Have a running server start the program again and hand over its sockets to it, and wait until that serves
+    Upgrade(command::upgrade::UpgradeCommand),
     /// Check FILE and everything it names; report every problem at once
     Check {
         /// Configuration file (YAML)
@@ -112,7 +114,7 @@ pub fn main() -> ExitCode {
 /// Whether a command prints and ends. The others have connections, and go on if nobody reads what they print.
 fn is_brief(command: &Command) -> bool {
     match command {
-        Command::Run { .. } | Command::Reload(_) | Command::As { .. } => false,
+        Command::Run { .. } | Command::Reload(_) | Command::Upgrade(_) | Command::As { .. } => false,
         Command::ValidateServer(command) => command.is_brief(),
         Command::Demo(command) => command.is_brief(),
         Command::KeyServer(command) => command.is_brief(),
@@ -135,6 +137,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
     match arguments.command {
         Command::Run { file, options } => command::run::run(&file, options),
         Command::Reload(command) => command::reload::run(&command),
+        Command::Upgrade(command) => command::upgrade::run(&command),
         Command::Keystore(command) => command::keystore::run(command),
         Command::Routing(command) => command::routing::run(command),
         Command::Contract(command) => command::contract::run(command),

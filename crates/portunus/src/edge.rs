@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{AdminConfig, Config, Reloaded};
+use net::Inherited;
 use proxy::background::{documents, key_sets, upkeep};
 use proxy::passport::self_test;
-use proxy::server::{Server, Source};
+use proxy::server::{Server, Source, State};
 use telemetry::{Diagnostics, Reporter};
 
 use crate::admin::{AdminState, ReloadRequest};
-use crate::supervisor::{self, Origin, Plan, Reload, Role, Watched};
+use crate::supervisor::{self, Belongings, Origin, Plan, Reload, Role, Watched};
 
 /// How long the last log lines may take.
 const LOG_DEADLINE: Duration = Duration::from_secs(2);
@@ -27,7 +28,8 @@ pub struct Edge {
 pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOnce(&Arc<Reporter>) -> T) -> ExitCode {
     let watched = watched(&config, origin.watched.as_deref());
     let (level, period) = (config.log.level.clone(), period(&config));
-    let plan = Plan { prepare: || prepare(&level), watched, period, start: || Edge::start(config, source) };
+    let start = |inherited: &mut Inherited, state| Edge::start(config, source, inherited, state);
+    let plan = Plan { prepare: || prepare(&level), watched, period, start };
     supervisor::run(origin, plan, |edge: &Arc<Edge>| {
         for (listener, address) in edge.server.endpoints() {
             tracing::info!(listener, %address, "listening");
@@ -42,11 +44,11 @@ pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOn
 }
 
 impl Edge {
-    fn start(config: Config, source: Source) -> Result<Edge, Vec<String>> {
+    fn start(config: Config, source: Source, inherited: &mut Inherited, state: State) -> Result<Edge, Vec<String>> {
         let descriptors = net::process::raise_descriptor_limit();
         let reporter = Reporter::start(&config.log, config.workers);
         let reporter = reporter.map_err(|error| vec![format!("access log: {error}")])?;
-        let server = Server::start(config, source, Arc::clone(&reporter), descriptors)?;
+        let server = Server::prepare(config, source, Arc::clone(&reporter), descriptors, (inherited, state))?;
         Ok(Edge { server, reporter })
     }
 
@@ -70,6 +72,27 @@ impl Edge {
 }
 
 impl Role for Edge {
+    fn serve(&self) -> Result<(), Vec<String>> {
+        self.server.serve()
+    }
+
+    fn is_serving(&self) -> bool {
+        self.server.is_serving()
+    }
+
+    fn beats(&self) -> Vec<u64> {
+        self.server.beats()
+    }
+
+    fn belongings(&self) -> Result<Belongings, Vec<String>> {
+        let (sockets, state) = self.server.belongings();
+        Ok(Belongings { sockets, state, timeout: self.config().limits.upgrade_timeout })
+    }
+
+    fn hand_over(&self) {
+        self.server.hand_over();
+    }
+
     fn generation(&self) -> u64 {
         self.server.shared().generation.load().number
     }
@@ -110,6 +133,7 @@ impl Role for Edge {
             clients: Some(Box::new(move |by_rate| for_clients.reporter.clients_json(by_rate))),
             config_json: Box::new(move || for_config.config().effective.to_string()),
             reload,
+            upgrade: None,
             ready: Box::new(move || for_ready.server.ready()),
             extra: vec![("/shadow", Box::new(move || for_shadows.reporter.shadows_json()))],
         }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use config::{AdminConfig, AuditTarget, KeyServerConfig, Reloaded};
 use keyserver::confine::confine;
 use keyserver::server::{Server, Source};
+use net::Inherited;
 use net::confine::Files;
 use telemetry::Diagnostics;
 
 use crate::admin::{AdminState, ReloadRequest};
-use crate::supervisor::{self, Options, Origin, Plan, Reload, Role, Watched};
+use crate::supervisor::{self, Belongings, Options, Origin, Plan, Reload, Role, Watched};
 
 /// A running key server.
 struct KeyServer(Server);
@@ -21,10 +22,7 @@ struct KeyServer(Server);
 pub fn run_file(file: &Path, options: Options) -> ExitCode {
     let config = match config::load_key_server(file) {
         Ok(config) => config,
-        Err(problems) => {
-            complain!("{problems}");
-            return ExitCode::FAILURE;
-        }
+        Err(problems) => return supervisor::reject(&problems),
     };
     let again = file.to_owned();
     let source: Source = Box::new(move || {
@@ -41,7 +39,7 @@ pub fn run(config: KeyServerConfig, source: Source, origin: Origin) -> ExitCode 
         prepare: move || prepare(&kept, control),
         watched,
         period,
-        start: || Server::start(config, source).map(KeyServer),
+        start: |inherited: &mut Inherited, _| Server::start(config, source, inherited).map(KeyServer),
     };
     supervisor::run(origin, plan, |_| ())
 }
@@ -81,6 +79,15 @@ fn watched(config: &KeyServerConfig, configuration: Option<&Path>) -> Watched {
 }
 
 impl Role for KeyServer {
+    fn beats(&self) -> Vec<u64> {
+        self.0.beats()
+    }
+
+    fn belongings(&self) -> Result<Belongings, Vec<String>> {
+        let problem = "a key server runs no other program, which its sandbox forbids: restart it; with a .socket unit no connection is refused meanwhile";
+        Err(vec![problem.to_owned()])
+    }
+
     fn generation(&self) -> u64 {
         self.0.generation()
     }
@@ -113,13 +120,15 @@ impl Role for KeyServer {
             clients: None,
             config_json: Box::new(move || for_config.0.config().effective.to_string()),
             reload,
+            upgrade: None,
             ready: Box::new(move || for_ready.0.ready().map_err(str::to_owned)),
             extra: vec![("/keys", Box::new(move || for_keys.0.keys_json()))],
         }
     }
 
     fn drain_times(&self) -> (Duration, Duration) {
-        (Duration::ZERO, self.0.config().limits.drain_timeout)
+        let limits = &self.0.config().limits;
+        (limits.drain_delay, limits.drain_timeout)
     }
 
     fn leave(&self) {

@@ -1,13 +1,18 @@
-//! What the edge and the key server have in common as processes: signals, watched files, reloads, the admin side, and an orderly end.
+//! What the edge and the key server have in common as processes: signals, watched files, reloads, upgrades, the admin side, and an orderly end.
 //!
 //! ```text
 //! signals caught → started → serving ──SIGTERM──→ leaving ──drain_delay──→ draining ──all done, time over, second signal──→ ended
 //!                               ↺ SIGHUP, file change, period, admin request: reload
+//!                               └─ upgrade: another process serves ──→ at rest ──→ draining
 //! ```
 
 mod admin_side;
 mod changes;
+mod handover;
+mod message;
+mod predecessor;
 mod signals;
+mod upgrades;
 mod watched;
 
 use std::cell::RefCell;
@@ -18,14 +23,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{AdminConfig, Reloaded};
+use net::Inherited;
+use proxy::server::State;
 use tokio::time::Instant;
 
 use crate::admin::{AdminState, ReloadRequest};
 use crate::systemd;
 use admin_side::AdminSide;
 use changes::Changes;
+use predecessor::{Inheritance, Predecessor};
 use signals::Signals;
+use upgrades::Upgrades;
 
+pub use handover::Belongings;
 pub use watched::Watched;
 
 /// How often dead workers are looked for, and reloads that the admin side made are followed.
@@ -33,6 +43,13 @@ const SUPERVISION: Duration = Duration::from_millis(200);
 
 /// How often draining looks whether it is done.
 const DRAIN_POLL: Duration = Duration::from_millis(20);
+
+/// How long workers may take to begin to accept.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// After an upgrade, how long idle connections may wait for one more request, whose response says that the connection closes; and no longer than half of
+/// `drain_timeout`.
+const REST_AFTER_UPGRADE: Duration = Duration::from_secs(10);
 
 /// What is to be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +64,31 @@ pub enum Reload {
 
 /// A process that serves: the edge or the key server, started.
 pub trait Role: Send + Sync + 'static {
+    /// Begins to accept.
+    ///
+    /// # Errors
+    /// It cannot; nothing is accepted then.
+    fn serve(&self) -> Result<(), Vec<String>> {
+        Ok(())
+    }
+
+    /// Whether it accepts everywhere.
+    fn is_serving(&self) -> bool {
+        true
+    }
+
+    /// A number per worker that grows while it makes progress.
+    fn beats(&self) -> Vec<u64>;
+
+    /// What another process needs to take over.
+    ///
+    /// # Errors
+    /// Why no other one can.
+    fn belongings(&self) -> Result<Belongings, Vec<String>>;
+
+    /// Leaves accepting to the process that took over; what is open goes on.
+    fn hand_over(&self) {}
+
     /// Number of what is active; each reload that is taken makes a new one.
     fn generation(&self) -> u64;
 
@@ -135,10 +177,17 @@ pub struct Plan<P, S> {
 /// called once when it serves, on the main thread's runtime; what it gives is kept until the end.
 pub fn run<R: Role, T, D>(
     origin: Origin,
-    plan: Plan<impl FnOnce() -> Result<D, Vec<String>>, impl FnOnce() -> Result<R, Vec<String>>>,
+    plan: Plan<impl FnOnce() -> Result<D, Vec<String>>, impl FnOnce(&mut Inherited, State) -> Result<R, Vec<String>>>,
     serving: impl FnOnce(&Arc<R>) -> T,
 ) -> ExitCode {
-    // First of all, or a signal that comes while we start would end us instead of being obeyed.
+    handover::note_program();
+    // Before anything else is opened, so that no descriptor can be taken for one of these.
+    let (predecessor, managed) = match (Predecessor::meet(), Inherited::from_manager()) {
+        (Ok(predecessor), Ok(managed)) => (predecessor, managed),
+        (Err(problem), _) => return say_problems(&[problem]),
+        (_, Err(problems)) => return say_problems(&problems),
+    };
+    // At once, or a signal that comes while we start would end us instead of being obeyed.
     let (runtime, mut signals) = match signals::catch() {
         Ok(caught) => caught,
         Err(error) => {
@@ -149,23 +198,31 @@ pub fn run<R: Role, T, D>(
     systemd::prepare();
     let started = (plan.prepare)().and_then(|diagnostics| {
         let changes = Changes::watch(plan.watched, plan.period);
-        let role = Arc::new((plan.start)()?);
-        let admin = AdminSide::start(&role, origin.control).map_err(|problem| vec![problem])?;
-        Ok((role, admin, changes, diagnostics))
+        let upgrades = Upgrades::default();
+        let (role, admin) = begin(predecessor.as_ref(), managed, plan.start, origin.control, &upgrades, &runtime)?;
+        Ok((role, admin, changes, upgrades, diagnostics))
     });
-    let (role, mut admin, changes, _diagnostics) = match started {
+    let (role, mut admin, changes, mut upgrades, _diagnostics) = match started {
         Ok(started) => started,
         Err(problems) => {
-            problems.iter().for_each(|problem| complain!("error: {problem}"));
-            return ExitCode::FAILURE;
+            predecessor.iter().for_each(|predecessor| predecessor.failed(&problems));
+            return say_problems(&problems);
         }
     };
-    systemd::ready(&systemd::outcome(role.generation(), &[]));
+    match &predecessor {
+        // It says so in our place, as long as it is the main process.
+        Some(predecessor) => predecessor.serving(),
+        None => systemd::ready(&systemd::outcome(role.generation(), &[])),
+    }
+    drop(predecessor);
     runtime.block_on(async {
         let _serving = serving(&role);
         let files = (origin.watched.as_deref(), origin.remade);
-        serve(&mut signals, changes, files, &mut admin, &role).await;
-        drain(&mut signals, admin, &*role).await;
+        let watchdog = systemd::watchdog().map(|period| tokio::task::spawn_local(watch(Arc::clone(&role), period)));
+        let successor = serve(&mut signals, changes, files, &mut admin, &mut upgrades, &role).await;
+        // The service manager looks at the new process now.
+        watchdog.iter().filter(|_| successor.is_some()).for_each(|watchdog| watchdog.abort());
+        drain(&mut signals, admin, &*role, successor).await;
     });
     match role.stop() {
         0 => ExitCode::SUCCESS,
@@ -176,22 +233,89 @@ pub fn run<R: Role, T, D>(
     }
 }
 
-/// Serves signals, file changes and periods until SIGTERM or SIGINT.
+/// Loads and binds everything, and serves when the process that this one takes over from says so.
+fn begin<R: Role>(
+    predecessor: Option<&Predecessor>,
+    managed: Inherited,
+    start: impl FnOnce(&mut Inherited, State) -> Result<R, Vec<String>>,
+    control: Option<PathBuf>,
+    upgrades: &Upgrades,
+    runtime: &tokio::runtime::LocalRuntime,
+) -> Result<(Arc<R>, AdminSide), Vec<String>> {
+    let Inheritance { mut sockets, state } = match predecessor {
+        Some(predecessor) => predecessor.inheritance()?,
+        None => Inheritance { sockets: managed, state: State::default() },
+    };
+    let role = Arc::new(start(&mut sockets, state)?);
+    let admin = admin_side::Bound::new(&*role, control, &mut sockets).map_err(|problem| vec![problem])?;
+    sockets.all_taken()?;
+    predecessor.map_or(Ok(()), Predecessor::may_serve)?;
+    role.serve()?;
+    let until = Instant::now() + START_TIMEOUT;
+    runtime.block_on(async {
+        while !role.is_serving() && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let admin = admin.serve(&role, upgrades).map_err(|problem| vec![problem])?;
+    // What a configuration that has changed listens on no more.
+    sockets.discard();
+    Ok((role, admin))
+}
+
+/// Says why this process does not start.
+fn say_problems(problems: &[String]) -> ExitCode {
+    problems.iter().for_each(|problem| complain!("error: {problem}"));
+    ExitCode::FAILURE
+}
+
+/// Says why this process does not start, also to the one that it was to take over from.
+pub fn reject(problems: &config::Problems) -> ExitCode {
+    complain!("{problems}");
+    if let Ok(Some(predecessor)) = Predecessor::meet() {
+        predecessor.failed(&problems.list().iter().map(ToString::to_string).collect::<Vec<_>>());
+    }
+    ExitCode::FAILURE
+}
+
+/// Gives the service manager signs of life.
+async fn watch<R: Role>(role: Arc<R>, period: Duration) {
+    let (mut watchdog, mut tick) = (systemd::Watchdog::default(), tokio::time::interval(period));
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        watchdog.look(role.beats());
+    }
+}
+
+/// Serves signals, file changes, periods and upgrades until SIGTERM or SIGINT, or until another process serves: its number.
 async fn serve<R: Role>(
     signals: &mut Signals,
     mut changes: Changes,
     (file, remade): (Option<&Path>, Option<Duration>),
     admin: &mut AdminSide,
+    upgrades: &mut Upgrades,
     role: &Arc<R>,
-) {
+) -> Option<u32> {
     let reported = Reported::default();
     let mut generation = role.generation();
     let mut supervision = tokio::time::interval(SUPERVISION);
     let mut remaking = remade.map(|period| tokio::time::interval_at(Instant::now() + period, period));
     loop {
         tokio::select! {
-            Some(()) = signals.terminate.recv() => return,
-            Some(()) = signals.interrupt.recv() => return,
+            Some(()) = signals.terminate.recv() => break,
+            Some(()) = signals.interrupt.recv() => break,
+            request = upgrades.next() => match request {
+                upgrades::News::Asked(reply) => upgrades.begin(reply, || offer(&**role, admin)),
+                upgrades::News::Ended(Ok(pid)) => {
+                    systemd::handed_over(pid);
+                    return Some(pid);
+                }
+                upgrades::News::Ended(Err(problems)) => {
+                    problems.iter().for_each(|problem| tracing::error!("upgrade failed, this process goes on: {problem}"));
+                    systemd::ready(&systemd::upgrade_failed(role.generation(), &problems));
+                }
+            },
             Some(()) = signals.hangup.recv() => begin_reload(role, Reload::All, "SIGHUP", None),
             Some(()) = signals.reopen.recv() => role.reopen_logs(),
             (news, reason) = changes.next() => {
@@ -210,11 +334,21 @@ async fn serve<R: Role>(
                 if role.generation() != generation {
                     generation = role.generation();
                     changes.follow(role.watched(file), role.period());
-                    admin.follow(role);
+                    admin.follow(role, upgrades);
                 }
             }
         }
     }
+    upgrades.cancel();
+    None
+}
+
+/// Everything that another process needs to take over.
+fn offer<R: Role>(role: &R, admin: &AdminSide) -> Result<Belongings, Vec<String>> {
+    let mut belongings = role.belongings()?;
+    belongings.sockets.extend(admin.pass());
+    systemd::upgrading();
+    Ok(belongings)
 }
 
 /// The next tick, if there is ever one.
@@ -263,32 +397,52 @@ fn announced(role: &impl Role, what: Reload) -> Result<Option<Reloaded>, Vec<Str
     outcome
 }
 
-/// Shuts down in order: not ready, no longer accepting, until nothing is open, `drain_timeout` is over, or another signal says to end now.
-async fn drain(signals: &mut Signals, admin: AdminSide, role: &impl Role) {
+/// Shuts down in order: not ready, no longer accepting, until nothing is open, `drain_timeout` is over, or another signal says to end now. If `successor`
+/// accepts in our place, what is open is all that is left, and a first signal may be meant for it.
+async fn drain(signals: &mut Signals, admin: AdminSide, role: &impl Role, successor: Option<u32>) {
     let (delay, timeout) = role.drain_times();
-    role.leave();
-    systemd::stopping("draining");
+    let (delay, timeout, admin) = match successor {
+        None => {
+            role.leave();
+            systemd::stopping("draining");
+            (delay, timeout, Some(admin))
+        }
+        Some(successor) => {
+            tracing::info!(successor, "handed over to another process");
+            // First, or a check of readiness would find the one that is not.
+            admin.hand_over();
+            role.hand_over();
+            let rest = REST_AFTER_UPGRADE.min(timeout / 2);
+            (rest, timeout - rest, None)
+        }
+    };
+    let is_over = async |until: Instant| {
+        while role.open() > 0 && Instant::now() < until {
+            tokio::time::sleep(DRAIN_POLL).await;
+        }
+    };
     tracing::info!(
         delay_seconds = delay.as_secs_f64(),
         timeout_seconds = timeout.as_secs_f64(),
         "draining; another SIGTERM or SIGINT ends at once"
     );
     let stages = async {
-        tokio::time::sleep(delay).await;
+        match successor {
+            Some(_) => is_over(Instant::now() + delay).await,
+            None => tokio::time::sleep(delay).await,
+        }
         role.stop_accepting();
         // Its address, too: the next process has the same configuration.
         drop(admin);
-        let until = Instant::now() + timeout;
-        while role.open() > 0 && Instant::now() < until {
-            tokio::time::sleep(DRAIN_POLL).await;
-        }
+        is_over(Instant::now() + timeout).await;
     };
     let mut stages = std::pin::pin!(stages);
+    let mut is_for_us = successor.is_none();
     loop {
         tokio::select! {
             () = &mut stages => return,
-            Some(()) = signals.terminate.recv() => break,
-            Some(()) = signals.interrupt.recv() => break,
+            Some(()) = signals.terminate.recv() => if std::mem::replace(&mut is_for_us, true) { break },
+            Some(()) = signals.interrupt.recv() => if std::mem::replace(&mut is_for_us, true) { break },
             Some(()) = signals.hangup.recv() => tracing::warn!("SIGHUP: nothing is loaded while the server shuts down"),
             Some(()) = signals.reopen.recv() => role.reopen_logs(),
         }

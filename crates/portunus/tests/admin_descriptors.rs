@@ -19,6 +19,7 @@ fn metrics_are_served_without_a_free_descriptor() {
         clients: None,
         config_json: Box::new(String::new),
         reload: Box::new(|| Err(Vec::new())),
+        upgrade: None,
         ready: Box::new(|| Ok(())),
         extra: Vec::new(),
     };

@@ -5,6 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use keystore::dev_ca::{DevCa, Purpose};
+use tls::KeyType;
+
 fn portunus(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_portunus")).args(arguments).output().unwrap()
 }
@@ -315,6 +318,40 @@ fn routes_with_a_problem_in_what_they_match_conflict_with_nothing() {
         host("b.example")
     ));
     assert!(!err.is_empty() && !err.contains("match the same requests"), "{err}");
+}
+
+/// One certificate is the default by itself; of several, one must be named, unless nobody gets a default.
+#[test]
+fn a_keystore_needs_a_default_only_where_it_is_not_plain() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = DevCa::new("check").unwrap();
+    let add = |name: &str| {
+        let pair = ca.issue(&[name], KeyType::Ecdsa, Purpose::Server).unwrap();
+        let text = format!("{}{}", pair.certificate_pem, pair.key_pem.as_str());
+        fs::write(folder.path().join(format!("{name}.pem")), text).unwrap();
+    };
+    let check = |keystore: &str, tls: &str| {
+        let text = format!(
+            "keystores: {{ main: {{ folder: {}{keystore} }} }}\nroutes: [{{ respond: {{ status: 200 }} }}]\n\
+             listeners: [{{ name: edge, bind: '127.0.0.1:0', tls: {{ keystore: main{tls} }} }}]\n",
+            folder.path().display()
+        );
+        check(&text).2
+    };
+    add("a.example");
+    assert_eq!(check("", ""), "");
+    add("b.example");
+    assert_eq!(
+        check("", ""),
+        "keystore main: no default certificate for clients that send no server name or an unknown one; \
+         add `default: HOST`; there are certificates for a.example, b.example\n"
+    );
+    assert_eq!(check("", ", strict_sni: true"), "");
+    assert_eq!(check(", default: b.example", ""), "");
+    assert_eq!(
+        check(", default: c.example", ""),
+        "keystore main: no certificate is for `default: c.example`; name one that is here: a.example, b.example\n"
+    );
 }
 
 #[test]

@@ -182,6 +182,18 @@ fn key_server_files_give_exactly_these_messages_or_become_exactly_this() {
     }
 }
 
+/// The library states its defaults for those who use it alone; the table of settings states them for operators.
+#[test]
+fn a_contract_without_settings_has_the_defaults_of_the_library() {
+    let text =
+        "listeners: [{name: a, bind: ':0'}]\nroutes: [{respond: {status: 200}}]\ncontracts: {c: {document: c.yaml}}\n";
+    let config = parse("p.yaml", text);
+    assert_eq!(
+        format!("{:#?}", config.contracts["c"].options),
+        format!("{:#?}", contract::options::Options::default())
+    );
+}
+
 #[test]
 fn load_looks_for_the_files_that_are_named() {
     let folder = tempfile::tempdir().unwrap();

@@ -82,10 +82,11 @@ pub struct IdentityTable {
 }
 
 impl IdentityTable {
-    /// The table of a store. `default` names the host whose identities are the default ones; without it the alias `default` is.
+    /// The table of a store. `default` names the host whose identities are the default ones; without it the alias `default` is, or what is
+    /// the store's only certificate.
     ///
     /// # Errors
-    /// There is no default identity, or `default` names none.
+    /// No identity is for the host that `default` names.
     pub fn new(store: &keystore::Store, default: Option<&str>) -> Result<IdentityTable, String> {
         let mut table = IdentityTable::default();
         for entry in &store.entries {
@@ -100,16 +101,19 @@ impl IdentityTable {
             }
         }
         if let Some(default) = default {
-            let pairs =
-                table.find(default).ok_or_else(|| format!("no certificate is for the default name {default:?}"))?;
+            let pairs = table.find(default).ok_or_else(|| {
+                format!("no certificate is for `default: {default}`; name one that is here: {}", names_of(store))
+            })?;
             table.default = pairs.clone();
-        }
-        if table.default.choose(&ClientHello::default()).is_none() {
-            return Err(
-                "no default certificate; name one with `default: HOST`, or store one under the alias `default`".into(),
-            );
+        } else if !table.has_default() && is_one_certificate(store) {
+            store.entries.iter().for_each(|entry| table.default.put(&entry.identity));
         }
         Ok(table)
+    }
+
+    /// Whether clients that send no server name get a certificate.
+    pub fn has_default(&self) -> bool {
+        self.default.choose(&ClientHello::default()).is_some()
     }
 
     /// The identities of `name` (lower case, A-labels): exact, then wildcard, which stands for one label in a certificate (RFC 9525 §6.3).
@@ -119,6 +123,32 @@ impl IdentityTable {
             self.wildcard.get(base)
         })
     }
+}
+
+/// Whether all certificates of a store are for the same names, one per type of key.
+fn is_one_certificate(store: &keystore::Store) -> bool {
+    let mut names = store.entries.iter().map(|entry| &entry.names);
+    let Some(first) = names.next() else { return false };
+    names.all(|names| names == first)
+}
+
+/// The problem with a keystore that has no default certificate, and the fix.
+pub(crate) fn no_default(store: &keystore::Store) -> String {
+    format!(
+        "no default certificate for clients that send no server name or an unknown one; add `default: HOST`; there are certificates for {}",
+        names_of(store)
+    )
+}
+
+/// The first names that a store has certificates for.
+fn names_of(store: &keystore::Store) -> String {
+    const SHOWN: usize = 5;
+    let mut names: Vec<&str> = store.entries.iter().flat_map(|entry| &entry.names).map(String::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
+    names.truncate(SHOWN);
+    format!("{}{more}", names.join(", "))
 }
 
 /// Settings of a name, ready for use, with a digest that is equal exactly where they mean the same.

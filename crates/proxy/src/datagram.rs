@@ -43,6 +43,10 @@ const PIECES_PER_TURN: usize = 16;
 /// end after this time.
 const QUIET_AT_CLOSE: Duration = Duration::from_secs(1);
 
+/// After another process took over, flows that have been quiet for this long end: their clients' datagrams go to the other one, and what is still to come
+/// are responses.
+const QUIET_AFTER_HANDOVER: Duration = Duration::from_secs(10);
+
 /// Pause after the kernel refused to hand over datagrams for want of memory.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -112,6 +116,8 @@ struct Relay {
     deadline: Deadline,
     rule: Option<Arc<UdpRule>>,
     is_closing: bool,
+    /// Another process reads the listener.
+    is_handed_over: bool,
     /// When the last flow ends, on the coarse clock: set when the process drains.
     ends_at: Option<Duration>,
     complaint: OncePerSecond,
@@ -133,6 +139,7 @@ impl Relay {
             deadline: Deadline::new(),
             rule: None,
             is_closing: false,
+            is_handed_over: false,
             ends_at: None,
             complaint: OncePerSecond::new(),
         })
@@ -141,7 +148,7 @@ impl Relay {
     /// Waits for datagrams of either side, for a flow that has been idle long enough, or for the end.
     async fn news(&mut self, closing: Option<&Notify>) -> News {
         let next_end = self.flows.next_end(self.idle()).map(|end| self.ends_at.map_or(end, |last| last.min(end)));
-        let Relay { listener, flows, batch, ready, deadline, worker, .. } = self;
+        let Relay { listener, flows, batch, ready, deadline, worker, is_handed_over, .. } = self;
         let idle = std::future::poll_fn(|context| match next_end {
             Some(at) => deadline.poll_elapsed(at, context).map(drop),
             None => std::task::Poll::Pending,
@@ -150,13 +157,13 @@ impl Relay {
             match closing {
                 Some(closing) => tokio::select! {
                     () = closing.notified() => {}
-                    () = worker.drained() => {}
+                    () = worker.closed() => {}
                 },
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            received = listener.receive(batch) => News::Arrived(received),
+            received = listener.receive(batch), if !*is_handed_over => News::Arrived(received),
             found = flows.poller.ready(ready) => News::Answered(found),
             () = idle => News::Idle,
             () = reported => News::Closing,
@@ -168,11 +175,16 @@ impl Relay {
             return Duration::ZERO;
         }
         let configured = self.rule.as_ref().map_or(Duration::MAX, |rule| rule.config.idle_timeout);
-        if self.is_closing { configured.min(QUIET_AT_CLOSE) } else { configured }
+        match (self.is_closing, self.is_handed_over) {
+            (true, false) => configured.min(QUIET_AT_CLOSE),
+            (true, true) => configured.min(QUIET_AFTER_HANDOVER),
+            (false, _) => configured,
+        }
     }
 
     fn close(&mut self) {
         self.is_closing = true;
+        self.is_handed_over = self.worker.is_handed_over();
         // The port must be free for the next process, which serves these clients as new flows.
         self.ends_at = self.worker.is_draining().then(|| coarse() + QUIET_AT_CLOSE);
         self.flows.close();

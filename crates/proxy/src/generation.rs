@@ -15,7 +15,7 @@ use config::{
 use telemetry::UpstreamView;
 
 use crate::auth::KeyRing;
-use crate::certificates::{IdentityTable, TlsFront, TlsRule};
+use crate::certificates::{self, IdentityTable, TlsFront, TlsRule};
 use crate::client::TrustList;
 use crate::configured_map::ConfiguredMap;
 use crate::contracts::{ActiveContract, Contracts};
@@ -351,7 +351,7 @@ fn build_tables(
     previous: Option<&Generation>,
     problems: &mut Vec<String>,
 ) -> BTreeMap<String, Arc<IdentityTable>> {
-    let mut tables = BTreeMap::new();
+    let mut tables: BTreeMap<String, Arc<IdentityTable>> = BTreeMap::new();
     for tls in config.listeners.iter().filter_map(|listener| listener.tls.as_ref()) {
         let name = &tls.keystore;
         let Some(store) = stores.get(name).filter(|_| !tables.contains_key(name)) else { continue };
@@ -360,12 +360,18 @@ fn build_tables(
             let same_store = previous.stores.get(name).is_some_and(|before| Arc::ptr_eq(before, store));
             same_store && default(&previous.config) == default(config)
         });
-        if let Some(table) = kept.and_then(|previous| previous.tables.get(name)) {
-            tables.insert(name.clone(), Arc::clone(table));
-            continue;
-        }
-        match IdentityTable::new(store, default(config).as_deref()) {
-            Ok(table) => _ = tables.insert(name.clone(), Arc::new(table)),
+        let table = match kept.and_then(|previous| previous.tables.get(name)) {
+            Some(table) => Ok(Arc::clone(table)),
+            None => IdentityTable::new(store, default(config).as_deref()).map(Arc::new),
+        };
+        // Where every listener rejects names without a certificate, a default is a choice.
+        let mut users = config.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+        let needs_default = users.any(|user| user.keystore == *name && !user.strict_sni);
+        match table {
+            Ok(table) if needs_default && !table.has_default() => {
+                problems.push(format!("keystore {name}: {}", certificates::no_default(store)));
+            }
+            Ok(table) => _ = tables.insert(name.clone(), table),
             Err(problem) => problems.push(format!("keystore {name}: {problem}")),
         }
     }

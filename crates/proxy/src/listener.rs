@@ -27,7 +27,7 @@ pub async fn serve(listener: Listener, place: Rc<Place<Endpoint>>, worker: Rc<Wo
         () = worker.drained() => {}
         () = accept_on(&listener, &place, &worker) => {}
     }
-    let closing = listener.close();
+    let Some(closing) = listener.close() else { return };
     while let Some((stream, peer)) = closing.next().await {
         admit((stream, peer, closing.port()), &place, &worker);
     }

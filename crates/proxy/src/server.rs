@@ -1,10 +1,11 @@
-//! Owns the workers and the bound sockets; swaps generations; drains.
+//! Owns the workers and the bound sockets; swaps generations; drains, or hands over to another process.
 //!
 //! ```text
-//! start ──→ running ──SIGTERM──→ leaving ──drain_delay──→ draining ──all done, time over, or a second signal──→ stopped
+//! prepare ─serve→ running ──SIGTERM──→ leaving ──drain_delay──→ draining ──all done, time over, or a second signal──→ stopped
 //!             ↺ reload: build everything, bind what is new, swap one pointer, close what is gone
 //! ```
 
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,7 +21,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use config::{Bindable, Config, Place};
 use config::{Reloaded, waits_for_restart};
-use net::{Bound, Endpoint, UdpBound};
+use net::inherited::{Kind, Passed};
+use net::{Bound, Endpoint, Inherited, UdpBound};
 use telemetry::{CertificateExpiry, Reporter};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -34,6 +36,8 @@ use crate::guard;
 use crate::listener;
 use crate::message::scratch;
 use crate::worker::{Shared, Worker};
+
+pub use state::{ServerState, State};
 
 /// How often a worker hands its log lines over and tidies its pools.
 const TICK: Duration = Duration::from_millis(200);
@@ -56,6 +60,8 @@ enum Command {
     Up,
     /// Tell clients to go elsewhere for their next request.
     Leave,
+    /// Another process accepts from now on: leave what is queued to it, and tell clients to go there for their next request.
+    HandOver,
     /// Take in what has connected already, then nothing new; end connections after what they are doing.
     Drain,
     /// End now.
@@ -72,6 +78,7 @@ pub type Source = Box<dyn Fn() -> Result<Config, Vec<String>> + Send + Sync>;
 pub struct Server {
     shared: Arc<Shared>,
     source: Source,
+    tickets: Arc<tls::TicketKeys>,
     /// As the process was started: what is only read then.
     started: Arc<Config>,
     is_leaving: AtomicBool,
@@ -109,27 +116,48 @@ struct WorkerThread {
 }
 
 impl Server {
-    /// Builds the first generation, binds, and starts the workers. `descriptors`: how many the process may open.
+    /// Prepares and serves, see [`Server::prepare`] and [`Server::serve`].
     ///
     /// # Errors
-    /// Everything that is wrong with configuration, key material or addresses; nothing runs then.
+    /// Theirs.
     pub fn start(
         config: Config,
         source: Source,
         reporter: Arc<Reporter>,
         descriptors: u64,
     ) -> Result<Server, Vec<String>> {
+        let nothing = (&mut Inherited::default(), State::default());
+        let server = Server::prepare(config, source, reporter, descriptors, nothing)?;
+        server.serve()?;
+        Ok(server)
+    }
+
+    /// Builds the first generation and binds what is not inherited. `descriptors`: how many the process may open; `inherited`: sockets and state of the
+    /// process that this one takes over from.
+    ///
+    /// # Errors
+    /// Everything that is wrong with configuration, key material or addresses.
+    pub fn prepare(
+        config: Config,
+        source: Source,
+        reporter: Arc<Reporter>,
+        descriptors: u64,
+        (inherited, state): (&mut Inherited, State),
+    ) -> Result<Server, Vec<String>> {
         let config = Arc::new(config);
         let generation = Generation::build(Arc::clone(&config), None).map_err(|error| error.problems)?;
+        state::resume(&generation, &state.servers);
         report_stores(&generation, &reporter);
         reporter.generation(generation.number);
         reporter.validation_memory().allow(config.limits.max_validation_memory_bytes);
-        let mut bound = BTreeMap::new();
-        bind_missing(&config, &mut bound)?;
-        let mut udp_bound = BTreeMap::new();
-        bind_missing_udp(&config, &mut udp_bound)?;
-        let tickets = Arc::new(tls::TicketKeys::new(TICKET_ROTATION));
-        let acceptor = tls::Acceptor::new(tickets).map_err(|error| vec![format!("TLS cannot be set up: {error}")])?;
+        let mut sockets = Taking { workers: config.workers, inherited };
+        let (mut bound, mut udp_bound) = (BTreeMap::new(), BTreeMap::new());
+        bind_missing(&config, &mut bound, &mut sockets)?;
+        bind_missing_udp(&config, &mut udp_bound, &mut sockets)?;
+        let known = state.tickets.and_then(|secrets| tls::TicketKeys::with(TICKET_ROTATION, &secrets));
+        let tickets = Arc::new(known.unwrap_or_else(|| tls::TicketKeys::new(TICKET_ROTATION)));
+        let acceptor =
+            tls::Acceptor::new(Arc::clone(&tickets)).map_err(|error| vec![format!("TLS cannot be set up: {error}")])?;
         let shared = Arc::new(Shared {
             generation: Arc::new(ArcSwap::from_pointee(generation)),
             acceptor,
@@ -137,19 +165,59 @@ impl Server {
             hops: Arc::default(),
             flows: AtomicUsize::new(0),
             listening: AtomicUsize::new(0),
+            beats: (0..config.workers).map(|_| AtomicU64::new(0)).collect(),
             workers_up: AtomicUsize::new(0),
             validation_memory: reporter.validation_memory(),
             reporter,
         });
         let generation = Arc::clone(&shared.generation);
         shared.reporter.watch_upstreams(Box::new(move || generation.load().upstream_views()));
-        let workers = (0..config.workers)
-            .map(|index| start_worker(&shared, index, &bound, &udp_bound))
-            .collect::<io::Result<_>>()
-            .map_err(|error| vec![format!("cannot start a worker: {error}")])?;
-        let inner = Mutex::new(Inner { workers, bound, udp_bound, stage: Stage::Running });
+        let inner = Mutex::new(Inner { workers: Vec::new(), bound, udp_bound, stage: Stage::Running });
         let (is_leaving, reloading) = (AtomicBool::new(false), Mutex::default());
-        Ok(Server { shared, source, started: config, is_leaving, reloading, inner })
+        Ok(Server { shared, source, tickets, started: config, is_leaving, reloading, inner })
+    }
+
+    /// Starts the workers, which begin to accept.
+    ///
+    /// # Errors
+    /// A thread cannot be made.
+    pub fn serve(&self) -> Result<(), Vec<String>> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = |index| start_worker(&self.shared, index, &inner.bound, &inner.udp_bound);
+        let workers = (0..self.started.workers).map(start).collect::<io::Result<_>>();
+        inner.workers = workers.map_err(|error| vec![format!("cannot start a worker: {error}")])?;
+        Ok(())
+    }
+
+    /// Whether every worker has begun to serve.
+    pub fn is_serving(&self) -> bool {
+        self.shared.workers_up.load(Ordering::Relaxed) >= self.started.workers
+    }
+
+    /// How often each worker has kept house. A number that stands still belongs to a worker that makes no progress.
+    pub fn beats(&self) -> Vec<u64> {
+        self.shared.beats.iter().map(|beats| beats.load(Ordering::Relaxed)).collect()
+    }
+
+    /// What another process needs in order to take over: the sockets, and what is known. Nothing changes here.
+    pub fn belongings(&self) -> (Vec<Passed>, State) {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let tcp = inner.bound.iter().flat_map(|(place, bound)| bound.pass(&place.key()));
+        let udp = inner.udp_bound.iter().flat_map(|(place, bound)| bound.pass(&place.key()));
+        let servers = state::servers(&self.shared.generation.load());
+        (tcp.chain(udp).collect(), State { tickets: Some(self.tickets.secrets()), servers })
+    }
+
+    /// Leaves accepting to the process that has our sockets: not ready any more, and each response says that its connection closes. What is queued
+    /// is for the other one; connections go on, and idle ones too, so that no request meets a closing connection.
+    pub fn hand_over(&self) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.stage = Stage::Leaving;
+        self.is_leaving.store(true, Ordering::Relaxed);
+        inner.bound.values().for_each(Bound::keep);
+        inner.report(|| Command::HandOver);
+        inner.bound.clear();
+        inner.udp_bound.clear();
     }
 
     /// Where it listens: listener name, and address as bound.
@@ -215,8 +283,10 @@ impl Server {
         let built = Generation::build(Arc::clone(&config), Some(&previous)).and_then(|generation| {
             let log = self.shared.reporter.open_log(&previous.config.log, &config.log);
             let log = log.map_err(|error| vec![error.to_string()])?;
-            let fresh = bind_missing(&config, &mut inner.bound)?;
-            let fresh_udp = bind_missing_udp(&config, &mut inner.udp_bound).inspect_err(|_| {
+            // Workers stay as many as they are, whatever the file says.
+            let mut sockets = Taking { workers: self.started.workers, inherited: &mut Inherited::default() };
+            let fresh = bind_missing(&config, &mut inner.bound, &mut sockets)?;
+            let fresh_udp = bind_missing_udp(&config, &mut inner.udp_bound, &mut sockets).inspect_err(|_| {
                 // All or nothing: what nobody will serve must not stay bound.
                 for (place, bound) in &fresh {
                     inner.bound.remove(place);
@@ -288,7 +358,7 @@ impl Server {
         if self.is_leaving.load(Ordering::Relaxed) {
             return Err("draining".to_owned());
         }
-        if self.shared.workers_up.load(Ordering::Relaxed) < self.started.workers {
+        if !self.is_serving() {
             return Err("starting".to_owned());
         }
         let generation = self.shared.generation.load();
@@ -370,33 +440,52 @@ fn take_gone<A: Bindable, S>(bound: &mut Sockets<A, S>, wanted: impl Iterator<It
     gone
 }
 
-/// Binds the listeners that are not bound.
-fn bind_missing(config: &Config, bound: &mut Sockets<Endpoint, Bound>) -> Result<Fresh<Endpoint, Bound>, Vec<String>> {
+/// Where sockets are taken from before one is made, and how many workers they are for.
+struct Taking<'i> {
+    workers: usize,
+    inherited: &'i mut Inherited,
+}
+
+/// Binds the listeners that are not bound, or takes the sockets that were passed for them.
+fn bind_missing(
+    config: &Config,
+    bound: &mut Sockets<Endpoint, Bound>,
+    sockets: &mut Taking<'_>,
+) -> Result<Fresh<Endpoint, Bound>, Vec<String>> {
     let places = config.listeners.iter().flat_map(|listener| listener.places().map(|place| (&*listener.name, place)));
-    bind_places(places, bound, |endpoint| Bound::bind(endpoint, config.workers), Bound::unlink)
+    let bind = |place: &Place<Endpoint>| match sockets.inherited.take(place.address.kind(), &place.key()) {
+        passed if passed.is_empty() => Bound::bind(&place.address, sockets.workers),
+        passed => Bound::adopt(&place.address, passed, sockets.workers),
+    };
+    bind_places(places, bound, bind, Bound::unlink)
 }
 
 /// As [`bind_missing`], for UDP.
 fn bind_missing_udp(
     config: &Config,
     bound: &mut Sockets<SocketAddr, UdpBound>,
+    sockets: &mut Taking<'_>,
 ) -> Result<Fresh<SocketAddr, UdpBound>, Vec<String>> {
     let listeners = config.udp_listeners.iter();
     let places = listeners.flat_map(|listener| listener.places().map(|place| (&*listener.name, place)));
-    bind_places(places, bound, |address| UdpBound::bind(*address, config.workers), |_| {})
+    let bind = |place: &Place<SocketAddr>| match sockets.inherited.take(Kind::Udp, &place.key()) {
+        passed if passed.is_empty() => UdpBound::bind(place.address, sockets.workers),
+        passed => UdpBound::adopt(passed, sockets.workers),
+    };
+    bind_places(places, bound, bind, |_| {})
 }
 
 /// Binds what is configured and not bound; gives what it bound. On failure nothing is left bound that was not before.
 fn bind_places<'a, A: Bindable, S: Clone>(
     places: impl Iterator<Item = (&'a str, Place<A>)>,
     bound: &mut Sockets<A, S>,
-    bind: impl Fn(&A) -> io::Result<S>,
+    mut bind: impl FnMut(&Place<A>) -> io::Result<S>,
     give_up: impl Fn(&S),
 ) -> Result<Fresh<A, S>, Vec<String>> {
     let mut fresh = Fresh::new();
     let mut problems = Vec::new();
     for (listener, place) in places.filter(|(_, place)| !bound.contains_key(place)) {
-        match bind(&place.address) {
+        match bind(&place) {
             Ok(socket) => fresh.push((place, socket)),
             Err(error) => problems.push(explain_bind(listener, &place.address, &error)),
         }
@@ -464,8 +553,8 @@ fn start_worker(
 /// A worker's main task: obeys commands and keeps house.
 async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver<Command>) {
     let worker = Worker::new(&shared, index);
-    let mut listening: BTreeMap<Place<Endpoint>, AbortHandle> = BTreeMap::new();
-    let mut udp_closing: BTreeMap<Place<SocketAddr>, Rc<Notify>> = BTreeMap::new();
+    let mut listening: BTreeMap<Place<Endpoint>, Vec<AbortHandle>> = BTreeMap::new();
+    let mut udp_closing: BTreeMap<Place<SocketAddr>, Vec<Rc<Notify>>> = BTreeMap::new();
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -473,20 +562,21 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
             command = commands.recv() => match command {
                 Some(Command::Listen(bound, place)) => listen(&worker, index, &bound, place, &mut listening),
                 Some(Command::Close(place)) => {
-                    if let Some(task) = listening.remove(&place) {
-                        task.abort();
-                    }
+                    listening.remove(&place).into_iter().flatten().for_each(|task| task.abort());
                 }
                 Some(Command::ListenUdp(bound, place)) => {
-                    udp_closing.insert(place.clone(), listen_udp(&worker, index, &bound, place));
+                    let closing = listen_udp(&worker, index, &bound, &place);
+                    udp_closing.insert(place, closing);
                 }
                 Some(Command::CloseUdp(place)) => {
-                    if let Some(closing) = udp_closing.remove(&place) {
-                        closing.notify_one();
-                    }
+                    udp_closing.remove(&place).into_iter().flatten().for_each(|closing| closing.notify_one());
                 }
                 Some(Command::Up) => _ = shared.workers_up.fetch_add(1, Ordering::Relaxed),
                 Some(Command::Leave) => worker.begin_leave(),
+                Some(Command::HandOver) => {
+                    std::mem::take(&mut listening).into_values().flatten().for_each(|task| task.abort());
+                    worker.begin_hand_over();
+                }
                 Some(Command::Drain) => worker.begin_drain(),
                 Some(Command::Stop) | None => break,
                 #[cfg(test)]
@@ -498,6 +588,7 @@ async fn work(shared: Arc<Shared>, index: usize, mut commands: UnboundedReceiver
                 worker.pools.sweep();
                 trim_memory();
                 worker.report.flush();
+                shared.beats.get(index).into_iter().for_each(|beats| _ = beats.fetch_add(1, Ordering::Relaxed));
             }
         }
     }
@@ -517,26 +608,32 @@ fn listen(
     index: usize,
     bound: &Bound,
     place: Place<Endpoint>,
-    listening: &mut BTreeMap<Place<Endpoint>, AbortHandle>,
+    listening: &mut BTreeMap<Place<Endpoint>, Vec<AbortHandle>>,
 ) {
-    match bound.listener(index) {
-        Ok(listener) => {
-            let serving = listener::serve(listener, Rc::new(place.clone()), Rc::clone(worker));
-            listening.insert(place, tokio::task::spawn_local(serving).abort_handle());
+    match bound.listeners(index) {
+        Ok(listeners) => {
+            let serve = |listener| {
+                let serving = listener::serve(listener, Rc::new(place.clone()), Rc::clone(worker));
+                tokio::task::spawn_local(serving).abort_handle()
+            };
+            let tasks = listeners.into_iter().map(serve).collect();
+            listening.insert(place, tasks);
         }
         Err(error) => tracing::error!(endpoint = %place.address, %error, "cannot listen"),
     }
 }
 
 /// Serves datagrams; gives what ends that.
-fn listen_udp(worker: &Rc<Worker>, index: usize, bound: &UdpBound, place: Place<SocketAddr>) -> Rc<Notify> {
-    let closing = Rc::new(Notify::new());
-    match bound.listener(index) {
-        Ok(listener) => {
-            let serving = datagram::serve(listener, place, Rc::clone(worker), Rc::clone(&closing));
-            tokio::task::spawn_local(serving);
-        }
-        Err(error) => tracing::error!(address = %place.address, %error, "cannot serve UDP"),
-    }
-    closing
+fn listen_udp(worker: &Rc<Worker>, index: usize, bound: &UdpBound, place: &Place<SocketAddr>) -> Vec<Rc<Notify>> {
+    let listeners = bound.listeners(index).unwrap_or_else(|error| {
+        tracing::error!(address = %place.address, %error, "cannot serve UDP");
+        Vec::new()
+    });
+    let serve = |listener| {
+        let closing = Rc::new(Notify::new());
+        let serving = datagram::serve(listener, place.clone(), Rc::clone(worker), Rc::clone(&closing));
+        tokio::task::spawn_local(serving);
+        closing
+    };
+    listeners.into_iter().map(serve).collect()
 }

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Context;
 
 use arc_swap::{ArcSwap, Cache};
@@ -37,6 +37,8 @@ pub struct Shared {
     pub workers_up: AtomicUsize,
     /// How many listening sockets are open.
     pub listening: AtomicUsize,
+    /// How often each worker has kept house, which shows that it makes progress.
+    pub beats: Box<[AtomicU64]>,
     /// Bytes that bodies take while contracts validate them.
     pub validation_memory: Arc<ValidationMemory>,
     /// Logs and metrics.
@@ -82,6 +84,7 @@ pub struct Worker {
     /// Wakes connections at rest when a stage of the shutdown begins: look at [`Worker::is_leaving`] and [`Worker::is_draining`] then.
     pub shutdown: Notify,
     leaving: Cell<bool>,
+    handed_over: Cell<bool>,
     draining: Cell<bool>,
     /// Tells without touching shared counters whether there is a newer generation.
     newest: RefCell<Cache<Arc<ArcSwap<Generation>>, Arc<Generation>>>,
@@ -99,6 +102,7 @@ impl Worker {
             reported: Reported::default(),
             shutdown: Notify::new(),
             leaving: Cell::new(false),
+            handed_over: Cell::new(false),
             draining: Cell::new(false),
             newest: RefCell::new(Cache::new(Arc::clone(&shared.generation))),
             pinned: RefCell::new(Rc::new(shared.generation.load_full())),
@@ -122,6 +126,11 @@ impl Worker {
         self.leaving.get()
     }
 
+    /// Whether another process accepts in our place.
+    pub fn is_handed_over(&self) -> bool {
+        self.handed_over.get()
+    }
+
     /// Whether nothing new is accepted and idle connections end.
     pub fn is_draining(&self) -> bool {
         self.draining.get()
@@ -131,6 +140,12 @@ impl Worker {
     pub fn begin_leave(&self) {
         self.leaving.set(true);
         self.shutdown.notify_waiters();
+    }
+
+    /// Leaves accepting to another process; clients are told to go there for their next request.
+    pub fn begin_hand_over(&self) {
+        self.handed_over.set(true);
+        self.begin_leave();
     }
 
     /// Begins to drain: listeners and idle connections close, busy ones end politely.
@@ -148,12 +163,21 @@ impl Worker {
 
     /// Waits until it drains.
     pub async fn drained(&self) {
+        self.reached(|worker| worker.is_draining()).await;
+    }
+
+    /// Waits until it takes in nothing new: it drains, or another process has taken over.
+    pub async fn closed(&self) {
+        self.reached(|worker| worker.is_draining() || worker.is_handed_over()).await;
+    }
+
+    async fn reached(&self, stage: impl Fn(&Worker) -> bool) {
         loop {
-            let stage = self.shutdown.notified();
-            if self.is_draining() {
+            let next = self.shutdown.notified();
+            if stage(self) {
                 return;
             }
-            stage.await;
+            next.await;
         }
     }
 }

@@ -42,7 +42,7 @@ pub use link::ServerName;
 pub use policy::{Policy, ProtocolVersion};
 pub use remote::{KeyRequest, KeyResponse};
 pub use session::{Handshake, Read, Session};
-pub use ticket_keys::TicketKeys;
+pub use ticket_keys::{TicketKeys, TicketSecrets};
 
 // The helpers in `tests/support` serve unit tests, too, and name this crate as a stranger would.
 #[cfg(test)]

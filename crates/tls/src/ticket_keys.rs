@@ -17,6 +17,12 @@ pub(crate) const CIPHER_KEY_LEN: usize = 16;
 /// HMAC-SHA256 key length.
 pub(crate) const MAC_KEY_LEN: usize = 32;
 
+const MASTER_LEN: usize = 32;
+/// A generation in [`TicketSecrets`].
+const GENERATION_LEN: usize = NAME_LEN + MASTER_LEN;
+/// The age in [`TicketSecrets`].
+const AGE_LEN: usize = 8;
+
 /// The rotating master secret, shared by all workers and kept across reloads. Random at start. The current generation seals and opens, the
 /// previous one only opens.
 #[derive(Debug)]
@@ -41,18 +47,25 @@ impl std::fmt::Debug for Ring {
 /// One master and the random name that its tickets carry.
 struct Generation {
     name: [u8; NAME_LEN],
-    master: Zeroizing<[u8; 32]>,
+    master: Zeroizing<[u8; MASTER_LEN]>,
 }
 
 impl Generation {
     fn random() -> Generation {
-        let mut generation = Generation { name: [0; NAME_LEN], master: Zeroizing::new([0; 32]) };
+        let mut generation = Generation { name: [0; NAME_LEN], master: Zeroizing::new([0; MASTER_LEN]) };
         // SAFETY: both are live arrays of the given lengths. The library aborts rather than return without randomness.
         unsafe {
             sys::RAND_bytes(generation.name.as_mut_ptr(), NAME_LEN);
             sys::RAND_bytes(generation.master.as_mut_ptr(), generation.master.len());
         }
         generation
+    }
+
+    /// One of [`TicketSecrets`].
+    fn of(bytes: &[u8]) -> Option<Generation> {
+        let (name, master) = bytes.split_first_chunk::<NAME_LEN>()?;
+        let master = Zeroizing::new(<[u8; MASTER_LEN]>::try_from(master).ok()?);
+        Some(Generation { name: *name, master })
     }
 
     /// The keys for one context: HKDF-Expand (RFC 5869 §2.3) of the master, which is uniformly random and so needs no extraction.
@@ -78,6 +91,27 @@ impl Generation {
     }
 }
 
+/// The masters of a process on their way to the one that takes over from it.
+pub struct TicketSecrets(Zeroizing<Vec<u8>>);
+
+impl std::fmt::Debug for TicketSecrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TicketSecrets")
+    }
+}
+
+impl TicketSecrets {
+    /// Takes what [`TicketSecrets::bytes`] gave elsewhere. Whether they are any good shows when they are used.
+    pub fn new(bytes: Vec<u8>) -> TicketSecrets {
+        TicketSecrets(Zeroizing::new(bytes))
+    }
+
+    /// As bytes: how long the current master has sealed, in milliseconds; then name and master of the current and of the previous one.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// The keys of one generation for one context: for the cipher, then for the MAC.
 pub(crate) struct Keys {
     pub(crate) name: [u8; NAME_LEN],
@@ -89,6 +123,38 @@ impl TicketKeys {
     pub fn new(period: Duration) -> TicketKeys {
         let ring = Ring { current: Generation::random(), previous: None, since: Instant::now() };
         TicketKeys { period: period.min(MAX_PERIOD), ring: RwLock::new(ring) }
+    }
+
+    /// The masters, for the process that takes over.
+    pub fn secrets(&self) -> TicketSecrets {
+        let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = Zeroizing::new(Vec::with_capacity(AGE_LEN + 2 * GENERATION_LEN));
+        let age = u64::try_from(ring.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        bytes.extend_from_slice(&age.to_be_bytes());
+        for generation in std::iter::once(&ring.current).chain(&ring.previous) {
+            bytes.extend_from_slice(&generation.name);
+            bytes.extend_from_slice(&*generation.master);
+        }
+        TicketSecrets(bytes)
+    }
+
+    /// Goes on with the masters of another process; none if these are none.
+    pub fn with(period: Duration, secrets: &TicketSecrets) -> Option<TicketKeys> {
+        let (age, generations) = secrets.bytes().split_first_chunk::<AGE_LEN>()?;
+        let mut generations = generations.chunks(GENERATION_LEN).map(Generation::of);
+        let (current, previous) = (generations.next()??, generations.next());
+        let previous = match previous {
+            None => None,
+            Some(previous) => Some(previous?),
+        };
+        if generations.next().is_some() {
+            return None;
+        }
+        let (keys, now) = (TicketKeys::new(period), Instant::now());
+        // A machine may have run for less time than a master was used on another one.
+        let since = now.checked_sub(Duration::from_millis(u64::from_be_bytes(*age))).unwrap_or(now);
+        *keys.write() = Ring { current, previous, since };
+        Some(keys)
     }
 
     /// Rotates now; the previous generation stays for opening only.
@@ -191,6 +257,30 @@ mod tests {
         let one = keys.sealing(&[1; 32], now).unwrap();
         let other = keys.sealing(&[2; 32], now).unwrap();
         assert!(one.name == other.name && one.bytes != other.bytes);
+    }
+
+    #[test]
+    fn another_process_goes_on_with_the_same_masters_and_the_same_age() {
+        let keys = TicketKeys::new(HOUR);
+        let first = keys.sealing(&[1; 32], Instant::now()).unwrap();
+        let check = |keys: &TicketKeys, renew: bool| {
+            let next = TicketKeys::with(HOUR, &keys.secrets()).unwrap();
+            let (opened, renewed) = next.opening(&first.name, &[1; 32], Instant::now()).unwrap();
+            assert!(opened.bytes == first.bytes && renewed == renew);
+            let age = |keys: &TicketKeys| keys.ring.read().unwrap().since.elapsed();
+            assert!(age(&next).abs_diff(age(keys)) < Duration::from_secs(60));
+        };
+        check(&keys, false);
+        keys.rotate();
+        check(&keys, true);
+        let whole = keys.secrets().bytes().to_vec();
+        for length in [0, 8, 55, 57, 103] {
+            assert!(TicketKeys::with(HOUR, &TicketSecrets::new(whole[..length].to_vec())).is_none(), "{length} bytes");
+        }
+        assert!(TicketKeys::with(HOUR, &TicketSecrets::new([&whole[..], &[0; 48]].concat())).is_none());
+        let mut old = whole;
+        old[..8].fill(255);
+        assert!(TicketKeys::with(HOUR, &TicketSecrets::new(old)).is_some(), "older than the machine");
     }
 
     #[test]

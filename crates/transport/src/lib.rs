@@ -237,9 +237,17 @@ impl Transport {
         loop {
             let step = sealed.with_input(|session, input, output| session.handshake(input, output));
             // One write for the whole flight; also the alert of a failed handshake.
+            let sent_before = self.sent.get();
             let flushed = poll_fn(|context| self.poll_flush(context)).await;
             match step.map_err(Broken::Tls)? {
-                Handshake::Done => return Ok(flushed?),
+                Handshake::Done => {
+                    // The peer's Finished came alone and nothing answers it: a client that sends its request in a second small write would wait for
+                    // the delayed acknowledgment.
+                    if self.sent.get() == sent_before && !sealed.holds_input() {
+                        self.stream.acknowledge();
+                    }
+                    return Ok(flushed?);
+                }
                 Handshake::WantInput => flushed?,
                 Handshake::WantKey => {
                     flushed?;

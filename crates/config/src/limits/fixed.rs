@@ -409,6 +409,13 @@ const TUNNELS: &[FixedBound] = &[
     ),
     bound(
         "proxy/src/datagram.rs",
+        "QUIET_AFTER_HANDOVER",
+        "Time without a datagram after which flows end when another process has taken over their listener",
+        "10s",
+        "What is still to come are responses.",
+    ),
+    bound(
+        "proxy/src/datagram.rs",
         "PAUSE",
         "Pause after the kernel had no memory for datagrams",
         "20ms",

@@ -35,6 +35,16 @@ pub struct Place<A> {
     own: Option<(String, usize)>,
 }
 
+impl<A: Bindable> Place<A> {
+    /// Its name between processes.
+    pub fn key(&self) -> String {
+        match &self.own {
+            None => self.address.to_string(),
+            Some((listener, index)) => format!("{} {index} {listener}", self.address),
+        }
+    }
+}
+
 /// The places of a listener, in the order of its binds.
 pub fn places<'a, A: Bindable>(listener: &'a str, bind: &'a [A]) -> impl Iterator<Item = Place<A>> + 'a {
     bind.iter().enumerate().map(move |(index, address)| Place {
@@ -65,5 +75,12 @@ mod tests {
         check(("a", &["127.0.0.1:0"]), ("a", &["127.0.0.1:0", "[::1]:0"]), 1);
         check(("a", &["127.0.0.1:0"]), ("a", &["[::1]:0", "127.0.0.1:0"]), 0);
         check(("a", &["127.0.0.1:0", "127.0.0.1:0"]), ("a", &["127.0.0.1:0"]), 1);
+    }
+
+    #[test]
+    fn a_key_is_the_address_alone_where_that_is_enough() {
+        let bind: Vec<SocketAddr> = ["[::1]:80", "127.0.0.1:0"].iter().map(|text| text.parse().unwrap()).collect();
+        let keys: Vec<String> = places("web", &bind).map(|place| place.key()).collect();
+        assert_eq!(keys, ["[::1]:80", "127.0.0.1:0 1 web"]);
     }
 }

@@ -13,7 +13,7 @@ use crate::yaml::{Entry, Node, Value};
 /// The default of a key whose value is a mapping: all defaults in it.
 const SEE_THERE: &str = "(see there)";
 
-/// Completes the tree of a file of this shape. Values that do not fit, which were reported before, give way to the default.
+/// Completes the tree of a file of this shape. Values that do not fit were reported before, and the default stands in for them.
 pub(crate) fn complete(object: &'static Object, root: &mut Node, problems: &mut Collector) {
     complete_object(object, root, problems);
 }

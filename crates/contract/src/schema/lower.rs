@@ -40,7 +40,7 @@ pub(super) enum Closure {
     Record,
 }
 
-/// Whether a schema holds for values of one kind, as far as can be reported without the value.
+/// Whether a schema holds for values of one kind, as far as can be known without the value.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Decision {
     Always,

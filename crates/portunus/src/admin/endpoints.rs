@@ -25,6 +25,9 @@ const RESPONSE_FIELDS: [(HeaderName, &str); 4] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
+/// Where an upgrade may not be asked for.
+const NO_UPGRADE: &str = "an upgrade is asked for on a Unix socket, such as that of `run --control`";
+
 /// What the pages share.
 struct Pages {
     state: AdminState,
@@ -42,7 +45,8 @@ pub(super) fn router(mut state: AdminState, admission: Admission) -> Router {
         .route("/readyz", get(ready))
         .route("/config", get(async |pages: State<Arc<Pages>>| json((pages.state.config_json)())))
         .route("/clients", get(clients))
-        .route("/reload", post(reload));
+        .route("/reload", post(reload))
+        .route("/upgrade", post(upgrade));
     for (path, source) in extra {
         let source = Arc::new(source);
         router = router.route(path, get(async move || json(source())));
@@ -61,6 +65,7 @@ pub const PAGES: &[(&str, &str, &str)] = &[
     ("GET", "/shadow", "what was asked for or sent back and stands in no API document, with counts"),
     ("GET", "/keys", "key server: its keys and who may use them"),
     ("POST", "/reload", "load the configuration again; 422 with every problem if it is rejected"),
+    ("POST", "/upgrade", "start the program again and hand over to it; 422 if it does not serve. Only on Unix sockets"),
 ];
 
 /// Paths that a role has or has not.
@@ -128,6 +133,22 @@ async fn reload(State(pages): State<Arc<Pages>>) -> Response {
         Ok(Err(problems)) => (StatusCode::UNPROCESSABLE_ENTITY, serde_json::json!({ "problems": problems })),
         Err(_) => {
             let problem = "the reload failed by a defect of the program; the diagnostic log has it";
+            (StatusCode::INTERNAL_SERVER_ERROR, serde_json::json!({ "problems": [problem] }))
+        }
+    };
+    (status, [(CONTENT_TYPE, JSON)], format!("{body}\n")).into_response()
+}
+
+async fn upgrade(State(pages): State<Arc<Pages>>) -> Response {
+    if pages.state.upgrade.is_none() {
+        return (StatusCode::FORBIDDEN, NO_UPGRADE).into_response();
+    }
+    let asked = tokio::task::spawn_blocking(move || pages.state.upgrade.as_ref().map(|upgrade| upgrade())).await;
+    let (status, body) = match asked.ok().flatten() {
+        Some(Ok(pid)) => (StatusCode::OK, serde_json::json!({ "pid": pid })),
+        Some(Err(problems)) => (StatusCode::UNPROCESSABLE_ENTITY, serde_json::json!({ "problems": problems })),
+        None => {
+            let problem = "the upgrade failed by a defect of the program; the diagnostic log has it";
             (StatusCode::INTERNAL_SERVER_ERROR, serde_json::json!({ "problems": [problem] }))
         }
     };

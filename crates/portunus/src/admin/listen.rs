@@ -4,8 +4,10 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,6 +15,7 @@ use config::Endpoint;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use net::inherited::Passed;
 use telemetry::OncePerSecond;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -44,12 +47,38 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Bound {
     address: Endpoint,
     socket: socket2::Socket,
+    /// The service manager has it, too.
+    is_managed: bool,
 }
 
 impl Bound {
     pub(super) fn address(&self) -> &Endpoint {
         &self.address
     }
+
+    /// The socket, for another process, which knows it by `key`.
+    pub(super) fn pass(&self, key: &str) -> io::Result<Passed> {
+        let socket = Arc::new(OwnedFd::from(self.socket.try_clone()?));
+        let file = match &self.address {
+            Endpoint::Unix(path) if !self.is_managed => {
+                let found = std::fs::symlink_metadata(path)?;
+                Some((path.clone(), found.dev(), found.ino()))
+            }
+            _ => None,
+        };
+        let is_managed = self.is_managed;
+        Ok(Passed { is_managed, file, ..Passed::new(self.address.kind(), key.to_owned(), socket) })
+    }
+}
+
+/// Takes the socket that another process passed for an endpoint.
+pub(super) fn adopt(endpoint: &Endpoint, passed: &Passed) -> io::Result<Bound> {
+    let socket = socket2::Socket::from(passed.socket.try_clone()?);
+    let address = match endpoint {
+        Endpoint::Tcp(_) => Endpoint::Tcp(socket.local_addr()?.as_socket().ok_or(ErrorKind::AddrNotAvailable)?),
+        Endpoint::Unix(_) => endpoint.clone(),
+    };
+    Ok(Bound { address, socket, is_managed: passed.is_managed })
 }
 
 pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Bound> {
@@ -74,7 +103,7 @@ pub(super) fn bind(endpoint: &Endpoint) -> io::Result<Bound> {
     };
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
-    Ok(Bound { address, socket })
+    Ok(Bound { address, socket, is_managed: false })
 }
 
 /// Removes a socket that a dead process left behind. Anything else in its place is an error.

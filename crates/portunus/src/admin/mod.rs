@@ -18,6 +18,8 @@ use std::thread::JoinHandle;
 
 use config::Reloaded;
 use config::{AdminConfig, Endpoint};
+use net::Inherited;
+use net::inherited::Passed;
 use telemetry::Exposition;
 use tokio::sync::oneshot;
 
@@ -26,6 +28,9 @@ pub type JsonSource = Box<dyn Fn() -> String + Send + Sync>;
 
 /// Loads the configuration again; what is wrong with it, if it is.
 pub type ReloadRequest = Box<dyn Fn() -> Result<Reloaded, Vec<String>> + Send + Sync>;
+
+/// Has another process take over, and waits until it serves: its number, or why there is none.
+pub type UpgradeRequest = Box<dyn Fn() -> Result<u32, Vec<String>> + Send + Sync>;
 
 /// What the admin side shows and does. The functions are called one request at a time and may take their time.
 pub struct AdminState {
@@ -37,6 +42,8 @@ pub struct AdminState {
     pub config_json: JsonSource,
     /// Loads the configuration again, or tells every problem with it.
     pub reload: ReloadRequest,
+    /// Has another process take over; none where that cannot be. Only asked on Unix sockets, whose mode says who may.
+    pub upgrade: Option<UpgradeRequest>,
     /// Whether traffic is served; else why not.
     pub ready: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Further pages of JSON by path, e.g. `/upstreams`.
@@ -54,22 +61,69 @@ impl std::fmt::Debug for AdminState {
 pub struct AdminHandle {
     config: AdminConfig,
     address: Endpoint,
+    /// Its socket, for another process; none when it has ended.
+    passed: Option<Passed>,
+    /// Another process has the socket, so that its file stays.
+    is_kept: bool,
     running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+}
+
+/// Its address, bound and not yet served.
+pub struct AdminListener {
+    bound: listen::Bound,
+    config: AdminConfig,
+}
+
+/// What an admin listener is called between processes.
+fn key(config: &AdminConfig) -> String {
+    format!("admin {}", config.bind)
+}
+
+/// Binds the address, or takes the socket that was passed for it.
+///
+/// # Errors
+/// The address is in use or not ours, or the socket's path is taken by something that is alive or no socket.
+pub fn bind(config: AdminConfig, inherited: &mut Inherited) -> io::Result<AdminListener> {
+    let kind = config.bind.kind();
+    let mut passed = inherited.take(kind, &key(&config));
+    passed.extend(inherited.take(kind, &config.bind.to_string()));
+    let bound = match passed.pop() {
+        Some(passed) => listen::adopt(&config.bind, &passed),
+        None => listen::bind(&config.bind),
+    };
+    match bound {
+        Ok(bound) => Ok(AdminListener { bound, config }),
+        Err(error) => {
+            let place = match &config.bind {
+                Endpoint::Tcp(address) => address.to_string(),
+                Endpoint::Unix(path) => path.display().to_string(),
+            };
+            Err(io::Error::new(error.kind(), format!("the admin listener cannot bind {place}: {error}")))
+        }
+    }
 }
 
 /// Binds and starts the admin side.
 ///
 /// # Errors
-/// The address is in use or not ours, the socket's path is taken by something that is alive or no socket, or no thread can be started.
+/// Those of [`bind`] and [`serve`].
 pub fn start(config: &AdminConfig, state: AdminState) -> io::Result<AdminHandle> {
-    let listener = listen::bind(&config.bind).map_err(|error| {
-        let place = match &config.bind {
-            Endpoint::Tcp(address) => address.to_string(),
-            Endpoint::Unix(path) => path.display().to_string(),
-        };
-        io::Error::new(error.kind(), format!("the admin listener cannot bind {place}: {error}"))
-    })?;
+    serve(bind(config.clone(), &mut Inherited::default())?, state)
+}
+
+/// Starts the admin side.
+///
+/// # Errors
+/// No thread can be started.
+pub fn serve(
+    AdminListener { bound: listener, config }: AdminListener,
+    mut state: AdminState,
+) -> io::Result<AdminHandle> {
     let address = listener.address().clone();
+    if matches!(address, Endpoint::Tcp(_)) {
+        state.upgrade = None;
+    }
+    let passed = listener.pass(&key(&config))?;
     let router = endpoints::router(state, admit::Admission::new(&address, &config.hosts));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel();
@@ -79,7 +133,7 @@ pub fn start(config: &AdminConfig, state: AdminState) -> io::Result<AdminHandle>
         // A reload that still runs is not waited for: it may be what stops us.
         runtime.shutdown_background();
     })?;
-    Ok(AdminHandle { config: config.clone(), address, running: Some((stop, thread)) })
+    Ok(AdminHandle { config, address, passed: Some(passed), is_kept: false, running: Some((stop, thread)) })
 }
 
 impl AdminHandle {
@@ -93,6 +147,17 @@ impl AdminHandle {
         &self.address
     }
 
+    /// Its socket, for another process.
+    pub fn pass(&self) -> Option<Passed> {
+        self.passed.clone()
+    }
+
+    /// As [`AdminHandle::stop`], but the address stays, since another process has the socket.
+    pub fn hand_over(mut self) {
+        self.is_kept = true;
+        self.end();
+    }
+
     /// Stops listening, lets open answers come to their end for a moment, and removes the Unix socket.
     pub fn stop(mut self) {
         self.end();
@@ -103,7 +168,11 @@ impl AdminHandle {
         // The thread may have ended by itself; then there is nobody to tell.
         let _ = stop.send(());
         let _ = thread.join();
-        if let Endpoint::Unix(path) = &self.address {
+        // Closed here, too, or we would be the ones who answer there.
+        let is_kept = self.passed.take().is_some_and(|passed| passed.is_managed) || self.is_kept;
+        if let Endpoint::Unix(path) = &self.address
+            && !is_kept
+        {
             remove_socket(path);
         }
     }

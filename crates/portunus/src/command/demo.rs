@@ -121,7 +121,10 @@ pub fn run(command: DemoCommand) -> ExitCode {
 fn serve_prepared(file: &Path) -> ExitCode {
     let (config, source) = match read(file) {
         Ok(read) => read,
-        Err(status) => return status,
+        Err(problems) => {
+            complain!("{problems}");
+            return ExitCode::FAILURE;
+        }
     };
     edge::run(config, source, Origin::default(), |reporter| {
         let reporter = Arc::clone(reporter);

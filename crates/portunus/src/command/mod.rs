@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod contract;
+pub mod control;
 pub mod demo;
 pub mod front;
 pub mod key_server;
@@ -9,4 +10,5 @@ pub mod keystore;
 pub mod reload;
 pub mod routing;
 pub mod run;
+pub mod upgrade;
 pub mod validate_server;

@@ -119,7 +119,7 @@ fn bodies_under_validation_share_a_bounded_memory() {
             (client, false)
         })
         .collect();
-    // Each takes about five times its part: few find room, the others are reported so and nothing of them goes on.
+    // Each takes about five times its part: few find room, the others are rejected for it and nothing of them goes on.
     let mut reported = Vec::new();
     wait_until("four of ten to be rejected", || {
         for (client, is_rejected) in clients.iter_mut().filter(|(_, is_rejected)| !is_rejected) {

@@ -54,7 +54,7 @@ fn a_wall_clock_that_jumps_ends_nothing() {
         ask(&mut plain);
         ask(&mut sealed);
         assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
-        // Our own certificate may have ended: who connects is reported by the certificate, not by us.
+        // Our own certificate may have ended: who connects learns it from the certificate, not from us.
         ask(&mut TlsClient::connect(gate.address("tls"), "a.example", "http/1.1"));
         lines += 4;
         let log = gate.log(lines);

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "tests poll, and measure nothing")]
 
+mod activation;
 mod client;
 mod clock;
 mod drain;
@@ -22,6 +23,7 @@ mod tls_clients;
 mod tls_names;
 mod tls_policy;
 mod tls_resumption;
+mod upgrade;
 
 use std::net::SocketAddr;
 

@@ -281,3 +281,18 @@ fn systemd_is_reported_the_truth() {
     assert_eq!(gate.stop(), Some(0));
     assert!(!control.exists());
 }
+
+/// The workers there are serve it, each of its sockets: a socket without a worker would keep those waiting whom the kernel gives to it.
+#[test]
+fn a_listener_that_comes_with_another_number_of_workers_is_served_whole() {
+    let upstream = Upstream::ok();
+    let text = yaml(&upstream, "", "");
+    let gate = Gate::start(&text);
+    let free = std::net::TcpListener::bind("127.0.0.9:0").unwrap().local_addr().unwrap();
+    let added = text.replace("\"127.0.0.1:0\"", &format!("[\"127.0.0.1:0\", \"{free}\"]"));
+    gate.rewrite(&added.replace("workers: 1", "workers: 4"));
+    assert!(post_reload(&gate).starts_with("HTTP/1.1 200 "));
+    for _ in 0..40 {
+        assert!(get(free).starts_with("HTTP/1.1 200 "));
+    }
+}

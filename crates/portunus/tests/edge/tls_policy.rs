@@ -54,7 +54,7 @@ fn old_versions_are_served_only_where_the_policy_says_so() {
     }
     let reported = openssl_get(gate.address("legacy"), "a.example", &format!("-tls1_1 {OLD}"));
     assert!(reported.contains("Protocol  : TLSv1.1\n"), "{}", reported.0);
-    // A client that fell back where it need not have is reported so (RFC 7507).
+    // A client that fell back where it need not have gets an alert that says so (RFC 7507).
     for (listener, name) in [("tls", "a.example"), ("tls", "old.example"), ("legacy", "a.example")] {
         check(&gate, listener, name, "-tls1_2 -fallback_scsv", Err(INAPPROPRIATE_FALLBACK));
     }

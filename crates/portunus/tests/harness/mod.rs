@@ -121,6 +121,11 @@ impl Gate {
         String::from_utf8_lossy(&response).into_owned()
     }
 
+    /// The exit code of a process that ends by itself.
+    pub fn running_exit(&mut self) -> Option<i32> {
+        self.running.child.wait().unwrap().code()
+    }
+
     /// Ends it with SIGTERM, unless it was told to end already (a second signal would cut its drain short); gives its exit code.
     pub fn stop(self) -> Option<i32> {
         self.stop_and_keep().0

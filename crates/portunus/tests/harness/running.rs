@@ -18,8 +18,12 @@ pub struct Running {
 
 impl Running {
     /// Starts a program, and hands what it tells to `is_up`, line by line, until that says so. A line that is no JSON is null.
-    pub fn start(command: &mut Command, mut is_up: impl FnMut(&Value) -> bool) -> Running {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    pub fn start(command: &mut Command, is_up: impl FnMut(&Value) -> bool) -> Running {
+        Running::start_as_is(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()), is_up)
+    }
+
+    /// As [`Running::start`], with standard input and output as the command has them.
+    pub fn start_as_is(command: &mut Command, mut is_up: impl FnMut(&Value) -> bool) -> Running {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut reported = Vec::new();
@@ -76,7 +80,7 @@ impl Drop for Running {
     }
 }
 
-/// A text member of what was reported.
+/// A text member of what was logged.
 pub fn member<'v>(event: &'v Value, name: &str) -> Option<&'v str> {
     event.get(name).or_else(|| event.get("fields")?.get(name))?.as_str()
 }

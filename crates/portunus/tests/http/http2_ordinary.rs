@@ -16,7 +16,7 @@ use crate::harness::{Gate, Reply, Upstream, wait_until};
 use crate::http2_server::http2_server;
 use crate::trial::{Parts, secure_gate};
 
-/// Says back what it is reported, piece by piece, as a gRPC service with a stream both ways does.
+/// Sends back what it receives, piece by piece, as a gRPC service with a stream both ways does.
 async fn echo(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
     let mut stream = respond.send_response(Response::new(()), false).unwrap();
     let mut body = request.into_body();

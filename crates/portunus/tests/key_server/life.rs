@@ -174,6 +174,21 @@ fn sigterm_ends_it_in_order_under_load() {
     assert!(!dir.path().join("key-server/keys.sock").exists(), "the socket is removed");
 }
 
+#[test]
+fn during_the_delay_peers_are_served_and_readiness_is_gone() {
+    let dir = site();
+    let config = format!("{CONFIG}limits: {{ drain_delay: 1h }}\n");
+    let mut key_server = OwnKeyServer::start(dir.path(), &config);
+    wait_until("readiness", || key_server.page("/readyz").starts_with("HTTP/1.1 200 "));
+    key_server.signal("TERM");
+    key_server.wait_for("draining", 1);
+    let readiness = key_server.page("/readyz");
+    assert!(readiness.starts_with("HTTP/1.1 503 ") && readiness.ends_with("draining\n"), "{readiness}");
+    key_server.exercise("selection");
+    key_server.signal("TERM");
+    assert!(key_server.child.wait().unwrap().code().is_some(), "the second signal ends it at once");
+}
+
 /// A peer that is within its handshake holds the drain up.
 #[test]
 fn while_it_drains_its_addresses_are_free() {

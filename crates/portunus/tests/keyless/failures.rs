@@ -26,7 +26,7 @@ fn fails_with(behave: &str, reason: &str) {
     let server = KeyServer::start(dir.path(), behave);
     let gate = start(dir, &[&server], "");
     assert_eq!(full(&gate).end, INTERNAL_ERROR, "{behave}");
-    wait_until("the request to be reported of", || server.count("request") > 0);
+    wait_until("the request to be logged", || server.count("request") > 0);
     assert_eq!(server.count("request"), 1, "{behave}: never the same server again");
     let line = gate.log(1).remove(0);
     assert_eq!(
@@ -122,7 +122,7 @@ fn a_budget_ends_further_tries() {
     });
     let retries = metric(&gate, "portunus_keyless_retries_total{group=\"keys\"}");
     assert_eq!(retries, Some(RESERVE as f64));
-    wait_until("all requests to be reported of", || {
+    wait_until("all requests to be logged", || {
         servers[0].count("request") + servers[1].count("request") == visits + RESERVE
     });
 }

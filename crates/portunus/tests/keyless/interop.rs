@@ -36,7 +36,7 @@ fn every_client(behave: &str) -> KeyServer {
             "{arguments}: {reported}"
         );
         assert!(!reported.contains("Cipher is (NONE)"), "{arguments}: {reported}");
-        wait_until("the request to be reported of", || server.count("request") > index);
+        wait_until("the request to be logged", || server.count("request") > index);
         assert_eq!(server.opcodes().get(index), Some(opcode), "{arguments}");
     }
     server
@@ -73,7 +73,7 @@ fn a_deadline_is_what_is_left_of_the_handshake() {
     let more = ", timeout: 30s, total_timeout: 30s";
     let gate = Gate::start_in(dir, &format!("{}limits: {{ handshake_timeout: 8s }}\n", yaml(&[&server], more)));
     assert_eq!(visit(&connector(gate.dir.path()), gate.address("edge")).end, End::Answered { resumed: false });
-    wait_until("the request to be reported of", || server.count("request") > 0);
+    wait_until("the request to be logged", || server.count("request") > 0);
     let deadline = u32::from_str_radix(server.events("request")[0]["deadline"].as_str().unwrap(), 16).unwrap();
     assert!((1..=8_000_000).contains(&deadline), "{deadline} us");
 }

@@ -44,6 +44,7 @@ fn start_with(config: AdminConfig) -> std::io::Result<Fixture> {
             3 => panic!("this panic is part of the test"),
             generation => Ok(Reloaded { generation, waiting: Vec::new() }),
         }),
+        upgrade: None,
         ready: Box::new(move || match counted.load(Ordering::SeqCst) {
             0 => Err("not listening yet".into()),
             _ => Ok(()),

@@ -17,7 +17,7 @@ use crate::worker::Worker;
 pub struct Opened {
     worker: Rc<Worker>,
     listener: Arc<ListenerConfig>,
-    /// Who it is reported as, once that is known.
+    /// Who the log says it is, once that is known.
     client: Option<SocketAddr>,
     /// Bytes received and sent that were reported by nobody else.
     traffic: (u64, u64),

@@ -40,7 +40,7 @@ pub struct GuardedBody<'b, B> {
     trailer_rule: Option<TrailerRule<'b>>,
 }
 
-/// A validate of a body that is not held.
+/// The validation of a body that is not held.
 struct Watching<'b> {
     validation: Validation<'b>,
     /// A violation ends the body.
@@ -127,7 +127,7 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
         Ok(())
     }
 
-    /// Counts the memory that the body takes, `judged` of it with the validator. One that came in one piece is not counted.
+    /// Counts the memory that the body takes, `validated` of it with the validator. One that came in one piece is not counted.
     fn count(&mut self, validated: usize) -> Result<(), NoMemory> {
         let is_small = self.held.len() <= 1 && validated <= CHUNK_BYTES;
         if is_small && self.inner.is_done() && !self.lease.is_counted() {

@@ -19,7 +19,7 @@ const STEP_BYTES: usize = 32 * 1024;
 pub struct NoMemory;
 
 impl NoMemory {
-    /// What the client is reported.
+    /// What the client gets.
     pub fn rejection() -> Rejection {
         Rejection::of(Reason::ValidationMemory)
     }

@@ -23,7 +23,7 @@ pub enum Plan<'j> {
     Hold(Validation<'j>),
     /// It passes while it is validated.
     Watch {
-        /// Its validate.
+        /// Its validation.
         validation: Validation<'j>,
         /// A violation cuts it.
         blocks: bool,

@@ -50,7 +50,7 @@ pub struct Validation<'j> {
 }
 
 impl<'j> Validation<'j> {
-    /// A body that is about to arrive. `judge`: none if nothing more of it is validated.
+    /// A body that is about to arrive. `validator`: none if nothing more of it is validated.
     pub fn new(
         active: &'j ActiveContract,
         side: Side,
@@ -197,7 +197,7 @@ thread_local! {
     static POOL: RefCell<Pool<Box<Scratch>>> = const { RefCell::new(Pool::new(POOLED)) };
 }
 
-/// Working memory of one validate, from a pool of this thread; goes back when dropped.
+/// Working memory of one validation, from a pool of this thread; goes back when dropped.
 pub struct ScratchSpace(Option<Box<Scratch>>);
 
 impl ScratchSpace {

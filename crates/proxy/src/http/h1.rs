@@ -408,7 +408,7 @@ impl<'c> H1Answer<'c> {
             _ if self.is_head_request || matches!(self.status, 100..=199 | 204 | 304) => BodyFraming::None,
             BodyFraming::Chunked | BodyFraming::UntilClose if exchange::is_modern(self.version) => BodyFraming::Chunked,
             BodyFraming::Chunked => BodyFraming::UntilClose,
-            // Nothing follows, and the client must be reported so.
+            // Nothing follows, and the client must be told so.
             BodyFraming::None => BodyFraming::Length(0),
             other => other,
         }

@@ -211,7 +211,7 @@ impl Floods {
         let Some(bounds) = &self.0 else { return };
         match head.kind {
             DATA | HEADERS => bounds.frames.give(FRAMES_PER_MESSAGE * CREDIT),
-            // Whatever the client did to be reported so.
+            // Whatever the client did to deserve it.
             RST_STREAM => bounds.spend(&bounds.frames),
             _ => {}
         }

@@ -154,7 +154,7 @@ impl AsyncWrite for H2Io {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.transport.poll_flush(context))?;
-        // A client is reported by close_notify first, and what it still sends is read: else the connection would be reset and the farewell lost.
+        // A client gets close_notify first, and what it still sends is read: else the connection would be reset and the farewell lost.
         if self.sender == Sender::Upstream {
             self.transport.stream().shutdown_write();
         }

@@ -18,7 +18,7 @@ pub use balance::Wish;
 pub use connect::{ConnectError, Target, connect, connect_to};
 pub use members::{Found, Members, Name, Records};
 pub use pool::{Pools, STREAMS_PER_CONNECTION, SharedConnection, Traffic};
-pub use server::{PoolId, Server, ServerId};
+pub use server::{Health, PoolId, Server, ServerId};
 pub use shares::Places;
 
 use std::net::{IpAddr, SocketAddr};

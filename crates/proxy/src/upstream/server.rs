@@ -33,6 +33,21 @@ pub enum Standing {
     Unhealthy,
 }
 
+/// How a server fares, for another process to go on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Health {
+    /// What the active checks say.
+    pub healthy: bool,
+    /// The last try to connect ran into its deadline.
+    pub silent: bool,
+    /// Failures in a row.
+    pub failures: u32,
+    /// Ejections in a row.
+    pub ejections: u32,
+    /// How long it is still ejected, milliseconds.
+    pub ejected_ms: u64,
+}
+
 /// A server, shared by all workers.
 #[derive(Debug)]
 pub struct Server {
@@ -107,6 +122,30 @@ impl Server {
             ejected_until_ms: AtomicU64::new(0),
             back_since_ms: AtomicU64::new(0),
         }
+    }
+
+    /// How it fares.
+    pub fn health(&self) -> Health {
+        Health {
+            healthy: self.is_healthy(),
+            silent: self.is_silent(),
+            failures: self.failures.load(Ordering::Relaxed),
+            ejections: self.ejections.load(Ordering::Relaxed),
+            ejected_ms: match self.ejected_until_ms.load(Ordering::Relaxed) {
+                0 => 0,
+                until => until.saturating_sub(now_ms()),
+            },
+        }
+    }
+
+    /// Goes on from how it fared in another process.
+    pub fn resume(&self, health: Health) {
+        self.healthy.store(health.healthy, Ordering::Relaxed);
+        self.note_silence(health.silent);
+        self.failures.store(health.failures, Ordering::Relaxed);
+        self.ejections.store(health.ejections, Ordering::Relaxed);
+        let until = if health.ejected_ms == 0 { 0 } else { now_ms().saturating_add(health.ejected_ms) };
+        self.ejected_until_ms.store(until, Ordering::Relaxed);
     }
 
     /// The address it is connected to over TCP.
@@ -349,6 +388,21 @@ mod tests {
         let rule = Ejection { failures: 1, duration: Duration::from_secs(1), ..Ejection::default() };
         assert!(server.failed_at(rule, 1_000_000, || true));
         assert_eq!(left_out(&server, 1_000, 1_000_000), 1_000);
+    }
+
+    #[test]
+    fn another_process_goes_on_from_how_it_fared() {
+        let rule = Ejection { failures: 1, duration: Duration::from_secs(3600), ..Ejection::default() };
+        let (old, new) = (server(), server());
+        assert!(old.failed(rule));
+        new.resume(old.health());
+        assert_eq!(new.standing(), Standing::Ejected);
+        old.restore();
+        old.note_silence(true);
+        old.set_healthy(false);
+        new.resume(old.health());
+        assert_eq!((new.standing(), new.is_silent()), (Standing::Unhealthy, true));
+        assert_eq!(new.health(), old.health());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Access-log lines in the words of go-mmproxy, for its front door: JSON with its keys, by its verbosity.
 //!
-//! One difference: what a connection did is reported when it ends, so its beginning and its end are two lines at once, each with its own time.
+//! One difference: what a connection did is logged when it ends, so its beginning and its end are two lines at once, each with its own time.
 
 use std::net::SocketAddr;
 use std::time::SystemTime;

@@ -211,7 +211,7 @@ pub(in crate::shape) static TLS: Object = object(
                 "strict_sni",
                 Shape::Bool,
                 "false",
-                "Reject handshakes for names without a certificate, instead of serving the default certificate.",
+                "Reject handshakes for names without a certificate, instead of serving the default certificate, which the keystore then need not have.",
             ),
             optional(
                 "names",
@@ -293,7 +293,7 @@ pub(in crate::shape) static KEYSTORE: Object = Object {
             "default",
             Shape::Text("a host name"),
             "(the alias `default`)",
-            "Server name whose certificates are for clients that send no name or an unknown one.",
+            "Server name whose certificates are for clients that send no name or an unknown one. A keystore with one certificate needs none.",
         ),
         optional(
             "reload_interval",

@@ -1,4 +1,4 @@
-//! What came of all requests: counts, latencies, and how they are reported.
+//! What came of all requests: counts, latencies, and how they are printed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

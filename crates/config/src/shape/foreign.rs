@@ -1,0 +1,91 @@
+//! Words of other proxies that people try as keys, and what does their work here.
+
+/// Words, and the fix for whoever writes one of them. Only looked at once the word is no key of its place.
+const WORDS: &[(&[&str], &str)] = &[
+    (
+        &["port", "listen", "address", "addr", "frontend", "frontends", "entrypoints"],
+        "write `bind` in an item of `listeners`: `bind: \":443\"`",
+    ),
+    (
+        &[
+            "cert",
+            "certs",
+            "certificate",
+            "certificates",
+            "crt",
+            "pem",
+            "key",
+            "ssl_certificate",
+            "ssl_certificate_key",
+        ],
+        "certificates and their keys are in `keystores`; a listener names one of them: `tls: { keystore: NAME }`; see docs/certificates.md",
+    ),
+    (&["ssl"], "write `tls`"),
+    (&["server_name", "server_names", "domain", "domains"], "write `hosts` in a route"),
+    (
+        &["location", "locations", "paths", "path_prefix", "prefix", "uri"],
+        "write `path` in a route: `path: /x/{*rest}` is everything below `/x`",
+    ),
+    (
+        &["proxy_pass", "use_backend", "default_backend", "reverse_proxy", "service"],
+        "write `upstream` in a route, and the servers in `upstreams`",
+    ),
+    (
+        &["backend", "backends", "services", "cluster", "clusters"],
+        "write the servers in `upstreams`, and their name as `upstream` in a route",
+    ),
+    (&["return", "redirectto", "redirect_to"], "write `redirect` or `respond` in a route"),
+    (&["add_header", "header", "proxy_set_header"], "write `request_headers` or `response_headers` in a route"),
+    (&["client_max_body_size", "max_body_size"], "write `max_body` in a route"),
+    (&["websocket", "websockets"], "write `upgrades: [websocket]` in a route"),
+    (
+        &["timeout", "timeouts", "read_timeout", "proxy_read_timeout"],
+        "timeouts towards clients are in `limits`, those towards servers in `upstreams`: `connect_timeout`, `response_header_timeout`, `idle_timeout`, `total_timeout`",
+    ),
+    (&["log_level", "access_log", "error_log"], "write it in `log`: `log: { level: info, access: ... }`"),
+    (&["rate_limit", "ratelimit", "limit_req", "rate"], "remove it; the rate of requests cannot be limited yet"),
+    (
+        &["acme", "letsencrypt", "certresolver", "cert_resolver"],
+        "remove it; an ACME client such as certbot renews into a folder that a keystore watches; see docs/certificates.md",
+    ),
+    (&["gzip", "compression", "compress", "encode"], "remove it; responses are not compressed yet"),
+    (&["cache", "proxy_cache"], "remove it; responses are not cached"),
+    (
+        &["auth_basic", "basic_auth", "basicauth"],
+        "remove it; there is no basic authentication yet; a contract checks tokens: `jwt`",
+    ),
+    (&["cors"], "remove it; write the fields under `response_headers: { set: ... }`"),
+];
+
+/// The fix for a key of another proxy.
+pub(super) fn fix(given: &str) -> Option<&'static str> {
+    let given = given.to_ascii_lowercase();
+    WORDS.iter().find(|(words, _)| words.contains(&given.as_str())).map(|(_, fix)| *fix)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// What a fix tells people to write is a key of the reference.
+    #[test]
+    fn every_fix_names_keys_that_exist() {
+        let reference = crate::reference();
+        let mut seen = std::collections::HashSet::new();
+        for (words, fix) in WORDS {
+            for word in *words {
+                assert!(seen.insert(*word), "`{word}` is here twice");
+            }
+            for quoted in fix.split('`').skip(1).step_by(2) {
+                let key = quoted.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap();
+                assert!(reference.contains(&format!("`{key}`")), "`{key}` in {fix:?} is no key");
+            }
+            for page in fix.split_whitespace().filter(|word| word.starts_with("docs/")) {
+                let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
+                assert!(path.exists(), "{page} is not there");
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The old process's side of an upgrade: starts the new one, gives it sockets and state, and waits until it serves.
+//!
+//! ```text
+//! spawned → given (sockets, state) → ready → go → serving: handed over
+//!     └────────────┴───────────────────┴──────┴── it failed, ended, or time is over: the new process is killed, nothing has changed here
+//! ```
+//!
+//! Until the last word of the new process this one accepts as before, so there is nothing to undo.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use net::Channel;
+use net::inherited::Passed;
+use proxy::server::State;
+use tokio::task::JoinHandle;
+
+use super::message::{Message, SocketNote};
+
+/// Says to a process that its standard input leads to the one that it takes over from.
+pub const MARK: &str = "PORTUNUS_UPGRADE";
+
+/// Sockets in one message.
+const SOCKETS_PER_MESSAGE: usize = 32;
+
+/// Servers in one message.
+const SERVERS_PER_MESSAGE: usize = 16;
+
+/// How this process was started, as it was then: the file behind the name may be another by now, and is to be.
+static PROGRAM: LazyLock<io::Result<(PathBuf, Vec<OsString>)>> = LazyLock::new(|| {
+    let mut arguments = std::env::args_os();
+    let name = arguments.next().map(PathBuf::from).unwrap_or_default();
+    let path = if name.parent().is_some_and(|folder| !folder.as_os_str().is_empty()) {
+        std::path::absolute(name)?
+    } else {
+        std::env::current_exe()?
+    };
+    Ok((path, arguments.collect()))
+});
+
+/// Notes how this process was started.
+pub fn note_program() {
+    LazyLock::force(&PROGRAM);
+}
+
+/// What the new process is given.
+#[derive(Debug)]
+pub struct Belongings {
+    /// All listening sockets.
+    pub sockets: Vec<Passed>,
+    /// What it goes on with.
+    pub state: State,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// An upgrade under way.
+#[derive(Debug)]
+pub struct Handover {
+    child: Arc<Mutex<Child>>,
+    task: JoinHandle<Result<(), Vec<String>>>,
+}
+
+impl Handover {
+    /// Starts the new process.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn begin(belongings: Belongings) -> Result<Handover, Vec<String>> {
+        let (path, arguments) = PROGRAM.as_ref().map_err(|error| vec![format!("the program's name: {error}")])?;
+        let (channel, theirs) = Channel::pair().map_err(|error| vec![error.to_string()])?;
+        let mut command = Command::new(path);
+        command.args(arguments).env(MARK, "stdin").stdin(Stdio::from(theirs));
+        // These speak of this process. The service manager is told who is the main one when there is a new one.
+        ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID"]
+            .iter()
+            .for_each(|name| _ = command.env_remove(name));
+        let child = command.spawn().map_err(|error| vec![format!("{} cannot be started: {error}", path.display())])?;
+        // Ours of the other end goes with the command: if the new process ends, nobody else may hold it open.
+        drop(command);
+        let child = Arc::new(Mutex::new(child));
+        let watched = Arc::clone(&child);
+        let task = tokio::task::spawn_blocking(move || {
+            let outcome = converse(&channel, belongings);
+            outcome.map_err(|problem| end(&watched, problem))
+        });
+        Ok(Handover { child, task })
+    }
+
+    /// The number of the new process.
+    pub fn pid(&self) -> u32 {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner).id()
+    }
+
+    /// Waits until it serves. May be dropped and called again.
+    ///
+    /// # Errors
+    /// It does not, and has ended; why.
+    pub async fn finished(&mut self) -> Result<(), Vec<String>> {
+        (&mut self.task).await.unwrap_or_else(|error| Err(vec![error.to_string()]))
+    }
+
+    /// Ends the new process.
+    pub fn cancel(self) {
+        let _ = self.child.lock().unwrap_or_else(PoisonError::into_inner).kill();
+    }
+}
+
+/// Why it came to nothing.
+#[derive(Debug, PartialEq, Eq)]
+enum Failure {
+    /// The new process says so.
+    Reported(Vec<String>),
+    /// It has closed its end.
+    Gone,
+    /// It let the time pass, in seconds.
+    Slow(u64),
+    /// It says what we do not understand, or cannot be spoken to.
+    Broken(String),
+}
+
+/// Ends the new process; says what was wrong with it.
+fn end(child: &Mutex<Child>, failure: Failure) -> Vec<String> {
+    let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
+    if failure != Failure::Gone {
+        let _ = child.kill();
+    }
+    // It has closed its end: it is about to end, or does something that it was not made for.
+    let until = Instant::now() + Duration::from_secs(1);
+    let mut status = child.try_wait();
+    while matches!(status, Ok(None)) && Instant::now() < until {
+        std::thread::park_timeout(Duration::from_millis(10));
+        status = child.try_wait();
+    }
+    if matches!(status, Ok(None)) {
+        let _ = child.kill();
+        status = child.wait().map(Some);
+    }
+    match failure {
+        Failure::Reported(problems) => problems,
+        Failure::Gone => {
+            let status = status.ok().flatten().map_or_else(String::new, |status| format!(" ({status})"));
+            vec![format!("the new process ended before it served{status}; what it said is in the diagnostic log")]
+        }
+        Failure::Slow(seconds) => {
+            vec![format!(
+                "the new process did not serve within {seconds} s and was ended; limits.upgrade_timeout says how long it may take"
+            )]
+        }
+        Failure::Broken(problem) => vec![problem],
+    }
+}
+
+/// All that is said; nothing wrong if the new process serves.
+fn converse(channel: &Channel, belongings: Belongings) -> Result<(), Failure> {
+    let Belongings { sockets, state, timeout } = belongings;
+    let until = Instant::now() + timeout;
+    let slow = || Failure::Slow(timeout.as_secs());
+    // One that has ended may have said why: that is read below.
+    let given = give(channel, &sockets, state, until);
+    drop(sockets);
+    match next(channel, until, slow)? {
+        Message::Ready => given.map_err(|error| Failure::Broken(format!("sockets cannot be passed: {error}")))?,
+        other => return Err(unexpected(other)),
+    }
+    let _ = channel.send(&Message::Go.to_bytes(), &[], until);
+    match next(channel, until, slow)? {
+        Message::Serving => Ok(()),
+        other => Err(unexpected(other)),
+    }
+}
+
+fn give(channel: &Channel, sockets: &[Passed], state: State, until: Instant) -> io::Result<()> {
+    let say = |message: &Message, descriptors: &[BorrowedFd<'_>]| channel.send(&message.to_bytes(), descriptors, until);
+    say(&Message::Hello, &[])?;
+    for some in sockets.chunks(SOCKETS_PER_MESSAGE) {
+        let descriptors: Vec<_> = some.iter().map(|passed| passed.socket.as_fd()).collect();
+        say(&Message::Sockets(some.iter().map(SocketNote::of).collect()), &descriptors)?;
+    }
+    if let Some(tickets) = state.tickets {
+        say(&Message::Tickets(tickets), &[])?;
+    }
+    for some in state.servers.chunks(SERVERS_PER_MESSAGE) {
+        say(&Message::Servers(some.to_vec()), &[])?;
+    }
+    say(&Message::End, &[])
+}
+
+fn next(channel: &Channel, until: Instant, slow: impl Fn() -> Failure) -> Result<Message, Failure> {
+    match channel.receive(until) {
+        Ok(Some((bytes, _))) => Message::of_bytes(&bytes).map_err(Failure::Broken),
+        Ok(None) => Err(Failure::Gone),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(slow()),
+        Err(error) => Err(Failure::Broken(error.to_string())),
+    }
+}
+
+fn unexpected(message: Message) -> Failure {
+    match message {
+        Message::Failed(problems) => Failure::Reported(problems),
+        other => Failure::Broken(format!("the new process says {other:?} out of turn")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::supervisor::predecessor::{Inheritance, Predecessor};
+    use net::inherited::Kind;
+
+    fn belongings(timeout: Duration) -> Belongings {
+        let socket = || Arc::new(std::os::fd::OwnedFd::from(std::net::TcpListener::bind("127.0.0.1:0").unwrap()));
+        let sockets = (0..70).map(|index| Passed::new(Kind::Tcp, format!("{index}"), socket())).collect();
+        Belongings { sockets, state: State::default(), timeout }
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// What comes of it if the new process does this with its end.
+    fn outcome(timeout: Duration, new: impl FnOnce(Channel) + Send) -> Result<(), Failure> {
+        let (ours, theirs) = Channel::pair().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || new(Channel::of(theirs)));
+            let outcome = converse(&ours, belongings(timeout));
+            // The new process waits for the end of this one.
+            drop(ours);
+            outcome
+        })
+    }
+
+    fn receive(channel: &Channel) -> Message {
+        Message::of_bytes(&channel.receive(Instant::now() + LONG).unwrap().unwrap().0).unwrap()
+    }
+
+    fn say(channel: &Channel, message: &Message) {
+        channel.send(&message.to_bytes(), &[], Instant::now() + LONG).unwrap();
+    }
+
+    fn until_end(channel: &Channel) {
+        while !matches!(receive(channel), Message::End) {}
+    }
+
+    #[test]
+    fn the_two_sides_agree() {
+        let handed = outcome(LONG, |channel| {
+            let predecessor = Predecessor::over(channel);
+            let Inheritance { mut sockets, .. } = predecessor.inheritance().unwrap();
+            assert!((0..70).all(|index| sockets.take(Kind::Tcp, &index.to_string()).len() == 1));
+            assert_eq!(predecessor.may_serve(), Ok(()));
+            predecessor.serving();
+        });
+        assert_eq!(handed, Ok(()));
+    }
+
+    #[test]
+    fn a_new_process_that_ends_at_any_step_leaves_the_old_one_as_it_was() {
+        assert_eq!(outcome(LONG, drop), Err(Failure::Gone), "at once");
+        assert_eq!(outcome(LONG, |channel| _ = receive(&channel)), Err(Failure::Gone), "within the sockets");
+        assert_eq!(outcome(LONG, |channel| until_end(&channel)), Err(Failure::Gone), "before it is ready");
+        let after_ready = |channel: Channel| {
+            until_end(&channel);
+            say(&channel, &Message::Ready);
+        };
+        assert_eq!(outcome(LONG, after_ready), Err(Failure::Gone), "before it may serve");
+        let after_go = |channel: Channel| {
+            until_end(&channel);
+            say(&channel, &Message::Ready);
+            assert!(matches!(receive(&channel), Message::Go));
+        };
+        assert_eq!(outcome(LONG, after_go), Err(Failure::Gone), "before it serves");
+    }
+
+    #[test]
+    fn one_that_fails_hangs_or_says_nonsense_is_reported_as_such() {
+        let problems = vec!["routes[0]: wrong".to_owned()];
+        let reported = Failure::Reported(problems.clone());
+        // It need not have read what it was given.
+        let failed = |channel: Channel| say(&channel, &Message::Failed(problems.clone()));
+        assert_eq!(outcome(LONG, failed), Err(Failure::Reported(problems.clone())));
+        let failed_late = |channel: Channel| {
+            until_end(&channel);
+            say(&channel, &Message::Ready);
+            say(&channel, &Message::Failed(problems.clone()));
+            until_closed(&channel);
+        };
+        assert_eq!(outcome(LONG, failed_late), Err(reported));
+        let hung = |channel: Channel| {
+            until_end(&channel);
+            until_closed(&channel);
+        };
+        assert_eq!(outcome(Duration::from_millis(50), hung), Err(Failure::Slow(0)));
+        let hasty = |channel: Channel| {
+            until_end(&channel);
+            say(&channel, &Message::Serving);
+            until_closed(&channel);
+        };
+        assert!(matches!(outcome(LONG, hasty), Err(Failure::Broken(text)) if text.contains("out of turn")));
+    }
+
+    /// Reads until the old process has closed its end: not before it has decided.
+    fn until_closed(channel: &Channel) {
+        while let Ok(Some(_)) = channel.receive(Instant::now() + LONG) {}
+    }
+
+    #[test]
+    fn an_old_process_that_dies_leaves_an_heir_only_when_it_has_given_everything() {
+        let heir = |messages: &[Message]| {
+            let (ours, theirs) = Channel::pair().unwrap();
+            for message in messages {
+                say(&ours, message);
+            }
+            drop(ours);
+            let predecessor = Predecessor::over(Channel::of(theirs));
+            predecessor.inheritance().and_then(|_| predecessor.may_serve())
+        };
+        assert!(heir(&[]).is_err());
+        assert!(heir(&[Message::Hello, Message::Sockets(Vec::new())]).is_err());
+        assert_eq!(heir(&[Message::Hello, Message::End]), Ok(()));
+        assert_eq!(heir(&[Message::Hello, Message::End, Message::Go]), Ok(()));
+        assert!(heir(&[Message::End]).unwrap_err()[0].contains("out of turn"));
+        assert!(heir(&[Message::Hello, Message::End, Message::Ready]).is_err());
+    }
+}

@@ -1,0 +1,260 @@
+//! What the two processes of an upgrade say to each other, as bytes.
+//!
+//! A message is a letter and what belongs to it; only lists are JSON. Both sides are ours, but may be of different versions: the first message names the
+//! version of this form, and what is not understood ends the upgrade.
+
+use std::path::PathBuf;
+
+use net::inherited::{Kind, Passed};
+use proxy::server::ServerState;
+use proxy::upstream::Health;
+use serde_json::{Value, json};
+use tls::TicketSecrets;
+
+/// The version of this form. Another one is not understood.
+const VERSION: u8 = 1;
+
+/// Bytes of problems in a message.
+const MAX_PROBLEM_BYTES: usize = 24 * 1024;
+
+/// One message.
+#[derive(Debug)]
+pub enum Message {
+    /// The first one of the old process.
+    Hello,
+    /// Sockets; the descriptors come beside it, in this order.
+    Sockets(Vec<SocketNote>),
+    /// The session-ticket keys.
+    Tickets(TicketSecrets),
+    /// Upstream servers and how they fare.
+    Servers(Vec<ServerState>),
+    /// That was all.
+    End,
+    /// The new process has loaded everything and could serve.
+    Ready,
+    /// It shall.
+    Go,
+    /// It does.
+    Serving,
+    /// It cannot, for these reasons.
+    Failed(Vec<String>),
+}
+
+/// What a socket is, without its descriptor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocketNote {
+    kind: Kind,
+    key: String,
+    is_managed: bool,
+    file: Option<(PathBuf, u64, u64)>,
+}
+
+impl SocketNote {
+    /// Of a socket.
+    pub fn of(passed: &Passed) -> SocketNote {
+        let Passed { kind, is_managed, .. } = *passed;
+        SocketNote { kind, key: passed.key.clone(), is_managed, file: passed.file.clone() }
+    }
+
+    /// With its descriptor.
+    pub fn with(self, socket: std::os::fd::OwnedFd) -> Passed {
+        let SocketNote { kind, key, is_managed, file } = self;
+        Passed { is_managed, file, ..Passed::new(kind, key, socket.into()) }
+    }
+
+    fn to_json(&self) -> Value {
+        let file = self.file.as_ref().map(|(path, device, number)| {
+            use std::os::unix::ffi::OsStrExt as _;
+            json!({ "path": path.as_os_str().as_bytes(), "device": device, "number": number })
+        });
+        json!({ "kind": self.kind.name(), "key": self.key, "managed": self.is_managed, "file": file })
+    }
+
+    fn of_json(value: &Value) -> Option<SocketNote> {
+        let file = match value.get("file")? {
+            Value::Null => None,
+            file => {
+                let bytes = file.get("path")?.as_array()?.iter();
+                let bytes = bytes.map(|byte| byte.as_u64().and_then(|byte| u8::try_from(byte).ok()));
+                use std::os::unix::ffi::OsStringExt as _;
+                let path = std::ffi::OsString::from_vec(bytes.collect::<Option<_>>()?);
+                Some((path.into(), file.get("device")?.as_u64()?, file.get("number")?.as_u64()?))
+            }
+        };
+        let kind = value.get("kind")?.as_str()?;
+        Some(SocketNote {
+            kind: Kind::ALL.into_iter().find(|known| known.name() == kind)?,
+            key: value.get("key")?.as_str()?.to_owned(),
+            is_managed: value.get("managed")?.as_bool()?,
+            file,
+        })
+    }
+}
+
+fn server_to_json(server: &ServerState) -> Value {
+    let Health { healthy, silent, failures, ejections, ejected_ms } = server.health;
+    json!({
+        "upstream": server.upstream, "authority": server.authority, "server": server.server, "healthy": healthy,
+        "silent": silent, "failures": failures, "ejections": ejections, "ejected_ms": ejected_ms,
+    })
+}
+
+fn server_of_json(value: &Value) -> Option<ServerState> {
+    let text = |name: &str| value.get(name)?.as_str().map(str::to_owned);
+    let number = |name: &str| value.get(name)?.as_u64();
+    let flag = |name: &str| value.get(name)?.as_bool();
+    Some(ServerState {
+        upstream: text("upstream")?,
+        authority: text("authority")?,
+        server: text("server")?,
+        health: Health {
+            healthy: flag("healthy")?,
+            silent: flag("silent")?,
+            failures: u32::try_from(number("failures")?).ok()?,
+            ejections: u32::try_from(number("ejections")?).ok()?,
+            ejected_ms: number("ejected_ms")?,
+        },
+    })
+}
+
+impl Message {
+    /// As bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let lettered = |letter: u8, rest: &[u8]| [&[letter], rest].concat();
+        let list = |letter: u8, values: Vec<Value>| lettered(letter, Value::Array(values).to_string().as_bytes());
+        match self {
+            Message::Hello => vec![b'H', VERSION],
+            Message::Sockets(sockets) => list(b'S', sockets.iter().map(SocketNote::to_json).collect()),
+            Message::Tickets(secrets) => lettered(b'T', secrets.bytes()),
+            Message::Servers(servers) => list(b'U', servers.iter().map(server_to_json).collect()),
+            Message::End => vec![b'E'],
+            Message::Ready => vec![b'R'],
+            Message::Go => vec![b'G'],
+            Message::Serving => vec![b'V'],
+            Message::Failed(problems) => list(b'F', shortened(problems)),
+        }
+    }
+
+    /// What the bytes say.
+    ///
+    /// # Errors
+    /// They are no message of this version; a text for the operator.
+    pub fn of_bytes(bytes: &[u8]) -> Result<Message, String> {
+        let malformed = || "the other process of the upgrade says what this version does not understand".to_owned();
+        let (letter, rest) = bytes.split_first().ok_or_else(malformed)?;
+        let list = || match serde_json::from_slice(rest) {
+            Ok(Value::Array(values)) => Ok(values),
+            _ => Err(malformed()),
+        };
+        match (letter, rest) {
+            (b'H', [VERSION]) => Ok(Message::Hello),
+            (b'H', [version]) => Err(format!(
+                "the running process hands over in form {version}, and this program knows {VERSION}; restart instead"
+            )),
+            (b'S', _) => {
+                let notes = list()?.iter().map(SocketNote::of_json).collect::<Option<_>>();
+                notes.map(Message::Sockets).ok_or_else(malformed)
+            }
+            (b'T', bytes) => Ok(Message::Tickets(TicketSecrets::new(bytes.to_vec()))),
+            (b'U', _) => {
+                let servers = list()?.iter().map(server_of_json).collect::<Option<_>>();
+                servers.map(Message::Servers).ok_or_else(malformed)
+            }
+            (b'E', []) => Ok(Message::End),
+            (b'R', []) => Ok(Message::Ready),
+            (b'G', []) => Ok(Message::Go),
+            (b'V', []) => Ok(Message::Serving),
+            (b'F', _) => {
+                let text = |value: &Value| value.as_str().map(str::to_owned);
+                let problems = list()?.iter().map(text).collect::<Option<_>>();
+                problems.map(Message::Failed).ok_or_else(malformed)
+            }
+            _ => Err(malformed()),
+        }
+    }
+}
+
+/// As many problems as fit into a message, the rest counted.
+fn shortened(problems: &[String]) -> Vec<Value> {
+    let mut left = MAX_PROBLEM_BYTES;
+    let fits = |problem: &&String| {
+        // Escaped, a byte takes six at the most.
+        let size = problem.len() + problem.bytes().filter(|byte| matches!(byte, 0..=31 | b'"' | b'\\')).count() * 5;
+        left.checked_sub(size).is_some_and(|rest| {
+            left = rest;
+            true
+        })
+    };
+    let mut taken: Vec<Value> = problems.iter().take_while(fits).map(|problem| json!(problem)).collect();
+    if taken.len() < problems.len() {
+        taken.push(json!(format!("and {} more problems; the diagnostic log has them", problems.len() - taken.len())));
+    }
+    taken
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn health() -> Health {
+        Health { healthy: false, silent: true, failures: 2, ejections: 3, ejected_ms: 4_000 }
+    }
+
+    #[test]
+    fn each_message_is_read_as_it_was_written() {
+        let file = Some((PathBuf::from("/run/\u{e9}.sock"), 7, 8));
+        let note = |kind, key: &str, file| SocketNote { kind, key: key.to_owned(), is_managed: false, file };
+        let server = ServerState {
+            upstream: "app".to_owned(),
+            authority: "a.example:80".to_owned(),
+            server: "10.0.0.1:80".to_owned(),
+            health: health(),
+        };
+        let rows = [
+            Message::Hello,
+            Message::Sockets(vec![note(Kind::Tcp, "127.0.0.1:0 0 web", None), note(Kind::Unix, "unix:/x", file)]),
+            Message::Sockets(Vec::new()),
+            Message::Tickets(TicketSecrets::new(vec![1, 2, 3])),
+            Message::Servers(vec![server]),
+            Message::End,
+            Message::Ready,
+            Message::Go,
+            Message::Serving,
+            Message::Failed(vec!["a \"problem\"".to_owned()]),
+        ];
+        for message in rows {
+            let bytes = message.to_bytes();
+            assert_eq!(Message::of_bytes(&bytes).unwrap().to_bytes(), bytes, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_an_error() {
+        assert!(Message::of_bytes(b"H\x02").unwrap_err().contains("form 2"));
+        for bytes in [
+            &b""[..],
+            b"H",
+            b"X",
+            b"R1",
+            b"S",
+            b"S{}",
+            b"S[{}]",
+            b"U[1]",
+            b"F[1]",
+            b"F[\"a\"",
+            b"S[{\"kind\":\"sctp\"}]",
+        ] {
+            assert!(Message::of_bytes(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn many_problems_are_shortened_to_one_message() {
+        let problems: Vec<String> = (0..1_000).map(|_| "\"".repeat(500)).collect();
+        let bytes = Message::Failed(problems).to_bytes();
+        assert!(bytes.len() < net::channel::MAX_MESSAGE_BYTES, "{}", bytes.len());
+        let Message::Failed(problems) = Message::of_bytes(&bytes).unwrap() else { unreachable!("it was one") };
+        assert!(problems.last().unwrap().contains("more problems"), "{problems:?}");
+    }
+}

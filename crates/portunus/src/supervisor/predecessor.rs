@@ -1,0 +1,115 @@
+//! The new process's side of an upgrade: takes sockets and state, and begins to serve when it is told to.
+//!
+//! ```text
+//! started → given everything → loaded and bound: ready → go, or the old process has died → serving
+//!    └── the old process died: end (the sockets are not complete)
+//! ```
+
+use std::time::{Duration, Instant};
+
+use net::channel::Received;
+use net::inherited::Passed;
+use net::{Channel, Inherited};
+use proxy::server::State;
+
+use super::handover::MARK;
+use super::message::Message;
+
+/// How long the old process is waited for. It ends us long before, or itself.
+const PATIENCE: Duration = Duration::from_secs(2 * 3600);
+
+/// The process that this one takes over from.
+#[derive(Debug)]
+pub struct Predecessor(Channel);
+
+/// What it gave.
+#[derive(Debug, Default)]
+pub struct Inheritance {
+    /// Its listening sockets, or those of the service manager.
+    pub sockets: Inherited,
+    /// What it knew.
+    pub state: State,
+}
+
+impl Predecessor {
+    /// The process that started this one for an upgrade, if there is one. It is met once; later there is none.
+    ///
+    /// # Errors
+    /// Standard input does not lead to it.
+    pub fn meet() -> Result<Option<Predecessor>, String> {
+        static IS_MET: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        if std::env::var_os(MARK).is_none() || IS_MET.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let channel = Channel::from_standard_input().map_err(|error| {
+            format!("{MARK} is set, but this process was not started by `portunus upgrade` ({error}); unset it")
+        })?;
+        Ok(Some(Predecessor(channel)))
+    }
+
+    #[cfg(test)]
+    pub(super) fn over(channel: Channel) -> Predecessor {
+        Predecessor(channel)
+    }
+
+    /// Takes what it gives.
+    ///
+    /// # Errors
+    /// It has ended, or speaks another version.
+    pub fn inheritance(&self) -> Result<Inheritance, Vec<String>> {
+        let (mut sockets, mut state) = (Vec::<Passed>::new(), State::default());
+        let mut is_greeted = false;
+        loop {
+            let gone = || vec!["the old process ended before it had passed everything".to_owned()];
+            let (bytes, descriptors) = self.receive()?.ok_or_else(gone)?;
+            match Message::of_bytes(&bytes).map_err(|problem| vec![problem])? {
+                Message::Hello => is_greeted = true,
+                Message::Sockets(notes) if is_greeted && notes.len() == descriptors.len() => {
+                    sockets.extend(notes.into_iter().zip(descriptors).map(|(note, socket)| note.with(socket)));
+                }
+                Message::Tickets(secrets) if is_greeted => state.tickets = Some(secrets),
+                Message::Servers(servers) if is_greeted => state.servers.extend(servers),
+                Message::End if is_greeted => return Ok(Inheritance { sockets: Inherited::of(sockets), state }),
+                other => return Err(vec![format!("the old process says {other:?} out of turn")]),
+            }
+        }
+    }
+
+    /// Says that everything is loaded and bound, and waits for leave to serve. A process that has died gives it: we are all that is left.
+    ///
+    /// # Errors
+    /// It says something else.
+    pub fn may_serve(&self) -> Result<(), Vec<String>> {
+        self.say(&Message::Ready);
+        match self.receive()? {
+            None => {
+                tracing::warn!("the old process has ended; this one serves in its place");
+                Ok(())
+            }
+            Some((bytes, _)) => match Message::of_bytes(&bytes) {
+                Ok(Message::Go) => Ok(()),
+                Ok(other) => Err(vec![format!("the old process says {other:?} out of turn")]),
+                Err(problem) => Err(vec![problem]),
+            },
+        }
+    }
+
+    /// Says that this process serves: the old one accepts no more.
+    pub fn serving(&self) {
+        self.say(&Message::Serving);
+    }
+
+    /// Says why it will not.
+    pub fn failed(&self, problems: &[String]) {
+        self.say(&Message::Failed(problems.to_vec()));
+    }
+
+    fn say(&self, message: &Message) {
+        // One that has died needs no word.
+        let _ = self.0.send(&message.to_bytes(), &[], Instant::now() + PATIENCE);
+    }
+
+    fn receive(&self) -> Result<Option<Received>, Vec<String>> {
+        self.0.receive(Instant::now() + PATIENCE).map_err(|error| vec![format!("the old process: {error}")])
+    }
+}

@@ -1,0 +1,477 @@
+//! `portunus upgrade`: another process takes over the very sockets; nobody is refused, nothing is lost, and what cannot serve changes nothing.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use crate::client::openssl_get;
+use crate::harness::{
+    Gate, PATIENCE, PORTUNUS, Reply, Upstream, certificates, connect, path, read_response, read_to_end, wait_until,
+};
+use crate::{ask, get, keystore, tls_listener, yaml};
+
+/// A gate whose program can be replaced, with its control socket.
+struct Upgradable {
+    gate: Gate,
+    /// Processes that took over, the last one serving; ended with the test.
+    successors: Vec<Successor>,
+}
+
+struct Successor(u32);
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        kill("KILL", self.0);
+    }
+}
+
+/// Signals a process of this test that may have ended. It is no child of ours, but one that we are told of.
+fn kill(signal: &str, pid: u32) -> bool {
+    Command::new("kill").args([format!("-{signal}"), pid.to_string()]).output().unwrap().status.success()
+}
+
+fn is_alive(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    !status.is_empty() && !status.contains("State:\tZ")
+}
+
+impl Upgradable {
+    /// `wanted`: addresses that are logged at the start.
+    fn start(dir: tempfile::TempDir, yaml: &str, wanted: usize) -> Upgradable {
+        let program = dir.path().join("portunus");
+        std::os::unix::fs::symlink(PORTUNUS, &program).unwrap();
+        write(dir.path(), yaml);
+        let mut command = Command::new(program);
+        let (control, file) = (dir.path().join("control.sock"), dir.path().join("portunus.yaml"));
+        command.args(["run", "--no-watch", "--control"]).arg(control).arg(file);
+        Upgradable { gate: Gate::start_command(dir, command, wanted), successors: Vec::new() }
+    }
+
+    fn dir(&self) -> &Path {
+        self.gate.dir.path()
+    }
+
+    fn control(&self) -> PathBuf {
+        self.dir().join("control.sock")
+    }
+
+    /// Puts a shell script in the program's place.
+    fn replace_program(&self, script: &str) {
+        let fresh = self.dir().join("fresh");
+        std::fs::write(&fresh, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::rename(fresh, self.dir().join("portunus")).unwrap();
+    }
+
+    fn restore_program(&self) {
+        let fresh = self.dir().join("fresh");
+        std::os::unix::fs::symlink(PORTUNUS, &fresh).unwrap();
+        std::fs::rename(fresh, self.dir().join("portunus")).unwrap();
+    }
+
+    /// Upgrades; the number of the new process, or what was said instead.
+    fn try_upgrade(&mut self) -> Result<u32, String> {
+        let output = Command::new(PORTUNUS).args(["upgrade", "--control"]).arg(self.control()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        if !output.status.success() {
+            assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+            return Err(text(&output.stderr));
+        }
+        let said = text(&output.stdout);
+        let pid = said.split_whitespace().nth(2).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{said}"));
+        self.successors.push(Successor(pid));
+        Ok(pid)
+    }
+
+    fn upgrade(&mut self) -> u32 {
+        self.try_upgrade().unwrap_or_else(|said| panic!("{said}: {:#?}", self.gate.diagnostics()))
+    }
+
+    /// Ends the process that serves, and waits for it.
+    fn end(self) {
+        let last = self.successors.last().map_or(self.gate.pid(), |last| last.0);
+        kill("TERM", last);
+        wait_until("the last process to end", || !is_alive(last));
+    }
+}
+
+fn write(dir: &Path, yaml: &str) {
+    let log = "\nlog: { access: { format: json, output: access.log }, level: info }\n";
+    std::fs::write(dir.join("portunus.yaml"), format!("{yaml}{log}")).unwrap();
+}
+
+/// An upstream that responds `/slow` when it is told to, echoes after `/echo`, and answers all else at once.
+fn upstream() -> (Upstream, Sender<()>) {
+    let (release, wait) = channel();
+    let wait = Arc::new(Mutex::new(wait));
+    let upstream = Upstream::start(move |request| {
+        let is_slow = request.line().contains("/slow");
+        if request.line().contains("/echo") {
+            return Reply::Take(Box::new(|mut stream: TcpStream| {
+                let switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+                stream.write_all(switch).unwrap();
+                let mut bytes = [0; 64];
+                while let Ok(count @ 1..) = stream.read(&mut bytes) {
+                    stream.write_all(&bytes[..count]).unwrap();
+                }
+            }));
+        }
+        if !is_slow {
+            return Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
+        }
+        let wait = Arc::clone(&wait);
+        Reply::Take(Box::new(move |mut stream: TcpStream| {
+            if wait.lock().unwrap().recv().is_ok() {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow").unwrap();
+            }
+        }))
+    });
+    (upstream, release)
+}
+
+/// A connection on which bytes are echoed.
+fn websocket(address: SocketAddr) -> TcpStream {
+    let mut stream = connect(address);
+    write!(stream, "GET /echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n").unwrap();
+    assert!(read_head(&mut stream).starts_with("HTTP/1.1 101 "));
+    stream
+}
+
+fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
+}
+
+fn echoes(stream: &mut TcpStream) {
+    stream.write_all(b"through").unwrap();
+    let mut bytes = [0; 7];
+    stream.read_exact(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"through");
+}
+
+/// Requests on a connection each until told to stop: how many were answered. Fails if one is not.
+fn load(address: SocketAddr, stop: &AtomicBool) -> usize {
+    let mut served = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let response = get(address);
+        assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("\r\n\r\nok"), "{served}: {response:?}");
+        served += 1;
+    }
+    served
+}
+
+/// With another number of workers each time, so that sockets are more, fewer and as many as workers.
+#[test]
+fn through_three_upgrades_nobody_is_refused_and_nothing_is_lost() {
+    let (upstream, release) = upstream();
+    let with = |workers: usize| {
+        let both = "[\"127.0.0.1:0\", \"unix:edge.sock\"]";
+        let text = yaml(&upstream, "", "limits: { drain_timeout: 1h }").replace("\"127.0.0.1:0\"", both);
+        let text = text.replace("upstream: app }", "upstream: app, upgrades: [websocket] }");
+        text.replace("workers: 1", &format!("workers: {workers}"))
+    };
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &with(2), 2);
+    let address = site.gate.address("web");
+    let mut slow = connect(address);
+    write!(slow, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    wait_until("the request upstream", || upstream.seen().len() == 1);
+    let mut tunnel = websocket(address);
+    let mut kept = connect(address);
+    kept.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    read_response(&mut kept);
+    let before = upstream.seen().len();
+    let (stop, socket) = (AtomicBool::new(false), site.dir().join("edge.sock"));
+    let served: usize = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(|| load(address, &stop))).collect();
+        let over_unix = scope.spawn(|| {
+            let mut served = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let mut stream = UnixStream::connect(&socket).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+                assert!(read_response(&mut stream).0.starts_with("HTTP/1.1 200 "), "after {served}");
+                served += 1;
+            }
+            served
+        });
+        // Whatever fails below, the others are to end.
+        let upgraded = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for workers in [3, 1, 2] {
+                std::fs::write(site.dir().join("portunus.yaml"), with(workers)).unwrap();
+                site.upgrade();
+                let seen = upstream.seen().len();
+                wait_until("some requests more", || upstream.seen().len() > seen + 50);
+            }
+        }));
+        stop.store(true, Ordering::Relaxed);
+        let served = clients.into_iter().chain([over_unix]).map(|client| client.join().unwrap()).sum();
+        upgraded.unwrap();
+        served
+    });
+    assert_eq!(upstream.seen().len() - before, served, "each request once");
+    // What the first process began goes on there, and ends there.
+    echoes(&mut tunnel);
+    kept.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let (head, body) = read_response(&mut kept);
+    assert!(head.to_ascii_lowercase().contains("\r\nconnection: close\r\n") && body == b"ok", "{head}");
+    release.send(()).unwrap();
+    assert_eq!(read_response(&mut slow).1, b"slow");
+    assert!(is_alive(site.gate.pid()), "it has a tunnel");
+    drop((tunnel, slow));
+    wait_until("the first process to end", || !is_alive(site.gate.pid()));
+    assert_eq!(site.gate.running_exit(), Some(0));
+    assert!(site.dir().join("edge.sock").exists(), "the file stays with the socket");
+    assert!(ask(site.gate.address("admin"), "GET /readyz", "Host: localhost\r\n").starts_with("HTTP/1.1 200 "));
+    site.end();
+}
+
+/// Listeners that come and go with the configuration that the new process reads.
+#[test]
+fn the_new_process_binds_what_is_new_and_closes_what_is_gone() {
+    let upstream = Upstream::ok();
+    let text = yaml(&upstream, "", "").replace("\"127.0.0.1:0\"", "[\"127.0.0.1:0\", \"unix:old.sock\"]");
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
+    let free = TcpListener::bind("127.0.0.9:0").unwrap().local_addr().unwrap();
+    write(site.dir(), &text.replace("\"unix:old.sock\"", &format!("\"{free}\", \"unix:new.sock\"")));
+    site.upgrade();
+    assert!(get(free).starts_with("HTTP/1.1 200 ") && get(site.gate.address("web")).starts_with("HTTP/1.1 200 "));
+    assert!(!site.dir().join("old.sock").exists() && site.dir().join("new.sock").exists());
+    let socket = site.dir().join("new.sock");
+    let dir = std::mem::replace(&mut site.gate.dir, tempfile::tempdir().unwrap());
+    site.end();
+    assert!(!socket.exists(), "what the last process bound goes with it");
+    drop(dir);
+}
+
+#[test]
+fn tickets_and_health_go_along() {
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let upstream = Upstream::ok();
+    let more = format!("{}\nlimits: {{ drain_timeout: 1h }}", keystore("a.example"));
+    let text = yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &more);
+    let text = text.replace(
+        &format!("servers: [\"{}\"]", upstream.address),
+        &format!("servers: [\"{dead}\"], ejection: {{ failures: 1, duration: 1h }}"),
+    );
+    let mut site = Upgradable::start(certificates(&[("a.example", false)]), &text, 3);
+    let session = |option: &str, site: &Upgradable| {
+        let file = path(&site.gate.dir, "session");
+        openssl_get(site.gate.address("tls"), "a.example", &format!("-tls1_3 {option} {file}"))
+    };
+    let first = session("-sess_out", &site);
+    assert_eq!((first.resumed(), first.status()), (Some(false), Some(502)), "{}", first.0);
+    let ready = |site: &Upgradable| ask(site.gate.address("admin"), "GET /readyz", "Host: localhost\r\n");
+    assert!(ready(&site).ends_with("no healthy upstream\n"), "{}", ready(&site));
+    let pid = site.upgrade();
+    wait_until("the first process to end", || !is_alive(site.gate.pid()));
+    assert_ne!(pid, site.gate.pid());
+    assert!(ready(&site).ends_with("no healthy upstream\n"), "{}", ready(&site));
+    assert_eq!(session("-sess_in", &site).resumed(), Some(true), "the ticket of the first process");
+    site.end();
+}
+
+#[test]
+fn a_program_that_cannot_serve_leaves_the_old_one_serving() {
+    let upstream = Upstream::ok();
+    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 1s }");
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
+    let check = |site: &mut Upgradable, what: &str, expected: &[&str]| {
+        let said = site.try_upgrade().expect_err(what);
+        for part in expected.iter().chain(&["error: upgrade failed; the running process goes on"]) {
+            assert!(said.contains(part), "{what}: {part} is missing in {said}");
+        }
+        assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 200 "), "{what}");
+        let ready = ask(site.gate.address("admin"), "GET /readyz", "Host: localhost\r\n");
+        assert!(ready.starts_with("HTTP/1.1 200 "), "{what}: {ready}");
+    };
+    site.replace_program("exit 3");
+    check(&mut site, "it ends at once", &["before it served (exit status: 3)"]);
+    site.replace_program("kill -9 $$");
+    check(&mut site, "it is killed", &["before it served (signal: 9"]);
+    site.replace_program("exec sleep 1000");
+    check(&mut site, "it hangs", &["did not serve within 1 s", "limits.upgrade_timeout"]);
+    site.replace_program("echo nonsense >&0; exec sleep 1000");
+    check(&mut site, "it is another program", &["what this version does not understand"]);
+    std::fs::remove_file(site.dir().join("portunus")).unwrap();
+    check(&mut site, "it is gone", &["cannot be started: No such file"]);
+    site.restore_program();
+    write(site.dir(), &text.replace("upstream: app", "upstream: other"));
+    check(&mut site, "its configuration is wrong", &["portunus.yaml:", "other"]);
+    let other = TcpListener::bind("127.0.0.8:0").unwrap();
+    let taken = format!("\"{}\"", other.local_addr().unwrap());
+    write(site.dir(), &text.replace("\"127.0.0.1:0\"", &format!("[\"127.0.0.1:0\", {taken}]")));
+    check(&mut site, "an address is taken", &["another program has it"]);
+    write(site.dir(), &text);
+    site.upgrade();
+    assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 200 "));
+    site.end();
+}
+
+/// A program that waits for a line on the pipe `gate.fifo` before it is the real one.
+fn slow_program(site: &Upgradable) {
+    let fifo = site.dir().join("gate.fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    site.replace_program(&format!(
+        "echo $$ > {0}/child.pid; read line < {0}/gate.fifo; exec {PORTUNUS} \"$@\"",
+        site.dir().display()
+    ));
+}
+
+/// The process that an upgrade under way has started.
+fn child(site: &Upgradable) -> u32 {
+    let file = site.dir().join("child.pid");
+    let read = || std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
+    wait_until("the new process", || read().is_some());
+    read().unwrap()
+}
+
+fn begin_upgrade(site: &Upgradable) -> std::process::Child {
+    Command::new(PORTUNUS)
+        .args(["upgrade", "--control"])
+        .arg(site.control())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn said(child: std::process::Child) -> String {
+    String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap()
+}
+
+#[test]
+fn there_is_one_upgrade_at_a_time_and_kill_9_of_the_new_process_ends_it() {
+    let upstream = Upstream::ok();
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &yaml(&upstream, "", ""), 2);
+    slow_program(&site);
+    let first = begin_upgrade(&site);
+    let new = child(&site);
+    assert!(site.try_upgrade().unwrap_err().contains("another upgrade is under way"));
+    assert!(kill("KILL", new));
+    let said = said(first);
+    assert!(said.contains("before it served (signal: 9"), "{said}");
+    site.restore_program();
+    site.upgrade();
+    assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 200 "));
+    site.end();
+}
+
+#[test]
+fn a_shutdown_ends_the_upgrade_under_way() {
+    let upstream = Upstream::ok();
+    let site = Upgradable::start(tempfile::tempdir().unwrap(), &yaml(&upstream, "", ""), 2);
+    slow_program(&site);
+    let first = begin_upgrade(&site);
+    let new = child(&site);
+    site.gate.signal("TERM");
+    assert!(said(first).contains("the server shuts down"));
+    wait_until("the new process to end", || !is_alive(new));
+    assert_eq!(site.gate.stop(), Some(0));
+}
+
+/// Connections that come meanwhile wait in the sockets, which the new process has already.
+#[test]
+fn kill_9_of_the_old_process_makes_the_new_one_its_heir() {
+    let upstream = Upstream::ok();
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &yaml(&upstream, "", ""), 2);
+    let address = site.gate.address("web");
+    slow_program(&site);
+    let asked = begin_upgrade(&site);
+    let new = child(&site);
+    site.successors.push(Successor(new));
+    site.gate.signal("KILL");
+    wait_until("the old process to end", || !is_alive(site.gate.pid()));
+    let mut waiting = connect(address);
+    waiting.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    std::fs::write(site.dir().join("gate.fifo"), "go\n").unwrap();
+    assert!(String::from_utf8(read_to_end(&mut waiting)).unwrap().starts_with("HTTP/1.1 200 "));
+    assert!(get(address).starts_with("HTTP/1.1 200 "));
+    assert!(said(asked).contains("cannot ask the server"), "nobody was there to say what came of it");
+    let again = site.upgrade();
+    assert_ne!(again, new);
+    assert!(get(address).starts_with("HTTP/1.1 200 "));
+    site.end();
+}
+
+#[test]
+fn an_upgrade_is_asked_for_on_unix_sockets_only() {
+    let upstream = Upstream::ok();
+    let gate = Gate::start(&yaml(&upstream, "", ""));
+    let response = ask(gate.address("admin"), "POST /upgrade", "Host: localhost\r\nContent-Length: 0\r\n");
+    assert!(response.starts_with("HTTP/1.1 403 ") && response.contains("Unix socket"), "{response}");
+    // The mark alone is not believed: standard input must lead to the process.
+    let output = Command::new(PORTUNUS)
+        .args(["run", &path(&gate.dir, "portunus.yaml")])
+        .env("PORTUNUS_UPGRADE", "stdin")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && said.contains("PORTUNUS_UPGRADE is set") && said.contains("unset it"),
+        "{said}"
+    );
+    assert_eq!(gate.stop(), Some(0));
+}
+
+/// A client's datagram goes to an application, which responds when the test says so.
+#[test]
+fn responses_to_datagrams_of_the_old_process_still_come_and_new_ones_go_to_the_new() {
+    let application = UdpSocket::bind("127.0.0.6:0").unwrap();
+    application.set_read_timeout(Some(PATIENCE)).unwrap();
+    let upstream = Upstream::ok();
+    let target = application.local_addr().unwrap();
+    let udp = format!("udp_listeners:\n  - {{ name: dns, bind: \"127.0.0.5:0\", upstream: \"{target}\" }}\n");
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &yaml(&upstream, "", &udp), 3);
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.connect(site.gate.address("dns")).unwrap();
+    let mut bytes = [0; 16];
+    let arrives = |expected: &[u8]| {
+        let mut bytes = [0; 16];
+        let (count, from) = application.recv_from(&mut bytes).unwrap();
+        assert_eq!(&bytes[..count], expected);
+        from
+    };
+    client.send(b"first").unwrap();
+    let first_flow = arrives(b"first");
+    site.upgrade();
+    application.send_to(b"late", first_flow).unwrap();
+    let count = client.recv(&mut bytes).unwrap();
+    assert_eq!(&bytes[..count], b"late", "by the way that the question came");
+    client.send(b"second").unwrap();
+    let second_flow = arrives(b"second");
+    application.send_to(b"reply", second_flow).unwrap();
+    let count = client.recv(&mut bytes).unwrap();
+    assert_eq!(&bytes[..count], b"reply");
+    site.end();
+}
+
+/// Lines that processes of an upgrade leave in one file.
+#[test]
+fn both_processes_write_whole_lines_to_one_log() {
+    let upstream = Upstream::ok();
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &yaml(&upstream, "", ""), 2);
+    let address = site.gate.address("web");
+    for _ in 0..3 {
+        get(address);
+        site.upgrade();
+    }
+    get(address);
+    let file = site.dir().join("access.log");
+    let lines =
+        || BufReader::new(std::fs::File::open(&file).unwrap()).lines().map_while(Result::ok).collect::<Vec<_>>();
+    wait_until("four lines", || lines().len() == 4);
+    assert!(lines().iter().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()), "{:?}", lines());
+    site.end();
+}

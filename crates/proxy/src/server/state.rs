@@ -1,0 +1,69 @@
+//! What a process knows that the one which takes over from it goes on with: session-ticket keys, and how upstream servers fare.
+//!
+//! Owns what of a generation is worth passing on and to whom it belongs there. Knows nothing of processes or of how it is sent.
+
+use std::sync::Arc;
+
+use tls::TicketSecrets;
+
+use crate::generation::Generation;
+use crate::upstream::{Found, Group, Health, Records, Server};
+
+/// What another process goes on with.
+#[derive(Debug, Default)]
+pub struct State {
+    /// The session-ticket keys.
+    pub tickets: Option<TicketSecrets>,
+    /// Upstream servers of which something is known.
+    pub servers: Vec<ServerState>,
+}
+
+/// How one upstream server fares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerState {
+    /// Its group.
+    pub upstream: String,
+    /// What it is called in the configuration: a name, if one leads to it.
+    pub authority: String,
+    /// Its address.
+    pub server: String,
+    /// How it fares.
+    pub health: Health,
+}
+
+/// The servers of a generation.
+pub(super) fn servers(generation: &Generation) -> Vec<ServerState> {
+    let of_group = |group: &Arc<Group>| {
+        let state = |server: &Arc<Server>| ServerState {
+            upstream: group.config.name.clone(),
+            authority: server.authority.to_string(),
+            server: server.name.to_string(),
+            health: server.health(),
+        };
+        group.members().servers.iter().map(state).collect::<Vec<_>>()
+    };
+    generation.all_groups().iter().flat_map(of_group).collect()
+}
+
+/// Has the servers of a generation go on from how they fared. Names lead where they led until a name server has been asked.
+pub(super) fn resume(generation: &Generation, servers: &[ServerState]) {
+    for group in generation.all_groups() {
+        let known: Vec<&ServerState> = servers.iter().filter(|known| known.upstream == group.config.name).collect();
+        for name in group.names() {
+            // What SRV records say of priorities and weights is asked for again.
+            let Records::Addresses(port) = name.records else { continue };
+            let authority = format!("{}:{port}", name.name);
+            let of_name = known.iter().filter(|known| known.authority == authority);
+            let found: Vec<Found> = of_name.filter_map(|known| known.server.parse().ok()).map(Found::at).collect();
+            if !found.is_empty() {
+                group.note_resolved(name, Some(&found));
+            }
+        }
+        for server in &group.members().servers {
+            let same = |known: &&&ServerState| *known.server == *server.name && *known.authority == *server.authority;
+            if let Some(known) = known.iter().find(same) {
+                server.resume(known.health);
+            }
+        }
+    }
+}
