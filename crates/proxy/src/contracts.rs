@@ -3,6 +3,7 @@
 //! Built whole by a generation, or rejected with every problem; afterwards immutable. Which contract a request is under is decided here, too.
 
 pub mod forwarded;
+pub mod underscored;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -56,6 +57,8 @@ pub struct Rule {
     pub max_body_bytes: u64,
     /// The decision depends on a field that does not go on as the client sends it.
     pub reads_rewritten: bool,
+    /// Header fields with an underscore in their name that requests may hold.
+    pub underscored: Box<[Box<str>]>,
 }
 
 impl ActiveContract {
@@ -241,6 +244,7 @@ fn rules(config: &ContractConfig, contract: &Contract, whole: &Config, problems:
             response: config.response,
             max_body_bytes: config.options.limits.body_bytes,
             reads_rewritten: forwarded::is_needed(operation, whole),
+            underscored: underscored::usable(operation, config, whole),
         };
         for (own, used) in config.operations.iter().zip(&mut used) {
             let method = own.methods.is_empty() || own.methods.iter().any(|one| one.as_str() == operation.method());
@@ -343,6 +347,9 @@ fn check_fields(
 ) -> Vec<String> {
     let (found, mut warnings) = forwarded::never_arrive(config, contract, rules, &whole.forwarding);
     problems.extend(found);
+    let (found, more) = underscored::unusable(config, contract, rules, whole);
+    problems.extend(found);
+    warnings.extend(more);
     for route in whole.routes.iter().filter(|route| may_hold(config, route, whole)) {
         warnings.extend(forwarded::edited_by(route, config, contract, rules));
     }

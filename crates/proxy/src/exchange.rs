@@ -80,7 +80,8 @@ pub async fn run<B: MessageBody, A: ResponseSink>(
             // Behind a body that is malformed, too long or too slow nothing can be read as a request.
             // What a contract rejects is well framed, and may be read to its end.
             let is_broken = rejection.reported.is_none() && matches!(rejection.status, 400 | 408 | 413 | 417 | 431);
-            if !body.is_done() && is_broken {
+            // To somebody, `Content_Length` may have announced a body.
+            if (!body.is_done() && is_broken) || rejection.reason == Reason::UnderscoreInFieldName {
                 sink.be_last();
             }
             reject(&rejection, head, sink, ledger).await.map(|()| None)
@@ -97,6 +98,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     check_scheme(context, head)?;
     check_connection(context, head)?;
     guard::check_method(head)?;
+    guard::check_names(context.generation, &context.conn.listener.name, head)?;
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
         return redirect_to_https(head, port, exchange.sink, exchange.ledger).await.map(|()| None);
     }

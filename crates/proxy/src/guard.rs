@@ -15,15 +15,16 @@ pub mod response;
 use std::sync::Arc;
 
 use config::Mode;
-use contract::Matched;
+use contract::{Found, Matched};
 use reason::Reason;
 use wire::http::{BodyFraming, Method, RequestHead};
 
 use crate::client::RequestClient;
 use crate::contracts::ActiveContract;
+use crate::contracts::underscored::is_confused;
 use crate::generation::Generation;
 use crate::message::rejection::Rejection;
-use crate::route::{CompiledRoute, Params};
+use crate::route::{CompiledRoute, Params, Routed};
 
 pub use body::{GuardedBody, HoldError};
 pub use every_finding::{Everything, find_all};
@@ -121,6 +122,38 @@ pub fn check_method(head: &RequestHead) -> Result<(), Rejection> {
         }
         _ => Ok(()),
     }
+}
+
+/// Rejects names with an underscore, unless the contract that the request is under declares the very name and no other spelling of it is there: servers
+/// that turn names into variables take it for a hyphen (CGI, RFC 3875 §4.1.18), so `X_Forwarded_For` would be ours, or another field than what was
+/// validated.
+///
+/// # Errors
+/// 400.
+pub fn check_names(generation: &Generation, listener: &str, head: &RequestHead) -> Result<(), Rejection> {
+    if !head.has_underscore {
+        return Ok(());
+    }
+    let declared = declared_names(generation, listener, head).unwrap_or_default();
+    let is_meant = |name: &[u8]| {
+        declared.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name))
+            && head.fields.iter().all(|(other, _)| !is_confused(other, name))
+    };
+    let mut odd = head.fields.iter().map(|(name, _)| name).filter(|name| name.contains(&b'_'));
+    if odd.all(is_meant) { Ok(()) } else { Err(Rejection::of(Reason::UnderscoreInFieldName)) }
+}
+
+/// The names with an underscore that a request may hold.
+fn declared_names<'g>(generation: &'g Generation, listener: &str, head: &RequestHead) -> Option<&'g [Box<str>]> {
+    let contracts = &generation.contracts;
+    if contracts.is_empty() {
+        return None;
+    }
+    let Routed::Found(route, _) = generation.routes.find(listener, head) else { return None };
+    let active = contracts.of(route.index, listener, head)?;
+    let method = if head.method == Method::Head { request::head_method(active, head) } else { head.method.as_str() };
+    let Found::Operation(matched, _) = active.contract.find(method, head.path()) else { return None };
+    Some(&active.rule(matched.operation.number())?.underscored)
 }
 
 /// Rejects who may not speak on this listener or to this host, whatever the request asks for.

@@ -342,7 +342,7 @@ reasons! {
             "An HTTP/1.0 message has a `Transfer-Encoding`."
             "Have the sender speak HTTP/1.1.";
         UnderscoreInFieldName "underscore_in_field_name" Client 400
-            "The name of a header or trailer holds an underscore, which CGI and others take for a hyphen."
+            "The name of a header or trailer holds an underscore, which CGI and others take for a hyphen, and no contract declares it, or another spelling stands beside it."
             "Have the client write a hyphen.";
         UnknownExpectation "unknown_expectation" Client 417
             "`Expect` is not `100-continue`."

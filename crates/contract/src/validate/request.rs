@@ -233,8 +233,8 @@ impl<'c> Request<'c, '_> {
     }
 }
 
-/// Fields of HTTP, browsers and proxies that no document declares.
-fn is_everyday_field(name: &[u8]) -> bool {
+/// Fields of HTTP, browsers and proxies that no document declares. The name is in lower case.
+pub fn is_everyday_field(name: &[u8]) -> bool {
     const PREFIXES: &[&[u8]] =
         &[b"accept", b"access-control-", b"content-", b"if-", b"sec-", b"x-forwarded-", b"proxy-", b"x-b3-"];
     const NAMES: &[&[u8]] = &[

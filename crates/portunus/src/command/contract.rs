@@ -160,6 +160,20 @@ fn validate_files(contract: &Contract, request: &Path, response: Option<&Path>) 
         framing: message.framing(head.framing),
         has_client_certificate: false,
     };
+    let is_declared =
+        |name: &[u8]| operation.header_parameters().any(|(own, _)| own.as_bytes().eq_ignore_ascii_case(name));
+    let is_key = |name: &[u8]| {
+        let demands = operation.security().iter().flat_map(|requirement| &requirement.demands);
+        let fields = demands.filter_map(|demand| demand.scheme.field());
+        fields.into_iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name))
+    };
+    let mut odd = head.fields.iter().map(|(name, _)| name).filter(|name| name.contains(&b'_'));
+    if let Some(name) = odd.find(|name| !is_declared(name) && !is_key(name)) {
+        let name = String::from_utf8_lossy(name);
+        return Ok(rejected(&format!(
+            "underscore_in_field_name: {name}: is not declared, and `_` is `-` to many servers"
+        )));
+    }
     let plan = matched.validate_request(&values, &parts, &mut scratch, &mut findings);
     finish(plan, &message.body, &mut findings);
     let request_is_good = report("request", &findings);

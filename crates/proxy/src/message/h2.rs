@@ -168,10 +168,7 @@ fn read_target(message: &http::request::Parts, path: Option<&[u8]>, head: &mut R
 fn read_fields(headers: &HeaderMap, head: &mut RequestHead) -> Result<(), HeadError> {
     let mut cookies: Vec<u8> = Vec::new();
     for (name, value) in headers {
-        // `_` and `-` become one in CGI names (row 10 of the attack matrix).
-        if name.as_str().contains('_') {
-            return Err(HeadError::of(Reason::UnderscoreInFieldName));
-        }
+        head.has_underscore |= name.as_str().contains('_');
         // HTTP/1 would take it off, and what is checked would not be what is read (RFC 9113 §8.2.1).
         if [value.as_bytes().first(), value.as_bytes().last()]
             .into_iter()

@@ -127,6 +127,9 @@ pub struct RequestHead {
     /// All fields as sent, Host among them; but where Host was not spelled like `authority`, it is rewritten to it, so that
     /// what is decided on is what goes on (RFC 9112 §3.2.2).
     pub fields: Fields,
+    /// The name of some field holds an underscore. Who turns names into variables, as CGI does, takes it for a hyphen, so such a request passes only where
+    /// somebody says that the name is meant.
+    pub has_underscore: bool,
     /// How the body is delimited.
     pub framing: BodyFraming,
     /// The client sent `Expect: 100-continue` (RFC 9110 §10.1.1).
@@ -145,6 +148,7 @@ impl RequestHead {
         self.target.clear();
         self.path_len = 0;
         self.has_encoded_slash = false;
+        self.has_underscore = false;
         self.says_https = false;
         self.authority.clear();
         self.fields.clear();
@@ -299,6 +303,7 @@ mod tests {
             target: b"/a?b".to_vec(),
             path_len: 2,
             has_encoded_slash: true,
+            has_underscore: true,
             says_https: true,
             authority: b"a".to_vec(),
             fields: fields.clone(),

@@ -56,7 +56,8 @@ pub fn http1_request(data: &[u8]) {
 fn check_request(data: &[u8], head_len: usize, head: &RequestHead, limits: &HeadLimits) {
     assert!(data[..head_len].ends_with(b"\r\n\r\n") && head_len <= limits.head_bytes);
     assert!(head.fields.len() <= limits.fields);
-    assert!(head.fields.iter().all(|(name, value)| is_request_field_name(name) && is_field_value(value)));
+    assert!(head.fields.iter().all(|(name, value)| is_token(name) && is_field_value(value)));
+    assert_eq!(head.has_underscore, !head.fields.iter().all(|(name, _)| is_request_field_name(name)));
     check_request_target(head);
     check_against_httparse(&data[..head_len], head);
     // What is written from a head reads back as the same head.

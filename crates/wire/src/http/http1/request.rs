@@ -10,7 +10,7 @@ use super::super::octets::{self, TARGET, TOKEN};
 use super::super::target::{canonical_authority, canonical_path, canonical_query};
 use super::Parsed;
 use super::framing::{ConnectionOptions, content_length, request_coding, upgrade_offer};
-use super::scan::{self, Names, Notes, Scanned, Seen, TooLong};
+use super::scan::{self, Notes, Scanned, Seen, TooLong};
 
 const TOO_LONG: TooLong =
     TooLong { line: HeadError::of(Reason::RequestLineTooLong), head: HeadError::of(Reason::HeadTooLarge) };
@@ -40,7 +40,7 @@ pub(super) fn parse(bytes: &[u8], limits: &HeadLimits, head: &mut RequestHead) -
         },
         _ => 0,
     };
-    let scanned = scan::head(bytes, start, limits, Names::WithoutUnderscore, TOO_LONG, &mut head.fields, request_line)?;
+    let scanned = scan::head(bytes, start, limits, TOO_LONG, &mut head.fields, request_line)?;
     let Some((line, notes, head_len)) = scanned else { return Ok(Parsed::Partial) };
     interpret(line, &notes, head)?;
     // Percent-encoding may have made it longer than it came.
@@ -86,6 +86,7 @@ fn method_token(rest: &[u8]) -> Scanned<&[u8]> {
 /// Checks what the lines mean and completes `head`, whose fields are there already.
 fn interpret(line: RequestLine<'_>, notes: &Notes, head: &mut RequestHead) -> Result<(), HeadError> {
     head.version = line.version;
+    head.has_underscore = notes.has_underscore;
     head.method = Method::from_bytes(line.method).ok_or(HeadError::of(Reason::BadMethod))?;
     let authority_from = read_target(line.target, head)?;
     head.framing = request_framing(notes, line.version, &head.fields)?;
@@ -394,7 +395,9 @@ mod tests {
         check_fields(" A: b\r\n", Err((400, "folded_field")));
         check_fields("A: b\r\n\tc\r\n", Err((400, "folded_field")));
         check_fields(": b\r\n", Err((400, "empty_field_name")));
-        check_fields("A_B: c\r\n", Err((400, "underscore_in_field_name")));
+        check_fields("A_B: c\r\n", Ok(()));
+        assert!(parsed("GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n_: c\r\nX_: d\r\n\r\n").has_underscore);
+        assert!(!parsed("GET / HTTP/1.1\r\nHost: a\r\nX: _\r\n\r\n").has_underscore);
         check_fields("A\r\n", Err((400, "field_without_colon")));
         check_fields("A(: b\r\n", Err((400, "bad_field_name")));
         check_fields("\u{e9}: b\r\n", Err((400, "bad_field_name")));

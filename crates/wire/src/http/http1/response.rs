@@ -7,7 +7,7 @@ use reason::Reason;
 use super::super::head::{BodyFraming, HeadError, HeadLimits, Method, ResponseHead, Version};
 use super::Parsed;
 use super::framing::{ConnectionOptions, content_length, upgrade_offer};
-use super::scan::{self, Names, Notes, Scanned, TooLong, value_span};
+use super::scan::{self, Notes, Scanned, TooLong, value_span};
 
 const TOO_LONG: TooLong =
     TooLong { line: HeadError::of(Reason::StatusLineTooLong), head: HeadError::of(Reason::HeadTooLarge) };
@@ -30,7 +30,7 @@ fn parse_as_peer(
     request_method: &Method,
     head: &mut ResponseHead,
 ) -> Result<Parsed, HeadError> {
-    let scanned = scan::head(bytes, 0, limits, Names::Tokens, TOO_LONG, &mut head.fields, status_line)?;
+    let scanned = scan::head(bytes, 0, limits, TOO_LONG, &mut head.fields, status_line)?;
     let Some(((version, status), notes, head_len)) = scanned else { return Ok(Parsed::Partial) };
     head.version = version;
     head.status = status;

@@ -27,15 +27,6 @@ pub(super) struct TooLong {
     pub(super) head: HeadError,
 }
 
-/// Which octets field names are made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Names {
-    /// Any token: responses.
-    Tokens,
-    /// Tokens without `_`: requests.
-    WithoutUnderscore,
-}
-
 /// How often a field occurs, and where first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Seen {
@@ -52,6 +43,8 @@ pub(super) struct Notes {
     pub(super) connection: Seen,
     pub(super) content_length: Seen,
     pub(super) transfer_encoding: Seen,
+    /// The name of some field holds an underscore.
+    pub(super) has_underscore: bool,
 }
 
 impl Notes {
@@ -81,7 +74,6 @@ pub(super) fn head<'a, T>(
     bytes: &'a [u8],
     start: usize,
     limits: &HeadLimits,
-    names: Names,
     too_long: TooLong,
     fields: &mut Fields,
     first_line: impl FnOnce(&'a [u8], usize) -> Scanned<(T, usize)>,
@@ -97,8 +89,7 @@ pub(super) fn head<'a, T>(
         return if over || window_is_full { Err(too_long.line) } else { Ok(None) };
     };
     let mut notes = Notes::default();
-    let scanned =
-        fields_section(window, fields_start, names, limits.fields.min(MAX_FIELDS), too_long, fields, &mut notes);
+    let scanned = fields_section(window, fields_start, limits.fields.min(MAX_FIELDS), too_long, fields, &mut notes);
     if !matches!(scanned, Ok(Some(_))) {
         fields.clear();
     }
@@ -120,7 +111,6 @@ fn line_window(window: &[u8], start: usize, limit: usize) -> &[u8] {
 fn fields_section(
     window: &[u8],
     start: usize,
-    names: Names,
     max_headers: usize,
     too_long: TooLong,
     fields: &mut Fields,
@@ -140,7 +130,7 @@ fn fields_section(
             }
             Some(_) => {}
         }
-        let Some((name, name_len)) = field_name(window, at, names)? else { return Ok(None) };
+        let Some((name, name_len)) = field_name(window, at, notes)? else { return Ok(None) };
         let Some((value_start, value_len, next)) = field_value(window, at + name.len() + 1)? else { return Ok(None) };
         notes.note(name, fields.len());
         fields.push_span(at - start, name_len, value_start - start, value_len);
@@ -149,10 +139,13 @@ fn fields_section(
 }
 
 /// Scans a name up to its colon.
-fn field_name(window: &[u8], at: usize, names: Names) -> Scanned<(&[u8], u16)> {
+fn field_name<'a>(window: &'a [u8], at: usize, notes: &mut Notes) -> Scanned<(&'a [u8], u16)> {
     let rest = &window[at..];
-    let classes = if names == Names::Tokens { TOKEN } else { NAME };
-    let len = octets::span(rest, classes);
+    let mut len = octets::span(rest, NAME);
+    if rest.get(len) == Some(&b'_') {
+        notes.has_underscore = true;
+        len += octets::span(&rest[len..], TOKEN);
+    }
     let (name, after) = rest.split_at(len);
     match after.first() {
         None => Ok(None),
@@ -165,7 +158,6 @@ fn field_name(window: &[u8], at: usize, names: Names) -> Scanned<(&[u8], u16)> {
         // (RFC 9112 §2.2, §5.2).
         Some(b' ' | b'\t') if len == 0 => Err(HeadError::of(Reason::FoldedField)),
         Some(b' ' | b'\t') => Err(HeadError::of(Reason::SpaceBeforeColon)),
-        Some(b'_') => Err(HeadError::of(Reason::UnderscoreInFieldName)),
         Some(b'\n') => Err(HeadError::of(Reason::BareLf)),
         Some(b'\r') => Err(HeadError::of(Reason::FieldWithoutColon)),
         Some(_) => Err(HeadError::of(Reason::BadFieldName)),

@@ -1,0 +1,190 @@
+//! Header names with an underscore: what the document declares passes as it is, and nothing that could be taken for it, or that it could be taken for.
+
+use std::io::Write as _;
+use std::process::Command;
+
+use crate::frames::{Frames, Outcome};
+use crate::harness::{Gate, Reply, Seen, Upstream, connect, exchange, read_response, statuses};
+use crate::site::{Site, folder};
+
+const DOCUMENT: &str = "openapi: 3.0.3
+info: { title: t, version: '1' }
+paths:
+  /a:
+    get: { parameters: [{ name: trace_id, in: header, schema: { type: string, maxLength: 3 } }], security: [{ key: [] }, {}], responses: { default: { description: any } } }
+    post: { security: [{ key: [] }], requestBody: { content: { application/json: {} } }, responses: { default: { description: any } } }
+  /b:
+    get: { responses: { default: { description: any } } }
+  /both:
+    get: { parameters: [{ name: x_y, in: header, schema: { type: string } }, { name: x-y, in: header, schema: { type: string } }], responses: { default: { description: any } } }
+  /ours:
+    get:
+      parameters:
+        - { name: X_Forwarded_For, in: header, schema: { type: string } }
+        - { name: X_Request_Id, in: header, schema: { type: string } }
+        - { name: X_Client_Cert_Subject, in: header, schema: { type: string } }
+        - { name: content_type, in: header, schema: { type: string } }
+        - { name: X_Role, in: header, schema: { type: string } }
+        - { name: X_Tenant, in: header, schema: { type: string } }
+      responses: { default: { description: any } }
+components:
+  securitySchemes: { key: { type: apiKey, in: header, name: api_key } }
+";
+
+fn yaml(upstream: &Upstream, contract: &str) -> String {
+    format!(
+        "workers: 1
+listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]
+upstreams: {{ app: {{ servers: [\"{}\"] }} }}
+contracts: {{ api: {{ document: openapi.yaml{contract} }} }}
+routes:
+  - {{ name: free, path: \"/free/{{*rest}}\", upstream: app }}
+  - {{ name: tenant, path: \"/tenant\", headers: {{ X-Tenant: a }}, upstream: app }}
+  - {{ name: all, path: \"/{{*rest}}\", upstream: app, contract: api, request_headers: {{ set: {{ X-Role: guest }} }} }}
+",
+        upstream.address
+    )
+}
+
+fn site(contract: &str) -> Site {
+    let ok = |_: &Seen| Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let upstream = Upstream::start(ok);
+    let gate = Gate::start_in(folder(DOCUMENT, &[]), &yaml(&upstream, contract));
+    Site { gate, upstream }
+}
+
+/// Line and fields, and what becomes of the request: the fields that the upstream sees, or none if it sees nothing.
+const ROWS: &[(&str, &str, Option<&str>)] = &[
+    ("GET /a", "api_key: k", Some("api_key: k")),
+    ("GET /a", "Api_Key: k", Some("Api_Key: k")),
+    ("HEAD /a", "api_key: k", Some("api_key: k")),
+    ("GET /a", "trace_id: abc\r\napi_key: k", Some("trace_id: abc")),
+    // Who is not declared is a field as any other.
+    ("GET /a", "api-key: k", Some("api-key: k")),
+    ("GET /a", "api_key: k\r\napi-key: j", None),
+    ("GET /a", "API-KEY: j\r\napi_key: k", None),
+    ("GET /a", "trace_id: abc\r\ntrace-id: abc", None),
+    ("GET /a", "api_key: k\r\nother_one: 1", None),
+    ("GET /a", "_api_key: k", None),
+    ("GET /a", "api__key: k", None),
+    ("GET /a", "api_key: k\r\nX_Forwarded_For: 1.1.1.1", None),
+    ("GET /b", "api_key: k", None),
+    ("PUT /a", "api_key: k", None),
+    ("GET /none", "api_key: k", None),
+    ("GET /free/a", "api_key: k", None),
+    ("GET /both", "x-y: 1", Some("x-y: 1")),
+    ("GET /both", "x_y: 1", None),
+    ("GET /ours", "X_Forwarded_For: 1.1.1.1", None),
+    ("GET /ours", "X_Request_Id: 1", None),
+    ("GET /ours", "X_Client_Cert_Subject: CN=a", None),
+    ("GET /ours", "content_type: a", None),
+    ("GET /ours", "X_Role: admin", None),
+    ("GET /ours", "X_Tenant: a", None),
+];
+
+#[test]
+fn declared_names_pass_as_they_are_and_nothing_else() {
+    for mode in ["", ", request: log", ", request: \"off\""] {
+        let site = site(mode);
+        for (line, fields, passed) in ROWS {
+            let before = site.seen();
+            let request = format!("{line} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{fields}\r\n\r\n");
+            let response = exchange(site.gate.address("web"), request.as_bytes());
+            let status = if passed.is_some() { 200 } else { 400 };
+            assert_eq!(statuses(&response), [status], "{mode} {line} {fields}");
+            assert_eq!(site.seen() - before, usize::from(passed.is_some()), "{mode} {line} {fields}");
+            if let Some(passed) = passed {
+                let seen = site.upstream.seen().pop().unwrap();
+                assert!(seen.head.contains(&format!("\r\n{passed}\r\n")), "{mode} {line}: {}", seen.head);
+            }
+        }
+    }
+}
+
+/// The value is validated as any other's, and the key that the scheme asks for is found.
+#[test]
+fn declared_names_are_validated() {
+    let site = site("");
+    assert_eq!(site.get("GET /a", "trace_id: abcd\r\n").status, 400);
+    assert_eq!(site.post("POST /a", "application/json", "1").status, 401);
+    let with_key = site.post_with("POST /a", "Content-Type: application/json\r\napi_key: k\r\n", "1");
+    assert_eq!((with_key.status, site.seen()), (200, 1));
+    assert_eq!(site.upstream.seen()[0].fields("api_key"), ["k"]);
+}
+
+/// To a server that takes `_` for `-`, a body would follow: nothing behind the head is read as a request.
+#[test]
+fn what_is_rejected_ends_its_connection() {
+    let site = site("");
+    for odd in ["Content_Length: 36", "Transfer_Encoding: chunked"] {
+        let request =
+            format!("GET /a HTTP/1.1\r\nHost: a.test\r\n{odd}\r\n\r\nGET /a HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        assert_eq!(statuses(&exchange(site.gate.address("web"), request.as_bytes())), [400], "{odd}");
+    }
+    assert_eq!(site.seen(), 0);
+    // What passes keeps its connection.
+    let mut client = connect(site.gate.address("web"));
+    for _ in 0..2 {
+        client.write_all(b"GET /a HTTP/1.1\r\nHost: a.test\r\napi_key: k\r\n\r\n").unwrap();
+        assert!(read_response(&mut client).0.starts_with("HTTP/1.1 200"));
+    }
+}
+
+#[test]
+fn http2_is_no_other() {
+    let site = site("");
+    for (line, fields, passed) in ROWS.iter().filter(|(line, ..)| line.starts_with("GET")) {
+        let before = site.seen();
+        let names: Vec<(String, &str)> = fields
+            .split("\r\n")
+            .filter_map(|field| field.split_once(": "))
+            .map(|(name, value)| (name.to_ascii_lowercase(), value))
+            .collect();
+        let path = line.trim_start_matches("GET ");
+        let mut all: Vec<(&str, &[u8])> =
+            vec![(":method", b"GET"), (":scheme", b"http"), (":authority", b"a.test"), (":path", path.as_bytes())];
+        all.extend(names.iter().map(|(name, value)| (name.as_str(), value.as_bytes())));
+        let mut frames = Frames::open_plain(site.gate.address("web"));
+        frames.headers(1, &all, true);
+        let status = if passed.is_some() { 200 } else { 400 };
+        match frames.outcome(1) {
+            Outcome::Response(got, _) => assert_eq!(got, status, "{line} {fields}"),
+            other => panic!("{line} {fields}: {other:?}"),
+        }
+        assert_eq!(site.seen() - before, usize::from(passed.is_some()), "{line} {fields}");
+        if let Some(passed) = passed {
+            let (name, value) = passed.split_once(": ").unwrap();
+            assert_eq!(site.upstream.seen().pop().unwrap().fields(name), [value], "{line} {fields}");
+        }
+    }
+}
+
+/// What no request may hold is said when the document is loaded.
+#[test]
+fn names_that_cannot_be_told_apart_are_warned_of() {
+    let check = |document: &str, contract: &str| {
+        let upstream = Upstream::ok();
+        let folder = folder(document, &[]);
+        std::fs::write(folder.path().join("portunus.yaml"), yaml(&upstream, contract)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_portunus"));
+        let output = command.args(["check", "portunus.yaml"]).current_dir(folder.path()).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (is_good, said) = check(DOCUMENT, "");
+    assert!(is_good, "{said}");
+    for part in [
+        "GET /both: the header x_y is `x-y` to servers that make no difference",
+        "GET /ours: the header x_forwarded_for is `x-forwarded-for`",
+        "GET /ours: the header x_role is `x-role`",
+        "GET /ours: the header x_tenant is `x-tenant`",
+        "GET /ours: the header content_type is `content-type`",
+    ] {
+        assert!(said.to_lowercase().contains(&part.to_lowercase()), "{part}: {said}");
+    }
+    assert!(!said.contains("api_key") && !said.contains("trace_id"), "{said}");
+    let required = DOCUMENT.replacen("name: x_y, in: header,", "name: x_y, in: header, required: true,", 1);
+    assert!(required != DOCUMENT);
+    let (is_good, said) = check(&required, "");
+    assert!(!is_good && said.contains("rename it, or do not require it"), "{said}");
+    assert!(check(&required, ", request: log").0);
+}
