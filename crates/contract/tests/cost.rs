@@ -378,3 +378,60 @@ fn scalars_under_many_rules_are_charged_for_each() {
         assert!(cost.longest <= TURN / 2, "{}: {}", &schema[..60], cost.longest);
     }
 }
+
+/// What compositions cost when a document is loaded: chains and lists of `allOf` whose members may not travel and are required elsewhere.
+#[test]
+fn compositions_are_compiled_in_linear_looks() {
+    let link = |n: usize, next: String| {
+        format!(
+            r#""s{n}":{{"type":"object","required":["m{n}","o{n}"],"properties":{{"m{n}":{{"readOnly":true}},"o{n}":{{}}}}{next}}}"#
+        )
+    };
+    let chain = |count: usize| {
+        let next = |n: usize| {
+            if n + 1 < count { format!(r##","allOf":[{{"$ref":"#/$defs/s{}"}}]"##, n + 1) } else { String::new() }
+        };
+        let links: Vec<String> = (0..count).map(|n| link(n, next(n))).collect();
+        format!(r##"{{"$ref":"#/$defs/s0","$defs":{{{}}}}}"##, links.join(","))
+    };
+    let list = |count: usize| {
+        let links: Vec<String> = (0..count).map(|n| link(n, String::new())).collect();
+        let parts: Vec<String> = (0..count).map(|n| format!(r##"{{"$ref":"#/$defs/s{n}"}}"##)).collect();
+        format!(r#"{{"allOf":[{}],"$defs":{{{}}}}}"#, parts.join(","), links.join(","))
+    };
+    // Every link is a member of its own, too.
+    let members = |count: usize| {
+        let members: Vec<String> = (0..count).map(|n| format!(r##""p{n}":{{"$ref":"#/$defs/s{n}"}}"##)).collect();
+        chain(count).replacen('{', &format!(r#"{{"properties":{{{}}},"#, members.join(",")), 1)
+    };
+    let built = |schema: &str, reject_unknown_fields: bool| {
+        let node = support::node::parse(schema).unwrap();
+        let mut registry = support::registry::Registry::default();
+        let base = registry.add("http://localhost/schema", &node, Dialect::OpenApi31);
+        let options = Options { reject_unknown_fields, ..Options::default() };
+        let mut builder = contract::schema::Builder::new(&registry, options);
+        let target = contract::schema::Target { node: &node, base, dialect: Dialect::OpenApi31 };
+        let id = builder.add(target, Direction::Request);
+        (builder.finish_usable(), id)
+    };
+    for closed in [false, true] {
+        for (name, made) in [("chain", &chain as &dyn Fn(usize) -> String), ("list", &list)] {
+            let [(few, _), (many, id)] = [100, 1_000].map(|count| built(&made(count), closed));
+            assert!(few.problems.is_empty() && many.problems.is_empty(), "{name}: {:?}", many.problems.first());
+            assert!(many.looks < 11 * few.looks && many.looks < 40_000, "{name}: {} and {}", few.looks, many.looks);
+            let mut run = Run::default();
+            let own: Vec<String> = (0..1_000).map(|n| format!(r#""o{n}":1"#)).collect();
+            let text = format!("{{{}}}", own.join(","));
+            assert_eq!(support::validate(&many.program, id, &mut run, text.as_bytes(), usize::MAX), Ok(()), "{name}");
+            for (other, reason) in [(r#""m7":1"#, Reason::ReadOnly), (r#""p":1"#, Reason::Required)] {
+                let text = text.replace(r#""o7":1"#, other);
+                let found = support::validate(&many.program, id, &mut run, text.as_bytes(), usize::MAX);
+                let found = found.unwrap_err().reason;
+                assert!(found == reason || (closed && found == Reason::UnknownField), "{name} {other}: {found}");
+            }
+        }
+        // What is the square of the document by its very meaning ends at a bound.
+        let (all, _) = built(&members(400), closed);
+        assert!(all.looks < 5_000_000, "{}", all.looks);
+    }
+}

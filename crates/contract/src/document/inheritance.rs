@@ -10,6 +10,9 @@ use crate::schema::Base;
 /// How deep `allOf` within `allOf` is followed.
 const MAX_LEVELS: u32 = 16;
 
+/// Schemas that all bases together may have as subtypes: where each extends another base, there are as many as the square of their number.
+const MAX_SUBTYPES: usize = 1_000_000;
+
 /// A schema that extends another one, with its name if it is a component.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subtype<'d> {
@@ -25,6 +28,8 @@ pub(super) struct Inheritance<'d> {
     subtypes: HashMap<usize, Vec<Subtype<'d>>>,
     /// Addresses of the references by which subtypes take in a base.
     links: HashSet<usize>,
+    /// There are more subtypes than are looked for.
+    pub(super) is_cut: bool,
 }
 
 /// Whether it is the base of a family: it tells its subtypes apart by a member.
@@ -36,28 +41,42 @@ impl<'d> Inheritance<'d> {
     /// Finds out who extends whom among the schemas at these places.
     pub(super) fn of(references: &References<'d>, places: &[Subtype<'d>]) -> Inheritance<'d> {
         let mut found = Inheritance::default();
-        let mut parents: HashMap<usize, Vec<&'d Node>> = HashMap::new();
-        for place in places {
-            found.parents_of(
-                references,
-                place.node,
-                place.base,
-                MAX_LEVELS,
-                parents.entry(address(place.node)).or_default(),
-            );
-        }
-        for place in places {
-            let mut seen = HashSet::from([address(place.node)]);
-            let mut open = parents.get(&address(place.node)).cloned().unwrap_or_default();
-            while let Some(ancestor) = open.pop() {
-                if !seen.insert(address(ancestor)) {
-                    continue;
+        let mut extended_by: HashMap<usize, Vec<usize>> = HashMap::new();
+        let mut bases = Vec::new();
+        let mut known = HashSet::new();
+        for (number, place) in places.iter().enumerate() {
+            let mut parents = Vec::new();
+            found.parents_of(references, place.node, place.base, MAX_LEVELS, &mut parents);
+            for parent in parents {
+                extended_by.entry(address(parent)).or_default().push(number);
+                if is_base(parent) && known.insert(address(parent)) {
+                    bases.push(parent);
                 }
-                if is_base(ancestor) {
-                    found.subtypes.entry(address(ancestor)).or_default().push(*place);
-                }
-                open.extend(parents.get(&address(ancestor)).into_iter().flatten());
             }
+        }
+        let mut left = MAX_SUBTYPES;
+        for base in bases {
+            let mut seen = HashSet::from([address(base)]);
+            let mut open = vec![address(base)];
+            let mut subtypes = Vec::new();
+            while let Some(extended) = open.pop() {
+                for &number in extended_by.get(&extended).into_iter().flatten() {
+                    let Some(place) = places.get(number).filter(|place| seen.insert(address(place.node))) else {
+                        continue;
+                    };
+                    subtypes.push(number);
+                    open.push(address(place.node));
+                }
+                if subtypes.len() > left {
+                    found.is_cut = true;
+                    return found;
+                }
+            }
+            left -= subtypes.len();
+            // In the order of the document.
+            subtypes.sort_unstable();
+            let subtypes = subtypes.into_iter().filter_map(|number| places.get(number).copied()).collect();
+            found.subtypes.insert(address(base), subtypes);
         }
         found
     }

@@ -136,6 +136,11 @@ impl Documents {
             references.index_file(source);
         }
         references.inheritance = Inheritance::of(&references, &references.named_schemas());
+        if references.inheritance.is_cut {
+            let place = self.root().map(|root| root.place).unwrap_or_default();
+            let what = "schemas with a `discriminator` have more subtypes than can be looked through; remove it from those that extend another base";
+            references.faults.push(Fault::new(place, what));
+        }
         references
     }
 }
@@ -377,6 +382,11 @@ const NAMED: &[&str] = &[
 const DATA: &[&str] = &["example", "examples", "default", "enum", "const", "mapping", "required"];
 
 impl<'d> References<'d> {
+    /// Whether there are more subtypes than are looked for, so that the document is not worth compiling.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.inheritance.is_cut
+    }
+
     fn empty(documents: &'d Documents, dialect: Dialect) -> References<'d> {
         References {
             documents,

@@ -85,6 +85,35 @@ impl Format {
         })
     }
 
+    /// What documents call it.
+    pub fn name(self) -> &'static str {
+        const NAMES: [&str; 20] = [
+            "date-time",
+            "date",
+            "time",
+            "duration",
+            "email",
+            "idn-email",
+            "hostname",
+            "idn-hostname",
+            "ipv4",
+            "ipv6",
+            "uri",
+            "uri-reference",
+            "iri",
+            "iri-reference",
+            "uri-template",
+            "uuid",
+            "byte",
+            "json-pointer",
+            "relative-json-pointer",
+            "regex",
+        ];
+        let is_it =
+            |name: &&str| Self::from_name(name).is_some_and(|format| format == self || format.lenient() == self);
+        NAMES.into_iter().find(is_it).unwrap_or_default()
+    }
+
     /// What is meant by those who write times without offset and durations with fractions; other formats as they are.
     #[must_use]
     pub fn lenient(self) -> Self {

@@ -4,16 +4,21 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::evaluate::Anchors;
-use super::ir::{self, Discriminator, FALSE, Id, Schema, Schemas, TRUE};
+use super::ir::{self, ArrayRules, Discriminator, FALSE, Id, Schema, Schemas, TRUE};
 use super::keywords;
-use super::lower;
+use super::lower::{self, Looks};
 use super::program::{Program, SchemaId};
 use super::source::{Base, Direction, Options, Problem, Resolver, Target};
 use super::tags;
+use super::types::Types;
 use super::vocabulary;
 use crate::node::{Kind, Node, Place};
 use crate::pattern;
 use crate::reason::Reason;
+
+/// Looks at schemas that leaving out what may not travel may take, all together, and finding families that lead back to themselves. With the 10,000
+/// links of one chain the former takes 30,000.
+const MAX_LOOKS: usize = 500_000;
 
 /// Collects schemas and turns them into a [`Program`].
 pub struct Builder<'n> {
@@ -42,6 +47,8 @@ pub struct Builder<'n> {
     /// Names that some `$dynamicRef` asks for.
     dynamic_names: HashSet<Box<str>>,
     dynamic_anchors: HashMap<(Box<str>, Base, Direction), Option<Id>>,
+    /// Looks at schemas that finding out what they are made of took.
+    looks: Looks,
 }
 
 impl<'n> Builder<'n> {
@@ -65,6 +72,7 @@ impl<'n> Builder<'n> {
             without_validation: HashSet::new(),
             dynamic_names: HashSet::new(),
             dynamic_anchors: HashMap::new(),
+            looks: Looks::default(),
         }
     }
 
@@ -72,6 +80,26 @@ impl<'n> Builder<'n> {
     /// [`Builder::finish`].
     pub fn add(&mut self, target: Target<'n>, direction: Direction) -> SchemaId {
         let id = self.schema(target, direction);
+        self.add_root(id)
+    }
+
+    /// As [`Builder::add`], for an array whose elements are these, and which is `whole` as well.
+    pub fn add_list_of(&mut self, element: Target<'n>, whole: Option<Target<'n>>, direction: Direction) -> SchemaId {
+        let items = Some(self.schema(element, direction));
+        let schema = Schema {
+            place: element.node.place,
+            resource: (element.base, direction),
+            types: Types::ARRAY,
+            array: Some(Box::new(ArrayRules { items, ..ArrayRules::default() })),
+            all_of: whole.into_iter().map(|whole| self.schema(whole, direction)).collect(),
+            ..Schema::default()
+        };
+        let id = Id::try_from(self.schemas.len()).unwrap_or(FALSE);
+        self.schemas.push(schema);
+        self.add_root(id)
+    }
+
+    fn add_root(&mut self, id: Id) -> SchemaId {
         self.work();
         let next = u32::try_from(self.roots.len()).unwrap_or(u32::MAX);
         let root = *self.root_numbers.entry(id).or_insert(next);
@@ -97,17 +125,15 @@ impl<'n> Builder<'n> {
         self.close_dynamic_scope();
         self.open_circular_families();
         self.find_circles();
-        let unusable = self.unusable_roots();
-        for (id, _) in &self.problems {
-            let schema = &mut self.schemas[*id as usize];
-            *schema = Schema {
-                place: schema.place,
-                resource: schema.resource,
-                never: Some(Reason::False),
-                ..Schema::default()
-            };
-        }
+        let mut unusable = self.unusable_roots();
+        self.allow_nothing(0);
+        let known = self.problems.len();
         self.apply_direction();
+        if self.problems.len() > known {
+            let more = self.unusable_roots();
+            unusable.iter_mut().zip(more).for_each(|(problem, more)| *problem = problem.take().or(more));
+            self.allow_nothing(known);
+        }
         tags::learn_all(&mut self.schemas);
         let mut anchors = Anchors::new();
         for ((name, base, direction), id) in self.dynamic_anchors {
@@ -116,10 +142,23 @@ impl<'n> Builder<'n> {
             }
         }
         let mut problems: Vec<Problem> = self.problems.into_iter().map(|(_, problem)| problem).collect();
-        let program = lower::program(self.schemas, anchors, &self.roots, &self.options);
+        let program = lower::program(self.schemas, anchors, &self.roots, &self.options, &self.looks);
         problems.sort_by_key(|problem| problem.place);
         problems.dedup();
-        Built { program, problems, warnings: self.warnings, unusable }
+        Built { program, problems, warnings: self.warnings, unusable, looks: self.looks.count() }
+    }
+
+    /// Has schemas with problems allow nothing, from the problem with this number on.
+    fn allow_nothing(&mut self, first: usize) {
+        for (id, _) in self.problems.iter().skip(first) {
+            let schema = &mut self.schemas[*id as usize];
+            *schema = Schema {
+                place: schema.place,
+                resource: schema.resource,
+                never: Some(Reason::False),
+                ..Schema::default()
+            };
+        }
     }
 
     /// Of each root, a problem of something that it applies. Each schema is looked at once, whatever the number of problems.
@@ -256,12 +295,12 @@ impl<'n> Builder<'n> {
         }
     }
 
-    /// The schema that a reference means: where the base of others is asked for, whichever of them the discriminator names, or else the base;
-    /// where one of them takes in its base, the base itself. `from` is the schema in which the reference stands.
+    /// The schema that a reference means. Where members must be declared, a reference to the base of others means the base with the members that its
+    /// subtypes declare; but not where one of them takes in its base. `from` is the schema in which the reference stands.
     pub(super) fn referred(&mut self, from: &'n Node, target: Target<'n>, direction: Direction) -> Id {
         let base = self.schema(target, direction);
         let key = (std::ptr::from_ref(target.node), target.base, direction);
-        if self.resolver.is_link_to_base(from) {
+        if !self.options.reject_unknown_fields || self.resolver.is_link_to_base(from) {
             return base;
         }
         if let Some(&id) = self.families.get(&key) {
@@ -323,12 +362,16 @@ impl<'n> Builder<'n> {
 
     /// A family that would choose itself among its own subtypes, through a reference other than theirs to it, is only its base.
     fn open_circular_families(&mut self) {
-        let families: Vec<Id> = self.families.values().copied().collect();
+        let mut families: Vec<Id> = self.families.values().copied().collect();
+        families.sort_unstable();
+        let first = self.looks.count();
         for family in families {
             let mut seen = HashSet::new();
             let mut open = self.chosen_or_in_place(family);
             while let Some(id) = open.pop() {
-                if id == family {
+                self.looks.add(1);
+                // Nor does one have subtypes that would take too long to look through: only that many more members are not declared.
+                if id == family || self.looks.count() - first > MAX_LOOKS {
                     let family = &mut self.schemas[family as usize];
                     family.all_of.extend(family.discriminator.take().map(|discriminator| discriminator.base));
                     break;
@@ -382,7 +425,8 @@ impl<'n> Builder<'n> {
             self.schemas[index].object = Some(object);
         }
         // A member may be one of several things of which some may not travel.
-        let parts: BTreeSet<Id> = members.into_iter().flat_map(|member| self.made_of(member)).collect();
+        let mut parts = self.made_of(members);
+        parts.sort_unstable();
         for part in parts {
             let schema = &mut self.schemas[part as usize];
             let (mut any_of, mut one_of) = (std::mem::take(&mut schema.any_of), std::mem::take(&mut schema.one_of));
@@ -430,10 +474,10 @@ impl<'n> Builder<'n> {
         part_of
     }
 
-    /// The schema and everything it takes in through `$ref` and `allOf`.
-    fn made_of(&self, id: Id) -> Vec<Id> {
-        let mut parts = vec![id];
-        let mut seen = HashSet::from([id]);
+    /// The schemas and everything they take in through `$ref` and `allOf`.
+    fn made_of(&self, ids: impl IntoIterator<Item = Id>) -> Vec<Id> {
+        let mut parts: Vec<Id> = ids.into_iter().collect();
+        let mut seen: HashSet<Id> = parts.iter().copied().collect();
         let mut next = 0;
         while let Some(&part) = parts.get(next) {
             next += 1;
@@ -441,14 +485,34 @@ impl<'n> Builder<'n> {
             let inner = schema.all_of.iter().copied().chain(schema.base());
             parts.extend(inner.filter(|&inner| seen.insert(inner)));
         }
+        self.looks.add(next);
         parts
     }
 
+    /// Of each schema, whether a value is validated by it for another reason than that it is part of another one.
+    fn applied(&self) -> Vec<bool> {
+        let mut applied = vec![false; self.schemas.len()];
+        let anchors = self.dynamic_anchors.values().flatten();
+        let fallbacks =
+            self.schemas.iter().filter_map(|schema| schema.dynamic.as_ref()).map(|dynamic| &dynamic.fallback);
+        anchors.chain(&self.roots).chain(fallbacks).for_each(|&id| applied[id as usize] = true);
+        self.schemas.iter().flat_map(lower::applied_aside).for_each(|id| applied[id as usize] = true);
+        applied
+    }
+
     /// Required but forbidden is not required: neither where the member stands, nor in a part that the same object is made of. Such a part may
-    /// be asked of other objects too, which must not lose by it: what it is made of here is a copy.
+    /// be asked of other objects too, which must not lose by it: what it is made of here is a copy. What is only part of others needs none of its own.
     fn exempt_forbidden_members(&mut self) {
-        for index in self.made_of_forbidden_members() {
-            let parts = self.made_of(index as Id);
+        let (wholes, applied) = (self.made_of_forbidden_members(), self.applied());
+        let first = self.looks.count();
+        for index in wholes.into_iter().filter(|index| applied[*index]) {
+            if self.looks.count() - first > MAX_LOOKS {
+                self.current = index as Id;
+                let what = "too many schemas with readOnly or writeOnly members are made of each other through `allOf`";
+                self.problem(self.schemas[index].place, what);
+                continue;
+            }
+            let parts = self.made_of([index as Id]);
             let names: BTreeSet<Box<str>> = (parts.iter())
                 .filter_map(|&part| self.schemas[part as usize].object.as_ref())
                 .flat_map(|object| object.properties.iter())
@@ -528,6 +592,7 @@ impl<'n> Builder<'n> {
                 copies.insert(id, (self.schemas.len() - 1) as Id);
             }
         }
+        self.looks.add(copies.len());
         copies.get(&part).copied().unwrap_or(part)
     }
 
@@ -537,20 +602,23 @@ impl<'n> Builder<'n> {
         let mut state = vec![0u8; self.schemas.len()];
         let mut circles = Vec::new();
         for start in 0..self.schemas.len() {
-            let mut path = vec![(start as Id, 0usize)];
-            while let Some((id, next)) = path.pop() {
-                let index = id as usize;
-                if next == 0 && state[index] != 0 {
-                    continue;
-                }
-                state[index] = 1;
-                let Some(&inner) = in_place(&self.schemas[index]).get(next) else {
-                    state[index] = 2;
+            if state[start] != 0 {
+                continue;
+            }
+            state[start] = 1;
+            let mut path = vec![(start, in_place(&self.schemas[start]).into_iter())];
+            while let Some((index, inner)) = path.last_mut() {
+                let Some(inner) = inner.next() else {
+                    state[*index] = 2;
+                    path.pop();
                     continue;
                 };
-                path.push((id, next + 1));
+                self.looks.add(1);
                 match state[inner as usize] {
-                    0 => path.push((inner, 0)),
+                    0 => {
+                        state[inner as usize] = 1;
+                        path.push((inner as usize, in_place(&self.schemas[inner as usize]).into_iter()));
+                    }
                     1 => circles.push(inner),
                     _ => {}
                 }
@@ -577,6 +645,9 @@ pub struct Built {
     pub warnings: Vec<Problem>,
     /// By number of what was added: a problem of a schema that it depends on.
     pub unusable: Vec<Option<Problem>>,
+    /// How often a schema was looked at to find out what is made of what: the measure of the work that compositions make.
+    #[doc(hidden)]
+    pub looks: usize,
 }
 
 impl Built {
@@ -588,10 +659,15 @@ impl Built {
 
 /// The schemas that are applied to the same value as this one.
 pub(super) fn in_place(schema: &Schema) -> Vec<Id> {
-    let mut ids: Vec<Id> = Vec::new();
-    ids.extend(&schema.all_of);
+    let mut ids = schema.all_of.clone();
     ids.extend(schema.base());
-    ids.extend(&schema.any_of);
+    ids.extend(aside(schema));
+    ids
+}
+
+/// Those that it does not take in as parts of itself.
+pub(super) fn aside(schema: &Schema) -> Vec<Id> {
+    let mut ids = schema.any_of.clone();
     ids.extend(&schema.one_of);
     ids.extend(schema.not);
     ids.extend(schema.condition.iter().flat_map(|condition| [condition.test, condition.then, condition.otherwise]));

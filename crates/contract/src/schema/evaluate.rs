@@ -67,6 +67,8 @@ pub(super) struct Workspace {
     scope: Vec<(Resource, u32)>,
     hashes: Vec<(u64, u32)>,
     secrets: [RandomState; 2],
+    /// Objects that are not the subtype which their discriminator names, with why.
+    missed: Vec<(usize, Stop)>,
 }
 
 impl Workspace {
@@ -76,6 +78,7 @@ impl Workspace {
         self.memo.shrink(keep_bytes);
         self.surveyed.clear();
         self.surveyed.shrink_to(keep_bytes / 4);
+        self.missed = Vec::new();
     }
 
     /// How much memory it holds.
@@ -142,6 +145,7 @@ impl<'a> Evaluation<'a> {
             self.space.memo.restart();
         } else {
             self.space.memo.clear();
+            self.space.missed.clear();
             self.space.surveyed.clear();
             self.space.surveys = 0;
         }
@@ -271,16 +275,21 @@ impl<'a> Evaluation<'a> {
 
     /// Whether the schema holds. What a failed one has logged is taken back; running out of steps ends everything.
     fn holds(&mut self, id: Id, at: usize) -> Result<bool, Stop> {
+        Ok(self.attempt(id, at)?.is_none())
+    }
+
+    /// As [`Evaluation::holds`]; gives why it does not.
+    fn attempt(&mut self, id: Id, at: usize) -> Result<Option<Stop>, Stop> {
         let began = self.space.memo.log_len();
         let everything = self.everything.take();
         let outcome = self.apply(id, at);
         self.everything = everything;
         match outcome {
-            Ok(()) => Ok(true),
+            Ok(()) => Ok(None),
             Err(stop) if stop.ends_all() => Err(stop),
-            Err(_) => {
+            Err(stop) => {
                 self.space.memo.take_back(began);
-                Ok(false)
+                Ok(Some(stop))
             }
         }
     }
@@ -648,10 +657,16 @@ impl<'a> Evaluation<'a> {
         });
         let tape = &self.space.tape;
         let is_closed = |at: &usize| marks[*at] & (CLOSED | OPENED) == CLOSED && !self.is_torn(*at);
-        let values = (0..tape.len()).filter(is_closed).flat_map(|at| tape.members(at).map(|key| key + 1));
+        let values = (0..tape.len()).filter(is_closed).flat_map(|at| tape.members(at).map(move |key| (at, key + 1)));
         let wanted = self.everything.as_ref().map_or(1, |everything| everything.wanted);
-        let unknown: Vec<usize> = values.filter(|&value| marks[value] & SEEN == 0).take(wanted).collect();
-        unknown.into_iter().try_for_each(|value| self.fail(Reason::UnknownField, value))
+        let unknown: Vec<_> = values.filter(|&(_, value)| marks[value] & SEEN == 0).take(wanted).collect();
+        unknown.into_iter().try_for_each(|(at, value)| {
+            // Of an object that is not what it calls itself, that says more than that a member is not declared.
+            match self.space.missed.iter().find(|(missed, _)| *missed == at) {
+                Some((_, why)) => self.stop(why.clone()),
+                None => self.fail(Reason::UnknownField, value),
+            }
+        })
     }
 }
 

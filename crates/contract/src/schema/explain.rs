@@ -95,6 +95,10 @@ pub(super) fn of_schema(schema: &Schema, found: Option<Types>, reason: Reason) -
             let patterns: Vec<&str> = string?.patterns.iter().map(|pattern| pattern.text()).collect();
             (!patterns.is_empty()).then(|| short(format!("must match the pattern {}", patterns.join(" and "))))
         }
+        Reason::Format => {
+            let formats: Vec<&str> = string?.formats.iter().map(|format| format.name()).collect();
+            (!formats.is_empty()).then(|| format!("must have the format {}", formats.join(" and ")))
+        }
         Reason::MinItems => Some(format!("must have at least {} elements", schema.array.as_deref()?.min_items)),
         Reason::MaxItems => Some(format!("must have at most {} elements", schema.array.as_deref()?.max_items?)),
         Reason::MinProperties => {

@@ -3,6 +3,7 @@
 //!
 //! Sound means: a plan allows exactly what the schemas allow. Where that is not certain, the response here is "record".
 
+use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,9 +26,32 @@ const MAX_LOOK: u32 = 40;
 const KINDS: [Types; kind::COUNT] =
     [Types::NULL, Types::BOOLEAN, Types::INTEGER, Types::FRACTION, Types::STRING, Types::ARRAY, Types::OBJECT];
 
+/// Looks at schemas that plans may take, for each schema there is. Beyond them, what is left is recorded.
+const LOOKS_PER_SCHEMA: usize = 100;
+
+/// The same for documents with few schemas.
+const LOOKS_AT_LEAST: usize = 1_000_000;
+
+/// Looks at schemas, counted.
+#[derive(Debug, Default)]
+pub(super) struct Looks(Cell<usize>);
+
+impl Looks {
+    pub fn add(&self, count: usize) {
+        self.0.set(self.0.get().saturating_add(count));
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.get()
+    }
+}
+
 /// A program under construction.
-pub(super) struct Lowering {
+pub(super) struct Lowering<'l> {
     pub program: Program,
+    looks: &'l Looks,
+    /// The last one that plans may take.
+    last_look: usize,
     known: HashMap<Box<[Id]>, u32>,
     queue: Vec<u32>,
 }
@@ -49,7 +73,7 @@ enum Decision {
 }
 
 /// The program for the schemas in `roots`.
-pub(super) fn program(schemas: Schemas, anchors: Anchors, roots: &[Id], options: &Options) -> Program {
+pub(super) fn program(schemas: Schemas, anchors: Anchors, roots: &[Id], options: &Options, looks: &Looks) -> Program {
     let mut limits = options.limits.clone();
     let longest = schemas.iter().filter_map(|schema| schema.string.as_ref()?.max_length).max().unwrap_or(0);
     // A character takes up to twelve bytes, as two escapes.
@@ -74,7 +98,9 @@ pub(super) fn program(schemas: Schemas, anchors: Anchors, roots: &[Id], options:
         slots: Vec::new(),
         roots: Vec::new(),
     };
-    let mut lowering = Lowering { program, known: HashMap::new(), queue: Vec::new() };
+    let most_looks = LOOKS_AT_LEAST.max(program.schemas.len().saturating_mul(LOOKS_PER_SCHEMA));
+    let last_look = looks.count().saturating_add(most_looks);
+    let mut lowering = Lowering { program, looks, last_look, known: HashMap::new(), queue: Vec::new() };
     lowering.plan([]);
     for &root in roots {
         let plan = if lowering.needs_scope(root) { lowering.recorded(root) } else { lowering.plan([root]) };
@@ -116,7 +142,13 @@ impl ObjectPlan {
     }
 }
 
-impl Lowering {
+impl Lowering<'_> {
+    /// Takes looks; says whether there were so many left.
+    pub fn may_look(&self, count: usize) -> bool {
+        self.looks.add(count);
+        self.looks.count() <= self.last_look
+    }
+
     pub fn schema(&self, id: Id) -> &Schema {
         &self.program.schemas[id as usize]
     }
@@ -187,6 +219,9 @@ impl Lowering {
         let mut is_recorded = false;
         while let Some(id) = queue.pop() {
             let schema = self.schema(id);
+            if !self.may_look(1) {
+                return Closure::Record;
+            }
             if let Some(reason) = schema.never {
                 return Closure::Reject(reason);
             }
@@ -324,7 +359,15 @@ fn says_nothing(schema: &Schema, types: Types) -> bool {
 
 /// Every schema that this one applies, to the same value or to parts of it.
 pub(super) fn children(schema: &Schema) -> Vec<Id> {
-    let mut ids = super::compile::in_place(schema);
+    let mut ids = applied_aside(schema);
+    ids.extend(schema.all_of.iter().copied().chain(schema.base()));
+    ids.retain(|&id| id > ir::NULL);
+    ids
+}
+
+/// Those of them that are no parts of it.
+pub(super) fn applied_aside(schema: &Schema) -> Vec<Id> {
+    let mut ids = super::compile::aside(schema);
     ids.extend(schema.discriminator.iter().flat_map(|discriminator| discriminator.branches.values()));
     if let Some(array) = &schema.array {
         ids.extend(&array.prefix);
@@ -335,6 +378,5 @@ pub(super) fn children(schema: &Schema) -> Vec<Id> {
         ids.extend(object.patterns.iter().map(|(_, id)| id));
         ids.extend([object.additional, object.names, object.unevaluated].into_iter().flatten());
     }
-    ids.retain(|&id| id > ir::NULL);
     ids
 }

@@ -1,6 +1,6 @@
 //! The blocks of a plan: what a list of schemas, all of which hold, comes to for one kind of value. `Err`: no value of the kind is right.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::constant::{Constant, sort_numbers};
 use super::ir::{ArrayRules, Id, NumberRules, ObjectRules, StringRules, TRUE, UNKNOWN_FIELD};
@@ -24,7 +24,7 @@ const MAX_PATTERNS: usize = 4;
 /// Values that `enum` or `const` leave.
 type Allowed<'a> = Option<(Vec<&'a Constant>, Reason)>;
 
-pub(super) fn block(lowering: &mut Lowering, members: &[Id], index: usize) -> Result<u32, Reason> {
+pub(super) fn block(lowering: &mut Lowering<'_>, members: &[Id], index: usize) -> Result<u32, Reason> {
     match index {
         kind::NULL => constants(lowering, members, Types::NULL).map(|_| ACCEPT),
         kind::BOOLEAN => boolean(lowering, members),
@@ -38,12 +38,12 @@ pub(super) fn block(lowering: &mut Lowering, members: &[Id], index: usize) -> Re
     }
 }
 
-fn names_values(lowering: &Lowering, members: &[Id]) -> bool {
+fn names_values(lowering: &Lowering<'_>, members: &[Id]) -> bool {
     members.iter().any(|&id| !lowering.schema(id).values.is_empty())
 }
 
 /// The values of one kind that every `enum` and `const` names; `None` if there is none of these keywords.
-fn constants<'a>(lowering: &'a Lowering, members: &[Id], types: Types) -> Result<Allowed<'a>, Reason> {
+fn constants<'a>(lowering: &'a Lowering<'_>, members: &[Id], types: Types) -> Result<Allowed<'a>, Reason> {
     let mut allowed: Allowed<'a> = None;
     for (values, reason) in
         members.iter().flat_map(|&id| &lowering.schema(id).values).map(|(values, reason)| (&**values, reason))
@@ -72,13 +72,13 @@ fn is_same(left: &Constant, right: &Constant) -> bool {
     }
 }
 
-fn boolean(lowering: &Lowering, members: &[Id]) -> Result<u32, Reason> {
+fn boolean(lowering: &Lowering<'_>, members: &[Id]) -> Result<u32, Reason> {
     let Some((values, _)) = constants(lowering, members, Types::BOOLEAN)? else { return Ok(ACCEPT) };
     let bit = |value: &&Constant| if **value == Constant::Boolean(true) { 2 } else { 1 };
     Ok(values.iter().map(bit).fold(0, |set, bit| set | bit))
 }
 
-fn number(lowering: &mut Lowering, members: &[Id], types: Types) -> Result<u32, Reason> {
+fn number(lowering: &mut Lowering<'_>, members: &[Id], types: Types) -> Result<u32, Reason> {
     let values = match constants(lowering, members, types)? {
         Some((values, reason)) => {
             let text = |value: &&Constant| match value {
@@ -136,7 +136,7 @@ fn clamp(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }
 
-fn string(lowering: &mut Lowering, members: &[Id]) -> Result<u32, Reason> {
+fn string(lowering: &mut Lowering<'_>, members: &[Id]) -> Result<u32, Reason> {
     let values = match constants(lowering, members, Types::STRING)? {
         Some((values, reason)) => {
             let texts: BTreeSet<Box<str>> = values.iter().filter_map(|value| text_of(value)).collect();
@@ -174,7 +174,7 @@ fn text_of(value: &Constant) -> Option<Box<str>> {
 
 // --- arrays ---
 
-fn array(lowering: &mut Lowering, members: &[Id]) -> Result<u32, Reason> {
+fn array(lowering: &mut Lowering<'_>, members: &[Id]) -> Result<u32, Reason> {
     let rules = || members.iter().filter_map(|&id| Some((id, lowering.schema(id).array.as_deref()?)));
     let min = rules().map(|(_, rules)| rules.min_items).max().unwrap_or(0);
     let max = rules().filter_map(|(_, rules)| rules.max_items).min();
@@ -205,7 +205,7 @@ fn cap(count: u64) -> u32 {
 }
 
 /// What one schema says of the element at `index`; `length` stands for all from there on.
-fn element(lowering: &Lowering, id: Id, rules: &ArrayRules, index: usize, length: usize) -> Vec<Id> {
+fn element(lowering: &Lowering<'_>, id: Id, rules: &ArrayRules, index: usize, length: usize) -> Vec<Id> {
     let mut ids: Vec<Id> = rules.prefix.get(index).copied().or(rules.items).into_iter().collect();
     if let Some(unevaluated) = rules.unevaluated {
         // The schema itself still applies with everything that it is made of.
@@ -233,9 +233,32 @@ fn element(lowering: &Lowering, id: Id, rules: &ArrayRules, index: usize, length
 struct Objects<'a> {
     rules: Vec<(Id, &'a ObjectRules)>,
     patterns: Vec<Pattern>,
+    /// What they say of each member by its name.
+    named: HashMap<&'a str, Vec<Id>>,
+    /// Those that say something of members which they do not name, with the number of their first pattern.
+    of_others: Vec<(Id, &'a ObjectRules, usize)>,
 }
 
-fn object(lowering: &mut Lowering, members: &[Id]) -> Result<u32, Reason> {
+impl<'a> Objects<'a> {
+    fn of(lowering: &'a Lowering<'_>, members: &[Id]) -> Objects<'a> {
+        let rules: Vec<_> =
+            members.iter().filter_map(|&id| Some((id, lowering.schema(id).object.as_deref()?))).collect();
+        let (mut patterns, mut of_others) = (Vec::new(), Vec::new());
+        let mut named: HashMap<&str, Vec<Id>> = HashMap::new();
+        for &(id, rules) in &rules {
+            if !rules.patterns.is_empty() || rules.has_policy() {
+                of_others.push((id, rules, patterns.len()));
+            }
+            patterns.extend(rules.patterns.iter().map(|(pattern, _)| pattern.clone()));
+            for (name, child) in &rules.properties {
+                named.entry(name).or_default().push(*child);
+            }
+        }
+        Objects { rules, patterns, named, of_others }
+    }
+}
+
+fn object(lowering: &mut Lowering<'_>, members: &[Id]) -> Result<u32, Reason> {
     let Some(draft) = draft(lowering, members) else { return Ok(RECORD) };
     let Draft { names, required, children, unknown, patterns, key_names, min, max } = draft;
     if min > max {
@@ -281,10 +304,8 @@ struct Draft {
 }
 
 /// `None`: it has to be recorded.
-fn draft(lowering: &Lowering, members: &[Id]) -> Option<Draft> {
-    let rules: Vec<_> = members.iter().filter_map(|&id| Some((id, lowering.schema(id).object.as_deref()?))).collect();
-    let patterns: Vec<Pattern> = rules.iter().flat_map(|(_, rules)| &rules.patterns).map(|(p, _)| p.clone()).collect();
-    let objects = Objects { rules, patterns };
+fn draft(lowering: &Lowering<'_>, members: &[Id]) -> Option<Draft> {
+    let objects = Objects::of(lowering, members);
     let each = || objects.rules.iter().map(|(_, rules)| *rules);
     let is_conditional =
         each().any(|rules| !rules.dependent_required.is_empty() || !rules.dependent_schemas.is_empty());
@@ -292,11 +313,12 @@ fn draft(lowering: &Lowering, members: &[Id]) -> Option<Draft> {
         return None;
     }
     let required: BTreeSet<Box<str>> = each().flat_map(|rules| rules.required.iter().cloned()).collect();
-    let mut names: Vec<Box<str>> = each().flat_map(|rules| rules.properties.keys().cloned()).collect();
-    names.extend(required.iter().cloned());
-    names.sort_by_key(|name| (each().filter_map(|rules| rules.properties.get(name)).min().copied(), name.clone()));
-    names.dedup();
-    if names.len() > MAX_NAMES {
+    let first = |name: &str| objects.named.get(name).and_then(|children| children.iter().min().copied());
+    let names: BTreeSet<&str> = objects.named.keys().copied().chain(required.iter().map(|name| &**name)).collect();
+    let mut names: Vec<Box<str>> = names.into_iter().map(Box::from).collect();
+    names.sort_by_cached_key(|name| (first(name), name.clone()));
+    let looks = objects.rules.len() + names.len() * (1 + objects.of_others.len());
+    if names.len() > MAX_NAMES || !lowering.may_look(looks) {
         return None;
     }
     let is_closed = lowering.program.reject_unknown
@@ -318,27 +340,25 @@ fn draft(lowering: &Lowering, members: &[Id]) -> Option<Draft> {
 
 /// What the schemas say of a member: of a known one by its name, of others by the patterns it matches.
 fn member(
-    lowering: &Lowering,
+    lowering: &Lowering<'_>,
     objects: &Objects<'_>,
     name: Option<&str>,
     is_match: &dyn Fn(usize) -> bool,
     is_closed: bool,
 ) -> Vec<Id> {
-    let mut ids = Vec::new();
-    let mut first_pattern = 0;
-    let mut is_known = false;
-    for (id, rules) in &objects.rules {
-        let by_name = name.and_then(|name| rules.properties.get(name)).copied();
+    let named = name.and_then(|name| objects.named.get(name));
+    let mut ids: Vec<Id> = named.cloned().unwrap_or_default();
+    let mut is_known = named.is_some();
+    for (id, rules, first_pattern) in &objects.of_others {
         let by_pattern = (rules.patterns.iter().enumerate())
             .filter(|(index, _)| is_match(first_pattern + index))
             .map(|(_, (_, child))| *child);
-        let own: Vec<Id> = by_name.into_iter().chain(by_pattern).collect();
-        first_pattern += rules.patterns.len();
-        is_known |= !own.is_empty();
-        if own.is_empty() {
-            ids.extend(rules.additional)
-        } else {
-            ids.extend(own)
+        let before = ids.len();
+        ids.extend(by_pattern);
+        let is_by_pattern = ids.len() > before;
+        is_known |= is_by_pattern;
+        if !is_by_pattern && !name.is_some_and(|name| rules.properties.contains_key(name)) {
+            ids.extend(rules.additional);
         }
         if let Some(unevaluated) = rules.unevaluated
             && !is_seen(lowering, *id, objects, name, is_match)
@@ -355,13 +375,14 @@ fn member(
 
 /// Whether a schema with `unevaluatedProperties` has looked at the member otherwise: itself or in what it is made of.
 fn is_seen(
-    lowering: &Lowering,
+    lowering: &Lowering<'_>,
     id: Id,
     objects: &Objects<'_>,
     name: Option<&str>,
     is_match: &dyn Fn(usize) -> bool,
 ) -> bool {
     let Closure::Members(parts) = lowering.closure(&[id], Types::OBJECT) else { return false };
+    let parts: HashSet<Id> = parts.into_iter().collect();
     let mut first_pattern = 0;
     for (part, rules) in &objects.rules {
         let patterns = first_pattern..first_pattern + rules.patterns.len();

@@ -7,17 +7,21 @@ use crate::schema::tags::Tags;
 use crate::schema::tape::Tag;
 
 impl<'a> Evaluation<'a> {
-    /// A value of a base: what its name says, or the base with what those say whose subtype it happens to be.
+    /// A value of a base is valid if the base says so, whatever its name says: a discriminator changes no outcome. Which members are declared is another
+    /// question, and no schema's: those of the subtype that the name means, if the value is one, else those of every subtype that it is.
     pub(super) fn discriminate(&mut self, discriminator: &Discriminator, at: usize) -> Outcome {
         let value = self.find_member(at, &discriminator.property)?;
         let value = value.filter(|&value| self.space.tape.tag(value) == Tag::String);
         self.spend(value.map_or(0, |value| self.space.tape.byte_count(value) / BYTES_PER_STEP), at)?;
         let name = value.map(|value| String::from_utf8_lossy(self.space.tape.bytes(value)));
         let branch = name.and_then(|name| discriminator.branches.get(name.as_ref()).copied());
-        if let Some(branch) = branch {
-            return self.apply(branch, at);
-        }
         self.apply(discriminator.base, at)?;
+        if let Some(branch) = branch {
+            match self.attempt(branch, at)? {
+                None => return Ok(()),
+                Some(stop) => self.space.missed.push((at, stop)),
+            }
+        }
         for &branch in &discriminator.distinct {
             self.holds(branch, at)?;
         }
