@@ -154,6 +154,10 @@ pub struct Limits {
     pub part_head_bytes: usize,
     /// One part that is not a file, bytes.
     pub part_bytes: usize,
+    /// Attributes of one element of XML, declarations of namespaces among them.
+    pub xml_attributes: usize,
+    /// Anchors, and aliases, of a YAML body.
+    pub yaml_aliases: usize,
     /// The document, all files together, bytes; each file counts for 4 KiB at least.
     pub document_bytes: usize,
     /// Values of the document once its aliases are expanded, all files together.
@@ -175,6 +179,8 @@ impl Default for Limits {
             multipart_parts: 128,
             part_head_bytes: 8 << 10,
             part_bytes: 1 << 20,
+            xml_attributes: 64,
+            yaml_aliases: 100,
             document_bytes: 32 << 20,
             document_nodes: 1_000_000,
         }

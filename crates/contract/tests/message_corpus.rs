@@ -8,7 +8,7 @@ mod messages;
 mod replay;
 
 /// What tends to break readers, to be put where it does not belong.
-const SNIPPETS: [&[u8]; 36] = [
+const SNIPPETS: [&[u8]; 62] = [
     b"\r\n",
     b"\n",
     b"\r",
@@ -45,6 +45,32 @@ const SNIPPETS: [&[u8]; 36] = [
     b"&a ",
     b"*a",
     b"$ref",
+    b"<a>",
+    b"</a>",
+    b"<a/>",
+    b"<!--",
+    b"-->",
+    b"<![CDATA[",
+    b"]]>",
+    b"<!DOCTYPE a>",
+    b"<?xml version='1.0'?>",
+    b"<?x?>",
+    b"&amp;",
+    b"&#65;",
+    b"&x;",
+    b" xmlns:p='urn:p'",
+    b" xmlns='u'",
+    b"p:",
+    b" b='1'",
+    b"\n---\n",
+    b"\n- ",
+    b"? ",
+    b": ",
+    b"!!str ",
+    b"yes",
+    b"012",
+    b"\x1e",
+    b"\xe2\x80\xa8",
 ];
 
 #[test]

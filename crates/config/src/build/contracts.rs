@@ -334,6 +334,8 @@ fn contract_limits(node: &Node, limits: &mut contract::options::Limits) {
     limits.decoded_ratio = read::int(node, "max_decoded_ratio").unwrap_or(limits.decoded_ratio);
     limits.query_parameters = read::int(node, "max_query_parameters").unwrap_or(limits.query_parameters);
     limits.multipart_parts = read::int(node, "max_multipart_parts").unwrap_or(limits.multipart_parts);
+    limits.xml_attributes = read::int(node, "max_xml_attributes").unwrap_or(limits.xml_attributes);
+    limits.yaml_aliases = read::int(node, "max_yaml_aliases").unwrap_or(limits.yaml_aliases);
     limits.document_bytes = read::memory_size(node, "max_document").unwrap_or(limits.document_bytes);
     limits.json.steps = read::int(node, "max_validation_steps").unwrap_or(limits.json.steps);
     limits.json.steps_per_byte = read::int(node, "max_validation_steps_per_byte").unwrap_or(limits.json.steps_per_byte);

@@ -8,9 +8,9 @@ mod shape;
 mod template;
 
 pub use model::Operation;
-pub(crate) use model::{Body, Coding, Content, FieldKind, FormField, FormFields, Parameter, Style};
+pub(crate) use model::{Body, Coding, Content, FieldKind, FormField, FormFields, Parameter, Style, XmlRoot};
 pub(crate) use read::{Class, read};
 pub(crate) use router::Router;
 pub use security::{Demand, Requirement, Scheme, SchemeKind};
-pub(crate) use shape::{Shape, ShapeId, Shapes};
+pub(crate) use shape::{Shape, ShapeId, Shapes, Xml};
 pub use template::PathValues;

@@ -65,8 +65,21 @@ pub(crate) enum Content {
     Multipart { schema: SchemaId, fields: FormFields },
     /// UTF-8 text, validated as a string.
     Text { schema: SchemaId },
+    /// Texts of JSON in a row, validated as an array: in lines, or behind record separators.
+    Sequence { schema: SchemaId, is_records: bool },
+    /// XML. `is_text`: the schema allows strings alone, so the string is the text of the body, once it is known to be XML.
+    Xml { schema: SchemaId, shape: ShapeId, root: XmlRoot, is_text: bool },
+    /// YAML, and the same.
+    Yaml { schema: SchemaId, is_text: bool },
     /// Bytes that nobody looks into.
     Opaque { min_bytes: u64, max_bytes: Option<u64> },
+}
+
+/// What the root of an XML body is called where no `xml` object says so: after the components that the schema, or its elements, refer to. None: anything.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct XmlRoot {
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) element: Option<Box<str>>,
 }
 
 /// The fields of a form or multipart body.

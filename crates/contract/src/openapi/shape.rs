@@ -2,6 +2,7 @@
 //!
 //! An over-approximation: the schema itself validates afterwards. Follows references and composition, and stops at cycles.
 
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use crate::document::{Kind, Node, References};
@@ -10,6 +11,11 @@ use crate::schema::{Base, Dialect, Types};
 /// A shape by its number.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct ShapeId(u32);
+
+impl ShapeId {
+    /// A shape that is not there, so it holds anything.
+    pub(crate) const ANYTHING: ShapeId = ShapeId(u32::MAX);
+}
 
 /// One shape. Parts refer to shapes by number, so that schemas may be recursive.
 #[derive(Clone, Debug)]
@@ -21,6 +27,29 @@ pub(crate) struct Shape {
     pub(crate) other: Option<ShapeId>,
     /// It is said that there may be properties beyond those listed.
     pub(crate) is_open: bool,
+    /// How it is written in XML, where something is said of that.
+    pub(crate) xml: Option<Box<Xml>>,
+}
+
+/// The `xml` object of a schema (OpenAPI 3.1.1 §4.8.26).
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Xml {
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) namespace: Option<Box<str>>,
+    pub(crate) prefix: Option<Box<str>>,
+    pub(crate) is_attribute: bool,
+    pub(crate) is_wrapped: bool,
+}
+
+impl Xml {
+    fn of(node: &Node) -> Xml {
+        let text = |name: &str| node.get(name).and_then(Node::as_str).filter(|text| !text.is_empty()).map(Box::from);
+        let is = |name: &str| node.get(name).and_then(Node::as_bool) == Some(true);
+        // OpenAPI 3.2 says it in other words.
+        let is_attribute = is("attribute") || node.get("nodeType").and_then(Node::as_str) == Some("attribute");
+        let is_wrapped = is("wrapped");
+        Xml { name: text("name"), namespace: text("namespace"), prefix: text("prefix"), is_attribute, is_wrapped }
+    }
 }
 
 impl Shape {
@@ -38,7 +67,7 @@ impl Shapes {
     /// A shape. One that is not there holds anything.
     pub(crate) fn get(&self, id: ShapeId) -> &Shape {
         const ANYTHING: &Shape =
-            &Shape { types: Types::ALL, items: None, properties: Vec::new(), other: None, is_open: true };
+            &Shape { types: Types::ALL, items: None, properties: Vec::new(), other: None, is_open: true, xml: None };
         self.0.get(id.0 as usize).unwrap_or(ANYTHING)
     }
 }
@@ -53,6 +82,9 @@ const MAX_LEVELS: usize = 64;
 /// Most schemas that are looked at for the types of one: branches of branches would double with each level.
 const MAX_LOOKS: usize = 10_000;
 
+/// Schemas that are looked at for all shapes of a document together: each may be composed of all others.
+const MAX_ALL_PARTS: usize = 2_000_000;
+
 /// Makes shapes of schemas.
 pub(crate) struct ShapeBuilder<'d> {
     references: &'d References<'d>,
@@ -62,6 +94,9 @@ pub(crate) struct ShapeBuilder<'d> {
     shapes: Shapes,
     /// Shapes that have a number and no content yet.
     waiting: Vec<(ShapeId, Vec<Place<'d>>)>,
+    /// What references lead to, by the address of the schema that they stand in.
+    referred: RefCell<HashMap<usize, Option<Place<'d>>>>,
+    parts_left: Cell<usize>,
 }
 
 impl<'d> ShapeBuilder<'d> {
@@ -74,7 +109,19 @@ impl<'d> ShapeBuilder<'d> {
             known: HashMap::new(),
             shapes: Shapes::default(),
             waiting: Vec::new(),
+            referred: RefCell::default(),
+            parts_left: Cell::new(MAX_ALL_PARTS),
         }
+    }
+
+    /// Whether there was more to look at than is looked at, so that shapes say less than their schemas.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.parts_left.get() == 0
+    }
+
+    /// The kinds of value that a schema can hold.
+    pub(crate) fn types_of(&self, node: &'d Node, base: Base) -> Types {
+        self.types(node, base, 0, &mut 0)
     }
 
     /// The shape of a schema.
@@ -119,7 +166,8 @@ impl<'d> ShapeBuilder<'d> {
         }
         let id = ShapeId(self.shapes.0.len() as u32);
         self.known.insert(key, id);
-        let empty = Shape { types: Types::ALL, items: None, properties: Vec::new(), other: None, is_open: true };
+        let empty =
+            Shape { types: Types::ALL, items: None, properties: Vec::new(), other: None, is_open: true, xml: None };
         self.shapes.0.push(empty);
         self.waiting.push((id, schemas));
         id
@@ -153,6 +201,7 @@ impl<'d> ShapeBuilder<'d> {
             properties: named.into_iter().map(|(name, schemas)| (name.to_owned(), self.number(schemas))).collect(),
             other: (!other.is_empty()).then(|| self.number(other)),
             is_open,
+            xml: parts.iter().find_map(|(part, _)| part.get("xml")).map(|node| Box::new(Xml::of(node))),
         }
     }
 
@@ -162,9 +211,10 @@ impl<'d> ShapeBuilder<'d> {
         let mut seen: std::collections::HashSet<usize> = std::collections::HashSet::new();
         let mut open: Vec<Place<'d>> = schemas.iter().rev().copied().collect();
         while let Some((node, base)) = open.pop() {
-            if found.len() == MAX_PARTS || !seen.insert(std::ptr::from_ref(node).addr()) {
+            if found.len() == MAX_PARTS || self.is_cut() || !seen.insert(std::ptr::from_ref(node).addr()) {
                 continue;
             }
+            self.parts_left.set(self.parts_left.get() - 1);
             let (target, is_alone) = self.reference(node, base);
             open.extend(target);
             if is_alone {
@@ -183,7 +233,9 @@ impl<'d> ShapeBuilder<'d> {
     /// What a schema refers to, and whether nothing else of it counts.
     fn reference(&self, node: &'d Node, base: Base) -> (Option<Place<'d>>, bool) {
         let Some(reference) = node.get("$ref").and_then(Node::as_str) else { return (None, false) };
-        (self.references.find(reference, base).ok(), self.dialect == Dialect::OpenApi30)
+        let find = || self.references.find(reference, base).ok();
+        let target = *self.referred.borrow_mut().entry(std::ptr::from_ref(node).addr()).or_insert_with(find);
+        (target, self.dialect == Dialect::OpenApi30)
     }
 
     fn types(&self, node: &'d Node, base: Base, level: usize, looks: &mut usize) -> Types {

@@ -54,6 +54,11 @@ codes! {
     CHARSET "charset" 415 "The charset is not UTF-8.";
     CONTENT_ENCODING_REJECTED "content_encoding_rejected" 415 "Content-Encoding is unknown, repeated or switched off.";
     CONTENT_ENCODING_MALFORMED "content_encoding_malformed" 400 "The encoded body does not decode.";
+    SEQUENCE_MALFORMED "sequence_malformed" 400 "The body is not one JSON text per line, or per record.";
+    XML_MALFORMED "xml_malformed" 400 "The body is not well-formed XML, holds what readers of XML take differently, or elements that the document does not have.";
+    XML_LIMIT "xml_limit" 400 "A limit of the XML reader is exceeded.";
+    YAML_MALFORMED "yaml_malformed" 400 "The body is not YAML, or holds what readers of YAML take differently.";
+    YAML_LIMIT "yaml_limit" 400 "A limit of the YAML reader is exceeded.";
     JSON_MALFORMED "json_malformed" 400 "The body is not well-formed JSON.";
     JSON_LIMIT "json_limit" 400 "A limit of the JSON reader is exceeded.";
     FORM_MALFORMED "form_malformed" 400 "The form cannot be decoded.";

@@ -51,7 +51,13 @@ pub(super) fn choose<'c>(
         let what = format!("`{}/{}` is not declared", sent.kind, sent.subtype);
         return Err(reject(code::CONTENT_TYPE_UNDECLARED, &what));
     };
-    let class = Class::of(sent.kind, sent.subtype);
+    let class = Class::of_body(sent.kind, sent.subtype);
+    let may_pass_unread =
+        class.is_none_or(|class| class.may_pass_unread() && Class::of(sent.kind, sent.subtype).is_none());
+    let is_opaque = |range: &MediaRange| range.fit(&sent).is_some();
+    if may_pass_unread && contract.opaque.iter().any(is_opaque) {
+        return Ok(Chosen { content: Reading::Unread, coding });
+    }
     if let Some((class, content)) = media.contents.iter().find(|(have, _)| Some(*have) == class) {
         if *class != Class::Binary && !sent.is_utf8() {
             return Err(reject(code::CHARSET, "names a charset other than UTF-8"));
@@ -62,12 +68,8 @@ pub(super) fn choose<'c>(
         }
         return Ok(Chosen { content: Reading::Content { content, boundary }, coding });
     }
-    if let (None, Some(content)) = (class, &media.bytes) {
+    if let (true, Some(content)) = (may_pass_unread, &media.bytes) {
         return Ok(Chosen { content: Reading::Content { content, boundary: None }, coding });
-    }
-    let is_opaque = |range: &MediaRange| range.fit(&sent).is_some();
-    if class.is_none() && contract.opaque.iter().any(is_opaque) {
-        return Ok(Chosen { content: Reading::Unread, coding });
     }
     let what = format!("nothing reads `{}/{}` here", sent.kind, sent.subtype);
     Err(reject(code::CONTENT_TYPE_UNREADABLE, &what))

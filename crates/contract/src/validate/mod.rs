@@ -5,17 +5,21 @@ pub mod code;
 mod content_type;
 mod findings;
 mod form;
+mod markup;
 mod multipart;
 mod parameters;
 mod readers;
 mod request;
 mod response;
 mod scratch;
+mod sequence;
 mod value;
+mod whole;
 
 pub use crate::message::{FieldSource, Framing, Part, RequestParts, ResponseParts, shown};
 pub use body::{BodyPlan, BodyValidator, Hold};
 pub use findings::{Enough, Findings, MAX_SHADOWS, MAX_VIOLATIONS, Shadow, Violation, Where};
+pub use request::is_everyday_field;
 pub use scratch::Scratch;
 
 use crate::contract::Matched;

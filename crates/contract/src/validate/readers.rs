@@ -5,7 +5,9 @@ use super::findings::{Findings, MAX_SHADOWS, MAX_VIOLATIONS, Violation, Where};
 use super::form::{Assembly, split};
 use super::multipart::MultipartReader;
 use super::scratch::Rooms;
+use super::sequence::SequenceReader;
 use super::value::{SPLIT, everything, in_turns, of_schema};
+use super::whole::WholeReader;
 use crate::contract::Contract;
 use crate::message::Part;
 use crate::openapi::{Content, FormFields};
@@ -20,6 +22,8 @@ pub(super) enum Reader<'s> {
     Text(TextReader<'s>),
     Form(FormReader<'s>),
     Multipart(Box<MultipartReader<'s>>),
+    Sequence(Box<SequenceReader<'s>>),
+    Whole(Box<WholeReader<'s>>),
     Opaque { received: u64, min_bytes: u64, max_bytes: Option<u64> },
 }
 
@@ -33,21 +37,14 @@ impl<'s> Reader<'s> {
         rooms: &'s mut Rooms,
     ) -> Reader<'s> {
         match content {
-            Content::Json { schema } => {
-                let Rooms { run, shadow_run, .. } = rooms;
-                let shadows = contract.closed_program.as_ref().map(|program| program.check(*schema, shadow_run));
+            Content::Json { schema } => Reader::Json(JsonReader::new(contract, *schema, collects, body, rooms)),
+            Content::Sequence { schema, is_records } => {
+                let json = JsonReader::new(contract, *schema, collects, body, rooms);
+                Reader::Sequence(Box::new(SequenceReader::new(json, *is_records)))
+            }
+            Content::Xml { .. } | Content::Yaml { .. } => {
                 body.clear();
-                Reader::Json(JsonReader {
-                    contract,
-                    schema: *schema,
-                    check: contract.program.check(*schema, run),
-                    first: None,
-                    shadows,
-                    shadow: None,
-                    at: 0,
-                    shadow_at: 0,
-                    kept: (collects || contract.closed_program.is_some()).then_some(body),
-                })
+                Reader::Whole(Box::new(WholeReader { contract, content, body, rooms }))
             }
             Content::Text { schema } => {
                 body.clear();
@@ -83,6 +80,11 @@ impl<'s> Reader<'s> {
             Reader::Json(json) => json.feed_some(bytes, findings),
             Reader::Text(text) => text.feed_some(bytes),
             Reader::Multipart(reader) => reader.feed_some(bytes, findings),
+            Reader::Sequence(sequence) => sequence.feed_some(bytes, findings),
+            Reader::Whole(whole) => {
+                whole.body.extend_from_slice(bytes);
+                Ok(true)
+            }
             Reader::Form(form) => {
                 form.body.extend_from_slice(bytes);
                 Ok(true)
@@ -100,20 +102,20 @@ impl<'s> Reader<'s> {
     /// Whether others should have their turn before the next bytes.
     pub(super) fn is_turn_over(&self) -> bool {
         match self {
-            Reader::Json(json) => json.check.is_turn_over() || json.shadows.as_ref().is_some_and(Check::is_turn_over),
+            Reader::Json(json) => json.is_turn_over(),
+            Reader::Sequence(sequence) => sequence.is_turn_over(),
             Reader::Text(text) => text.check.is_turn_over(),
             Reader::Multipart(reader) => reader.is_turn_over(),
-            Reader::Form(_) | Reader::Opaque { .. } => false,
+            Reader::Form(_) | Reader::Whole(_) | Reader::Opaque { .. } => false,
         }
     }
 
     /// How much memory it takes.
     pub(super) fn bytes_held(&self) -> usize {
         match self {
-            Reader::Json(json) => {
-                let kept = json.kept.as_ref().map_or(0, |kept| kept.capacity());
-                kept + json.check.bytes_held() + json.shadows.as_ref().map_or(0, Check::bytes_held)
-            }
+            Reader::Json(json) => json.bytes_held(),
+            Reader::Sequence(sequence) => sequence.bytes_held(),
+            Reader::Whole(whole) => whole.body.capacity(),
             Reader::Text(text) => text.json.capacity() + text.check.bytes_held(),
             Reader::Form(form) => form.body.capacity(),
             Reader::Multipart(reader) => reader.bytes_held(),
@@ -132,6 +134,13 @@ impl<'s> Reader<'s> {
             Reader::Form(form) => Work::new(async |turn| {
                 let mut found = fresh;
                 let validated = form.finish(&mut found, &turn).await;
+                let _ = validated.or_else(|violation| found.add(violation));
+                found
+            }),
+            Reader::Sequence(sequence) => Work::new(async |turn| sequence.finish(fresh, &turn).await),
+            Reader::Whole(whole) => Work::new(async |turn| {
+                let mut found = fresh;
+                let validated = whole.finish(&mut found, &turn).await;
                 let _ = validated.or_else(|violation| found.add(violation));
                 found
             }),
@@ -167,7 +176,49 @@ pub(super) struct JsonReader<'s> {
 }
 
 impl<'s> JsonReader<'s> {
-    fn feed_some(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<bool, Violation> {
+    fn new(
+        contract: &'s Contract,
+        schema: SchemaId,
+        collects: bool,
+        body: &'s mut Vec<u8>,
+        rooms: &'s mut Rooms,
+    ) -> JsonReader<'s> {
+        let Rooms { run, shadow_run, .. } = rooms;
+        body.clear();
+        JsonReader {
+            contract,
+            schema,
+            check: contract.program.check(schema, run),
+            first: None,
+            shadows: contract.closed_program.as_ref().map(|program| program.check(schema, shadow_run)),
+            shadow: None,
+            at: 0,
+            shadow_at: 0,
+            kept: (collects || contract.closed_program.is_some()).then_some(body),
+        }
+    }
+
+    /// How much memory it takes.
+    pub(super) fn bytes_held(&self) -> usize {
+        let kept = self.kept.as_ref().map_or(0, |kept| kept.capacity());
+        kept + self.check.bytes_held() + self.shadows.as_ref().map_or(0, Check::bytes_held)
+    }
+
+    pub(super) fn is_turn_over(&self) -> bool {
+        self.check.is_turn_over() || self.shadows.as_ref().is_some_and(Check::is_turn_over)
+    }
+
+    /// What is wrong first of what was read so far, where reading went on.
+    pub(super) fn take_first(&mut self) -> Option<Violation> {
+        self.first.take().map(of_body)
+    }
+
+    /// Steps that were taken so far.
+    pub(super) fn steps_taken(&self) -> u64 {
+        self.check.steps_taken() + self.shadows.as_ref().map_or(0, Check::steps_taken)
+    }
+
+    pub(super) fn feed_some(&mut self, bytes: &[u8], findings: &mut Findings) -> Result<bool, Violation> {
         if let Some(shadows) = &mut self.shadows
             && (self.shadow_at < bytes.len() || shadows.is_pending())
         {
@@ -196,7 +247,7 @@ impl<'s> JsonReader<'s> {
         Ok(true)
     }
 
-    fn finish(mut self, findings: &mut Findings) -> Result<Option<Work<'s, Findings>>, Violation> {
+    pub(super) fn finish(mut self, findings: &mut Findings) -> Result<Option<Work<'s, Findings>>, Violation> {
         if let Some(Err(violation)) = self.shadows.map(Check::finish) {
             self.shadow = Some(violation);
         }
@@ -238,7 +289,7 @@ fn turn(check: &mut Check<'_>, bytes: &[u8], at: &mut usize) -> Result<bool, cra
 }
 
 /// Reports an undeclared field; other violations are the first validate's.
-fn note_shadow(violation: &crate::reason::Violation, findings: &mut Findings) {
+pub(super) fn note_shadow(violation: &crate::reason::Violation, findings: &mut Findings) {
     if violation.reason == crate::reason::Reason::UnknownField {
         findings.add_shadow(Part::Body, violation.pointer.as_bytes());
     }

@@ -58,9 +58,14 @@ pub(crate) fn validate<'c: 's, 's>(
         Some(_) if parts.responds_head || matches!(parts.status, 204 | 205 | 304) => Ok(BodyValidator::empty(contract)),
         Some(body) => {
             let chosen = choose(contract, body, parts.fields);
-            // Nothing at all is a good text, but no JSON.
-            let required =
-                matches!(&chosen, Ok(Chosen { content: Reading::Content { content: Content::Json { .. }, .. }, .. }));
+            // Nothing at all is a good text, but no JSON and no XML.
+            let required = matches!(
+                &chosen,
+                Ok(Chosen {
+                    content: Reading::Content { content: Content::Json { .. } | Content::Xml { .. }, .. },
+                    ..
+                })
+            );
             match (parts.framing, required) {
                 (Framing::Empty, true) => {
                     findings.add(Violation::new(code::BODY_MISSING, Where::of(Part::Body), "is missing"))?;

@@ -15,6 +15,7 @@ mod switches;
 mod routing;
 mod swagger;
 mod turns;
+mod whole;
 
 use contract::options::{OnUnsupported, Options};
 use contract::validate::{BodyPlan, Enough, Findings, Framing, RequestParts, ResponseParts, Scratch};

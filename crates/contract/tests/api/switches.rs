@@ -169,7 +169,7 @@ fn escaped_delimiters_in_forms_are_read_both_ways() {
 
 #[test]
 fn what_a_document_declares_as_bytes_passes_unread() {
-    let types = "{image/png: {}, application/pdf: {schema: {type: string, format: binary, maxLength: 5}}, 'video/*': {schema: {type: string, format: binary}}, application/vnd.x: {schema: {type: string, format: binary}}, application/zip: {schema: {type: object}}, application/vnd.y: {schema: {type: string}}, image/svg+xml: {}}";
+    let types = "{image/png: {}, application/pdf: {schema: {type: string, format: binary, maxLength: 5}}, 'video/*': {schema: {type: string, format: binary}}, application/vnd.x: {schema: {type: string, format: binary}}, application/zip: {schema: {type: object}}, application/vnd.y: {schema: {type: string}}}";
     let text = document("3.0.3", types, "[]");
     let strict = Options { pass_declared_binary: false, ..Options::default() };
     for (kind, body, expected) in [
@@ -180,7 +180,6 @@ fn what_a_document_declares_as_bytes_passes_unread() {
         ("application/vnd.x", "x", "ok"),
         ("application/zip", "x", "content_type_unreadable header content-type"),
         ("application/vnd.y", "x", "content_type_unreadable header content-type"),
-        ("image/svg+xml", "<svg/>", "content_type_unreadable header content-type"),
         ("audio/mp3", "x", "content_type_undeclared header content-type"),
     ] {
         let request = Request::post("/a", kind, body);

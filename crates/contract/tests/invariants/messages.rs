@@ -13,9 +13,12 @@ use contract::{Contract, Found};
 pub type Check = fn(&[u8]);
 
 /// Every reader by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 3] = [
+pub const ALL: [(&str, Check); 6] = [
     ("contract_parameters", contract_parameters),
     ("contract_multipart", contract_multipart),
+    ("contract_xml", contract_xml),
+    ("contract_yaml", contract_yaml),
+    ("contract_sequence", contract_sequence),
     ("contract_document", contract_document),
 ];
 
@@ -54,6 +57,50 @@ pub fn contract_multipart(bytes: &[u8]) {
         let text = String::from_utf8_lossy(bytes);
         let heads = text.matches("\r\n--b\r\n").count() + usize::from(text.starts_with("--b\r\n"));
         assert!(heads <= 8, "too many parts passed");
+    }
+}
+
+fn of_type(content_type: &str) -> Vec<(String, Vec<u8>)> {
+    vec![("Content-Type".to_owned(), content_type.as_bytes().to_vec())]
+}
+
+/// The bytes are XML. What passes is XML to another reader, and holds nothing that only some expand.
+pub fn contract_xml(bytes: &[u8]) {
+    validate_every_way(b"/x", None, &of_type("application/xml"), bytes);
+    let is_good = validate_every_way(b"/x", None, &of_type("text/xml"), bytes);
+    if is_good && !bytes.is_empty() {
+        let text = std::str::from_utf8(bytes).unwrap();
+        let read = roxmltree::Document::parse_with_options(text, roxmltree::ParsingOptions::default());
+        let read = read.unwrap_or_else(|error| panic!("another reader says {error}: {text:?}"));
+        assert!(!read.descendants().any(|node| node.is_pi()) && !text.contains("<!D"), "{text:?}");
+    }
+}
+
+/// The bytes are YAML.
+pub fn contract_yaml(bytes: &[u8]) {
+    validate_every_way(b"/y", None, &of_type("application/yaml"), bytes);
+    let is_good = validate_every_way(b"/y", None, &of_type("application/x-yaml"), bytes);
+    if is_good {
+        assert!(!bytes.starts_with(b"%") && !bytes.starts_with(b"!"), "a directive or a tag passed");
+    }
+}
+
+/// The bytes are JSON texts in a row, by lines and by records. What passes is read alike line by line.
+pub fn contract_sequence(bytes: &[u8]) {
+    validate_every_way(b"/s", None, &of_type("application/x-ndjson"), bytes);
+    let all_json = |texts: &mut dyn Iterator<Item = &str>| {
+        for text in texts {
+            let read: Result<serde::de::IgnoredAny, _> = serde_json::from_str(text);
+            assert!(read.is_ok(), "another reader does not take {text:?}");
+        }
+    };
+    if validate_every_way(b"/s", None, &of_type("application/jsonl"), bytes) && !bytes.trim_ascii().is_empty() {
+        let text = std::str::from_utf8(bytes).unwrap();
+        all_json(&mut text.lines().filter(|line| !line.trim().is_empty()));
+    }
+    if validate_every_way(b"/s", None, &of_type("application/json-seq"), bytes) && !bytes.is_empty() {
+        let text = std::str::from_utf8(bytes).unwrap();
+        all_json(&mut text.split('\u{1e}').skip(1));
     }
 }
 

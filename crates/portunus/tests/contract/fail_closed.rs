@@ -68,12 +68,12 @@ fn what_passes_unvalidated_is_stripped_all_the_same() {
 #[test]
 fn a_declared_type_without_a_reader_is_rejected() {
     let types = [
-        "text/xml",
-        "application/xml",
-        "application/soap+xml",
+        "application/toml",
+        "application/msgpack",
+        "application/cbor",
         "application/pdf",
         "application/zip",
-        "application/x-yaml",
+        "application/x-protobuf",
         "image/png",
     ];
     let content: String = types.iter().map(|name| format!("{name}: {{ schema: {{ type: object }} }}, ")).collect();
@@ -89,7 +89,7 @@ fn a_declared_type_without_a_reader_is_rejected() {
     assert_eq!((strict.seen(), strict.upstream.raw().len()), (0, 0));
     let open = Site::with(&text, ", opaque_media_types: [application/pdf]", &[], ok);
     assert_eq!(open.post("POST /a", "application/pdf", "%PDF").status, 200);
-    assert_eq!(open.post("POST /a", "text/xml", "<a/>").status, 415);
+    assert_eq!(open.post("POST /a", "application/toml", "a = 1").status, 415);
 }
 
 /// Patterns that make others reject a document, panic, or count a request as valid; and what is no number in a body.

@@ -196,6 +196,8 @@ fn log_lets_everything_pass_and_says_what_it_would_reject() {
     assert_eq!((&of(0)["reason"], &of(0)["violations"]), (&"minimum".into(), &2.into()));
     assert_eq!(of(1)["reason"], "path_undeclared");
     assert_eq!(of(2)["reason"], "method_undeclared");
+    // The same words as in a rejection.
+    shop.gate.wait_for("must be at least 1");
     // `/items` is too short, `/more` is unknown, `/ship_to` and `/payment` are missing.
     assert_eq!((&of(3)["side"], &of(3)["violations"]), (&"request".into(), &4.into()), "{}", of(3));
     assert!(shop.gate.metrics().contains(r#"portunus_contract_requests_total{contract="api",operation="GET /products",decision="logged",reason="minimum"} 1"#));

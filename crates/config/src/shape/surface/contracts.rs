@@ -261,6 +261,13 @@ pub(in crate::shape) static CONTRACT_LIMITS: Object = object(
         optional("max_decoded_ratio", Shape::Int(1, 1_000_000), "100", "Decoded bytes per encoded byte; then 413."),
         optional("max_query_parameters", Shape::Int(0, 100_000), "256", "Parameters in a query."),
         optional("max_multipart_parts", Shape::Int(1, 100_000), "128", "Parts of a multipart body."),
+        optional(
+            "max_xml_attributes",
+            Shape::Int(0, 10_000),
+            "64",
+            "Attributes of one element of an XML body, declarations of namespaces among them.",
+        ),
+        optional("max_yaml_aliases", Shape::Int(0, 10_000), "100", "Anchors of a YAML body, and aliases of them."),
         optional("max_document", Shape::Size(KIB, 256 * MIB), "32MiB", "The document, all its files together."),
         optional(
             "max_validation_steps",

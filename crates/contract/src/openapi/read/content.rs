@@ -3,9 +3,9 @@
 use super::{At, Reader};
 use crate::document::Kind;
 use crate::media_type::MediaRange;
-use crate::openapi::model::{Body, Content, FieldKind, FormField, FormFields, Media, Spread, Style};
+use crate::openapi::model::{Body, Content, FieldKind, FormField, FormFields, Media, Spread, Style, XmlRoot};
 use crate::schema::Types;
-use crate::schema::{Dialect, Direction};
+use crate::schema::{Dialect, Direction, SchemaId};
 
 /// Longest `minLength` of a file; a text of that length stands for it.
 const MAX_FILE_MINIMUM: u64 = 64 * 1024;
@@ -18,13 +18,63 @@ pub(crate) enum Class {
     Multipart,
     Text,
     Binary,
+    /// JSON texts, one in each line.
+    Lines,
+    /// JSON texts behind record separators (RFC 7464).
+    Records,
+    Xml,
+    Yaml,
 }
 
 impl Class {
     /// Every class.
-    const ALL: [Class; 5] = [Class::Json, Class::Form, Class::Multipart, Class::Text, Class::Binary];
+    const ALL: [Class; 9] = [
+        Class::Json,
+        Class::Form,
+        Class::Multipart,
+        Class::Text,
+        Class::Binary,
+        Class::Lines,
+        Class::Records,
+        Class::Xml,
+        Class::Yaml,
+    ];
 
-    /// What reads a media type; none if nothing does. Both in any case.
+    /// What reads bodies of a media type; none if nothing does. Both in any case.
+    pub(crate) fn of_body(kind: &str, subtype: &str) -> Option<Class> {
+        match Class::of(kind, subtype) {
+            None | Some(Class::Text) => Class::of_whole_body(kind, subtype).or_else(|| Class::of(kind, subtype)),
+            known => known,
+        }
+    }
+
+    /// What reads a media type that only whole bodies have here.
+    fn of_whole_body(kind: &str, subtype: &str) -> Option<Class> {
+        const LINES: [&str; 7] =
+            ["x-ndjson", "ndjson", "jsonl", "x-jsonl", "jsonlines", "x-jsonlines", "x-json-stream"];
+        const YAML: [&str; 4] = ["yaml", "x-yaml", "vnd.yaml", "x-yml"];
+        let subtype = subtype.to_ascii_lowercase();
+        let is_text = kind.eq_ignore_ascii_case("text");
+        let is_plain = is_text || kind.eq_ignore_ascii_case("application");
+        if (is_plain && LINES.contains(&subtype.as_str())) || subtype.ends_with("+jsonl") {
+            Some(Class::Lines)
+        } else if (is_plain && subtype == "json-seq") || subtype.ends_with("+json-seq") {
+            Some(Class::Records)
+        } else if (is_plain && subtype == "xml") || subtype.ends_with("+xml") {
+            Some(Class::Xml)
+        } else if (is_plain && YAML.contains(&subtype.as_str())) || subtype.ends_with("+yaml") {
+            Some(Class::Yaml)
+        } else {
+            None
+        }
+    }
+
+    /// Whether a document, or the configuration, may say that nobody reads it.
+    pub(crate) fn may_pass_unread(self) -> bool {
+        matches!(self, Class::Lines | Class::Records | Class::Xml | Class::Yaml)
+    }
+
+    /// What reads a part or a parameter of a media type; none if nothing does. Both in any case.
     pub(crate) fn of(kind: &str, subtype: &str) -> Option<Class> {
         let is = |text: &str, other: &str| text.eq_ignore_ascii_case(other);
         let ends_in = |suffix: &str| {
@@ -91,7 +141,10 @@ impl<'d> Reader<'d> {
                 continue;
             };
             let Some(at) = self.follow(At { node, base: content.base }) else { continue };
-            if self.known_around_schema(at, "a media type", &["schema", "example", "examples", "encoding"]) {
+            let is_list = matches!(Class::of_body(&range.kind, &range.subtype), Some(Class::Lines | Class::Records));
+            let known = ["schema", "example", "examples", "encoding", "itemSchema"];
+            let known = known.get(..if is_list { 5 } else { 4 }).unwrap_or_default();
+            if self.known_around_schema(at, "a media type", known) {
                 found.push(self.media(range, at, direction));
             }
         }
@@ -104,15 +157,18 @@ impl<'d> Reader<'d> {
         if range.is_range() {
             let is_fit = |class: &&Class| match range.kind.as_str() {
                 "*" => true,
-                "application" => matches!(class, Class::Json | Class::Form | Class::Binary),
-                "text" => **class == Class::Text,
+                "application" => !matches!(class, Class::Text | Class::Multipart),
+                "text" => matches!(class, Class::Text | Class::Lines | Class::Records | Class::Xml | Class::Yaml),
                 "multipart" => **class == Class::Multipart,
-                _ => false,
+                _ => **class == Class::Xml,
             };
-            for class in Class::ALL.iter().filter(is_fit) {
+            let is_read = |class: &&Class| bytes.is_none() || !class.may_pass_unread();
+            for class in Class::ALL.iter().filter(is_fit).filter(is_read) {
                 contents.extend(self.content(*class, at, direction, false).map(|content| (*class, content)));
             }
-        } else if let Some(class) = Class::of(&range.kind, &range.subtype) {
+        } else if let Some(class) = Class::of_body(&range.kind, &range.subtype)
+            && !(class.may_pass_unread() && (bytes.is_some() || self.is_opaque(&range)))
+        {
             contents.extend(self.content(class, at, direction, true).map(|content| (class, content)));
         } else if bytes.is_none() && !self.is_opaque(&range) {
             let message = format!(
@@ -133,10 +189,8 @@ impl<'d> Reader<'d> {
         let schema = at.get("schema");
         let parts = schema.map(|schema| self.shapes.composed(schema.node, schema.base)).unwrap_or_default();
         let is_declared = parts.iter().any(|(node, base)| is_binary(At { node, base: *base }, self.dialect));
-        let may_be_text = schema.is_none_or(|schema| {
-            let shape = self.shapes.add(schema.node, schema.base);
-            self.shapes.get(shape).types.has(Types::STRING)
-        });
+        let types = |schema: At<'d>| self.shapes.types_of(schema.node, schema.base);
+        let may_be_text = schema.is_none_or(|schema| types(schema).has(Types::STRING));
         if !(may_be_text && (is_declared || is_of_bytes(range))) {
             return None;
         }
@@ -154,12 +208,9 @@ impl<'d> Reader<'d> {
     /// programs list forms and text beside JSON with one schema for all.
     fn content(&mut self, class: Class, at: At<'d>, direction: Direction, is_named: bool) -> Option<Content> {
         let schema = at.get("schema");
-        let types = schema.map_or(Types::ALL, |schema| {
-            let shape = self.shapes.add(schema.node, schema.base);
-            self.shapes.get(shape).types
-        });
+        let types = schema.map_or(Types::ALL, |schema| self.shapes.types_of(schema.node, schema.base));
         let (needed, what) = match class {
-            Class::Json => (Types::ALL, ""),
+            Class::Json | Class::Lines | Class::Records | Class::Xml | Class::Yaml => (Types::ALL, ""),
             Class::Form | Class::Multipart => (Types::OBJECT, "a form is an object"),
             Class::Text | Class::Binary => (Types::STRING, "text and bytes are strings"),
         };
@@ -167,7 +218,7 @@ impl<'d> Reader<'d> {
         if types == Types::NONE {
             let _ = self.schema(schema, at.base, direction);
         }
-        if !types.has(needed) && class != Class::Json {
+        if !types.has(needed) && needed != Types::ALL {
             if is_named {
                 let message =
                     format!("no body of this media type satisfies the schema ({what}), so such bodies are rejected");
@@ -175,8 +226,32 @@ impl<'d> Reader<'d> {
             }
             return None;
         }
+        // Null is what an absent value is, where nothing else says so.
+        let is_text = schema.is_some() && types.with(Types::NULL) == Types::STRING.with(Types::NULL);
         match class {
             Class::Binary => self.opaque(schema, is_named),
+            Class::Lines | Class::Records if is_text && at.get("itemSchema").is_none() => {
+                Some(Content::Text { schema: self.schema(schema, at.base, direction) })
+            }
+            Class::Lines | Class::Records => {
+                let is_records = class == Class::Records;
+                Some(Content::Sequence { schema: self.sequence(at, types, direction), is_records })
+            }
+            Class::Xml => {
+                let whole = schema.unwrap_or(At { node: &super::ANYTHING, base: at.base });
+                let root = XmlRoot {
+                    name: component_name(whole),
+                    element: self
+                        .shapes
+                        .composed(whole.node, whole.base)
+                        .iter()
+                        .find_map(|(node, base)| component_name(At { node: node.get("items")?, base: *base })),
+                };
+                let shape = self.shapes.add(whole.node, whole.base);
+                let is_text = is_text && self.shapes.get(shape).xml.is_none();
+                Some(Content::Xml { schema: self.schema(schema, at.base, direction), shape, root, is_text })
+            }
+            Class::Yaml => Some(Content::Yaml { schema: self.schema(schema, at.base, direction), is_text }),
             Class::Json => Some(Content::Json { schema: self.schema(schema, at.base, direction) }),
             Class::Text => Some(Content::Text { schema: self.schema(schema, at.base, direction) }),
             Class::Form | Class::Multipart => {
@@ -188,6 +263,26 @@ impl<'d> Reader<'d> {
                 } else {
                     Content::Form { schema, fields }
                 })
+            }
+        }
+    }
+
+    /// The schema of texts in a row, taken together as an array (OpenAPI 3.2.0 §4.14.3, "Sequential Media Types"): `itemSchema` is that of each text, and
+    /// `schema` that of all of them. Before 3.2 nobody said so, and documents have the schema of each text under `schema`: it is taken for one of
+    /// all where it allows only arrays, or says what is in them.
+    fn sequence(&mut self, at: At<'d>, types: Types, direction: Direction) -> SchemaId {
+        let schema = at.get("schema");
+        let has_items = schema.is_some_and(|schema| {
+            let parts = self.shapes.composed(schema.node, schema.base);
+            parts.iter().any(|(part, _)| part.get("items").is_some() || part.get("prefixItems").is_some())
+        });
+        let is_whole =
+            types.has(Types::ARRAY) && (has_items || types.with(Types::NULL) == Types::ARRAY.with(Types::NULL));
+        match (at.get("itemSchema"), schema) {
+            (Some(element), whole) => self.list_of(element, whole, direction),
+            (None, Some(whole)) if is_whole => self.schema(Some(whole), whole.base, direction),
+            (None, schema) => {
+                self.list_of(schema.unwrap_or(At { node: &super::ANYTHING, base: at.base }), None, direction)
             }
         }
     }
@@ -399,6 +494,13 @@ impl<'d> Reader<'d> {
             None => FieldKind::Scalar,
         }
     }
+}
+
+/// The name of the component that a schema refers to.
+fn component_name(at: At<'_>) -> Option<Box<str>> {
+    let (place, name) = at.node.get("$ref")?.as_str()?.rsplit_once('/')?;
+    let is_component = place.ends_with("/schemas") || place.ends_with("/definitions");
+    is_component.then(|| name.replace("~1", "/").replace("~0", "~").into())
 }
 
 /// The schemas of a form field.

@@ -106,6 +106,9 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
     let mut warnings = documents.assumed().unwrap_or_default().to_vec();
     let dialect = dialect(root, &mut warnings).map_err(|fault| vec![fault])?;
     let references = documents.references(dialect);
+    if references.is_cut() {
+        return Err(references.faults.clone());
+    }
     let schema_options = crate::schema::Options {
         reject_unknown_fields: options.undeclared_body_fields == Undeclared::Reject,
         limits: options.limits.json.clone(),
@@ -216,6 +219,10 @@ impl<'d> Reader<'d> {
     fn finish(mut self, root: &Node) -> Result<Read, Vec<Fault>> {
         let anything = self.schema(None, Base::default(), Direction::Request);
         let title = root.get("info").and_then(|info| info.get("title")).and_then(Node::as_str).unwrap_or_default();
+        if self.shapes.is_cut() {
+            let what = "the schemas of parameters, forms and XML are composed of too many others; use fewer";
+            self.faults.push(Fault::new(root.place, what));
+        }
         let built = self.schemas.finish_usable();
         let mut others = self.others;
         others.extend([self.security.1, self.bases.1].into_iter().flat_map(|gathered| gathered.faults));
@@ -353,6 +360,18 @@ impl<'d> Reader<'d> {
             closed.add(target, direction);
         }
         let id = self.schemas.add(target, direction);
+        self.used.push(id);
+        id
+    }
+
+    /// Has the schema of an array compiled by that of its elements, and one of it as a whole.
+    fn list_of(&mut self, element: At<'d>, whole: Option<At<'d>>, direction: Direction) -> SchemaId {
+        let target = |at: At<'d>| Target { node: at.node, base: at.base, dialect: self.dialect };
+        let (element, whole) = (target(element), whole.map(target));
+        if let Some(closed) = &mut self.closed_schemas {
+            closed.add_list_of(element, whole, direction);
+        }
+        let id = self.schemas.add_list_of(element, whole, direction);
         self.used.push(id);
         id
     }
