@@ -64,6 +64,7 @@ impl UpstreamConfig {
             when_all_down: setting(node, "when_all_down"),
             max_in_flight_per_server: setting(node, "max_in_flight_per_server"),
             queue: setting(node, "queue"),
+            sticky: None,
         }
     }
 }

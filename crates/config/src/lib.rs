@@ -38,7 +38,7 @@ pub use reload::{Reloaded, waits_for_restart};
 pub use shape::effective::Effective;
 pub use shape::reference::{key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
-pub use shape::surface::{HalfClose, HealthMethod, ListenerOptions, QueueConfig, RouteOptions, WhenAllDown};
+pub use shape::surface::{HalfClose, HealthMethod, ListenerOptions, QueueConfig, RouteOptions, SameSite, WhenAllDown};
 
 use machine::Machine;
 use problem::Collector;

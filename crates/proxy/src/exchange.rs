@@ -236,8 +236,9 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
     }
     let (mut tries, replay) = (Tries::default(), Replay::default());
     let hash = affinity::hash_of(&group, &context.client, admitted);
+    let session = affinity::session(&group, admitted.head());
     loop {
-        let wish = Wish { hash, not: tries.tried(), is_again: !tries.is_first() };
+        let wish = Wish { hash, prefer: session.server(), not: tries.tried(), is_again: !tries.is_first() };
         let taken = match group.take(wish) {
             Err(NoServer::Busy) if tries.is_first() && group.queues() => {
                 queue(group.take_in_turn(wish, context.places()), exchange).await?
@@ -252,13 +253,15 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
         exchange.ledger.server = Some(Arc::clone(server));
         let ahead = tries.ahead(&group, server, admitted.head());
         let (pool, fresh, group) = (server.pool(), tries.is_fresh(), &*group);
-        let attempt = Attempt { context, admitted, forward, group, server, pool, fresh, ahead, replay: &replay };
+        let attempt =
+            Attempt { context, admitted, forward, group, server, pool, fresh, ahead, session, replay: &replay };
         let outcome = match until {
             None => try_once(attempt, exchange).await,
             Some(until) => bounded(until, attempt, exchange).await,
         };
         let failed = match outcome {
             Ok(upgraded) => {
+                exchange.ledger.session = session.outcome(server);
                 note_response(group, server, exchange.ledger.upstream_status, exchange.ledger.upstream_duration);
                 return Ok(upgraded);
             }

@@ -157,7 +157,7 @@ async fn reach<'g>(
     };
     let hash = group.hash_of_client(state.conn.client.map(|client| client.ip()));
     loop {
-        let wish = Wish { hash, not: &tried, is_again: tried.len() > unfit.len() };
+        let wish = Wish { hash, not: &tried, is_again: tried.len() > unfit.len(), prefer: None };
         let taken = match group.take(wish) {
             Err(NoServer::Busy) if tried == unfit && group.queues() => group.take_in_turn(wish, places).await,
             taken => taken,

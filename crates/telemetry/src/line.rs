@@ -220,6 +220,7 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
         if let Some(queued) = record.queued {
             json.seconds("queue_seconds", queued);
         }
+        json.some("session", record.session.unwrap_or("").as_bytes());
         json.number("retries", u64::from(record.retries));
         json.close();
     }

@@ -69,6 +69,10 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("upstream.status", "Status of its response; absent if it gave none."),
     ("upstream.duration_seconds", "From the request sent to the head of the response."),
     ("upstream.queue_seconds", "Time in the queue of the upstream; absent if it did not wait."),
+    (
+        "upstream.session",
+        "The sticky session: `new`, `kept` at its server, `moved` because that is gone or down, `elsewhere` for this request because that was busy or failed.",
+    ),
     ("upstream.connect_seconds", "From the first try to connect to the connection."),
     ("upstream.retries", "Further tries on other servers."),
     ("tls", "TLS with the client, where it is terminated here."),
@@ -259,6 +263,7 @@ fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> RequestReco
         duration: Duration::from_micros(8_412),
         upstream_duration: Some(Duration::from_micros(7_903)),
         queued: Some(Duration::from_micros(120)),
+        session: Some("kept"),
         retries: 0,
         fault: Side::Upstream,
         reason: Some(Reason::Violation("required")),

@@ -81,7 +81,16 @@ impl Build<'_> {
             let what = "`original_dst` is for tunnels, whose PROXY header names a destination";
             self.problems.add(entry.key_span, what, "add `protocol: tcp`, or name `servers`");
         }
-        for key in ["tls", "health", "ejection", "balance", "slow_start", "when_all_down", "max_in_flight_per_server"] {
+        for key in [
+            "tls",
+            "health",
+            "ejection",
+            "balance",
+            "slow_start",
+            "when_all_down",
+            "max_in_flight_per_server",
+            "sticky",
+        ] {
             if let Some(other) = node.entry(key) {
                 let what = format!("`{key}` is about servers, and with `original_dst` there are none");
                 self.problems.add(other.key_span, what, format!("remove `{key}`"));

@@ -10,7 +10,7 @@ use super::listeners::policy;
 use super::{Build, Fault, address, headers, identifier, read};
 use crate::model::{
     Action, Balance, Config, Ejection, Forward, ForwardTo, HashKey, Retries, RouteConfig, SendProxy, ServerAddress,
-    ServerConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
+    ServerConfig, StickyConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
 use crate::problem::shown;
 use crate::table::setting;
@@ -38,6 +38,7 @@ impl Build<'_> {
             ejection: node.get("ejection").map(Ejection::read).unwrap_or_default(),
             source: self.source(node),
             original_dst: self.destinations(node),
+            sticky: node.get("sticky").and_then(|sticky| self.sticky(sticky, node)),
             health: read::mapping(node, "health").and_then(|health| self.health(health, node)),
             ..self.connection_settings(name, node)
         };
@@ -62,6 +63,20 @@ impl Build<'_> {
             self.problems.add(entry.key_span, what, "remove `slow_start`");
         }
         upstream
+    }
+
+    fn sticky(&mut self, node: &Node, upstream: &Node) -> Option<StickyConfig> {
+        if read::text(upstream, "protocol") == Some("tcp") {
+            self.problems.add(
+                node.span,
+                "tunnels have no cookies",
+                "remove `sticky`, or balance by `{ hash: client }`",
+            );
+        }
+        let same_site = setting(node, "same_site");
+        let cookie = self.parsed(node, "cookie", cookie_name);
+        let key = node.get("key").and_then(|key| self.secret(key));
+        Some(StickyConfig { cookie: cookie?, lifetime: setting(node, "lifetime"), same_site, key })
     }
 
     /// Whether what decides on the server exists where its upstream is used.

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{AllowedDestination, SourceConfig};
-use crate::shape::surface::{HealthMethod, QueueConfig, WhenAllDown};
+use super::{AllowedDestination, Secret, SourceConfig};
+use crate::shape::surface::{HealthMethod, QueueConfig, SameSite, WhenAllDown};
 
 /// A group of servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +58,21 @@ pub struct UpstreamConfig {
     pub max_in_flight_per_server: Option<usize>,
     /// Requests that wait for room.
     pub queue: Option<QueueConfig>,
+    /// Sticky sessions.
+    pub sticky: Option<StickyConfig>,
+}
+
+/// Sticky sessions by a cookie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StickyConfig {
+    /// Name of the cookie.
+    pub cookie: String,
+    /// Max-Age; none: until the browser is closed.
+    pub lifetime: Option<Duration>,
+    /// SameSite.
+    pub same_site: SameSite,
+    /// What cookies are sealed under; none: a key of this process.
+    pub key: Option<Secret>,
 }
 
 /// One server of a group.

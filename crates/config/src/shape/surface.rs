@@ -17,7 +17,7 @@ pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, ListenerOptions};
 pub(crate) use process::FORWARDING;
 pub use routes::RouteOptions;
-pub use upstreams::{HealthMethod, QueueConfig, WhenAllDown};
+pub use upstreams::{HealthMethod, QueueConfig, SameSite, WhenAllDown};
 pub(crate) use upstreams::{RETRIES, UPSTREAM, UPSTREAM_EJECTION};
 
 use contracts::*;
@@ -54,6 +54,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &EJECTION,
     &UPSTREAM_EJECTION,
     &QUEUE,
+    &STICKY,
     &RETRIES,
     &ROUTE,
     &UPSTREAM_URL,

@@ -13,6 +13,7 @@ mod health;
 mod queue;
 mod retries;
 mod servers;
+mod sessions;
 mod upstreams;
 
 use std::io::Write;

@@ -1,11 +1,11 @@
-//! What of a request decides on its server, where a group balances by a hash.
+//! What of a request decides on its server, where a group balances by a hash or has sticky sessions.
 
 use config::{Balance, HashKey};
 use wire::http::RequestHead;
 
 use crate::client::RequestClient;
 use crate::guard::Admitted;
-use crate::upstream::{Group, maglev};
+use crate::upstream::{Group, Session, maglev};
 
 /// The hash of a request's value; none where the group has no hash, or the request no such value.
 pub(super) fn hash_of(group: &Group, client: &RequestClient, admitted: &Admitted<'_>) -> Option<u64> {
@@ -20,6 +20,11 @@ pub(super) fn hash_of(group: &Group, client: &RequestClient, admitted: &Admitted
             admitted.params().value(head.path(), index).map(maglev::hash)
         }
     }
+}
+
+/// The sticky session that a request belongs to.
+pub(super) fn session(group: &Group, head: &RequestHead) -> Session {
+    group.session(group.sticky.as_ref().and_then(|sticky| cookie(head, sticky.cookie().as_bytes())))
 }
 
 /// The value of the first cookie by this name (RFC 6265 §4.2).

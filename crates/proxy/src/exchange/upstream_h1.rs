@@ -25,7 +25,7 @@ use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::route;
-use crate::upstream::{ConnectError, Group, PoolId, Server, Target, connect};
+use crate::upstream::{ConnectError, Group, PoolId, Server, Session, Target, connect};
 
 /// What is tried, and where.
 #[derive(Debug, Clone, Copy)]
@@ -46,6 +46,8 @@ pub struct Attempt<'a> {
     pub fresh: bool,
     /// What ends it, so that another server has its turn.
     pub ahead: Option<Ahead>,
+    /// The client's sticky session.
+    pub session: Session,
     /// What was sent of the body before.
     pub replay: &'a Replay,
 }
@@ -445,6 +447,9 @@ pub(crate) fn begin_response(attempt: Attempt<'_>, response: &ResponseHead, sink
     let hsts = route.hsts.as_deref().filter(|_| context.conn.tls.is_some());
     let via = context.generation.config.forwarding.via;
     forwarding::response_fields(response, &route.response_headers, hsts, via, |name, value| sink.field(name, value));
+    if attempt.session.begins() {
+        begin_session(attempt, sink);
+    }
     if response.status == 101 {
         sink.field(b"Connection", b"upgrade");
         sink.field(b"Upgrade", response.upgrade.as_deref().unwrap_or_default().as_bytes());
@@ -454,6 +459,19 @@ pub(crate) fn begin_response(attempt: Attempt<'_>, response: &ResponseHead, sink
     let bodiless = attempt.admitted.head().method == Method::Head || response.status == 304;
     let declared = response.fields.get("content-length").filter(|_| bodiless);
     sink.finish_head(response.framing, declared);
+}
+
+/// Gives the client the cookie of a session at this server.
+fn begin_session(attempt: Attempt<'_>, sink: &mut impl ResponseSink) {
+    let context = attempt.context;
+    let is_secure = context.conn.tls.is_some()
+        || forwarding::is_reported_secure(
+            attempt.admitted.head(),
+            &context.facts(),
+            &context.generation.config.forwarding,
+        );
+    let cookie = attempt.group.sticky.as_ref().and_then(|sticky| sticky.set_cookie(&attempt.server.name, is_secure));
+    cookie.iter().for_each(|cookie| sink.field(b"Set-Cookie", cookie));
 }
 
 /// Writes the head of the request as the upstream shall see it.

@@ -143,6 +143,11 @@ pub fn request_fields(
     edits.set.iter().chain(&edits.add).for_each(|(name, value)| put(name.as_bytes(), value.as_bytes()));
 }
 
+/// Whether a trusted proxy in front of us says that the client speaks TLS to it.
+pub(crate) fn is_reported_secure(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwarding) -> bool {
+    reported(head, facts, forwarding, "x-forwarded-proto").is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
+}
+
 pub(crate) fn is_edited(edits: &HeaderEdits, name: &[u8]) -> bool {
     !edits.is_empty()
         && (edits.remove.iter().any(|removed| name.eq_ignore_ascii_case(removed.as_bytes()))

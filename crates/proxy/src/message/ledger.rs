@@ -46,6 +46,8 @@ pub struct Ledger {
     pub upstream_duration: Option<Duration>,
     /// Time in the group's queue.
     pub queued: Option<Duration>,
+    /// What became of the client's sticky session.
+    pub session: Option<&'static str>,
     /// Further tries.
     pub retries: u32,
     /// What its contract said.
@@ -72,6 +74,7 @@ impl Ledger {
             sent: Cell::new(0),
             upstream_duration: None,
             queued: None,
+            session: None,
             retries: 0,
             contract: None,
             fault: Side::Nobody,
@@ -132,6 +135,7 @@ impl Ledger {
             duration: self.started_at.elapsed(),
             upstream_duration: self.upstream_duration,
             queued: self.queued,
+            session: self.session,
             retries: self.retries,
             fault: self.fault,
             reason: self.reason,

@@ -67,6 +67,8 @@ pub enum Choice {
 pub struct Wish<'a> {
     /// The hash of what decides on its server.
     pub hash: Option<u64>,
+    /// The server of its session.
+    pub prefer: Option<ServerId>,
     /// Servers that will not do: it was there, or cannot go there.
     pub not: &'a [ServerId],
     /// It was somewhere. That takes no turn, or else the first tries of all would go to the server that fails.
@@ -180,6 +182,12 @@ impl Schedule {
         }
         let is_up =
             |index: usize| at(index).is_some_and(|server| server.standing() == Standing::Up && has_room(server));
+        if let Some(preferred) = wish.prefer
+            && let Some(index) = servers.iter().position(|server| server.id == preferred)
+            && is_up(index)
+        {
+            return Choice::Server(index);
+        }
         let is_back = |index: usize| {
             at(index).is_some_and(|server| server.standing() == Standing::OnTrial && server.begin_trial())
         };

@@ -9,6 +9,7 @@ mod members;
 mod balance;
 pub mod maglev;
 mod queue;
+mod sticky;
 mod pool;
 pub mod resolve;
 mod server;
@@ -20,6 +21,7 @@ pub use members::{Found, Members, Name, Records};
 pub use pool::{Pools, STREAMS_PER_CONNECTION, SharedConnection, Traffic};
 pub use server::{Health, PoolId, Server, ServerId};
 pub use shares::Places;
+pub use sticky::Sticky;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -60,6 +62,8 @@ pub struct Group {
     in_flight: AtomicUsize,
     /// Those that wait for room, if they may.
     queue: Option<Queue>,
+    /// Sticky sessions, if there are any.
+    pub sticky: Option<Sticky>,
     /// The same by client.
     shares: Shares,
     /// Retries still allowed, in hundredths.
@@ -83,7 +87,8 @@ impl Group {
             }
             None => None,
         };
-        Ok(Group::with(config, connector, false))
+        let sticky = config.sticky.as_ref().map(|sticky| Sticky::new(sticky, &config.name)).transpose()?;
+        Ok(Group { sticky, ..Group::with(config, connector, false) })
     }
 
     /// A group of key servers, whose connections offer the keyless extension by ALPN. On Unix sockets there is no TLS.
@@ -120,6 +125,7 @@ impl Group {
             connector,
             in_flight: AtomicUsize::new(0),
             queue: config.queue.clone().map(Queue::new),
+            sticky: None,
             shares: Shares::default(),
             retry_credit: AtomicI64::new(RETRY_RESERVE * 100),
             is_dynamic,
@@ -356,6 +362,15 @@ impl Group {
         })
     }
 
+    /// What this value of the cookie says of the client's session, where there are sessions.
+    pub fn session(&self, cookie: Option<&[u8]>) -> Session {
+        let Some(sticky) = &self.sticky else { return Session::None };
+        let Some(token) = cookie.and_then(|cookie| sticky.open(cookie)) else { return Session::New };
+        let members = self.members();
+        let server = members.servers.iter().find(|server| server.token == token && server.is_available());
+        server.map_or(Session::Moved, |server| Session::At(server.id))
+    }
+
     /// Whether it has a server that was not tried.
     pub fn has_other(&self, tried: &[ServerId]) -> bool {
         self.members().has_other(tried)
@@ -382,6 +397,42 @@ impl Group {
             let ejected = members.servers.iter().filter(|server| server.is_ejected()).count();
             (ejected + 1) * 100 <= members.servers.len() * rule.max_percent as usize
         })
+    }
+}
+
+/// The sticky session of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Session {
+    /// The group has none.
+    None,
+    /// It begins with this request.
+    New,
+    /// Its server is gone or down: it begins again at another one.
+    Moved,
+    /// Its server.
+    At(ServerId),
+}
+
+impl Session {
+    /// Where its requests should go.
+    pub fn server(self) -> Option<ServerId> {
+        if let Session::At(server) = self { Some(server) } else { None }
+    }
+
+    /// Whether the client has to be given a cookie.
+    pub fn begins(self) -> bool {
+        matches!(self, Session::New | Session::Moved)
+    }
+
+    /// What became of it with a response of this server, for the log.
+    pub fn outcome(self, server: &Server) -> Option<&'static str> {
+        match self {
+            Session::None => None,
+            Session::New => Some("new"),
+            Session::Moved => Some("moved"),
+            Session::At(id) if id == server.id => Some("kept"),
+            Session::At(_) => Some("elsewhere"),
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use config::{Ejection, ServerAddress, ServerConfig};
 
+use super::sticky::Sticky;
+
 /// Identifies a server for the life of the process.
 pub type ServerId = u64;
 
@@ -61,6 +63,8 @@ pub struct Server {
     pub address: ServerAddress,
     /// Its address, for logs and metrics.
     pub name: Box<str>,
+    /// What stands for it in the cookies of sticky sessions.
+    pub(super) token: u64,
     /// What it is called in Host, as configured.
     pub authority: Box<str>,
     /// The last try to connect ran into its deadline: to try again costs somebody that time.
@@ -109,6 +113,7 @@ impl Server {
             id: next_id(),
             config: config.clone(),
             origin,
+            token: Sticky::token(&text(&address)),
             name: text(&address).into(),
             authority: authority.map_or_else(|| text(&config.address).into(), Box::from),
             address,

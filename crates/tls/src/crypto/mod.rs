@@ -17,6 +17,7 @@ mod pkcs12_safe;
 pub mod private_key;
 pub mod public_key;
 pub mod verify;
+pub mod sealing;
 pub mod signing_key;
 
 pub use certificate::Certificate;

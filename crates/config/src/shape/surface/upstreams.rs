@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::listeners::SECRET;
 use crate::table::*;
 
 /// TLS of a group.
@@ -126,6 +127,12 @@ pub(crate) static UPSTREAM: Object = Object {
                 "Concurrent requests and tunnels to one server, in the whole process. When every server that is up has as many, requests wait in the queue, or are rejected with 503 without one.",
             ),
             optional(
+                "sticky",
+                Shape::Object(&STICKY),
+                "(none)",
+                "Sticky sessions: a client that sends the cookie of its first response back goes to the same server, as long as that is up.",
+            ),
+            optional(
                 "queue",
                 Shape::Object(&QUEUE),
                 "(none)",
@@ -137,6 +144,49 @@ pub(crate) static UPSTREAM: Object = Object {
     secret: false,
     inherits: false,
 };
+
+pub(in crate::shape) static STICKY: Object = object(
+    "upstream.sticky",
+    "sticky sessions by a cookie",
+    &[&[
+        required(
+            "cookie",
+            Shape::Text("the name of a cookie"),
+            "Name of the cookie. Its value is sealed: it names no server, and none can be made or changed without the key.",
+        ),
+        optional(
+            "lifetime",
+            Shape::Either(&[Shape::Choice(&["session"]), Shape::Duration(SECOND, 366 * DAY)]),
+            "session",
+            "Time for which clients keep the cookie (Max-Age). `session`: until the browser is closed.",
+        ),
+        optional(
+            "same_site",
+            Shape::Choice(SameSite::WORDS),
+            "lax",
+            "SameSite attribute of the cookie. `none` is for pages that others embed, and takes HTTPS.",
+        ),
+        optional(
+            "key",
+            Shape::Object(&SECRET),
+            "(random, made when the process starts)",
+            "Secret to seal cookies under, at least 16 bytes, the same on all machines that share clients. Without one, sessions survive reloads but no restart.",
+        ),
+    ]],
+);
+
+words! {
+    /// The SameSite attribute of a cookie.
+    pub enum SameSite {
+        /// `Lax`
+        #[default]
+        Lax = "lax",
+        /// `Strict`
+        Strict = "strict",
+        /// `None`
+        None = "none",
+    }
+}
 
 pub(in crate::shape) static QUEUE: Object = object("upstream.queue", "requests that wait for a server", &[QUEUE_ROWS]);
 
