@@ -16,6 +16,7 @@ mod process_faults;
 mod recorder;
 mod resource_faults;
 mod site;
+mod upgrade_faults;
 mod upstream_faults;
 
 use std::fs;
@@ -72,7 +73,7 @@ struct Fault {
     run: fn(&Context) -> io::Result<Found>,
 }
 
-const FAULTS: [Fault; 23] = [
+const FAULTS: [Fault; 25] = [
     Fault { name: "upstream-kill", title: "upstream `kill -9`, 1 of 2, and restart", run: upstream_faults::killed },
     Fault { name: "upstream-frozen", title: "upstream frozen (SIGSTOP), 1 of 2", run: upstream_faults::frozen },
     Fault {
@@ -86,6 +87,16 @@ const FAULTS: [Fault; 23] = [
         name: "drain-beyond",
         title: "SIGTERM with requests that outlive the grace",
         run: process_faults::beyond_grace,
+    },
+    Fault {
+        name: "upgrade",
+        title: "upgrade x20 with 100 WebSockets, `kill -9` of new processes",
+        run: upgrade_faults::upgrades,
+    },
+    Fault {
+        name: "upgrade-kill",
+        title: "old process `kill -9` within an upgrade, x5",
+        run: upgrade_faults::killed_old,
     },
     Fault { name: "descriptors", title: "descriptors exhausted (prlimit)", run: resource_faults::descriptors },
     Fault { name: "log-full", title: "access log on a full disk", run: resource_faults::log_full },
@@ -107,8 +118,8 @@ const FAULTS: [Fault; 23] = [
 ];
 
 /// Rows of the protocol that this run leaves out.
-const NOT_RUN: &str = "Not run here, but tests: clock jumps, name servers that are silent or wrong. Not run: QUIC and binary upgrades (not \
-built).";
+const NOT_RUN: &str =
+    "Not run here, but tests: clock jumps, name servers that are silent or wrong. Not run: QUIC (not built).";
 
 /// Runs the faults.
 ///

@@ -39,6 +39,8 @@ pub(super) struct Wish {
     pub(super) log: Option<PathBuf>,
     /// Active health checks of `/app`.
     pub(super) health: bool,
+    /// Where WebSockets of `/echo` go; they may go on for an hour after SIGTERM.
+    pub(super) echo: Option<SocketAddr>,
 }
 
 /// Everything that one fault needs, until this is dropped.
@@ -79,19 +81,27 @@ impl Ground {
             false => String::new(),
         };
         let deadline = HEADER_TIMEOUT.as_millis();
+        let (echo_upstream, echo_route, grace) = match self.wish.echo {
+            Some(address) => (
+                format!("\n  echo: {{ servers: [\"{address}\"] }}"),
+                "\n  - { name: echo, path: /echo, upstream: echo, upgrades: [websocket] }",
+                Duration::from_secs(3600),
+            ),
+            None => (String::new(), "", GRACE),
+        };
         format!(
             "workers: 2\nlisteners:\n  - {{ name: plain, bind: \"{plain}\" }}\n  - {{ name: tls, bind: \"{tls}\", tls: {{ keystore: main }} }}
 keystores:\n  main: {{ folder: keys, default: {HOST} }}
 upstreams:\n  app:\n    servers: [\"{first}\", \"{second}\"]\n    response_header_timeout: {deadline}ms
     ejection: {{ failures: 3, duration: 1s }}{health}
-  steady:\n    servers: [\"{third}\"]\n    response_header_timeout: 10s
-routes:\n  - {{ name: app, path: \"/app/{{*rest}}\", upstream: app }}\n  - {{ name: steady, path: \"/{{*rest}}\", upstream: steady }}
+  steady:\n    servers: [\"{third}\"]\n    response_header_timeout: 10s{echo_upstream}
+routes:\n  - {{ name: app, path: \"/app/{{*rest}}\", upstream: app }}\n  - {{ name: steady, path: \"/{{*rest}}\", upstream: steady }}{echo_route}
 admin: {{ bind: \"unix:{}\" }}
 log: {{ access: {{ format: json, output: {} }}, level: info }}
 limits: {{ drain_timeout: {}s }}\n{more}",
             self.admin_socket().display(),
             self.log_file().display(),
-            GRACE.as_secs()
+            grace.as_secs()
         )
     }
 
@@ -224,8 +234,16 @@ impl Site {
     /// # Errors
     /// It does not answer within five seconds.
     pub(super) fn admin(&self, method: &str, path: &str) -> io::Result<(u16, String)> {
+        self.admin_within(method, path, Duration::from_secs(5))
+    }
+
+    /// As [`Site::admin`], with a patience of its own.
+    ///
+    /// # Errors
+    /// It does not answer within it.
+    pub(super) fn admin_within(&self, method: &str, path: &str, patience: Duration) -> io::Result<(u16, String)> {
         let mut stream = UnixStream::connect(self.ground.admin_socket())?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.set_read_timeout(Some(patience))?;
         write!(
             stream,
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

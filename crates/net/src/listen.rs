@@ -88,8 +88,8 @@ impl Bound {
         }
     }
 
-    /// Makes the sockets that were passed for `endpoint` those of `workers` workers. Where there are fewer sockets than workers, as many as can be had join
-    /// them; where there are more, some workers serve several, since connections wait in each.
+    /// Makes the sockets that were passed for `endpoint` those of `workers` workers. Where there are more sockets than workers, some serve several, since
+    /// connections wait in each; where there are fewer, see [`Bound::spread`].
     ///
     /// # Errors
     /// There is none, or the kernel rejects.
@@ -97,7 +97,7 @@ impl Bound {
         let is_managed = passed.iter().any(|one| one.is_managed);
         let file = passed.iter().find_map(|one| one.file.clone());
         let file = file.map(|(path, device, number)| SocketFile { path, identity: (device, number) });
-        let mut sockets: Vec<Arc<OwnedFd>> = passed.into_iter().map(|one| one.socket).collect();
+        let sockets: Vec<Arc<OwnedFd>> = passed.into_iter().map(|one| one.socket).collect();
         let mut endpoint = endpoint.clone();
         let first = sockets.first().ok_or(io::ErrorKind::NotFound)?;
         if let Endpoint::Tcp(_) = endpoint {
@@ -107,14 +107,22 @@ impl Bound {
                 // Accepted sockets inherit it.
                 SockRef::from(socket).set_tcp_nodelay(true)?;
             }
-            while sockets.len() < workers && !is_managed {
-                // Those that came first may be without SO_REUSEPORT; then they are shared.
-                let Ok(socket) = join_tcp(address) else { break };
-                socket.listen(BACKLOG)?;
-                sockets.push(Arc::new(socket.into()));
-            }
         }
         Ok(Bound { sockets, workers, endpoint, file, kept: Arc::new(AtomicBool::new(is_managed)) })
+    }
+
+    /// Has sockets of its own join the adopted ones for workers that are left without one. From then on connections wait in them, so not before they are
+    /// served: a process that comes to nothing would take those along.
+    pub fn spread(&mut self) {
+        let Endpoint::Tcp(address) = self.endpoint else { return };
+        while self.sockets.len() < self.workers && !self.is_kept() {
+            // Those that came first may be without SO_REUSEPORT; then they are shared.
+            let Ok(socket) = join_tcp(address) else { return };
+            if socket.listen(BACKLOG).is_err() {
+                return;
+            }
+            self.sockets.push(Arc::new(socket.into()));
+        }
     }
 
     /// The sockets, for another process, which knows them by `key`.

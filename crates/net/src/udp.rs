@@ -59,14 +59,14 @@ impl UdpBound {
         Ok(UdpBound { sockets, workers, address, is_managed: false })
     }
 
-    /// Makes the sockets that were passed those of `workers` workers. A socket has one reader, or the datagrams of one sender would come to several: where
-    /// there are fewer sockets than workers, as many as can be had join them, and the workers that are left over have none.
+    /// Makes the sockets that were passed those of `workers` workers. A socket has one reader, or the datagrams of one sender would come to several: the
+    /// workers that are left over have none, but see [`UdpBound::spread`].
     ///
     /// # Errors
     /// There is none, or the kernel rejects.
     pub fn adopt(passed: Vec<Passed>, workers: usize) -> io::Result<UdpBound> {
         let is_managed = passed.iter().any(|one| one.is_managed);
-        let mut sockets: Vec<Arc<OwnedFd>> = passed.into_iter().map(|one| one.socket).collect();
+        let sockets: Vec<Arc<OwnedFd>> = passed.into_iter().map(|one| one.socket).collect();
         let address = inherited::address_of(sockets.first().ok_or(io::ErrorKind::NotFound)?)?;
         for socket in &sockets {
             let socket = SockRef::from(socket);
@@ -74,11 +74,15 @@ impl UdpBound {
             join_arrivals(&socket);
             enlarge(&socket, LISTENER_BUFFER_BYTES);
         }
-        while sockets.len() < workers && !is_managed {
-            let Ok(socket) = join(address) else { break };
-            sockets.push(Arc::new(socket.into()));
-        }
         Ok(UdpBound { sockets, workers, address, is_managed })
+    }
+
+    /// Has sockets of its own join the adopted ones for workers that are left without one. From then on datagrams come to them, so not before they are read.
+    pub fn spread(&mut self) {
+        while self.sockets.len() < self.workers && !self.is_managed {
+            let Ok(socket) = join(self.address) else { return };
+            self.sockets.push(Arc::new(socket.into()));
+        }
     }
 
     /// The sockets, for another process, which knows them by `key`.

@@ -183,6 +183,8 @@ impl Server {
     /// A thread cannot be made.
     pub fn serve(&self) -> Result<(), Vec<String>> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.bound.values_mut().for_each(Bound::spread);
+        inner.udp_bound.values_mut().for_each(UdpBound::spread);
         let start = |index| start_worker(&self.shared, index, &inner.bound, &inner.udp_bound);
         let workers = (0..self.started.workers).map(start).collect::<io::Result<_>>();
         inner.workers = workers.map_err(|error| vec![format!("cannot start a worker: {error}")])?;

@@ -403,6 +403,31 @@ fn kill_9_of_the_old_process_makes_the_new_one_its_heir() {
     site.end();
 }
 
+/// More workers have sockets of their own, but only when they serve: who is given to one by the kernel would wait for a process that may come to nothing.
+#[test]
+fn nobody_waits_for_a_new_process_that_does_not_serve() {
+    let upstream = Upstream::ok();
+    let text = yaml(&upstream, "", "limits: { upgrade_timeout: 2s }");
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
+    let address = site.gate.address("web");
+    // An address that is taken is found out last, when those before it are ready.
+    let other = TcpListener::bind("127.0.0.8:0").unwrap();
+    let taken = format!("[\"127.0.0.1:0\", \"{}\"]", other.local_addr().unwrap());
+    write(site.dir(), &text.replace("\"127.0.0.1:0\"", &taken).replace("workers: 1", "workers: 16"));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(|| load(address, &stop))).collect();
+        let said: Vec<_> = (0..10).map(|_| site.try_upgrade()).collect();
+        stop.store(true, Ordering::Relaxed);
+        assert!(clients.into_iter().all(|client| client.join().unwrap() > 0));
+        assert!(
+            said.iter().all(|said| said.as_ref().is_err_and(|said| said.contains("another program has it"))),
+            "{said:?}"
+        );
+    });
+    site.end();
+}
+
 #[test]
 fn an_upgrade_is_asked_for_on_unix_sockets_only() {
     let upstream = Upstream::ok();
