@@ -117,12 +117,17 @@ pub(super) fn killed_old(context: &Context) -> io::Result<Found> {
     for turn in 0..KILLS {
         pause(context.time / KILLS);
         program.delay()?;
+        let given = site.diagnostics().matches("has been given everything").count();
         let asking = std::thread::scope(|scope| {
             let asking = scope.spawn(|| site.admin_within("POST", "/upgrade", PATIENCE));
             let new = child_of(serving)?;
             processes.push(new);
-            // By then it has been given everything; it has not begun.
-            pause(DELAY / 4 + DELAY * turn / KILLS / 2);
+            // It must have been given everything, and must not have begun.
+            let is_given = || site.diagnostics().matches("has been given everything").count() > given;
+            while !is_given() && is_alive(new) {
+                pause(Duration::from_millis(5));
+            }
+            pause(DELAY * turn / KILLS / 2);
             kill(serving, Signal::KILL);
             serving = new;
             io::Result::Ok(asking.join())

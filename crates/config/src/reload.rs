@@ -1,6 +1,6 @@
 //! What became of a reload: the active generation now, and which settings wait for the next start. Activates nothing itself.
 
-use super::{AccessLog, Config};
+use super::Config;
 
 /// A reload that was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,19 +17,6 @@ pub fn waits_for_restart(running: &Config, wanted: &Config) -> Vec<String> {
     if running.workers != wanted.workers {
         let (now, then) = (running.workers, wanted.workers);
         waiting.push(format!("workers stays {now} until a restart or `portunus upgrade` (the file says {then})"));
-    }
-    if running.log.level != wanted.log.level {
-        let (now, then) = (&running.log.level, &wanted.log.level);
-        waiting.push(format!("log.level stays `{now}` until a restart (the file says `{then}`)"));
-    }
-    let form = |access: &Option<AccessLog>| match access {
-        None => "no access log",
-        Some(AccessLog { json: true, .. }) => "JSON",
-        Some(AccessLog { json: false, .. }) => "text",
-    };
-    let (now, then) = (form(&running.log.access), form(&wanted.log.access));
-    if now != then {
-        waiting.push(format!("log.access stays {now} until a restart (the file says {then})"));
     }
     waiting
 }

@@ -109,10 +109,13 @@ impl Server {
             if config.listeners != self.config.listeners {
                 tracing::warn!("changed listeners take a restart; keys, trust and access are loaded");
             }
-            Holdings::load(&config, Some(&self.shared.holdings.load()))
+            Ok((Holdings::load(&config, Some(&self.shared.holdings.load()))?, config.log_level))
         });
         self.shared.reporter.reloaded(loaded.is_ok());
-        let holdings = loaded?;
+        let (holdings, level) = loaded?;
+        if let Err(error) = telemetry::set_level(&level) {
+            tracing::error!(%error, "log.level stays as it was");
+        }
         let (generation, keys) = (holdings.generation, holdings.keys().count());
         self.shared.reporter.loaded(keys, holdings.load_time, holdings.expiries());
         self.shared.holdings.store(Arc::new(holdings));

@@ -306,8 +306,11 @@ impl Server {
         let number = generation.number;
         self.shared.validation_memory.allow(config.limits.max_validation_memory_bytes);
         self.shared.generation.store(Arc::new(generation));
-        if let Some(log) = log {
-            self.shared.reporter.switch_log(log);
+        if let Some(Err(error)) = log.map(|log| self.shared.reporter.switch_log(log)) {
+            tracing::error!(%error, "the access log stays as it was: no thread can be started to write it");
+        }
+        if let Err(error) = telemetry::set_level(&config.log.level) {
+            tracing::error!(%error, "log.level stays as it was");
         }
         for (place, bound) in fresh {
             inner.report(|| Command::Listen(bound.clone(), place.clone()));

@@ -4,12 +4,14 @@
 //! they are text, else JSON lines. A panic becomes one event.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::prelude::*;
+use tracing_subscriber::reload::Handle;
 
 use super::queue::Queue;
 use super::target::Target;
@@ -31,9 +33,10 @@ impl Diagnostics {
     /// The level is none of those, diagnostics run already, or no thread can be started.
     pub fn start(level: &str) -> io::Result<Diagnostics> {
         let queue = Arc::new(Queue::new());
-        let subscriber = subscriber(level, !io::stderr().is_terminal(), &queue)?;
+        let (subscriber, handle) = subscriber(level, !io::stderr().is_terminal(), &queue)?;
         writer::start("diagnostics", Target::Stderr, Arc::clone(&queue))?;
         subscriber.try_init().map_err(io::Error::other)?;
+        let _ = LEVEL.set(handle);
         std::panic::set_hook(Box::new(|panic| {
             let place = panic.location().map(ToString::to_string);
             let payload = panic.payload();
@@ -51,7 +54,23 @@ impl Drop for Diagnostics {
     }
 }
 
-type Subscriber = Box<dyn tracing::Subscriber + Send + Sync>;
+/// Where the level of the process is set.
+static LEVEL: OnceLock<Handle<EnvFilter, Registry>> = OnceLock::new();
+
+/// Sends events of another level from now on. Nothing happens where no diagnostics run.
+///
+/// # Errors
+/// There is no such level.
+pub fn set_level(level: &str) -> io::Result<()> {
+    let filter = filter(level)?;
+    match LEVEL.get() {
+        Some(handle) => handle.reload(filter).map_err(io::Error::other),
+        None => Ok(()),
+    }
+}
+
+/// What takes events, and where its level is set.
+type Subscriber = (Box<dyn tracing::Subscriber + Send + Sync>, Handle<EnvFilter, Registry>);
 
 fn subscriber(level: &str, json: bool, queue: &Arc<Queue>) -> io::Result<Subscriber> {
     let writer = Lines(Arc::clone(queue));
@@ -61,7 +80,8 @@ fn subscriber(level: &str, json: bool, queue: &Arc<Queue>) -> io::Result<Subscri
     } else {
         layer.with_target(false).boxed()
     };
-    Ok(Box::new(tracing_subscriber::registry().with(filter(level)?).with(layer)))
+    let (filter, handle) = tracing_subscriber::reload::Layer::new(filter(level)?);
+    Ok((Box::new(tracing_subscriber::registry().with(filter).with(layer)), handle))
 }
 
 /// The crates of the program, by their names in events.
@@ -125,7 +145,7 @@ mod tests {
 
     fn events(level: &str, json: bool, run: impl FnOnce()) -> Vec<String> {
         let queue = Arc::new(Queue::new());
-        tracing::subscriber::with_default(subscriber(level, json, &queue).unwrap(), run);
+        tracing::subscriber::with_default(subscriber(level, json, &queue).unwrap().0, run);
         std::thread::scope(|scope| {
             // Once stopping, the queue gives out what it holds and then says so.
             let stopping = scope.spawn(|| queue.stop(Duration::from_secs(10)));

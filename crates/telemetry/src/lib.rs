@@ -20,6 +20,7 @@ mod upstreams;
 mod slow;
 mod keyless;
 mod worker;
+mod form;
 mod key_cells;
 mod key_server;
 mod line;
@@ -36,7 +37,7 @@ mod once_per_second;
 mod clients;
 mod count;
 
-pub use diagnostics::Diagnostics;
+pub use diagnostics::{Diagnostics, set_level};
 pub use exposition::Exposition;
 pub use key_server::{KeyReport, KeyServerReporter};
 pub use keyless::KeyCounts;

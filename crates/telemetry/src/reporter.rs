@@ -1,6 +1,7 @@
 //! The process-wide end of reporting: makes the workers' ends, keeps what happens seldom, sums it all up when asked.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,6 +11,7 @@ use reason::Reason;
 
 use super::clients::{self, Order};
 use super::exposition::{self, Exposition};
+use super::form::form_of;
 use super::line::Form;
 use super::metrics::Totals;
 use super::once_per_second::OncePerSecond;
@@ -35,11 +37,18 @@ pub struct Reporter {
     shared: Arc<Shared>,
     registry: Registry,
     last_sample: Mutex<Option<(Instant, Sample)>>,
+    /// The thread that writes the access log has been started.
+    is_written: AtomicBool,
 }
 
-/// An access log's new place, open.
+/// The access log that a reload wants.
 #[derive(Debug)]
-pub struct NewLog(Opened);
+pub struct NewLog {
+    /// Its place, open, if it is another one.
+    place: Option<Opened>,
+    /// Its form; none if there is to be no access log.
+    form: Option<Form>,
+}
 
 impl Reporter {
     /// Opens the log and starts its writer thread.
@@ -47,7 +56,10 @@ impl Reporter {
     /// # Errors
     /// The log file cannot be opened.
     pub fn start(log: &LogConfig, workers: usize) -> io::Result<Arc<Reporter>> {
-        let log = log.access.as_ref().map(open_log).transpose()?;
+        let place = log.access.as_ref().map(open).transpose()?;
+        let form = log.access.as_ref().map(form_of);
+        let log =
+            Log { queue: Arc::new(Queue::new()), form: Arc::default(), complaint: Arc::new(OncePerSecond::new()) };
         let shared = Arc::new(Shared {
             workers: Mutex::new((0..workers).map(|index| Arc::new(WorkerShared::new(index))).collect()),
             log,
@@ -59,7 +71,9 @@ impl Reporter {
         });
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Totals::new(Arc::clone(&shared))));
-        Ok(Arc::new(Reporter { shared, registry, last_sample: Mutex::new(None) }))
+        let reporter = Reporter { shared, registry, last_sample: Mutex::new(None), is_written: AtomicBool::new(false) };
+        reporter.switch_log(NewLog { place, form })?;
+        Ok(Arc::new(reporter))
     }
 
     /// Every metric, with a value or without.
@@ -151,36 +165,45 @@ impl Reporter {
     /// Opens the log file again (SIGUSR1). Returns at once; a path that cannot be opened is tried again, and meanwhile the old file is
     /// written.
     pub fn reopen(&self) {
-        if let Some(log) = &self.shared.log {
-            log.queue.reopen();
-        }
+        self.shared.log.queue.reopen();
     }
 
-    /// Opens the place that the access log is to go to from a reload on, if there is an access log and that is another place. Nothing is
-    /// written there before [`Reporter::switch_log`].
+    /// The access log that is wanted from a reload on, if it differs from what there is; its place is open. Nothing is written there before
+    /// [`Reporter::switch_log`].
     ///
     /// # Errors
     /// It cannot be opened.
     pub fn open_log(&self, now: &LogConfig, wanted: &LogConfig) -> io::Result<Option<NewLog>> {
-        match (&now.access, &wanted.access) {
-            (Some(now), Some(wanted)) if now.path != wanted.path => {
-                Opened::new(target(wanted)).map(|opened| Some(NewLog(opened))).map_err(|error| explain(wanted, &error))
-            }
-            _ => Ok(None),
+        if now.access == wanted.access {
+            return Ok(None);
         }
+        let moves = |wanted: &&AccessLog| now.access.as_ref().is_none_or(|now| now.path != wanted.path);
+        let place = wanted.access.as_ref().filter(moves).map(open).transpose()?;
+        Ok(Some(NewLog { place, form: wanted.access.as_ref().map(form_of) }))
     }
 
-    /// Writes the access log to another place from its next line on.
-    pub fn switch_log(&self, log: NewLog) {
-        if let Some(running) = &self.shared.log {
-            running.queue.retarget(log.0);
+    /// Writes the access log to another place, or in another form, from its next line on.
+    ///
+    /// # Errors
+    /// There was none, and no thread can be started to write it.
+    pub fn switch_log(&self, NewLog { place, form }: NewLog) -> io::Result<()> {
+        let log = &self.shared.log;
+        match place {
+            Some(place) if self.is_written.load(Ordering::Relaxed) => log.queue.retarget(place),
+            Some(place) => {
+                writer::start_on("access-log", place, Arc::clone(&log.queue))?;
+                self.is_written.store(true, Ordering::Relaxed);
+            }
+            None => {}
         }
+        log.form.set(form);
+        Ok(())
     }
 
     /// Writes what waits and closes the log, until `deadline` from now. Call it after the workers' ends are dropped. Returns the number of
     /// lines that could not be written.
     pub fn shutdown(&self, deadline: Duration) -> u64 {
-        self.shared.log.as_ref().map_or(0, |log| log.queue.stop(deadline))
+        if self.is_written.load(Ordering::Relaxed) { self.shared.log.queue.stop(deadline) } else { 0 }
     }
 
     /// Lines of the access log that were lost so far, wherever.
@@ -210,13 +233,6 @@ fn explain(access: &AccessLog, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("the access log {path} cannot be opened: {error}"))
 }
 
-fn open_log(access: &AccessLog) -> io::Result<Log> {
-    let queue = Arc::new(Queue::new());
-    writer::start("access-log", target(access), Arc::clone(&queue)).map_err(|error| explain(access, &error))?;
-    let form = match access.mmproxy_verbosity {
-        Some(verbosity) => Form::Mmproxy(verbosity),
-        None if access.json => Form::Json,
-        None => Form::Text,
-    };
-    Ok(Log { queue, form, complaint: Arc::new(OncePerSecond::new()) })
+fn open(access: &AccessLog) -> io::Result<Opened> {
+    Opened::new(target(access)).map_err(|error| explain(access, &error))
 }

@@ -14,7 +14,7 @@ use super::worker::{Log, WorkerShared};
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) workers: Mutex<Vec<Arc<WorkerShared>>>,
-    pub(super) log: Option<Log>,
+    pub(super) log: Log,
     pub(super) slow: Mutex<SlowEvents>,
     pub(super) validation_memory: Arc<ValidationMemory>,
     pub(super) process: Process,
@@ -34,10 +34,7 @@ impl Shared {
     /// Lines written, and lines dropped anywhere.
     pub(super) fn lines(&self) -> (u64, u64) {
         let dropped: u64 = self.workers().iter().map(|worker| worker.lines_dropped.get()).sum();
-        match &self.log {
-            Some(log) => (log.queue.written(), dropped + log.queue.lost()),
-            None => (0, dropped),
-        }
+        (self.log.queue.written(), dropped + self.log.queue.lost())
     }
 }
 

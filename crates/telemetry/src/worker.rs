@@ -13,6 +13,7 @@ use reason::{Reason, Side};
 
 use super::clients::{ClientTable, Published};
 use super::count::{Count, Durations, Family, OTHER, StatusCounts};
+use super::form::FormSwitch;
 use super::key_cells::{KeyGroupCells, KeyServerCells};
 use super::line::{self, Clock, Form};
 use super::once_per_second::OncePerSecond;
@@ -163,7 +164,7 @@ impl WorkerShared {
 #[derive(Debug, Clone)]
 pub(super) struct Log {
     pub(super) queue: Arc<Queue>,
-    pub(super) form: Form,
+    pub(super) form: Arc<FormSwitch>,
     /// Shared by all workers.
     pub(super) complaint: Arc<OncePerSecond>,
 }
@@ -182,12 +183,13 @@ struct LineBuffer {
 
 impl LineBuffer {
     fn append(&mut self, dropped: &Count, write: impl FnOnce(&mut Vec<u8>, &mut Clock, Form)) {
+        let Some(form) = self.log.form.get() else { return };
         self.chunk.bytes.truncate(self.whole);
         if self.whole >= KEEP_BYTES && !self.hand_over() {
             dropped.add(1);
             return;
         }
-        write(&mut self.chunk.bytes, &mut self.clock, self.log.form);
+        write(&mut self.chunk.bytes, &mut self.clock, form);
         // Some forms leave some lines out.
         if self.chunk.bytes.len() == self.whole {
             return;
@@ -239,7 +241,7 @@ pub struct WorkerReport {
     shared: Arc<WorkerShared>,
     clients: RefCell<ClientTable>,
     shadows: RefCell<ShadowTable>,
-    lines: Option<RefCell<LineBuffer>>,
+    lines: RefCell<LineBuffer>,
 }
 
 impl WorkerReport {
@@ -248,14 +250,14 @@ impl WorkerReport {
         &self.shared
     }
 
-    pub(super) fn new(shared: Arc<WorkerShared>, log: Option<Log>) -> WorkerReport {
+    pub(super) fn new(shared: Arc<WorkerShared>, log: Log) -> WorkerReport {
         let reported = shared.lines_dropped.get();
-        let lines = |log| LineBuffer { log, chunk: Chunk::default(), whole: 0, clock: Clock::default(), reported };
+        let lines = LineBuffer { log, chunk: Chunk::default(), whole: 0, clock: Clock::default(), reported };
         WorkerReport {
             shared,
             clients: RefCell::new(ClientTable::new()),
             shadows: RefCell::default(),
-            lines: log.map(|log| RefCell::new(lines(log))),
+            lines: RefCell::new(lines),
         }
     }
 
@@ -423,9 +425,7 @@ impl WorkerReport {
     pub fn flush(&self) {
         self.clients.borrow_mut().publish(&self.shared.clients, Instant::now());
         self.shadows.borrow_mut().publish(&self.shared.shadows);
-        if let Some(lines) = &self.lines {
-            lines.borrow_mut().flush(&self.shared.lines_dropped);
-        }
+        self.lines.borrow_mut().flush(&self.shared.lines_dropped);
     }
 
     fn fault(&self, side: Side, reason: Option<Reason>) {
@@ -435,17 +435,13 @@ impl WorkerReport {
     }
 
     fn line(&self, write: impl FnOnce(&mut Vec<u8>, &mut Clock, Form)) {
-        if let Some(lines) = &self.lines {
-            lines.borrow_mut().append(&self.shared.lines_dropped, write);
-        }
+        self.lines.borrow_mut().append(&self.shared.lines_dropped, write);
     }
 }
 
 impl Drop for WorkerReport {
     fn drop(&mut self) {
-        if let Some(lines) = &mut self.lines {
-            lines.get_mut().end(&self.shared.lines_dropped);
-        }
+        self.lines.get_mut().end(&self.shared.lines_dropped);
         self.shared.in_use.store(false, Ordering::Release);
     }
 }

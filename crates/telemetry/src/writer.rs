@@ -29,7 +29,15 @@ const RETRY_LONGEST: Duration = Duration::from_secs(1);
 /// # Errors
 /// The target cannot be opened, or no thread can be started.
 pub(super) fn start(name: &str, target: Target, queue: Arc<Queue>) -> io::Result<()> {
-    let Opened { target, file, newline_owed } = Opened::new(target)?;
+    start_on(name, Opened::new(target)?, queue)
+}
+
+/// Starts the thread that empties `queue` into an open target.
+///
+/// # Errors
+/// No thread can be started.
+pub(super) fn start_on(name: &str, opened: Opened, queue: Arc<Queue>) -> io::Result<()> {
+    let Opened { target, file, newline_owed } = opened;
     let writer = Writer { target, file, newline_owed, queue, stale: false, complaint: OncePerSecond::new() };
     std::thread::Builder::new().name(name.to_owned()).spawn(move || writer.run())?;
     Ok(())

@@ -164,6 +164,9 @@ fn converse(channel: &Channel, belongings: Belongings) -> Result<(), Failure> {
     // One that has ended may have said why: that is read below.
     let given = give(channel, &sockets, state, until);
     drop(sockets);
+    if given.is_ok() {
+        tracing::info!("upgrade: the new process has been given everything");
+    }
     match next(channel, until, slow)? {
         Message::Ready => given.map_err(|error| Failure::Broken(format!("sockets cannot be passed: {error}")))?,
         other => return Err(unexpected(other)),

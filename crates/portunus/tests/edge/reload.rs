@@ -154,7 +154,9 @@ fn the_log_and_the_admin_side_move_and_what_cannot_says_so() {
     gate.rewrite(&format!("{moved}{}\n", log("second.log")));
     let response = post_reload(&gate);
     assert!(
-        response.contains("{\"generation\":2,\"waiting_for_restart\":[\"workers stays 1 until a restart"),
+        response.contains(
+            "{\"generation\":2,\"waiting_for_restart\":[\"workers stays 1 until a restart or `portunus upgrade`"
+        ),
         "{response}"
     );
     gate.wait_for("a setting waits for a restart: workers");
@@ -295,4 +297,46 @@ fn a_listener_that_comes_with_another_number_of_workers_is_served_whole() {
     for _ in 0..40 {
         assert!(get(free).starts_with("HTTP/1.1 200 "));
     }
+}
+
+/// Forms, levels, and whether there is an access log at all.
+#[test]
+fn the_access_log_and_the_log_level_follow_a_reload() {
+    let upstream = Upstream::ok();
+    let with = |log: &str| yaml(&upstream, "", &format!("log: {{ {log} }}"));
+    let gate = Gate::start(&with("level: info, access: none"));
+    let lines = || {
+        let text = std::fs::read_to_string(gate.dir.path().join("access.log")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let reload_and_ask = |log: &str| {
+        gate.rewrite(&with(log));
+        let response = post_reload(&gate);
+        assert!(response.starts_with("HTTP/1.1 200 ") && !response.contains("waiting"), "{response}");
+        assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
+    };
+    assert!(get(gate.address("web")).starts_with("HTTP/1.1 200 "));
+    reload_and_ask("level: info, access: { format: json, output: access.log }");
+    wait_until("a line", || lines().len() == 1);
+    assert!(lines()[0].starts_with('{'), "{:?}", lines());
+    reload_and_ask("level: info, access: { format: text, output: access.log }");
+    wait_until("a line of text", || lines().len() == 2);
+    assert!(!lines()[1].starts_with('{'), "{:?}", lines());
+    reload_and_ask("level: debug, access: none");
+    reload_and_ask("level: info, access: { format: json, output: access.log }");
+    wait_until("a line again", || lines().len() == 3);
+    assert!(lines()[2].starts_with('{'), "none was written meanwhile: {:?}", lines());
+    // The level, by what is said of a reload.
+    let said = |text: &str| reported(&gate, text);
+    let before = said("\"reloaded\"");
+    gate.signal("HUP");
+    wait_until("the word of a reload", || said("\"reloaded\"") == before + 1);
+    gate.rewrite(&with("level: error, access: none"));
+    assert!(post_reload(&gate).starts_with("HTTP/1.1 200 "));
+    gate.signal("HUP");
+    let generation = || metric(&gate, "portunus_config_reloads_total{result=\"success\"}");
+    wait_until("the reload", || generation() == Some(7.0));
+    gate.rewrite(&with("level: info, access: none"));
+    gate.signal("HUP");
+    wait_until("the word of the next reload", || said("\"reloaded\"") == before + 2);
 }

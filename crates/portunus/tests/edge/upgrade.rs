@@ -389,6 +389,7 @@ fn kill_9_of_the_old_process_makes_the_new_one_its_heir() {
     let asked = begin_upgrade(&site);
     let new = child(&site);
     site.successors.push(Successor(new));
+    site.gate.wait_for("has been given everything");
     site.gate.signal("KILL");
     wait_until("the old process to end", || !is_alive(site.gate.pid()));
     let mut waiting = connect(address);
