@@ -35,6 +35,7 @@ PROGRAMS = [
     ("nginx", "nginx", "nginx"),
     ("haproxy", "haproxy", "haproxy"),
     ("caddy", "caddy", "caddy"),
+    ("dnsmasq", "dnsmasq", "dnsmasq-base"),
     ("apache", "apache2", "apache2-bin"),
     ("chromium", "chromium", "chromium"),
     ("curl", "curl", "curl"),

@@ -27,6 +27,7 @@ from rows import ROWS
 from stage import Failed, Settings, Skip
 
 import rows_balancers  # noqa: F401  (each adds its rows)
+import rows_balancing  # noqa: F401
 import rows_browser  # noqa: F401
 import rows_contract  # noqa: F401
 import rows_grpc  # noqa: F401

@@ -137,9 +137,15 @@ impl Tier {
         self.members.iter().map(|&index| usize::from(index)).find(|&index| usable(index))
     }
 
+    /// The next usable server. A turn that somebody cannot take passes for all, or else the one behind it would get its requests, too.
     fn in_turn(&self, wish: Wish<'_>, usable: impl Fn(usize) -> bool) -> Option<usize> {
-        let taken = usize::from(!wish.is_again);
-        self.first_from(self.next.fetch_add(taken, Ordering::Relaxed), usable)
+        if wish.is_again {
+            return self.first_from(self.next.load(Ordering::Relaxed), usable);
+        }
+        (0..self.turn.len()).find_map(|_| {
+            let place = self.next.fetch_add(1, Ordering::Relaxed) % self.turn.len();
+            self.turn.get(place).map(|&index| usize::from(index)).filter(|&index| usable(index))
+        })
     }
 
     /// The first usable server of the turn from `start` on, once around.
@@ -501,6 +507,18 @@ mod tests {
             assert!((0..100).all(|_| site.any() == Some(0)));
             site.load(0, 2);
             assert!((0..100).all(|_| site.any() == Some(1)));
+        }
+    }
+
+    #[test]
+    fn the_requests_of_a_server_that_is_left_out_go_to_all_others() {
+        for balance in [Balance::RoundRobin, Balance::LeastLoaded] {
+            let site = Site::weighted(&[1, 1, 1, 1], balance.clone());
+            site.servers[1].set_healthy(false);
+            assert_eq!(site.counts(30, &[]), [10, 0, 10, 10]);
+            let site = Site::weighted(&[2, 1, 1], balance);
+            site.servers[2].set_healthy(false);
+            assert_eq!(site.counts(30, &[]), [20, 10, 0]);
         }
     }
 
