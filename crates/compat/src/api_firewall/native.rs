@@ -58,6 +58,9 @@ struct Writer<'s> {
     problems: Vec<String>,
 }
 
+/// The longest period after which a document is fetched again, milliseconds.
+const MAX_REFRESH: u64 = 24 * 60 * 60 * 1_000;
+
 /// A URL of the original, cut into what matters.
 struct Url {
     secure: bool,
@@ -111,11 +114,6 @@ impl Writer<'_> {
             if !is_api_mode && self.get(required).is_empty() {
                 self.problem(format!("{required} is required"));
             }
-        }
-        if !is_api_mode && self.get("API_SPECS").contains("://") {
-            self.problem(
-                "API_SPECS is a URL: documents are not fetched from the network here; save it to a file and name that, or use `document_url` of a native configuration",
-            );
         }
     }
 
@@ -246,8 +244,7 @@ impl Writer<'_> {
         let (request, response) = (self.mode("REQUEST_VALIDATION"), self.mode("RESPONSE_VALIDATION"));
         let (Some(request), Some(response)) = (request, response) else { return };
         self.line("contracts:\n  api:");
-        let document = quoted_path(Path::new(self.get("API_SPECS")));
-        self.line(format!("    document: {document}"));
+        self.document();
         let base = match backend.path.trim_end_matches('/') {
             "" => "/",
             path => path,
@@ -279,6 +276,53 @@ impl Writer<'_> {
         self.line(format!("    limits: {{ max_body: {} }}", body.max(response_body)));
         self.lists();
         self.tokens();
+    }
+
+    /// The document: a file, or a URL with the last good copy beside `apifw.yaml`, so that a restart needs nobody.
+    fn document(&mut self) {
+        let specs = self.get("API_SPECS").to_owned();
+        let of_urls = ["API_SPECS_CUSTOM_HEADER_NAME", "API_SPECS_CUSTOM_HEADER_VALUE", "SPECIFICATION_UPDATE_PERIOD"];
+        if !specs.contains("://") {
+            for setting in of_urls.into_iter().filter(|setting| self.settings.source(setting).is_some()) {
+                let why = "API_SPECS is a file, which is read again when it changes";
+                self.warnings.push(format!("{setting} has no effect: {why}"));
+            }
+            return self.line(format!("    document: {}", quoted_path(Path::new(&specs))));
+        }
+        if !specs.starts_with("http://") && !specs.starts_with("https://") {
+            return self.problem(format!("API_SPECS: {specs:?} is neither a file nor a URL of https:// or http://"));
+        }
+        if specs.starts_with("http://") {
+            self.warnings
+                .push("API_SPECS: over http:// anybody on the way can say what may pass; use https://".to_owned());
+        }
+        let end =
+            if specs.split(['?', '#']).next().is_some_and(|url| url.ends_with(".json")) { "json" } else { "yaml" };
+        let copy = quoted_path(Path::new(&format!("apifw-specification.{end}")));
+        // The original fetches once unless it is told a period.
+        let period = self.get("SPECIFICATION_UPDATE_PERIOD").to_owned();
+        let period = match milliseconds(&period) {
+            Some(0) => MAX_REFRESH,
+            Some(period) => period.clamp(1_000, MAX_REFRESH),
+            None => {
+                return self.problem(format!("SPECIFICATION_UPDATE_PERIOD: {period:?} is no duration such as `5m`"));
+            }
+        };
+        let headers = match (self.get(of_urls[0]).to_owned(), self.settings.source(of_urls[1])) {
+            (name, None) if name.is_empty() => String::new(),
+            (name, Some(Source::Environment)) if !name.is_empty() => {
+                format!(", headers: [{{ name: {}, value: {{ env: APIFW_{} }} }}]", quoted(&name), of_urls[1])
+            }
+            (name, Some(_)) if !name.is_empty() => {
+                return self.problem(
+                    "API_SPECS_CUSTOM_HEADER_VALUE: give it in the environment; a command line can be read by others, and a configuration file \
+                     holds no secret here",
+                );
+            }
+            _ => return self.problem("API_SPECS_CUSTOM_HEADER_NAME and API_SPECS_CUSTOM_HEADER_VALUE go together"),
+        };
+        self.line(format!("    document: {copy}"));
+        self.line(format!("    document_url: {{ url: {}, refresh_interval: {period}ms{headers} }}", quoted(&specs)));
     }
 
     fn unknown_parameters(&mut self, setting: &str) -> &'static str {

@@ -82,24 +82,9 @@ const BUFFERS: Kind = Kind::Idle("writes are not bounded by a buffer here");
 pub(super) static SETTINGS: &[Setting] = &[
     setting("MODE", "Mode", Kind::Text, "PROXY"),
     setting("API_SPECS", "APISpecs", Kind::Text, ""),
-    setting(
-        "API_SPECS_CUSTOM_HEADER_NAME",
-        "APISpecsCustomHeader.Name",
-        Kind::NotBuilt("fetching documents; save it to a file"),
-        "",
-    ),
-    setting(
-        "API_SPECS_CUSTOM_HEADER_VALUE",
-        "APISpecsCustomHeader.Value",
-        Kind::NotBuilt("fetching documents; save it to a file"),
-        "",
-    ),
-    setting(
-        "SPECIFICATION_UPDATE_PERIOD",
-        "SpecificationUpdatePeriod",
-        Kind::Idle("the document is read again when it changes"),
-        "0",
-    ),
+    setting("API_SPECS_CUSTOM_HEADER_NAME", "APISpecsCustomHeader.Name", Kind::Text, ""),
+    setting("API_SPECS_CUSTOM_HEADER_VALUE", "APISpecsCustomHeader.Value", Kind::Text, ""),
+    setting("SPECIFICATION_UPDATE_PERIOD", "SpecificationUpdatePeriod", Kind::Duration, "0s"),
     setting("URL", "Server.APIHost", Kind::Text, "http://0.0.0.0:8282"),
     setting("SERVER_URL", "Backend.ProtectedAPI.URL", Kind::Text, "http://localhost:3000/v1/"),
     setting("REQUEST_VALIDATION", "RequestValidation", Kind::Text, ""),

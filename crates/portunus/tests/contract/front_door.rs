@@ -244,6 +244,31 @@ paths:
     assert_eq!(upstream.seen().len(), 7, "nothing of what is rejected goes on");
 }
 
+/// There, a document that cannot be fetched ends the process, at start and later.
+#[test]
+fn a_document_comes_from_a_url_with_a_header_and_is_followed() {
+    let serving = std::sync::Arc::new(std::sync::Mutex::new(SHOP.to_owned()));
+    let served = std::sync::Arc::clone(&serving);
+    let provider = Upstream::start(move |_| {
+        let text = served.lock().unwrap().clone();
+        Reply::Close(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()).into_bytes())
+    });
+    let upstream = Upstream::start(shop_response);
+    let more = [
+        ("API_SPECS", &*format!("http://{}/shop.yaml", provider.address)),
+        ("API_SPECS_CUSTOM_HEADER_NAME", "X-Token"),
+        ("API_SPECS_CUSTOM_HEADER_VALUE", "s3cret"),
+        ("SPECIFICATION_UPDATE_PERIOD", "1s"),
+    ];
+    let front = start(&upstream, &more, &[]);
+    wait_until("the document", || ask(front.api, "GET /v1/products?page=5", "", "").0 == 200);
+    assert_eq!(provider.seen()[0].fields("x-token"), ["s3cret"]);
+    *serving.lock().unwrap() = SHOP.replace("maximum: 10000", "maximum: 4");
+    wait_until("the new document", || ask(front.api, "GET /v1/products?page=5", "", "").0 == 403);
+    *serving.lock().unwrap() = "no document".to_owned();
+    assert_eq!(ask(front.api, "GET /v1/products?page=4", "", "").0, 200);
+}
+
 /// There, documents and code disagree about defaults, and some settings do nothing without a word.
 #[test]
 fn defaults_are_printed_and_settings_without_effect_are_reported() {
@@ -295,7 +320,12 @@ fn what_is_not_built_or_not_safe_stops_the_start_and_says_so() {
             &[("SERVER_OAUTH_JWT_SECRET_KEY", "a secret")],
             "a shared secret verifies no RS256; set SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM",
         ),
-        (&[("API_SPECS", "https://a.test/openapi.yaml")], "not fetched from the network"),
+        (&[("API_SPECS", "ftp://a.test/openapi.yaml")], "is neither a file nor a URL"),
+        (&[("API_SPECS", "https://a.test/o.yaml"), ("API_SPECS_CUSTOM_HEADER_NAME", "X-Token")], "go together"),
+        (
+            &[("API_SPECS", "https://a.test/o.yaml"), ("SPECIFICATION_UPDATE_PERIOD", "5")],
+            "SPECIFICATION_UPDATE_PERIOD",
+        ),
         (&[("REQUEST_VALIDATION", "")], "REQUEST_VALIDATION is required"),
         (&[("RESPONSE_VALIDATION", "MAYBE")], "RESPONSE_VALIDATION"),
         (&[("READ_TIMEOUT", "5")], "READ_TIMEOUT"),

@@ -15,7 +15,7 @@ use wire::envoy::{Denial, read_check, write_allowed, write_denied};
 use wire::http::{BodyFraming, RequestHead};
 
 use crate::exchange::{Exchange, begin_own, send_whole};
-use crate::guard::{self, Candidate, ExchangeParts, GuardedBody, Lease, Origin, ScratchSpace};
+use crate::guard::{self, Candidate, ExchangeParts, Grounds, GuardedBody, Lease, Origin, ScratchSpace};
 use crate::message::body::BodyError;
 use crate::message::context::{Aborted, Context, Failure, client_failed};
 use crate::message::rejection::{self, Rejection};
@@ -87,7 +87,7 @@ async fn decide<B: MessageBody, A: ResponseSink>(
     let admitted = guard::admit_under(candidate, &mut guarded, &mut scratch, parts).await?;
     let idle = route.config.pace(&context.generation.config.limits).idle;
     // What was not held is validated as it passes, to nobody.
-    loop {
+    while matches!(admitted.grounds(), Grounds::Validated | Grounds::Logged) {
         let next = parts.timers.upload.within(idle, guarded.next()).await;
         match next.map_err(|_| Rejection::of(Reason::RequestBodyTimeout))? {
             Ok(Some(_)) => {}

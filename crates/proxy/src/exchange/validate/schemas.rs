@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use config::Validate;
 use contract::validate::{Part, Violation, code};
+use net::clock::coarse;
+use net::pace::Allowance;
 use reason::Reason;
 use serde_json::{Value, json};
 use wire::http::{BodyFraming, RequestHead};
@@ -43,12 +45,16 @@ pub(super) async fn serve<B: MessageBody, A: ResponseSink>(
     head.fields.remove(SCHEMA_ID);
     let context = exchange.context;
     let mut lease = Lease::new(context);
-    let idle = asked.route.config.pace(&context.generation.config.limits).idle;
+    let mut allowance = Allowance::new(asked.route.config.pace(&context.generation.config.limits));
     let mut body = Vec::new();
     loop {
-        let next = exchange.timers.upload.within(idle, exchange.body.next()).await;
+        let waited_since = coarse();
+        let next = exchange.timers.upload.within(allowance.left(), exchange.body.next()).await;
         match next.map_err(|_| Rejection::of(Reason::RequestBodyTimeout))? {
-            Ok(Some(piece)) => body.extend_from_slice(piece),
+            Ok(Some(piece)) => {
+                allowance.moved(coarse().saturating_sub(waited_since), piece.len() as u64);
+                body.extend_from_slice(piece);
+            }
             Ok(None) => break,
             Err(BodyError::Malformed(error)) => return Err(Rejection::from(error).into()),
             Err(_) => {
