@@ -85,7 +85,7 @@ impl Role for Edge {
     }
 
     fn belongings(&self) -> Result<Belongings, Vec<String>> {
-        let (sockets, state) = self.server.belongings();
+        let (sockets, state) = self.server.belongings()?;
         Ok(Belongings { sockets, state, timeout: self.config().limits.upgrade_timeout })
     }
 

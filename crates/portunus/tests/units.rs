@@ -27,7 +27,7 @@ fn systemd_takes_every_unit_and_finds_little_exposed() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
     let folder = tempfile::tempdir().unwrap();
     let mut count = 0;
-    for entry in fs::read_dir(packaging).unwrap() {
+    for entry in fs::read_dir(&packaging).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "service") {
             continue;
@@ -48,4 +48,10 @@ fn systemd_takes_every_unit_and_finds_little_exposed() {
         }
     }
     assert_eq!(count, 3, "the units of packaging/");
+    // The service that its sockets are for lies beside it.
+    let socket = folder.path().join("portunus.socket");
+    fs::copy(packaging.join("portunus.socket"), &socket).unwrap();
+    let socket = socket.to_str().unwrap();
+    let (is_good, reported) = analyze(&["verify", "--man=no", socket]).expect("`verify` is older than all we run on");
+    assert!(is_good && !reported.contains(socket), "{reported}");
 }

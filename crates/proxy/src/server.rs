@@ -14,7 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ use crate::generation::Generation;
 use crate::guard;
 use crate::listener;
 use crate::message::scratch;
+use crate::upstream::sticky;
 use crate::worker::{Shared, Worker};
 
 pub use state::{ServerState, State};
@@ -145,6 +146,7 @@ impl Server {
         (inherited, state): (&mut Inherited, State),
     ) -> Result<Server, Vec<String>> {
         let config = Arc::new(config);
+        state.sticky_key.into_iter().for_each(sticky::resume_key);
         let generation = Generation::build(Arc::clone(&config), None).map_err(|error| error.problems)?;
         state::resume(&generation, &state.servers);
         report_stores(&generation, &reporter);
@@ -202,12 +204,19 @@ impl Server {
     }
 
     /// What another process needs in order to take over: the sockets, and what is known. Nothing changes here.
-    pub fn belongings(&self) -> (Vec<Passed>, State) {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+    ///
+    /// # Errors
+    /// A reload is under way.
+    pub fn belongings(&self) -> Result<(Vec<Passed>, State), Vec<String>> {
+        let under_way = || vec!["a reload is under way; try again when it is over".to_owned()];
+        let inner = self.unless_reloading().ok_or_else(under_way)?;
         let tcp = inner.bound.iter().flat_map(|(place, bound)| bound.pass(&place.key()));
         let udp = inner.udp_bound.iter().flat_map(|(place, bound)| bound.pass(&place.key()));
         let servers = state::servers(&self.shared.generation.load());
-        (tcp.chain(udp).collect(), State { tickets: Some(self.tickets.secrets()), servers })
+        Ok((
+            tcp.chain(udp).collect(),
+            State { tickets: Some(self.tickets.secrets()), sticky_key: sticky::key_to_pass(), servers },
+        ))
     }
 
     /// Leaves accepting to the process that has our sockets: not ready any more, and each response says that its connection closes. What is queued
@@ -332,9 +341,19 @@ impl Server {
         self.shared.reporter.reload(ok, self.shared.generation.load().number);
     }
 
+    /// What a reload holds for as long as it takes; none then.
+    fn unless_reloading(&self) -> Option<MutexGuard<'_, Inner>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(inner),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Replaces workers whose thread has died. Their connections are lost, the others' are not.
     pub fn replace_dead_workers(&self) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who calls has signals and a watchdog to see to. A reload may take its time; the next call comes soon.
+        let Some(mut inner) = self.unless_reloading() else { return };
         if inner.stage != Stage::Running {
             return;
         }

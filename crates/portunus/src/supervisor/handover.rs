@@ -188,6 +188,9 @@ fn give(channel: &Channel, sockets: &[Passed], state: State, until: Instant) -> 
     if let Some(tickets) = state.tickets {
         say(&Message::Tickets(tickets), &[])?;
     }
+    if let Some(key) = state.sticky_key {
+        say(&Message::StickyKey(key), &[])?;
+    }
     for some in state.servers.chunks(SERVERS_PER_MESSAGE) {
         say(&Message::Servers(some.to_vec()), &[])?;
     }

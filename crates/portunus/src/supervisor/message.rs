@@ -18,7 +18,6 @@ const VERSION: u8 = 1;
 const MAX_PROBLEM_BYTES: usize = 24 * 1024;
 
 /// One message.
-#[derive(Debug)]
 pub enum Message {
     /// The first one of the old process.
     Hello,
@@ -26,6 +25,8 @@ pub enum Message {
     Sockets(Vec<SocketNote>),
     /// The session-ticket keys.
     Tickets(TicketSecrets),
+    /// The key of sticky sessions.
+    StickyKey([u8; 32]),
     /// Upstream servers and how they fare.
     Servers(Vec<ServerState>),
     /// That was all.
@@ -38,6 +39,24 @@ pub enum Message {
     Serving,
     /// It cannot, for these reasons.
     Failed(Vec<String>),
+}
+
+impl std::fmt::Debug for Message {
+    /// Without what is secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Message::Hello => "Hello",
+            Message::Sockets(_) => "Sockets",
+            Message::Tickets(_) => "Tickets",
+            Message::StickyKey(_) => "StickyKey",
+            Message::Servers(_) => "Servers",
+            Message::End => "End",
+            Message::Ready => "Ready",
+            Message::Go => "Go",
+            Message::Serving => "Serving",
+            Message::Failed(_) => "Failed",
+        })
+    }
 }
 
 /// What a socket is, without its descriptor.
@@ -126,6 +145,7 @@ impl Message {
             Message::Hello => vec![b'H', VERSION],
             Message::Sockets(sockets) => list(b'S', sockets.iter().map(SocketNote::to_json).collect()),
             Message::Tickets(secrets) => lettered(b'T', secrets.bytes()),
+            Message::StickyKey(key) => lettered(b'K', key),
             Message::Servers(servers) => list(b'U', servers.iter().map(server_to_json).collect()),
             Message::End => vec![b'E'],
             Message::Ready => vec![b'R'],
@@ -156,6 +176,7 @@ impl Message {
                 notes.map(Message::Sockets).ok_or_else(malformed)
             }
             (b'T', bytes) => Ok(Message::Tickets(TicketSecrets::new(bytes.to_vec()))),
+            (b'K', key) => key.try_into().map(Message::StickyKey).map_err(|_| malformed()),
             (b'U', _) => {
                 let servers = list()?.iter().map(server_of_json).collect::<Option<_>>();
                 servers.map(Message::Servers).ok_or_else(malformed)
@@ -216,6 +237,7 @@ mod tests {
             Message::Sockets(vec![note(Kind::Tcp, "127.0.0.1:0 0 web", None), note(Kind::Unix, "unix:/x", file)]),
             Message::Sockets(Vec::new()),
             Message::Tickets(TicketSecrets::new(vec![1, 2, 3])),
+            Message::StickyKey([7; 32]),
             Message::Servers(vec![server]),
             Message::End,
             Message::Ready,
@@ -229,6 +251,34 @@ mod tests {
         }
     }
 
+    /// Whatever comes is a message that is written as it was read, or an error.
+    #[test]
+    fn no_bytes_are_too_much() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let start = note_bytes();
+        for _ in 0..20_000 {
+            let mut bytes = start.clone();
+            for _ in 0..random.usize(1..6) {
+                let at = random.usize(..bytes.len());
+                match random.u8(..3) {
+                    0 => bytes[at] = random.u8(..),
+                    1 => bytes.truncate(at.max(1)),
+                    _ => bytes.insert(at, random.u8(b' '..b'~')),
+                }
+            }
+            if let Ok(message) = Message::of_bytes(&bytes) {
+                let again = message.to_bytes();
+                assert_eq!(Message::of_bytes(&again).unwrap().to_bytes(), again);
+            }
+        }
+    }
+
+    fn note_bytes() -> Vec<u8> {
+        let file = Some((PathBuf::from("/run/edge.sock"), 7, 8));
+        let note = SocketNote { kind: Kind::Unix, key: "unix:/x".to_owned(), is_managed: false, file };
+        Message::Sockets(vec![note]).to_bytes()
+    }
+
     #[test]
     fn what_is_not_understood_is_an_error() {
         assert!(Message::of_bytes(b"H\x02").unwrap_err().contains("form 2"));
@@ -238,6 +288,7 @@ mod tests {
             b"X",
             b"R1",
             b"S",
+            b"K1",
             b"S{}",
             b"S[{}]",
             b"U[1]",

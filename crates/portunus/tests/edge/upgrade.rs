@@ -281,6 +281,31 @@ fn tickets_and_health_go_along() {
     site.end();
 }
 
+/// Sessions of a group without a key of its own.
+#[test]
+fn sticky_sessions_go_along() {
+    let all: Vec<Upstream> = (0..4).map(|_| Upstream::ok()).collect();
+    let list: Vec<_> = all.iter().map(|server| format!("\"{}\"", server.address)).collect();
+    let text = yaml(&all[0], "", "");
+    let text = text.replace(
+        &format!("servers: [\"{}\"]", all[0].address),
+        &format!("servers: [{}], sticky: {{ cookie: sid }}", list.join(", ")),
+    );
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
+    let address = site.gate.address("web");
+    let response = ask(address, "GET /", "Host: x\r\n");
+    let cookie = response.lines().find_map(|line| line.strip_prefix("Set-Cookie: sid=")).unwrap();
+    let cookie = cookie.split(';').next().unwrap().to_owned();
+    let first = all.iter().position(|server| !server.seen().is_empty()).unwrap();
+    site.upgrade();
+    for _ in 0..8 {
+        let response = ask(address, "GET /", &format!("Host: x\r\nCookie: sid={cookie}\r\n"));
+        assert!(response.starts_with("HTTP/1.1 200 ") && !response.contains("Set-Cookie"), "{response}");
+    }
+    assert_eq!(all[first].seen().len(), 9, "all of them to the server of the session");
+    site.end();
+}
+
 #[test]
 fn a_program_that_cannot_serve_leaves_the_old_one_serving() {
     let upstream = Upstream::ok();

@@ -1,4 +1,4 @@
-//! What a process knows that the one which takes over from it goes on with: session-ticket keys, and how upstream servers fare.
+//! What a process knows that the one which takes over from it goes on with: session-ticket keys, the key of sticky sessions, and how upstream servers fare.
 //!
 //! Owns what of a generation is worth passing on and to whom it belongs there. Knows nothing of processes or of how it is sent.
 
@@ -10,12 +10,20 @@ use crate::generation::Generation;
 use crate::upstream::{Found, Group, Health, Records, Server};
 
 /// What another process goes on with.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct State {
     /// The session-ticket keys.
     pub tickets: Option<TicketSecrets>,
+    /// The key of sticky sessions of groups that are given none.
+    pub sticky_key: Option<[u8; 32]>,
     /// Upstream servers of which something is known.
     pub servers: Vec<ServerState>,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("servers", &self.servers).finish_non_exhaustive()
+    }
 }
 
 /// How one upstream server fares.

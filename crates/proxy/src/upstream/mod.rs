@@ -9,7 +9,7 @@ mod members;
 mod balance;
 pub mod maglev;
 mod queue;
-mod sticky;
+pub mod sticky;
 mod pool;
 pub mod resolve;
 mod server;

@@ -28,10 +28,22 @@ pub struct Sticky {
 }
 
 /// The key of groups that are given none: the same for the life of the process, so that sessions survive reloads.
+static OWN_KEY: OnceLock<[u8; 32]> = OnceLock::new();
+
 fn own_key() -> Result<[u8; 32], String> {
-    static KEY: OnceLock<[u8; 32]> = OnceLock::new();
     let fresh = random::<32>().map_err(|error| error.to_string())?;
-    Ok(*KEY.get_or_init(|| fresh))
+    Ok(*OWN_KEY.get_or_init(|| fresh))
+}
+
+/// The key of groups that are given none, for a process that takes over; none if there is no such group.
+pub fn key_to_pass() -> Option<[u8; 32]> {
+    OWN_KEY.get().copied()
+}
+
+/// Goes on with the key of another process. To be called before a group is made.
+pub fn resume_key(key: [u8; 32]) {
+    // One that is there already is in use.
+    let _ = OWN_KEY.set(key);
 }
 
 impl Sticky {
