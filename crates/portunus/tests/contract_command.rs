@@ -23,7 +23,7 @@ paths:
         content:
           application/json:
             schema: {type: object, required: [name], additionalProperties: false, properties: {name: {type: string, maxLength: 5}, age: {type: integer}}}
-          application/xml: {}
+          application/toml: {}
       responses: {'204': {description: done}}
 ";
 
@@ -54,9 +54,9 @@ fn a_document_that_compiles_is_listed() {
     let (status, out, err) = portunus(&[("api.yaml", SPEC)], &["contract", "check", "api.yaml"]);
     assert_eq!(status, Some(0), "{err}");
     assert_eq!(out, "GET     /pets/{id}  getPet\nPUT     /pets/{id}\napi.yaml: ok (2 operations, 1 warning)\n");
-    assert!(err.contains("api.yaml:18:28: nothing reads `application/xml`"), "{err}");
+    assert!(err.contains("api.yaml:18:29: nothing reads `application/toml`"), "{err}");
     let (_, out, err) =
-        portunus(&[("api.yaml", SPEC)], &["contract", "check", "--quiet", "--opaque", "application/xml", "api.yaml"]);
+        portunus(&[("api.yaml", SPEC)], &["contract", "check", "--quiet", "--opaque", "application/toml", "api.yaml"]);
     assert_eq!((out.as_str(), err.as_str()), ("api.yaml: ok (2 operations, 0 warnings)\n", ""));
 }
 
@@ -115,9 +115,9 @@ fn requests_are_validated_with_code_and_pointer() {
             "operation: PUT /pets/{id}\nrequest: rejected\n  body_missing: body: is required\n",
         ),
         (
-            "PUT /v1/pets/5 HTTP/1.1\nHost: a\nContent-Type: application/xml\n\n<a/>\n",
+            "PUT /v1/pets/5 HTTP/1.1\nHost: a\nContent-Type: application/toml\n\n<a/>\n",
             1,
-            "operation: PUT /pets/{id}\nrequest: rejected\n  content_type_unreadable: header content-type: nothing reads `application/xml` here\n",
+            "operation: PUT /pets/{id}\nrequest: rejected\n  content_type_unreadable: header content-type: nothing reads `application/toml` here\n",
         ),
     ];
     for (request, status, expected) in rows {

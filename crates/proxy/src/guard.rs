@@ -14,7 +14,7 @@ pub mod response;
 
 use std::sync::Arc;
 
-use config::Mode;
+use config::{Action, Mode, ValidateProtocol};
 use contract::{Found, Matched};
 use reason::Reason;
 use wire::http::{BodyFraming, Method, RequestHead};
@@ -134,23 +134,34 @@ pub fn check_names(generation: &Generation, listener: &str, head: &RequestHead) 
     if !head.has_underscore {
         return Ok(());
     }
-    let declared = declared_names(generation, listener, head).unwrap_or_default();
+    let Routed::Found(route, _) = generation.routes.find(listener, head) else { return check_names_under(None, head) };
+    match &route.config.action {
+        // What is asked about is another request, whose names are checked under its own operation.
+        Action::Validate(service) if service.protocol != ValidateProtocol::Schemas => Ok(()),
+        _ if generation.contracts.is_empty() => check_names_under(None, head),
+        _ => check_names_under(generation.contracts.of(route.index, listener, head), head),
+    }
+}
+
+/// As [`check_names`], under the contract that is known already.
+///
+/// # Errors
+/// 400.
+pub fn check_names_under(active: Option<&Arc<ActiveContract>>, head: &RequestHead) -> Result<(), Rejection> {
+    let mut odd = head.fields.iter().map(|(name, _)| name).filter(|name| name.contains(&b'_')).peekable();
+    if odd.peek().is_none() {
+        return Ok(());
+    }
+    let declared = active.and_then(|active| declared_names(active, head)).unwrap_or_default();
     let is_meant = |name: &[u8]| {
         declared.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name))
             && head.fields.iter().all(|(other, _)| !is_confused(other, name))
     };
-    let mut odd = head.fields.iter().map(|(name, _)| name).filter(|name| name.contains(&b'_'));
     if odd.all(is_meant) { Ok(()) } else { Err(Rejection::of(Reason::UnderscoreInFieldName)) }
 }
 
 /// The names with an underscore that a request may hold.
-fn declared_names<'g>(generation: &'g Generation, listener: &str, head: &RequestHead) -> Option<&'g [Box<str>]> {
-    let contracts = &generation.contracts;
-    if contracts.is_empty() {
-        return None;
-    }
-    let Routed::Found(route, _) = generation.routes.find(listener, head) else { return None };
-    let active = contracts.of(route.index, listener, head)?;
+fn declared_names<'c>(active: &'c ActiveContract, head: &RequestHead) -> Option<&'c [Box<str>]> {
     let method = if head.method == Method::Head { request::head_method(active, head) } else { head.method.as_str() };
     let Found::Operation(matched, _) = active.contract.find(method, head.path()) else { return None };
     Some(&active.rule(matched.operation.number())?.underscored)

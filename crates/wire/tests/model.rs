@@ -49,7 +49,7 @@ fn model(head: &str) -> Option<Model> {
     for line in &lines[1..] {
         let (name, value) = line.split_once(':')?;
         let value = value.trim_matches([' ', '\t']);
-        if !is_token(name) || name.contains('_') || value.chars().any(|c| (c < ' ' && c != '\t') || c == '\x7f') {
+        if !is_token(name) || value.chars().any(|c| (c < ' ' && c != '\t') || c == '\x7f') {
             return None;
         }
         fields.push((name.to_string(), value.to_string()));

@@ -80,6 +80,7 @@ async fn decide<B: MessageBody, A: ResponseSink>(
     guard::check_around(context.generation, listener, original, &context.client)?;
     let active = guard::contract_of(context.generation, listener, route, original, &context.client)?;
     let Some(active) = active else { return Err(Rejection::of(Reason::NoContract).into()) };
+    guard::check_names_under(Some(active), original)?;
     let mut scratch = ScratchSpace::empty();
     let mut guarded = GuardedBody::through(body, Lease::new(context));
     let candidate =

@@ -5,7 +5,7 @@
 
 use config::limits::Limits;
 use reason::Reason;
-use wire::http::fields::{is_field_value, is_request_field_name};
+use wire::http::fields::{is_field_value, is_token};
 use wire::http::target::{canonical_authority, canonical_path, canonical_query};
 use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead};
 
@@ -104,7 +104,7 @@ pub(super) fn of_list(
     let mut head = head(&said(method, b":method")?, &said(target, b":path")?, limits.max_request_line_bytes)?;
     canonical_authority(&said(host, b":authority")?, &mut head.authority).map_err(malformed)?;
     for (name, value) in list.iter().filter(|(name, _)| !name.starts_with(b":")) {
-        if !is_request_field_name(name) || !is_field_value(value) {
+        if !is_token(name) || !is_field_value(value) {
             return Err(Rejection::of(Reason::OriginalRequestMalformed));
         }
         head.fields.push(name, value);
