@@ -130,6 +130,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         udp_listeners: Vec::new(),
         keystores: BTreeMap::from([(NAME.to_string(), keystore)]),
         key_servers: BTreeMap::new(),
+        policies: BTreeMap::new(),
         contracts: BTreeMap::new(),
         host_rules: Vec::new(),
         routes: file.routes,
@@ -204,6 +205,7 @@ fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {
         proxy_protocol: None,
         service: Service::Http,
         contract: None,
+        policies: Vec::new(),
         options: ListenerOptions::default(),
     }
 }

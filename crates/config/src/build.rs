@@ -13,6 +13,7 @@ mod key_server;
 mod keystores;
 mod listeners;
 mod loops;
+mod policies;
 mod process;
 mod read;
 mod routes;
@@ -88,6 +89,7 @@ pub(super) fn build(
         key_servers: build.key_servers(root),
         routes,
         upstreams,
+        policies: build.policies(root),
         contracts: build.contracts(root),
         host_rules: build.host_rules(root),
         trusted_proxies: build.trusted_proxies(root),

@@ -18,10 +18,12 @@ use crate::shape::surface::{ListenerOptions, RouteOptions};
 mod contracts;
 mod datagram;
 mod place;
+mod policies;
 mod upstreams;
 
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
 pub use place::{Bindable, Place, places};
+pub use policies::*;
 pub use upstreams::*;
 
 /// The whole configuration of a process.
@@ -41,6 +43,8 @@ pub struct Config {
     pub key_servers: BTreeMap<String, Arc<KeyServersConfig>>,
     /// Upstream groups by name.
     pub upstreams: BTreeMap<String, Arc<UpstreamConfig>>,
+    /// Policies by name.
+    pub policies: BTreeMap<String, Arc<PolicyConfig>>,
     /// Contracts by name.
     pub contracts: BTreeMap<String, Arc<ContractConfig>>,
     /// What holds for hosts.
@@ -80,6 +84,8 @@ pub struct ListenerConfig {
     pub service: Service,
     /// The contract of everything that comes in by it, unless host or route say otherwise.
     pub contract: Option<String>,
+    /// Policies that its requests must pass.
+    pub policies: Vec<String>,
     /// Its other settings.
     pub options: ListenerOptions,
 }
@@ -301,6 +307,8 @@ pub struct RouteConfig {
     pub upgrades: Vec<String>,
     /// The contract it is under.
     pub contract: ContractChoice,
+    /// Policies that its requests must pass, besides those of listener and host.
+    pub policies: Vec<String>,
     /// What a set of compatible routes does beyond native matching.
     pub lenient: Leniency,
 }

@@ -13,7 +13,7 @@ use contract::Contract;
 use contract::openapi::{Scheme, SchemeKind};
 use wire::http::RequestHead;
 
-use crate::auth::{AllowedAddresses, DeniedTokens, KeyRing, TokenRule};
+use crate::auth::{AddressSet, DeniedTokens, KeyRing, TokenRule};
 use crate::host_map::HostMap;
 use crate::upstream::Group;
 
@@ -33,7 +33,7 @@ pub struct ActiveContract {
     /// Tokens that are rejected.
     pub denied: Option<DeniedTokens>,
     /// Clients that may speak.
-    pub allowed: Option<AllowedAddresses>,
+    pub allowed: Option<AddressSet>,
     /// What is allowed and may still not be meant.
     pub warnings: Vec<String>,
     /// The way to a key set at a URL.
@@ -74,7 +74,7 @@ impl ActiveContract {
         let mut problems = Vec::new();
         let denied = config.deny_tokens.as_ref().map(DeniedTokens::load).transpose();
         let denied = denied.map_err(|problem| problems.push(problem)).ok().flatten();
-        let allowed = config.allow_addresses.as_ref().map(|list| AllowedAddresses::load(&list.file)).transpose();
+        let allowed = config.allow_addresses.as_ref().map(|list| AddressSet::load(&list.file)).transpose();
         let allowed = allowed.map_err(|found| problems.extend(found)).ok().flatten();
         let tokens = config.jwt.as_ref().map(|jwt| token_rule(jwt, previous)).transpose();
         let tokens = tokens.map_err(|problem| problems.push(problem)).ok().flatten();
@@ -365,7 +365,7 @@ fn may_hold(config: &ContractConfig, route: &RouteConfig, whole: &Config) -> boo
             let is_visible =
                 |listener: &str| route.listeners.is_empty() || route.listeners.iter().any(|own| own == listener);
             let names = |contract: &Option<String>| contract.as_deref() == Some(config.name.as_str());
-            whole.host_rules.iter().any(|rule| rule.contract == config.name)
+            whole.host_rules.iter().any(|rule| rule.contract.as_ref() == Some(&config.name))
                 || whole.listeners.iter().any(|listener| names(&listener.contract) && is_visible(&listener.name))
         }
     }
@@ -423,8 +423,11 @@ impl Contracts {
             Some((listener.name.clone(), named(listener.contract.as_deref()?)?))
         };
         contracts.listeners = config.listeners.iter().filter_map(of_listener).collect();
-        contracts.hosts =
-            config.host_rules.iter().filter_map(|rule| Some((rule.host.clone(), named(&rule.contract)?))).collect();
+        contracts.hosts = config
+            .host_rules
+            .iter()
+            .filter_map(|rule| Some((rule.host.clone(), named(rule.contract.as_ref()?)?)))
+            .collect();
         Ok(contracts)
     }
 

@@ -102,7 +102,8 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
         return redirect_to_https(head, port, exchange.sink, exchange.ledger).await.map(|()| None);
     }
-    guard::check_around(context.generation, &context.conn.listener.name, head, &context.client)?;
+    guard::check_policies(context, head)?;
+    guard::check_around(context, head)?;
     let (route, params) = match context.generation.routes.find(&context.conn.listener.name, head) {
         Routed::Found(route, params) => (route, params),
         other => return respond_unrouted(other, exchange).await.map(|()| None),
@@ -112,8 +113,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     if let Action::Validate(service) = &route.config.action {
         return Box::pin(validate::serve(route, params, service, exchange)).await.map(|()| None);
     }
-    let listener = &context.conn.listener.name;
-    let active = guard::contract_of(context.generation, listener, route, head, &context.client)?;
+    let active = guard::contract_of(context, route, head)?;
     let (status, location) = match &route.config.action {
         Action::Forward(forward) => return forward_admitted(route, params, active, forward, exchange).await,
         Action::Respond { status, content_type, body, if_healthy } => {

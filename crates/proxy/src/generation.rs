@@ -20,6 +20,7 @@ use crate::client::TrustList;
 use crate::configured_map::ConfiguredMap;
 use crate::contracts::{ActiveContract, Contracts};
 use crate::keyless::KeyGroup;
+use crate::policies::Policies;
 use crate::route::RouteTable;
 use crate::tunnel_routes::TunnelRoutes;
 use crate::upstream::Group;
@@ -53,6 +54,8 @@ pub struct Generation {
     pub routes: RouteTable,
     /// Its contracts.
     pub contracts: Contracts,
+    /// Its policies.
+    pub policies: Policies,
     /// Its keystores as read from disk.
     pub stores: BTreeMap<String, Arc<keystore::Store>>,
     tables: BTreeMap<String, Arc<IdentityTable>>,
@@ -92,9 +95,12 @@ impl Generation {
         let udp_listeners = build_udp_listeners(&config, previous, &mut problems);
         let contracts = Contracts::load(&config, previous.map(|previous| &previous.contracts));
         let contracts = contracts.map_err(|found| problems.extend(found)).ok();
-        match (routes, contracts) {
-            (Some(routes), Some(contracts)) if problems.is_empty() => Ok(Generation {
+        let policies = Policies::load(&config, previous.map(|previous| &previous.policies));
+        let policies = policies.map_err(|found| problems.extend(found)).ok();
+        match (routes, contracts, policies) {
+            (Some(routes), Some(contracts), Some(policies)) if problems.is_empty() => Ok(Generation {
                 contracts,
+                policies,
                 number: previous.map_or(0, |previous| previous.number) + 1,
                 routes,
                 stores,

@@ -1,6 +1,6 @@
 //! What stands between a routed request and its upstream. Sole maker of [`Admitted`].
 //!
-//! Without a contract a request is admitted by its head. Under one, the lists speak first (`lists`), then the document validates head and body
+//! Policies come first (`policy`). Without a contract a request is admitted by its head. Under one, the lists speak first (`lists`), then the document validates head and body
 //! (`request`), and later the response (`response`); `as_forwarded` shows it fields as they go on, `active` says which contract holds where, `body` holds what is not yet validated.
 
 mod as_forwarded;
@@ -9,6 +9,7 @@ mod every_finding;
 mod validation;
 mod lists;
 mod memory;
+mod policy;
 mod request;
 pub mod response;
 
@@ -23,6 +24,7 @@ use crate::client::RequestClient;
 use crate::contracts::ActiveContract;
 use crate::contracts::underscored::is_confused;
 use crate::generation::Generation;
+use crate::message::context::Context;
 use crate::message::rejection::Rejection;
 use crate::route::{CompiledRoute, Params, Routed};
 
@@ -167,16 +169,24 @@ fn declared_names<'c>(active: &'c ActiveContract, head: &RequestHead) -> Option<
     Some(&active.rule(matched.operation.number())?.underscored)
 }
 
+/// Rejects what a policy of the listener or the host does not let pass, whatever the request asks for.
+///
+/// # Errors
+/// 403 or 429.
+pub fn check_policies(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
+    let policies = &context.generation.policies;
+    if policies.is_empty() {
+        return Ok(());
+    }
+    policy::check(policies.around(&context.conn.listener.name, head), head, context)
+}
+
 /// Rejects who may not speak on this listener or to this host, whatever the request asks for.
 ///
 /// # Errors
 /// 403, or the contract's one status.
-pub fn check_around(
-    generation: &Generation,
-    listener: &str,
-    head: &RequestHead,
-    client: &RequestClient,
-) -> Result<(), Rejection> {
+pub fn check_around(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
+    let (generation, listener, client) = (context.generation, &context.conn.listener.name, &context.client);
     if generation.contracts.is_empty() {
         return Ok(());
     }
@@ -197,17 +207,19 @@ pub fn check_lists(
     lists::validate(active, head, client, generation)
 }
 
-/// The contract that a request on a route is under, whatever the route does; its lists have spoken.
+/// The contract that a request on a route is under, whatever the route does; policies and lists have spoken.
 ///
 /// # Errors
-/// As [`check_around`], for a contract that the route itself names.
+/// As [`check_around`], for what the route itself names.
 pub fn contract_of<'g>(
-    generation: &'g Generation,
-    listener: &str,
+    context: Context<'g>,
     route: &CompiledRoute,
     head: &RequestHead,
-    client: &RequestClient,
 ) -> Result<Option<&'g Arc<ActiveContract>>, Rejection> {
+    let (generation, listener, client) = (context.generation, &context.conn.listener.name, &context.client);
+    if !generation.policies.is_empty() {
+        policy::check(generation.policies.of_route(route.index), head, context)?;
+    }
     let contracts = &generation.contracts;
     if contracts.is_empty() {
         return Ok(None);

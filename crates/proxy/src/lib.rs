@@ -22,6 +22,7 @@ pub mod generation;
 mod tunnel_routes;
 mod reach;
 pub mod contracts;
+mod policies;
 pub mod auth;
 pub mod route;
 pub mod client;

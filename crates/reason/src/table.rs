@@ -437,6 +437,9 @@ reasons! {
         AddressNotAllowed "address_not_allowed" Client 403
             "The address of the client is not on the list of allowed addresses."
             "Add it to the list; behind a balancer, check that `trusted_proxies` names it.";
+        RateLimited "rate_limited" Client 429
+            "The client, or whatever else the policy counts apart, sends requests faster than `rate_limit` of a policy allows."
+            "`portunus_policy_decisions_total` names the policy; raise its `rate` or `burst`, or count by another `key` if many users share an address.";
         TokenDenied "token_denied" Client 403
             "The token of the request is on the list of denied tokens."
             "Nothing: it was put there.";

@@ -231,7 +231,10 @@ fn requests(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     page.counters("portunus_faults", help, ["side", "reason"], faults)?;
     let labels = ["contract", "operation", "decision", "reason"];
     let decisions = sums(workers, |worker| &worker.decisions, every_label);
-    page.counters("portunus_contract_requests", "Requests under a contract, by what it said", labels, decisions)
+    page.counters("portunus_contract_requests", "Requests under a contract, by what it said", labels, decisions)?;
+    let policies = sums(workers, |worker| &worker.policies, every_label);
+    let help = "Requests that a policy did not let pass, or would not have (logged)";
+    page.counters("portunus_policy_decisions", help, ["policy", "decision", "reason"], policies)
 }
 
 fn keyless(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {

@@ -93,6 +93,8 @@ pub(super) struct WorkerShared {
     pub(super) key_groups: Family<1, KeyGroupCells>,
     /// By contract, operation, decision, reason.
     pub(super) decisions: Family<4, Count>,
+    /// By policy, decision, reason.
+    pub(super) policies: Family<3, Count>,
     pub(super) shadows: shadow::Published,
     pub(super) lines_dropped: Count,
     pub(super) clients: Published,
@@ -114,6 +116,7 @@ impl WorkerShared {
             key_servers: Family::new(256),
             key_groups: Family::new(64),
             decisions: Family::new(4096),
+            policies: Family::new(1024),
             shadows: shadow::Published::default(),
             lines_dropped: Count::default(),
             clients: Published::default(),
@@ -143,7 +146,7 @@ impl WorkerShared {
     }
 
     /// How often a label set did not fit, by family.
-    pub(super) fn overflows(&self) -> [(&'static str, u64); 11] {
+    pub(super) fn overflows(&self) -> [(&'static str, u64); 12] {
         [
             ("listeners", self.listeners.overflow()),
             ("requests", self.requests.overflow()),
@@ -156,6 +159,7 @@ impl WorkerShared {
             ("key_servers", self.key_servers.overflow()),
             ("key_groups", self.key_groups.overflow()),
             ("decisions", self.decisions.overflow()),
+            ("policies", self.policies.overflow()),
         ]
     }
 }
@@ -391,6 +395,11 @@ impl WorkerReport {
         let cells = self.shared.upstreams.at([upstream, server]);
         cells.responses.add(status);
         cells.failures.add(1);
+    }
+
+    /// A policy would not let a request pass: it was `rejected`, or only `logged`.
+    pub fn policy(&self, name: &str, decision: &'static str, reason: Reason) {
+        self.shared.policies.at([name, decision, reason.code()]).add(1);
     }
 
     /// Something passed or was asked for that stands in no document.

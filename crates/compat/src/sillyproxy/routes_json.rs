@@ -242,6 +242,7 @@ impl Reader<'_> {
             max_body_bytes: MAX_BODY_BYTES,
             upgrades: vec!["websocket".to_string()],
             contract: ContractChoice::Inherited,
+            policies: Vec::new(),
             lenient: LENIENCY,
         });
     }

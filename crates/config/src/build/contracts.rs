@@ -290,12 +290,17 @@ impl Build<'_> {
     }
 
     pub(super) fn host_rules(&mut self, root: &Node) -> Vec<HostRule> {
-        let known = names_in(root, "contracts");
+        let (known, policies) = (names_in(root, "contracts"), names_in(root, "policies"));
         let mut out: Vec<HostRule> = Vec::new();
         for entry in root.get("hosts").map(Node::entries).unwrap_or_default() {
             let host = self.take(entry.key_span, address::host_pattern(&entry.key));
             let contract = entry.value.get("contract").and_then(|name| self.name_of(name, "contract", &known));
-            if let (Some(host), Some(contract)) = (host, contract) {
+            let policies = self.policy_names(&entry.value, &policies);
+            if entry.value.entry("contract").is_none() && entry.value.entry("policies").is_none() {
+                let what = format!("nothing is set for the host {}", shown(&entry.key));
+                self.problems.add(entry.key_span, what, "add `contract` or `policies`, or remove it");
+            }
+            if let Some(host) = host {
                 if out.iter().any(|rule| rule.host == host) {
                     self.problems.add(
                         entry.key_span,
@@ -303,7 +308,7 @@ impl Build<'_> {
                         "remove one of the two",
                     );
                 }
-                out.push(HostRule { host, contract });
+                out.push(HostRule { host, contract, policies });
             }
         }
         out

@@ -27,6 +27,7 @@ impl Build<'_> {
         let keystores = names_in(root, "keystores");
         let contracts = names_in(root, "contracts");
         let upstreams = names_in(root, "upstreams");
+        let policies = names_in(root, "policies");
         let mut bound = Bound::new();
         let mut names: HashMap<String, usize> = HashMap::new();
         let mut out = Vec::new();
@@ -50,6 +51,7 @@ impl Build<'_> {
                 proxy_protocol: read::mapping(node, "proxy_protocol").map(|rule| self.proxy_protocol(rule)),
                 service: self.service(node, &upstreams),
                 contract: node.get("contract").and_then(|name| self.name_of(name, "contract", &contracts)),
+                policies: self.policy_names(node, &policies),
                 options: ListenerOptions::read(node),
                 name,
             };
@@ -102,8 +104,8 @@ impl Build<'_> {
                 let what = "`tunnel` and `redirect_to_https` exclude each other";
                 self.problems.add(entry.key_span, what, "keep one of the two");
             }
-            if let Some(entry) = node.entry("contract") {
-                let what = "`contract` has no effect beside `tunnel`, which looks at no requests";
+            for entry in ["contract", "policies"].into_iter().filter_map(|key| node.entry(key)) {
+                let what = format!("`{}` has no effect beside `tunnel`, which looks at no requests", entry.key);
                 self.problems.add(entry.key_span, what, "remove one of the two");
             }
             return Service::Tunnel(Arc::new(self.tunnel(tunnel, node.entry("tls").is_some(), upstreams)));

@@ -28,6 +28,7 @@ struct Known<'a> {
     upstreams: BTreeMap<&'a str, Span>,
     listeners: BTreeMap<&'a str, Span>,
     contracts: BTreeMap<&'a str, Span>,
+    policies: BTreeMap<&'a str, Span>,
     /// Listeners that redirect everything, or carry bytes: no route is reached there.
     redirecting: Vec<&'a str>,
     tunnelling: Vec<&'a str>,
@@ -52,6 +53,7 @@ impl Build<'_> {
             upstreams: names_in(root, "upstreams"),
             listeners: BTreeMap::new(),
             contracts: names_in(root, "contracts"),
+            policies: names_in(root, "policies"),
             redirecting: Vec::new(),
             tunnelling: Vec::new(),
             for_tunnels: for_tunnels(root),
@@ -108,6 +110,7 @@ impl Build<'_> {
         let hsts = self.hsts(node);
         let upgrades = self.upgrades(node);
         let contract = self.contract_choice(node, &known.contracts);
+        let policies = self.policy_names(node, &known.policies);
         if !is_matched || node.get("headers").map_or(0, |table| table.entries().len()) != headers.len() {
             return None;
         }
@@ -127,6 +130,7 @@ impl Build<'_> {
             options: RouteOptions::read(node),
             upgrades,
             contract,
+            policies,
             lenient: Leniency::default(),
         })
     }

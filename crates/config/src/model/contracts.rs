@@ -231,5 +231,7 @@ pub struct HostRule {
     /// The host.
     pub host: HostPattern,
     /// Its contract.
-    pub contract: String,
+    pub contract: Option<String>,
+    /// Policies that its requests must pass.
+    pub policies: Vec<String>,
 }

@@ -43,10 +43,17 @@ const WORDS: &[(&[&str], &str)] = &[
         "timeouts towards clients are in `limits`, those towards servers in `upstreams`: `connect_timeout`, `response_header_timeout`, `idle_timeout`, `total_timeout`",
     ),
     (&["log_level", "access_log", "error_log"], "write it in `log`: `log: { level: info, access: ... }`"),
-    (&["rate_limit", "ratelimit", "limit_req", "rate"], "remove it; the rate of requests cannot be limited yet"),
+    (
+        &["rate_limit", "ratelimit", "limit_req", "rate"],
+        "write `rate_limit` in one of the `policies`, and that one's name as `policies` in a route; see docs/policies.md",
+    ),
     (
         &["acme", "letsencrypt", "certresolver", "cert_resolver"],
         "remove it; an ACME client such as certbot renews into a folder that a keystore watches; see docs/certificates.md",
+    ),
+    (
+        &["allow", "deny", "whitelist", "blacklist"],
+        "write `allow` or `deny` in one of the `policies`, and that one's name as `policies` in a route; see docs/policies.md",
     ),
     (&["gzip", "compression", "compress", "encode"], "remove it; responses are not compressed yet"),
     (&["cache", "proxy_cache"], "remove it; responses are not cached"),

@@ -7,6 +7,7 @@ mod datagrams;
 mod key_servers;
 pub(crate) mod key_server;
 mod listeners;
+mod policies;
 mod process;
 mod routes;
 mod upstreams;
@@ -15,6 +16,7 @@ use crate::limits::LIMITS;
 use crate::table::{Object, Shape, object, optional};
 pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, ListenerOptions};
+pub use policies::PolicyMode;
 pub(crate) use process::FORWARDING;
 pub use routes::RouteOptions;
 pub use upstreams::{HealthMethod, QueueConfig, SameSite, WhenAllDown};
@@ -24,6 +26,7 @@ use contracts::*;
 use datagrams::*;
 use key_servers::*;
 use listeners::*;
+use policies::*;
 use process::*;
 use routes::*;
 use upstreams::*;
@@ -63,6 +66,9 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &VALIDATE,
     &HOST_SET,
     &HEADER_EDITS,
+    &POLICY,
+    &RATE_LIMIT,
+    &RATE_KEY,
     &CONTRACT,
     &DOCUMENT_URL,
     &DOCUMENT_HEADER,
@@ -123,6 +129,12 @@ pub(crate) static ROOT: Object = object(
             Shape::List(&Shape::Object(&ROUTE)),
             "(none)",
             "What to do with which request. The most specific route wins, whatever the order: exact host before wildcard before any host, static path before parameter before catch-all.",
+        ),
+        optional(
+            "policies",
+            Shape::Table("NAME", &Shape::Object(&POLICY)),
+            "(none)",
+            "Which requests may pass: by address and by rate. Listeners, hosts and routes refer to policies by name.",
         ),
         optional(
             "contracts",

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use config::Algorithm;
 use config::{KeySource, UpstreamConfig};
-use proxy::auth::{AllowedAddresses, KeyRing, TokenRule};
+use proxy::auth::{AddressSet, KeyRing, TokenRule};
 
 /// The set whose private halves nobody has.
 const SET: &[u8] = br#"{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"},{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
@@ -42,8 +42,8 @@ pub fn check(bytes: &[u8]) {
     let rejected = rule().check(bytes, SystemTime::UNIX_EPOCH).map(|_| ()).unwrap_err();
     assert!(rejected.reason.code().starts_with("jwt_") && !rejected.insufficient);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    match AllowedAddresses::parse(text) {
-        Ok(allowed) => assert_eq!(allowed, AllowedAddresses::parse(&format!("{text}\n\n# more\n")).unwrap()),
+    match AddressSet::parse(text) {
+        Ok(allowed) => assert_eq!(allowed, AddressSet::parse(&format!("{text}\n\n# more\n")).unwrap()),
         Err(problems) => assert!(!problems.is_empty() && problems.len() <= 100),
     }
 }

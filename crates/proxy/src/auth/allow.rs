@@ -1,4 +1,4 @@
-//! Which client addresses may speak at all: an exact set of networks, however large each is.
+//! Sets of client addresses, exact however large each network is: who may speak, and who may not.
 //!
 //! Reads the list, merges it into ranges, and looks an address up by bisection: a /8 costs what one address costs. Does not know how the
 //! true client is found; that is `client.rs`.
@@ -11,28 +11,28 @@ use ipnet::IpNet;
 /// Largest list, bytes.
 const MAX_LIST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The addresses that may speak, as ranges without overlap in order. IPv4 stands where it does in IPv6 (`::ffff:0:0/96`).
+/// Addresses, as ranges without overlap in order. IPv4 stands where it does in IPv6 (`::ffff:0:0/96`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AllowedAddresses {
+pub struct AddressSet {
     ranges: Vec<(u128, u128)>,
 }
 
-impl AllowedAddresses {
+impl AddressSet {
     /// Reads a list: one address or network in each line; empty lines and lines that begin with `#` do not count.
     ///
     /// # Errors
     /// The file cannot be read, or what is wrong in which line, all of them.
-    pub fn load(path: &Path) -> Result<AllowedAddresses, Vec<String>> {
+    pub fn load(path: &Path) -> Result<AddressSet, Vec<String>> {
         let text = read_list(path).map_err(|problem| vec![problem])?;
-        AllowedAddresses::parse(&text)
+        AddressSet::parse(&text)
             .map_err(|problems| problems.into_iter().map(|problem| format!("{}:{problem}", path.display())).collect())
     }
 
-    /// As [`load`](AllowedAddresses::load), of a text.
+    /// As [`load`](AddressSet::load), of a text.
     ///
     /// # Errors
     /// `LINE: what is wrong`, for each.
-    pub fn parse(text: &str) -> Result<AllowedAddresses, Vec<String>> {
+    pub fn parse(text: &str) -> Result<AddressSet, Vec<String>> {
         let (mut ranges, mut problems) = (Vec::new(), Vec::new());
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -48,6 +48,22 @@ impl AllowedAddresses {
             problems.truncate(100);
             return Err(problems);
         }
+        Ok(AddressSet::of_ranges(ranges))
+    }
+
+    /// These networks, and those that a file lists.
+    ///
+    /// # Errors
+    /// As [`load`](AddressSet::load).
+    pub fn of(networks: &[IpNet], file: Option<&Path>) -> Result<AddressSet, Vec<String>> {
+        let mut ranges: Vec<_> = networks.iter().copied().map(range).collect();
+        if let Some(file) = file {
+            ranges.extend(AddressSet::load(file)?.ranges);
+        }
+        Ok(AddressSet::of_ranges(ranges))
+    }
+
+    fn of_ranges(mut ranges: Vec<(u128, u128)>) -> AddressSet {
         ranges.sort_unstable();
         let mut merged: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());
         for (start, end) in ranges {
@@ -56,10 +72,10 @@ impl AllowedAddresses {
                 _ => merged.push((start, end)),
             }
         }
-        Ok(AllowedAddresses { ranges: merged })
+        AddressSet { ranges: merged }
     }
 
-    /// Whether this address may speak.
+    /// Whether this address is one of them.
     pub fn contains(&self, address: IpAddr) -> bool {
         let number = number(address);
         let after = self.ranges.partition_point(|(start, _)| *start <= number);
@@ -98,7 +114,7 @@ mod tests {
     use super::*;
 
     fn check(list: &str, address: &str, expected: bool) {
-        let allowed = AllowedAddresses::parse(list).unwrap();
+        let allowed = AddressSet::parse(list).unwrap();
         assert_eq!(allowed.contains(address.parse().unwrap()), expected, "{address} in {list:?}");
     }
 
@@ -124,7 +140,7 @@ mod tests {
 
     #[test]
     fn every_bad_line_is_named() {
-        let problems = AllowedAddresses::parse("10.0.0.1\nten\n10.0.0.0/33\n1.2.3").unwrap_err();
+        let problems = AddressSet::parse("10.0.0.1\nten\n10.0.0.0/33\n1.2.3").unwrap_err();
         assert_eq!(problems.len(), 3);
         assert!(problems[0].starts_with("2: ") && problems[2].starts_with("4: "), "{problems:?}");
     }

@@ -12,7 +12,7 @@ mod json;
 pub mod keys;
 pub mod token;
 
-pub use allow::AllowedAddresses;
+pub use allow::AddressSet;
 pub use deny::DeniedTokens;
 pub use keys::KeyRing;
 pub use token::TokenRule;

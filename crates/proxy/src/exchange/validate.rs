@@ -76,9 +76,8 @@ async fn decide<B: MessageBody, A: ResponseSink>(
     }
     // Its client is whom its own fields name, as far as the asking proxy is trusted.
     let context = Context::new(asking.worker, asking.conn, asking.generation, original);
-    let listener = &context.conn.listener.name;
-    guard::check_around(context.generation, listener, original, &context.client)?;
-    let active = guard::contract_of(context.generation, listener, route, original, &context.client)?;
+    guard::check_around(context, original)?;
+    let active = guard::contract_of(context, route, original)?;
     let Some(active) = active else { return Err(Rejection::of(Reason::NoContract).into()) };
     guard::check_names_under(Some(active), original)?;
     let mut scratch = ScratchSpace::empty();

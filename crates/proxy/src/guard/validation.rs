@@ -159,6 +159,7 @@ pub fn rejection(active: &ActiveContract, side: Side, violation: &Violation) -> 
         fault,
         reason,
         allow: None,
+        limited: None,
         reported: Some(Box::new(reported(active, side, violation))),
     }
 }

@@ -20,6 +20,21 @@ pub struct Rejection {
     pub allow: Option<String>,
     /// What a contract has to say about it.
     pub reported: Option<Box<Reported>>,
+    /// A rate was exceeded.
+    pub limited: Option<Box<Limited>>,
+}
+
+/// The rate that a request exceeds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limited {
+    /// The policy that says so.
+    pub policy: String,
+    /// Requests that may come at once.
+    pub quota: u32,
+    /// The time in which that many pass in the long run, seconds.
+    pub window: u64,
+    /// Seconds until the next request passes.
+    pub retry_after: u64,
 }
 
 /// What a rejection tells of the contract that was broken.
@@ -43,7 +58,7 @@ pub struct Reported {
 
 impl Rejection {
     /// The fields that its status asks for: the challenge of 401 (RFC 9110 §11.6.1), Allow of 405 (§15.5.6), Retry-After where it is worth while to come
-    /// again (§10.2.3), and the one that a contract was given to report in.
+    /// again (§10.2.3), with the RateLimit fields (draft-ietf-httpapi-ratelimit-headers) where a rate was exceeded, and the one that a contract was given to report in.
     pub fn fields(&self, mut put: impl FnMut(&[u8], &[u8])) {
         if let Some(reported) = &self.reported {
             if let Some((name, value)) = &reported.header {
@@ -56,7 +71,11 @@ impl Rejection {
         if let Some(allow) = &self.allow {
             put(b"Allow", allow.as_bytes());
         }
-        if matches!(self.status, 429 | 503) {
+        if let Some(Limited { policy, quota, window, retry_after }) = self.limited.as_deref() {
+            put(b"RateLimit-Policy", format!("\"{policy}\";q={quota};w={window}").as_bytes());
+            put(b"RateLimit", format!("\"{policy}\";r=0;t={retry_after}").as_bytes());
+            put(b"Retry-After", retry_after.to_string().as_bytes());
+        } else if matches!(self.status, 429 | 503) {
             put(b"Retry-After", b"1");
         }
     }
@@ -68,7 +87,7 @@ impl Rejection {
 
     /// With another status than the table's, where the configuration or the message decides on it.
     pub const fn with_status(reason: Reason, status: u16) -> Rejection {
-        Rejection { status, fault: reason.side().of_request(), reason, allow: None, reported: None }
+        Rejection { status, fault: reason.side().of_request(), reason, allow: None, reported: None, limited: None }
     }
 
     /// The upstream sent this head: its fault, and a 502.

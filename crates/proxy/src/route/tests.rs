@@ -84,6 +84,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
         max_body_bytes: 0,
         upgrades: Vec::new(),
         contract: ContractChoice::Inherited,
+        policies: Vec::new(),
         lenient: Leniency::default(),
     };
     for word in words {

@@ -90,6 +90,12 @@ impl Fields {
             .map(move |field| field.value(bytes))
     }
 
+    /// The value of the first cookie of this name (RFC 6265 §4.2).
+    pub fn cookie(&self, name: &[u8]) -> Option<&[u8]> {
+        let pairs = self.get_all("cookie").flat_map(|field| field.split(|byte| *byte == b';'));
+        pairs.map(<[u8]>::trim_ascii).find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
+    }
+
     /// Whether `name` (given in lower case) occurs.
     pub fn contains(&self, name: &str) -> bool {
         self.get(name).is_some()
@@ -200,6 +206,21 @@ mod tests {
             fields.push(name.as_bytes(), value.as_bytes());
         }
         fields
+    }
+
+    #[test]
+    fn the_first_cookie_of_a_name_counts() {
+        for (values, expected) in [
+            (&["sid=a; sid=b"][..], Some("a")),
+            (&["x=1;sid=\"q\"", "sid=b"], Some("\"q\"")),
+            (&["xsid=1; sid2=2; sid"], None),
+            (&["a=sid=1", "  sid=2 "], Some("2")),
+            (&["sid="], Some("")),
+            (&[], None),
+        ] {
+            let pairs: Vec<(&str, &str)> = values.iter().map(|value| ("cookie", *value)).collect();
+            assert_eq!(fields(&pairs).cookie(b"sid"), expected.map(str::as_bytes), "{values:?}");
+        }
     }
 
     fn check(fields: &Fields, expected: &[(&str, &str)]) {

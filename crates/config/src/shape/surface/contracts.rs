@@ -389,9 +389,18 @@ pub(in crate::shape) static ALLOW_ADDRESSES: Object = object(
 pub(in crate::shape) static HOST_RULE: Object = object(
     "host_rule",
     "settings of a host",
-    &[&[required(
-        "contract",
-        Shape::Text("the name of a contract"),
-        "Contract of the host, unless a route names another.",
-    )]],
+    &[&[
+        optional(
+            "contract",
+            Shape::Text("the name of a contract"),
+            "(none)",
+            "Contract of the host, unless a route names another.",
+        ),
+        optional(
+            "policies",
+            Shape::OneOrMany(&Shape::Text("the name of a policy")),
+            "(none)",
+            "Policies that all requests to this host must pass, before they are routed.",
+        ),
+    ]],
 );

@@ -49,6 +49,12 @@ pub(in crate::shape) static LISTENER: Object = object(
                 "(none)",
                 "Contract for all requests on this listener, unless their host or route names another.",
             ),
+            optional(
+                "policies",
+                Shape::OneOrMany(&Shape::Text("the name of a policy")),
+                "(none)",
+                "Policies that all requests on this listener must pass, before they are routed.",
+            ),
         ],
         LISTENER_OPTIONS_ROWS,
     ],

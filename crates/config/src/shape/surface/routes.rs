@@ -104,6 +104,12 @@ pub(in crate::shape) static ROUTE: Object = Object {
                 "(that of its host, else of its listener)",
                 "Contract to validate requests and responses by. `none`: none, even if the host or the listener has one.",
             ),
+            optional(
+                "policies",
+                Shape::OneOrMany(&Shape::Text("the name of a policy")),
+                "(none)",
+                "Policies that requests of this route must pass, besides those of the listener and the host.",
+            ),
         ],
         ROUTE_OPTIONS_ROWS,
     ],

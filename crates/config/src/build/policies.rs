@@ -1,0 +1,138 @@
+//! `policies`: who may pass, and how often.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Build, Fault, address, headers, read};
+use crate::model::{Networks, PolicyConfig, RateKey, RateLimit};
+use crate::problem::{Span, shown};
+use crate::table::setting;
+use crate::yaml::Node;
+
+/// Time that is counted in, and so the shortest one between two requests.
+const MICROSECOND: Duration = Duration::from_micros(1);
+/// Largest rate of requests per second: beyond it, whole microseconds between two requests would be off by more than 5 %.
+const MAX_RATE: u64 = 100_000;
+/// Longest time that a burst may stand for.
+const MAX_BURST_TIME: Duration = Duration::from_secs(24 * 3_600);
+
+impl Build<'_> {
+    pub(super) fn policies(&mut self, root: &Node) -> BTreeMap<String, Arc<PolicyConfig>> {
+        let entries = root.get("policies").map(Node::entries).unwrap_or_default();
+        let policy = |entry: &crate::yaml::Entry| (entry.key.clone(), Arc::new(self.policy(&entry.key, &entry.value)));
+        entries.iter().map(policy).collect()
+    }
+
+    fn policy(&mut self, name: &str, node: &Node) -> PolicyConfig {
+        if ["allow", "allow_file", "deny", "deny_file", "rate_limit"].iter().all(|key| node.entry(key).is_none()) {
+            let what = format!("the policy {} lets everything pass", shown(name));
+            self.problems.add(node.span, what, "add `allow`, `deny` or `rate_limit`, or remove it");
+        }
+        PolicyConfig {
+            name: name.to_owned(),
+            mode: setting(node, "mode"),
+            allow: self.networks(node, "allow", "allow_file"),
+            deny: self.networks(node, "deny", "deny_file"),
+            rate_limit: read::mapping(node, "rate_limit").and_then(|node| self.rate_limit(node)),
+        }
+    }
+
+    fn networks(&mut self, node: &Node, list: &str, file: &str) -> Option<Networks> {
+        if node.entry(list).is_none() && node.entry(file).is_none() {
+            return None;
+        }
+        Some(Networks { listed: self.parsed_list(node, list, address::network), file: self.file(node, file) })
+    }
+
+    fn rate_limit(&mut self, node: &Node) -> Option<RateLimit> {
+        let interval = self.parsed(node, "rate", rate)?;
+        let per_second = Duration::from_secs(1).as_nanos() / interval.as_nanos().max(1);
+        let burst = read::int(node, "burst").unwrap_or_else(|| u32::try_from(per_second).unwrap_or(u32::MAX).max(1));
+        if interval.saturating_mul(burst) > MAX_BURST_TIME {
+            let at = node.get("burst").or_else(|| node.get("rate")).map_or(node.span, |node| node.span);
+            let what = format!("a burst of {burst} takes more than a day to refill at this rate");
+            self.problems.add(at, what, "lower `burst`, or raise `rate`");
+        }
+        let key = match read::mapping(node, "key") {
+            None if read::text(node, "key") == Some("all") => RateKey::All,
+            None => RateKey::Client,
+            Some(key) => match self.parsed(key, "header", headers::field_name) {
+                Some(name) => RateKey::Header(name),
+                None => RateKey::Cookie(read::text(key, "cookie")?.to_owned()),
+            },
+        };
+        Some(RateLimit { interval, burst, key, max_keys: setting(node, "max_keys") })
+    }
+
+    /// The policies that something names.
+    pub(super) fn policy_names(&mut self, node: &Node, known: &BTreeMap<&str, Span>) -> Vec<String> {
+        let mut out: Vec<String> = Vec::new();
+        for item in node.get("policies").map(Node::one_or_many).unwrap_or_default() {
+            let Some(name) = self.name_of(item, "policy", known) else { continue };
+            if out.contains(&name) {
+                self.problems.add(
+                    item.span,
+                    format!("{} is in `policies` twice", shown(&name)),
+                    "remove one of the two",
+                );
+            } else {
+                out.push(name);
+            }
+        }
+        out
+    }
+}
+
+/// `N/s`, `N/m` or `N/h` as the time between two requests, in whole microseconds.
+fn rate(text: &str) -> Result<Duration, Fault> {
+    let parse = || {
+        let (count, unit) = text.split_once('/')?;
+        let seconds = match unit {
+            "s" => 1,
+            "m" => 60,
+            "h" => 3_600,
+            _ => return None,
+        };
+        let count: u64 = count.parse().ok().filter(|count| *count > 0)?;
+        Some((count, seconds))
+    };
+    let Some((count, seconds)) = parse() else {
+        return Err(Fault::new(
+            format!("{} is not a rate", shown(text)),
+            "write requests per second, minute or hour: `100/s`, `30/m`, `500/h`",
+        ));
+    };
+    if count / seconds > MAX_RATE {
+        return Err(Fault::new(
+            format!("{} is more than {MAX_RATE} requests per second", shown(text)),
+            format!("write `{MAX_RATE}/s` or less"),
+        ));
+    }
+    let micros = (seconds * 1_000_000 + count / 2) / count;
+    Ok(MICROSECOND.saturating_mul(u32::try_from(micros).unwrap_or(u32::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn rates() {
+        for (text, micros) in [
+            ("1/s", 1_000_000),
+            ("100/s", 10_000),
+            ("3/s", 333_333),
+            ("30/m", 2_000_000),
+            ("500/h", 7_200_000),
+            ("100000/s", 10),
+        ] {
+            assert_eq!(rate(text).unwrap().as_micros(), micros, "{text}");
+        }
+        for text in ["", "100", "0/s", "-1/s", "1/d", "1.5/s", "100001/s", "1/s ", "99999999999999999999/s", "100/"] {
+            assert!(rate(text).is_err(), "{text}");
+        }
+    }
+}

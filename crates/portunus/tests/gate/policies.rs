@@ -1,0 +1,185 @@
+//! Policies: who may pass, and how often. Rates are one request in an hour or slower, so that nothing depends on how long a test takes.
+
+use std::fs;
+
+use crate::harness::{Gate, Upstream, ask_on, connect, read_response};
+
+/// A gate whose listener, host and route have these settings beside what they need.
+struct Site {
+    gate: Gate,
+    upstream: Upstream,
+}
+
+/// `policies`: the table; `parts`: further keys of the listener, of the host `h.example` and of the route.
+fn yaml(upstream: &Upstream, workers: usize, policies: &str, [listener, host, route]: [&str; 3]) -> String {
+    let hosts = if host.is_empty() { String::new() } else { format!("hosts: {{ h.example: {{ {host} }} }}\n") };
+    let comma = |text: &str| if text.is_empty() { String::new() } else { format!(", {text}") };
+    format!(
+        "workers: {workers}
+trusted_proxies: [127.0.0.1]
+listeners:
+  - {{ name: web, bind: \"127.0.0.1:0\"{} }}
+upstreams:
+  app: {{ servers: [\"{}\"] }}
+{hosts}routes:
+  - {{ path: /a, upstream: app{} }}
+  - {{ path: /b, respond: {{ status: 204 }} }}
+policies: {{ {policies} }}
+admin: {{ bind: \"127.0.0.2:0\" }}
+",
+        comma(listener),
+        upstream.address,
+        comma(route)
+    )
+}
+
+impl Site {
+    fn start(workers: usize, policies: &str, parts: [&str; 3]) -> Site {
+        let upstream = Upstream::ok();
+        Site { gate: Gate::start(&yaml(&upstream, workers, policies, parts)), upstream }
+    }
+
+    /// Status and head of the response to a GET of `client`.
+    fn get(&self, path: &str, client: &str, fields: &str) -> (u16, String) {
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: h.example\r\nX-Forwarded-For: {client}\r\n{fields}Connection: close\r\n\r\n"
+        );
+        let (head, _) = ask_on(self.gate.address("web"), &request);
+        (head[9..12].parse().unwrap(), head)
+    }
+
+    fn statuses(&self, path: &str, client: &str, fields: &str, count: usize) -> Vec<u16> {
+        (0..count).map(|_| self.get(path, client, fields).0).collect()
+    }
+}
+
+#[test]
+fn a_client_beyond_its_rate_is_rejected_and_told_when_to_come_again() {
+    let site = Site::start(1, "slow: { rate_limit: { rate: 1/h, burst: 3 } }", ["", "", "policies: slow"]);
+    assert_eq!(site.statuses("/a", "192.0.2.1", "", 3), [200, 200, 200]);
+    let (status, head) = site.get("/a", "192.0.2.1", "");
+    assert_eq!(status, 429);
+    let field = |name: &str| {
+        head.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name} in {head}"))
+    };
+    assert_eq!(field("RateLimit-Policy: "), "\"slow\";q=3;w=10800");
+    let wait: u64 = field("Retry-After: ").parse().unwrap();
+    assert!((1..=3600).contains(&wait), "{head}");
+    assert_eq!(field("RateLimit: "), format!("\"slow\";r=0;t={wait}"));
+    // Others are not concerned, nor is the other route.
+    assert_eq!(site.statuses("/a", "192.0.2.2", "", 1), [200]);
+    assert_eq!(site.statuses("/b", "192.0.2.1", "", 1), [204]);
+    assert_eq!(site.upstream.seen().len(), 4, "what is rejected does not reach the upstream");
+    let log = site.gate.log(6);
+    assert_eq!(
+        (&log[3]["status"], &log[3]["reason"], &log[3]["fault"]),
+        (&429.into(), &"rate_limited".into(), &"client".into())
+    );
+    let metrics = site.gate.metrics();
+    let line = "portunus_policy_decisions_total{policy=\"slow\",decision=\"rejected\",reason=\"rate_limited\"} 1";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[test]
+fn what_is_counted_apart_is_the_key() {
+    let policies = "net: { rate_limit: { rate: 1/h, burst: 2 } }";
+    let site = Site::start(1, policies, ["", "", "policies: net"]);
+    // One subscriber has a /64.
+    let clients = ["2001:db8:1:2::1", "2001:db8:1:2:ffff::2", "2001:db8:1:2::3", "2001:db8:1:3::1"];
+    assert_eq!(clients.map(|client| site.get("/a", client, "").0), [200, 200, 429, 200]);
+
+    let policies = "keys: { rate_limit: { rate: 1/h, burst: 1, key: { header: X-Api-Key } } }";
+    let site = Site::start(1, policies, ["", "", "policies: keys"]);
+    let ask = |client: &str, fields: &str| site.get("/a", client, fields).0;
+    assert_eq!(ask("192.0.2.1", "X-Api-Key: a\r\n"), 200);
+    assert_eq!(ask("192.0.2.2", "x-api-key: a\r\n"), 429, "the same key from elsewhere");
+    assert_eq!(ask("192.0.2.1", "X-Api-Key: b\r\n"), 200);
+    assert_eq!(
+        [ask("192.0.2.1", ""), ask("192.0.2.1", ""), ask("192.0.2.2", "")],
+        [200, 429, 200],
+        "without it by address"
+    );
+
+    let policies = "sid: { rate_limit: { rate: 1/h, burst: 1, key: { cookie: sid } } }";
+    let site = Site::start(1, policies, ["", "", "policies: sid"]);
+    let ask = |fields: &str| site.get("/a", "192.0.2.1", fields).0;
+    assert_eq!([ask("Cookie: x=1; sid=a\r\n"), ask("Cookie: sid=a\r\n"), ask("Cookie: sid=b\r\n")], [200, 429, 200]);
+
+    let site = Site::start(1, "all: { rate_limit: { rate: 1/h, burst: 2, key: all } }", ["", "", "policies: all"]);
+    assert_eq!(["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|client| site.get("/a", client, "").0), [200, 200, 429]);
+}
+
+#[test]
+fn the_rate_is_that_of_all_workers_together() {
+    let site = Site::start(4, "n: { rate_limit: { rate: 3/h, burst: 50, key: all } }", ["", "", "policies: n"]);
+    let passed: usize = std::thread::scope(|scope| {
+        let ask = || {
+            let mut stream = connect(site.gate.address("web"));
+            let passed = (0..20).filter(|_| {
+                use std::io::Write;
+                stream.write_all(b"GET /a HTTP/1.1\r\nHost: h.example\r\n\r\n").unwrap();
+                read_response(&mut stream).0.starts_with("HTTP/1.1 200")
+            });
+            passed.count()
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!((passed, site.upstream.seen().len()), (50, 50));
+}
+
+#[test]
+fn a_policy_that_only_logs_lets_pass_and_counts() {
+    let policies = "try: { mode: log, deny: 192.0.2.7, rate_limit: { rate: 1/h, burst: 1 } }";
+    let site = Site::start(1, policies, ["", "", "policies: try"]);
+    assert_eq!(site.statuses("/a", "192.0.2.1", "", 3), [200, 200, 200]);
+    assert_eq!(site.statuses("/a", "192.0.2.7", "", 1), [200]);
+    let log = site.gate.log(4);
+    assert!(log.iter().all(|line| line["status"] == 200), "{log:?}");
+    let metrics = site.gate.metrics();
+    for (reason, count) in [("rate_limited", 2), ("address_not_allowed", 1)] {
+        let line = format!(
+            "portunus_policy_decisions_total{{policy=\"try\",decision=\"logged\",reason=\"{reason}\"}} {count}"
+        );
+        assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
+}
+
+#[test]
+fn policies_of_listener_and_host_hold_before_anything_is_routed() {
+    let policies = "here: { deny: 192.0.2.0/24 }, host: { allow: [198.51.100.0/24, 192.0.2.1, \"2001:db8::/32\"] }";
+    let site = Site::start(1, policies, ["policies: [here]", "policies: [host]", ""]);
+    for (client, path, expected) in [
+        ("198.51.100.7", "/a", 200),
+        ("198.51.100.7", "/nowhere", 404),
+        ("203.0.113.1", "/nowhere", 403),
+        ("192.0.2.1", "/a", 403),
+        ("192.0.2.9", "/nowhere", 403),
+        ("2001:db8::1", "/b", 204),
+        ("2001:db9::1", "/b", 403),
+        ("nonsense", "/b", 403),
+    ] {
+        assert_eq!(site.get(path, client, "").0, expected, "{client} {path}");
+    }
+    assert_eq!(site.upstream.seen().len(), 1);
+}
+
+#[test]
+fn a_reload_gives_nobody_a_new_burst_and_reads_lists_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = folder.path().join("deny");
+    fs::write(&list, "# nobody yet\n203.0.113.1\n").unwrap();
+    let policies =
+        |burst: u32| format!("p: {{ deny_file: {}, rate_limit: {{ rate: 1/h, burst: {burst} }} }}", list.display());
+    let site = Site::start(2, &policies(2), ["", "", "policies: p"]);
+    assert_eq!(site.statuses("/a", "192.0.2.1", "", 3), [200, 200, 429]);
+    assert_eq!(site.statuses("/a", "203.0.113.1", "", 1), [403]);
+    fs::write(&list, "192.0.2.8\n").unwrap();
+    // One more than before.
+    site.gate.rewrite(&yaml(&site.upstream, 2, &policies(3), ["", "", "policies: p"]));
+    site.gate.signal("HUP");
+    site.gate.wait_for("reloaded");
+    assert_eq!(site.statuses("/a", "192.0.2.1", "", 2), [200, 429]);
+    assert_eq!(site.statuses("/a", "192.0.2.8", "", 1), [403]);
+    assert_eq!(site.statuses("/a", "203.0.113.1", "", 1), [200]);
+}

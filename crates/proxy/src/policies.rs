@@ -1,0 +1,152 @@
+//! Policies as they are active: their lists read, their rates counted, and which of them hold where.
+//!
+//! Counts pass from one generation to the next where what is counted apart is the same: a reload gives nobody a new burst.
+
+mod rate;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{Config, Networks, PolicyConfig, RateKey, RateLimit};
+use wire::http::RequestHead;
+
+use crate::auth::AddressSet;
+use crate::client::RequestClient;
+use crate::configured_map::ConfiguredMap;
+use crate::host_map::HostMap;
+use rate::RateTable;
+
+/// A policy that is active.
+#[derive(Debug)]
+pub struct ActivePolicy {
+    /// As configured.
+    pub config: Arc<PolicyConfig>,
+    allow: Option<AddressSet>,
+    deny: Option<AddressSet>,
+    rate: Option<(RateLimit, Arc<RateTable>)>,
+}
+
+/// Why a policy does not let a request pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denied {
+    /// By its client's address.
+    Address,
+    /// It comes too early, by so much.
+    Rate(Duration),
+}
+
+impl ActivePolicy {
+    fn load(config: &Arc<PolicyConfig>, previous: Option<&ActivePolicy>) -> Result<ActivePolicy, Vec<String>> {
+        let mut problems = Vec::new();
+        let mut set = |networks: &Option<Networks>| {
+            let networks = networks.as_ref()?;
+            AddressSet::of(&networks.listed, networks.file.as_deref().map(Path::new))
+                .map_err(|found| problems.extend(found))
+                .ok()
+        };
+        let (allow, deny) = (set(&config.allow), set(&config.deny));
+        let rate = config.rate_limit.as_ref().map(|limit| {
+            let kept = previous.and_then(|previous| previous.rate.as_ref());
+            let kept = kept.filter(|(before, _)| before.key == limit.key && before.max_keys == limit.max_keys);
+            let table = kept.map_or_else(|| Arc::new(RateTable::new(limit.max_keys)), |(_, table)| Arc::clone(table));
+            (limit.clone(), table)
+        });
+        match problems.is_empty() {
+            true => Ok(ActivePolicy { config: Arc::clone(config), allow, deny, rate }),
+            false => Err(problems.into_iter().map(|problem| format!("policy {}: {problem}", config.name)).collect()),
+        }
+    }
+
+    /// Whether a request may pass; counts it if it may.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub fn check(&self, head: &RequestHead, client: &RequestClient) -> Result<(), Denied> {
+        let is_denied = |set: &AddressSet| client.address.is_some_and(|address| set.contains(address));
+        // An address that is not certain is on no list of those who may.
+        let is_allowed = |set: &AddressSet| client.certain().is_some_and(|address| set.contains(address));
+        if self.deny.as_ref().is_some_and(is_denied) || self.allow.as_ref().is_some_and(|set| !is_allowed(set)) {
+            return Err(Denied::Address);
+        }
+        let Some((limit, table)) = &self.rate else { return Ok(()) };
+        let value = match &limit.key {
+            RateKey::All => return table.take((), limit).map_err(Denied::Rate),
+            RateKey::Client => None,
+            RateKey::Header(name) => head.fields.get(name),
+            RateKey::Cookie(name) => head.fields.cookie(name.as_bytes()),
+        };
+        let taken = match (value, client.of_share().or(client.address.filter(|_| client.is_doubtful))) {
+            (Some(value), _) => table.take((true, value), limit),
+            (None, Some(address)) => table.take((false, network_of(address)), limit),
+            // A trusted proxy, or a neighbour on a Unix socket, that speaks for itself.
+            (None, None) => Ok(()),
+        };
+        taken.map_err(Denied::Rate)
+    }
+}
+
+/// An address as it is counted: of IPv6 the /64, which is what one subscriber has (RFC 6177).
+fn network_of(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
+        IpAddr::V6(v6) => u128::from(v6) & !u128::from(u64::MAX),
+    }
+}
+
+/// The policies of one listener, host or route.
+pub type List = Box<[Arc<ActivePolicy>]>;
+
+/// All policies, and where each holds.
+#[derive(Debug, Default)]
+pub struct Policies {
+    by_name: BTreeMap<String, Arc<ActivePolicy>>,
+    listeners: ConfiguredMap<String, List>,
+    hosts: HostMap<List>,
+    routes: Vec<List>,
+}
+
+impl Policies {
+    /// Reads everything that the policies of a configuration name.
+    ///
+    /// # Errors
+    /// Everything that is wrong, with file and line where there is one.
+    pub fn load(config: &Config, previous: Option<&Policies>) -> Result<Policies, Vec<String>> {
+        let (mut policies, mut problems) = (Policies::default(), Vec::new());
+        for (name, policy) in &config.policies {
+            let before = previous.and_then(|previous| previous.by_name.get(name)).map(Arc::as_ref);
+            match ActivePolicy::load(policy, before) {
+                Ok(active) => _ = policies.by_name.insert(name.clone(), Arc::new(active)),
+                Err(found) => problems.extend(found),
+            }
+        }
+        if !problems.is_empty() || policies.by_name.is_empty() {
+            return if problems.is_empty() { Ok(policies) } else { Err(problems) };
+        }
+        // The configuration was checked: every name is there.
+        let by_name = &policies.by_name;
+        let list = |names: &[String]| names.iter().filter_map(|name| by_name.get(name)).cloned().collect::<List>();
+        policies.listeners = config.listeners.iter().map(|one| (one.name.clone(), list(&one.policies))).collect();
+        policies.hosts = config.host_rules.iter().map(|rule| (rule.host.clone(), list(&rule.policies))).collect();
+        policies.routes = config.routes.iter().map(|route| list(&route.policies)).collect();
+        Ok(policies)
+    }
+
+    /// Whether there is none at all.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Those of the listener and the host of a request, whatever its route.
+    pub fn around(&self, listener: &str, head: &RequestHead) -> impl Iterator<Item = &Arc<ActivePolicy>> {
+        let lists = [self.listeners.get(listener), self.hosts.find(head.host())];
+        lists.into_iter().flatten().flatten()
+    }
+
+    /// Those of a route.
+    pub fn of_route(&self, route: usize) -> &[Arc<ActivePolicy>] {
+        self.routes.get(route).map(|list| &**list).unwrap_or_default()
+    }
+}
