@@ -14,6 +14,7 @@ pub mod upstream_h1;
 mod upstream_h2;
 mod validate;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -221,7 +222,7 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
     exchange.ledger.group = Some(Arc::clone(&group));
     let until = group.config.total_timeout.map(|limit| Instant::now() + limit);
     let _in_flight = match group.admit(context.places()) {
-        Err(Full::OfAll) if group.queues() => queue(group.admit_in_turn(context.places()), exchange)
+        Err(Full::OfAll) if group.queues() => queue(Box::pin(group.admit_in_turn(context.places())), exchange)
             .await?
             .map_err(|full| Rejection::of(full.reason()))?,
         admitted => admitted.map_err(|full| Rejection::of(full.reason()))?,
@@ -241,7 +242,7 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
         let wish = Wish { hash, prefer: session.server(), not: tries.tried(), is_again: !tries.is_first() };
         let taken = match group.take(wish) {
             Err(NoServer::Busy) if tries.is_first() && group.queues() => {
-                queue(group.take_in_turn(wish, context.places()), exchange).await?
+                queue(Box::pin(group.take_in_turn(wish, context.places())), exchange).await?
             }
             taken => taken,
         };
@@ -262,7 +263,9 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
         let failed = match outcome {
             Ok(upgraded) => {
                 exchange.ledger.session = session.outcome(server);
-                note_response(group, server, exchange.ledger.upstream_status, exchange.ledger.upstream_duration);
+                // How long a request with a body takes is its client's affair, too.
+                let took = exchange.ledger.upstream_duration.filter(|_| !retry::has_body(admitted.head()));
+                note_response(group, server, exchange.ledger.upstream_status, took);
                 return Ok(upgraded);
             }
             Err(failed) => failed,
@@ -277,11 +280,11 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
 
 /// Waits in a group's queue while the client waits for its response, and notes for how long.
 async fn queue<T, B, A: ResponseSink>(
-    waiting: impl Future<Output = T>,
+    waiting: Pin<Box<impl Future<Output = T>>>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<T, Aborted> {
     let began = Instant::now();
-    let waited = while_wanted(Box::pin(waiting), exchange.sink).await;
+    let waited = while_wanted(waiting, exchange.sink).await;
     exchange.ledger.queued = Some(exchange.ledger.queued.unwrap_or_default() + began.elapsed());
     waited.map_err(|why| {
         exchange.ledger.blame(why);

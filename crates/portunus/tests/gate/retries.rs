@@ -1,9 +1,11 @@
 //! What is sent to another server, on which condition, how often and when; and what never is.
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::harness::{Gate, Reply, Seen, Upstream, exchange, statuses};
+use crate::harness::{Gate, Reply, Seen, Upstream, connect, exchange, read_response, statuses};
+use crate::http2_server::http2_server;
 use crate::upstreams::gate;
 
 fn responds(status: u16) -> impl Fn(&Seen) -> Reply {
@@ -142,4 +144,46 @@ fn a_server_whose_responses_take_too_long_is_ejected() {
     }
     assert_eq!((late.seen().len(), good.seen().len()), (2, 10));
     gate.wait_for("server ejected");
+}
+
+#[test]
+fn a_client_that_uploads_slowly_ejects_nobody() {
+    let servers = [Upstream::ok(), Upstream::ok()];
+    let gate = gate(&format!(
+        "servers: [\"{}\", \"{}\"], ejection: {{ failures: 1, duration: 1h, latency: 1s }}",
+        servers[0].address, servers[1].address
+    ));
+    let mut client = connect(gate.address("web"));
+    write!(client, "POST /r HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\nab").unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a client of a test that takes its time")]
+    std::thread::sleep(Duration::from_millis(1300));
+    client.write_all(b"cd").unwrap();
+    assert!(read_response(&mut client).0.starts_with("HTTP/1.1 200"));
+    let metrics = gate.metrics();
+    for server in &servers {
+        let ejected = format!("portunus_upstream_server_ejected{{upstream=\"app\",server=\"{}\"}} 0", server.address);
+        assert!(metrics.contains(&ejected), "{metrics}");
+    }
+}
+
+#[test]
+fn a_status_of_an_http2_server_is_retried_and_its_connection_goes_on() {
+    let server = |status: u16| {
+        http2_server(move |_, mut respond: h2::server::SendResponse<bytes::Bytes>| async move {
+            let response = http::Response::builder().status(status).body(()).unwrap();
+            if let Ok(mut stream) = respond.send_response(response, false) {
+                let _ = stream.send_data(bytes::Bytes::from_static(b"body"), true);
+            }
+        })
+    };
+    let gate = gate(&format!(
+        "servers: [\"{}\", \"{}\"], protocol: http2, ejection: {{ failures: 0 }}, retries: {{ on: 503, budget: 100 }}",
+        server(503),
+        server(200)
+    ));
+    for _ in 0..10 {
+        assert_eq!(ask(&gate, "GET", "").0, 200);
+    }
+    let retries: u64 = gate.log(10).iter().map(|line| line["upstream"]["retries"].as_u64().unwrap()).sum();
+    assert_eq!(retries, 5);
 }

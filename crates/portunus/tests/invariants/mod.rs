@@ -7,13 +7,15 @@
 pub mod config;
 pub mod route;
 pub mod routes_json;
+pub mod sticky;
 pub mod token;
 
 /// A named target and its check.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Targets replayed together.
-pub const ALL: [Target; 3] = [("routes_json", routes_json::check), ("route", route::check), ("token", token::check)];
+pub const ALL: [Target; 4] =
+    [("routes_json", routes_json::check), ("route", route::check), ("token", token::check), ("sticky", sticky::check)];
 
 /// A configuration with one plain listener called `web`, and no routes.
 fn empty_config() -> ::config::Config {

@@ -191,7 +191,12 @@ fn backoff(base: Duration, tried: usize) -> Duration {
 
 /// Whether a request may be sent once more although it may have run: it is idempotent and has no body that might be used up.
 pub(crate) fn may_repeat(head: &RequestHead) -> bool {
-    head.method.is_idempotent() && matches!(head.framing, BodyFraming::None | BodyFraming::Length(0))
+    head.method.is_idempotent() && !has_body(head)
+}
+
+/// Whether a request has a body.
+pub(crate) fn has_body(head: &RequestHead) -> bool {
+    !matches!(head.framing, BodyFraming::None | BodyFraming::Length(0))
 }
 
 /// A failure on one connection.

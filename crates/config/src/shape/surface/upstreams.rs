@@ -396,7 +396,7 @@ pub(crate) static UPSTREAM_EJECTION: Object = object(
                 "latency",
                 Shape::Either(&[Shape::Choice(&["none"]), Shape::Duration(1, HOUR)]),
                 "none",
-                "Time from the request sent to the response header beyond which a response counts as a failure of the server. Not for long polls.",
+                "Time from the request sent to the response header beyond which a response counts as a failure of the server. Requests with a body do not count, since their clients may be slow. Not for long polls.",
             ),
             optional(
                 "max_percent",
