@@ -16,7 +16,7 @@ def everything(tools):
     """Installs what is missing; what could not be had, with the reason."""
     os.makedirs(tools, exist_ok=True)
     missing = {}
-    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("traefik", traefik), ("grpc_js", grpc_js), ("grpcurl", grpcurl)):
+    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("fastapi", fastapi), ("traefik", traefik), ("grpc_js", grpc_js), ("grpcurl", grpcurl)):
         try:
             install(tools)
         except (Failed, OSError, subprocess.SubprocessError) as failure:
@@ -104,6 +104,12 @@ def traefik(tools):
 # With what makes its document.
 def httpbin(tools):
     python_packages(os.path.join(tools, "httpbin"), ["httpbin[mainapp]==0.10.4", "gunicorn==27.0.1"])
+
+
+# A framework that makes documents, and its users' libraries.
+def fastapi(tools):
+    packages = ["fastapi==0.165.0", "pydantic==2.14.3", "uvicorn==0.54.0", "python-multipart==0.0.34", "requests==2.34.2", "httpx==0.28.1"]
+    python_packages(os.path.join(tools, "fastapi"), packages)
 
 
 def python_packages(place, packages):

@@ -1,5 +1,6 @@
 """Contracts where others stand: API Firewall's settings as they are in front of httpbin, the application of its own demo, with httpbin's own document;
-and nginx, Caddy, Traefik and Envoy, which ask about the requests that they hold, configured as docs/validate-server.md has it."""
+nginx, Caddy, Traefik and Envoy, which ask about the requests that they hold, configured as docs/validate-server.md has it; and applications under the
+documents that their frameworks make."""
 
 import http.client
 import http.server
@@ -10,7 +11,7 @@ import signal
 import threading
 
 from rows import row
-from stage import HERE, Failed, Process, Settings, folder, free_port, tool, until_connectable
+from stage import HERE, Failed, Process, Settings, folder, free_port, run, tool, until_connectable
 
 # Debian keeps nginx where not every user looks.
 WITH_SBIN = {"PATH": os.environ["PATH"] + ":/usr/sbin"}
@@ -311,3 +312,32 @@ def validate_for_envoy_ext_authz_grpc(_way):
 @row(ways=("portunus",), needs=("envoy",), seconds=5)
 def validate_for_envoy_ext_authz_http(_way):
     validate_for_envoy(("--bodies", "whole"), "yaml other: Envoy, another filter")
+
+
+# --- an application under the document that its framework makes ---
+
+
+@row(ways=("portunus",), needs=("fastapi", "node"), seconds=8)
+def fastapi_under_its_own_document(_way):
+    interpreter = tool("fastapi/bin/python")
+    port, edge = free_port(), free_port()
+    with Process(interpreter, "-u", os.path.join(HERE, "fastapi_app.py"), port) as application:
+        until_connectable(port, application)
+        place = folder("fastapi")
+        with open(os.path.join(place, "openapi.json"), "wb") as file:
+            file.write(ask(port, "GET", "/openapi.json")[2])
+        configuration = {
+            "listeners": [{"name": "web", "bind": f"127.0.0.1:{edge}", "contract": "api"}],
+            "upstreams": {"app": {"servers": [f"127.0.0.1:{port}"]}},
+            # FastAPI declares neither the statuses of its exceptions nor what is in their bodies.
+            "contracts": {"api": {"document": "openapi.json", "detail": "pointer", "undeclared": {"status": "log", "response_body": "log"}}},
+            "routes": [{"path": "/{*rest}", "upstream": "app"}],
+        }
+        file = os.path.join(place, "portunus.yaml")
+        with open(file, "w", encoding="utf-8") as text:
+            json.dump(configuration, text)
+        with Process(Settings.portunus, "run", file) as gate:
+            until_connectable(edge, gate)
+            for library in ("requests", "httpx"):
+                run(interpreter, os.path.join(HERE, "fastapi_client.py"), library, f"http://127.0.0.1:{edge}", seconds=30)
+            run("node", os.path.join(HERE, "fastapi_client.mjs"), f"http://127.0.0.1:{edge}", seconds=30)
