@@ -15,7 +15,7 @@ pub mod response;
 
 use std::sync::Arc;
 
-use config::{Action, Mode, ValidateProtocol};
+use config::{Action, Mode};
 use contract::{Found, Matched};
 use reason::Reason;
 use wire::http::{BodyFraming, Method, RequestHead};
@@ -138,8 +138,9 @@ pub fn check_names(generation: &Generation, listener: &str, head: &RequestHead) 
     }
     let Routed::Found(route, _) = generation.routes.find(listener, head) else { return check_names_under(None, head) };
     match &route.config.action {
-        // What is asked about is another request, whose names are checked under its own operation.
-        Action::Validate(service) if service.protocol != ValidateProtocol::Schemas => Ok(()),
+        // What is asked about is another request, whose names are checked under its own operation. With `schemas` nothing goes on to anybody who
+        // could confuse them.
+        Action::Validate(_) => Ok(()),
         _ if generation.contracts.is_empty() => check_names_under(None, head),
         _ => check_names_under(generation.contracts.of(route.index, listener, head), head),
     }

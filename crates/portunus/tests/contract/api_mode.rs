@@ -104,6 +104,8 @@ fn all_that_is_wrong_is_said_with_the_codes_of_the_original() {
     let json_type = "Content-Type: application/json\r\n";
     for (request, fields, body, status, expected) in [
         ("GET /pets/7?limit=3", cat, "", 200, &[][..]),
+        // Nothing goes on to a server that could take the name for another one.
+        ("GET /pets/7?limit=3", "X-Kind: cat\r\napi_key: k\r\n", "", 200, &[]),
         ("GET /none", "", "", 403, &[("method_and_path_not_found", "")]),
         (
             "GET /pets/x?limit=11&more=1",
