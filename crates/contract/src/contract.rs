@@ -75,7 +75,7 @@ impl Contract {
         compiled.map_err(|faults| problems(faults, &names))
     }
 
-    fn compile(documents: &Documents, names: &[PathBuf], options: &Options) -> Result<Contract, Vec<Fault>> {
+    pub(crate) fn compile(documents: &Documents, names: &[PathBuf], options: &Options) -> Result<Contract, Vec<Fault>> {
         let mut opaque = Vec::new();
         let mut faults = Vec::new();
         for name in &options.opaque_media_types {
@@ -120,6 +120,15 @@ impl Contract {
         }
     }
 
+    /// The method that a request is validated under: HEAD as itself where the document lists it, else as the GET whose head it asks for (RFC 9110
+    /// §9.3.2).
+    pub fn method_of<'m>(&self, method: &'m str, path: &[u8]) -> &'m str {
+        match method {
+            "HEAD" if matches!(self.find("HEAD", path), Found::UnknownMethod { .. }) => "GET",
+            method => method,
+        }
+    }
+
     /// An operation by its number.
     pub fn operation(&self, number: usize) -> Option<Matched<'_>> {
         Some(Matched { contract: self, operation: self.operations.get(number)? })
@@ -151,7 +160,8 @@ impl Contract {
     }
 }
 
-fn problems(mut faults: Vec<Fault>, names: &[PathBuf]) -> Vec<Problem> {
+/// Faults in the order of the files, at most a thousand.
+pub(crate) fn problems(mut faults: Vec<Fault>, names: &[PathBuf]) -> Vec<Problem> {
     faults.sort_by_key(|fault| fault.place);
     faults.dedup();
     faults.truncate(MAX_PROBLEMS);

@@ -23,6 +23,8 @@
 //! ```
 #![deny(unsafe_code)]
 
+pub mod lint;
+pub mod learn;
 pub mod validate;
 mod contract;
 mod parameter;

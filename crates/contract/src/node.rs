@@ -2,6 +2,8 @@
 //!
 //! JSON Pointer is RFC 6901.
 
+use crate::json::push_string;
+
 /// Where something stands in a document.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Hash, Ord, PartialOrd)]
 pub struct Place {
@@ -110,6 +112,34 @@ impl Node {
             return Some(self);
         }
         pointer.strip_prefix('/')?.split('/').try_fold(self, |node, token| node.step(token))
+    }
+
+    /// Appends the value as JSON text. Documents are nested no deeper than their loader lets them.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match &self.kind {
+            Kind::Null => out.extend_from_slice(b"null"),
+            Kind::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
+            Kind::Number(text) => out.extend_from_slice(text.as_bytes()),
+            Kind::String(text) => push_string(text.as_bytes(), out),
+            Kind::Array(elements) => {
+                out.push(b'[');
+                for (number, element) in elements.iter().enumerate() {
+                    out.extend_from_slice(if number > 0 { b"," } else { b"" });
+                    element.write_json(out);
+                }
+                out.push(b']');
+            }
+            Kind::Object(members) => {
+                out.push(b'{');
+                for (number, (key, value)) in members.iter().enumerate() {
+                    out.extend_from_slice(if number > 0 { b"," } else { b"" });
+                    push_string(key.text.as_bytes(), out);
+                    out.push(b':');
+                    value.write_json(out);
+                }
+                out.push(b'}');
+            }
+        }
     }
 
     fn step(&self, token: &str) -> Option<&Node> {

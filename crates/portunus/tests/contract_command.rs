@@ -1,4 +1,4 @@
-//! `portunus contract check` and `portunus contract test` as a user runs them: exit status, and what goes where.
+//! `portunus contract` as a user runs it: exit status, and what goes where.
 #![forbid(unsafe_code)]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -147,4 +147,107 @@ fn what_the_edge_would_not_let_in_is_said() {
     let (code, _, err) = portunus(&[("api.yaml", SPEC)], &["contract", "test", "api.yaml", "--request", "none"]);
     assert!(code == Some(1) && err.contains("none: cannot be read"), "{err}");
     assert!(!Path::new("request").exists());
+}
+
+const CASES: &str = "
+- name: a pet
+  request: { method: GET, target: /v1/pets/7 }
+  response: { status: 200, json: { name: Rex } }
+- name: no pet
+  request: { method: GET, target: /v1/pets/0, expect: minimum }
+- name: head
+  request: { method: HEAD, target: /v1/pets/7, expect: pass }
+- request: { method: PUT, target: /v1/pets/7, headers: { X-List: [a, b] }, json: { name: Rex }, expect: pass }
+  response: { status: 500, expect: status_undeclared }
+- request: { method: PUT, target: /v1/pets/7, headers: { Content-Type: application/json }, body: '{\"name\":1}', expect: reject }
+- request: { method: GET, target: /v1/../pets, expect: dot_segment }
+- request: { method: GET, target: /none, expect: path_undeclared }
+- request: { method: DELETE, target: /v1/pets/7, expect: method_undeclared }
+";
+
+#[test]
+fn recorded_cases_say_which_differ_and_why() {
+    let run = |name: &str, cases: &str| {
+        portunus(&[("api.yaml", SPEC), (name, cases)], &["contract", "test", "api.yaml", name])
+    };
+    assert_eq!(run("cases.yaml", CASES), (Some(0), "cases.yaml: ok (8 cases)\n".to_owned(), String::new()));
+    let wrong =
+        CASES.replace("expect: minimum", "expect: pass").replace("{ name: Rex } }\n- name: no", "{} }\n- name: no");
+    let (status, out, _) = run("cases.yaml", &wrong.replace("expect: reject", "expect: maximum"));
+    let expected = "cases.yaml:2: a pet: response: expected pass, is rejected: required: body /name: is required\n\
+        cases.yaml:5: no pet: request: expected pass, is rejected: minimum: path id: must be at least 1\n\
+        cases.yaml:11: request: expected maximum, is rejected: type: body /name: must be a string, is a number\n\
+        cases.yaml: 3 of 8 cases differ\n";
+    assert_eq!((status, out.replace("is an integer", "is a number").as_str()), (Some(1), expected));
+    let lines = "{\"request\":{\"method\":\"GET\",\"target\":\"/v1/pets/7\"}}\n\n{\"request\":{\"method\":\"GET\",\"target\":\"/v1/pets/7\",\"expect\":\"reject\"}}\n";
+    let (status, out, _) = run("cases.jsonl", lines);
+    assert_eq!(
+        (status, out.as_str()),
+        (Some(1), "cases.jsonl:3: request: expected reject, passes\ncases.jsonl: 1 of 2 cases differ\n")
+    );
+    for (bad, said) in [
+        ("a: 1", "is no list of cases"),
+        ("- { request: { method: GET, target: /, expekt: pass } }", "cases.yaml:1: has no `expekt`"),
+        ("- { response: { status: 200 } }", "cases.yaml:1: has no `request`"),
+        ("- { request: { method: GET } }", "`target` must be there"),
+        ("- { request: { method: GET, target: /v1/pets/7, body: a, json: 1 } }", "write one of them"),
+        ("- { request: { method: GET, target: /v1/pets/7, headers: { a: \"b\\nc\" } } }", "must be text in one line"),
+        ("- [", "cases.yaml:"),
+    ] {
+        let (status, _, err) = run("cases.yaml", bad);
+        assert!(status == Some(1) && err.contains(said), "{bad}: {err}");
+    }
+}
+
+#[test]
+fn lint_says_what_is_left_open_and_how_to_close_it() {
+    let (status, out, err) = portunus(&[("api.yaml", SPEC)], &["contract", "lint", "api.yaml"]);
+    assert_eq!((status, err.as_str()), (Some(0), ""), "{out}");
+    let expected = "\
+        api.yaml:9:7: `security` is not declared (GET /pets/{id}); declare `security`; `security: []` says that the operation is public [warning security_undeclared]\n\
+        api.yaml:13:7: `security` is not declared (PUT /pets/{id}); declare `security`; `security: []` says that the operation is public [warning security_undeclared]\n\
+        api.yaml:18:28: nothing reads `application/xml`, so bodies of that type are rejected; list it in `opaque_media_types` to let them pass unread; correct or remove it [warning without_effect]\n\
+        api.yaml: 0 errors, 3 warnings\n";
+    assert_eq!(out, expected);
+    let strict = portunus(&[("api.yaml", SPEC)], &["contract", "lint", "--strict", "api.yaml"]);
+    assert_eq!(strict.0, Some(1));
+    let bad = SPEC.replace("maxLength: 5", "maxLengthh: 5");
+    let (status, out, _) = portunus(&[("api.yaml", &bad)], &["contract", "lint", "--format", "json", "api.yaml"]);
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((status, &found["errors"]), (Some(1), &1.into()), "{out}");
+    let first = found["findings"].as_array().unwrap().iter().find(|one| one["rule"] == "unsupported").unwrap();
+    assert_eq!((&first["line"], &first["severity"]), (&17.into(), &"error".into()), "{out}");
+    let (status, out, err) = portunus(&[("api.yaml", "openapi: [")], &["contract", "lint", "api.yaml"]);
+    assert_eq!((status, out.as_str()), (Some(1), ""), "{err}");
+}
+
+#[test]
+fn a_document_is_learnt_from_logs_and_then_checks() {
+    let log = "{\"kind\":\"request\",\"method\":\"GET\",\"host\":\"a\",\"target\":\"/orders/1?x=%7e\",\"status\":200}\n\
+        {\"kind\":\"request\",\"method\":\"GET\",\"host\":\"a\",\"target\":\"/%6frders/2\",\"status\":200}\n\
+        {\"kind\":\"request\",\"method\":\"GET\",\"host\":\"b\",\"target\":\"/other\",\"status\":200}\n\
+        {\"kind\":\"request\",\"method\":\"GET\",\"host\":\"a\",\"target\":\"/a/../b\",\"status\":200}\nno line\n";
+    let (status, out, err) = portunus(&[("access.log", log)], &["contract", "learn", "access.log"]);
+    assert_eq!(status, Some(0), "{err}");
+    assert!(out.contains("\n  /orders/{order_id}:\n") && !out.contains("other"), "{out}");
+    for said in [
+        "left out: 1 request (other hosts than `a`)",
+        "left out: 1 request (no request that would be let in: dot_segment)",
+        "left out: 1 request (the line is no JSON object)",
+        "1 operation from 2 different requests; 0 of these rejected by the document",
+    ] {
+        assert!(err.contains(said), "{said}: {err}");
+    }
+    let (status, checked, err) = portunus(&[("learnt.yaml", &out)], &["contract", "check", "learnt.yaml"]);
+    assert_eq!(
+        (status, checked.as_str()),
+        (Some(0), "GET     /orders/{order_id}\nlearnt.yaml: ok (1 operation, 0 warnings)\n"),
+        "{err}"
+    );
+    let (status, _, err) = portunus(&[("access.log", "GET / 200\n")], &["contract", "learn", "access.log"]);
+    assert!(status == Some(1) && err.contains("no line is JSON"), "{err}");
+    let (status, _, err) = portunus(&[("x.har", "{}")], &["contract", "learn", "x.har"]);
+    assert!(status == Some(1) && err.contains("is no HAR file"), "{err}");
+    let (status, _, err) = portunus(&[("access.log", "")], &["contract", "learn", "access.log"]);
+    assert!(status == Some(1) && err.contains("nothing to learn"), "{err}");
 }

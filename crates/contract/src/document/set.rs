@@ -281,7 +281,7 @@ fn read_text(path: &Path, max_bytes: usize) -> Result<String, Unread> {
 }
 
 /// JSON where the name says so; YAML otherwise, which includes JSON but for its surrogate pairs.
-fn parse(path: &Path, text: &str, file: u32, max_nodes: usize) -> Result<(Node, Vec<Fault>, usize), Fault> {
+pub(super) fn parse(path: &Path, text: &str, file: u32, max_nodes: usize) -> Result<(Node, Vec<Fault>, usize), Fault> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
     if is_json {

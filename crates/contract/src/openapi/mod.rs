@@ -9,7 +9,7 @@ mod template;
 
 pub use model::Operation;
 pub(crate) use model::{Body, Coding, Content, FieldKind, FormField, FormFields, Parameter, Style, XmlRoot};
-pub(crate) use read::{Class, read};
+pub(crate) use read::{Class, METHODS, dialect, is_of_bytes, read};
 pub(crate) use router::Router;
 pub use security::{Demand, Requirement, Scheme, SchemeKind};
 pub(crate) use shape::{Shape, ShapeId, Shapes, Xml};

@@ -13,7 +13,8 @@ use contract::{Contract, Found};
 pub type Check = fn(&[u8]);
 
 /// Every reader by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 6] = [
+pub const ALL: [(&str, Check); 7] = [
+    ("contract_learn", contract_learn),
     ("contract_parameters", contract_parameters),
     ("contract_multipart", contract_multipart),
     ("contract_xml", contract_xml),
@@ -153,6 +154,8 @@ pub fn contract_document(bytes: &[u8]) {
     for name in ["fuzz.yaml", "fuzz.json"] {
         match Contract::from_text(name, text, &options) {
             Ok(contract) => {
+                let findings = contract::lint::lint_text(name, text, &options).expect("what loads can be linted");
+                assert!(findings.iter().all(|finding| finding.problem.line <= lines), "{findings:?}");
                 assert!(
                     contract.operations().iter().enumerate().all(|(number, operation)| operation.number() == number)
                 );
@@ -170,4 +173,19 @@ pub fn contract_document(bytes: &[u8]) {
             }
         }
     }
+}
+
+/// The bytes are a HAR file. What is learnt from it loads, and has no error; what is found in any document ends.
+pub fn contract_learn(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let Ok(exchanges) = contract::learn::exchanges_of_har(std::path::Path::new("fuzz.har"), text) else { return };
+    let learnt = contract::learn::learn(&exchanges, "fuzz");
+    assert!(
+        learnt.rejected.iter().all(|(what, _)| what != "the document"),
+        "{:?}\n{}",
+        learnt.rejected,
+        learnt.document
+    );
+    let findings = contract::lint::lint_text("fuzz.yaml", &learnt.document, &Options::default()).unwrap();
+    assert!(!findings.iter().any(|finding| finding.rule.is_error()), "{findings:?}\n{}", learnt.document);
 }

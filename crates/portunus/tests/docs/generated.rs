@@ -52,6 +52,20 @@ fn the_tls_policies_are_those_of_the_program() {
     check(path, &format!("{before}<!-- begin: policies -->\n{}<!-- end: policies -->{after}", policies()));
 }
 
+#[test]
+fn the_rules_of_lint_are_those_of_the_program() {
+    let path = "docs/contract-commands.md";
+    let text = fs::read_to_string(root().join(path)).unwrap();
+    let (before, rest) = text.split_once("<!-- begin: rules -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end: rules -->").unwrap();
+    let mut rows = String::from("\n| rule | severity | meaning | fix |\n|---|---|---|---|\n");
+    for rule in contract::lint::Rule::ALL {
+        let severity = if rule.is_error() { "error" } else { "warning" };
+        writeln!(rows, "| `{}` | {severity} | {} | {} |", rule.code(), rule.meaning(), rule.fix()).unwrap();
+    }
+    check(path, &format!("{before}<!-- begin: rules -->\n{rows}\n<!-- end: rules -->{after}"));
+}
+
 fn policies() -> String {
     let all = [("modern", Policy::Modern), ("intermediate", Policy::Intermediate), ("legacy", Policy::Legacy)];
     let mut out = String::from("\n| | `modern` | `intermediate` | `legacy` |\n|---|---|---|---|\n");

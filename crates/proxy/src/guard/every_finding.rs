@@ -8,7 +8,7 @@ use tokio::task::yield_now;
 use wire::http::{Method, RequestHead};
 
 use crate::contracts::ActiveContract;
-use crate::guard::request::{Visited, head_method};
+use crate::guard::request::Visited;
 use crate::guard::validation::{ScratchSpace, Side, Validation, caught, panicked};
 
 /// What a document says of a request.
@@ -22,7 +22,7 @@ pub enum Everything {
 
 /// Validates a request, its whole body included, to its end. In turns, so that others have theirs.
 pub async fn find_all(active: &Arc<ActiveContract>, head: &RequestHead, body: &[u8]) -> Everything {
-    let method = if head.method == Method::Head { head_method(active, head) } else { head.method.as_str() };
+    let method = active.contract.method_of(head.method.as_str(), head.path());
     let Found::Operation(matched, values) = active.contract.find(method, head.path()) else {
         return Everything::Unknown;
     };

@@ -93,7 +93,7 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
     if active.awaits_document {
         return Err(Rejection::of(Reason::ContractDocumentMissing).into());
     }
-    let method = if head.method == Method::Head { head_method(active, head) } else { head.method.as_str() };
+    let method = active.contract.method_of(head.method.as_str(), head.path());
     let found = active.contract.find(method, head.path());
     let hidden = candidate.hidden_operation(method, &found);
     let (operation, values) = match found {
@@ -290,14 +290,6 @@ fn without_bearer(credential: &[u8]) -> &[u8] {
     match credential.split_at_checked(7) {
         Some((scheme, token)) if scheme.trim_ascii_end().eq_ignore_ascii_case(b"bearer") => token.trim_ascii(),
         _ => credential,
-    }
-}
-
-/// HEAD is validated as itself where the document lists it, else as the GET whose head it asks for (RFC 9110 §9.3.2).
-pub(super) fn head_method(active: &ActiveContract, head: &RequestHead) -> &'static str {
-    match active.contract.find("HEAD", head.path()) {
-        Found::UnknownMethod { .. } => "GET",
-        _ => "HEAD",
     }
 }
 

@@ -97,7 +97,7 @@ impl Class {
 }
 
 /// Whether a media type is bytes that no schema describes.
-fn is_of_bytes(range: &MediaRange) -> bool {
+pub(crate) fn is_of_bytes(range: &MediaRange) -> bool {
     const ARCHIVES: [&str; 8] = ["pdf", "zip", "gzip", "x-gzip", "x-tar", "x-7z-compressed", "x-bzip2", "vnd.rar"];
     let is_archive = || range.kind == "application" && ARCHIVES.contains(&range.subtype.as_str());
     // SVG is XML.

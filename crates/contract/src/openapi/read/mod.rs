@@ -11,7 +11,8 @@ mod security;
 mod servers;
 mod unsupported;
 
-pub(crate) use content::Class;
+pub(crate) use content::{Class, is_of_bytes};
+pub(crate) use operation::METHODS;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -150,7 +151,7 @@ pub(crate) fn read(documents: &Documents, options: &Options) -> Result<Read, Vec
 }
 
 /// The dialect that the document declares.
-fn dialect(root: &Node, warnings: &mut Vec<Fault>) -> Result<Dialect, Fault> {
+pub(crate) fn dialect(root: &Node, warnings: &mut Vec<Fault>) -> Result<Dialect, Fault> {
     if let Some(version) = root.get("swagger") {
         return Err(Fault::new(version.place, "this version of Swagger is not known; 2.0 is"));
     }

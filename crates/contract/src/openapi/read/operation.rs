@@ -9,7 +9,7 @@ use crate::openapi::security::Requirement;
 use crate::openapi::template::{Template, Unusable};
 
 /// Methods that a path item has a member for; `query` since OpenAPI 3.2.
-const METHODS: &[&str] = &["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
+pub(crate) const METHODS: &[&str] = &["get", "put", "post", "delete", "options", "head", "patch", "trace", "query"];
 
 /// Members of a path item that are no methods.
 const COMMON: &[&str] = &["$ref", "summary", "description", "servers", "parameters", "additionalOperations"];
