@@ -64,8 +64,8 @@ pub struct Config {
 }
 
 pub use contracts::{
-    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentText, DocumentUrl, HostRule, JwtConfig, KeySource,
-    Mode, OperationRule, ShadowExclude, TokenPlaces,
+    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentText, DocumentUrl, HostRule, IntrospectionConfig,
+    JwtConfig, KeySource, Mode, OperationRule, ShadowExclude, TokenPlaces,
 };
 pub use net::Endpoint;
 

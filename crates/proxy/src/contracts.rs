@@ -13,7 +13,8 @@ use contract::Contract;
 use contract::openapi::{Scheme, SchemeKind};
 use wire::http::RequestHead;
 
-use crate::auth::{AddressSet, DeniedTokens, KeyRing, TokenRule};
+use crate::auth::token::ClaimRule;
+use crate::auth::{AddressSet, DeniedTokens, Introspection, KeyRing, TokenRule};
 use crate::host_map::HostMap;
 use crate::upstream::Group;
 
@@ -30,6 +31,8 @@ pub struct ActiveContract {
     rules: Vec<Rule>,
     /// How tokens are checked.
     pub tokens: Option<TokenRule>,
+    /// Who is asked about them instead.
+    pub introspection: Option<Arc<Introspection>>,
     /// Tokens that are rejected.
     pub denied: Option<DeniedTokens>,
     /// Clients that may speak.
@@ -80,6 +83,9 @@ impl ActiveContract {
         let tokens = tokens.map_err(|problem| problems.push(problem)).ok().flatten();
         let key_group = tokens.as_ref().and_then(|rule| key_group(&rule.keys, previous)).transpose();
         let key_group = key_group.map_err(|problem| problems.push(problem)).ok().flatten();
+        let asked_before = previous.and_then(|previous| previous.introspection.as_deref());
+        let introspection = config.introspection.as_ref().map(|server| Introspection::load(server, asked_before));
+        let introspection = introspection.transpose().map_err(|problem| problems.push(problem)).ok().flatten();
         let document_group = document_group(config, previous);
         let document_group = document_group.map_err(|problem| problems.push(problem)).ok().flatten();
         let awaits_document = config.document_url.is_some() && !config.document.exists();
@@ -94,6 +100,7 @@ impl ActiveContract {
                 contract,
                 rules,
                 tokens,
+                introspection: introspection.map(Arc::new),
                 denied,
                 allowed,
                 key_group,
@@ -156,10 +163,12 @@ fn token_rule(jwt: &JwtConfig, previous: Option<&ActiveContract>) -> Result<Toke
     Ok(TokenRule {
         algorithms: jwt.algorithms.clone(),
         keys,
-        issuers: jwt.issuers.clone(),
-        audiences: jwt.audiences.clone(),
-        leeway: jwt.leeway,
-        require_expiry: jwt.require_expiry,
+        claims: ClaimRule {
+            issuers: jwt.issuers.clone(),
+            audiences: jwt.audiences.clone(),
+            leeway: jwt.leeway,
+            require_expiry: jwt.require_expiry,
+        },
     })
 }
 
@@ -292,9 +301,8 @@ fn may_be_token(kind: &SchemeKind) -> bool {
 
 /// Whether the credential of a scheme is a token that this contract verifies.
 pub fn verifies_token(config: &ContractConfig, scheme: &Scheme) -> bool {
-    let Some(jwt) = &config.jwt else { return false };
-    let is_named = || jwt.bearer_schemes.as_ref().is_none_or(|names| names.contains(&scheme.name));
-    needs_token(&scheme.kind) || (may_be_token(&scheme.kind) && is_named())
+    let is_named = || config.bearer_schemes().1.is_none_or(|names| names.contains(&scheme.name));
+    config.verifies_tokens() && (needs_token(&scheme.kind) || (may_be_token(&scheme.kind) && is_named()))
 }
 
 /// What is wrong between the document's security schemes and `jwt`, and warnings of bearer credentials that nobody verifies here.
@@ -308,31 +316,41 @@ fn check_schemes(config: &ContractConfig, contract: &Contract, problems: &mut Ve
         }
     }
     let mut warnings = Vec::new();
+    let (section, named) = config.bearer_schemes();
     for (name, (scheme, operation)) in &first_uses {
-        match &config.jwt {
-            None if needs_token(&scheme.kind) => problems.push(format!(
-                "{document}: {operation}: the scheme {name} demands tokens, and nothing says how to verify them: add `jwt` to the contract"
-            )),
-            _ if may_be_token(&scheme.kind) && !verifies_token(config, scheme) => {
-                let fix = if config.jwt.is_some() { "name the scheme in `jwt.bearer_schemes`" } else { "add `jwt`" };
-                warnings.push(format!(
-                    "{document}: {operation}: the bearer token of the scheme {name} must be present and is not verified here; {fix} to verify it"
-                ));
-            }
-            _ => {}
+        if needs_token(&scheme.kind) && !config.verifies_tokens() {
+            problems.push(format!(
+                "{document}: {operation}: the scheme {name} demands tokens, and nothing says how to verify them: add `jwt` to the contract, or `introspection`"
+            ));
+        } else if may_be_token(&scheme.kind) && !verifies_token(config, scheme) {
+            let fix = match config.verifies_tokens() {
+                true => format!("name the scheme in `{section}.bearer_schemes`"),
+                false => "add `jwt` or `introspection`".to_owned(),
+            };
+            warnings.push(format!(
+                "{document}: {operation}: the bearer token of the scheme {name} must be present and is not verified here; {fix} to verify it"
+            ));
         }
     }
-    let Some(jwt) = &config.jwt else { return warnings };
-    for name in jwt.bearer_schemes.iter().flatten() {
+    if !config.verifies_tokens() {
+        return warnings;
+    }
+    for name in named.into_iter().flatten() {
         if first_uses.get(name.as_str()).is_none_or(|(scheme, _)| !may_be_token(&scheme.kind)) {
             let what = "which is no scheme of type `http` and scheme `bearer`, nor an API key in `Authorization`, that an operation uses";
-            problems.push(format!("{}: `jwt.bearer_schemes` names {name}, {what}; remove it", config.place));
+            problems.push(format!("{}: `{section}.bearer_schemes` names {name}, {what}; remove it", config.place));
         }
     }
     if !first_uses.values().any(|(scheme, _)| verifies_token(config, scheme)) {
-        let what = "no operation of the document demands a bearer token, so `jwt` verifies nothing";
-        let fix = "add `security` to the document's operations, or remove `jwt`";
+        let what = format!("no operation of the document demands a bearer token, so `{section}` verifies nothing");
+        let fix = format!("add `security` to the document's operations, or remove `{section}`");
         problems.push(format!("{}: {what}; {fix}", config.place));
+    }
+    if config.introspection.as_ref().is_some_and(|server| server.upstream.tls.is_none()) {
+        warnings.push(format!(
+            "{}: `introspection` sends tokens and its secret in the clear; use an `https://` URL unless the server is on this machine",
+            config.place
+        ));
     }
     warnings
 }

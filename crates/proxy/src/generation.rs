@@ -194,7 +194,11 @@ impl Generation {
         let key_servers = self.key_groups.values().map(|group| &group.servers);
         let keys = self.contracts.all().filter_map(|contract| contract.fetched_keys()).map(|(_, group)| group);
         let documents = self.contracts.all().filter_map(|contract| contract.fetched_document());
-        self.groups.values().chain(made.values()).chain(key_servers).cloned().chain(keys).chain(documents).collect()
+        let asked =
+            |contract: &Arc<ActiveContract>| contract.introspection.as_ref().map(|server| Arc::clone(&server.group));
+        let asked = self.contracts.all().filter_map(asked);
+        let own = self.groups.values().chain(made.values()).chain(key_servers).cloned();
+        own.chain(keys).chain(documents).chain(asked).collect()
     }
 
     /// All groups of key servers.

@@ -165,7 +165,7 @@ pub fn check_names_under(active: Option<&Arc<ActiveContract>>, head: &RequestHea
 
 /// The names with an underscore that a request may hold.
 fn declared_names<'c>(active: &'c ActiveContract, head: &RequestHead) -> Option<&'c [Box<str>]> {
-    let method = if head.method == Method::Head { request::head_method(active, head) } else { head.method.as_str() };
+    let method = active.contract.method_of(head.method.as_str(), head.path());
     let Found::Operation(matched, _) = active.contract.find(method, head.path()) else { return None };
     Some(&active.rule(matched.operation.number())?.underscored)
 }

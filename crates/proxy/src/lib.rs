@@ -10,6 +10,7 @@ mod conn;
 mod http;
 mod exchange;
 mod guard;
+mod own_request;
 mod tunnel;
 mod handshake;
 mod pump;

@@ -445,7 +445,7 @@ reasons! {
             "Nothing: it was put there.";
         JwtMalformed "jwt_malformed" Client 401
             "The token is not a signed JSON Web Token in compact form."
-            "Correct the client; opaque tokens cannot be checked here.";
+            "Correct the client; opaque tokens are looked up with `introspection`.";
         JwtTooLong "jwt_too_long" Client 401
             "The token is longer than 16 KiB."
             "Have the issuer put less into it.";
@@ -479,6 +479,18 @@ reasons! {
         JwtAudience "jwt_audience" Client 401
             "The token's `aud` names none of the audiences."
             "Add the audience to the list, or have the client ask for a token for this API.";
+        TokenInactive "token_inactive" Client 401
+            "The introspection server says that the token is not active: it is unknown, expired or revoked."
+            "Nothing: the client gets a new token. If all fail, check that the server is that of the issuer.";
+        IntrospectionFailed "introspection_failed" Upstream 503
+            "The introspection server could not be reached, or did not say whether the token is active."
+            "The diagnostic log says what went wrong (`token not looked up`); check URL, `client_id` and secret.";
+        IntrospectionTimeout "introspection_timeout" Upstream 503
+            "The introspection server did not respond within `introspection.timeout`."
+            "Look at the server, or raise the timeout.";
+        IntrospectionBusy "introspection_busy" Proxy 503
+            "Too many tokens are looked up at once, so that this one had no turn within `introspection.timeout`."
+            "Raise `max_concurrent_lookups` if the server can take it; the access log says who sends so many tokens.";
         JwtScope "jwt_scope" Client 403
             "The token is genuine and lacks a scope that the operation demands."
             "Grant the scope to the client.";

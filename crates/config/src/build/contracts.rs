@@ -14,8 +14,9 @@ use super::template::Target;
 use super::{Build, Fault, address, headers, identifier, names_in, read};
 use crate::jwt::Algorithm;
 use crate::model::{
-    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, JwtConfig, KeySource, Mode,
-    OperationRule, ServerConfig, ShadowExclude, TokenPlaces, UpstreamConfig, UpstreamProtocol, UpstreamTls,
+    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, IntrospectionConfig, JwtConfig,
+    KeySource, Mode, OperationRule, ServerConfig, ShadowExclude, TokenPlaces, UpstreamConfig, UpstreamProtocol,
+    UpstreamTls,
 };
 use crate::problem::shown;
 use crate::table::setting;
@@ -74,9 +75,14 @@ impl Build<'_> {
                 .parsed(node, "status_header", |text| headers::field_name(text).map(|_| text.to_owned())),
             shadow_exclude: self.shadow_exclude(node.get("shadow")),
             jwt: node.get("jwt").and_then(|jwt| self.jwt(name, jwt)),
+            introspection: node.get("introspection").and_then(|server| self.introspection(name, server)).map(Arc::new),
             deny_tokens: node.get("deny_tokens").and_then(|list| self.deny_tokens(list)),
             allow_addresses: node.get("allow_addresses").and_then(|list| self.allow_addresses(list)),
         };
+        if let (Some(_), Some(entry)) = (&config.jwt, node.entry("introspection")) {
+            let what = "`introspection` beside `jwt`: a token is verified in one way";
+            self.problems.add(entry.key_span, what, "keep the one that your tokens need; opaque ones are looked up");
+        }
         Some(config)
     }
 
@@ -223,6 +229,31 @@ impl Build<'_> {
             bearer_schemes: node
                 .get("bearer_schemes")
                 .map(|_| self.parsed_list(node, "bearer_schemes", |text| Ok(text.to_owned()))),
+        })
+    }
+
+    fn introspection(&mut self, contract: &str, node: &Node) -> Option<IntrospectionConfig> {
+        let mut upstream = self.connection_settings("contract.introspection", node);
+        upstream.name = format!("{contract}-introspection");
+        let (host, target) = self.fetched_from(&mut upstream, node, "tokens")?;
+        Some(IntrospectionConfig {
+            upstream: Arc::new(upstream),
+            host,
+            target,
+            client_id: read::text(node, "client_id").map(str::to_owned),
+            client_secret: self.secret(node.get("client_secret")?)?,
+            issuers: self.parsed_list(node, "issuers", |text| Ok(text.to_owned())),
+            audiences: self.parsed_list(node, "audiences", |text| Ok(text.to_owned())),
+            leeway: setting(node, "leeway"),
+            require_expiry: setting(node, "require_expiry"),
+            bearer_schemes: node
+                .get("bearer_schemes")
+                .map(|_| self.parsed_list(node, "bearer_schemes", |text| Ok(text.to_owned()))),
+            timeout: setting(node, "timeout"),
+            cache_ttl: setting(node, "cache_ttl"),
+            negative_cache_ttl: setting(node, "negative_cache_ttl"),
+            max_cached_tokens: setting(node, "max_cached_tokens"),
+            max_concurrent_lookups: setting(node, "max_concurrent_lookups"),
         })
     }
 

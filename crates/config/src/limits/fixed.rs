@@ -348,6 +348,7 @@ const REQUESTS: &[FixedBound] = &[
         "8",
         "Each costs a signature.",
     ),
+    bound("proxy/src/auth/lookups.rs", "MAX_LOOKUPS", "Lookups of tokens of a worker", "1024", "Then 503."),
     bound(
         "proxy/src/auth/json.rs",
         "MAX_ELEMENTS",
@@ -550,6 +551,8 @@ const UPSTREAMS: &[FixedBound] = &[
         "1MiB",
         "Real ones have a few KiB.",
     ),
+    bound("proxy/src/auth/introspection.rs", "MAX_RESPONSE_BYTES", "Response to a lookup", "16KiB", "They are small."),
+    bound("proxy/src/auth/introspection.rs", "MAX_SCOPE_BYTES", "Scopes looked up", "4KiB", "They are remembered."),
     bound("proxy/src/auth/keys.rs", "MAX_KEYS", "Keys of a key set", "100", "Real ones have a few."),
     bound(
         "proxy/src/background/key_sets.rs",

@@ -77,6 +77,7 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &CONTRACT_LIMITS,
     &SHADOW,
     &JWT,
+    &INTROSPECTION,
     &KEY_URL,
     &DENY_TOKENS,
     &ALLOW_ADDRESSES,

@@ -14,13 +14,13 @@ pub type Check = fn(&[u8]);
 
 /// Every reader by the name of its fuzz target and corpus folder.
 pub const ALL: [(&str, Check); 7] = [
-    ("contract_learn", contract_learn),
     ("contract_parameters", contract_parameters),
     ("contract_multipart", contract_multipart),
     ("contract_xml", contract_xml),
     ("contract_yaml", contract_yaml),
     ("contract_sequence", contract_sequence),
     ("contract_document", contract_document),
+    ("contract_learn", contract_learn),
 ];
 
 /// Every style in every place, a form and a multipart body.

@@ -18,6 +18,7 @@ mod fail_closed;
 mod fetched;
 mod forwarded;
 mod front_door;
+mod introspection;
 mod lists;
 mod other_bodies;
 mod reload;

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use config::Algorithm;
 use config::{KeySource, UpstreamConfig};
+use proxy::auth::token::ClaimRule;
 use proxy::auth::{AddressSet, KeyRing, TokenRule};
 
 /// The set whose private halves nobody has.
@@ -27,10 +28,7 @@ fn rule() -> &'static TokenRule {
     RULE.get_or_init(|| TokenRule {
         algorithms: Algorithm::ALL.iter().map(|(_, algorithm)| *algorithm).collect(),
         keys: ring(SET).unwrap().into(),
-        issuers: Vec::new(),
-        audiences: Vec::new(),
-        leeway: Duration::ZERO,
-        require_expiry: false,
+        claims: ClaimRule { issuers: Vec::new(), audiences: Vec::new(), leeway: Duration::ZERO, require_expiry: false },
     })
 }
 

@@ -54,6 +54,18 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
+/// Appends base64 with padding and the standard alphabet (RFC 4648 §4).
+pub fn encode_base64(bytes: &[u8], out: &mut Vec<u8>) {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for group in bytes.chunks(3) {
+        let joined = group.iter().fold(0_u32, |joined, &byte| joined << 8 | u32::from(byte)) << (8 * (3 - group.len()));
+        for place in 0..4 {
+            let digit = (joined >> (18 - 6 * place) & 63) as usize;
+            out.push(if place <= group.len() { ALPHABET.get(digit).copied().unwrap_or(b'=') } else { b'=' });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,6 +26,13 @@ pub struct TokenRule {
     pub algorithms: Vec<Algorithm>,
     /// The keys.
     pub keys: Arc<KeyRing>,
+    /// What its claims must be.
+    pub claims: ClaimRule,
+}
+
+/// What must hold for the claims of a token, wherever they come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimRule {
     /// `iss` must be one of these; empty for any.
     pub issuers: Vec<String>,
     /// `aud` must hold one of these; empty for any.
@@ -45,13 +52,19 @@ pub struct Rejected {
     pub insufficient: bool,
 }
 
-const fn rejected(reason: Reason) -> Rejected {
+/// Rejected for this reason, as a token that is not good at all.
+pub const fn rejected(reason: Reason) -> Rejected {
     Rejected { reason, insufficient: false }
 }
 
 /// What a genuine token says, as far as it is asked for.
 #[derive(Debug)]
 pub struct Claims(Object);
+
+/// Whether a token is longer than any that is looked at.
+pub(super) const fn is_too_long(token: &[u8]) -> bool {
+    token.len() > MAX_TOKEN_BYTES
+}
 
 impl Claims {
     /// Whether every one of these scopes is granted: in `scope` (RFC 8693 §4.2), or in `scp` as some providers write it.
@@ -75,7 +88,7 @@ impl TokenRule {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn check(&self, token: &[u8], now: SystemTime) -> Result<Claims, Rejected> {
-        if token.len() > MAX_TOKEN_BYTES {
+        if is_too_long(token) {
             return Err(rejected(Reason::JwtTooLong));
         }
         let mut parts = token.split(|byte| *byte == b'.');
@@ -92,7 +105,7 @@ impl TokenRule {
         self.check_signature(&head, message, &signature)?;
         let payload = base64url::decode(payload).ok_or_else(malformed)?;
         let claims = Object::read(&payload).map_err(|_| malformed())?;
-        self.check_claims(&claims, now)?;
+        self.claims.check(&claims, now)?;
         Ok(Claims(claims))
     }
 
@@ -122,8 +135,11 @@ impl TokenRule {
         self.keys.want();
         Err(rejected(Reason::JwtUnknownKey))
     }
+}
 
-    fn check_claims(&self, claims: &Object, now: SystemTime) -> Result<(), Rejected> {
+impl ClaimRule {
+    /// Checks claims at this moment.
+    pub(super) fn check(&self, claims: &Object, now: SystemTime) -> Result<(), Rejected> {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let leeway = self.leeway.as_secs_f64();
         let time = |name| match claims.get(name) {

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use config::{Config, ContractConfig, DocumentUrl};
 use net::Deadline;
 
-use crate::background::get::fetch;
 use crate::background::schedule::{Fetch, PAUSE, Schedule};
 use crate::contracts::ActiveContract;
+use crate::own_request::fetch;
 use crate::upstream::Group;
 use crate::worker::Shared;
 

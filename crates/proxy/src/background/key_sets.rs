@@ -10,8 +10,8 @@ use config::KeySource;
 use net::Deadline;
 
 use crate::auth::keys::{KeyRing, MAX_KEYS_BYTES};
-use crate::background::get::fetch;
 use crate::background::schedule::{Fetch, PAUSE, Schedule};
+use crate::own_request::fetch;
 use crate::upstream::Group;
 use crate::worker::Shared;
 

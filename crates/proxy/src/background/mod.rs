@@ -1,6 +1,5 @@
 //! Tasks of the main thread, off the data path: names resolved and health checked, documents and key sets fetched.
 
-mod get;
 mod health;
 pub mod documents;
 pub mod key_sets;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use contract::Found;
 use contract::validate::{BodyPlan, Findings, Framing, Part, RequestParts, Violation, Where, code};
 use tokio::task::yield_now;
-use wire::http::{Method, RequestHead};
+use wire::http::RequestHead;
 
 use crate::contracts::ActiveContract;
 use crate::guard::request::Visited;

@@ -4,6 +4,7 @@
 //! validated. Under `log` nothing waits. What was found goes into the record, and what no document declares to the list of shadows.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -15,7 +16,7 @@ use reason::Reason;
 use telemetry::ShadowKind;
 use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
 
-use crate::auth::token;
+use crate::auth::{Introspection, introspection, lookups, token};
 use crate::contracts::{ActiveContract, Rule, verifies_token};
 use crate::guard::body::{GuardedBody, HoldError};
 use crate::guard::validation::{ScratchSpace, Side, Validation, caught, panicked, rejection};
@@ -27,6 +28,7 @@ use crate::message::ledger::Ledger;
 use crate::message::rejection::{Rejection, Reported};
 use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink};
+use crate::own_request::{self, Asked as OwnRequest};
 use crate::route::{CompiledRoute, Params, is_void, readings};
 
 /// Fields as a validator visits them.
@@ -118,7 +120,11 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
     let is_ambiguous = hidden.is_some() || candidate.loses_a_value(method, operation, &values);
     let asked = Asked { candidate, operation, rule, is_ambiguous };
     candidate.has_response_rules(operation, rule, exchange.ledger)?;
-    let (validation, holds) = asked.validate_head(&values, scratch, exchange.ledger)?;
+    let looked_up = match &active.introspection {
+        Some(server) => Box::pin(asked.look_up(server)).await,
+        None => None,
+    };
+    let (validation, holds) = asked.validate_head(&values, looked_up, scratch, exchange.ledger)?;
     if body.is_done() {
         return asked.decision(validation, false, exchange.ledger);
     }
@@ -149,6 +155,7 @@ impl<'a> Asked<'a> {
     fn validate_head<'b>(
         &self,
         values: &PathValues,
+        looked_up: Option<LookedUp>,
         scratch: &'b mut ScratchSpace,
         ledger: &mut Ledger,
     ) -> Result<(Validation<'b>, bool), Failure>
@@ -172,7 +179,7 @@ impl<'a> Asked<'a> {
         if planned.is_none() {
             let _ = findings.add(panicked(Part::Header));
         }
-        let challenged = self.validate_tokens(&parts, &mut findings);
+        let challenged = self.validate_tokens(&parts, looked_up, &mut findings);
         if matches!(head.framing, BodyFraming::Length(length) if length > max_body_bytes) {
             let what = format!("is larger than {max_body_bytes} bytes");
             let _ = findings.add(Violation::new(code::BODY_TOO_LARGE, Where::of(Part::Body), what));
@@ -256,22 +263,49 @@ impl<'a> Asked<'a> {
         note(context, active, self.rule, Side::Request, findings, self.blocks(), ledger);
     }
 
-    /// Verifies the bearer token that a request shows, once and whatever alternative it satisfies, since the upstream would believe it; then one
-    /// alternative whose credentials are all there and whose scopes it grants is enough. Gives why it was rejected.
-    fn validate_tokens(&self, parts: &RequestParts<'_>, findings: &mut Findings) -> Option<token::Rejected> {
-        let rule = self.candidate.active.tokens.as_ref()?;
+    /// The bearer token that the request shows and that is to be verified. All schemes of tokens read the one Authorization field.
+    fn token<'p>(&self, parts: &RequestParts<'p>) -> Option<&'p [u8]> {
         let requirements = self.operation.operation.security();
         let is_verified = |demand: &&Demand| verifies_token(&self.candidate.active.config, &demand.scheme);
         let mut demands = requirements.iter().flat_map(|requirement| &requirement.demands).filter(is_verified);
-        // All of them read the one Authorization field.
-        let token = demands.find_map(|demand| demand.scheme.credential(parts))?;
-        let rejected = match rule.check(without_bearer(token), SystemTime::now()) {
+        demands.find_map(|demand| demand.scheme.credential(parts))
+    }
+
+    /// Has the token looked up that the request shows, as the client sent it; none if it shows none.
+    async fn look_up(&self, server: &Arc<Introspection>) -> Option<LookedUp> {
+        let fields = Visited(&self.candidate.head.fields);
+        let token = without_bearer(self.token(&self.candidate.parts(&fields))?);
+        Some(lookups::look_up(server, token, ask_about).await)
+    }
+
+    /// Verifies the bearer token that a request shows, once and whatever alternative it satisfies, since the upstream would believe it; then one
+    /// alternative whose credentials are all there and whose scopes it grants is enough. Gives why it was rejected.
+    fn validate_tokens(
+        &self,
+        parts: &RequestParts<'_>,
+        looked_up: Option<LookedUp>,
+        findings: &mut Findings,
+    ) -> Option<token::Rejected> {
+        let active = self.candidate.active;
+        if !active.config.verifies_tokens() {
+            return None;
+        }
+        let token = self.token(parts)?;
+        let granted = match (&active.tokens, looked_up) {
+            (Some(rule), _) => rule.check(without_bearer(token), SystemTime::now()).map(Granted::Claims),
+            (None, Some(outcome)) => outcome.map(Granted::Said),
+            // A credential that was not there when tokens were looked up.
+            (None, None) => Err(token::rejected(Reason::IntrospectionFailed)),
+        };
+        let requirements = self.operation.operation.security();
+        let rejected = match granted {
             Err(rejected) => rejected,
-            Ok(claims) => {
+            Ok(granted) => {
                 let mut shown = requirements.iter().filter(|one| one.credentials(parts).is_some()).peekable();
                 shown.peek()?;
+                let is_verified = |demand: &&Demand| verifies_token(&active.config, &demand.scheme);
                 let grants = |one: &Requirement| {
-                    one.demands.iter().filter(is_verified).all(|demand| claims.grants(&demand.scopes))
+                    one.demands.iter().filter(is_verified).all(|demand| granted.covers(&demand.scopes))
                 };
                 if shown.any(grants) {
                     return None;
@@ -282,6 +316,32 @@ impl<'a> Asked<'a> {
         let what = "the token is not accepted";
         let _ = findings.add(Violation::new(rejected.reason.code(), Where::of(Part::Security), what));
         Some(rejected)
+    }
+}
+
+/// Asks an introspection server about a token; the body of its response.
+async fn ask_about(server: Arc<Introspection>, token: Vec<u8>) -> Result<Vec<u8>, String> {
+    let (fields, form) = (server.fields(), server.form(&token));
+    let (host, target) = (server.config.host.as_str(), server.config.target.as_str());
+    let asked = OwnRequest { method: &Method::Post, host, target, fields: &fields, body: Some(&form) };
+    own_request::ask(&server.group, asked, introspection::MAX_RESPONSE_BYTES).await
+}
+
+/// What an introspection server says of a request's token.
+type LookedUp = Result<Rc<introspection::Granted>, token::Rejected>;
+
+/// What a genuine token is good for.
+enum Granted {
+    Claims(token::Claims),
+    Said(Rc<introspection::Granted>),
+}
+
+impl Granted {
+    fn covers(&self, scopes: &[String]) -> bool {
+        match self {
+            Granted::Claims(claims) => claims.grants(scopes),
+            Granted::Said(granted) => granted.grants(scopes),
+        }
     }
 }
 
@@ -302,9 +362,11 @@ fn challenge(rejection: &mut Rejection, challenged: Option<token::Rejected>) {
     if challenged.is_some_and(|rejected| rejected.insufficient) && rejection.status == 401 {
         rejection.status = 403;
     }
-    if challenged.is_some_and(|rejected| rejected.reason == Reason::JwtNoKeys) && rejection.status == 401 {
-        rejection.status = Reason::JwtNoKeys.status();
-        rejection.fault = Reason::JwtNoKeys.side();
+    // Nobody could say whether the token is good.
+    if let Some(reason) = challenged.map(|rejected| rejected.reason).filter(|reason| reason.status() == 503)
+        && rejection.status == 401
+    {
+        (rejection.status, rejection.fault) = (reason.status(), reason.side());
     }
 }
 

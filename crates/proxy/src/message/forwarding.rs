@@ -15,6 +15,7 @@ use wire::http::http1::write_field;
 use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
 use wire::short_text::ShortText;
 
+use crate::auth::base64url::encode_base64;
 use crate::client::RequestClient;
 use crate::field_fate::rewrites;
 use crate::message::date;
@@ -328,18 +329,6 @@ fn list_value(name: &str) -> Cow<'_, str> {
     }
     quoted.push('"');
     Cow::Owned(quoted)
-}
-
-/// Base64 with padding (RFC 4648 §4).
-fn encode_base64(bytes: &[u8], out: &mut Vec<u8>) {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for group in bytes.chunks(3) {
-        let joined = group.iter().fold(0_u32, |joined, &byte| joined << 8 | u32::from(byte)) << (8 * (3 - group.len()));
-        for place in 0..4 {
-            let digit = (joined >> (18 - 6 * place) & 63) as usize;
-            out.push(if place <= group.len() { ALPHABET.get(digit).copied().unwrap_or(b'=') } else { b'=' });
-        }
-    }
 }
 
 /// Gives the fields of a response as the client shall see them, but for framing and connection, to `put`, in order.

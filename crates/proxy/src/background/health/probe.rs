@@ -10,7 +10,7 @@ use http::{Request, Response};
 use transport::Transport;
 use wire::http::Method;
 
-use crate::background::get::ask;
+use crate::own_request::{Asked, send};
 use crate::upstream::h2::open;
 
 /// What checks call themselves in User-Agent.
@@ -45,7 +45,8 @@ pub(super) async fn http1(transport: &Transport, host: &str, probe: &HttpProbe) 
     for (name, value) in &probe.headers {
         fields.extend([name, ": ", value, "\r\n"]);
     }
-    let got = ask(transport, &method(probe.method), host, &probe.path, &fields).await.ok()?;
+    let asked = Asked { method: &method(probe.method), host, target: &probe.path, fields: &fields, body: None };
+    let got = send(transport, asked).await.ok()?;
     if !is_expected(probe, got.status()) {
         return None;
     }

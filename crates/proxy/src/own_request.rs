@@ -1,5 +1,5 @@
-//! A request of our own: one over HTTP/1.1 on a connection of its own, and its response within bounds. For health checks and what is fetched
-//! from a URL; off the data path.
+//! A request of our own: one over HTTP/1.1 on a connection of its own, and its response within bounds. For health checks, what is fetched
+//! from a URL, and tokens that are looked up.
 
 use net::Chunk;
 use transport::Transport;
@@ -19,27 +19,31 @@ pub struct Got<'t> {
     head: ResponseHead,
 }
 
-/// Asks for `target` of `host`, with `fields` (whole lines, CRLF included), and reads the head of the response.
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The Host to send.
+    pub host: &'a str,
+    /// Path and query.
+    pub target: &'a str,
+    /// Further fields: whole lines, CRLF included.
+    pub fields: &'a str,
+    /// The body, where the method has one.
+    pub body: Option<&'a str>,
+}
+
+/// Sends a request, and reads the head of the response.
 ///
 /// # Errors
 /// What went wrong, for the log.
-pub async fn get<'t>(transport: &'t Transport, host: &str, target: &str, fields: &str) -> Result<Got<'t>, String> {
-    ask(transport, &Method::Get, host, target, fields).await
-}
-
-/// As [`get`], with another method; a body is not sent.
-///
-/// # Errors
-/// As [`get`].
-pub async fn ask<'t>(
-    transport: &'t Transport,
-    method: &Method,
-    host: &str,
-    target: &str,
-    fields: &str,
-) -> Result<Got<'t>, String> {
-    let method_name = method.as_str();
-    let request = format!("{method_name} {target} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n");
+pub async fn send<'t>(transport: &'t Transport, asked: Asked<'_>) -> Result<Got<'t>, String> {
+    let Asked { method, host, target, fields, body } = asked;
+    let length = body.map(|body| format!("Content-Length: {}\r\n", body.len())).unwrap_or_default();
+    let (name, body) = (method.as_str(), body.unwrap_or_default());
+    let request =
+        format!("{name} {target} HTTP/1.1\r\nHost: {host}\r\n{fields}{length}Connection: close\r\n\r\n{body}");
     let broke = |_| "the connection broke".to_owned();
     transport.send(request.as_bytes()).await.map_err(broke)?;
     let (mut input, mut head) = (Chunk::empty(), ResponseHead::default());
@@ -67,7 +71,7 @@ impl Got<'_> {
     /// The beginning of its body, and no more than about so many bytes.
     ///
     /// # Errors
-    /// As [`get`].
+    /// As [`send`].
     pub async fn start_of_body(mut self, bytes: usize) -> Result<Vec<u8>, String> {
         let mut reader = BodyReader::for_response(self.transport, &mut self.input, self.head.framing);
         let mut body = Vec::new();
@@ -83,7 +87,7 @@ impl Got<'_> {
     /// Its body, `max_bytes` at most.
     ///
     /// # Errors
-    /// As [`get`].
+    /// As [`send`].
     pub async fn body(mut self, max_bytes: usize) -> Result<Vec<u8>, String> {
         let mut reader = BodyReader::for_response(self.transport, &mut self.input, self.head.framing);
         let mut body = Vec::new();
@@ -97,16 +101,24 @@ impl Got<'_> {
     }
 }
 
-/// Asks a server of the group for `target`, as [`get`] does, and gives the body of a response of 200.
+/// Asks a server of the group for `target`, with `fields` (whole lines, CRLF included), and gives the body of a response of 200.
 ///
 /// # Errors
-/// As [`get`]; no server, no connection, another status, or a body of more than `max_bytes`.
+/// As [`send`]; no server, no connection, another status, or a body of more than `max_bytes`.
 pub async fn fetch(group: &Group, host: &str, target: &str, fields: &str, max_bytes: usize) -> Result<Vec<u8>, String> {
+    ask(group, Asked { method: &Method::Get, host, target, fields, body: None }, max_bytes).await
+}
+
+/// Asks a server of the group, and gives the body of a response of 200.
+///
+/// # Errors
+/// As [`fetch`].
+pub async fn ask(group: &Group, asked: Asked<'_>, max_bytes: usize) -> Result<Vec<u8>, String> {
     group.resolved(group.config.connect_timeout).await;
     let Ok(taken) = group.take(Wish::default()) else { return Err("no server".to_owned()) };
     let transport =
         connect(Target::own(group, &taken.server)).await.map_err(|error| error.reason().code().to_owned())?;
-    let got = get(&transport, host, target, fields).await?;
+    let got = send(&transport, asked).await?;
     match got.status() {
         200 => got.body(max_bytes).await,
         status => Err(format!("the response was {status}")),
