@@ -91,9 +91,8 @@ impl Sequence {
     fn of_records(&mut self, byte: u8, out: &mut Vec<u8>) -> Result<(), &'static str> {
         match byte {
             0x1e if self.in_string || self.depth > 0 => Err("a record separator stands within a text"),
-            0x1e if self.has_begun && !self.is_within => Err(NOTHING),
+            0x1e if !self.is_within && self.before != [0; 2] => Err(NOTHING),
             0x1e if self.is_within && self.before[1] != b'\n' => Err("a text does not end with a line feed"),
-            0x1e if self.before[1] == 0x1e => Err(NOTHING),
             0x1e => {
                 self.is_within = false;
                 Ok(())
@@ -179,6 +178,7 @@ mod tests {
             (Separator::Record, "\u{1e}1\u{1e}2\n", Err("a text does not end with a line feed")),
             (Separator::Record, "\u{1e}\u{1e}1\n", Err(NOTHING)),
             (Separator::Record, "\u{1e}\n", Err(NOTHING)),
+            (Separator::Record, "\u{1e}\n\u{1e}1\n", Err(NOTHING)),
             (Separator::Record, "\u{1e}1\n\u{1e}\n", Err(NOTHING)),
             (Separator::Record, "\u{1e}1\n\u{1e} \n\u{1e}2\n", Err(NOTHING)),
             (Separator::Record, "\u{1e}[\u{1e}1]\n", Err("a record separator stands within a text")),

@@ -462,6 +462,10 @@ fn referred(name: &str) -> Result<char, Failed> {
 fn check_declaration(raw: &str) -> Result<(), Failed> {
     let bad = || malformed("has an XML declaration that is not of XML 1.0 in UTF-8");
     let mut rest = within(raw, "<?xml", "?>");
+    // To some, it begins with these six characters, or is a processing instruction.
+    if !rest.starts_with(' ') {
+        return Err(bad());
+    }
     let mut allowed = ["version", "encoding", "standalone"].as_slice();
     while !rest.trim_matches(is_space).is_empty() {
         let (name, value, behind) =
