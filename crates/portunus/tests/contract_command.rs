@@ -206,7 +206,7 @@ fn lint_says_what_is_left_open_and_how_to_close_it() {
     let expected = "\
         api.yaml:9:7: `security` is not declared (GET /pets/{id}); declare `security`; `security: []` says that the operation is public [warning security_undeclared]\n\
         api.yaml:13:7: `security` is not declared (PUT /pets/{id}); declare `security`; `security: []` says that the operation is public [warning security_undeclared]\n\
-        api.yaml:18:28: nothing reads `application/xml`, so bodies of that type are rejected; list it in `opaque_media_types` to let them pass unread; correct or remove it [warning without_effect]\n\
+        api.yaml:18:29: nothing reads `application/toml`, so bodies of that type are rejected; list it in `opaque_media_types` to let them pass unread; correct or remove it [warning without_effect]\n\
         api.yaml: 0 errors, 3 warnings\n";
     assert_eq!(out, expected);
     let strict = portunus(&[("api.yaml", SPEC)], &["contract", "lint", "--strict", "api.yaml"]);
