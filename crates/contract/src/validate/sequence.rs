@@ -30,6 +30,10 @@ impl<'s> SequenceReader<'s> {
         if !self.goes_on {
             self.text.clear();
             self.broken = self.sequence.feed(bytes, &mut self.text).err();
+            if self.broken.is_some() {
+                // Ends a number or a word that is not whole yet, so that what is wrong with it is said however the bytes arrive.
+                self.text.push(b' ');
+            }
         }
         let is_done = self.json.feed_some(&self.text, findings)?;
         self.goes_on = !is_done;
@@ -63,8 +67,10 @@ impl<'s> SequenceReader<'s> {
 
     async fn end(mut self, found: &mut Findings, turn: &Turn) -> Result<(), Violation> {
         self.text.clear();
-        if let Err(what) = self.sequence.finish(&mut self.text) {
-            return Err(self.malformed(what, found));
+        let broken = self.sequence.finish(&mut self.text).err();
+        if broken.is_some() {
+            // As in `feed_some`.
+            self.text.push(b' ');
         }
         let mut before = self.json.steps_taken();
         loop {
@@ -76,6 +82,9 @@ impl<'s> SequenceReader<'s> {
             if is_done {
                 break;
             }
+        }
+        if let Some(what) = broken {
+            return Err(self.malformed(what, found));
         }
         let held = self.bytes_held();
         let Some(mut work) = self.json.finish(found)? else { return Ok(()) };
