@@ -95,13 +95,13 @@ pub(in crate::shape) static RATE_KEY: Object = Object {
             optional(
                 "header",
                 Shape::Text("the name of a header field"),
-                "(none)",
+                "",
                 "The value of a header field. Requests without it count by the address of the client.",
             ),
             optional(
                 "cookie",
                 Shape::Text("the name of a cookie"),
-                "(none)",
+                "",
                 "The value of a cookie. Requests without it count by the address of the client.",
             ),
         ]],

@@ -234,12 +234,12 @@ pub(in crate::shape) static HASH_KEY: Object = Object {
         "balance.hash",
         "what a hash is made of",
         &[&[
-            optional("header", Shape::Text("the name of a header field"), "(none)", "The value of a header field."),
-            optional("cookie", Shape::Text("the name of a cookie"), "(none)", "The value of a cookie."),
+            optional("header", Shape::Text("the name of a header field"), "", "The value of a header field."),
+            optional("cookie", Shape::Text("the name of a cookie"), "", "The value of a cookie."),
             optional(
                 "path",
                 Shape::Text("the name of a path parameter"),
-                "(none)",
+                "",
                 "The value of a path parameter of the route.",
             ),
         ]],
@@ -255,13 +255,13 @@ pub(in crate::shape) static SERVER: Object = Object {
             optional(
                 "address",
                 Shape::Text("a server such as `127.0.0.1:9000`, `app.internal:8080` or `unix:/run/app.sock`"),
-                "(none)",
+                "",
                 "Address.",
             ),
             optional(
                 "srv",
                 Shape::Text("a name such as `_http._tcp.app.internal`"),
-                "(none)",
+                "",
                 "A name whose SRV records (RFC 2782) say hosts, ports, weights and priorities.",
             ),
             optional(
