@@ -35,7 +35,7 @@ use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::message::{date, grpc};
 use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
-use crate::upstream::{Full, Group, NoServer, Server, Wish};
+use crate::upstream::{Full, Group, NoServer, Server, TunnelPlace, Wish};
 use replay::Replay;
 use retry::{Condition, Failed, Tries};
 use upstream_h1::{Attempt, Upgraded};
@@ -221,7 +221,7 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
     let group = destination(context, admitted, forward)?;
     exchange.ledger.group = Some(Arc::clone(&group));
     let until = group.config.total_timeout.map(|limit| Instant::now() + limit);
-    let _in_flight = match group.admit(context.places()) {
+    let in_flight = match group.admit(context.places()) {
         Err(Full::OfAll) if group.queues() => queue(Box::pin(group.admit_in_turn(context.places())), exchange)
             .await?
             .map_err(|full| Rejection::of(full.reason()))?,
@@ -253,9 +253,9 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
         let server = &taken.server;
         exchange.ledger.server = Some(Arc::clone(server));
         let ahead = tries.ahead(&group, server, admitted.head());
-        let (pool, fresh, group) = (server.pool(), tries.is_fresh(), &*group);
+        let (pool, fresh) = (server.pool(), tries.is_fresh());
         let attempt =
-            Attempt { context, admitted, forward, group, server, pool, fresh, ahead, session, replay: &replay };
+            Attempt { context, admitted, forward, group: &group, server, pool, fresh, ahead, session, replay: &replay };
         let outcome = match until {
             None => try_once(attempt, exchange).await,
             Some(until) => bounded(until, attempt, exchange).await,
@@ -265,13 +265,16 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
                 exchange.ledger.session = session.outcome(server);
                 // How long a request with a body takes is its client's affair, too.
                 let took = exchange.ledger.upstream_duration.filter(|_| !retry::has_body(admitted.head()));
-                note_response(group, server, exchange.ledger.upstream_status, took);
-                return Ok(upgraded);
+                note_response(&group, server, exchange.ledger.upstream_status, took);
+                return Ok(upgraded.map(|upgraded| {
+                    let place = TunnelPlace::of(&group, in_flight, taken);
+                    Upgraded { place: Some(place), ..upgraded }
+                }));
             }
             Err(failed) => failed,
         };
         note_failed(attempt, &failed);
-        let pause = tries.note(failed, group, server)?;
+        let pause = tries.note(failed, &group, server)?;
         exchange.ledger.retries += 1;
         drop(taken);
         wait(pause, exchange).await?;

@@ -1,6 +1,6 @@
 //! Limits of servers and groups, and the queue of requests that wait for room.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -203,4 +203,71 @@ fn one_client_cannot_fill_the_queue() {
     }
     holding.end(4);
     clients.iter_mut().for_each(|client| assert_eq!(status(client), OK));
+}
+
+/// A server that sends back what it gets over a WebSocket.
+fn echoing() -> Upstream {
+    Upstream::start(|request| {
+        if request.fields("upgrade") != ["websocket"] {
+            return Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
+        }
+        Reply::Take(Box::new(|mut stream| {
+            let switch = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+            stream.write_all(switch).unwrap();
+            let mut reading = stream.try_clone().unwrap();
+            let _ = std::io::copy(&mut reading, &mut stream);
+        }))
+    })
+}
+
+/// Opens a WebSocket. Once its first byte is back, it is a tunnel for certain.
+fn websocket(gate: &Gate) -> TcpStream {
+    let mut client = connect(gate.address("web"));
+    write!(client, "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n").unwrap();
+    assert_eq!(status(&mut client), "HTTP/1.1 101 Switching Protocols");
+    client.write_all(b"!").unwrap();
+    client.read_exact(&mut [0]).unwrap();
+    client
+}
+
+#[test]
+fn an_open_websocket_counts_until_it_closes() {
+    let rejected = [
+        ("max_in_flight_per_server: 1", 503, "upstream_overflow"),
+        ("max_in_flight: 1, max_in_flight_per_client: 1000", 503, "upstream_overflow"),
+        ("max_in_flight_per_client: 1", 429, "too_many_in_flight"),
+    ];
+    for (limit, status_now, reason) in rejected {
+        let server = echoing();
+        let gate = gate(&format!("servers: [\"{}\"], {limit}", server.address));
+        let at_server = format!("portunus_upstream_server_in_flight{{upstream=\"app\",server=\"{}\"}}", server.address);
+        let in_flight = || [metric(&gate, "portunus_upstream_in_flight{upstream=\"app\"}"), metric(&gate, &at_server)];
+        // Twice: what was counted out too often would let more in.
+        for number in 1..=2 {
+            let client = websocket(&gate);
+            assert_eq!(in_flight(), [Some(1.0); 2], "{limit}");
+            assert_eq!(get(&gate).0, status_now, "{limit}");
+            assert_eq!(server.seen().len(), 2 * number - 1, "{limit}: what was rejected did not go on");
+            drop(client);
+            wait_until("the WebSocket to end", || in_flight() == [Some(0.0); 2]);
+            assert_eq!(get(&gate).0, 200, "{limit}");
+            assert_eq!(in_flight(), [Some(0.0); 2], "{limit}");
+        }
+        assert!(gate.log(6).iter().any(|line| line["reason"] == reason), "{limit}");
+    }
+}
+
+#[test]
+fn a_request_that_waits_gets_the_place_of_a_websocket_that_closes() {
+    for limit in ["max_in_flight_per_server: 1", "max_in_flight: 1, max_in_flight_per_client: 1000"] {
+        let server = echoing();
+        let gate = gate(&format!("servers: [\"{}\"], {limit}, queue: {{ size: 1, timeout: 1h }}", server.address));
+        let client = websocket(&gate);
+        let mut next = send(&gate, "/next");
+        let length = || metric(&gate, "portunus_upstream_queue_length{upstream=\"app\"}");
+        wait_until("the request to wait", || length() == Some(1.0));
+        assert_eq!(server.seen().len(), 1, "{limit}");
+        drop(client);
+        assert_eq!(status(&mut next), OK, "{limit}");
+    }
 }

@@ -25,7 +25,7 @@ use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::route;
-use crate::upstream::{ConnectError, Group, PoolId, Server, Session, Target, connect};
+use crate::upstream::{ConnectError, Group, PoolId, Server, Session, Target, TunnelPlace, connect};
 
 /// What is tried, and where.
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +114,8 @@ pub struct Upgraded {
     pub transport: Transport,
     /// Bytes behind the 101.
     pub first: Chunk,
+    /// Where it counts while the tunnel is open; none until the exchange, which counts it so far, is over.
+    pub place: Option<TunnelPlace>,
 }
 
 /// Tries a request at one server. A pooled connection that had ended before the request reached the server is replaced once by a fresh one.
@@ -215,7 +217,7 @@ async fn on_connection<B: MessageBody, A: ResponseSink>(
         OnConnection { fate, ..failed }
     })?;
     match after {
-        After::Tunnel => return Ok(Some(Upgraded { transport, first: input })),
+        After::Tunnel => return Ok(Some(Upgraded { transport, first: input, place: None })),
         // Bytes behind the response belong to no request: such a connection is not used again.
         After::Reuse if input.is_empty() => {
             let config = &attempt.group.config;

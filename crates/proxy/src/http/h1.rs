@@ -314,6 +314,7 @@ async fn tunnel_through(
     let upstream = (&upgraded.transport, upgraded.first);
     let bounds = pump::Bounds { idle: limits.tunnel_idle_timeout, until: None };
     let end = pump::run((transport, input), upstream, bounds, &carried).await;
+    drop(upgraded.place);
     ledger.received.set(ledger.received.get() + carried.from_client.get());
     ledger.sent.set(ledger.sent.get() + carried.to_client.get());
     match end {

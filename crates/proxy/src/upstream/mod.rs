@@ -251,7 +251,7 @@ impl Group {
             self.in_flight.fetch_sub(1, Ordering::Relaxed);
             return Err(Full::OfAll);
         }
-        let mut permit = InFlight { group: self, places: None };
+        let mut permit = InFlight { group: Some(self), places: None };
         if let Some(client) = client {
             let places = self.shares.enter(client, self.config.max_in_flight_per_client);
             permit.places = Some(places.ok_or(Full::OfOneClient)?);
@@ -279,6 +279,15 @@ impl Group {
             admitted => Some(admitted),
         };
         queue.wait(Lane::Group, client, attempt).await.map_err(Full::from)?
+    }
+
+    /// Counts one request or tunnel out, of all and of its client.
+    fn leave(&self, places: Option<Places>) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if let Some(places) = places {
+            self.shares.leave(places);
+        }
+        self.queue.iter().for_each(|queue| queue.freed(Lane::Group));
     }
 
     /// Takes one retry from the budget, if there is one left.
@@ -327,7 +336,7 @@ impl Group {
             };
             let Some(server) = members.servers.get(index) else { return Err(NoServer::None) };
             if server.begin(most_of(server, rule)) {
-                return Ok(Taken { server: Arc::clone(server), queue: self.queue.as_ref() });
+                return Ok(Taken { server: Arc::clone(server), group: Some(self) });
             }
             // Another worker was faster; there is one place less to look for.
             server.end_trial();
@@ -345,6 +354,12 @@ impl Group {
             taken => Some(taken),
         };
         queue.wait(Lane::Server, client, attempt).await.map_err(NoServer::from)?
+    }
+
+    /// Counts one request or tunnel of a server out.
+    fn leave_server(&self, server: &Server) {
+        server.end();
+        self.queue.iter().for_each(|queue| queue.freed(Lane::Server));
     }
 
     /// A server is up again: who waits may go there.
@@ -496,30 +511,53 @@ impl From<InVain> for NoServer {
 pub struct Taken<'g> {
     /// The server.
     pub server: Arc<Server>,
-    queue: Option<&'g Queue>,
+    /// None once a [`TunnelPlace`] counts it.
+    group: Option<&'g Group>,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.server.end();
-        self.queue.iter().for_each(|queue| queue.freed(Lane::Server));
+        self.group.iter().for_each(|group| group.leave_server(&self.server));
     }
 }
 
 /// One admitted request or tunnel of a group; counts itself out when dropped.
 #[derive(Debug)]
 pub struct InFlight<'g> {
-    group: &'g Group,
+    /// None once a [`TunnelPlace`] counts it.
+    group: Option<&'g Group>,
     /// Where its client is counted.
     places: Option<Places>,
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.group.in_flight.fetch_sub(1, Ordering::Relaxed);
-        if let Some(places) = self.places {
-            self.group.shares.leave(places);
-        }
-        self.group.queue.iter().for_each(|queue| queue.freed(Lane::Group));
+        self.group.iter().for_each(|group| group.leave(self.places));
+    }
+}
+
+/// What an upgraded request occupies in its group and at its server for as long as its tunnel is open; counts it out when dropped. It owns both, since
+/// the tunnel outlives the exchange that borrowed them: requests that are not upgraded need not pay for that.
+#[derive(Debug)]
+pub struct TunnelPlace {
+    group: Arc<Group>,
+    server: Arc<Server>,
+    places: Option<Places>,
+}
+
+impl TunnelPlace {
+    /// Takes over what a request of this group counts. Nothing is counted out in between, so that nobody who waits gets that place.
+    pub fn of(group: &Arc<Group>, mut in_flight: InFlight<'_>, mut taken: Taken<'_>) -> TunnelPlace {
+        (in_flight.group, taken.group) = (None, None);
+        // The server has responded: the next trial, if there is ever one, must not wait for the end of the tunnel.
+        taken.server.end_trial();
+        TunnelPlace { group: Arc::clone(group), server: Arc::clone(&taken.server), places: in_flight.places }
+    }
+}
+
+impl Drop for TunnelPlace {
+    fn drop(&mut self) {
+        self.group.leave_server(&self.server);
+        self.group.leave(self.places);
     }
 }
