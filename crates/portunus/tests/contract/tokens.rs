@@ -438,6 +438,42 @@ fn a_forged_token_is_rejected_beside_another_alternative() {
     assert_eq!(site.get("GET /legacy", &good).status, 200);
 }
 
+/// Nor does a token pass as none that is there twice, or is written so that some readers find it and others do not.
+#[test]
+fn a_token_that_some_would_miss_is_rejected_beside_another_alternative() {
+    let lax = BEARER
+        .replace("security: [{ jwt: [] }]", "security: [{}, { jwt: [] }]")
+        .replace("security: [{ opaque: [] }]", "security: [{ key: [] }, { opaque: [] }]")
+        .replace("    jwt:", "    key: { type: apiKey, in: header, name: X-Api-Key }\n    jwt:");
+    let lookup = "introspection: { url: \"http://127.0.0.1:9/\", client_id: edge, client_secret: { file: secret } }";
+    for section in [format!("jwt: {{ {HS} }}"), lookup.to_owned()] {
+        let site = Site::with(&lax, &format!(", {section}"), &[("secret", SECRET)], ok());
+        let none = format!("{}.", unsigned(r#"{"alg":"none"}"#, &claims()));
+        for fields in [
+            format!("Authorization: Bearer {none}\r\nAuthorization: Bearer {none}\r\n"),
+            format!("Authorization: Basic dTpw\r\nauthorization: Bearer {none}\r\n"),
+            format!("Authorization: Bearer\t{none}\r\n"),
+            format!("Authorization: bEARER\t {none}\r\n"),
+            format!("Authorization: Bearer,{none}\r\n"),
+            format!("Authorization: ,Bearer {none}\r\n"),
+            format!("Authorization: Bearer\u{a0}{none}\r\n"),
+            "Authorization: Bearer\r\n".to_owned(),
+            "Authorization: Bearer \r\n".to_owned(),
+        ] {
+            for (path, key) in [("/orders", ""), ("/legacy", "X-Api-Key: k\r\n")] {
+                let response = site.get(&format!("GET {path}"), &format!("{fields}{key}"));
+                assert_eq!((response.status, site.seen()), (401, 0), "{section} {path} {fields}: {response:?}");
+                assert_eq!(response.json()["code"], "jwt_malformed", "{fields}");
+            }
+        }
+        // What is no token is the upstream's own business.
+        for fields in ["", "Authorization: Basic dTpw\r\n", "Authorization: Bearerish x\r\n"] {
+            assert_eq!(site.get("GET /orders", fields).status, 200, "{fields}");
+            assert_eq!(site.get("GET /legacy", &format!("X-Api-Key: k\r\n{fields}")).status, 200, "{fields}");
+        }
+    }
+}
+
 /// A token that the document calls an API key in Authorization is verified as one in a bearer scheme: the upstream believes it as much.
 #[test]
 fn api_keys_in_authorization_are_tokens() {

@@ -14,6 +14,7 @@ use contract::validate::{BodyPlan, FieldSource, Findings, Framing, Hold, Part, R
 use contract::{Found, Matched};
 use reason::Reason;
 use telemetry::ShadowKind;
+use wire::http::fields::is_token;
 use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
 
 use crate::auth::{Introspection, introspection, lookups, token};
@@ -290,7 +291,10 @@ impl<'a> Asked<'a> {
         if !active.config.verifies_tokens() {
             return None;
         }
-        let token = self.token(parts)?;
+        let Some(token) = self.token(parts) else {
+            let rejected = token::rejected(Reason::JwtMalformed);
+            return self.may_hold_token(parts).then(|| report_token(rejected, findings));
+        };
         let granted = match (&active.tokens, looked_up) {
             (Some(rule), _) => rule.check(without_bearer(token), SystemTime::now()).map(Granted::Claims),
             (None, Some(outcome)) => outcome.map(Granted::Said),
@@ -313,10 +317,33 @@ impl<'a> Asked<'a> {
                 token::Rejected { reason: Reason::JwtScope, insufficient: true }
             }
         };
-        let what = "the token is not accepted";
-        let _ = findings.add(Violation::new(rejected.reason.code(), Where::of(Part::Security), what));
-        Some(rejected)
+        Some(report_token(rejected, findings))
     }
+
+    /// Whether somebody may find a token to verify where [`token`](Self::token) finds none: Authorization is there twice, or names Bearer and is
+    /// not written as RFC 6750 has it. Readers differ in what may stand around the name; so whatever no name may hold ends it here.
+    fn may_hold_token(&self, parts: &RequestParts<'_>) -> bool {
+        let requirements = self.operation.operation.security();
+        let mut demands = requirements.iter().flat_map(|requirement| &requirement.demands);
+        if !demands.any(|demand| verifies_token(&self.candidate.active.config, &demand.scheme)) {
+            return false;
+        }
+        let (mut count, mut names_bearer) = (0, false);
+        parts.fields.each(&mut |name, value| {
+            if name.eq_ignore_ascii_case(b"authorization") {
+                let mut words = value.split(|byte| !is_token(&[*byte])).filter(|word| !word.is_empty());
+                names_bearer |= words.next().is_some_and(|first| first.eq_ignore_ascii_case(b"bearer"));
+                count += 1;
+            }
+        });
+        count > 1 || names_bearer
+    }
+}
+
+fn report_token(rejected: token::Rejected, findings: &mut Findings) -> token::Rejected {
+    let what = "the token is not accepted";
+    let _ = findings.add(Violation::new(rejected.reason.code(), Where::of(Part::Security), what));
+    rejected
 }
 
 /// Asks an introspection server about a token; the body of its response.
