@@ -1,8 +1,8 @@
-//! What the program asks of the kernel for itself: descriptors, cores, core dumps.
+//! What the program asks of the kernel for itself: descriptors, cores, core dumps, signals to its children.
 
 use std::io;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
 /// Raises the soft limit of open descriptors to the hard one; returns the limit now active.
 pub fn raise_descriptor_limit() -> u64 {
@@ -13,6 +13,15 @@ pub fn raise_descriptor_limit() -> u64 {
         let _ = setrlimit(Resource::Nofile, raised);
     }
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Sends SIGHUP to a child that has not been waited for: until then nobody else has its number, also when it has ended.
+///
+/// # Errors
+/// There is no such process, or it belongs to somebody else.
+pub fn hang_up(child: u32) -> io::Result<()> {
+    let pid = i32::try_from(child).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(kill_process(pid, Signal::HUP)?)
 }
 
 /// Lets a closed pipe end the process, as it ends other tools (`portunus check ... | head -1`). For commands that print and end, never for servers:

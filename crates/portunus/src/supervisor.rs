@@ -5,6 +5,9 @@
 //!                               ↺ SIGHUP, file change, period, admin request: reload
 //!                               └─ upgrade: another process serves ──→ at rest ──→ draining
 //! ```
+//!
+//! Nothing is reloaded while an upgrade is under way. A reload that is asked for on the admin side then is rejected; other reasons wait, and fall to the
+//! process that serves when it is over.
 
 mod admin_side;
 mod changes;
@@ -302,32 +305,37 @@ async fn serve<R: Role>(
     let mut supervision = tokio::time::interval(SUPERVISION);
     let mut remaking = remade.map(|period| tokio::time::interval_at(Instant::now() + period, period));
     loop {
+        let may_reload = !upgrades.is_running();
         tokio::select! {
             Some(()) = signals.terminate.recv() => break,
             Some(()) = signals.interrupt.recv() => break,
             request = upgrades.next() => match request {
-                upgrades::News::Asked(reply) => upgrades.begin(reply, || offer(&**role, admin)),
+                upgrades::News::Asked(reply) => {
+                    let begun = upgrades.begin(reply, || offer(&**role, admin));
+                    begun.unwrap_or_else(|problems| upgrade_failed(&**role, &problems));
+                }
                 upgrades::News::Ended(Ok(pid)) => {
                     systemd::handed_over(pid);
+                    // It may have read the file before that changed, and watched it after.
+                    if changes.is_pending() {
+                        signals::pass_hangup_on(pid);
+                    }
                     return Some(pid);
                 }
-                upgrades::News::Ended(Err(problems)) => {
-                    problems.iter().for_each(|problem| tracing::error!("upgrade failed, this process goes on: {problem}"));
-                    systemd::ready(&systemd::upgrade_failed(role.generation(), &problems));
-                }
+                upgrades::News::Ended(Err(problems)) => upgrade_failed(&**role, &problems),
             },
-            Some(()) = signals.hangup.recv() => begin_reload(role, Reload::All, "SIGHUP", None),
+            Some(()) = signals.hangup.recv(), if may_reload => begin_reload(role, upgrades, Reload::All, "SIGHUP", None),
             Some(()) = signals.reopen.recv() => role.reopen_logs(),
-            (news, reason) = changes.next() => {
+            (news, reason) = changes.next(), if may_reload => {
                 if news.configuration {
-                    begin_reload(role, Reload::IfChanged, "configuration changed", Some(Rc::clone(&reported)));
+                    begin_reload(role, upgrades, Reload::IfChanged, "configuration changed", Some(Rc::clone(&reported)));
                 }
                 if news.named {
-                    begin_reload(role, Reload::Named, reason, None);
+                    begin_reload(role, upgrades, Reload::Named, reason, None);
                 }
             }
-            () = next_tick(&mut remaking) => {
-                begin_reload(role, Reload::IfChanged, "period", Some(Rc::clone(&reported)));
+            () = next_tick(&mut remaking), if may_reload => {
+                begin_reload(role, upgrades, Reload::IfChanged, "period", Some(Rc::clone(&reported)));
             }
             _ = supervision.tick() => {
                 role.supervise();
@@ -347,8 +355,13 @@ async fn serve<R: Role>(
 fn offer<R: Role>(role: &R, admin: &AdminSide) -> Result<Belongings, Vec<String>> {
     let mut belongings = role.belongings()?;
     belongings.sockets.extend(admin.pass());
-    systemd::upgrading();
     Ok(belongings)
+}
+
+/// Reports that no other process took over.
+fn upgrade_failed(role: &impl Role, problems: &[String]) {
+    problems.iter().for_each(|problem| tracing::error!("upgrade failed, this process goes on: {problem}"));
+    systemd::ready(&systemd::upgrade_failed(role.generation(), problems));
 }
 
 /// The next tick, if there is ever one.
@@ -363,8 +376,23 @@ async fn next_tick(interval: &mut Option<tokio::time::Interval>) {
 type Reported = Rc<RefCell<Vec<String>>>;
 
 /// Reloads off this thread, so that signals are obeyed meanwhile.
-fn begin_reload<R: Role>(role: &Arc<R>, what: Reload, reason: &'static str, reported: Option<Reported>) {
-    tokio::task::spawn_local(reload(Arc::clone(role), what, reason, reported));
+fn begin_reload<R: Role>(
+    role: &Arc<R>,
+    upgrades: &Upgrades,
+    what: Reload,
+    reason: &'static str,
+    reported: Option<Reported>,
+) {
+    match upgrades.turns().for_reload() {
+        Ok(turn) => {
+            let reload = reload(Arc::clone(role), what, reason, reported);
+            tokio::task::spawn_local(async move {
+                reload.await;
+                drop(turn);
+            });
+        }
+        Err(problems) => problems.iter().for_each(|problem| tracing::error!(reason, "reload rejected: {problem}")),
+    }
 }
 
 async fn reload<R: Role>(role: Arc<R>, what: Reload, reason: &'static str, reported: Option<Reported>) {
@@ -440,11 +468,16 @@ async fn drain(signals: &mut Signals, admin: AdminSide, role: &impl Role, succes
     let mut is_for_us = successor.is_none();
     loop {
         tokio::select! {
-            () = &mut stages => return,
+            biased;
+            // First: one that came during the upgrade is passed on even if nothing is open here.
+            Some(()) = signals.hangup.recv() => match successor {
+                Some(successor) => signals::pass_hangup_on(successor),
+                None => tracing::warn!("SIGHUP: nothing is loaded while the server shuts down"),
+            },
             Some(()) = signals.terminate.recv() => if std::mem::replace(&mut is_for_us, true) { break },
             Some(()) = signals.interrupt.recv() => if std::mem::replace(&mut is_for_us, true) { break },
-            Some(()) = signals.hangup.recv() => tracing::warn!("SIGHUP: nothing is loaded while the server shuts down"),
             Some(()) = signals.reopen.recv() => role.reopen_logs(),
+            () = &mut stages => return,
         }
     }
     tracing::warn!("a second signal: ending now");

@@ -78,8 +78,11 @@ impl AdminSide {
 }
 
 fn start<R: Role>(bound: AdminListener, role: &Arc<R>, upgrades: &Upgrades) -> Result<AdminHandle, String> {
-    let for_reload = Arc::clone(role);
-    let reload = Box::new(move || announced(&*for_reload, Reload::All)?.ok_or_else(Vec::new));
+    let (for_reload, turns) = (Arc::clone(role), upgrades.turns());
+    let reload = Box::new(move || {
+        let _turn = turns.for_reload()?;
+        announced(&*for_reload, Reload::All)?.ok_or_else(Vec::new)
+    });
     let state = admin::AdminState { upgrade: Some(upgrades.request()), ..role.pages(reload) };
     let handle = admin::serve(bound, state).map_err(|error| format!("the admin side cannot be served: {error}"))?;
     tracing::info!(address = %handle.address(), "admin listening");

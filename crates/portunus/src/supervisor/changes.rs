@@ -76,6 +76,12 @@ impl Changes {
         self.settling = Some((latest.min(now + QUIET), latest));
     }
 
+    /// Whether something changed that [`Changes::next`] has not given yet.
+    pub fn is_pending(&self) -> bool {
+        let (configuration, named) = &*self.pending;
+        configuration.load(Ordering::Relaxed) || named.load(Ordering::Relaxed)
+    }
+
     /// The next reason. May be dropped and called again at any time: what it waits for is kept.
     pub async fn next(&mut self) -> (News, &'static str) {
         loop {

@@ -1,11 +1,13 @@
-//! Requests for an upgrade, and the one that is under way.
+//! Requests for an upgrade, the one that is under way, and whose turn it is: reloads and upgrades exclude each other.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::handover::{Belongings, Handover};
 use crate::admin::UpgradeRequest;
+use crate::systemd;
 
 /// The number of the process that serves now, or why there is none.
 type Outcome = Result<u32, Vec<String>>;
@@ -13,18 +15,41 @@ type Outcome = Result<u32, Vec<String>>;
 /// Where the outcome is waited for.
 pub type Reply = mpsc::Sender<Outcome>;
 
+/// Whose turn it is: that of reloads, or of one upgrade. What a reload changed while another process loads, that one would not have.
+#[derive(Debug, Clone, Default)]
+pub struct Turns(Arc<RwLock<()>>);
+
+impl Turns {
+    /// The turn of a reload, for as long as it is kept.
+    ///
+    /// # Errors
+    /// An upgrade is under way, or another process serves.
+    pub fn for_reload(&self) -> Result<OwnedRwLockReadGuard<()>, Vec<String>> {
+        let problem = "an upgrade is under way; reload again when it is over";
+        Arc::clone(&self.0).try_read_owned().map_err(|_| vec![problem.to_owned()])
+    }
+
+    fn for_upgrade(&self) -> Result<OwnedRwLockWriteGuard<()>, Vec<String>> {
+        let problem = "a reload is under way; try again when it is over";
+        Arc::clone(&self.0).try_write_owned().map_err(|_| vec![problem.to_owned()])
+    }
+}
+
 /// Requests for upgrades, one at a time.
 #[derive(Debug)]
 pub struct Upgrades {
     sender: UnboundedSender<Reply>,
     requests: UnboundedReceiver<Reply>,
     running: Option<(Handover, Reply)>,
+    turns: Turns,
+    /// Kept from the beginning of an upgrade until it has failed; for ever, if it has not.
+    turn: Option<OwnedRwLockWriteGuard<()>>,
 }
 
 impl Default for Upgrades {
     fn default() -> Upgrades {
         let (sender, requests) = unbounded_channel();
-        Upgrades { sender, requests, running: None }
+        Upgrades { sender, requests, running: None, turns: Turns::default(), turn: None }
     }
 }
 
@@ -49,6 +74,16 @@ impl Upgrades {
         })
     }
 
+    /// What a reload takes its turn from.
+    pub fn turns(&self) -> Turns {
+        self.turns.clone()
+    }
+
+    /// Whether a process may be about to take over.
+    pub fn is_running(&self) -> bool {
+        self.turn.is_some()
+    }
+
     /// The next request, or the end of the upgrade under way. May be dropped and called again.
     pub async fn next(&mut self) -> News {
         let outcome = async {
@@ -63,23 +98,46 @@ impl Upgrades {
         };
         let Some((handover, reply)) = self.running.take() else { return News::Ended(Err(Vec::new())) };
         let outcome = outcome.map(|()| handover.pid());
+        if outcome.is_err() {
+            self.turn = None;
+        }
         // Who asked may have gone.
         let _ = reply.send(outcome.clone());
         News::Ended(outcome)
     }
 
-    /// Begins one with what `offer` gives, unless one is under way.
-    pub fn begin(&mut self, reply: Reply, offer: impl FnOnce() -> Result<Belongings, Vec<String>>) {
-        if self.running.is_some() {
-            let _ = reply.send(Err(vec!["another upgrade is under way".to_owned()]));
-            return;
-        }
-        match offer().and_then(Handover::begin) {
+    /// Begins one with what `offer` gives, unless one or a reload is under way.
+    ///
+    /// # Errors
+    /// The new process cannot be started: the upgrade is over.
+    pub fn begin(
+        &mut self,
+        reply: Reply,
+        offer: impl FnOnce() -> Result<Belongings, Vec<String>>,
+    ) -> Result<(), Vec<String>> {
+        let turn = match self.running {
+            Some(_) => Err(vec!["another upgrade is under way".to_owned()]),
+            None => self.turns.for_upgrade(),
+        };
+        let (turn, belongings) = match turn.and_then(|turn| Ok((turn, offer()?))) {
+            Ok(allowed) => allowed,
+            Err(problems) => {
+                let _ = reply.send(Err(problems));
+                return Ok(());
+            }
+        };
+        systemd::upgrading();
+        match Handover::begin(belongings) {
             Ok(handover) => {
                 tracing::info!(pid = handover.pid(), "upgrade: the new process is started");
-                self.running = Some((handover, reply));
+                (self.running, self.turn) = (Some((handover, reply)), Some(turn));
+                Ok(())
             }
-            Err(problems) => _ = reply.send(Err(problems)),
+            Err(problems) => {
+                drop(turn);
+                let _ = reply.send(Err(problems.clone()));
+                Err(problems)
+            }
         }
     }
 

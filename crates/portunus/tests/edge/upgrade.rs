@@ -44,12 +44,17 @@ fn is_alive(pid: u32) -> bool {
 impl Upgradable {
     /// `wanted`: addresses that are logged at the start.
     fn start(dir: tempfile::TempDir, yaml: &str, wanted: usize) -> Upgradable {
+        Upgradable::start_with(dir, yaml, wanted, &[])
+    }
+
+    /// The same, with variables of the environment.
+    fn start_with(dir: tempfile::TempDir, yaml: &str, wanted: usize, variables: &[(&str, &Path)]) -> Upgradable {
         let program = dir.path().join("portunus");
         std::os::unix::fs::symlink(PORTUNUS, &program).unwrap();
         write(dir.path(), yaml);
         let mut command = Command::new(program);
         let (control, file) = (dir.path().join("control.sock"), dir.path().join("portunus.yaml"));
-        command.args(["run", "--no-watch", "--control"]).arg(control).arg(file);
+        command.args(["run", "--no-watch", "--control"]).arg(control).arg(file).envs(variables.iter().copied());
         Upgradable { gate: Gate::start_command(dir, command, wanted), successors: Vec::new() }
     }
 
@@ -87,6 +92,12 @@ impl Upgradable {
         let pid = said.split_whitespace().nth(2).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{said}"));
         self.successors.push(Successor(pid));
         Ok(pid)
+    }
+
+    /// Reloads; what was said if that was rejected.
+    fn try_reload(&self) -> Result<(), String> {
+        let output = Command::new(PORTUNUS).args(["reload", "--control"]).arg(self.control()).output().unwrap();
+        if output.status.success() { Ok(()) } else { Err(String::from_utf8(output.stderr).unwrap()) }
     }
 
     fn upgrade(&mut self) -> u32 {
@@ -387,6 +398,92 @@ fn there_is_one_upgrade_at_a_time_and_kill_9_of_the_new_process_ends_it() {
     assert!(said.contains("before it served (signal: 9"), "{said}");
     site.restore_program();
     site.upgrade();
+    assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 200 "));
+    site.end();
+}
+
+/// A listener `web` at these addresses beside its own.
+fn listening_too(text: &str, more: &str) -> String {
+    text.replace("\"127.0.0.1:0\"", &format!("[\"127.0.0.1:0\", {more}]"))
+}
+
+#[test]
+fn what_asks_for_a_reload_waits_for_the_end_of_an_upgrade_that_fails() {
+    let upstream = Upstream::ok();
+    let text = yaml(&upstream, "", "");
+    let site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
+    slow_program(&site);
+    let asked = begin_upgrade(&site);
+    let new = child(&site);
+    write(site.dir(), &listening_too(&text, "\"unix:new.sock\""));
+    site.gate.signal("HUP");
+    let rejected = site.try_reload().unwrap_err();
+    assert!(rejected.contains("an upgrade is under way; reload again when it is over"), "{rejected}");
+    assert!(rejected.ends_with("error: reload rejected; the active configuration stays\n"), "{rejected}");
+    assert!(!site.dir().join("new.sock").exists());
+    assert!(kill("KILL", new));
+    assert!(said(asked).contains("upgrade failed"));
+    site.gate.wait_for("\"generation\":2,\"reason\":\"SIGHUP\"");
+    assert!(site.dir().join("new.sock").exists());
+    assert_eq!(site.try_reload(), Ok(()), "there is nothing left of the upgrade");
+    site.end();
+}
+
+/// The new process has read the file and waits for the old one when the file changes and the old one is asked to reload.
+#[test]
+fn a_reload_asked_for_during_an_upgrade_falls_to_the_process_that_serves_afterwards() {
+    let upstream = Upstream::ok();
+    let text = yaml(&upstream, "", "");
+    let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
+    slow_program(&site);
+    write(site.dir(), &listening_too(&text, "\"unix:read.sock\""));
+    let asked = begin_upgrade(&site);
+    let new = child(&site);
+    site.successors.push(Successor(new));
+    site.gate.wait_for("has been given everything");
+    site.gate.signal("STOP");
+    std::fs::write(site.dir().join("gate.fifo"), "go\n").unwrap();
+    wait_until("the new process to have read the file", || site.dir().join("read.sock").exists());
+    let free = TcpListener::bind("127.0.0.9:0").unwrap().local_addr().unwrap();
+    write(site.dir(), &listening_too(&text, &format!("\"unix:read.sock\", \"{free}\"")));
+    site.gate.signal("HUP");
+    site.gate.signal("CONT");
+    assert_eq!(said(asked), "");
+    wait_until("the old process to end", || !is_alive(site.gate.pid()));
+    wait_until("the listener of the file as it is now", || TcpStream::connect(free).is_ok());
+    assert!(get(free).starts_with("HTTP/1.1 200 ") && get(site.gate.address("web")).starts_with("HTTP/1.1 200 "));
+    site.end();
+}
+
+/// As systemd reads it (sd_notify(3)): a RELOADING without a READY would be a reload that hangs.
+#[test]
+fn a_program_that_cannot_be_started_is_reported_and_the_service_is_ready_again() {
+    let upstream = Upstream::ok();
+    let dir = tempfile::tempdir().unwrap();
+    let notify = dir.path().join("notify.sock");
+    let inbox = std::os::unix::net::UnixDatagram::bind(&notify).unwrap();
+    inbox.set_read_timeout(Some(PATIENCE)).unwrap();
+    let next = || {
+        let mut message = [0; 4096];
+        let count = inbox.recv(&mut message).unwrap();
+        String::from_utf8(message[..count].to_vec()).unwrap()
+    };
+    let mut site = Upgradable::start_with(dir, &yaml(&upstream, "", ""), 2, &[("NOTIFY_SOCKET", &notify)]);
+    assert!(next().starts_with("READY=1\n"));
+    let program = site.dir().join("portunus");
+    let spoilt: [&dyn Fn(); 2] =
+        [&|| std::fs::remove_file(&program).unwrap(), &|| std::fs::write(&program, "no program").unwrap()];
+    for (index, spoil) in spoilt.iter().enumerate() {
+        spoil();
+        let said = site.try_upgrade().unwrap_err();
+        assert!(said.contains("cannot be started: "), "{said}");
+        assert!(next().starts_with("RELOADING=1\n"));
+        let ready = next();
+        assert!(ready.starts_with("READY=1\nSTATUS=serving, configuration 1; the last upgrade failed: "), "{ready}");
+        assert!(ready.contains("cannot be started: "), "{ready}");
+        let reported = || site.gate.diagnostics().iter().filter(|line| line.contains("upgrade failed, this")).count();
+        wait_until("the log to say so", || reported() == index + 1);
+    }
     assert!(get(site.gate.address("web")).starts_with("HTTP/1.1 200 "));
     site.end();
 }
