@@ -53,7 +53,8 @@ pub(super) fn servers(generation: &Generation) -> Vec<ServerState> {
     generation.all_groups().iter().flat_map(of_group).collect()
 }
 
-/// Has the servers of a generation go on from how they fared. Names lead where they led until a name server has been asked.
+/// Has the servers of a generation go on from how they fared. Names lead where they led until a name server has been asked. What checks found
+/// counts where there still are checks: nobody else would take it back.
 pub(super) fn resume(generation: &Generation, servers: &[ServerState]) {
     for group in generation.all_groups() {
         let known: Vec<&ServerState> = servers.iter().filter(|known| known.upstream == group.config.name).collect();
@@ -70,8 +71,38 @@ pub(super) fn resume(generation: &Generation, servers: &[ServerState]) {
         for server in &group.members().servers {
             let same = |known: &&&ServerState| *known.server == *server.name && *known.authority == *server.authority;
             if let Some(known) = known.iter().find(same) {
-                server.resume(known.health);
+                let healthy = known.health.healthy || group.config.health.is_none();
+                server.resume(Health { healthy, ..known.health });
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn generation(health: &str) -> Generation {
+        let text = format!("upstreams: {{ app: {{ servers: [\"127.0.0.1:1\"]{health} }} }}\n");
+        let text =
+            format!("listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\n{text}routes: [{{ upstream: app }}]\n");
+        let config = config::parse("portunus.yaml", &text, std::path::Path::new("/")).unwrap();
+        Generation::build(Arc::new(config), None).unwrap()
+    }
+
+    #[test]
+    fn what_checks_found_counts_only_where_there_still_are_checks() {
+        let checked = ", health: { path: / }";
+        let old = generation(checked);
+        let server = |generation: &Generation| Arc::clone(&generation.all_groups()[0].members().servers[0]);
+        server(&old).set_healthy(false);
+        server(&old).note_silence(true);
+        let known = servers(&old);
+        for (health, expected) in [(checked, false), ("", true)] {
+            let new = generation(health);
+            resume(&new, &known);
+            assert_eq!((server(&new).is_healthy(), server(&new).is_silent()), (expected, true), "{health}");
         }
     }
 }
