@@ -3,13 +3,14 @@
 //!
 //! Stricter than the specifications where readers differ: text beside elements, text in several pieces that some join and others do not. Knows no schema.
 
+use std::collections::HashMap;
 use std::num::NonZeroU16;
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
 use crate::message::shown;
-use crate::turn::Turn;
+use crate::turn::{BYTES_PER_STEP, Turn};
 
 /// Namespaces of one body, whatever is configured: they are counted in 16 bits.
 const MAX_NAMESPACES: usize = 1_000;
@@ -121,8 +122,53 @@ struct Building<'t> {
     tree: Tree<'t>,
     bounds: Bounds,
     open: Vec<Open>,
-    /// Prefixes in scope, with their namespaces (none: undone) and the depth at which they were declared.
-    scope: Vec<(&'t str, Option<NonZeroU16>, usize)>,
+    scope: Scope<'t>,
+    /// Names, namespaces and declarations that were compared and are not charged to the turn yet.
+    comparisons: usize,
+}
+
+/// The prefixes in scope. As many may be declared as elements are open, times their attributes, so none is searched for.
+#[derive(Default)]
+struct Scope<'t> {
+    declarations: Vec<Declaration<'t>>,
+    /// The innermost declaration of each prefix.
+    innermost: HashMap<&'t str, usize>,
+}
+
+struct Declaration<'t> {
+    prefix: &'t str,
+    /// None: undone.
+    namespace: Option<NonZeroU16>,
+    depth: usize,
+    /// The declaration of the same prefix that applies outside of the element.
+    outer: Option<usize>,
+}
+
+impl<'t> Scope<'t> {
+    fn get(&self, prefix: &str, comparisons: &mut usize) -> Option<&Declaration<'t>> {
+        *comparisons += 1;
+        self.declarations.get(*self.innermost.get(prefix)?)
+    }
+
+    fn declare(&mut self, prefix: &'t str, namespace: Option<NonZeroU16>, depth: usize) {
+        let outer = self.innermost.insert(prefix, self.declarations.len());
+        self.declarations.push(Declaration { prefix, namespace, depth, outer });
+    }
+
+    /// Forgets what was declared within an element that ended.
+    fn leave(&mut self, depth: usize) {
+        while let Some(Declaration { prefix, outer, .. }) = self.declarations.pop_if(|last| last.depth > depth) {
+            match outer {
+                Some(outer) => self.innermost.insert(prefix, outer),
+                None => self.innermost.remove(prefix),
+            };
+        }
+    }
+
+    fn bytes_held(&self) -> usize {
+        std::mem::size_of::<Declaration<'_>>() * self.declarations.capacity()
+            + std::mem::size_of::<(&str, usize)>() * self.innermost.capacity()
+    }
 }
 
 /// An element whose end has not come.
@@ -147,7 +193,8 @@ pub(crate) async fn parse<'t>(text: &'t str, bounds: Bounds, turn: &Turn) -> Res
     }
     let mut reader = Reader::from_str(text);
     reader.config_mut().enable_all_checks(true);
-    let mut building = Building { tree: Tree::default(), bounds, open: Vec::new(), scope: Vec::new() };
+    let mut building =
+        Building { tree: Tree::default(), bounds, open: Vec::new(), scope: Scope::default(), comparisons: 0 };
     let mut at = 0;
     loop {
         let event =
@@ -171,8 +218,8 @@ pub(crate) async fn parse<'t>(text: &'t str, bounds: Bounds, turn: &Turn) -> Res
             Event::CData(_) => building.section(within(raw, "<![CDATA[", "]]>"))?,
             Event::GeneralRef(_) => building.reference(within(raw, "&", ";"))?,
         }
-        turn.hold(text.len() + building.tree.bytes_held());
-        turn.spend_on(raw.len()).await;
+        turn.hold(text.len() + building.tree.bytes_held() + building.scope.bytes_held());
+        turn.spend_on(raw.len() + BYTES_PER_STEP * std::mem::take(&mut building.comparisons)).await;
         at = to;
     }
     match building {
@@ -234,10 +281,7 @@ impl<'t> Building<'t> {
 
     fn end(&mut self) -> Result<(), Failed> {
         let Some(open) = self.open.pop() else { return Err(malformed("ends an element that has not begun")) };
-        let depth = self.open.len();
-        while self.scope.last().is_some_and(|(.., declared)| *declared > depth) {
-            self.scope.pop();
-        }
+        self.scope.leave(self.open.len());
         let Some(element) = self.tree.elements.get_mut(open.number) else { return Ok(()) };
         if element.first > 0 {
             return if is_blank(&open.text) { Ok(()) } else { Err(mixed()) };
@@ -290,7 +334,7 @@ impl<'t> Building<'t> {
     /// Reads what follows the name in a tag. Declarations of namespaces go into the scope.
     fn attributes(&mut self, rest: &'t str) -> Result<(), Failed> {
         let first = self.tree.attributes.len();
-        let (mut rest, mut count, declared) = (rest, 0, self.scope.len());
+        let (mut rest, mut count) = (rest, 0);
         loop {
             let trimmed = rest.trim_start_matches(is_space);
             if trimmed.is_empty() {
@@ -312,10 +356,11 @@ impl<'t> Building<'t> {
             let prefix = if name == "xmlns" { Some("") } else { name.strip_prefix("xmlns:") };
             if let Some(prefix) = prefix {
                 let uri = self.tree.texts.split_off(start);
-                self.declare(prefix, uri, declared)?;
+                self.declare(prefix, uri)?;
                 continue;
             }
             let own = self.tree.attributes.get(first..).unwrap_or_default();
+            self.comparisons += own.len();
             if own.iter().any(|other| other.name == name) {
                 return Err(Failed::Malformed(format!("has the attribute `{}` twice", shown(name.as_bytes()))));
             }
@@ -323,10 +368,11 @@ impl<'t> Building<'t> {
         }
     }
 
-    /// Takes a declaration of a namespace; those from `first` on are of the same element.
-    fn declare(&mut self, prefix: &'t str, uri: String, first: usize) -> Result<(), Failed> {
+    /// Takes a declaration of a namespace.
+    fn declare(&mut self, prefix: &'t str, uri: String) -> Result<(), Failed> {
         const RESERVED: [&str; 2] = ["http://www.w3.org/XML/1998/namespace", "http://www.w3.org/2000/xmlns/"];
-        let is_twice = self.scope.get(first..).unwrap_or_default().iter().any(|(other, ..)| *other == prefix);
+        let depth = self.open.len();
+        let is_twice = self.scope.get(prefix, &mut self.comparisons).is_some_and(|known| known.depth == depth);
         let is_undone = uri.is_empty() && !prefix.is_empty();
         if is_twice || is_undone || matches!(prefix, "xml" | "xmlns") || RESERVED.contains(&uri.as_str()) {
             return Err(malformed("declares a namespace in a way that is not allowed"));
@@ -334,6 +380,7 @@ impl<'t> Building<'t> {
         if uri.len() > self.bounds.name_bytes {
             return Err(Failed::Limit("has a namespace that is too long"));
         }
+        self.comparisons += self.tree.uris.len();
         let number = match self.tree.uris.iter().position(|known| *known == uri) {
             _ if uri.is_empty() => None,
             Some(number) => NonZeroU16::new(number as u16 + 1),
@@ -345,20 +392,20 @@ impl<'t> Building<'t> {
                 NonZeroU16::new(self.tree.uris.len() as u16)
             }
         };
-        self.scope.push((prefix, number, self.open.len()));
+        self.scope.declare(prefix, number, depth);
         Ok(())
     }
 
     /// The namespace of a name; a prefix must be declared. Without a prefix, attributes are in none.
-    fn namespace(&self, name: &str, is_element: bool) -> Result<Option<NonZeroU16>, Failed> {
+    fn namespace(&mut self, name: &str, is_element: bool) -> Result<Option<NonZeroU16>, Failed> {
         let prefix = match name.split_once(':') {
             Some(("xml", _)) => return Ok(None),
             Some((prefix, _)) => prefix,
             None if is_element => "",
             None => return Ok(None),
         };
-        match self.scope.iter().rev().find(|(known, ..)| *known == prefix) {
-            Some((_, number, _)) => Ok(*number),
+        match self.scope.get(prefix, &mut self.comparisons) {
+            Some(declaration) => Ok(declaration.namespace),
             None if prefix.is_empty() => Ok(None),
             None => {
                 Err(Failed::Malformed(format!("has the prefix `{}`, which nothing declares", shown(prefix.as_bytes()))))
@@ -374,6 +421,7 @@ impl<'t> Building<'t> {
             let namespace = self.namespace(name, false)?;
             let before = self.tree.attributes.get(range.start..at).unwrap_or_default();
             let is_same = |other: &Attribute<'t>| other.namespace == namespace && local(other.name) == local(name);
+            self.comparisons += if namespace.is_some() { before.len() } else { 0 };
             if namespace.is_some() && before.iter().any(is_same) {
                 return Err(Failed::Malformed(format!("has the attribute `{}` twice", shown(name.as_bytes()))));
             }
@@ -531,4 +579,73 @@ fn is_name(text: &str) -> bool {
     };
     let mut chars = text.chars();
     chars.next().is_some_and(is_first) && chars.all(is_later)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::turn::{STEPS_PER_TURN, Work};
+
+    const BOUNDS: Bounds = Bounds { depth: 64, nodes: 1_000_000, attributes: 64, name_bytes: 64 };
+
+    /// Turns that a body takes.
+    fn turns(text: &str) -> u64 {
+        let mut work =
+            Work::new(|turn| async move { parse(text, BOUNDS, &turn).await.map(|tree| tree.elements.len()) });
+        let waits = std::iter::from_fn(|| if work.go_on().is_some() { None } else { Some(()) });
+        1 + waits.count() as u64
+    }
+
+    /// Comparisons of an element by its prefix, where this many are declared around it.
+    fn comparisons(declarations: usize) -> usize {
+        let names: Vec<String> = (0..declarations).map(|number| format!("p{number}")).collect();
+        let mut scope = Scope::default();
+        for (depth, name) in names.iter().enumerate() {
+            scope.declare(name, NonZeroU16::new(1), depth);
+        }
+        let mut compared = 0;
+        assert!(scope.get("p0", &mut compared).is_some() && scope.get("q", &mut compared).is_none());
+        compared
+    }
+
+    #[test]
+    fn no_element_searches_the_declarations_around_it() {
+        assert_eq!(comparisons(4_000), comparisons(1));
+        let around: String = (0..64).map(|number| format!(" xmlns:p{number}='u'")).collect();
+        let body = |around: &str| {
+            let (start, end) = (format!("<l{around}>").repeat(60), "</l>".repeat(60));
+            format!("<l xmlns:zzz='u'>{start}{}{end}</l>", "<zzz:b/>".repeat(100_000))
+        };
+        let declared = around.len() as u64 * 60;
+        assert!(turns(&body(&around)) <= turns(&body("")) + declared.div_ceil(STEPS_PER_TURN));
+    }
+
+    #[test]
+    fn a_turn_ends_after_so_many_comparisons_of_attributes() {
+        let plain: String = (0..64).map(|number| format!(" a{number}=''")).collect();
+        let prefixed: String = (0..63).map(|number| format!(" p:a{number}=''")).collect();
+        for attributes in [plain, format!(" xmlns:p='u'{prefixed}")] {
+            let text = format!("<l>{}</l>", format!("<b{attributes}/>").repeat(1_000));
+            let least = 1_000 * (63 * 62 / 2) / STEPS_PER_TURN;
+            assert!(turns(&text) >= least, "{} of {least}", turns(&text));
+        }
+    }
+
+    #[test]
+    fn a_declaration_applies_within_its_element() {
+        let rows = [
+            ("<p:a xmlns:p='u'><p:b xmlns:p='v'><p:c/></p:b><p:d/></p:a>", Some(["u", "v", "v", "u"].as_slice())),
+            ("<a xmlns='u'><b xmlns=''><c/></b><d/></a>", Some(["u", "", "", "u"].as_slice())),
+            ("<a><p:b xmlns:p='u'/><p:c/></a>", None),
+            ("<a><b xmlns:p='u'><p:c xmlns:p='v'/></b><p:d/></a>", None),
+            ("<a xmlns:p='u' xmlns:p='u'/>", None),
+        ];
+        for (text, expected) in rows {
+            let found = crate::turn::at_once(async |turn| parse(text, BOUNDS, turn).await).ok();
+            let found: Option<Vec<&str>> = found.as_ref().map(|tree| {
+                tree.elements.iter().map(|element| tree.uri(element.namespace).unwrap_or_default()).collect()
+            });
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+    }
 }
