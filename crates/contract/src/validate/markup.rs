@@ -3,7 +3,7 @@
 //!
 //! Strict where servers differ: a name that means another member than it says, elements where one is expected, a namespace nobody declared.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::scratch::Rooms;
@@ -38,6 +38,8 @@ pub(super) struct Composer<'a, 't> {
 struct Names<'a> {
     elements: HashMap<String, Option<Member<'a>>>,
     attributes: HashMap<String, Option<Member<'a>>>,
+    /// The members' own names and those that they are written by, without prefixes.
+    locals: HashSet<String>,
 }
 
 /// A member of an object.
@@ -203,7 +205,7 @@ impl<'a, 't> Composer<'a, 't> {
         let name = match xml.and_then(|xml| xml.name.as_deref()) {
             Some(name) => Some(name),
             None if is_root => root.element.as_deref(),
-            None => Some(wrapping.name.rsplit(':').next().unwrap_or_default()),
+            None => Some(local(wrapping.name)),
         };
         let name = name.map(|name| written(xml, name));
         let namespace = xml.and_then(|xml| xml.namespace.as_deref());
@@ -251,7 +253,7 @@ impl<'a, 't> Composer<'a, 't> {
             let member = match names.attributes.get(attribute.name) {
                 Some(Some(member)) if tree.has_namespace(attribute, member.namespace) => *member,
                 Some(_) => return Err(Unread { name: attribute.name.to_owned(), what: UNCLEAR }),
-                None => undeclared(own, attribute.name)?,
+                None => undeclared(own, &names, attribute.name)?,
             };
             comma(jobs, start);
             jobs.push(Job::Key(member.name));
@@ -264,7 +266,7 @@ impl<'a, 't> Composer<'a, 't> {
             let member = match names.elements.get(inner.name) {
                 Some(Some(member)) if tree.is_in(inner, member.namespace) => *member,
                 Some(_) => return Err(unread(inner, UNCLEAR)),
-                None if tree.is_in(inner, None) => undeclared(own, inner.name)?,
+                None if tree.is_in(inner, None) => undeclared(own, &names, inner.name)?,
                 None => return Err(unread(inner, "is in a namespace that the document does not declare")),
             };
             children.push((member, child));
@@ -367,6 +369,7 @@ impl<'a, 't> Composer<'a, 't> {
             let namespace = xml.and_then(|xml| xml.namespace.as_deref());
             let member = Member { name, shape: *shape, namespace, is_wrapped, is_list };
             let written = written(xml, xml.and_then(|xml| xml.name.as_deref()).unwrap_or(name));
+            names.locals.extend([local(name).to_owned(), local(&written).to_owned()]);
             let known = if is_attribute { &mut names.attributes } else { &mut names.elements };
             known.entry(written).and_modify(|known| *known = None).or_insert(Some(member));
         }
@@ -382,15 +385,20 @@ const JOB_BYTES: usize = 40;
 const UNCLEAR: &str = "is not what the document calls by that name";
 const TWICE: &str = "is there more than once";
 
-/// What becomes of an element or attribute that no member is called like: the schema says so, by its name. One that is the name of a member which is
-/// called otherwise here would be taken for it.
-fn undeclared<'a>(own: &'a Shape, name: &'a str) -> Result<Member<'a>, Unread> {
-    if own.properties.iter().any(|(known, _)| known == name) {
+/// What becomes of an element or attribute that no member is called like: the schema says so, by its name. Readers that ignore prefixes, or do not
+/// distinguish elements from attributes, would take it for a member if it has the local name of one.
+fn undeclared<'a>(own: &Shape, names: &Names<'_>, name: &'a str) -> Result<Member<'a>, Unread> {
+    if names.locals.contains(local(name)) {
         return Err(Unread { name: name.to_owned(), what: UNCLEAR });
     }
     // What is not listed anywhere may be anything.
     let shape = own.other.unwrap_or(ShapeId::ANYTHING);
     Ok(Member { name, shape, namespace: None, is_wrapped: false, is_list: false })
+}
+
+/// A name without its prefix.
+fn local(name: &str) -> &str {
+    name.rsplit(':').next().unwrap_or_default()
 }
 
 /// The name as it is written: with its prefix.
