@@ -263,20 +263,20 @@ fn resolve(text: &str) -> Result<Plain, Failed> {
     if is_number_of_somebody(unsigned) { ambiguous() } else { Ok(Plain::Text) }
 }
 
-/// Whether readers of YAML 1.1 or 1.2 may see a number: octal, binary, with underscores, to the base 60, with an exponent of any form.
+/// Whether readers of YAML 1.1 or 1.2 may see a number: octal, binary, with underscores or commas, to the base 60, with an exponent of any form.
 fn is_number_of_somebody(unsigned: &str) -> bool {
     let is_of = |text: &str, other: &str| {
         text.contains(|c: char| c.is_ascii_digit()) && text.chars().all(|c| c.is_ascii_digit() || other.contains(c))
     };
     if let Some(digits) = unsigned.strip_prefix("0o").or_else(|| unsigned.strip_prefix("0b")) {
-        return is_of(digits, "_");
+        return is_of(digits, "_,");
     }
     if let Some(digits) = unsigned.strip_prefix("0x") {
-        return digits.chars().all(|c| c.is_ascii_hexdigit() || c == '_');
+        return digits.chars().all(|c| c.is_ascii_hexdigit() || matches!(c, '_' | ','));
     }
     let (mantissa, exponent) = unsigned.split_once(['e', 'E']).unwrap_or((unsigned, "0"));
     let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
-    let is_mantissa = mantissa.split(':').all(|part| is_of(part, "_.")) && mantissa.matches('.').count() <= 1;
+    let is_mantissa = mantissa.split(':').all(|part| is_of(part, "_,.")) && mantissa.matches('.').count() <= 1;
     is_mantissa && is_of(exponent, "")
 }
 
@@ -334,8 +334,8 @@ mod tests {
             ("---\n# c\na: |\n  x\n  y\nb: >-\n  x\n  y\n...\n", r#"{"a":"x\u000ay\u000a","b":"x y"}"#),
             ("a:\nb: +12\nc: .5\nd: 5.\ne: 0x1F\nf: -0\n", r#"{"a":null,"b":12,"c":0.5,"d":5,"e":31,"f":-0}"#),
             (
-                "when: 2020-01-01\nat: 2020-01-01T10:00:00Z\nv: 1.2.3\nip: 10.0.0.1\ns: 1-2\nu: a_b\n",
-                r#"{"when":"2020-01-01","at":"2020-01-01T10:00:00Z","v":"1.2.3","ip":"10.0.0.1","s":"1-2","u":"a_b"}"#,
+                "when: 2020-01-01\nat: 2020-01-01T10:00:00Z\nv: 1.2.3\nip: 10.0.0.1\ns: 1-2\nu: a_b\nl: 1, 2\nc: 1,x\n",
+                r#"{"when":"2020-01-01","at":"2020-01-01T10:00:00Z","v":"1.2.3","ip":"10.0.0.1","s":"1-2","u":"a_b","l":"1, 2","c":"1,x"}"#,
             ),
             ("a: &x {k: [1]}\nb: *x\nc: [*x]\n", r#"{"a":{"k":[1]},"b":{"k":[1]},"c":[{"k":[1]}]}"#),
             ("a: &x 1\nb: &x 2\nc: *x\n", r#"{"a":1,"b":2,"c":2}"#),
@@ -363,6 +363,10 @@ mod tests {
         "0o14",
         "0b11",
         "1_000",
+        "a: 1,000",
+        "-1,000.5",
+        "0x1,f",
+        "0b1,1",
         "1:30",
         "8080:80",
         "1:30:15.5",
