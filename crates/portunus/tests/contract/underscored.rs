@@ -26,17 +26,31 @@ paths:
         - { name: content_type, in: header, schema: { type: string } }
         - { name: X_Role, in: header, schema: { type: string } }
         - { name: X_Tenant, in: header, schema: { type: string } }
+        - { name: X_Account, in: header, schema: { type: string } }
+        - { name: X_Listener_Token, in: header, schema: { type: string } }
+        - { name: X_Host_Address, in: header, schema: { type: string } }
+        - { name: X_Elsewhere, in: header, schema: { type: string } }
       responses: { default: { description: any } }
 components:
   securitySchemes: { key: { type: apiKey, in: header, name: api_key } }
 ";
 
+const LISTS: &[(&str, &str)] = &[("denied.txt", "denied\n"), ("allowed.txt", "127.0.0.1\n")];
+
 fn yaml(upstream: &Upstream, contract: &str) -> String {
     format!(
         "workers: 1
-listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]
+listeners:
+  - {{ name: web, bind: \"127.0.0.1:0\" }}
+  - {{ name: other, bind: \"127.0.0.1:0\", contract: around }}
+hosts: {{ b.test: {{ contract: host }} }}
 upstreams: {{ app: {{ servers: [\"{}\"] }} }}
-contracts: {{ api: {{ document: openapi.yaml{contract} }} }}
+policies: {{ accounts: {{ rate_limit: {{ rate: 1000/s, key: {{ header: X-Account }} }} }} }}
+contracts:
+  api: {{ document: openapi.yaml{contract} }}
+  around: {{ document: openapi.yaml{contract}, deny_tokens: {{ file: denied.txt, header: X-Listener-Token }} }}
+  host: {{ document: openapi.yaml{contract}, allow_addresses: {{ file: allowed.txt, header: X-Host-Address }} }}
+  elsewhere: {{ document: openapi.yaml{contract}, deny_tokens: {{ file: denied.txt, header: X-Elsewhere }} }}
 routes:
   - {{ name: free, path: \"/free/{{*rest}}\", upstream: app }}
   - {{ name: tenant, path: \"/tenant\", headers: {{ X-Tenant: a }}, upstream: app }}
@@ -49,7 +63,7 @@ routes:
 fn site(contract: &str) -> Site {
     let ok = |_: &Seen| Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec());
     let upstream = Upstream::start(ok);
-    let gate = Gate::start_in(folder(DOCUMENT, &[]), &yaml(&upstream, contract));
+    let gate = Gate::start_in(folder(DOCUMENT, LISTS), &yaml(&upstream, contract));
     Site { gate, upstream }
 }
 
@@ -80,6 +94,11 @@ const ROWS: &[(&str, &str, Option<&str>)] = &[
     ("GET /ours", "content_type: a", None),
     ("GET /ours", "X_Role: admin", None),
     ("GET /ours", "X_Tenant: a", None),
+    ("GET /ours", "X_Account: a", None),
+    ("GET /ours", "X_Listener_Token: a", None),
+    ("GET /ours", "X_Host_Address: 127.0.0.1", None),
+    // What another contract reads that never applies beside this one.
+    ("GET /ours", "X_Elsewhere: a", Some("X_Elsewhere: a")),
 ];
 
 #[test]
@@ -164,7 +183,7 @@ fn http2_is_no_other() {
 fn names_that_cannot_be_told_apart_are_warned_of() {
     let check = |document: &str, contract: &str| {
         let upstream = Upstream::ok();
-        let folder = folder(document, &[]);
+        let folder = folder(document, LISTS);
         std::fs::write(folder.path().join("portunus.yaml"), yaml(&upstream, contract)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_portunus"));
         let output = command.args(["check", "portunus.yaml"]).current_dir(folder.path()).output().unwrap();
@@ -177,6 +196,9 @@ fn names_that_cannot_be_told_apart_are_warned_of() {
         "GET /ours: the header x_forwarded_for is `x-forwarded-for`",
         "GET /ours: the header x_role is `x-role`",
         "GET /ours: the header x_tenant is `x-tenant`",
+        "GET /ours: the header x_account is `x-account`",
+        "GET /ours: the header x_listener_token is `x-listener-token`",
+        "GET /ours: the header x_host_address is `x-host-address`",
         "GET /ours: the header content_type is `content-type`",
     ] {
         assert!(said.to_lowercase().contains(&part.to_lowercase()), "{part}: {said}");

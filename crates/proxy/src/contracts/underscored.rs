@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use config::{Config, ContractConfig, Mode};
+use config::{Config, ContractConfig, Mode, RateKey};
 use contract::Contract;
 use contract::openapi::{Operation, Scheme};
 use contract::validate::is_everyday_field;
@@ -64,16 +64,26 @@ fn why_not(name: &str, operation: &Operation, config: &ContractConfig, whole: &C
 
 /// The fields that the configuration reads or writes in requests.
 fn configured<'c>(config: &'c ContractConfig, whole: &'c Config) -> impl Iterator<Item = &'c str> {
-    let lists = [
-        config.deny_tokens.as_ref().and_then(|list| list.header.as_deref()),
-        config.allow_addresses.as_ref().and_then(|list| list.header.as_deref()),
-    ];
+    // The lists of a listener's or host's contract are validated whatever contract a route has.
+    let around = whole.listeners.iter().filter_map(|listener| listener.contract.as_ref());
+    let around = around.chain(whole.host_rules.iter().filter_map(|host| host.contract.as_ref()));
+    let around = around.filter_map(|name| whole.contracts.get(name).map(AsRef::as_ref));
+    let lists = std::iter::once(config).chain(around).flat_map(|config| {
+        [
+            config.deny_tokens.as_ref().and_then(|list| list.header.as_deref()),
+            config.allow_addresses.as_ref().and_then(|list| list.header.as_deref()),
+        ]
+    });
+    let rates = whole.policies.values().filter_map(|policy| match &policy.rate_limit.as_ref()?.key {
+        RateKey::Header(name) => Some(name.as_str()),
+        RateKey::Client | RateKey::All | RateKey::Cookie(_) => None,
+    });
     let routes = whole.routes.iter().flat_map(|route| {
         let edits = &route.request_headers;
         let written = edits.set.iter().chain(&edits.add).map(|(name, _)| name);
         route.headers.iter().map(|(name, _)| name).chain(written).chain(&edits.remove)
     });
-    lists.into_iter().flatten().chain(routes.map(String::as_str))
+    lists.flatten().chain(rates).chain(routes.map(String::as_str))
 }
 
 /// Whether two names differ, and only in case, `_` and `-` other than case alone.
