@@ -155,7 +155,7 @@ fn a_server_that_fails_in_other_ways_lets_nobody_in() {
     let before = server.seen().len();
     assert_eq!((ask(&site, "GET /me", "0").status, server.seen().len()), (503, before + 1));
     assert_eq!(site.seen(), 0);
-    // Nobody listens there any more; and in `log` mode requests pass, and the log says what would have been.
+    // Nobody listens there any more; and in `log` mode requests pass all the same.
     let gone = Upstream::start(|_| Reply::Close(Vec::new()));
     let site = Site::with(
         BANK,
@@ -164,7 +164,32 @@ fn a_server_that_fails_in_other_ways_lets_nobody_in() {
         ok,
     );
     assert_eq!(ask(&site, "GET /me", "x").status, 200);
-    assert_eq!(site.gate.log(1)[0]["contract"]["reason"], "introspection_failed");
+    site.gate.wait_for("token not looked up");
+}
+
+/// A server that takes its time delays nobody where nothing is blocked; what it says counts for those who come later.
+#[test]
+fn under_log_no_request_waits_for_the_server() {
+    let gate = Arc::new((Mutex::new(false), Condvar::new()));
+    let held = Arc::clone(&gate);
+    let server = Upstream::start(move |_| {
+        let (open, changed) = &*held;
+        drop(changed.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
+        json(r#"{"active":false}"#)
+    });
+    let more = ", timeout: 2s, negative_cache_ttl: 1h";
+    let contract = format!("{}, request: log", section(&format!("http://{}/", server.address), more));
+    let site = Site::with(BANK, &contract, &[("secret", "s")], ok);
+    assert_eq!(ask(&site, "GET /me", "x").status, 200);
+    assert_eq!(site.gate.log(1)[0]["contract"]["decision"], "passed", "nobody waited to learn more");
+    *gate.0.lock().unwrap() = true;
+    gate.1.notify_all();
+    let mut asked = 1;
+    wait_until("what the server said", || {
+        assert_eq!(ask(&site, "GET /me", "x").status, 200);
+        asked += 1;
+        site.gate.log(asked)[asked - 1]["contract"]["reason"] == "token_inactive"
+    });
 }
 
 #[test]

@@ -69,20 +69,56 @@ pub async fn look_up<F>(
 where
     F: Future<Output = Result<Vec<u8>, String>> + 'static,
 {
-    let key = rule.hash(token)?;
-    let known = Known::of(rule);
-    if let Some(outcome) = known.get(&key, rule) {
-        return outcome.map_err(rejected);
-    }
-    let running = known.flights.borrow().get(&key).cloned();
-    let flight = match running {
-        Some(flight) => flight,
-        None if known.flights.borrow().len() >= MAX_LOOKUPS => return Err(rejected(Reason::IntrospectionBusy)),
-        None => known.start(key, rule, ask(Arc::clone(rule), token.to_vec())),
+    let flight = match recall(rule, token, ask)? {
+        Recalled::Known(granted) => return Ok(granted),
+        Recalled::Asked(flight) => flight,
     };
     match Deadline::new().within(rule.config.timeout, flight.wait()).await {
         Ok(outcome) => outcome.map_err(rejected),
         Err(_) => Err(rejected(Reason::IntrospectionTimeout)),
+    }
+}
+
+/// As [`look_up`], for who does not wait: none as long as nothing is known. The server is asked all the same, for those who come later.
+pub fn look_up_for_later<F>(
+    rule: &Arc<Introspection>,
+    token: &[u8],
+    ask: impl FnOnce(Arc<Introspection>, Vec<u8>) -> F,
+) -> Option<Result<Rc<Granted>, Rejected>>
+where
+    F: Future<Output = Result<Vec<u8>, String>> + 'static,
+{
+    match recall(rule, token, ask) {
+        Ok(Recalled::Known(granted)) => Some(Ok(granted)),
+        Ok(Recalled::Asked(_)) => None,
+        Err(rejected) => Some(Err(rejected)),
+    }
+}
+
+/// What is known of a token, or who is asking.
+enum Recalled {
+    Known(Rc<Granted>),
+    Asked(Rc<Flight>),
+}
+
+fn recall<F>(
+    rule: &Arc<Introspection>,
+    token: &[u8],
+    ask: impl FnOnce(Arc<Introspection>, Vec<u8>) -> F,
+) -> Result<Recalled, Rejected>
+where
+    F: Future<Output = Result<Vec<u8>, String>> + 'static,
+{
+    let key = rule.hash(token)?;
+    let known = Known::of(rule);
+    if let Some(outcome) = known.get(&key, rule) {
+        return outcome.map(Recalled::Known).map_err(rejected);
+    }
+    let running = known.flights.borrow().get(&key).cloned();
+    match running {
+        Some(flight) => Ok(Recalled::Asked(flight)),
+        None if known.flights.borrow().len() >= MAX_LOOKUPS => Err(rejected(Reason::IntrospectionBusy)),
+        None => Ok(Recalled::Asked(known.start(key, rule, ask(Arc::clone(rule), token.to_vec())))),
     }
 }
 

@@ -272,10 +272,13 @@ impl<'a> Asked<'a> {
         demands.find_map(|demand| demand.scheme.credential(parts))
     }
 
-    /// Has the token looked up that the request shows, as the client sent it; none if it shows none.
+    /// Has the token looked up that the request shows, as the client sent it; none if it shows none, or under `log` if nothing is known of it yet.
     async fn look_up(&self, server: &Arc<Introspection>) -> Option<LookedUp> {
         let fields = Visited(&self.candidate.head.fields);
         let token = without_bearer(self.token(&self.candidate.parts(&fields))?);
+        if !self.blocks() {
+            return lookups::look_up_for_later(server, token, ask_about);
+        }
         Some(lookups::look_up(server, token, ask_about).await)
     }
 
@@ -298,6 +301,8 @@ impl<'a> Asked<'a> {
         let granted = match (&active.tokens, looked_up) {
             (Some(rule), _) => rule.check(without_bearer(token), SystemTime::now()).map(Granted::Claims),
             (None, Some(outcome)) => outcome.map(Granted::Said),
+            // Nobody waits for the server; nothing is known of the token yet.
+            (None, None) if !self.blocks() => return None,
             // A credential that was not there when tokens were looked up.
             (None, None) => Err(token::rejected(Reason::IntrospectionFailed)),
         };
