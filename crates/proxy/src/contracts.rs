@@ -117,6 +117,11 @@ impl ActiveContract {
         self.rules.get(operation)
     }
 
+    /// Whether requests of any operation, or without one, are rejected for what the document says.
+    pub fn blocks_requests(&self) -> bool {
+        self.config.request == Mode::Block || self.rules.iter().any(|rule| rule.request == Mode::Block)
+    }
+
     /// The way to a document that is fetched.
     pub fn fetched_document(&self) -> Option<Arc<Group>> {
         self.document_group.clone()

@@ -103,9 +103,13 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
         return redirect_to_https(head, port, exchange.sink, exchange.ledger).await.map(|()| None);
     }
-    guard::check_policies(context, head)?;
+    let routed = context.generation.routes.find(&context.conn.listener.name, head);
+    // Policies are asked once: there about the request that another proxy holds.
+    if !matches!(&routed, Routed::Found(route, _) if matches!(route.config.action, Action::Validate(_))) {
+        guard::check_policies(context, head)?;
+    }
     guard::check_around(context, head)?;
-    let (route, params) = match context.generation.routes.find(&context.conn.listener.name, head) {
+    let (route, params) = match routed {
         Routed::Found(route, params) => (route, params),
         other => return respond_unrouted(other, exchange).await.map(|()| None),
     };

@@ -2,6 +2,7 @@
 //!
 //! Policies come first (`policy`). Without a contract a request is admitted by its head. Under one, the lists speak first (`lists`), then the document validates head and body
 //! (`request`), and later the response (`response`); `as_forwarded` shows it fields as they go on, `active` says which contract holds where, `body` holds what is not yet validated.
+//! `relayed` rejects what another proxy, which asks, would forward and we would not.
 
 mod as_forwarded;
 mod body;
@@ -10,6 +11,7 @@ mod validation;
 mod lists;
 mod memory;
 mod policy;
+mod relayed;
 mod request;
 pub mod response;
 
@@ -31,6 +33,7 @@ use crate::route::{CompiledRoute, Params, Routed};
 pub use body::{GuardedBody, HoldError};
 pub use every_finding::{Everything, find_all};
 pub use memory::Lease;
+pub use relayed::check_relayed;
 pub use request::{Candidate, ExchangeParts, Origin, admit_under, note_watched};
 pub use validation::{ScratchSpace, trim};
 

@@ -528,6 +528,12 @@ reasons! {
         OriginalBodyPartial "original_body_partial" Client 413
             "The proxy that asks does not show the whole body of the request."
             "In Envoy, raise max_request_bytes of the filter ext_authz; set request_body_mode of the filter ext_proc to BUFFERED.";
+        MethodOverride "method_override" Client 400
+            "A request that another proxy holds asks its upstream to take it for one of another method, which nobody validated."
+            "Have that proxy remove X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override before it asks; `keep_method_override` if the upstream ignores them.";
+        UpgradeUndeclared "upgrade_undeclared" Client 400
+            "A request that another proxy holds asks for another protocol, and the document does not declare the response 101 for its operation."
+            "Declare it, or have that proxy remove Upgrade before it asks.";
         NoContract "no_contract" Proxy 500
             "A proxy asks about a request for whose host there is no contract."
             "Name one on the route with `validate`, on its host or its listener.";

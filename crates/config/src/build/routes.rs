@@ -218,7 +218,7 @@ impl Build<'_> {
         if !key.key.starts_with("upstream") {
             for only in ["rewrite", "host", "request_headers", "keep_method_override", "max_body", "upgrades"]
                 .into_iter()
-                .filter(|only| *only != "max_body" || key.key != "validate")
+                .filter(|only| !matches!(*only, "max_body" | "keep_method_override") || key.key != "validate")
                 .filter_map(|only| route.entry(only))
             {
                 let what = format!("`{}` has no effect beside `{}`", only.key, key.key);

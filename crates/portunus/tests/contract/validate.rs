@@ -15,8 +15,16 @@ const PROCESS: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
 
 /// A gate that every proxy can ask. `contract`: further keys of the contract; `validate`: of each route.
 fn server(contract: &str, validate: &str, files: &[(&str, &str)]) -> Gate {
+    server_with(contract, validate, ["", "", ""], files)
+}
+
+/// Likewise, with further keys of the listener and of each route, and further lines of the file.
+fn server_with(contract: &str, validate: &str, more: [&str; 3], files: &[(&str, &str)]) -> Gate {
+    let [listener, every_route, lines] = more;
     let route = |protocol: &str, path: &str| {
-        format!("  - {{ path: \"{path}\", contract: api, validate: {{ protocol: {protocol}{validate} }} }}\n")
+        format!(
+            "  - {{ path: \"{path}\", contract: api{every_route}, validate: {{ protocol: {protocol}{validate} }} }}\n"
+        )
     };
     let routes = [
         route("auth_request", "/auth_request"),
@@ -26,7 +34,7 @@ fn server(contract: &str, validate: &str, files: &[(&str, &str)]) -> Gate {
         route("ext_proc", PROCESS),
     ];
     let yaml = format!(
-        "workers: 1\nlisteners:\n  - {{ name: web, bind: \"127.0.0.1:0\" }}\n\
+        "workers: 1\nlisteners:\n  - {{ name: web, bind: \"127.0.0.1:0\"{listener} }}\n{lines}\
          contracts:\n  api: {{ document: openapi.yaml, response: off{contract} }}\n\
          trusted_proxies: [\"127.0.0.1/32\"]\nforwarding: {{ trusted_fields: [X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Method, X-Forwarded-Uri] }}\nroutes:\n{}admin: {{ bind: \"127.0.0.2:0\" }}\n",
         routes.concat()
@@ -350,4 +358,91 @@ fn names_with_an_underscore_are_declared_or_rejected() {
         let envoy = format!("GET /ext_authz{target}\n{fields}");
         assert_eq!(ask(&gate, &envoy, "").0, if is_good { 200 } else { 400 }, "{envoy}");
     }
+}
+
+/// Operations that differ in what they demand, one that may become another protocol, and one that is not validated.
+const GUARDED: &str = r##"
+openapi: 3.0.3
+info: { title: t, version: "1" }
+components: { securitySchemes: { key: { type: apiKey, in: header, name: X-Key } } }
+paths:
+  /a:
+    get: { responses: { "200": { description: d } } }
+    post: { responses: { default: { description: d } } }
+    put: { responses: { default: { description: d } } }
+    delete: { security: [{ key: [] }], responses: { default: { description: d } } }
+  /ws:
+    get: { responses: { "101": { description: d } } }
+"##;
+
+/// What is said of a request by each protocol: none if it passes.
+fn statuses(gate: &Gate, method: &str, target: &str, fields: &[(&str, &str)]) -> [Option<u64>; 5] {
+    let lines: String = fields.iter().map(|(name, value)| format!("\n{name}: {value}")).collect();
+    let said = |question: String, decision: Option<&str>| {
+        let (status, head, _) = ask(gate, &(question + &lines), "");
+        let own = decision.and_then(|name| head.lines().find_map(|line| line.strip_prefix(name)?.parse().ok()));
+        own.or((status != 200).then_some(u64::from(status)))
+    };
+    const BUFFERED: u64 = 2;
+    [
+        said(
+            format!("GET /auth_request\nX-Original-Method: {method}\nX-Original-URI: {target}"),
+            Some("Contract-Decision: "),
+        ),
+        said(format!("GET /forward_auth\nX-Forwarded-Method: {method}\nX-Forwarded-Uri: {target}"), None),
+        said(format!("{method} /ext_authz{target}"), None),
+        status_of(&call(gate, CHECK, &[check(method, target, fields, "")])),
+        status_of(&call(gate, PROCESS, &[head(method, target, fields, true, BUFFERED)])),
+    ]
+}
+
+/// The asking proxy forwards the field, and its upstream may do what nobody validated.
+#[test]
+fn a_request_that_asks_for_another_method_is_rejected() {
+    let files = [("openapi.yaml", GUARDED)];
+    let gate = server(", operations: [{ path: /a, methods: [PUT], request: off }]", "", &files);
+    for name in ["x-http-method-override", "x-http-method", "x-method-override"] {
+        assert_eq!(statuses(&gate, "POST", "/a", &[(name, "DELETE")]), [Some(400); 5], "{name}");
+    }
+    assert_eq!(reason(&gate, 15), ("method_override".to_owned(), "client".to_owned()));
+    assert_eq!(statuses(&gate, "PUT", "/a", &[("x-http-method-override", "DELETE")]), [Some(400); 5]);
+    assert_eq!(statuses(&gate, "POST", "/a", &[]), [None; 5]);
+    let kept = server_with("", "", ["", ", keep_method_override: true", ""], &files);
+    assert_eq!(statuses(&kept, "POST", "/a", &[("x-http-method-override", "DELETE")]), [None; 5]);
+    let logged = server(", request: log", "", &files);
+    assert_eq!(statuses(&logged, "POST", "/a", &[("x-http-method-override", "DELETE")]), [None; 5]);
+    assert_eq!(logged.log(1)[0]["contract"]["reason"], "method_override");
+}
+
+#[test]
+fn a_request_that_asks_for_another_protocol_is_rejected_unless_it_is_declared() {
+    let files = [("openapi.yaml", GUARDED)];
+    let gate = server("", "", &files);
+    let asks = |protocol| [("connection", "Upgrade"), ("upgrade", protocol)];
+    assert_eq!(statuses(&gate, "GET", "/a", &asks("websocket")), [Some(400); 5]);
+    assert_eq!(reason(&gate, 5), ("upgrade_undeclared".to_owned(), "client".to_owned()));
+    assert_eq!(statuses(&gate, "GET", "/a", &asks("h2c, websocket")), [Some(400); 5]);
+    assert_eq!(statuses(&gate, "GET", "/a", &asks("h2c")), [None; 5], "clients offer it with ordinary requests");
+    assert_eq!(statuses(&gate, "GET", "/ws", &asks("websocket")), [None; 5]);
+    let logged = server(", request: log", "", &files);
+    assert_eq!(statuses(&logged, "GET", "/a", &asks("websocket")), [None; 5]);
+    assert_eq!(logged.log(1)[0]["contract"]["reason"], "upgrade_undeclared");
+}
+
+/// Policies of the listener and the host are those of the request that is asked about, and count it once.
+#[test]
+fn policies_hold_for_the_request_that_is_asked_about() {
+    let policies = "policies: { rate: { rate_limit: { rate: 1/h, burst: 1 } }, closed: { deny: 192.0.2.66 } }\nhosts: { shop.test: { policies: [closed] } }\n";
+    let gate = server_with("", "", [", policies: [rate]", "", policies], &[("openapi.yaml", GUARDED)]);
+    let grpc = |client: &str| status_of(&call(&gate, CHECK, &[check("GET", "/a", &[("x-forwarded-for", client)], "")]));
+    let said: Vec<_> = ["192.0.2.1", "192.0.2.2", "192.0.2.1"].map(grpc).into();
+    assert_eq!(said, [None, None, Some(429)]);
+    let http = |host: &str, client: &str| {
+        let question = format!(
+            "GET /forward_auth\nX-Forwarded-Method: GET\nX-Forwarded-Uri: /a\nX-Forwarded-Host: {host}\nX-Forwarded-For: {client}"
+        );
+        ask(&gate, &question, "").0
+    };
+    assert_eq!(["192.0.2.3", "192.0.2.3"].map(|client| http("other.test", client)), [200, 429]);
+    assert_eq!(["192.0.2.66", "192.0.2.67"].map(|client| http("shop.test", client)), [403, 200]);
 }

@@ -49,7 +49,11 @@ pub(super) async fn serve<B: MessageBody, A: ResponseSink>(
         }
         ValidateProtocol::ExtAuthzGrpc => check(asked, service, exchange).await,
         ValidateProtocol::ExtProc => ext_proc::serve(asked, service, exchange).await,
-        ValidateProtocol::Schemas => schemas::serve(asked, service, exchange).await,
+        ValidateProtocol::Schemas => {
+            // Nothing says who sent the requests that are asked about: who asks is counted.
+            guard::check_policies(exchange.context, exchange.head)?;
+            schemas::serve(asked, service, exchange).await
+        }
     }
 }
 
@@ -76,6 +80,7 @@ async fn decide<B: MessageBody, A: ResponseSink>(
     }
     // Its client is whom its own fields name, as far as the asking proxy is trusted.
     let context = Context::new(asking.worker, asking.conn, asking.generation, original);
+    guard::check_policies(context, original)?;
     guard::check_around(context, original)?;
     let active = guard::contract_of(context, route, original)?;
     let Some(active) = active else { return Err(Rejection::of(Reason::NoContract).into()) };
@@ -85,6 +90,7 @@ async fn decide<B: MessageBody, A: ResponseSink>(
     let candidate =
         Candidate { context, head: original, route, params, active, origin: Origin::Relayed { shows_body } };
     let admitted = guard::admit_under(candidate, &mut guarded, &mut scratch, parts).await?;
+    guard::check_relayed(&admitted, parts.ledger)?;
     let idle = route.config.pace(&context.generation.config.limits).idle;
     // What was not held is validated as it passes, to nobody.
     while matches!(admitted.grounds(), Grounds::Validated | Grounds::Logged) {

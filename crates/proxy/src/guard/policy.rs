@@ -1,4 +1,5 @@
 //! Policies, asked in the order in which they are named: those of the listener and the host before a request is routed, those of its route before anything is done.
+//! Where another proxy asks, all of them are asked about the request that it holds.
 //!
 //! A policy that is named at several of these places counts a request at each.
 

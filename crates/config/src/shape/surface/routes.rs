@@ -132,7 +132,7 @@ settings! {
         allow_encoded_slash: bool = Shape::Bool, "false",
             "Accept `%2F` in a parameter (package registries need it). Otherwise such paths are rejected with 400.";
         keep_method_override: bool = Shape::Bool, "false",
-            "Forward X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override. An upstream that obeys them executes a method that was never checked here.";
+            "Forward X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override. An upstream that obeys them executes a method that was never checked here. With `validate`: let requests with them pass.";
     }
 }
 
