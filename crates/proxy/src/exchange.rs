@@ -242,9 +242,10 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
     let (mut tries, replay) = (Tries::default(), Replay::default());
     let hash = affinity::hash_of(&group, &context.client, admitted);
     let session = affinity::session(&group, admitted.head());
+    let mut kept = None;
     loop {
         let wish = Wish { hash, prefer: session.server(), not: tries.tried(), is_again: !tries.is_first() };
-        let taken = match group.take(wish) {
+        let taken = match kept.take().map_or_else(|| group.take(wish), Ok) {
             Err(NoServer::Busy) if tries.is_first() && group.queues() => {
                 queue(Box::pin(group.take_in_turn(wish, context.places())), exchange).await?
             }
@@ -280,7 +281,8 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
         note_failed(attempt, &failed);
         let pause = tries.note(failed, &group, server)?;
         exchange.ledger.retries += 1;
-        drop(taken);
+        // On a fresh connection to the same server it has the place that it had.
+        kept = Some(taken).filter(|_| tries.is_same_again());
         wait(pause, exchange).await?;
     }
 }
@@ -361,7 +363,8 @@ async fn bounded<B: MessageBody, A: ResponseSink>(
     outcome.unwrap_or_else(|_| {
         exchange.ledger.blame(Reason::UpstreamTotalTimeout);
         let failure = Rejection::of(Reason::UpstreamTotalTimeout);
-        Err(Failed { servers_fault: true, ..Failed::finally(failure) })
+        // Its time went by in the queue and with the client, too; how slow a server may be has limits of its own.
+        Err(Failed::finally(failure))
     })
 }
 

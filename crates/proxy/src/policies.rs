@@ -52,6 +52,7 @@ impl ActivePolicy {
             let kept = previous.and_then(|previous| previous.rate.as_ref());
             let kept = kept.filter(|(before, _)| before.key == limit.key && before.max_keys == limit.max_keys);
             let table = kept.map_or_else(|| Arc::new(RateTable::new(limit.max_keys)), |(_, table)| Arc::clone(table));
+            table.serve(limit);
             (limit.clone(), table)
         });
         match problems.is_empty() {
@@ -75,8 +76,8 @@ impl ActivePolicy {
         let value = match &limit.key {
             RateKey::All => return table.take((), limit).map_err(Denied::Rate),
             RateKey::Client => None,
-            RateKey::Header(name) => head.fields.get(name),
-            RateKey::Cookie(name) => head.fields.cookie(name.as_bytes()),
+            RateKey::Header(name) => only(head.fields.get_all(name)),
+            RateKey::Cookie(name) => only(head.fields.cookies(name.as_bytes())),
         };
         let taken = match (value, client.of_share().or(client.address.filter(|_| client.is_doubtful))) {
             (Some(value), _) => table.take((true, value), limit),
@@ -86,6 +87,11 @@ impl ActivePolicy {
         };
         taken.map_err(Denied::Rate)
     }
+}
+
+/// The value, if there is one alone: of several, the upstream may take any.
+fn only<'v>(mut values: impl Iterator<Item = &'v [u8]>) -> Option<&'v [u8]> {
+    values.next().filter(|_| values.next().is_none())
 }
 
 /// An address as it is counted: of IPv6 the /64, which is what one subscriber has (RFC 6177).

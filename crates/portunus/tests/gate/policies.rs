@@ -100,6 +100,10 @@ fn what_is_counted_apart_is_the_key() {
         "without it by address"
     );
 
+    // Of two the upstream may take either.
+    assert_eq!(ask("192.0.2.9", "X-Api-Key: junk\r\nX-Api-Key: a\r\n"), 200);
+    assert_eq!(ask("192.0.2.9", "X-Api-Key: more\r\nX-Api-Key: a\r\n"), 429);
+
     let policies = "sid: { rate_limit: { rate: 1/h, burst: 1, key: { cookie: sid } } }";
     let site = Site::start(1, policies, ["", "", "policies: sid"]);
     let ask = |fields: &str| site.get("/a", "192.0.2.1", fields).0;

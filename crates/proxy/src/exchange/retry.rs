@@ -126,6 +126,11 @@ impl Tries {
         self.fresh
     }
 
+    /// Whether the next try is at the server of the last one.
+    pub(super) fn is_same_again(&self) -> bool {
+        self.fresh && self.tried.is_empty()
+    }
+
     /// What the client gets where no server is left.
     pub(super) fn last(self, otherwise: impl FnOnce() -> Failure) -> Failure {
         self.last.unwrap_or_else(otherwise)

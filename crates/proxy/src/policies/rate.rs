@@ -25,6 +25,8 @@ pub(super) struct RateTable {
     sets: Box<[Set]>,
     hasher: RandomState,
     started: Duration,
+    /// The longest time that a burst has stood for under any configuration: what is ahead by more is old.
+    reach: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +41,13 @@ impl RateTable {
             sets: (0..sets).map(|_| Set::default()).collect(),
             hasher: RandomState::new(),
             started: clock::precise(),
+            reach: AtomicU64::new(0),
         }
+    }
+
+    /// What was counted under another limit counts under this one.
+    pub(super) fn serve(&self, limit: &RateLimit) {
+        self.reach.fetch_max(micros(limit.interval) * u64::from(limit.burst), Ordering::Relaxed);
     }
 
     /// Counts a request of this key.
@@ -58,7 +66,7 @@ impl RateTable {
         // The number of sets is a power of two.
         let Some(set) = self.sets.get(hash as usize & (self.sets.len() - 1)) else { return Ok(()) };
         loop {
-            let Place { slot, word, used } = set.find(tag, whole, now);
+            let Place { slot, word, used } = set.find(tag, self.reach.load(Ordering::Relaxed), now);
             if used + interval > whole {
                 return Err(Duration::from_micros(used + interval - whole));
             }
@@ -81,13 +89,13 @@ struct Place<'s> {
 
 impl Set {
     /// The place of a key: its own, or that of the key that has used least.
-    fn find(&self, tag: u64, whole: u64, now: u64) -> Place<'_> {
+    fn find(&self, tag: u64, reach: u64, now: u64) -> Place<'_> {
         let [first, ..] = &self.0;
         let mut least = Place { slot: first, word: 0, used: u64::MAX };
         for slot in &self.0 {
             let word = slot.load(Ordering::Relaxed);
             let ahead = word.wrapping_sub(now) & TIME_MASK;
-            let used = if ahead <= whole { ahead } else { 0 };
+            let used = if ahead <= reach { ahead } else { 0 };
             if word >> TIME_BITS == tag {
                 return Place { slot, word, used };
             }
@@ -115,9 +123,27 @@ mod tests {
         RateLimit { interval: Duration::from_micros(micros), burst, key: RateKey::Client, max_keys: 1024 }
     }
 
+    fn table(micros: u64, burst: u32) -> (RateTable, RateLimit) {
+        let (table, limit) = (RateTable::new(1024), limit(micros, burst));
+        table.serve(&limit);
+        (table, limit)
+    }
+
+    /// Who has used more than a lower limit allows waits until it has not.
+    #[test]
+    fn a_lower_limit_gives_nobody_a_new_burst() {
+        let (table, before) = table(1_000, 20);
+        (0..20).for_each(|_| table.take_at(1, &before, 0).unwrap());
+        let after = limit(1_000, 5);
+        table.serve(&after);
+        assert_eq!(table.take_at(1, &after, 0), Err(Duration::from_millis(16)));
+        assert!(table.take_at(1, &after, 15_000).is_err());
+        assert!(table.take_at(1, &after, 16_000).is_ok());
+    }
+
     #[test]
     fn a_burst_passes_at_once_and_then_one_request_per_interval() {
-        let (table, limit) = (RateTable::new(1024), limit(1_000, 3));
+        let (table, limit) = table(1_000, 3);
         let take = |now| table.take_at(7, &limit, now).map_err(|early| early.as_micros());
         for (now, expected) in [
             (0, Ok(())),
@@ -139,7 +165,7 @@ mod tests {
     /// Against a model that keeps each key in a map and knows no wrapping.
     #[test]
     fn keys_are_apart_and_time_may_wrap() {
-        let (table, limit) = (RateTable::new(1024), limit(1_000, 5));
+        let (table, limit) = table(1_000, 5);
         let mut model = std::collections::HashMap::new();
         let mut state = 1_u64;
         let mut now = TIME_MASK - 200_000;
@@ -161,7 +187,7 @@ mod tests {
     /// Twelve days later an old time looks like one ahead; it must not hold anybody back.
     #[test]
     fn what_is_left_from_before_the_clock_wrapped_counts_for_nothing() {
-        let (table, limit) = (RateTable::new(1024), limit(1_000, 2));
+        let (table, limit) = table(1_000, 2);
         table.take_at(1, &limit, 5_000).unwrap();
         table.take_at(1, &limit, 5_000).unwrap();
         assert!(table.take_at(1, &limit, 5_000).is_err());
@@ -172,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_keys_does_not_let_the_flooder_be_forgotten() {
-        let (table, limit) = (RateTable::new(1024), limit(1_000_000, 10));
+        let (table, limit) = table(1_000_000, 10);
         let flooder = 3 << TIME_BITS;
         (0..10).for_each(|_| table.take_at(flooder, &limit, 0).unwrap());
         for other in 100..10_000_u64 {
@@ -184,7 +210,7 @@ mod tests {
     /// However many threads ask, what passes is what the limit says.
     #[test]
     fn threads_share_one_rate() {
-        let (table, limit) = (RateTable::new(1024), limit(1_000_000, 5_000));
+        let (table, limit) = table(1_000_000, 5_000);
         let passed: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
                 .map(|_| scope.spawn(|| (0..5_000).filter(|_| table.take_at(9, &limit, 0).is_ok()).count()))

@@ -195,7 +195,9 @@ impl Schedule {
             return Choice::Server(index);
         }
         let is_back = |index: usize| {
-            at(index).is_some_and(|server| server.standing() == Standing::OnTrial && server.begin_trial())
+            at(index)
+                .filter(|server| has_room(server))
+                .is_some_and(|server| server.standing() == Standing::OnTrial && server.begin_trial())
         };
         for tier in &self.tiers {
             let chosen = match rule.balance {
@@ -466,6 +468,23 @@ mod tests {
             site.servers[1].note_silence(true);
             site.servers[1].failed(rule(Duration::ZERO));
             assert_eq!((site.any(), site.any()), (Some(1), None));
+        }
+    }
+
+    /// Else whoever looks for a server would find it, find it full, and look again without end.
+    #[test]
+    fn a_server_without_room_is_not_tried_either() {
+        for balance in ALL {
+            for tries_anyway in [false, true] {
+                let mut site = Site::weighted(&[1], balance.clone());
+                (site.most, site.tries_anyway) = (Some(1), tries_anyway);
+                site.load(0, 1);
+                site.servers[0].note_silence(true);
+                site.servers[0].failed(Ejection { failures: 1, duration: Duration::ZERO, ..Ejection::default() });
+                assert_eq!(site.any(), None);
+                site.servers[0].end();
+                assert_eq!((site.any(), site.any()), (Some(0), None));
+            }
         }
     }
 

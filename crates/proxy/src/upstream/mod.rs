@@ -246,9 +246,9 @@ impl Group {
     }
 
     fn admit_now(&self, client: Option<Places>) -> Result<InFlight<'_>, Full> {
-        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
-        if before >= self.config.max_in_flight {
-            self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        // As in `Server::begin`.
+        let one_more = |count: usize| (count < self.config.max_in_flight).then_some(count + 1);
+        if self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_err() {
             return Err(Full::OfAll);
         }
         let mut permit = InFlight { group: Some(self), places: None };
@@ -313,7 +313,8 @@ impl Group {
     /// # Errors
     /// No other is to be had at the moment, or others wait for one already.
     pub fn take(&self, wish: Wish<'_>) -> Result<Taken<'_>, NoServer> {
-        if self.queue.as_ref().is_some_and(|queue| queue.is_waited_in(Lane::Server)) {
+        // A request that is tried again has had its turn.
+        if !wish.is_again && self.queue.as_ref().is_some_and(|queue| queue.is_waited_in(Lane::Server)) {
             return Err(NoServer::Busy);
         }
         self.take_now(wish)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use config::QueueConfig;
 use net::Deadline;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::shares::{Places, Shares};
 
@@ -32,10 +32,18 @@ pub(super) enum InVain {
 }
 
 /// Those who wait for one thing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Waiting {
     count: AtomicUsize,
+    /// Who looks for room: one at a time, in the order in which they came.
+    turn: Semaphore,
     freed: Notify,
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting { count: AtomicUsize::new(0), turn: Semaphore::new(1), freed: Notify::new() }
+    }
 }
 
 /// The queue of a group.
@@ -94,6 +102,8 @@ impl Queue {
         let _place = Place::take(self, lane, client)?;
         let lane = self.lane(lane);
         let waiting = async {
+            // Never closed. Whoever leaves, with room or in vain, passes it on.
+            let _turn = lane.turn.acquire().await;
             loop {
                 let mut freed = pin!(lane.freed.notified());
                 // What is freed from here on is not missed.
@@ -183,6 +193,32 @@ mod tests {
                 task.await.unwrap();
             }
             assert_eq!(queue.len(), 0);
+        });
+    }
+
+    /// Who comes when room has just been freed does not overtake who was woken for it.
+    #[test]
+    fn nobody_overtakes() {
+        run(async {
+            let (queue, room) = (queue(10, Duration::from_secs(60)), Cell::new(0));
+            let take = || (room.get() > 0).then(|| room.set(room.get() - 1));
+            let mut first = pin!(queue.wait(Lane::Server, None, take));
+            assert!(futures_are_pending(first.as_mut()).await);
+            room.set(1);
+            queue.freed(Lane::Server);
+            let mut second = pin!(queue.wait(Lane::Server, None, take));
+            assert!(futures_are_pending(second.as_mut()).await, "it is the first one's");
+            assert!(!futures_are_pending(first.as_mut()).await);
+            assert!(futures_are_pending(second.as_mut()).await);
+            // One that leaves passes its turn on.
+            let mut third = pin!(queue.wait(Lane::Server, None, take));
+            assert!(futures_are_pending(third.as_mut()).await);
+            room.set(1);
+            queue.freed(Lane::Server);
+            assert!(!futures_are_pending(second.as_mut()).await);
+            room.set(1);
+            queue.freed(Lane::Server);
+            assert!(!futures_are_pending(third.as_mut()).await);
         });
     }
 

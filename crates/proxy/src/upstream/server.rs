@@ -257,12 +257,12 @@ impl Server {
 
     /// Counts a request in, unless it has `most` already; says whether it did.
     pub(super) fn begin(&self, most: Option<usize>) -> bool {
-        let before = self.load.fetch_add(1, Ordering::Relaxed);
-        let is_in = most.is_none_or(|most| before < most);
-        if !is_in {
-            self.load.fetch_sub(1, Ordering::Relaxed);
-        }
-        is_in
+        let Some(most) = most else {
+            self.load.fetch_add(1, Ordering::Relaxed);
+            return true;
+        };
+        // Never more than there may be, not even for a moment: who waits for room would take that for none, and nobody would wake it.
+        self.load.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |load| (load < most).then_some(load + 1)).is_ok()
     }
 
     /// Counts it out.

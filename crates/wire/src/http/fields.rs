@@ -92,8 +92,13 @@ impl Fields {
 
     /// The value of the first cookie of this name (RFC 6265 §4.2).
     pub fn cookie(&self, name: &[u8]) -> Option<&[u8]> {
+        self.cookies(name).next()
+    }
+
+    /// The values of all cookies of this name, in order.
+    pub fn cookies<'a, 'n>(&'a self, name: &'n [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
         let pairs = self.get_all("cookie").flat_map(|field| field.split(|byte| *byte == b';'));
-        pairs.map(<[u8]>::trim_ascii).find_map(|pair| pair.strip_prefix(name)?.strip_prefix(b"="))
+        pairs.map(<[u8]>::trim_ascii).filter_map(move |pair| pair.strip_prefix(name)?.strip_prefix(b"="))
     }
 
     /// Whether `name` (given in lower case) occurs.
