@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::client::TlsClient;
-use crate::harness::{Gate, Upstream, certificates, connect, read_response, wait_until};
+use crate::harness::{Gate, Upstream, certificates, connect, read_response, vacant, wait_until};
 use crate::{ask, get, keystore, metric, tls_listener, yaml};
 
 fn post_reload(gate: &Gate) -> String {
@@ -290,7 +290,7 @@ fn a_listener_that_comes_with_another_number_of_workers_is_served_whole() {
     let upstream = Upstream::ok();
     let text = yaml(&upstream, "", "");
     let gate = Gate::start(&text);
-    let free = std::net::TcpListener::bind("127.0.0.9:0").unwrap().local_addr().unwrap();
+    let free = vacant();
     let added = text.replace("\"127.0.0.1:0\"", &format!("[\"127.0.0.1:0\", \"{free}\"]"));
     gate.rewrite(&added.replace("workers: 1", "workers: 4"));
     assert!(post_reload(&gate).starts_with("HTTP/1.1 200 "));

@@ -1,14 +1,14 @@
 //! Shutting down beside load balancers and a successor: readiness, the delay, ports that are free at once, nothing lost that the kernel had taken.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use crate::client::TlsClient;
-use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_response, read_to_end, wait_until};
+use crate::harness::{Gate, Reply, Upstream, certificates, connect, read_response, read_to_end, vacant, wait_until};
 use crate::{ask, get, keystore, tls_listener, yaml};
 
 /// An upstream that responds `/slow` when it is told to, and all else at once.
@@ -31,11 +31,6 @@ fn upstream() -> (Upstream, Sender<()>) {
 
 fn ready(gate: &Gate) -> String {
     ask(gate.address("admin"), "GET /readyz", "Host: localhost\r\n")
-}
-
-/// A free port of loopback, of an address of its own.
-fn free(ip: &str) -> SocketAddr {
-    TcpListener::bind((ip, 0)).unwrap().local_addr().unwrap()
 }
 
 fn slow_request(gate: &Gate, upstream: &Upstream, address: SocketAddr) -> TcpStream {
@@ -99,12 +94,12 @@ fn a_second_signal_ends_at_once() {
 #[test]
 fn another_process_takes_the_addresses_while_connections_drain() {
     let (upstream, release) = upstream();
-    let address = free("127.0.0.7");
+    let address = vacant();
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("edge.sock");
     let both = format!("[\"{address}\", \"unix:{}\"]", socket.display());
     let text = yaml(&upstream, "", "").replace("\"127.0.0.1:0\"", &both);
-    let text = text.replace("127.0.0.2:0", &free("127.0.0.2").to_string());
+    let text = text.replace("127.0.0.2:0", &vacant().to_string());
     let start = || Gate::start_by(tempfile::tempdir().unwrap(), &text, Command::new(crate::harness::PORTUNUS));
     let old = Gate::start_in(tempfile::tempdir().unwrap(), &text.replace("workers: 1", "workers: 2"));
     let mut busy = slow_request(&old, &upstream, address);
@@ -180,7 +175,7 @@ fn no_connection_is_lost_while_the_listener_closes() {
 #[test]
 fn readiness_needs_an_upstream_that_is_up() {
     let upstream = Upstream::ok();
-    let down = free("127.0.0.1");
+    let down = vacant();
     let text = yaml(&upstream, "", "");
     let gate = Gate::start(&text.replace(
         &format!("servers: [\"{}\"]", upstream.address),

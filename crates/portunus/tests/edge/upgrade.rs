@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::client::openssl_get;
 use crate::harness::{
-    Gate, PATIENCE, PORTUNUS, Reply, Upstream, certificates, connect, path, read_response, read_to_end, wait_until,
+    Gate, PATIENCE, PORTUNUS, Reply, Upstream, certificates, connect, path, read_response, read_to_end, vacant,
+    wait_until,
 };
 use crate::{ask, get, keystore, tls_listener, yaml};
 
@@ -253,7 +254,7 @@ fn the_new_process_binds_what_is_new_and_closes_what_is_gone() {
     let upstream = Upstream::ok();
     let text = yaml(&upstream, "", "").replace("\"127.0.0.1:0\"", "[\"127.0.0.1:0\", \"unix:old.sock\"]");
     let mut site = Upgradable::start(tempfile::tempdir().unwrap(), &text, 2);
-    let free = TcpListener::bind("127.0.0.9:0").unwrap().local_addr().unwrap();
+    let free = vacant();
     write(site.dir(), &text.replace("\"unix:old.sock\"", &format!("\"{free}\", \"unix:new.sock\"")));
     site.upgrade();
     assert!(get(free).starts_with("HTTP/1.1 200 ") && get(site.gate.address("web")).starts_with("HTTP/1.1 200 "));
@@ -267,7 +268,7 @@ fn the_new_process_binds_what_is_new_and_closes_what_is_gone() {
 
 #[test]
 fn tickets_and_health_go_along() {
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead = vacant();
     let upstream = Upstream::ok();
     let more = format!("{}\nlimits: {{ drain_timeout: 1h }}", keystore("a.example"));
     let text = yaml(&upstream, &tls_listener("tls", "127.0.0.3", ""), &more);
@@ -444,7 +445,7 @@ fn a_reload_asked_for_during_an_upgrade_falls_to_the_process_that_serves_afterwa
     site.gate.signal("STOP");
     std::fs::write(site.dir().join("gate.fifo"), "go\n").unwrap();
     wait_until("the new process to have read the file", || site.dir().join("read.sock").exists());
-    let free = TcpListener::bind("127.0.0.9:0").unwrap().local_addr().unwrap();
+    let free = vacant();
     write(site.dir(), &listening_too(&text, &format!("\"unix:read.sock\", \"{free}\"")));
     site.gate.signal("HUP");
     site.gate.signal("CONT");

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use crate::harness::{Gate, Reply, Seen, Upstream, connect, exchange, read_response, statuses};
+use crate::harness::{Gate, Reply, Seen, Upstream, connect, exchange, read_response, statuses, vacant};
 use std::io::Write as _;
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -92,7 +92,7 @@ fn what_has_no_value_takes_turns() {
 #[test]
 fn a_value_whose_server_is_down_goes_to_another_one_and_the_others_stay() {
     // One that refuses connections from the beginning.
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead = vacant();
     let servers = servers::<2>();
     let group = format!("servers: [{}, \"{dead}\"], balance: {{ hash: {{ header: x-key }} }}", list(&servers));
     let gate = Gate::start(&text(&group, ""));
@@ -130,7 +130,7 @@ fn one_hot_value_does_not_take_more_than_its_bound_of_a_server() {
 
 #[test]
 fn a_backup_serves_while_all_others_are_down_and_no_longer() {
-    let place = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let place = vacant();
     let backup = Upstream::ok();
     let group = format!(
         "servers: [{{ address: \"{}\", backup: true }}, \"{place}\"], health: {{ path: none, interval: 100ms, timeout: 100ms, fall: 1, rise: 1 }}",
@@ -154,7 +154,7 @@ fn a_backup_serves_while_all_others_are_down_and_no_longer() {
 
 #[test]
 fn servers_of_a_higher_priority_number_serve_only_while_lower_ones_are_down() {
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead = vacant();
     let servers = servers::<2>();
     let group = format!(
         "servers: [{{ address: \"{}\", priority: 2 }}, {{ address: \"{}\", priority: 1 }}, \"{dead}\"], ejection: {{ failures: 1, duration: 1h }}",

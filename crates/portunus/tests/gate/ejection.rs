@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
-use crate::harness::{Gate, Reply, Upstream, exchange, statuses, wait_until};
+use crate::harness::{Gate, Reply, Upstream, exchange, statuses, vacant, wait_until};
 use crate::upstreams::gate;
 
 fn get(gate: &Gate) -> u16 {
@@ -91,7 +91,7 @@ fn a_group_whose_servers_all_fail_their_checks_is_503_at_once() {
 
 #[test]
 fn an_ejected_server_is_back_as_soon_as_it_can_be_connected_to_where_there_is_no_other() {
-    let place = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let place = vacant();
     let gate = gate(&format!("servers: [\"{place}\"], ejection: {{ failures: 1, duration: 1h }}"));
     for _ in 0..3 {
         assert_eq!(get(&gate), 502, "each tries by itself, none waits for another");
@@ -135,8 +135,8 @@ fn nobody_waits_for_an_ejected_server_that_does_not_respond() {
 #[test]
 fn an_ejected_server_that_is_back_serves_everybody_when_the_other_one_rejects() {
     let ok = || Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec());
-    let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let second = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let first = vacant();
+    let second = vacant();
     let listener = TcpListener::bind(second).unwrap();
     let up = std::thread::spawn(move || {
         for _ in 0..4 {

@@ -1,10 +1,9 @@
 //! What is sent to another server, on which condition, how often and when; and what never is.
 
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::time::Duration;
 
-use crate::harness::{Gate, Reply, Seen, Upstream, connect, exchange, read_response, statuses};
+use crate::harness::{Gate, Reply, Seen, Upstream, connect, exchange, read_response, statuses, vacant};
 use crate::http2_server::http2_server;
 use crate::upstreams::gate;
 
@@ -77,7 +76,7 @@ fn attempts_are_bounded() {
 
 #[test]
 fn what_is_not_listed_is_not_retried() {
-    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let dead = vacant();
     let dying = Upstream::start(|_| Reply::Reset(Vec::new()));
     let up = Upstream::ok();
     for (bad, on, expected) in [

@@ -1,7 +1,7 @@
 //! Upstream groups: turns, retries, health, names, TLS and HTTP/2 towards them.
 
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 
 use crate::harness::{
-    Gate, Reply, Seen, Upstream, certificates, connect, exchange, read_response, statuses, wait_until,
+    Gate, Reply, Seen, Upstream, certificates, connect, exchange, read_response, statuses, vacant, wait_until,
 };
 use crate::http2_server::http2_server;
 
@@ -35,11 +35,6 @@ fn get(gate: &Gate, path: &str) -> u16 {
     statuses(&exchange(gate.address("web"), request.as_bytes()))[0]
 }
 
-/// An address that refuses connections.
-fn rejecting() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 #[test]
 fn servers_take_turns_by_weight() {
     let (light, heavy) = (Upstream::ok(), Upstream::ok());
@@ -53,7 +48,7 @@ fn servers_take_turns_by_weight() {
 #[test]
 fn what_was_not_sent_is_tried_elsewhere_whatever_its_method() {
     let up = Upstream::ok();
-    let gate = gate(&format!("servers: [\"{}\", \"{}\"], ejection: {{ failures: 0 }}", rejecting(), up.address));
+    let gate = gate(&format!("servers: [\"{}\", \"{}\"], ejection: {{ failures: 0 }}", vacant(), up.address));
     for number in 0..8 {
         let mut client = connect(gate.address("web"));
         write!(client, "POST /{number} HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc").unwrap();

@@ -14,9 +14,10 @@ mod running;
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,15 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The program.
 pub const PORTUNUS: &str = env!("CARGO_BIN_EXE_portunus");
+
+/// An address that nobody listens at, and nobody will but who is given it: each call has a loopback address of its own, so no other test can be given
+/// the port meanwhile.
+pub fn vacant() -> SocketAddr {
+    static CALLS: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, 64 | (high & 63), low, CALLS.fetch_add(1, Ordering::Relaxed));
+    TcpListener::bind((address, 0)).unwrap().local_addr().unwrap()
+}
 
 /// A running gate.
 pub struct Gate {

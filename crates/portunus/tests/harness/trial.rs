@@ -69,11 +69,6 @@ pub fn server(serve: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> Socke
     address
 }
 
-/// An address that refuses connections.
-pub fn rejecting() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 /// A gate, its upstream, and how many lines its log has.
 pub struct Trial {
     /// The gate.

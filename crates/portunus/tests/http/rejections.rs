@@ -4,9 +4,9 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses};
+use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses, vacant};
 use crate::secure::Secure;
-use crate::trial::{Parts, gate, rejecting, secure_gate, yaml};
+use crate::trial::{Parts, gate, secure_gate, yaml};
 
 const LIMITS: &str = "limits: { request_header_timeout: 300ms, client_idle_timeout: 300ms, max_request_line: 1KiB, max_headers: 10, max_body: 1KiB }";
 
@@ -61,7 +61,7 @@ fn each_rejection_has_its_status_and_reason() {
             ..Parts::default()
         },
     );
-    let text = text.replace("upstreams:\n", &format!("upstreams:\n  gone: {{ servers: [\"{}\"] }}\n", rejecting()));
+    let text = text.replace("upstreams:\n", &format!("upstreams:\n  gone: {{ servers: [\"{}\"] }}\n", vacant()));
     let gate = Gate::start(&text);
     let get = |path: &str, host: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     let post =
@@ -222,7 +222,7 @@ fn grpc_calls_are_rejected_with_a_grpc_status() {
   - { name: read, path: \"/read\", methods: [GET], upstream: app }
   - { name: tenant, path: \"/t\", hosts: b.test, upstream: app }
 ";
-    let gone = format!("  gone: {{ servers: [\"{}\"] }}\n", rejecting());
+    let gone = format!("  gone: {{ servers: [\"{}\"] }}\n", vacant());
     let text = yaml(&[upstream.address], Parts { routes, ..Parts::default() });
     let text = text
         .replace("path: \"/{*rest}\"", "path: \"/served/{*rest}\"")

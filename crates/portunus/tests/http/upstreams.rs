@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses, wait_until};
-use crate::trial::{Parts, rejecting, server, yaml};
+use crate::harness::{Gate, Reply, Upstream, connect, exchange, read_response, statuses, vacant, wait_until};
+use crate::trial::{Parts, server, yaml};
 
 fn two(first: SocketAddr, second: SocketAddr) -> Gate {
     Gate::start(&yaml(
@@ -24,7 +24,7 @@ fn ask(gate: &Gate, method: &str, number: usize) -> Vec<u16> {
 #[test]
 fn a_server_that_rejects_costs_nobody_a_request() {
     let second = Upstream::ok();
-    let gate = two(rejecting(), second.address);
+    let gate = two(vacant(), second.address);
     // Nothing of a request was sent, so that even a POST may go to the next server.
     for (number, method) in ["GET", "POST", "GET", "PUT", "POST", "DELETE"].into_iter().enumerate() {
         assert_eq!(ask(&gate, method, number), [200], "{method}");

@@ -10,8 +10,8 @@ use keystore::dev_ca::{DevCa, Purpose};
 use tls::KeyType;
 use wire::proxy_protocol::{Found, MAX_HEADER_BYTES, kind, read};
 
-use crate::harness::{Gate, connect};
-use crate::site::{folder, free_address, next, tcp_upstream, yaml};
+use crate::harness::{Gate, connect, vacant};
+use crate::site::{folder, next, tcp_upstream, yaml};
 
 /// A folder with a CA for clients and a certificate of it for each of these names.
 fn folder_with_clients(names: &[&str]) -> tempfile::TempDir {
@@ -116,7 +116,7 @@ fn client_certificates_are_checked_by_their_names_and_reported_upstream() {
 #[test]
 fn a_server_that_takes_no_connections_gets_no_tunnels_until_it_does() {
     let (upstream, connections) = tcp_upstream();
-    let away = free_address([127, 0, 0, 1]);
+    let away = vacant();
     let listeners = "  - { name: web, bind: \"127.0.0.1:0\", tunnel: { upstream: app } }";
     // Tunnels that fail leave a server in its place here, so that only the checks count.
     let upstreams = format!(

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use wire::proxy_protocol::{Extras, Found, Header, MAX_HEADER_BYTES, Origin, Transport, Version, kind, read, write_v2};
 
-use crate::harness::{Gate, connect};
+use crate::harness::{Gate, connect, vacant};
 use crate::secure::Secure;
-use crate::site::{Duplex, Peer, folder, free_address, listens, next, read_exactly, tcp_upstream, yaml};
+use crate::site::{Duplex, Peer, folder, listens, next, read_exactly, tcp_upstream, yaml};
 
 /// Reads a header from a stream and checks it; what is behind it must be `hello`.
 fn check(stream: &mut dyn Read, check: impl Fn(&Header<'_>)) {
@@ -215,7 +215,7 @@ fn haproxy_in_front_reports_us_who_the_client_is() {
     let upstreams = format!("  app: {{ servers: [\"{upstream}\"], send_proxy: v1 }}");
     let gate = Gate::start_in(dir, &yaml(listeners, &upstreams, ""));
     for option in ["send-proxy", "send-proxy-v2", "send-proxy-v2 proxy-v2-options unique-id,crc32c"] {
-        let front = free_address([127, 0, 2, 1]);
+        let front = vacant();
         let config = format!(
             "listen l\n  mode tcp\n  unique-id-format %[uuid()]\n  bind {front}\n  bind unix@{}/front.sock\n  server s {} {option}\n",
             path.display(),

@@ -162,11 +162,6 @@ impl Drop for Peer {
     }
 }
 
-/// A port that was free a moment ago, for programs that cannot bind port 0 and say which they got. The address is one that nothing else uses.
-pub fn free_address(host: [u8; 4]) -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::from(host), 0)).unwrap().local_addr().unwrap()
-}
-
 /// Whether a Unix socket takes connections.
 pub fn listens(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()

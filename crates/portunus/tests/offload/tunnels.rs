@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
-use crate::harness::{Gate, connect, wait_until};
+use crate::harness::{Gate, connect, vacant, wait_until};
 use crate::secure::Secure;
 use crate::site::{
     Duplex, MOMENT, folder, next, noise, read_all, read_exactly, tcp_upstream, unix_upstream, write_in_pieces, yaml,
@@ -236,7 +236,7 @@ fn a_group_takes_no_more_tunnels_than_it_may() {
 #[test]
 fn connecting_fails_over_and_a_server_that_rejects_is_left_out() {
     let (tcp, connections) = tcp_upstream();
-    let dead = crate::site::free_address([127, 0, 0, 1]);
+    let dead = vacant();
     let listeners = "  - { name: web, bind: \"127.0.0.1:0\", tunnel: { upstream: app } }
   - { name: gone, bind: \"127.0.0.2:0\", tls: { keystore: main }, tunnel: { upstream: gone } }";
     let upstreams = format!(
