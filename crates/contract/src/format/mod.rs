@@ -57,61 +57,52 @@ pub enum Format {
     FractionalDuration,
 }
 
+/// The formats by the names that documents give them.
+const NAMED: [(&str, Format); 20] = [
+    ("date-time", Format::DateTime),
+    ("date", Format::Date),
+    ("time", Format::Time),
+    ("duration", Format::Duration),
+    ("email", Format::Email),
+    ("idn-email", Format::IdnEmail),
+    ("hostname", Format::Hostname),
+    ("idn-hostname", Format::IdnHostname),
+    ("ipv4", Format::Ipv4),
+    ("ipv6", Format::Ipv6),
+    ("uri", Format::Uri),
+    ("uri-reference", Format::UriReference),
+    ("iri", Format::Iri),
+    ("iri-reference", Format::IriReference),
+    ("uri-template", Format::UriTemplate),
+    ("uuid", Format::Uuid),
+    ("byte", Format::Byte),
+    ("json-pointer", Format::JsonPointer),
+    ("relative-json-pointer", Format::RelativeJsonPointer),
+    ("regex", Format::Regex),
+];
+
+/// The names of all that `format` may assert: those of strings, and those of integers, which the bounds of a number stand for.
+pub const NAMES: [&str; 22] = {
+    let mut names = ["int32"; 22];
+    let mut at = 0;
+    while at < NAMED.len() {
+        names[at] = NAMED[at].0;
+        at += 1;
+    }
+    names[at + 1] = "int64";
+    names
+};
+
 impl Format {
     /// The format of that name, if it asserts anything.
     pub fn from_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "date-time" => Self::DateTime,
-            "date" => Self::Date,
-            "time" => Self::Time,
-            "duration" => Self::Duration,
-            "email" => Self::Email,
-            "idn-email" => Self::IdnEmail,
-            "hostname" => Self::Hostname,
-            "idn-hostname" => Self::IdnHostname,
-            "ipv4" => Self::Ipv4,
-            "ipv6" => Self::Ipv6,
-            "uri" => Self::Uri,
-            "uri-reference" => Self::UriReference,
-            "iri" => Self::Iri,
-            "iri-reference" => Self::IriReference,
-            "uri-template" => Self::UriTemplate,
-            "uuid" => Self::Uuid,
-            "byte" => Self::Byte,
-            "json-pointer" => Self::JsonPointer,
-            "relative-json-pointer" => Self::RelativeJsonPointer,
-            "regex" => Self::Regex,
-            _ => return None,
-        })
+        NAMED.iter().find(|(known, _)| *known == name).map(|(_, format)| *format)
     }
 
     /// What documents call it.
     pub fn name(self) -> &'static str {
-        const NAMES: [&str; 20] = [
-            "date-time",
-            "date",
-            "time",
-            "duration",
-            "email",
-            "idn-email",
-            "hostname",
-            "idn-hostname",
-            "ipv4",
-            "ipv6",
-            "uri",
-            "uri-reference",
-            "iri",
-            "iri-reference",
-            "uri-template",
-            "uuid",
-            "byte",
-            "json-pointer",
-            "relative-json-pointer",
-            "regex",
-        ];
-        let is_it =
-            |name: &&str| Self::from_name(name).is_some_and(|format| format == self || format.lenient() == self);
-        NAMES.into_iter().find(is_it).unwrap_or_default()
+        let named = NAMED.iter().find(|(_, format)| *format == self || format.lenient() == self);
+        named.map(|(name, _)| *name).unwrap_or_default()
     }
 
     /// What is meant by those who write times without offset and durations with fractions; other formats as they are.

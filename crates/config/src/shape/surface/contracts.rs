@@ -6,32 +6,6 @@ use crate::table::*;
 
 const MODE: Shape = Shape::Choice(&["block", "log", "off"]);
 
-/// What `format` may assert.
-const FORMATS: &[&str] = &[
-    "date-time",
-    "date",
-    "time",
-    "duration",
-    "email",
-    "idn-email",
-    "hostname",
-    "idn-hostname",
-    "ipv4",
-    "ipv6",
-    "uri",
-    "uri-reference",
-    "iri",
-    "iri-reference",
-    "uri-template",
-    "uuid",
-    "byte",
-    "json-pointer",
-    "relative-json-pointer",
-    "regex",
-    "int32",
-    "int64",
-];
-
 pub(in crate::shape) static CONTRACT: Object = object(
     "contract",
     "an OpenAPI document as the list of what is allowed",
@@ -122,7 +96,7 @@ pub(in crate::shape) static CONTRACT: Object = object(
         ),
         optional(
             "formats",
-            Shape::OneOrMany(&Shape::Choice(FORMATS)),
+            Shape::OneOrMany(&Shape::Choice(&contract::format::NAMES)),
             "(all of these)",
             "The formats that are asserted; `[]` for none. Others say nothing.",
         ),
