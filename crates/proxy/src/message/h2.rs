@@ -17,7 +17,7 @@ use reason::Reason;
 use transport::{Broken, Transport};
 use wire::http::hop::is_forbidden_in_trailers;
 use wire::http::hpack::PATH_FILLER;
-use wire::http::target::{canonical_authority, canonical_path, canonical_query};
+use wire::http::target::{canonical_authority, read_origin_form};
 use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead, ResponseHead, Version};
 
 use crate::http2::frames::Noticed;
@@ -155,14 +155,7 @@ fn read_target(message: &http::request::Parts, path: Option<&[u8]>, head: &mut R
         head.path_len = 1;
         return Ok(());
     }
-    let (path, query) = target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()));
-    head.has_encoded_slash = canonical_path(path, &mut head.target)?;
-    head.path_len = head.target.len();
-    if let Some(query) = query.strip_prefix(b"?") {
-        head.target.push(b'?');
-        canonical_query(query, &mut head.target)?;
-    }
-    Ok(())
+    read_origin_form(target, head)
 }
 
 fn read_fields(headers: &HeaderMap, head: &mut RequestHead) -> Result<(), HeadError> {

@@ -8,12 +8,30 @@ use std::net::Ipv6Addr;
 
 use reason::Reason;
 
-use super::head::HeadError;
+use super::head::{HeadError, RequestHead};
 use super::octets::{self, HOST, PATH, QUERY, TARGET, UNRESERVED};
 use super::percent;
 
 /// The longest host, bytes (RFC 1035 §2.3.4 allows 255 on the wire, 253 as text with its final dot left out).
 const MAX_HOST_BYTES: usize = 253;
+
+/// Reads a target in origin form (RFC 9112 §3.2.1) into a head: its canonical path, and its canonical query if it has one.
+///
+/// # Errors
+/// As of [`canonical_path`] and [`canonical_query`].
+pub fn read_origin_form(target: &[u8], head: &mut RequestHead) -> Result<(), HeadError> {
+    let (path, query) = target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()));
+    head.has_encoded_slash = canonical_path(path, &mut head.target)?;
+    head.path_len = head.target.len();
+    append_query(query, head)
+}
+
+/// Appends a query with its `?`, if there is one.
+pub(super) fn append_query(query: &[u8], head: &mut RequestHead) -> Result<(), HeadError> {
+    let Some(query) = query.strip_prefix(b"?") else { return Ok(()) };
+    head.target.push(b'?');
+    canonical_query(query, &mut head.target)
+}
 
 /// Appends the canonical form of an absolute path to `out`; says whether it holds an encoded slash.
 ///

@@ -6,7 +6,7 @@
 use config::limits::Limits;
 use reason::Reason;
 use wire::http::fields::{is_field_value, is_token};
-use wire::http::target::{canonical_authority, canonical_path, canonical_query};
+use wire::http::target::{canonical_authority, read_origin_form};
 use wire::http::{BodyFraming, Fields, HeadError, Method, RequestHead};
 
 use crate::message::context::Context;
@@ -119,14 +119,8 @@ fn head(method: &[u8], target: &[u8], max_bytes: usize) -> Result<RequestHead, R
     }
     let method = Method::from_bytes(method).ok_or(Rejection::of(Reason::OriginalRequestMalformed))?;
     let mut head = RequestHead { method, ..RequestHead::default() };
-    let (path, query) = target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()));
     // A path with dot segments is the client's doing, and has a reason of its own.
-    head.has_encoded_slash = canonical_path(path, &mut head.target)?;
-    head.path_len = head.target.len();
-    if let Some(query) = query.strip_prefix(b"?") {
-        head.target.push(b'?');
-        canonical_query(query, &mut head.target)?;
-    }
+    read_origin_form(target, &mut head)?;
     Ok(head)
 }
 

@@ -7,7 +7,7 @@ use reason::Reason;
 use super::super::fields::Fields;
 use super::super::head::{BodyFraming, HeadError, HeadLimits, MAX_METHOD_BYTES, Method, RequestHead, Version};
 use super::super::octets::{self, TARGET, TOKEN};
-use super::super::target::{canonical_authority, canonical_path, canonical_query};
+use super::super::target::{append_query, canonical_authority, read_origin_form};
 use super::Parsed;
 use super::framing::{ConnectionOptions, content_length, request_coding, upgrade_offer};
 use super::scan::{self, Notes, Scanned, Seen, TooLong};
@@ -149,20 +149,6 @@ fn strip_scheme<'a>(target: &'a [u8], scheme: &[u8]) -> Option<&'a [u8]> {
 fn write_asterisk(head: &mut RequestHead) {
     head.target.push(b'*');
     head.path_len = 1;
-}
-
-fn read_origin_form(target: &[u8], head: &mut RequestHead) -> Result<(), HeadError> {
-    let (path, query) = target.split_at(memchr::memchr(b'?', target).unwrap_or(target.len()));
-    head.has_encoded_slash = canonical_path(path, &mut head.target)?;
-    head.path_len = head.target.len();
-    append_query(query, head)
-}
-
-/// Appends a query with its `?`, if there is one.
-fn append_query(query: &[u8], head: &mut RequestHead) -> Result<(), HeadError> {
-    let Some(query) = query.strip_prefix(b"?") else { return Ok(()) };
-    head.target.push(b'?');
-    canonical_query(query, &mut head.target)
 }
 
 /// Exactly one Host field, and a valid one, also where the target names the authority (RFC 9112 §3.2).
