@@ -11,6 +11,7 @@ mod multipart;
 mod parameters;
 mod responses;
 mod security;
+mod specification;
 mod switches;
 mod routing;
 mod swagger;
