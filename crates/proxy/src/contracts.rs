@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use config::{Config, ContractChoice, ContractConfig, JwtConfig, KeySource, Mode, RouteConfig};
 use contract::Contract;
-use contract::openapi::{Scheme, SchemeKind};
+use contract::openapi::{Operation, Scheme, SchemeKind};
 use wire::http::RequestHead;
 
 use crate::auth::token::ClaimRule;
@@ -120,6 +120,14 @@ impl ActiveContract {
     /// Whether requests of any operation, or without one, are rejected for what the document says.
     pub fn blocks_requests(&self) -> bool {
         self.config.request == Mode::Block || self.rules.iter().any(|rule| rule.request == Mode::Block)
+    }
+
+    /// Whether a request may ask for another protocol, of which nothing can be validated: where the document declares the response 101 for its
+    /// operation, or where neither requests nor responses are blocked.
+    pub fn may_upgrade(&self, operation: Option<&Operation>) -> bool {
+        let rule = operation.and_then(|operation| self.rule(operation.number()));
+        let modes = rule.map_or([self.config.request, self.config.response], |rule| [rule.request, rule.response]);
+        !modes.contains(&Mode::Block) || operation.is_some_and(|operation| operation.declares_status(101))
     }
 
     /// The way to a document that is fetched.

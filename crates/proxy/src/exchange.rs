@@ -161,7 +161,11 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
             let candidate = Candidate { context, head, route, params, active, origin: Origin::Own };
             let Exchange { sink, response, ledger, timers, .. } = exchange;
             let mut parts = ExchangeParts { sink: *sink, interim: response, ledger, timers };
-            guard::admit_under(candidate, &mut body, &mut scratch, &mut parts).await?
+            let admitted = guard::admit_under(candidate, &mut body, &mut scratch, &mut parts).await?;
+            if head.upgrade.is_some() {
+                guard::note_upgrade(&admitted, exchange.ledger);
+            }
+            admitted
         }
     };
     body.rule_trailers(TrailerRule::of_request(head, &route.config));

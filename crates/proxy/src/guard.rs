@@ -33,7 +33,7 @@ use crate::route::{CompiledRoute, Params, Routed};
 pub use body::{GuardedBody, HoldError};
 pub use every_finding::{Everything, find_all};
 pub use memory::Lease;
-pub use relayed::check_relayed;
+pub use relayed::{check_relayed, note_upgrade};
 pub use request::{Candidate, ExchangeParts, Origin, admit_under, note_watched};
 pub use validation::{ScratchSpace, trim};
 
@@ -103,15 +103,16 @@ impl<'a> Admitted<'a> {
         self.under.is_some_and(|under| under.has_continued)
     }
 
-    /// Whether it may ask for another protocol: under a contract only where the document declares the response 101, since nothing of what
-    /// follows can be validated.
+    /// Whether it may ask for another protocol.
     pub fn may_upgrade(&self) -> bool {
-        let Some(under) = self.under else { return true };
-        match (self.grounds, under.operation) {
-            (Grounds::Off | Grounds::Logged, _) => true,
-            (_, Some(matched)) => matched.operation.declares_status(101),
-            (_, None) => false,
-        }
+        self.under.is_none_or(|under| under.active.may_upgrade(under.operation.map(|matched| matched.operation)))
+    }
+
+    /// Whether the document declares the response 101 for its operation, or nobody asks it to.
+    fn declares_upgrade(&self) -> bool {
+        let Some(under) = self.under.filter(|_| self.grounds != Grounds::Off) else { return true };
+        let is_off = under.active.config.request == Mode::Off;
+        under.operation.map_or(is_off, |matched| matched.operation.declares_status(101))
     }
 }
 

@@ -532,8 +532,8 @@ reasons! {
             "A request that another proxy holds asks its upstream to take it for one of another method, which nobody validated."
             "Have that proxy remove X-HTTP-Method-Override, X-HTTP-Method and X-Method-Override before it asks; `keep_method_override` if the upstream ignores them.";
         UpgradeUndeclared "upgrade_undeclared" Client 400
-            "A request that another proxy holds asks for another protocol, and the document does not declare the response 101 for its operation."
-            "Declare it, or have that proxy remove Upgrade before it asks.";
+            "A request asks for another protocol, and the document does not declare the response 101 for its operation. That of another proxy is rejected; our own goes on without `Upgrade`, or with it where nothing is blocked, which is logged."
+            "Declare 101 by itself (`default` and `1XX` do not count), or have the other proxy remove Upgrade before it asks.";
         NoContract "no_contract" Proxy 500
             "A proxy asks about a request for whose host there is no contract."
             "Name one on the route with `validate`, on its host or its listener.";

@@ -1,7 +1,7 @@
 //! What a document says, ready to validate with: operations, parameters, bodies, responses. Immutable. Owns no validating and no reading.
 
 use super::read::Class;
-use super::security::Requirement;
+use super::security::{Demand, Requirement, SchemeKind, holds};
 use super::shape::ShapeId;
 use super::template::PathValues;
 use crate::media_type::MediaRange;
@@ -284,8 +284,18 @@ impl Operation {
         numbered.map(move |(number, _)| values.get(number, path))
     }
 
-    /// Whether the document declares this status, by itself, by its class or by default.
+    /// Whether a query holds a bearer token that the document knows nothing of, neither as a parameter nor as a key (RFC 6750 §2.3).
+    pub fn leaves_token_in_query(&self, query: &[u8]) -> bool {
+        let name = "access_token";
+        let is_key = |demand: &Demand| matches!(&demand.scheme.kind, SchemeKind::KeyInQuery(key) if key == name);
+        let mut demands = self.security.iter().flat_map(|requirement| &requirement.demands);
+        holds(query, name.as_bytes())
+            && !self.query.iter().any(|parameter| parameter.name == name)
+            && !demands.any(is_key)
+    }
+
+    /// Whether the document declares this very status. What it says of a class, or by `default`, does not speak of it.
     pub fn declares_status(&self, status: u16) -> bool {
-        self.responses.find(status).is_some()
+        self.responses.exact.iter().any(|(have, _)| *have == status)
     }
 }

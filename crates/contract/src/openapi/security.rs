@@ -131,12 +131,44 @@ fn is_user_and_password(credential: &[u8]) -> bool {
         && !text.iter().any(|byte| byte.is_ascii_control())
 }
 
-/// What follows the scheme in the only Authorization field (RFC 9110 §11.6.2).
+/// What follows the scheme in the only Authorization field, which holds one credential (RFC 9110 §11.6.2).
 fn authorization<'a>(parts: &RequestParts<'a>, scheme: &str) -> Option<&'a [u8]> {
     let value = Values::default().of_field(parts, "authorization").single()?;
     let (have, rest) = value.split_at_checked(scheme.len())?;
     let credential = rest.strip_prefix(b" ")?.trim_ascii();
-    (have.eq_ignore_ascii_case(scheme.as_bytes()) && !credential.is_empty()).then_some(credential)
+    let is_one = match scheme {
+        "basic" | "bearer" => !credential.iter().any(|byte| matches!(byte, b' ' | b'\t' | b',')),
+        _ => is_one_credential(credential),
+    };
+    (have.eq_ignore_ascii_case(scheme.as_bytes()) && is_one && !credential.is_empty()).then_some(credential)
+}
+
+/// Whether nothing in a list behind a scheme could be another scheme: what follows a comma is a parameter, `name=value`.
+fn is_one_credential(credential: &[u8]) -> bool {
+    let (mut is_quoted, mut is_escaped, mut begin) = (false, false, 0);
+    for (at, byte) in credential.iter().chain(b",").enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_quoted => is_escaped = true,
+            b'"' => is_quoted = !is_quoted,
+            b',' if !is_quoted => {
+                if begin > 0 && !is_parameter(credential.get(begin..at).unwrap_or_default()) {
+                    return false;
+                }
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    begin > credential.len()
+}
+
+/// Whether this element of a list is empty or a parameter (RFC 9110 §11.2).
+fn is_parameter(element: &[u8]) -> bool {
+    let element = element.trim_ascii();
+    let end = element.iter().position(|byte| matches!(byte, b'=' | b' ' | b'\t'));
+    let (name, rest) = element.split_at(end.unwrap_or(element.len()));
+    element.is_empty() || (!name.is_empty() && rest.trim_ascii_start().first() == Some(&b'='))
 }
 
 fn cookie<'a>(parts: &RequestParts<'a>, name: &[u8]) -> Option<&'a [u8]> {
@@ -149,6 +181,19 @@ fn cookie<'a>(parts: &RequestParts<'a>, name: &[u8]) -> Option<&'a [u8]> {
         }
     });
     values.single()
+}
+
+/// Whether a query has a parameter of this name.
+pub(super) fn holds(query: &[u8], name: &[u8]) -> bool {
+    let mut decoded = Vec::new();
+    let mut names = query.split(|byte| *byte == b'&').filter_map(|pair| pair.split(|byte| *byte == b'=').next());
+    names.any(|have| {
+        decoded.clear();
+        // Each character as itself or as three.
+        (name.len()..=3 * name.len()).contains(&have.len())
+            && crate::escape::unescape(have, true, &mut decoded)
+            && decoded == name
+    })
 }
 
 fn query<'a>(query: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {

@@ -17,6 +17,7 @@ components:
     other: {type: apiKey, in: cookie, name: other}
     header: {type: apiKey, in: header, name: X-Key}
     mutual: {type: mutualTLS}
+    digest: {type: http, scheme: digest}
     connect: {type: openIdConnect, openIdConnectUrl: https://example.com/.well-known/openid-configuration}
 paths:
   /a: {get: {responses: {'200': {description: ok}}}}
@@ -24,6 +25,7 @@ paths:
   /maybe: {get: {security: [{}, {basic: []}], responses: {'200': {description: ok}}}}
   /basic: {get: {security: [{basic: []}], responses: {'200': {description: ok}}}}
   /header: {get: {security: [{header: []}], responses: {'200': {description: ok}}}}
+  /digest: {get: {security: [{digest: []}], responses: {'200': {description: ok}}}}
   /mutual: {get: {security: [{mutual: []}], responses: {'200': {description: ok}}}}
   /connect: {get: {security: [{connect: [a]}], responses: {'200': {description: ok}}}}
 ";
@@ -57,6 +59,20 @@ fn one_alternative_must_be_shown_completely() {
         (get("/basic").with("Authorization", "Basic dTpwCg=="), "security_missing security"),
         (get("/basic").with("Authorization", "Basic dTp"), "security_missing security"),
         (get("/basic"), "security_missing security"),
+        // One field, one credential: readers differ in which of several they take.
+        (get("/basic").with("Authorization", "Basic dTpw, Bearer t"), "security_missing security"),
+        (get("/basic").with("Authorization", "Basic dTpw,"), "security_missing security"),
+        (get("/a").with("Authorization", "Bearer t, Basic dTpw"), "security_missing security"),
+        (get("/a").with("Authorization", "Bearer t,Bearer u"), "security_missing security"),
+        (get("/a").with("Authorization", "Bearer t u"), "security_missing security"),
+        (get("/a").with("Authorization", "Bearer 17|a.b-c_d~e+/=="), "ok"),
+        (get("/digest").with("Authorization", r#"Digest username="a, Bearer \"b", realm = "r", nc=1"#), "ok"),
+        (get("/digest").with("Authorization", "Digest t"), "ok"),
+        (get("/digest").with("Authorization", "Digest a=b, , c=d,"), "ok"),
+        (get("/digest").with("Authorization", r#"Digest username="a", Bearer t"#), "security_missing security"),
+        (get("/digest").with("Authorization", r#"Digest username="a", Bearer"#), "security_missing security"),
+        (get("/digest").with("Authorization", r#"Digest username="a, Bearer t"#), "security_missing security"),
+        (get("/digest").with("Authorization", "Digest t, =x"), "security_missing security"),
         (get("/header").with("x-key", "k"), "ok"),
         (get("/header").with("x-key", "k").with("X-KEY", "l"), "security_missing security"),
         (get("/mutual"), "security_missing security"),

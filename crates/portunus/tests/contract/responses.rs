@@ -121,6 +121,55 @@ fn responses_are_bounded_like_requests() {
     assert_eq!((got.status, got.body.len()), (200, large.len()));
 }
 
+/// What a document says of classes of statuses, or by `default`, does not speak of tunnels; where nothing is blocked, everything passes and is logged.
+#[test]
+fn an_upgrade_needs_the_very_101_unless_nothing_is_blocked() {
+    const DOCUMENT: &str = r##"
+openapi: 3.0.3
+info: { title: t, version: "1" }
+paths:
+  /default: { get: { responses: { default: { description: d } } } }
+  /class: { get: { responses: { "1XX": { description: d }, "200": { description: d } } } }
+  /ok: { get: { responses: { "200": { description: d } } } }
+  /ws: { get: { responses: { "101": { description: d }, "200": { description: d } } } }
+"##;
+    let asks = "Connection: upgrade\r\nUpgrade: websocket\r\n";
+    let granting = |seen: &crate::harness::Seen| {
+        let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let ordinary = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+        Reply::Close(if seen.fields("upgrade").is_empty() { ordinary } else { switching }.into())
+    };
+    /// Path, status, reason.
+    type Asked = (&'static str, u16, &'static str);
+    let rows: [(&str, &[Asked]); 5] = [
+        ("", &[("/default", 200, ""), ("/class", 200, ""), ("/ok", 200, ""), ("/ws", 101, "")]),
+        (", response: log", &[("/default", 200, ""), ("/ws", 101, "")]),
+        (", request: log", &[("/default", 200, ""), ("/ws", 101, "")]),
+        (
+            ", request: log, response: log",
+            &[
+                ("/default", 101, "upgrade_undeclared"),
+                ("/ok", 101, "upgrade_undeclared"),
+                ("/nothing", 101, "path_undeclared"),
+                ("/ws", 101, ""),
+            ],
+        ),
+        (", request: off, response: off", &[("/ok", 101, ""), ("/nothing", 101, "")]),
+    ];
+    for (contract, requests) in rows {
+        let site = Site::with(DOCUMENT, contract, &[], granting);
+        for (number, (path, status, reason)) in requests.iter().enumerate() {
+            assert_eq!(site.get(&format!("GET {path}"), asks).status, *status, "{contract} {path}");
+            let seen = site.upstream.seen().remove(number);
+            assert_eq!(seen.fields("upgrade").len(), usize::from(*status == 101), "{contract} {path}: {}", seen.head);
+            let contract = site.gate.log(number + 1)[number]["contract"].clone();
+            let decision = contract["decision"].as_str().unwrap();
+            assert_eq!(contract["reason"].as_str().unwrap_or_default(), *reason, "{path}: {contract}");
+            assert_eq!(decision == "logged", !reason.is_empty(), "{path}: {contract}");
+        }
+    }
+}
+
 #[test]
 fn no_protocol_is_changed_that_the_document_does_not_declare() {
     let upgrade = "Connection: upgrade\r\nUpgrade: websocket\r\n";

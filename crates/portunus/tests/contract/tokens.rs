@@ -456,6 +456,9 @@ fn a_token_that_some_would_miss_is_rejected_beside_another_alternative() {
             format!("Authorization: bEARER\t {none}\r\n"),
             format!("Authorization: Bearer,{none}\r\n"),
             format!("Authorization: ,Bearer {none}\r\n"),
+            format!("Authorization: Basic dTpw, Bearer {none}\r\n"),
+            format!("Authorization: Basic dTpw,\tbearer {none}\r\n"),
+            format!("Authorization: Bearer {none}, Basic dTpw\r\n"),
             format!("Authorization: Bearer\u{a0}{none}\r\n"),
             "Authorization: Bearer\r\n".to_owned(),
             "Authorization: Bearer \r\n".to_owned(),
@@ -472,6 +475,36 @@ fn a_token_that_some_would_miss_is_rejected_beside_another_alternative() {
             assert_eq!(site.get("GET /legacy", &format!("X-Api-Key: k\r\n{fields}")).status, 200, "{fields}");
         }
     }
+}
+
+/// A token in the query (RFC 6750 §2.3) is verified by nobody, so none passes, whether or not undeclared parameters do.
+#[test]
+fn a_token_in_the_query_is_rejected_where_tokens_are_verified() {
+    let lax = BEARER.replace("security: [{ jwt: [] }]", "security: [{}, { jwt: [] }]");
+    let undeclared = format!(", undeclared: {{ query: off }}, jwt: {{ {HS} }}");
+    let site = Site::with(&lax, &undeclared, &[("secret", SECRET)], ok());
+    let (good, none) = (hs256(HEAD, &claims()), format!("{}.", unsigned(r#"{"alg":"none"}"#, &claims())));
+    let bearer = format!("Authorization: Bearer {good}\r\n");
+    for (target, fields) in [
+        (format!("/orders?access_token={none}"), ""),
+        (format!("/orders?access_token={good}"), ""),
+        (format!("/orders?a=b&%61ccess%5Ftoken={none}"), ""),
+        (format!("/orders?access_token={none}"), bearer.as_str()),
+        (format!("/legacy?access_token={none}"), bearer.as_str()),
+        ("/orders?access_token".to_owned(), ""),
+    ] {
+        let response = site.get(&format!("GET {target}"), fields);
+        assert_eq!((response.status, site.seen()), (401, 0), "{target} {fields}: {response:?}");
+        assert_eq!(response.json()["code"], "jwt_malformed", "{target}");
+    }
+    assert_eq!(site.get("GET /orders?access=x&token=y&my_access_token=z", "").status, 200);
+    // What the document declares is the API's own.
+    let declared =
+        "security: [{}, { jwt: [] }]\n      parameters: [{ name: access_token, in: query, schema: { type: string } }]";
+    let declared = BEARER.replace("security: [{ jwt: [] }]", declared);
+    assert_ne!(declared, BEARER);
+    let site = Site::with(&declared, &undeclared, &[("secret", SECRET)], ok());
+    assert_eq!(site.get("GET /orders?access_token=x", "").status, 200);
 }
 
 /// A token that the document calls an API key in Authorization is verified as one in a bearer scheme: the upstream believes it as much.

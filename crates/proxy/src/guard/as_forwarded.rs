@@ -42,7 +42,7 @@ pub(super) fn fields(candidate: &Candidate<'_>, operation: &Operation, request_i
     }
     let upgrades = &route.config.upgrades;
     if let Some(token) = head.upgrade.as_deref().filter(|token| upgrades.iter().any(|allowed| allowed == token))
-        && operation.declares_status(101)
+        && candidate.active.may_upgrade(Some(operation))
     {
         put(b"connection", b"upgrade");
         put(b"upgrade", token.as_bytes());

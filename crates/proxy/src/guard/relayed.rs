@@ -1,4 +1,5 @@
 //! What another proxy forwards as it came, while requests of our own lose it on their way: fields that ask for another method, and for another protocol.
+//! Where nothing is blocked, requests of our own keep the latter, too.
 
 use config::Mode;
 use contract::validate::{Part, Violation, Where};
@@ -24,13 +25,27 @@ pub fn check_relayed(admitted: &Admitted<'_>, ledger: &mut Ledger) -> Result<(),
         let what = "asks for another method";
         reject(admitted, Reason::MethodOverride, name, what, active.blocks_requests(), ledger)?;
     }
-    if offers_protocol(admitted.head) && !admitted.may_upgrade() {
+    if offers_protocol(admitted.head) && !admitted.declares_upgrade() {
         let rule = under.operation.and_then(|operation| active.rule(operation.operation.number()));
         let blocks = rule.map_or(active.config.request, |rule| rule.request) == Mode::Block;
         let what = "asks for another protocol, without a response 101 in the document";
         reject(admitted, Reason::UpgradeUndeclared, b"upgrade", what, blocks, ledger)?;
     }
     Ok(())
+}
+
+/// Notes that a request of our own goes on with its wish for another protocol only because nothing is blocked.
+pub fn note_upgrade(admitted: &Admitted<'_>, ledger: &mut Ledger) {
+    let allowed = &admitted.route.config.upgrades;
+    let is_allowed = admitted.head.upgrade.as_deref().is_some_and(|token| allowed.iter().any(|one| one == token));
+    if is_allowed
+        && admitted.may_upgrade()
+        && !admitted.declares_upgrade()
+        && let Some(note) = &mut ledger.contract
+    {
+        let place = Where::named(Part::Header, b"upgrade");
+        note.broken("request", Reason::UpgradeUndeclared, || place.to_string(), 1, false);
+    }
 }
 
 fn reject(

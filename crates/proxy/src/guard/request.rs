@@ -294,7 +294,7 @@ impl<'a> Asked<'a> {
         if !active.config.verifies_tokens() {
             return None;
         }
-        let Some(token) = self.token(parts) else {
+        let Some(token) = self.token(parts).filter(|_| !self.leaves_token_in_query(parts)) else {
             let rejected = token::rejected(Reason::JwtMalformed);
             return self.may_hold_token(parts).then(|| report_token(rejected, findings));
         };
@@ -325,8 +325,13 @@ impl<'a> Asked<'a> {
         Some(report_token(rejected, findings))
     }
 
-    /// Whether somebody may find a token to verify where [`token`](Self::token) finds none: Authorization is there twice, or names Bearer and is
-    /// not written as RFC 6750 has it. Readers differ in what may stand around the name; so whatever no name may hold ends it here.
+    /// A token in the query is looked at by nobody here, and by some upstreams (RFC 6750 §2.3).
+    fn leaves_token_in_query(&self, parts: &RequestParts<'_>) -> bool {
+        parts.query.is_some_and(|query| self.operation.operation.leaves_token_in_query(query))
+    }
+
+    /// Whether somebody may find a token to verify where [`token`](Self::token) finds none: in the query; in Authorization that is there twice, or names
+    /// Bearer and is not written as RFC 6750 has it. Readers differ in what may stand around the name; so whatever no name may hold ends it here.
     fn may_hold_token(&self, parts: &RequestParts<'_>) -> bool {
         let requirements = self.operation.operation.security();
         let mut demands = requirements.iter().flat_map(|requirement| &requirement.demands);
@@ -336,12 +341,14 @@ impl<'a> Asked<'a> {
         let (mut count, mut names_bearer) = (0, false);
         parts.fields.each(&mut |name, value| {
             if name.eq_ignore_ascii_case(b"authorization") {
-                let mut words = value.split(|byte| !is_token(&[*byte])).filter(|word| !word.is_empty());
-                names_bearer |= words.next().is_some_and(|first| first.eq_ignore_ascii_case(b"bearer"));
+                names_bearer |= value.split(|byte| *byte == b',').any(|credential| {
+                    let mut words = credential.split(|byte| !is_token(&[*byte])).filter(|word| !word.is_empty());
+                    words.next().is_some_and(|first| first.eq_ignore_ascii_case(b"bearer"))
+                });
                 count += 1;
             }
         });
-        count > 1 || names_bearer
+        count > 1 || names_bearer || self.leaves_token_in_query(parts)
     }
 }
 
