@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use config::{self, AccessLog, Trust};
-use proxy::client::TrustList;
+use proxy::client::{TrustList, load_networks};
 use telemetry::MmproxyLine;
 
 use super::Front;
@@ -49,9 +49,9 @@ pub fn import(words: &[OsString]) -> Front {
 /// What go-mmproxy tells when it starts to serve, one line each.
 pub fn announcements(words: &[OsString]) -> Vec<String> {
     let Ok(arguments) = read(words) else { return Vec::new() };
-    let networks = arguments.subnets.as_ref().and_then(|path| TrustList::load(&Trust::File(path.clone())).ok());
-    let allowed = networks.iter().flat_map(TrustList::networks);
-    let mut lines: Vec<String> = allowed
+    let networks = arguments.subnets.as_ref().and_then(|path| load_networks(path).ok()).unwrap_or_default();
+    let mut lines: Vec<String> = networks
+        .iter()
         .map(|network| MmproxyLine::new("INFO", "allowed subnet").text("subnet", &network.to_string()).end())
         .collect();
     let listening = MmproxyLine::new("INFO", "listening").number("listenerNum", 0);

@@ -130,6 +130,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         udp_listeners: Vec::new(),
         keystores: BTreeMap::from([(NAME.to_string(), keystore)]),
         key_servers: BTreeMap::new(),
+        tokens: BTreeMap::new(),
         policies: BTreeMap::new(),
         contracts: BTreeMap::new(),
         host_rules: Vec::new(),

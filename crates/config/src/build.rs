@@ -18,6 +18,7 @@ mod process;
 mod read;
 mod routes;
 mod template;
+mod tokens;
 mod tunnels;
 mod upstreams;
 mod validate;
@@ -81,6 +82,8 @@ pub(super) fn build(
     let (listeners, admin) = build.listeners_and_admin(root);
     let limits = root.get("limits").map(Limits::read).unwrap_or_default();
     let routes = build.routes(root, limits.max_body_bytes);
+    let policies = build.policies(root);
+    let tokens = build.tokens(root, &policies);
     let config = Config {
         workers: process::workers(root),
         listeners,
@@ -89,8 +92,9 @@ pub(super) fn build(
         key_servers: build.key_servers(root),
         routes,
         upstreams,
-        policies: build.policies(root),
-        contracts: build.contracts(root),
+        policies,
+        contracts: build.contracts(root, &tokens),
+        tokens,
         host_rules: build.host_rules(root),
         trusted_proxies: build.trusted_proxies(root),
         forwarding: build.forwarding(root),

@@ -1,6 +1,6 @@
 //! The validated, immutable configuration: what the rest of the program sees. Nothing here is text that still needs parsing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,11 +19,13 @@ mod contracts;
 mod datagram;
 mod place;
 mod policies;
+mod tokens;
 mod upstreams;
 
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
 pub use place::{Bindable, Place, places};
 pub use policies::*;
+pub use tokens::*;
 pub use upstreams::*;
 
 /// The whole configuration of a process.
@@ -43,6 +45,8 @@ pub struct Config {
     pub key_servers: BTreeMap<String, Arc<KeyServersConfig>>,
     /// Upstream groups by name.
     pub upstreams: BTreeMap<String, Arc<UpstreamConfig>>,
+    /// How tokens are verified, by name.
+    pub tokens: BTreeMap<String, Arc<TokensConfig>>,
     /// Policies by name.
     pub policies: BTreeMap<String, Arc<PolicyConfig>>,
     /// Contracts by name.
@@ -63,9 +67,16 @@ pub struct Config {
     pub effective: Effective,
 }
 
+impl Config {
+    /// The fields (lower case, each once) in which policies say who the client is.
+    pub fn subject_fields(&self) -> impl Iterator<Item = &str> {
+        self.policies.values().flat_map(|policy| policy.subject_fields()).collect::<BTreeSet<_>>().into_iter()
+    }
+}
+
 pub use contracts::{
-    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentText, DocumentUrl, HostRule, IntrospectionConfig,
-    JwtConfig, KeySource, Mode, OperationRule, ShadowExclude, TokenPlaces,
+    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentText, DocumentUrl, HostRule, Mode, OperationRule,
+    ShadowExclude, TokenPlaces,
 };
 pub use net::Endpoint;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::{AdminConfig, Config, Reloaded};
 use net::Inherited;
-use proxy::background::{documents, key_sets, upkeep};
+use proxy::background::{documents, key_sets, switches, upkeep};
 use proxy::passport::self_test;
 use proxy::server::{Server, Source, State};
 use telemetry::{Diagnostics, Reporter};
@@ -38,6 +38,7 @@ pub fn run<T>(config: Config, source: Source, origin: Origin, observe: impl FnOn
         tokio::task::spawn_local(self_test::report(self_test::targets(&edge.config())));
         tokio::task::spawn_local(upkeep::run(Arc::clone(shared)));
         tokio::task::spawn_local(key_sets::run(Arc::clone(shared)));
+        tokio::task::spawn_local(switches::run(Arc::clone(shared)));
         tokio::task::spawn_local(documents::run(Arc::clone(shared)));
         observe(&edge.reporter)
     })
@@ -184,6 +185,7 @@ fn watched(config: &Config, configuration: Option<&Path>) -> Watched {
         }
     }
     config.contracts.values().flat_map(|contract| contract.files()).for_each(|file| watched.add_file(file));
+    config.tokens.values().filter_map(|tokens| tokens.files()).for_each(|file| watched.add_file(file));
     config.policies.values().flat_map(|policy| policy.files()).for_each(|file| watched.add_file(file));
     watched
 }

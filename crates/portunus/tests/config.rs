@@ -72,7 +72,8 @@ key_servers: { s: { servers: 'unix:s.sock' } }
 upstreams:
   u: { servers: 'a:1', tls: true, health: { path: / } }
   t: { servers: 'a:1', protocol: tcp }
-contracts: { c: { document: d.yaml, jwt: { algorithms: ES256, public_key: k.pem }, deny_tokens: { file: f, header: a }, allow_addresses: { file: f } } }
+contracts: { c: { document: d.yaml, tokens: t, deny_tokens: { file: f, header: a }, allow_addresses: { file: f } } }
+tokens: { t: { jwt: { algorithms: ES256, public_key: k.pem } } }
 routes: [{ upstream: u, path: / }]
 admin: { bind: '127.0.0.1:5' }
 ";

@@ -3,6 +3,7 @@
 
 mod forwarded;
 mod header;
+mod networks;
 mod trust;
 
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +16,8 @@ use crate::certificates::TlsRule;
 
 pub use forwarded::RequestClient;
 pub use header::{NotIdentified, read_header};
-pub use trust::{TrustList, parse_list};
+pub use networks::{AddressSet, load_networks, read_list};
+pub use trust::TrustList;
 
 /// A connection whose client is known.
 #[derive(Debug)]

@@ -8,13 +8,13 @@ pub mod underscored;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use config::{Config, ContractChoice, ContractConfig, JwtConfig, KeySource, Mode, RouteConfig};
+use config::{Config, ContractChoice, ContractConfig, Mode, RouteConfig};
 use contract::Contract;
 use contract::openapi::{Operation, Scheme, SchemeKind};
 use wire::http::RequestHead;
 
-use crate::auth::token::ClaimRule;
-use crate::auth::{AddressSet, DeniedTokens, Introspection, KeyRing, TokenRule};
+use crate::auth::{DeniedTokens, Verifier, Verifiers};
+use crate::client::AddressSet;
 use crate::host_map::HostMap;
 use crate::upstream::Group;
 
@@ -29,18 +29,14 @@ pub struct ActiveContract {
     pub contract: Contract,
     /// What holds for each operation, by its number.
     rules: Vec<Rule>,
-    /// How tokens are checked.
-    pub tokens: Option<TokenRule>,
-    /// Who is asked about them instead.
-    pub introspection: Option<Arc<Introspection>>,
+    /// How tokens are verified.
+    pub verifier: Option<Arc<Verifier>>,
     /// Tokens that are rejected.
     pub denied: Option<DeniedTokens>,
     /// Clients that may speak.
     pub allowed: Option<AddressSet>,
     /// What is allowed and may still not be meant.
     pub warnings: Vec<String>,
-    /// The way to a key set at a URL.
-    key_group: Option<Arc<Group>>,
     /// The way to a document at a URL.
     document_group: Option<Arc<Group>>,
     /// The document was never fetched, and something would be blocked by it: nobody knows what may pass.
@@ -65,13 +61,14 @@ pub struct Rule {
 }
 
 impl ActiveContract {
-    /// Reads everything that a contract of this configuration names. Keys from a URL are taken over from `previous` where their source is the same.
+    /// Reads everything that a contract of this configuration names. `verifier` is the one of its `tokens`.
     ///
     /// # Errors
     /// Everything that is wrong, with file and line where there is one.
     pub fn load(
         config: &Arc<ContractConfig>,
         whole: &Config,
+        verifier: Option<&Arc<Verifier>>,
         previous: Option<&ActiveContract>,
     ) -> Result<ActiveContract, Vec<String>> {
         let mut problems = Vec::new();
@@ -79,13 +76,6 @@ impl ActiveContract {
         let denied = denied.map_err(|problem| problems.push(problem)).ok().flatten();
         let allowed = config.allow_addresses.as_ref().map(|list| AddressSet::load(&list.file)).transpose();
         let allowed = allowed.map_err(|found| problems.extend(found)).ok().flatten();
-        let tokens = config.jwt.as_ref().map(|jwt| token_rule(jwt, previous)).transpose();
-        let tokens = tokens.map_err(|problem| problems.push(problem)).ok().flatten();
-        let key_group = tokens.as_ref().and_then(|rule| key_group(&rule.keys, previous)).transpose();
-        let key_group = key_group.map_err(|problem| problems.push(problem)).ok().flatten();
-        let asked_before = previous.and_then(|previous| previous.introspection.as_deref());
-        let introspection = config.introspection.as_ref().map(|server| Introspection::load(server, asked_before));
-        let introspection = introspection.transpose().map_err(|problem| problems.push(problem)).ok().flatten();
         let document_group = document_group(config, previous);
         let document_group = document_group.map_err(|problem| problems.push(problem)).ok().flatten();
         let awaits_document = config.document_url.is_some() && !config.document.exists();
@@ -99,11 +89,9 @@ impl ActiveContract {
                 config: Arc::clone(config),
                 contract,
                 rules,
-                tokens,
-                introspection: introspection.map(Arc::new),
+                verifier: verifier.cloned(),
                 denied,
                 allowed,
-                key_group,
                 document_group,
                 awaits_document: awaits_document && blocks_anything(config),
                 warnings,
@@ -144,11 +132,6 @@ impl ActiveContract {
         let name = config.document_text.as_ref().map_or(&*file, |held| &held.name);
         of_document(config, whole, Contract::from_text(name, text, &options(config))).map(drop)
     }
-
-    /// Keys that are fetched, and the way to them.
-    pub fn fetched_keys(&self) -> Option<(Arc<KeyRing>, Arc<Group>)> {
-        Some((Arc::clone(&self.tokens.as_ref()?.keys), Arc::clone(self.key_group.as_ref()?)))
-    }
 }
 
 /// Warnings of one document that are listed; `portunus contract check` lists all.
@@ -164,25 +147,6 @@ fn document_warnings(contract: &Contract) -> Vec<String> {
         listed.push(format!("and {more} more; `portunus contract check` lists all"));
     }
     listed
-}
-
-fn token_rule(jwt: &JwtConfig, previous: Option<&ActiveContract>) -> Result<TokenRule, String> {
-    let kept = previous.and_then(|previous| previous.tokens.as_ref()).map(|rule| &rule.keys);
-    let is_fetched = matches!(jwt.keys, KeySource::Url { .. });
-    let keys = match kept.filter(|ring| is_fetched && ring.source == jwt.keys) {
-        Some(ring) => Arc::clone(ring),
-        None => Arc::new(KeyRing::load(&jwt.keys, &jwt.algorithms)?),
-    };
-    Ok(TokenRule {
-        algorithms: jwt.algorithms.clone(),
-        keys,
-        claims: ClaimRule {
-            issuers: jwt.issuers.clone(),
-            audiences: jwt.audiences.clone(),
-            leeway: jwt.leeway,
-            require_expiry: jwt.require_expiry,
-        },
-    })
 }
 
 /// A document, and what it comes to under a configuration.
@@ -245,15 +209,6 @@ fn document_group(config: &ContractConfig, previous: Option<&ActiveContract>) ->
     }
 }
 
-fn key_group(keys: &KeyRing, previous: Option<&ActiveContract>) -> Option<Result<Arc<Group>, String>> {
-    let KeySource::Url { upstream, .. } = &keys.source else { return None };
-    let kept = previous.and_then(|previous| previous.key_group.as_ref()).filter(|group| group.config == *upstream);
-    match kept.filter(|group| group.config.tls.is_none()) {
-        Some(group) => Some(Ok(Arc::clone(group))),
-        None => Some(Group::new(upstream).map(Arc::new)),
-    }
-}
-
 /// The rule of each operation. What the configuration names and the document has not is a problem, and so are tokens that nobody could check.
 fn rules(config: &ContractConfig, contract: &Contract, whole: &Config, problems: &mut Vec<String>) -> Vec<Rule> {
     let mut used = vec![false; config.operations.len()];
@@ -302,7 +257,7 @@ fn is_path_of(own: &str, template: &str, config: &ContractConfig) -> bool {
     own == template || own.strip_prefix(base).is_some_and(|rest| rest == template)
 }
 
-/// Whether a scheme's credential is a token by its very type, so that a contract without `jwt` cannot be kept.
+/// Whether a scheme's credential is a token by its very type, so that a contract without `tokens` cannot be kept.
 fn needs_token(kind: &SchemeKind) -> bool {
     matches!(kind, SchemeKind::OAuth2 | SchemeKind::OpenIdConnect(_))
 }
@@ -314,11 +269,11 @@ fn may_be_token(kind: &SchemeKind) -> bool {
 
 /// Whether the credential of a scheme is a token that this contract verifies.
 pub fn verifies_token(config: &ContractConfig, scheme: &Scheme) -> bool {
-    let is_named = || config.bearer_schemes().1.is_none_or(|names| names.contains(&scheme.name));
-    config.verifies_tokens() && (needs_token(&scheme.kind) || (may_be_token(&scheme.kind) && is_named()))
+    let is_named = || config.bearer_schemes.as_ref().is_none_or(|names| names.contains(&scheme.name));
+    config.tokens.is_some() && (needs_token(&scheme.kind) || (may_be_token(&scheme.kind) && is_named()))
 }
 
-/// What is wrong between the document's security schemes and `jwt`, and warnings of bearer credentials that nobody verifies here.
+/// What is wrong between the document's security schemes and `tokens`, and warnings of bearer credentials that nobody verifies here.
 fn check_schemes(config: &ContractConfig, contract: &Contract, problems: &mut Vec<String>) -> Vec<String> {
     let document = config.document.display();
     let mut first_uses = BTreeMap::new();
@@ -329,41 +284,35 @@ fn check_schemes(config: &ContractConfig, contract: &Contract, problems: &mut Ve
         }
     }
     let mut warnings = Vec::new();
-    let (section, named) = config.bearer_schemes();
+    let named = config.bearer_schemes.as_ref();
     for (name, (scheme, operation)) in &first_uses {
-        if needs_token(&scheme.kind) && !config.verifies_tokens() {
+        if needs_token(&scheme.kind) && config.tokens.is_none() {
             problems.push(format!(
-                "{document}: {operation}: the scheme {name} demands tokens, and nothing says how to verify them: add `jwt` to the contract, or `introspection`"
+                "{document}: {operation}: the scheme {name} demands tokens, and nothing says how to verify them: add `tokens` to the contract"
             ));
         } else if may_be_token(&scheme.kind) && !verifies_token(config, scheme) {
-            let fix = match config.verifies_tokens() {
-                true => format!("name the scheme in `{section}.bearer_schemes`"),
-                false => "add `jwt` or `introspection`".to_owned(),
+            let fix = match config.tokens.is_some() {
+                true => "name the scheme in `bearer_schemes`",
+                false => "add `tokens`",
             };
             warnings.push(format!(
                 "{document}: {operation}: the bearer token of the scheme {name} must be present and is not verified here; {fix} to verify it"
             ));
         }
     }
-    if !config.verifies_tokens() {
+    if config.tokens.is_none() {
         return warnings;
     }
     for name in named.into_iter().flatten() {
         if first_uses.get(name.as_str()).is_none_or(|(scheme, _)| !may_be_token(&scheme.kind)) {
             let what = "which is no scheme of type `http` and scheme `bearer`, nor an API key in `Authorization`, that an operation uses";
-            problems.push(format!("{}: `{section}.bearer_schemes` names {name}, {what}; remove it", config.place));
+            problems.push(format!("{}: `bearer_schemes` names {name}, {what}; remove it", config.place));
         }
     }
     if !first_uses.values().any(|(scheme, _)| verifies_token(config, scheme)) {
-        let what = format!("no operation of the document demands a bearer token, so `{section}` verifies nothing");
-        let fix = format!("add `security` to the document's operations, or remove `{section}`");
+        let what = "no operation of the document demands a bearer token, so `tokens` verifies nothing";
+        let fix = "add `security` to the document's operations, or remove `tokens`";
         problems.push(format!("{}: {what}; {fix}", config.place));
-    }
-    if config.introspection.as_ref().is_some_and(|server| server.upstream.tls.is_none()) {
-        warnings.push(format!(
-            "{}: `introspection` sends tokens and its secret in the clear; use an `https://` URL unless the server is on this machine",
-            config.place
-        ));
     }
     warnings
 }
@@ -376,7 +325,7 @@ fn check_fields(
     whole: &Config,
     problems: &mut Vec<String>,
 ) -> Vec<String> {
-    let (found, mut warnings) = forwarded::never_arrive(config, contract, rules, &whole.forwarding);
+    let (found, mut warnings) = forwarded::never_arrive(config, contract, rules, whole);
     problems.extend(found);
     let (found, more) = underscored::unusable(config, contract, rules, whole);
     problems.extend(found);
@@ -426,12 +375,17 @@ impl Contracts {
     ///
     /// # Errors
     /// Everything that is wrong with any of them.
-    pub fn load(config: &Config, previous: Option<&Contracts>) -> Result<Contracts, Vec<String>> {
+    pub fn load(
+        config: &Config,
+        verifiers: &Verifiers,
+        previous: Option<&Contracts>,
+    ) -> Result<Contracts, Vec<String>> {
         let mut contracts = Contracts::default();
         let mut problems = Vec::new();
         for (name, contract) in &config.contracts {
             let before = previous.and_then(|previous| previous.by_name.get(name)).map(Arc::as_ref);
-            match ActiveContract::load(contract, config, before) {
+            let verifier = contract.tokens.as_ref().and_then(|tokens| verifiers.get(&tokens.name));
+            match ActiveContract::load(contract, config, verifier, before) {
                 Ok(active) => _ = contracts.by_name.insert(name.clone(), Arc::new(active)),
                 Err(found) => problems.extend(found),
             }

@@ -25,6 +25,7 @@ use transport::{buffer, recycle};
 use wire::http::http1::reason_phrase;
 use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
 
+use crate::auth::Subject;
 use crate::contracts::ActiveContract;
 use crate::guard::{self, Admitted, Candidate, ExchangeParts, GuardedBody, Lease, Origin, ScratchSpace};
 use crate::message::context::{Aborted, Context, Failure, client_failed};
@@ -104,9 +105,12 @@ async fn serve<B: MessageBody, A: ResponseSink>(
         return redirect_to_https(head, port, exchange.sink, exchange.ledger).await.map(|()| None);
     }
     let routed = context.generation.routes.find(&context.conn.listener.name, head);
+    let mut subject = Subject::default();
     // Policies are asked once: there about the request that another proxy holds.
     if !matches!(&routed, Routed::Found(route, _) if matches!(route.config.action, Action::Validate(_))) {
-        guard::check_policies(context, head)?;
+        let checked = guard::check_policies(context, head, &mut subject).await;
+        exchange.ledger.user = subject.user().map(Box::from);
+        checked?;
     }
     guard::check_around(context, head)?;
     let (route, params) = match routed {
@@ -118,9 +122,15 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     if let Action::Validate(service) = &route.config.action {
         return Box::pin(validate::serve(route, params, service, exchange)).await.map(|()| None);
     }
+    let checked = guard::check_route_policies(context, route, head, &mut subject).await;
+    exchange.ledger.user = subject.user().map(Box::from);
+    checked?;
+    // From here on the head says who the client is: contract and upstream see the same.
+    let named = subject.name_in(head);
+    let head = named.as_deref().unwrap_or(head);
     let active = guard::contract_of(context, route, head)?;
     let (status, location) = match &route.config.action {
-        Action::Forward(forward) => return forward_admitted(route, params, active, forward, exchange).await,
+        Action::Forward(forward) => return forward_admitted(head, (route, params), active, forward, exchange).await,
         Action::Respond { status, content_type, body, if_healthy } => {
             let group = if_healthy.as_ref().map(|name| context.generation.group(name));
             if group.is_some_and(|group| group.is_none_or(|group| !group.is_up())) {
@@ -146,13 +156,13 @@ async fn serve<B: MessageBody, A: ResponseSink>(
 
 /// Has a request checked by the contract it is under, if any, and forwards it.
 async fn forward_admitted<B: MessageBody, A: ResponseSink>(
-    route: &CompiledRoute,
-    params: Params,
+    head: &RequestHead,
+    (route, params): (&CompiledRoute, Params),
     active: Option<&Arc<ActiveContract>>,
     forward: &Forward,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failure> {
-    let (context, head) = (exchange.context, exchange.head);
+    let context = exchange.context;
     let mut scratch = ScratchSpace::empty();
     let mut body = GuardedBody::through(exchange.body, Lease::new(context));
     let admitted = match active {
@@ -168,7 +178,7 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
             admitted
         }
     };
-    body.rule_trailers(TrailerRule::of_request(head, &route.config));
+    body.rule_trailers(TrailerRule::of_request(head, &route.config, &context.generation.policies));
     let Exchange { sink, response, ledger, timers, .. } = exchange;
     let mut guarded = Exchange { context, head, response, body: &mut body, sink: *sink, ledger, timers };
     let outcome = forward_request(&admitted, forward, &mut guarded).await;

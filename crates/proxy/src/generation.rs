@@ -14,7 +14,7 @@ use config::{
 
 use telemetry::UpstreamView;
 
-use crate::auth::KeyRing;
+use crate::auth::{KeyRing, Verifiers};
 use crate::certificates::{self, IdentityTable, TlsFront, TlsRule};
 use crate::client::TrustList;
 use crate::configured_map::ConfiguredMap;
@@ -52,6 +52,8 @@ pub struct Generation {
     pub config: Arc<Config>,
     /// Its routes.
     pub routes: RouteTable,
+    /// How tokens are verified.
+    verifiers: Verifiers,
     /// Its contracts.
     pub contracts: Contracts,
     /// Its policies.
@@ -93,12 +95,15 @@ impl Generation {
         let tunnel_routes = build_tunnel_routes(&config, &groups, &mut problems);
         let models = build_models(&config, &mut problems);
         let udp_listeners = build_udp_listeners(&config, previous, &mut problems);
-        let contracts = Contracts::load(&config, previous.map(|previous| &previous.contracts));
+        let verifiers = Verifiers::load(&config, previous.map(|previous| &previous.verifiers));
+        let verifiers = verifiers.map_err(|found| problems.extend(found)).unwrap_or_default();
+        let contracts = Contracts::load(&config, &verifiers, previous.map(|previous| &previous.contracts));
         let contracts = contracts.map_err(|found| problems.extend(found)).ok();
-        let policies = Policies::load(&config, previous.map(|previous| &previous.policies));
+        let policies = Policies::load(&config, &verifiers, previous.map(|previous| &previous.policies));
         let policies = policies.map_err(|found| problems.extend(found)).ok();
         match (routes, contracts, policies) {
             (Some(routes), Some(contracts), Some(policies)) if problems.is_empty() => Ok(Generation {
+                verifiers,
                 contracts,
                 policies,
                 number: previous.map_or(0, |previous| previous.number) + 1,
@@ -140,7 +145,8 @@ impl Generation {
             note_trust("UDP listener", &listener.name, TrustList::load(&listener.trust).err(), &mut problems);
         }
         let whole = config.contracts.values().filter(|contract| contract.files().iter().all(|file| file.is_file()));
-        problems.extend(whole.filter_map(|contract| ActiveContract::load(contract, config, None).err()).flatten());
+        problems
+            .extend(whole.filter_map(|contract| ActiveContract::load(contract, config, None, None).err()).flatten());
         problems
     }
 
@@ -150,7 +156,7 @@ impl Generation {
             contract.warnings.iter().map(|warning| format!("contract {}: {warning}", contract.name))
         });
         let routes = crate::reach::warnings(&self.config).into_iter().chain(config::variable_warnings(&self.config));
-        contracts.chain(routes)
+        contracts.chain(routes).chain(crate::auth::verifiers::warnings(&self.config))
     }
 
     /// The listener whose socket this is.
@@ -192,13 +198,10 @@ impl Generation {
     pub fn all_groups(&self) -> Vec<Arc<Group>> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let key_servers = self.key_groups.values().map(|group| &group.servers);
-        let keys = self.contracts.all().filter_map(|contract| contract.fetched_keys()).map(|(_, group)| group);
+        let keys = self.verifiers.fetched_keys().map(|(_, group)| group);
         let documents = self.contracts.all().filter_map(|contract| contract.fetched_document());
-        let asked =
-            |contract: &Arc<ActiveContract>| contract.introspection.as_ref().map(|server| Arc::clone(&server.group));
-        let asked = self.contracts.all().filter_map(asked);
         let own = self.groups.values().chain(made.values()).chain(key_servers).cloned();
-        own.chain(keys).chain(documents).chain(asked).collect()
+        own.chain(keys).chain(documents).chain(self.verifiers.asked()).collect()
     }
 
     /// All groups of key servers.
@@ -208,7 +211,7 @@ impl Generation {
 
     /// Keys that are fetched, and the ways to them.
     pub fn fetched_keys(&self) -> Vec<Fetched> {
-        self.contracts.all().filter_map(|contract| contract.fetched_keys()).collect()
+        self.verifiers.fetched_keys().collect()
     }
 
     /// The group for an authority (canonical) that a request gave to the route with this index; made at its first use.

@@ -1,10 +1,11 @@
 //! What stands between a routed request and its upstream. Sole maker of [`Admitted`].
 //!
-//! Policies come first (`policy`). Without a contract a request is admitted by its head. Under one, the lists speak first (`lists`), then the document validates head and body
+//! Policies come first (`policy`; `authenticate` says who sends a request). Without a contract a request is admitted by its head. Under one, the lists speak first (`lists`), then the document validates head and body
 //! (`request`), and later the response (`response`); `as_forwarded` shows it fields as they go on, `active` says which contract holds where, `body` holds what is not yet validated.
 //! `relayed` rejects what another proxy, which asks, would forward and we would not.
 
 mod as_forwarded;
+mod authenticate;
 mod body;
 mod every_finding;
 mod validation;
@@ -22,6 +23,7 @@ use contract::{Found, Matched};
 use reason::Reason;
 use wire::http::{BodyFraming, Method, RequestHead};
 
+use crate::auth::Subject;
 use crate::client::RequestClient;
 use crate::contracts::ActiveContract;
 use crate::contracts::underscored::is_confused;
@@ -177,13 +179,30 @@ fn declared_names<'c>(active: &'c ActiveContract, head: &RequestHead) -> Option<
 /// Rejects what a policy of the listener or the host does not let pass, whatever the request asks for.
 ///
 /// # Errors
-/// 403 or 429.
-pub fn check_policies(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
+/// 401, 403, 429 or 503.
+pub async fn check_policies(context: Context<'_>, head: &RequestHead, subject: &mut Subject) -> Result<(), Rejection> {
     let policies = &context.generation.policies;
     if policies.is_empty() {
         return Ok(());
     }
-    policy::check(policies.around(&context.conn.listener.name, head), head, context)
+    policy::check(policies.around(&context.conn.listener.name, head), head, context, subject).await
+}
+
+/// Rejects what a policy of the route does not let pass.
+///
+/// # Errors
+/// As [`check_policies`].
+pub async fn check_route_policies(
+    context: Context<'_>,
+    route: &CompiledRoute,
+    head: &RequestHead,
+    subject: &mut Subject,
+) -> Result<(), Rejection> {
+    let policies = &context.generation.policies;
+    if policies.is_empty() {
+        return Ok(());
+    }
+    policy::check(policies.of_route(route.index), head, context, subject).await
 }
 
 /// Rejects who may not speak on this listener or to this host, whatever the request asks for.
@@ -222,9 +241,6 @@ pub fn contract_of<'g>(
     head: &RequestHead,
 ) -> Result<Option<&'g Arc<ActiveContract>>, Rejection> {
     let (generation, listener, client) = (context.generation, &context.conn.listener.name, &context.client);
-    if !generation.policies.is_empty() {
-        policy::check(generation.policies.of_route(route.index), head, context)?;
-    }
     let contracts = &generation.contracts;
     if contracts.is_empty() {
         return Ok(None);

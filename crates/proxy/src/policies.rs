@@ -3,6 +3,7 @@
 //! Counts pass from one generation to the next where what is counted apart is the same: a reload gives nobody a new burst.
 
 mod rate;
+pub mod switch;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,14 +11,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{Config, Networks, PolicyConfig, RateKey, RateLimit};
-use wire::http::RequestHead;
+use config::{Config, Networks, PolicyConfig, RateKey, RateLimit, TokenRule};
+use wire::http::{Fields, RequestHead};
 
-use crate::auth::AddressSet;
-use crate::client::RequestClient;
+use crate::auth::{Verifier, Verifiers};
+use crate::client::{AddressSet, RequestClient};
 use crate::configured_map::ConfiguredMap;
 use crate::host_map::HostMap;
 use rate::RateTable;
+use switch::Switch;
 
 /// A policy that is active.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub struct ActivePolicy {
     allow: Option<AddressSet>,
     deny: Option<AddressSet>,
     rate: Option<(RateLimit, Arc<RateTable>)>,
+    token: Option<Arc<Verifier>>,
+    maintenance: Option<Switch>,
 }
 
 /// Why a policy does not let a request pass.
@@ -36,10 +40,16 @@ pub enum Denied {
     Address,
     /// It comes too early, by so much.
     Rate(Duration),
+    /// There is maintenance, perhaps for so long.
+    Maintenance(Duration),
 }
 
 impl ActivePolicy {
-    fn load(config: &Arc<PolicyConfig>, previous: Option<&ActivePolicy>) -> Result<ActivePolicy, Vec<String>> {
+    fn load(
+        config: &Arc<PolicyConfig>,
+        verifiers: &Verifiers,
+        previous: Option<&ActivePolicy>,
+    ) -> Result<ActivePolicy, Vec<String>> {
         let mut problems = Vec::new();
         let mut set = |networks: &Option<Networks>| {
             let networks = networks.as_ref()?;
@@ -56,7 +66,14 @@ impl ActivePolicy {
             (limit.clone(), table)
         });
         match problems.is_empty() {
-            true => Ok(ActivePolicy { config: Arc::clone(config), allow, deny, rate }),
+            true => Ok(ActivePolicy {
+                allow,
+                deny,
+                rate,
+                token: config.jwt.as_ref().and_then(|jwt| verifiers.get(&jwt.verifier)).cloned(),
+                maintenance: config.maintenance.as_ref().map(Switch::new),
+                config: Arc::clone(config),
+            }),
             false => Err(problems.into_iter().map(|problem| format!("policy {}: {problem}", config.name)).collect()),
         }
     }
@@ -66,6 +83,9 @@ impl ActivePolicy {
     /// # Errors
     /// Why it may not.
     pub fn check(&self, head: &RequestHead, client: &RequestClient) -> Result<(), Denied> {
+        if let Some(after) = self.maintenance.as_ref().and_then(|switch| switch.closed_for(client.certain())) {
+            return Err(Denied::Maintenance(after));
+        }
         let is_denied = |set: &AddressSet| client.address.is_some_and(|address| set.contains(address));
         // An address that is not certain is on no list of those who may.
         let is_allowed = |set: &AddressSet| client.certain().is_some_and(|address| set.contains(address));
@@ -86,6 +106,18 @@ impl ActivePolicy {
             (None, None) => Ok(()),
         };
         taken.map_err(Denied::Rate)
+    }
+}
+
+impl ActivePolicy {
+    /// Whether it demands to know who sends a request.
+    pub fn authenticates(&self) -> bool {
+        self.config.jwt.is_some()
+    }
+
+    /// The token that requests must show, and how it is verified; the latter is missing where it could not be loaded.
+    pub fn token(&self) -> Option<(&TokenRule, Option<&Verifier>)> {
+        self.config.jwt.as_ref().map(|rule| (rule, self.token.as_deref()))
     }
 }
 
@@ -112,6 +144,8 @@ pub struct Policies {
     listeners: ConfiguredMap<String, List>,
     hosts: HostMap<List>,
     routes: Vec<List>,
+    /// Fields (lower case) in which policies say who the client is.
+    subject_fields: Box<[Box<str>]>,
 }
 
 impl Policies {
@@ -119,11 +153,11 @@ impl Policies {
     ///
     /// # Errors
     /// Everything that is wrong, with file and line where there is one.
-    pub fn load(config: &Config, previous: Option<&Policies>) -> Result<Policies, Vec<String>> {
+    pub fn load(config: &Config, verifiers: &Verifiers, previous: Option<&Policies>) -> Result<Policies, Vec<String>> {
         let (mut policies, mut problems) = (Policies::default(), Vec::new());
         for (name, policy) in &config.policies {
             let before = previous.and_then(|previous| previous.by_name.get(name)).map(Arc::as_ref);
-            match ActivePolicy::load(policy, before) {
+            match ActivePolicy::load(policy, verifiers, before) {
                 Ok(active) => _ = policies.by_name.insert(name.clone(), Arc::new(active)),
                 Err(found) => problems.extend(found),
             }
@@ -137,12 +171,30 @@ impl Policies {
         policies.listeners = config.listeners.iter().map(|one| (one.name.clone(), list(&one.policies))).collect();
         policies.hosts = config.host_rules.iter().map(|rule| (rule.host.clone(), list(&rule.policies))).collect();
         policies.routes = config.routes.iter().map(|route| list(&route.policies)).collect();
+        policies.subject_fields = config.subject_fields().map(Box::from).collect();
         Ok(policies)
     }
 
     /// Whether there is none at all.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
+    }
+
+    /// Whether a policy says in this field who the client is, so that nobody else may.
+    pub fn is_subject_field(&self, name: &[u8]) -> bool {
+        self.subject_fields.iter().any(|own| own.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Removes what a client says of itself in such fields, whatever its route: behind another one may be the same upstream.
+    pub fn remove_subject_fields(&self, fields: &mut Fields) {
+        if !self.subject_fields.is_empty() && fields.iter().any(|(name, _)| self.is_subject_field(name)) {
+            fields.retain(|name, _| !self.is_subject_field(name));
+        }
+    }
+
+    /// The switches of policies, which somebody has to look after.
+    pub fn switches(&self) -> Vec<Switch> {
+        self.by_name.values().filter_map(|policy| policy.maintenance.clone()).collect()
     }
 
     /// Those of the listener and the host of a request, whatever its route.

@@ -440,6 +440,12 @@ reasons! {
         RateLimited "rate_limited" Client 429
             "The client, or whatever else the policy counts apart, sends requests faster than `rate_limit` of a policy allows."
             "`portunus_policy_decisions_total` names the policy; raise its `rate` or `burst`, or count by another `key` if many users share an address.";
+        Maintenance "maintenance" Proxy 503
+            "The file of a maintenance switch exists (`maintenance` of a policy)."
+            "Remove the file when the maintenance is over.";
+        CredentialsMissing "credentials_missing" Client 401
+            "The request shows no credentials, and a policy demands them."
+            "Nothing: the client shows them when it is asked. To let requests without them pass, say `allow_missing: true`.";
         TokenDenied "token_denied" Client 403
             "The token of the request is on the list of denied tokens."
             "Nothing: it was put there.";
@@ -486,14 +492,17 @@ reasons! {
             "The introspection server could not be reached, or did not say whether the token is active."
             "The diagnostic log says what went wrong (`token not looked up`); check URL, `client_id` and secret.";
         IntrospectionTimeout "introspection_timeout" Upstream 503
-            "The introspection server did not respond within `introspection.timeout`."
+            "The introspection server did not respond within `timeout`."
             "Look at the server, or raise the timeout.";
         IntrospectionBusy "introspection_busy" Proxy 503
-            "Too many tokens are looked up at once, so that this one had no turn within `introspection.timeout`."
+            "Too many tokens are looked up at once, so that this one had no turn within `timeout`."
             "Raise `max_concurrent_lookups` if the server can take it; the access log says who sends so many tokens.";
         JwtScope "jwt_scope" Client 403
-            "The token is genuine and lacks a scope that the operation demands."
+            "The token is genuine and lacks a scope that the operation or a policy demands."
             "Grant the scope to the client.";
+        JwtClaim "jwt_claim" Client 403
+            "The token is genuine, and a claim that a policy demands is missing or has another value, or one that is forwarded cannot be a field."
+            "Give the client the claim, or correct `claims` or `set` of the policy.";
     }
     "API contracts" {
         PathUndeclared "path_undeclared" Client 404

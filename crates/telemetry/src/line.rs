@@ -228,6 +228,7 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
         tls_json(&mut json, info);
     }
     reported_json(&mut json, record.reported);
+    json.some("user", record.user.unwrap_or("").as_bytes());
     json.some("user_agent", record.user_agent);
     json.some("request_id", record.request_id);
     if let Some(contract) = &record.contract {

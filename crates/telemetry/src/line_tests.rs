@@ -45,6 +45,7 @@ fn record() -> RequestRecord<'static> {
         duration: Duration::from_micros(1_002_003),
         upstream_duration: Some(Duration::from_micros(950)),
         queued: None,
+        user: None,
         session: None,
         retries: 1,
         fault: Side::Nobody,

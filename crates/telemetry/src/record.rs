@@ -106,6 +106,8 @@ pub struct RequestRecord<'a> {
     pub upstream_duration: Option<Duration>,
     /// Time in the queue of the upstream, if it waited there.
     pub queued: Option<Duration>,
+    /// Who it was verified to come from, if a policy demands to know; hostile bytes possible.
+    pub user: Option<&'a str>,
     /// What became of the client's sticky session.
     pub session: Option<&'static str>,
     /// Further tries on other servers.

@@ -33,7 +33,8 @@ pub(super) fn write(
     settings: &Settings,
     schemas: Option<(&Path, &[Schema])>,
 ) -> Result<(String, Vec<String>), Vec<String>> {
-    let mut writer = Writer { settings, out: String::from(HEAD), warnings: Vec::new(), problems: Vec::new() };
+    let mut writer =
+        Writer { settings, out: String::from(HEAD), tokens: None, warnings: Vec::new(), problems: Vec::new() };
     writer.check_mode();
     writer.check_built();
     if writer.problems.is_empty() {
@@ -43,6 +44,7 @@ pub(super) fn write(
                 writer.keystore();
                 writer.upstream();
                 writer.contract();
+                writer.write_tokens();
             }
             Some((database, schemas)) => writer.api_mode(database, schemas),
         }
@@ -54,6 +56,8 @@ pub(super) fn write(
 struct Writer<'s> {
     settings: &'s Settings,
     out: String,
+    /// How tokens are verified.
+    tokens: Option<String>,
     warnings: Vec<String>,
     problems: Vec<String>,
 }
@@ -433,7 +437,15 @@ impl Writer<'_> {
              exactly"
         ));
         // The original verifies tokens of `oauth2` and `openIdConnect`; of `http` `bearer` it asks that there is one.
-        self.line(format!("    jwt: {{ algorithms: [{algorithm}], {keys}, bearer_schemes: [] }}"));
+        self.line("    tokens: api");
+        self.line("    bearer_schemes: []");
+        self.tokens = Some(format!("jwt: {{ algorithms: [{algorithm}], {keys} }}"));
+    }
+
+    fn write_tokens(&mut self) {
+        if let Some(tokens) = self.tokens.take() {
+            self.line(format!("tokens:\n  api:\n    {tokens}"));
+        }
     }
 
     fn process(&mut self) {

@@ -11,14 +11,13 @@ use wire::http::target::canonical_path;
 
 use super::routes::method;
 use super::template::Target;
+use super::tokens::Verifiers;
 use super::{Build, Fault, address, headers, identifier, names_in, read};
-use crate::jwt::Algorithm;
 use crate::model::{
-    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, IntrospectionConfig, JwtConfig,
-    KeySource, Mode, OperationRule, ServerConfig, ShadowExclude, TokenPlaces, UpstreamConfig, UpstreamProtocol,
-    UpstreamTls,
+    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentUrl, HostRule, Mode, OperationRule, ServerConfig,
+    ShadowExclude, TokenPlaces, UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
-use crate::problem::shown;
+use crate::problem::{Span, shown};
 use crate::table::setting;
 use crate::yaml::Node;
 
@@ -26,8 +25,9 @@ use crate::yaml::Node;
 const EXCLUDED_STATUS: u16 = 404;
 
 impl Build<'_> {
-    pub(super) fn contracts(&mut self, root: &Node) -> BTreeMap<String, Arc<ContractConfig>> {
+    pub(super) fn contracts(&mut self, root: &Node, tokens: &Verifiers) -> BTreeMap<String, Arc<ContractConfig>> {
         let mut out = BTreeMap::new();
+        let known = names_in(root, "tokens");
         for entry in root.get("contracts").map(Node::entries).unwrap_or_default() {
             if entry.key == "none" {
                 self.problems.add(
@@ -37,7 +37,7 @@ impl Build<'_> {
                 );
             }
             let name = self.take(entry.key_span, identifier(&entry.key));
-            let contract = self.contract(&entry.key, &entry.value);
+            let contract = self.contract(&entry.key, &entry.value, (tokens, &known));
             if let (Some(name), Some(contract)) = (name, contract) {
                 out.insert(name, Arc::new(contract));
             }
@@ -45,7 +45,12 @@ impl Build<'_> {
         out
     }
 
-    fn contract(&mut self, name: &str, node: &Node) -> Option<ContractConfig> {
+    fn contract(
+        &mut self,
+        name: &str,
+        node: &Node,
+        (tokens, known): (&Verifiers, &BTreeMap<&str, Span>),
+    ) -> Option<ContractConfig> {
         let options = self.contract_options(node);
         let config = ContractConfig {
             name: name.to_owned(),
@@ -74,14 +79,19 @@ impl Build<'_> {
             status_header: self
                 .parsed(node, "status_header", |text| headers::field_name(text).map(|_| text.to_owned())),
             shadow_exclude: self.shadow_exclude(node.get("shadow")),
-            jwt: node.get("jwt").and_then(|jwt| self.jwt(name, jwt)),
-            introspection: node.get("introspection").and_then(|server| self.introspection(name, server)).map(Arc::new),
+            tokens: node
+                .get("tokens")
+                .and_then(|name| self.name_of(name, "verifier", known))
+                .and_then(|name| tokens.get(&name).cloned()),
+            bearer_schemes: node
+                .get("bearer_schemes")
+                .map(|_| self.parsed_list(node, "bearer_schemes", |text| Ok(text.to_owned()))),
             deny_tokens: node.get("deny_tokens").and_then(|list| self.deny_tokens(list)),
             allow_addresses: node.get("allow_addresses").and_then(|list| self.allow_addresses(list)),
         };
-        if let (Some(_), Some(entry)) = (&config.jwt, node.entry("introspection")) {
-            let what = "`introspection` beside `jwt`: a token is verified in one way";
-            self.problems.add(entry.key_span, what, "keep the one that your tokens need; opaque ones are looked up");
+        if let (None, Some(entry)) = (node.entry("tokens"), node.entry("bearer_schemes")) {
+            let what = "`bearer_schemes` has no effect without `tokens`: nothing is verified";
+            self.problems.add(entry.key_span, what, "add `tokens: NAME`, or remove it");
         }
         Some(config)
     }
@@ -197,76 +207,13 @@ impl Build<'_> {
         ShadowExclude { statuses, paths: self.parsed_list(node, "exclude_paths", |text| Ok(text.to_owned())) }
     }
 
-    fn jwt(&mut self, contract: &str, node: &Node) -> Option<JwtConfig> {
-        let algorithms: Vec<Algorithm> = self.parsed_list(node, "algorithms", |text| {
-            Algorithm::from_name(text)
-                .ok_or_else(|| Fault::new(format!("{} is no algorithm", shown(text)), "write `RS256`"))
-        });
-        let keys = if let Some(path) = self.file(node, "public_key") {
-            Some(KeySource::Pem(path))
-        } else if let Some(path) = self.file(node, "key_set") {
-            Some(KeySource::Set(path))
-        } else if let Some(secret) = read::mapping(node, "secret") {
-            self.secret(secret).map(KeySource::Secret)
-        } else {
-            node.get("key_url").and_then(|url| self.key_url(contract, url))
-        };
-        // A public key must never do as a shared secret (RFC 8725 §2.1).
-        let is_secret = matches!(keys, Some(KeySource::Secret(_)));
-        if let (Some(at), Some(wrong)) =
-            (node.get("algorithms"), algorithms.iter().find(|algorithm| algorithm.is_symmetric() != is_secret))
-        {
-            let what = if is_secret { "needs a public key" } else { "needs a shared secret" };
-            self.problems.add(at.span, format!("{} {what}", wrong.name()), "keep the algorithms that go with the keys");
-        }
-        Some(JwtConfig {
-            algorithms,
-            keys: keys?,
-            issuers: self.parsed_list(node, "issuers", |text| Ok(text.to_owned())),
-            audiences: self.parsed_list(node, "audiences", |text| Ok(text.to_owned())),
-            leeway: setting(node, "leeway"),
-            require_expiry: setting(node, "require_expiry"),
-            bearer_schemes: node
-                .get("bearer_schemes")
-                .map(|_| self.parsed_list(node, "bearer_schemes", |text| Ok(text.to_owned()))),
-        })
-    }
-
-    fn introspection(&mut self, contract: &str, node: &Node) -> Option<IntrospectionConfig> {
-        let mut upstream = self.connection_settings("contract.introspection", node);
-        upstream.name = format!("{contract}-introspection");
-        let (host, target) = self.fetched_from(&mut upstream, node, "tokens")?;
-        Some(IntrospectionConfig {
-            upstream: Arc::new(upstream),
-            host,
-            target,
-            client_id: read::text(node, "client_id").map(str::to_owned),
-            client_secret: self.secret(node.get("client_secret")?)?,
-            issuers: self.parsed_list(node, "issuers", |text| Ok(text.to_owned())),
-            audiences: self.parsed_list(node, "audiences", |text| Ok(text.to_owned())),
-            leeway: setting(node, "leeway"),
-            require_expiry: setting(node, "require_expiry"),
-            bearer_schemes: node
-                .get("bearer_schemes")
-                .map(|_| self.parsed_list(node, "bearer_schemes", |text| Ok(text.to_owned()))),
-            timeout: setting(node, "timeout"),
-            cache_ttl: setting(node, "cache_ttl"),
-            negative_cache_ttl: setting(node, "negative_cache_ttl"),
-            max_cached_tokens: setting(node, "max_cached_tokens"),
-            max_concurrent_lookups: setting(node, "max_concurrent_lookups"),
-        })
-    }
-
-    fn key_url(&mut self, contract: &str, node: &Node) -> Option<KeySource> {
-        let mut upstream = self.connection_settings("contract.jwt.key_url", node);
-        upstream.name = format!("{contract}-keys");
-        let (host, target) = self.fetched_from(&mut upstream, node, "key sets")?;
-        let refresh = setting(node, "refresh_interval");
-        Some(KeySource::Url { upstream: Arc::new(upstream), host, target, refresh })
-    }
-
     /// Sets whom to ask for what is at the `url` of `node`; the Host to send, and path and query.
-    fn fetched_from(&mut self, upstream: &mut UpstreamConfig, node: &Node, what: &str) -> Option<(String, String)> {
+    pub(super) fn fetched_from(
+        &mut self,
+        upstream: &mut UpstreamConfig,
+        node: &Node,
+        what: &str,
+    ) -> Option<(String, String)> {
         if let Some(entry) = node.entry("protocol").filter(|_| upstream.protocol == UpstreamProtocol::Http2) {
             let what = format!("{what} are fetched over HTTP/1.1");
             self.problems.add(entry.key_span, what, "remove `protocol`");
@@ -346,7 +293,7 @@ impl Build<'_> {
     }
 
     /// The contract that a route names.
-    pub(super) fn contract_choice(&mut self, node: &Node, known: &BTreeMap<&str, super::Span>) -> ContractChoice {
+    pub(super) fn contract_choice(&mut self, node: &Node, known: &BTreeMap<&str, Span>) -> ContractChoice {
         match node.get("contract") {
             None => ContractChoice::Inherited,
             Some(name) if name.text() == Some("none") => ContractChoice::None,

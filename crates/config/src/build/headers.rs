@@ -59,7 +59,7 @@ pub(super) fn field_value(text: &str) -> Result<String, Fault> {
 }
 
 /// Fields about the client that the program writes itself.
-const WRITTEN: [&str; 8] = [
+pub(super) const WRITTEN: [&str; 8] = [
     "x-forwarded-for",
     "x-forwarded-proto",
     "x-forwarded-host",
@@ -147,7 +147,7 @@ pub(super) fn not_framing(name: String) -> Result<String, Fault> {
 }
 
 /// Whether a field may be edited.
-fn editable(name: String, on_request: bool) -> Result<String, Fault> {
+pub(super) fn editable(name: String, on_request: bool) -> Result<String, Fault> {
     let name = not_framing(name)?;
     if on_request && name == "host" {
         return Err(Fault::new(

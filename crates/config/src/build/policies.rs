@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Build, Fault, address, headers, read};
-use crate::model::{Networks, PolicyConfig, RateKey, RateLimit};
+use wire::http::field_kind::FieldKind;
+
+use super::{Build, Fault, address, headers, names_in, read};
+use crate::model::{Maintenance, Networks, PolicyConfig, RateKey, RateLimit, TokenRule};
 use crate::problem::{Span, shown};
 use crate::table::setting;
 use crate::yaml::Node;
@@ -20,14 +22,17 @@ const MAX_BURST_TIME: Duration = Duration::from_secs(24 * 3_600);
 impl Build<'_> {
     pub(super) fn policies(&mut self, root: &Node) -> BTreeMap<String, Arc<PolicyConfig>> {
         let entries = root.get("policies").map(Node::entries).unwrap_or_default();
-        let policy = |entry: &crate::yaml::Entry| (entry.key.clone(), Arc::new(self.policy(&entry.key, &entry.value)));
+        let verifiers = names_in(root, "tokens");
+        let policy = |entry: &crate::yaml::Entry| {
+            (entry.key.clone(), Arc::new(self.policy(&entry.key, &entry.value, &verifiers)))
+        };
         entries.iter().map(policy).collect()
     }
 
-    fn policy(&mut self, name: &str, node: &Node) -> PolicyConfig {
-        if ["allow", "allow_file", "deny", "deny_file", "rate_limit"].iter().all(|key| node.entry(key).is_none()) {
+    fn policy(&mut self, name: &str, node: &Node, verifiers: &BTreeMap<&str, Span>) -> PolicyConfig {
+        if node.entries().iter().all(|entry| entry.key == "mode") {
             let what = format!("the policy {} lets everything pass", shown(name));
-            self.problems.add(node.span, what, "add `allow`, `deny` or `rate_limit`, or remove it");
+            self.problems.add(node.span, what, "add `allow`, `deny`, `rate_limit` or `jwt`, or remove it");
         }
         PolicyConfig {
             name: name.to_owned(),
@@ -35,7 +40,34 @@ impl Build<'_> {
             allow: self.networks(node, "allow", "allow_file"),
             deny: self.networks(node, "deny", "deny_file"),
             rate_limit: read::mapping(node, "rate_limit").and_then(|node| self.rate_limit(node)),
+            jwt: read::mapping(node, "jwt").and_then(|node| self.token_rule(node, verifiers)),
+            maintenance: read::mapping(node, "maintenance").and_then(|node| self.maintenance(node)),
         }
+    }
+
+    fn token_rule(&mut self, node: &Node, verifiers: &BTreeMap<&str, Span>) -> Option<TokenRule> {
+        let claims = node.get("claims").map(Node::entries).unwrap_or_default();
+        let values = |entry: &crate::yaml::Entry| {
+            let values = entry.value.one_or_many().iter().filter_map(Node::text).map(str::to_owned).collect();
+            (entry.key.clone(), values)
+        };
+        Some(TokenRule {
+            verifier: self.name_of(node.get("verifier")?, "verifier", verifiers)?,
+            cookie: self.parsed(node, "cookie", cookie_name),
+            allow_missing: setting(node, "allow_missing"),
+            scopes: self.parsed_list(node, "scopes", scope),
+            claims: claims.iter().map(values).collect(),
+            set: self.fields(node, "set", subject_field),
+        })
+    }
+
+    fn maintenance(&mut self, node: &Node) -> Option<Maintenance> {
+        Some(Maintenance {
+            // It need not be there.
+            file: self.base.join(node.get("file")?.text()?),
+            retry_after: setting(node, "retry_after"),
+            except: self.parsed_list(node, "except", address::network),
+        })
     }
 
     fn networks(&mut self, node: &Node, list: &str, file: &str) -> Option<Networks> {
@@ -82,6 +114,38 @@ impl Build<'_> {
         }
         out
     }
+}
+
+/// A field in which an upstream may be told who the client is: one that nobody else writes.
+fn subject_field(name: String) -> Result<String, Fault> {
+    let name = headers::editable(name, true)?;
+    let is_free = match FieldKind::of(name.as_bytes()) {
+        FieldKind::Plain => !matches!(name.as_str(), "authorization" | "cookie" | "via"),
+        FieldKind::Forwarding => !headers::WRITTEN.contains(&name.as_str()),
+        _ => false,
+    };
+    if is_free {
+        return Ok(name);
+    }
+    let what = format!("{} cannot say who the client is: it has a meaning of its own", shown(&name));
+    Err(Fault::new(what, "use another name such as `x-user`"))
+}
+
+/// The name of a cookie (RFC 6265 §4.1.1).
+fn cookie_name(text: &str) -> Result<String, Fault> {
+    if headers::is_token(text) {
+        return Ok(text.to_owned());
+    }
+    Err(Fault::new(format!("{} is not the name of a cookie", shown(text)), "use letters, digits, `-` and `_`"))
+}
+
+/// A scope (RFC 6749 §3.3).
+fn scope(text: &str) -> Result<String, Fault> {
+    let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
+    if !text.is_empty() && text.bytes().all(fits) {
+        return Ok(text.to_owned());
+    }
+    Err(Fault::new(format!("{} is not a scope", shown(text)), "write each scope as an item of its own, without spaces"))
 }
 
 /// `N/s`, `N/m` or `N/h` as the time between two requests, in whole microseconds.

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use wire::http::Method;
 
-use super::{HostPattern, Secret, UpstreamConfig};
-use crate::jwt::Algorithm;
+use super::{HostPattern, Secret, TokensConfig, UpstreamConfig};
 
 /// What becomes of a message that breaks its contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,10 +76,10 @@ pub struct ContractConfig {
     pub status_header: Option<String>,
     /// What is never listed as a shadow.
     pub shadow_exclude: ShadowExclude,
-    /// How tokens of OAuth 2 and OpenID Connect are checked.
-    pub jwt: Option<JwtConfig>,
-    /// Who is asked about them instead.
-    pub introspection: Option<Arc<IntrospectionConfig>>,
+    /// How tokens of OAuth 2 and OpenID Connect are verified.
+    pub tokens: Option<Arc<TokensConfig>>,
+    /// Names of the `http` `bearer` schemes whose credential is a token to verify; none for all of them.
+    pub bearer_schemes: Option<Vec<String>>,
     /// Tokens that are rejected.
     pub deny_tokens: Option<TokenPlaces>,
     /// Addresses that may speak.
@@ -99,34 +98,11 @@ pub struct DocumentText {
 impl ContractConfig {
     /// The files it names and that are read anew when they change.
     pub fn files(&self) -> Vec<&Path> {
-        let keys = self.jwt.as_ref().and_then(|jwt| match &jwt.keys {
-            KeySource::Pem(path) | KeySource::Set(path) | KeySource::Secret(Secret::File(path)) => Some(path.as_path()),
-            KeySource::Secret(_) | KeySource::Url { .. } => None,
-        });
-        let secret = self.introspection.as_ref().and_then(|server| match &server.client_secret {
-            Secret::File(path) => Some(path.as_path()),
-            _ => None,
-        });
         let denied = self.deny_tokens.as_ref().map(|places| places.file.as_path());
         let allowed = self.allow_addresses.as_ref().map(|list| list.file.as_path());
         // What a front door found in a file is read again by it.
         let document = Some(self.document.as_path()).filter(|_| self.document_text.is_none());
-        [document, keys, secret, denied, allowed].into_iter().flatten().collect()
-    }
-}
-
-impl ContractConfig {
-    /// Whether bearer tokens are verified here, in whatever way.
-    pub fn verifies_tokens(&self) -> bool {
-        self.jwt.is_some() || self.introspection.is_some()
-    }
-
-    /// Names of the `http` `bearer` schemes whose credential is a token to verify, and the section that lists them; none for all of them.
-    pub fn bearer_schemes(&self) -> (&'static str, Option<&Vec<String>>) {
-        match (&self.jwt, &self.introspection) {
-            (None, Some(server)) => ("introspection", server.bearer_schemes.as_ref()),
-            (jwt, _) => ("jwt", jwt.as_ref().and_then(|jwt| jwt.bearer_schemes.as_ref())),
-        }
+        [document, denied, allowed].into_iter().flatten().collect()
     }
 }
 
@@ -182,82 +158,6 @@ pub struct ShadowExclude {
     pub statuses: Vec<u16>,
     /// Beginnings of paths.
     pub paths: Vec<String>,
-}
-
-/// How tokens are checked.
-#[derive(Debug, Clone)]
-pub struct JwtConfig {
-    /// The algorithms that are taken.
-    pub algorithms: Vec<Algorithm>,
-    /// Where the keys are.
-    pub keys: KeySource,
-    /// Accepted issuers; empty for any.
-    pub issuers: Vec<String>,
-    /// Accepted audiences; empty for any.
-    pub audiences: Vec<String>,
-    /// How far clocks may be apart.
-    pub leeway: Duration,
-    /// A token without an end is rejected.
-    pub require_expiry: bool,
-    /// Names of the `http` `bearer` schemes whose credential is a token to verify; none for all of them.
-    pub bearer_schemes: Option<Vec<String>>,
-}
-
-/// A server that is asked about tokens (RFC 7662).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IntrospectionConfig {
-    /// Whom to ask, and how to connect.
-    pub upstream: Arc<UpstreamConfig>,
-    /// The Host to send.
-    pub host: String,
-    /// Path and query.
-    pub target: String,
-    /// Who asks; none: the secret is a bearer token.
-    pub client_id: Option<String>,
-    /// The password of who asks.
-    pub client_secret: Secret,
-    /// Accepted issuers; empty for any.
-    pub issuers: Vec<String>,
-    /// Accepted audiences; empty for any.
-    pub audiences: Vec<String>,
-    /// How far clocks may be apart.
-    pub leeway: Duration,
-    /// A token without an end is rejected.
-    pub require_expiry: bool,
-    /// As of [`JwtConfig`].
-    pub bearer_schemes: Option<Vec<String>>,
-    /// One lookup, waiting for its turn included.
-    pub timeout: Duration,
-    /// Longest time that an active token is believed without asking again.
-    pub cache_ttl: Duration,
-    /// The same of one that is not.
-    pub negative_cache_ttl: Duration,
-    /// Tokens that a worker keeps, of each kind.
-    pub max_cached_tokens: usize,
-    /// Lookups that run at once.
-    pub max_concurrent_lookups: usize,
-}
-
-/// Where keys come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeySource {
-    /// A PEM file with a public key or a certificate.
-    Pem(PathBuf),
-    /// A key set in a file.
-    Set(PathBuf),
-    /// A shared secret.
-    Secret(Secret),
-    /// A key set at a URL.
-    Url {
-        /// Whom to ask, and how to connect.
-        upstream: Arc<UpstreamConfig>,
-        /// The Host to send.
-        host: String,
-        /// Path and query.
-        target: String,
-        /// How often.
-        refresh: Duration,
-    },
 }
 
 /// Which clients may speak.

@@ -20,6 +20,10 @@ pub struct PolicyConfig {
     pub deny: Option<Networks>,
     /// The largest rate of requests.
     pub rate_limit: Option<RateLimit>,
+    /// A bearer token that requests must show.
+    pub jwt: Option<TokenRule>,
+    /// A switch for maintenance.
+    pub maintenance: Option<Maintenance>,
 }
 
 impl PolicyConfig {
@@ -27,6 +31,46 @@ impl PolicyConfig {
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         [&self.allow, &self.deny].into_iter().flatten().filter_map(|networks| networks.file.as_ref())
     }
+
+    /// The claims that it reads from a token: those of its conditions, of its fields, and the name of the user.
+    pub fn claims_read(&self) -> impl Iterator<Item = &str> {
+        let demanded = self.jwt.iter().flat_map(|jwt| jwt.claims.iter().map(|(claim, _)| claim.as_str()));
+        let shown = self.jwt.iter().flat_map(|jwt| jwt.set.iter().map(|(_, claim)| claim.as_str()));
+        demanded.chain(shown).chain(self.jwt.iter().map(|_| "sub"))
+    }
+
+    /// The fields (lower case) in which it says who the client is.
+    pub fn subject_fields(&self) -> impl Iterator<Item = &str> {
+        self.jwt.iter().flat_map(|jwt| jwt.set.iter().map(|(field, _)| field.as_str()))
+    }
+}
+
+/// A bearer token that requests must show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenRule {
+    /// Its entry of `tokens`.
+    pub verifier: String,
+    /// The cookie that it is in; none: `Authorization: Bearer`.
+    pub cookie: Option<String>,
+    /// Requests without one pass.
+    pub allow_missing: bool,
+    /// Scopes that it must grant.
+    pub scopes: Vec<String>,
+    /// Claims that it must have, with their accepted values.
+    pub claims: Vec<(String, Vec<String>)>,
+    /// Fields (lower case) that are set, and the claims that they show.
+    pub set: Vec<(String, String)>,
+}
+
+/// A switch for maintenance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Maintenance {
+    /// While it exists, nothing passes.
+    pub file: PathBuf,
+    /// When clients may come again.
+    pub retry_after: Duration,
+    /// Clients that pass all the same.
+    pub except: Vec<IpNet>,
 }
 
 /// Addresses, written out and in a file.

@@ -55,6 +55,10 @@ const WORDS: &[(&[&str], &str)] = &[
         &["allow", "deny", "whitelist", "blacklist"],
         "write `allow` or `deny` in one of the `policies`, and that one's name as `policies` in a route; see docs/policies.md",
     ),
+    (
+        &["jwt", "introspection", "oidc", "oauth"],
+        "write how tokens are verified in `tokens`: `tokens: { id: { jwt: ... } }`; contracts name it as `tokens: id`, policies as `jwt: { verifier: id }`; see docs/access.md",
+    ),
     (&["gzip", "compression", "compress", "encode"], "remove it; responses are not compressed yet"),
     (&["cache", "proxy_cache"], "remove it; responses are not cached"),
     (

@@ -10,6 +10,7 @@ mod listeners;
 mod policies;
 mod process;
 mod routes;
+mod tokens;
 mod upstreams;
 
 use crate::limits::LIMITS;
@@ -29,6 +30,7 @@ use listeners::*;
 use policies::*;
 use process::*;
 use routes::*;
+use tokens::*;
 use upstreams::*;
 
 /// The objects in the order of the reference.
@@ -66,9 +68,15 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &VALIDATE,
     &HOST_SET,
     &HEADER_EDITS,
+    &TOKENS,
+    &JWT,
+    &KEY_URL,
+    &INTROSPECTION,
     &POLICY,
     &RATE_LIMIT,
     &RATE_KEY,
+    &POLICY_JWT,
+    &MAINTENANCE,
     &CONTRACT,
     &DOCUMENT_URL,
     &DOCUMENT_HEADER,
@@ -76,9 +84,6 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &UNDECLARED,
     &CONTRACT_LIMITS,
     &SHADOW,
-    &JWT,
-    &INTROSPECTION,
-    &KEY_URL,
     &DENY_TOKENS,
     &ALLOW_ADDRESSES,
     &HOST_RULE,
@@ -132,10 +137,16 @@ pub(crate) static ROOT: Object = object(
             "What to do with which request. The most specific route wins, whatever the order: exact host before wildcard before any host, static path before parameter before catch-all.",
         ),
         optional(
+            "tokens",
+            Shape::Table("NAME", &Shape::Object(&TOKENS)),
+            "(none)",
+            "How bearer tokens are verified. Policies and contracts refer to an entry by its name.",
+        ),
+        optional(
             "policies",
             Shape::Table("NAME", &Shape::Object(&POLICY)),
             "(none)",
-            "Which requests may pass: by address and by rate. Listeners, hosts and routes refer to policies by name.",
+            "Which requests may pass: by address, by rate and by who sends them. Listeners, hosts and routes refer to policies by name.",
         ),
         optional(
             "contracts",

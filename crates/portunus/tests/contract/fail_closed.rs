@@ -499,7 +499,7 @@ fn a_slow_request_holds_up_no_reload() {
 fn networks_hold_their_first_and_last_address() {
     let upstream = Upstream::start(shop_response);
     let text = yaml(&upstream, ", allow_addresses: { file: allowed.txt }", "trusted_proxies: [127.0.0.1]");
-    let files = folder(SHOP, &[("allowed.txt", "203.0.113.0/24\n2001:db8:0:1::/64\n2001:db9::/16\n")]);
+    let files = folder(SHOP, &[("allowed.txt", "203.0.113.0/24\n2001:db8:0:1::/64\n2001::/16 ; all\n")]);
     let site = Site { gate: Gate::start_in(files, &text), upstream };
     for (client, status) in [
         ("203.0.113.0", 200),

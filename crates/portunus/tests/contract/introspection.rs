@@ -58,7 +58,9 @@ fn bank(server: &Upstream, more: &str) -> Site {
 }
 
 fn section(url: &str, more: &str) -> String {
-    format!(", introspection: {{ url: \"{url}\", client_id: edge, client_secret: {{ file: secret }}{more} }}")
+    format!(
+        ", tokens: id | introspection: {{ url: \"{url}\", client_id: edge, client_secret: {{ file: secret }}{more} }}"
+    )
 }
 
 fn ask(site: &Site, request: &str, token: &str) -> Response {
@@ -159,7 +161,7 @@ fn a_server_that_fails_in_other_ways_lets_nobody_in() {
     let gone = Upstream::start(|_| Reply::Close(Vec::new()));
     let site = Site::with(
         BANK,
-        &format!("{}, request: log", section(&format!("http://{}/", gone.address), "")),
+        &section(&format!("http://{}/", gone.address), "").replace(" |", ", request: log |"),
         &[("secret", "s")],
         ok,
     );
@@ -178,7 +180,7 @@ fn under_log_no_request_waits_for_the_server() {
         json(r#"{"active":false}"#)
     });
     let more = ", timeout: 2s, negative_cache_ttl: 1h";
-    let contract = format!("{}, request: log", section(&format!("http://{}/", server.address), more));
+    let contract = section(&format!("http://{}/", server.address), more).replace(" |", ", request: log |");
     let site = Site::with(BANK, &contract, &[("secret", "s")], ok);
     assert_eq!(ask(&site, "GET /me", "x").status, 200);
     assert_eq!(site.gate.log(1)[0]["contract"]["decision"], "passed", "nobody waited to learn more");
@@ -350,9 +352,9 @@ fn what_makes_no_sense_is_reported() {
         (
             format!("{}, jwt: {{ algorithms: [HS256], secret: {{ file: secret }} }}", section(url, "")),
             false,
-            "a token is verified in one way",
+            "introspection",
         ),
-        (section(url, ", bearer_schemes: nothing"), false, "`introspection.bearer_schemes` names nothing"),
+        (section(url, "").replace(" |", ", bearer_schemes: nothing |"), false, "`bearer_schemes` names nothing"),
         (section(url, ", protocol: http2"), false, "over HTTP/1.1"),
         (section("/introspect", ""), false, "names no server"),
         (section(url, "").replace("file: secret", "file: empty"), false, "the client secret is empty"),
@@ -377,5 +379,5 @@ fn what_makes_no_sense_is_reported() {
         files,
         &section(url, ""),
     );
-    assert!(!fine && said.contains("`introspection` verifies nothing"), "{said}");
+    assert!(!fine && said.contains("`tokens` verifies nothing"), "{said}");
 }

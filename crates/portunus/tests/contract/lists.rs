@@ -144,7 +144,7 @@ fn lists_are_read_again_when_they_change_and_kept_when_they_break() {
     write(shop.gate.dir.path(), "denied.txt", "two\n");
     wait_until("the new list", || (ask("one"), ask("two")) == (200, 403));
     write(shop.gate.dir.path(), "allowed.txt", "127.0.0.1\nnot an address\n");
-    shop.gate.wait_for("allowed.txt:2: this is no address");
+    shop.gate.wait_for("allowed.txt:2: `not an address` is not an address or network");
     assert_eq!((ask("one"), ask("two")), (200, 403));
     assert!(shop.gate.metrics().contains("portunus_config_last_reload_successful 0"));
 }

@@ -122,7 +122,10 @@ impl Site {
 }
 
 /// The configuration of a site. `more`: further lines of the file.
+///
+/// What stands behind a bar in `contract` is the entry `id` of `tokens`.
 pub fn yaml(upstream: &Upstream, contract: &str, more: &str) -> String {
+    let (contract, tokens) = with_tokens(contract);
     format!(
         "workers: 1
 listeners:
@@ -134,10 +137,17 @@ contracts:
 routes:
   - {{ path: \"/{{*rest}}\", upstream: app }}
 admin: {{ bind: \"127.0.0.2:0\" }}
-{more}
+{tokens}{more}
 ",
         upstream.address
     )
+}
+
+/// Keys of a contract, and the section `tokens`.
+fn with_tokens(contract: &str) -> (&str, String) {
+    let (contract, entry) = contract.split_once(" | ").unwrap_or((contract, ""));
+    let tokens = if entry.is_empty() { String::new() } else { format!("tokens: {{ id: {{ {entry} }} }}\n") };
+    (contract, tokens)
 }
 
 /// A folder with a document and further files.
@@ -158,8 +168,9 @@ pub fn write(folder: &Path, name: &str, text: &str) {
 /// What `portunus check` says of a contract of this document with these further keys: whether it is fine, and all it printed.
 pub fn checked(document: &str, files: Files<'_>, contract: &str) -> (bool, String) {
     let folder = folder(document, files);
+    let (contract, tokens) = with_tokens(contract);
     let text = format!(
-        "listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\ncontracts: {{ api: {{ document: openapi.yaml{contract} }} }}\n\
+        "{tokens}listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\ncontracts: {{ api: {{ document: openapi.yaml{contract} }} }}\n\
          routes: [{{ upstream: up, contract: api }}]\nupstreams: {{ up: {{ servers: [\"127.0.0.1:9\"] }} }}\n"
     );
     write(folder.path(), "portunus.yaml", &text);

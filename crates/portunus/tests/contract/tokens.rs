@@ -84,7 +84,7 @@ fn ok() -> impl Fn(&crate::harness::Seen) -> Reply + Send + Sync {
 }
 
 fn bank(jwt: &str, files: &[(&str, &str)]) -> Site {
-    Site::with(BANK, &format!(", jwt: {{ {jwt} }}"), files, ok())
+    Site::with(BANK, &format!(", tokens: id | jwt: {{ {jwt} }}"), files, ok())
 }
 
 fn ask(site: &Site, request: &str, token: &str) -> Response {
@@ -151,7 +151,7 @@ fn one_alternative_is_enough_and_a_bad_token_is_no_key() {
 
 #[test]
 fn log_mode_lets_bad_tokens_pass_and_says_so() {
-    let site = Site::with(BANK, &format!(", request: log, jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
+    let site = Site::with(BANK, &format!(", request: log, tokens: id | jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
     assert_eq!(ask(&site, "GET /accounts", "nonsense").status, 200);
     assert_eq!(site.gate.log(1)[0]["contract"]["reason"], "jwt_malformed");
 }
@@ -329,14 +329,18 @@ fn keys_come_over_tls_from_whom_our_ca_knows_and_outlive_their_provider() {
 fn what_cannot_be_checked_stops_the_start() {
     for (contract, files, reported) in [
         ("", &[][..], "nothing says how to verify them"),
-        (", jwt: { algorithms: HS256, secret: { file: secret } }", &[("secret", "short")][..], "as long as its digest"),
         (
-            ", jwt: { algorithms: RS256, public_key: k.pem }",
+            ", tokens: id | jwt: { algorithms: HS256, secret: { file: secret } }",
+            &[("secret", "short")][..],
+            "as long as its digest",
+        ),
+        (
+            ", tokens: id | jwt: { algorithms: RS256, public_key: k.pem }",
             &[("k.pem", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n")][..],
             "k.pem",
         ),
-        (", jwt: { algorithms: RS256, secret: { file: secret } }", &[("secret", SECRET)][..], "RS256"),
-        (", jwt: { algorithms: none, public_key: k.pem }", &[][..], "algorithms"),
+        (", tokens: id | jwt: { algorithms: RS256, secret: { file: secret } }", &[("secret", SECRET)][..], "RS256"),
+        (", tokens: id | jwt: { algorithms: none, public_key: k.pem }", &[][..], "algorithms"),
     ] {
         let folder = crate::site::folder(BANK, files);
         std::fs::write(folder.path().join("portunus.yaml"), crate::site::yaml(&Upstream::ok(), contract, "")).unwrap();
@@ -371,7 +375,7 @@ paths:
 
 #[test]
 fn tokens_of_http_bearer_schemes_are_verified() {
-    let site = Site::with(BEARER, &format!(", jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
+    let site = Site::with(BEARER, &format!(", tokens: id | jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
     let exp = format!("\"exp\":{}", now() + 600);
     let expired = hs256(HEAD, &claims().replace(&exp, &format!("\"exp\":{}", now() - 3600)));
     let mut forged = hs256(HEAD, &claims());
@@ -395,7 +399,12 @@ fn tokens_of_http_bearer_schemes_are_verified() {
 
 #[test]
 fn bearer_schemes_narrow_what_is_verified() {
-    let site = Site::with(BEARER, &format!(", jwt: {{ {HS}, bearer_schemes: jwt }}"), &[("secret", SECRET)], ok());
+    let site = Site::with(
+        BEARER,
+        &format!(", tokens: id, bearer_schemes: jwt | jwt: {{ {HS} }}"),
+        &[("secret", SECRET)],
+        ok(),
+    );
     assert_eq!(ask(&site, "GET /orders", "opaque").status, 401);
     assert_eq!(ask(&site, "GET /legacy", "opaque").status, 200);
     assert_eq!(site.get("GET /legacy", "").status, 401, "it must be there all the same");
@@ -405,18 +414,20 @@ fn bearer_schemes_narrow_what_is_verified() {
 fn a_check_of_tokens_that_checks_nothing_is_a_problem_and_an_unverified_one_a_warning() {
     let open =
         BEARER.replace("security: [{ jwt: [] }]", "security: []").replace("security: [{ opaque: [] }]", "security: []");
-    let (fine, said) = checked(&open, &[("secret", SECRET)], &format!(", jwt: {{ {HS} }}"));
+    let (fine, said) = checked(&open, &[("secret", SECRET)], &format!(", tokens: id | jwt: {{ {HS} }}"));
     assert!(!fine && said.contains("verifies nothing"), "{said}");
     let (fine, said) = checked(BEARER, &[("secret", SECRET)], "");
     assert!(fine && said.matches("is not verified here").count() == 2, "{said}");
-    let (fine, said) = checked(BEARER, &[("secret", SECRET)], &format!(", jwt: {{ {HS}, bearer_schemes: jwt }}"));
+    let (fine, said) =
+        checked(BEARER, &[("secret", SECRET)], &format!(", tokens: id, bearer_schemes: jwt | jwt: {{ {HS} }}"));
     assert!(fine && said.contains("scheme opaque") && !said.contains("scheme jwt "), "{said}");
     let (fine, said) =
-        checked(BEARER, &[("secret", SECRET)], &format!(", jwt: {{ {HS}, bearer_schemes: [jwt, jvt] }}"));
+        checked(BEARER, &[("secret", SECRET)], &format!(", tokens: id, bearer_schemes: [jwt, jvt] | jwt: {{ {HS} }}"));
     assert!(!fine && said.contains("names jvt"), "{said}");
-    let (fine, said) = checked(BEARER, &[("secret", SECRET)], &format!(", jwt: {{ {HS}, bearer_schemes: [] }}"));
+    let (fine, said) =
+        checked(BEARER, &[("secret", SECRET)], &format!(", tokens: id, bearer_schemes: [] | jwt: {{ {HS} }}"));
     assert!(!fine && said.contains("verifies nothing"), "{said}");
-    let (fine, said) = checked(BEARER, &[("secret", SECRET)], &format!(", jwt: {{ {HS} }}"));
+    let (fine, said) = checked(BEARER, &[("secret", SECRET)], &format!(", tokens: id | jwt: {{ {HS} }}"));
     assert!(fine && said.is_empty(), "{said}");
 }
 
@@ -427,7 +438,7 @@ fn a_forged_token_is_rejected_beside_another_alternative() {
         .replace("security: [{ jwt: [] }]", "security: [{ jwt: [] }, {}]")
         .replace("security: [{ opaque: [] }]", "security: [{ opaque: [] }, { key: [] }]")
         .replace("    jwt:", "    key: { type: apiKey, in: header, name: X-Api-Key }\n    jwt:");
-    let site = Site::with(&lax, &format!(", jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
+    let site = Site::with(&lax, &format!(", tokens: id | jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
     let none = format!("Authorization: Bearer {}.\r\n", unsigned(r#"{"alg":"none"}"#, &claims()));
     assert_eq!(site.get("GET /orders", &none).status, 401);
     assert_eq!(site.get("GET /legacy", &format!("{none}X-Api-Key: k\r\n")).status, 401);
@@ -447,7 +458,7 @@ fn a_token_that_some_would_miss_is_rejected_beside_another_alternative() {
         .replace("    jwt:", "    key: { type: apiKey, in: header, name: X-Api-Key }\n    jwt:");
     let lookup = "introspection: { url: \"http://127.0.0.1:9/\", client_id: edge, client_secret: { file: secret } }";
     for section in [format!("jwt: {{ {HS} }}"), lookup.to_owned()] {
-        let site = Site::with(&lax, &format!(", {section}"), &[("secret", SECRET)], ok());
+        let site = Site::with(&lax, &format!(", tokens: id | {section}"), &[("secret", SECRET)], ok());
         let none = format!("{}.", unsigned(r#"{"alg":"none"}"#, &claims()));
         for fields in [
             format!("Authorization: Bearer {none}\r\nAuthorization: Bearer {none}\r\n"),
@@ -481,7 +492,7 @@ fn a_token_that_some_would_miss_is_rejected_beside_another_alternative() {
 #[test]
 fn a_token_in_the_query_is_rejected_where_tokens_are_verified() {
     let lax = BEARER.replace("security: [{ jwt: [] }]", "security: [{}, { jwt: [] }]");
-    let undeclared = format!(", undeclared: {{ query: off }}, jwt: {{ {HS} }}");
+    let undeclared = format!(", undeclared: {{ query: off }}, tokens: id | jwt: {{ {HS} }}");
     let site = Site::with(&lax, &undeclared, &[("secret", SECRET)], ok());
     let (good, none) = (hs256(HEAD, &claims()), format!("{}.", unsigned(r#"{"alg":"none"}"#, &claims())));
     let bearer = format!("Authorization: Bearer {good}\r\n");
@@ -513,7 +524,7 @@ fn api_keys_in_authorization_are_tokens() {
     let keyed = BEARER
         .replace("type: http, scheme: Bearer, bearerFormat: JWT", "type: apiKey, in: header, name: Authorization");
     assert_ne!(keyed, BEARER);
-    let site = Site::with(&keyed, &format!(", jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
+    let site = Site::with(&keyed, &format!(", tokens: id | jwt: {{ {HS} }}"), &[("secret", SECRET)], ok());
     let (good, none) = (hs256(HEAD, &claims()), format!("{}.", unsigned(r#"{"alg":"none"}"#, &claims())));
     let exp = format!("\"exp\":{}", now() + 600);
     let expired = hs256(HEAD, &claims().replace(&exp, &format!("\"exp\":{}", now() - 3600)));
@@ -541,11 +552,20 @@ fn api_keys_in_authorization_are_tokens() {
     // Left out of those that are verified, or without anything to verify it by, it must only be there, and `check` says so.
     let (fine, said) = checked(&keyed, &[("secret", SECRET)], "");
     assert!(fine && said.contains("scheme jwt ") && said.contains("is not verified here"), "{said}");
-    let (fine, said) = checked(&keyed, &[("secret", SECRET)], &format!(", jwt: {{ {HS}, bearer_schemes: opaque }}"));
-    assert!(fine && said.contains("scheme jwt ") && said.contains("is not verified here"), "{said}");
     let (fine, said) =
-        checked(&keyed, &[("secret", SECRET)], &format!(", jwt: {{ {HS}, bearer_schemes: [jwt, opaque] }}"));
+        checked(&keyed, &[("secret", SECRET)], &format!(", tokens: id, bearer_schemes: opaque | jwt: {{ {HS} }}"));
+    assert!(fine && said.contains("scheme jwt ") && said.contains("is not verified here"), "{said}");
+    let (fine, said) = checked(
+        &keyed,
+        &[("secret", SECRET)],
+        &format!(", tokens: id, bearer_schemes: [jwt, opaque] | jwt: {{ {HS} }}"),
+    );
     assert!(fine && said.is_empty(), "{said}");
-    let site = Site::with(&keyed, &format!(", jwt: {{ {HS}, bearer_schemes: opaque }}"), &[("secret", SECRET)], ok());
+    let site = Site::with(
+        &keyed,
+        &format!(", tokens: id, bearer_schemes: opaque | jwt: {{ {HS} }}"),
+        &[("secret", SECRET)],
+        ok(),
+    );
     assert_eq!(site.get("GET /orders", "Authorization: anything\r\n").status, 200);
 }

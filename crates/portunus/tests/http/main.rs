@@ -14,6 +14,7 @@ mod secure;
 #[path = "../harness/trial.rs"]
 mod trial;
 
+mod access;
 mod authority;
 mod bodies;
 mod connections;

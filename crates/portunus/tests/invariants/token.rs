@@ -4,9 +4,10 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use config::Algorithm;
+use config::ClaimRule;
 use config::{KeySource, UpstreamConfig};
-use proxy::auth::token::ClaimRule;
-use proxy::auth::{AddressSet, KeyRing, TokenRule};
+use proxy::auth::{KeyRing, TokenRule};
+use proxy::client::AddressSet;
 
 /// The set whose private halves nobody has.
 const SET: &[u8] = br#"{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU","y":"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"},{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;

@@ -14,8 +14,8 @@ use tls::crypto::digest;
 use tls::crypto::verify::keyed_hash;
 use wire::http::RequestHead;
 
-use super::allow::read_list;
 use super::base64url;
+use crate::client::read_list;
 
 /// The tokens that are rejected.
 pub struct DeniedTokens {
@@ -146,7 +146,7 @@ fn without_bearer(field: &[u8]) -> &[u8] {
 }
 
 /// The text with its percent escapes resolved; what is no escape stays.
-fn unescaped(text: &[u8]) -> Vec<u8> {
+pub(super) fn unescaped(text: &[u8]) -> Vec<u8> {
     let digit = |at: usize| char::from(*text.get(at)?).to_digit(16);
     let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
     while let Some(&byte) = text.get(at) {

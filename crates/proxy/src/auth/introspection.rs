@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 
 use super::base64url::encode_base64;
 use super::json::{Object, Value};
-use super::token::{ClaimRule, Rejected, is_too_long, rejected};
+use super::token::{Claims, Rejected, check_claims, is_too_long, rejected};
 use crate::upstream::Group;
 
 /// Largest response, bytes.
@@ -32,7 +32,6 @@ pub struct Introspection {
     pub slots: Semaphore,
     /// The field that shows who asks.
     authorization: String,
-    claims: ClaimRule,
     identity: Arc<Identity>,
 }
 
@@ -48,16 +47,23 @@ impl std::fmt::Debug for Identity {
 }
 
 /// What a token is good for.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Granted {
     /// Separated by spaces.
     scopes: Box<str>,
+    /// Those that policies ask for.
+    claims: Claims,
 }
 
 impl Granted {
     /// Whether every one of these scopes is granted.
     pub fn grants(&self, scopes: &[impl AsRef<str>]) -> bool {
         scopes.iter().all(|wanted| self.scopes.split(' ').any(|scope| scope == wanted.as_ref()))
+    }
+
+    /// What else the server said of the token.
+    pub fn claims(&self) -> &Claims {
+        &self.claims
     }
 }
 
@@ -92,12 +98,6 @@ impl Introspection {
             group,
             slots: Semaphore::new(config.max_concurrent_lookups),
             authorization,
-            claims: ClaimRule {
-                issuers: config.issuers.clone(),
-                audiences: config.audiences.clone(),
-                leeway: config.leeway,
-                require_expiry: config.require_expiry,
-            },
             identity,
         })
     }
@@ -143,7 +143,7 @@ impl Introspection {
             Some(_) => return Err("`active` is no boolean".to_owned()),
             None => return Err("there is no `active`".to_owned()),
         }
-        if let Err(rejected) = self.claims.check(&said, now) {
+        if let Err(rejected) = check_claims(&self.config.claims, &said, now) {
             return Ok(self.rejected(rejected.reason));
         }
         let scopes = scopes(&said);
@@ -154,17 +154,24 @@ impl Introspection {
         let keep = match said.get("exp") {
             Some(Value::Number(end)) => {
                 let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-                let left = end + self.config.leeway.as_secs_f64() - now;
+                let left = end + self.config.claims.leeway.as_secs_f64() - now;
                 if left < most.as_secs_f64() { Duration::try_from_secs_f64(left).unwrap_or_default() } else { most }
             }
             _ => most,
         };
-        Ok(Said { outcome: Ok(Granted { scopes: scopes.into() }), keep })
+        let is_kept = |name: &str| self.config.kept_claims.iter().any(|kept| kept == name || outermost(kept) == name);
+        let claims = Claims(said.only(is_kept));
+        Ok(Said { outcome: Ok(Granted { scopes: scopes.into(), claims }), keep })
     }
 
     fn rejected(&self, reason: Reason) -> Said {
         Said { outcome: Err(reason), keep: self.config.negative_cache_ttl }
     }
+}
+
+/// The member that holds a claim within objects.
+fn outermost(claim: &str) -> &str {
+    claim.split_once('.').map_or(claim, |(outer, _)| outer)
 }
 
 /// The scopes in `scope` (RFC 7662 §2.2), or in `scp` as some servers write it, separated by spaces.
@@ -232,11 +239,11 @@ mod tests {
             target: "/introspect".to_owned(),
             client_id: Some("a:b".to_owned()),
             client_secret: Secret::Argument(config::ArgumentSecret(keystore::Password::new("p w".to_owned()))),
-            issuers: Vec::new(),
-            audiences: audiences.iter().map(ToString::to_string).collect(),
-            leeway: Duration::ZERO,
-            require_expiry: false,
-            bearer_schemes: None,
+            claims: config::ClaimRule {
+                audiences: audiences.iter().map(ToString::to_string).collect(),
+                ..config::ClaimRule::default()
+            },
+            kept_claims: Vec::new(),
             timeout: Duration::from_secs(1),
             cache_ttl: Duration::from_secs(60),
             negative_cache_ttl: Duration::from_secs(10),

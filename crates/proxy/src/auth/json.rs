@@ -47,6 +47,11 @@ impl Object {
         }
     }
 
+    /// The members whose names are wanted.
+    pub(super) fn only(self, is_wanted: impl Fn(&str) -> bool) -> Object {
+        Object(self.0.into_iter().filter(|(name, _)| is_wanted(name)).collect())
+    }
+
     pub(super) fn list(&self, name: &str) -> Option<&[Value]> {
         match self.get(name) {
             Some(Value::List(items)) => Some(items),

@@ -3,15 +3,19 @@
 //! Follows RFC 8725: the algorithms are a list in the configuration, never what the token asks for; a key is used for its own kind only;
 //! `crit` is rejected; claims are demanded as configured. Fetches nothing.
 
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use config::Algorithm;
+use config::{Algorithm, ClaimRule};
 use reason::Reason;
 
 use super::base64url;
+use super::deny::unescaped;
 use super::json::{Object, Value};
 use super::keys::KeyRing;
+use wire::http::Fields;
+use wire::http::fields::is_token;
 
 /// Longest token that is looked at, bytes. Heads are bounded anyway; this bounds what a signature is computed over.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
@@ -30,19 +34,6 @@ pub struct TokenRule {
     pub claims: ClaimRule,
 }
 
-/// What must hold for the claims of a token, wherever they come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClaimRule {
-    /// `iss` must be one of these; empty for any.
-    pub issuers: Vec<String>,
-    /// `aud` must hold one of these; empty for any.
-    pub audiences: Vec<String>,
-    /// How far clocks may be apart.
-    pub leeway: Duration,
-    /// A token without `exp` is rejected.
-    pub require_expiry: bool,
-}
-
 /// Why a token is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rejected {
@@ -58,8 +49,18 @@ pub const fn rejected(reason: Reason) -> Rejected {
 }
 
 /// What a genuine token says, as far as it is asked for.
-#[derive(Debug)]
-pub struct Claims(Object);
+#[derive(Debug, PartialEq)]
+pub struct Claims(pub(super) Object);
+
+/// Longest text of a claim that goes into a field, bytes.
+const MAX_CLAIM_BYTES: usize = 4 * 1024;
+
+/// Largest whole number that all readers of JSON agree on (RFC 8259 §6).
+const MAX_WHOLE: f64 = 9_007_199_254_740_991.0;
+
+/// A claim cannot be told in one text: it is an object, too long, or a list whose items hold commas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Untellable;
 
 /// Whether a token is longer than any that is looked at.
 pub(super) const fn is_too_long(token: &[u8]) -> bool {
@@ -67,6 +68,53 @@ pub(super) const fn is_too_long(token: &[u8]) -> bool {
 }
 
 impl Claims {
+    /// The claim of this name: a member, or one within objects, with dots between (`realm_access.roles`).
+    fn get(&self, name: &str) -> Option<&Value> {
+        let mut found = self.0.get(name);
+        let (mut object, mut rest) = (&self.0, name);
+        while found.is_none() {
+            let (outer, inner) = rest.split_once('.')?;
+            let Some(Value::Object(next)) = object.get(outer) else { return None };
+            (object, rest) = (next, inner);
+            found = object.get(rest);
+        }
+        found
+    }
+
+    /// A claim as one text: a list with commas between; none if it is missing, null or empty.
+    ///
+    /// # Errors
+    /// It cannot be told so that every reader takes it for the same.
+    pub fn text(&self, name: &str) -> Result<Option<Cow<'_, str>>, Untellable> {
+        let text = match self.get(name) {
+            None | Some(Value::Null) => return Ok(None),
+            Some(Value::List(items)) => {
+                let mut out = String::new();
+                for item in items {
+                    let item = scalar(item).filter(|item| !item.is_empty() && !item.contains(',')).ok_or(Untellable)?;
+                    out.push_str(if out.is_empty() { "" } else { "," });
+                    out.push_str(&item);
+                }
+                Cow::Owned(out)
+            }
+            Some(value) => scalar(value).ok_or(Untellable)?,
+        };
+        if text.len() > MAX_CLAIM_BYTES {
+            return Err(Untellable);
+        }
+        Ok(Some(text).filter(|text| !text.is_empty()))
+    }
+
+    /// Whether a claim is one of these values, or a list that holds one.
+    pub fn is_any(&self, name: &str, values: &[String]) -> bool {
+        let is_one = |value: &Value| scalar(value).is_some_and(|text| values.iter().any(|one| *one == text));
+        match self.get(name) {
+            Some(Value::List(items)) => items.iter().any(is_one),
+            Some(value) => is_one(value),
+            None => false,
+        }
+    }
+
     /// Whether every one of these scopes is granted: in `scope` (RFC 8693 §4.2), or in `scp` as some providers write it.
     pub fn grants(&self, scopes: &[impl AsRef<str>]) -> bool {
         scopes.iter().all(|wanted| {
@@ -105,7 +153,7 @@ impl TokenRule {
         self.check_signature(&head, message, &signature)?;
         let payload = base64url::decode(payload).ok_or_else(malformed)?;
         let claims = Object::read(&payload).map_err(|_| malformed())?;
-        self.claims.check(&claims, now)?;
+        check_claims(&self.claims, &claims, now)?;
         Ok(Claims(claims))
     }
 
@@ -137,40 +185,95 @@ impl TokenRule {
     }
 }
 
-impl ClaimRule {
-    /// Checks claims at this moment.
-    pub(super) fn check(&self, claims: &Object, now: SystemTime) -> Result<(), Rejected> {
-        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let leeway = self.leeway.as_secs_f64();
-        let time = |name| match claims.get(name) {
-            None => Ok(None),
-            Some(Value::Number(seconds)) => Ok(Some(*seconds)),
-            Some(_) => Err(rejected(Reason::JwtMalformed)),
+/// Checks claims at this moment.
+pub(super) fn check_claims(rule: &ClaimRule, claims: &Object, now: SystemTime) -> Result<(), Rejected> {
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let leeway = rule.leeway.as_secs_f64();
+    let time = |name| match claims.get(name) {
+        None => Ok(None),
+        Some(Value::Number(seconds)) => Ok(Some(*seconds)),
+        Some(_) => Err(rejected(Reason::JwtMalformed)),
+    };
+    match time("exp")? {
+        Some(end) if now >= end + leeway => return Err(rejected(Reason::JwtExpired)),
+        None if rule.require_expiry => return Err(rejected(Reason::JwtNoExpiry)),
+        _ => {}
+    }
+    if time("nbf")?.is_some_and(|start| now + leeway < start) {
+        return Err(rejected(Reason::JwtNotYetValid));
+    }
+    // A token from the future is one whose clock cannot be believed.
+    if time("iat")?.is_some_and(|at| now + leeway < at) {
+        return Err(rejected(Reason::JwtNotYetValid));
+    }
+    if !rule.issuers.is_empty() && !claims.text("iss").is_some_and(|iss| rule.issuers.iter().any(|one| one == iss)) {
+        return Err(rejected(Reason::JwtIssuer));
+    }
+    let is_ours = |audience: &str| rule.audiences.iter().any(|one| one == audience);
+    let fits = match claims.get("aud") {
+        _ if rule.audiences.is_empty() => true,
+        Some(Value::Text(audience)) => is_ours(audience),
+        Some(Value::List(list)) => list.iter().any(|one| matches!(one, Value::Text(text) if is_ours(text))),
+        _ => false,
+    };
+    if fits { Ok(()) } else { Err(rejected(Reason::JwtAudience)) }
+}
+
+/// A claim that is no list and no object, as text.
+fn scalar(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::Text(text) => Some(Cow::Borrowed(text)),
+        Value::Bool(flag) => Some(Cow::Borrowed(if *flag { "true" } else { "false" })),
+        // A larger one may have lost its last digits, and so be another user's.
+        Value::Number(number) if number.abs() <= MAX_WHOLE => Some(Cow::Owned(number.to_string())),
+        Value::Number(_) | Value::Null | Value::List(_) | Value::Object(_) => None,
+    }
+}
+
+/// Whether a query holds a bearer token (RFC 6750 §2.3), which nobody here has verified.
+pub fn is_in_query(query: &[u8]) -> bool {
+    let mut names =
+        query.split(|byte| matches!(byte, b'&' | b';')).filter_map(|pair| pair.split(|byte| *byte == b'=').next());
+    names.any(|name| unescaped(name) == b"access_token")
+}
+
+/// The token that a request shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown<'h> {
+    /// None.
+    None,
+    /// This one.
+    One(&'h [u8]),
+    /// Readers would not agree: several, or one that is not written as RFC 6750 has it.
+    Unclear,
+}
+
+/// The token in `Authorization`, or in the cookie of this name.
+pub fn shown_in<'h>(fields: &'h Fields, cookie: Option<&str>) -> Shown<'h> {
+    if let Some(name) = cookie {
+        let mut values = fields.cookies(name.as_bytes());
+        return match (values.next(), values.next()) {
+            (None, _) => Shown::None,
+            (Some(token), None) => Shown::One(token),
+            (Some(_), Some(_)) => Shown::Unclear,
         };
-        match time("exp")? {
-            Some(end) if now >= end + leeway => return Err(rejected(Reason::JwtExpired)),
-            None if self.require_expiry => return Err(rejected(Reason::JwtNoExpiry)),
-            _ => {}
-        }
-        if time("nbf")?.is_some_and(|start| now + leeway < start) {
-            return Err(rejected(Reason::JwtNotYetValid));
-        }
-        // A token from the future is one whose clock cannot be believed.
-        if time("iat")?.is_some_and(|at| now + leeway < at) {
-            return Err(rejected(Reason::JwtNotYetValid));
-        }
-        if !self.issuers.is_empty() && !claims.text("iss").is_some_and(|iss| self.issuers.iter().any(|one| one == iss))
-        {
-            return Err(rejected(Reason::JwtIssuer));
-        }
-        let is_ours = |audience: &str| self.audiences.iter().any(|one| one == audience);
-        let fits = match claims.get("aud") {
-            _ if self.audiences.is_empty() => true,
-            Some(Value::Text(audience)) => is_ours(audience),
-            Some(Value::List(list)) => list.iter().any(|one| matches!(one, Value::Text(text) if is_ours(text))),
-            _ => false,
-        };
-        if fits { Ok(()) } else { Err(rejected(Reason::JwtAudience)) }
+    }
+    let mut values = fields.get_all("authorization");
+    match (values.next(), values.next()) {
+        (None, _) => Shown::None,
+        (Some(_), Some(_)) => Shown::Unclear,
+        (Some(value), None) => match bearer(value).filter(|token| !token.contains(&b',')) {
+            Some(token) => Shown::One(token),
+            // Readers differ in what may stand around the name of a scheme, and in which of several credentials they take; so whatever no name may
+            // hold ends it here.
+            None => {
+                let names_bearer = value.split(|byte| *byte == b',').any(|credential| {
+                    let mut words = credential.split(|byte| !is_token(&[*byte])).filter(|word| !word.is_empty());
+                    words.next().is_some_and(|first| first.eq_ignore_ascii_case(b"bearer"))
+                });
+                if names_bearer { Shown::Unclear } else { Shown::None }
+            }
+        },
     }
 }
 

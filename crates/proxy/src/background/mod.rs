@@ -1,7 +1,8 @@
-//! Tasks of the main thread, off the data path: names resolved and health checked, documents and key sets fetched.
+//! Tasks of the main thread, off the data path: names resolved and health checked, documents and key sets fetched, switches looked after.
 
 mod health;
 pub mod documents;
 pub mod key_sets;
+pub mod switches;
 pub mod upkeep;
 mod schedule;

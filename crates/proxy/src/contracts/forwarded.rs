@@ -1,6 +1,6 @@
 //! Which operations depend on fields that do not go on as the client sent them, and what of a document can never arrive. Found when a contract is loaded.
 
-use config::{Action, Config, ContractConfig, Forwarding, Mode, RouteConfig};
+use config::{Action, Config, ContractConfig, Mode, RouteConfig};
 use contract::Contract;
 use contract::openapi::{Operation, Scheme};
 
@@ -18,7 +18,11 @@ pub fn is_needed(operation: &Operation, config: &Config) -> bool {
     let mut declared =
         operation.header_parameters().map(|(name, _)| name).chain(schemes(operation).filter_map(Scheme::field));
     let mut edited = config.routes.iter().flat_map(|route| edited_names(route).map(|(name, _)| name));
-    declared.any(|name| fate(name, forwarding) != Fate::Forwarded) || edited.any(|name| operation.reads_field(name))
+    // Only as forwarded they are what policies say, where they would else end here.
+    let mut said = config.subject_fields();
+    declared.any(|name| fate(name, forwarding) != Fate::Forwarded)
+        || edited.any(|name| operation.reads_field(name))
+        || said.any(|name| operation.reads_field(name))
 }
 
 /// The fields that a route edits on the way to the upstream, with the word for it.
@@ -35,15 +39,15 @@ pub fn never_arrive(
     config: &ContractConfig,
     contract: &Contract,
     rules: &[Rule],
-    forwarding: &Forwarding,
+    whole: &Config,
 ) -> (Vec<String>, Vec<String>) {
+    let forwarding = &whole.forwarding;
+    let ends = |name: &str| fate(name, forwarding) == Fate::Dropped && whole.subject_fields().all(|own| own != name);
     let (mut problems, mut warnings) = (Vec::new(), Vec::new());
     let document = config.document.display();
     for (operation, rule) in contract.operations().iter().zip(rules).filter(|(_, rule)| rule.request != Mode::Off) {
         let label = &rule.label;
-        for (name, required) in
-            operation.header_parameters().filter(|(name, _)| fate(name, forwarding) == Fate::Dropped)
-        {
+        for (name, required) in operation.header_parameters().filter(|(name, _)| ends(name)) {
             let what = format!("{document}: {label}: the header {name} ends here and never reaches the upstream");
             if required && rule.request == Mode::Block {
                 problems.push(format!("{what}, so every request would be rejected; remove the parameter from the document, or do not require it"));
@@ -51,7 +55,7 @@ pub fn never_arrive(
                 warnings.push(format!("{what}: it is taken as missing; remove the parameter from the document"));
             }
         }
-        let dropped = |scheme: &&Scheme| scheme.field().is_some_and(|name| fate(name, forwarding) == Fate::Dropped);
+        let dropped = |scheme: &&Scheme| scheme.field().is_some_and(ends);
         warnings.extend(schemes(operation).filter(dropped).map(|scheme| {
             let (name, field) = (&scheme.name, scheme.field().unwrap_or_default());
             format!("{document}: {label}: the scheme {name} reads {field}, which ends here and never reaches the upstream: it is taken as missing")

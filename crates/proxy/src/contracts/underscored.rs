@@ -83,7 +83,7 @@ fn configured<'c>(config: &'c ContractConfig, whole: &'c Config) -> impl Iterato
         let written = edits.set.iter().chain(&edits.add).map(|(name, _)| name);
         route.headers.iter().map(|(name, _)| name).chain(written).chain(&edits.remove)
     });
-    lists.flatten().chain(rates).chain(routes.map(String::as_str))
+    lists.flatten().chain(rates).chain(whole.subject_fields()).chain(routes.map(String::as_str))
 }
 
 /// Whether two names differ, and only in case, `_` and `-` other than case alone.

@@ -14,6 +14,7 @@ use reason::Reason;
 use wire::envoy::{Denial, read_check, write_allowed, write_denied};
 use wire::http::{BodyFraming, RequestHead};
 
+use crate::auth::Subject;
 use crate::exchange::{Exchange, begin_own, send_whole};
 use crate::guard::{self, Candidate, ExchangeParts, Grounds, GuardedBody, Lease, Origin, ScratchSpace};
 use crate::message::body::BodyError;
@@ -51,7 +52,7 @@ pub(super) async fn serve<B: MessageBody, A: ResponseSink>(
         ValidateProtocol::ExtProc => ext_proc::serve(asked, service, exchange).await,
         ValidateProtocol::Schemas => {
             // Nothing says who sent the requests that are asked about: who asks is counted.
-            guard::check_policies(exchange.context, exchange.head)?;
+            guard::check_policies(exchange.context, exchange.head, &mut Subject::default()).await?;
             schemas::serve(asked, service, exchange).await
         }
     }
@@ -80,8 +81,14 @@ async fn decide<B: MessageBody, A: ResponseSink>(
     }
     // Its client is whom its own fields name, as far as the asking proxy is trusted.
     let context = Context::new(asking.worker, asking.conn, asking.generation, original);
-    guard::check_policies(context, original)?;
+    let mut subject = Subject::default();
+    let checked = guard::check_policies(context, original, &mut subject).await;
+    parts.ledger.user = subject.user().map(Box::from);
+    checked?;
     guard::check_around(context, original)?;
+    let checked = guard::check_route_policies(context, route, original, &mut subject).await;
+    parts.ledger.user = subject.user().map(Box::from);
+    checked?;
     let active = guard::contract_of(context, route, original)?;
     let Some(active) = active else { return Err(Rejection::of(Reason::NoContract).into()) };
     guard::check_names_under(Some(active), original)?;

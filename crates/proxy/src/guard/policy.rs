@@ -1,38 +1,57 @@
 //! Policies, asked in the order in which they are named: those of the listener and the host before a request is routed, those of its route before anything is done.
-//! Where another proxy asks, all of them are asked about the request that it holds.
+//! Where another proxy asks, all of them are asked about the request that it holds. Within one: maintenance, addresses, rate, then who sends the request (`authenticate`).
 //!
 //! A policy that is named at several of these places counts a request at each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::PolicyMode;
 use reason::Reason;
 use wire::http::RequestHead;
 
+use super::authenticate::authenticate;
+use crate::auth::Subject;
 use crate::message::context::Context;
 use crate::message::rejection::{Limited, Rejection};
 use crate::policies::{ActivePolicy, Denied};
 
-/// Rejects a request that one of these policies does not let pass.
+/// Rejects a request that one of these policies does not let pass. Who it comes from is noted in `subject`.
 ///
 /// # Errors
-/// 403 or 429.
-pub(super) fn check<'p>(
+/// 401, 403, 429 or 503.
+pub(super) async fn check<'p>(
     policies: impl IntoIterator<Item = &'p Arc<ActivePolicy>>,
     head: &RequestHead,
     context: Context<'_>,
+    subject: &mut Subject,
 ) -> Result<(), Rejection> {
-    policies.into_iter().try_for_each(|policy| check_one(policy, head, context))
+    for policy in policies {
+        let checked = match policy.check(head, &context.client) {
+            // Made where it stays, since most policies ask for nothing of this kind.
+            Ok(()) if policy.authenticates() => Box::pin(authenticate(policy, head, subject)).await,
+            checked => checked.map_err(|denied| rejection(policy, denied)),
+        };
+        if let Err(rejection) = checked {
+            let enforces = policy.config.mode == PolicyMode::Enforce;
+            let decision = if enforces { "rejected" } else { "logged" };
+            context.worker.report.policy(&policy.config.name, decision, rejection.reason);
+            if enforces {
+                return Err(rejection);
+            }
+        }
+    }
+    Ok(())
 }
 
-fn check_one(policy: &ActivePolicy, head: &RequestHead, context: Context<'_>) -> Result<(), Rejection> {
-    let Err(denied) = policy.check(head, &context.client) else { return Ok(()) };
-    let enforces = policy.config.mode == PolicyMode::Enforce;
-    let rejection = match denied {
+fn rejection(policy: &ActivePolicy, denied: Denied) -> Rejection {
+    match denied {
         Denied::Address => Rejection::of(Reason::AddressNotAllowed),
+        Denied::Maintenance(after) => {
+            Rejection { retry_after: Some(seconds(after)), ..Rejection::of(Reason::Maintenance) }
+        }
         Denied::Rate(early) => Rejection {
             limited: policy.config.rate_limit.as_ref().map(|limit| {
-                let seconds = |time: std::time::Duration| time.as_secs() + u64::from(time.subsec_nanos() > 0);
                 Box::new(Limited {
                     policy: policy.config.name.clone(),
                     quota: limit.burst,
@@ -42,8 +61,10 @@ fn check_one(policy: &ActivePolicy, head: &RequestHead, context: Context<'_>) ->
             }),
             ..Rejection::of(Reason::RateLimited)
         },
-    };
-    let decision = if enforces { "rejected" } else { "logged" };
-    context.worker.report.policy(&policy.config.name, decision, rejection.reason);
-    if enforces { Err(rejection) } else { Ok(()) }
+    }
+}
+
+/// Whole seconds, rounded up.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }

@@ -17,7 +17,7 @@ use telemetry::ShadowKind;
 use wire::http::fields::is_token;
 use wire::http::{BodyFraming, Fields, Method, RequestHead, ResponseHead};
 
-use crate::auth::{Introspection, introspection, lookups, token};
+use crate::auth::{Grant, Introspection, Verifier, introspection, lookups, token};
 use crate::contracts::{ActiveContract, Rule, verifies_token};
 use crate::guard::body::{GuardedBody, HoldError};
 use crate::guard::validation::{ScratchSpace, Side, Validation, caught, panicked, rejection};
@@ -121,7 +121,7 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
     let is_ambiguous = hidden.is_some() || candidate.loses_a_value(method, operation, &values);
     let asked = Asked { candidate, operation, rule, is_ambiguous };
     candidate.has_response_rules(operation, rule, exchange.ledger)?;
-    let looked_up = match &active.introspection {
+    let looked_up = match active.verifier.as_ref().and_then(|verifier| verifier.asked()) {
         Some(server) => Box::pin(asked.look_up(server)).await,
         None => None,
     };
@@ -291,16 +291,17 @@ impl<'a> Asked<'a> {
         findings: &mut Findings,
     ) -> Option<token::Rejected> {
         let active = self.candidate.active;
-        if !active.config.verifies_tokens() {
-            return None;
-        }
+        active.config.tokens.as_ref()?;
+        let verifier = active.verifier.as_deref();
         let Some(token) = self.token(parts).filter(|_| !self.leaves_token_in_query(parts)) else {
             let rejected = token::rejected(Reason::JwtMalformed);
             return self.may_hold_token(parts).then(|| report_token(rejected, findings));
         };
-        let granted = match (&active.tokens, looked_up) {
-            (Some(rule), _) => rule.check(without_bearer(token), SystemTime::now()).map(Granted::Claims),
-            (None, Some(outcome)) => outcome.map(Granted::Said),
+        let granted = match (verifier.and_then(Verifier::signed), looked_up) {
+            (Some(rule), _) => {
+                rule.check(without_bearer(token), SystemTime::now()).map(|claims| Grant::Claims(Box::new(claims)))
+            }
+            (None, Some(outcome)) => outcome.map(Grant::Said),
             // Nobody waits for the server; nothing is known of the token yet.
             (None, None) if !self.blocks() => return None,
             // A credential that was not there when tokens were looked up.
@@ -314,7 +315,7 @@ impl<'a> Asked<'a> {
                 shown.peek()?;
                 let is_verified = |demand: &&Demand| verifies_token(&active.config, &demand.scheme);
                 let grants = |one: &Requirement| {
-                    one.demands.iter().filter(is_verified).all(|demand| granted.covers(&demand.scopes))
+                    one.demands.iter().filter(is_verified).all(|demand| granted.grants(&demand.scopes))
                 };
                 if shown.any(grants) {
                     return None;
@@ -359,7 +360,7 @@ fn report_token(rejected: token::Rejected, findings: &mut Findings) -> token::Re
 }
 
 /// Asks an introspection server about a token; the body of its response.
-async fn ask_about(server: Arc<Introspection>, token: Vec<u8>) -> Result<Vec<u8>, String> {
+pub(super) async fn ask_about(server: Arc<Introspection>, token: Vec<u8>) -> Result<Vec<u8>, String> {
     let (fields, form) = (server.fields(), server.form(&token));
     let (host, target) = (server.config.host.as_str(), server.config.target.as_str());
     let asked = OwnRequest { method: &Method::Post, host, target, fields: &fields, body: Some(&form) };
@@ -368,21 +369,6 @@ async fn ask_about(server: Arc<Introspection>, token: Vec<u8>) -> Result<Vec<u8>
 
 /// What an introspection server says of a request's token.
 type LookedUp = Result<Rc<introspection::Granted>, token::Rejected>;
-
-/// What a genuine token is good for.
-enum Granted {
-    Claims(token::Claims),
-    Said(Rc<introspection::Granted>),
-}
-
-impl Granted {
-    fn covers(&self, scopes: &[String]) -> bool {
-        match self {
-            Granted::Claims(claims) => claims.grants(scopes),
-            Granted::Said(granted) => granted.grants(scopes),
-        }
-    }
-}
 
 /// What follows `Bearer` in a credential that is a whole Authorization field, as API keys are; else all of it.
 fn without_bearer(credential: &[u8]) -> &[u8] {

@@ -155,12 +155,9 @@ pub fn rejection(active: &ActiveContract, side: Side, violation: &Violation) -> 
         (_, Side::Response) => (Fault::Upstream, 502),
     };
     Rejection {
-        status: config.block_status.unwrap_or(fitting),
         fault,
-        reason,
-        allow: None,
-        limited: None,
         reported: Some(Box::new(reported(active, side, violation))),
+        ..Rejection::with_status(reason, config.block_status.unwrap_or(fitting))
     }
 }
 

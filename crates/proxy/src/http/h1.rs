@@ -183,6 +183,7 @@ async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: 
             let context = Context::new(worker, conn, &generation, &open.parts.request);
             let forwarding = &generation.config.forwarding;
             remove_unbelieved(&mut open.parts.request.fields, &context.client, forwarding);
+            generation.policies.remove_subject_fields(&mut open.parts.request.fields);
             serve_message(context, transport, input, open.parts, &mut open.ledger, last).await
         }
         Err(Some(rejection)) => {

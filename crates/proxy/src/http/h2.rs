@@ -348,6 +348,7 @@ async fn stream(
     let mut sink = H2Answer::new(respond, &open.parts.request, sending, limits.pace());
     let context = Context::new(worker, conn, &generation, &open.parts.request);
     remove_unbelieved(&mut open.parts.request.fields, &context.client, &generation.config.forwarding);
+    generation.policies.remove_subject_fields(&mut open.parts.request.fields);
     let scratch::Parts { request, response, timers } = &mut *open.parts;
     let ledger = &mut open.ledger;
     let read = match (body.malformed(), read) {

@@ -56,6 +56,7 @@ impl<'a> Context<'a> {
             port: self.conn.local_port,
             checked: false,
             continued: false,
+            policies: &self.generation.policies,
             certificate: self.conn.tls.as_ref().and_then(|tls| tls.info.peer.as_deref()),
         }
     }

@@ -19,6 +19,7 @@ use crate::auth::base64url::encode_base64;
 use crate::client::RequestClient;
 use crate::field_fate::rewrites;
 use crate::message::date;
+use crate::policies::Policies;
 
 /// What an upstream learns about the client.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +36,8 @@ pub struct Facts<'a> {
     pub continued: bool,
     /// The client's certificate, verified.
     pub certificate: Option<&'a tls::PeerCertificate>,
+    /// What is set by policies, which say who the client is.
+    pub policies: &'a Policies,
 }
 
 /// Which trailers of a message go on. What cannot be said in its head cannot be said behind its body either: nothing that we write or that the
@@ -45,18 +48,22 @@ pub struct TrailerRule<'m> {
     edits: &'m HeaderEdits,
     is_request: bool,
     sets_hsts: bool,
+    /// Fields that only policies set.
+    policies: Option<&'m Policies>,
 }
 
 impl<'m> TrailerRule<'m> {
     /// Of a request on a route.
-    pub fn of_request(head: &'m RequestHead, route: &'m RouteConfig) -> TrailerRule<'m> {
-        TrailerRule { head: &head.fields, edits: &route.request_headers, is_request: true, sets_hsts: false }
+    pub fn of_request(head: &'m RequestHead, route: &'m RouteConfig, policies: &'m Policies) -> TrailerRule<'m> {
+        let (head, edits) = (&head.fields, &route.request_headers);
+        TrailerRule { head, edits, is_request: true, sets_hsts: false, policies: Some(policies) }
     }
 
     /// Of a response on a route.
     pub fn of_response(head: &'m ResponseHead, route: &'m RouteConfig) -> TrailerRule<'m> {
         let sets_hsts = route.hsts.is_some();
-        TrailerRule { head: &head.fields, edits: &route.response_headers, is_request: false, sets_hsts }
+        let (head, edits) = (&head.fields, &route.response_headers);
+        TrailerRule { head, edits, is_request: false, sets_hsts, policies: None }
     }
 
     /// Whether a trailer of this name goes on.
@@ -68,7 +75,8 @@ impl<'m> TrailerRule<'m> {
         let may_trail = FieldKind::of(name) == FieldKind::Plain
             && !is_forbidden_in_trailers(name)
             && !is_nominated(self.head, name);
-        may_trail && !is_ours && !is_said
+        let is_subject = self.policies.is_some_and(|policies| policies.is_subject_field(name));
+        may_trail && !is_ours && !is_said && !is_subject
     }
 }
 
@@ -127,7 +135,10 @@ pub fn request_fields(
             FieldKind::Plain => true,
             FieldKind::MethodOverride => route.options.keep_method_override && !facts.checked,
             FieldKind::Expect => !facts.continued,
-            FieldKind::Forwarding => believes(facts, forwarding, name) && !rewrites(forwarding, name),
+            FieldKind::Forwarding => {
+                facts.policies.is_subject_field(name)
+                    || (believes(facts, forwarding, name) && !rewrites(forwarding, name))
+            }
             FieldKind::Hop | FieldKind::Ours | FieldKind::ClientCertificate | FieldKind::RequestId => false,
         };
         if keep && !is_edited(edits, name) {

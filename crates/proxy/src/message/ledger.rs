@@ -46,6 +46,8 @@ pub struct Ledger {
     pub upstream_duration: Option<Duration>,
     /// Time in the group's queue.
     pub queued: Option<Duration>,
+    /// Who the request was verified to come from.
+    pub user: Option<Box<str>>,
     /// What became of the client's sticky session.
     pub session: Option<&'static str>,
     /// Further tries.
@@ -74,6 +76,7 @@ impl Ledger {
             sent: Cell::new(0),
             upstream_duration: None,
             queued: None,
+            user: None,
             session: None,
             retries: 0,
             contract: None,
@@ -135,6 +138,7 @@ impl Ledger {
             duration: self.started_at.elapsed(),
             upstream_duration: self.upstream_duration,
             queued: self.queued,
+            user: self.user.as_deref(),
             session: self.session,
             retries: self.retries,
             fault: self.fault,

@@ -22,6 +22,10 @@ pub struct Rejection {
     pub reported: Option<Box<Reported>>,
     /// A rate was exceeded.
     pub limited: Option<Box<Limited>>,
+    /// The credentials that are asked for (RFC 9110 §11.6.1).
+    pub challenge: Option<Box<str>>,
+    /// Seconds after which the client may come again, where that is not the usual one.
+    pub retry_after: Option<u64>,
 }
 
 /// The rate that a request exceeds.
@@ -68,6 +72,9 @@ impl Rejection {
                 put(b"WWW-Authenticate", challenge.as_bytes());
             }
         }
+        if let Some(challenge) = &self.challenge {
+            put(b"WWW-Authenticate", challenge.as_bytes());
+        }
         if let Some(allow) = &self.allow {
             put(b"Allow", allow.as_bytes());
         }
@@ -76,7 +83,7 @@ impl Rejection {
             put(b"RateLimit", format!("\"{policy}\";r=0;t={retry_after}").as_bytes());
             put(b"Retry-After", retry_after.to_string().as_bytes());
         } else if matches!(self.status, 429 | 503) {
-            put(b"Retry-After", b"1");
+            put(b"Retry-After", self.retry_after.unwrap_or(1).to_string().as_bytes());
         }
     }
 
@@ -87,7 +94,16 @@ impl Rejection {
 
     /// With another status than the table's, where the configuration or the message decides on it.
     pub const fn with_status(reason: Reason, status: u16) -> Rejection {
-        Rejection { status, fault: reason.side().of_request(), reason, allow: None, reported: None, limited: None }
+        Rejection {
+            status,
+            fault: reason.side().of_request(),
+            reason,
+            allow: None,
+            reported: None,
+            limited: None,
+            challenge: None,
+            retry_after: None,
+        }
     }
 
     /// The upstream sent this head: its fault, and a 502.

@@ -53,6 +53,80 @@ pub(in crate::shape) static POLICY: Object = object(
             "(none)",
             "Largest rate of requests; those beyond it are rejected with 429.",
         ),
+        optional(
+            "jwt",
+            Shape::Object(&POLICY_JWT),
+            "(none)",
+            "A bearer token that requests must show; without a good one they are rejected with 401, without the right claims with 403.",
+        ),
+        optional(
+            "maintenance",
+            Shape::Object(&MAINTENANCE),
+            "(none)",
+            "A switch: while a file exists, requests are answered 503.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static POLICY_JWT: Object = object(
+    "policy.jwt",
+    "a bearer token that requests must show",
+    &[&[
+        required("verifier", Shape::Text("the name of an entry of `tokens`"), "How the token is verified."),
+        optional(
+            "cookie",
+            Shape::Text("the name of a cookie"),
+            "(none: `Authorization: Bearer`)",
+            "The token is in this cookie, in place of `Authorization`.",
+        ),
+        optional(
+            "allow_missing",
+            Shape::Bool,
+            "false",
+            "Let requests pass that show no token. One that is shown must be good all the same.",
+        ),
+        optional(
+            "scopes",
+            Shape::OneOrMany(&Shape::Verbatim("a scope such as `read`")),
+            "(none)",
+            "Scopes that the token must grant, all of them (`scope` or `scp`); else 403.",
+        ),
+        optional(
+            "claims",
+            Shape::Table("CLAIM", &Shape::OneOrMany(&Shape::Verbatim("text"))),
+            "(none)",
+            "Claims that the token must have, each with one of these values, or with a list that holds one; else 403.",
+        ),
+        optional(
+            "set",
+            Shape::Table("NAME", &Shape::Verbatim("a claim such as `sub`")),
+            "(none)",
+            "Header fields to set to the value of a claim. What clients send under these names is removed from every request, whatever its route.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static MAINTENANCE: Object = object(
+    "policy.maintenance",
+    "a switch for maintenance",
+    &[&[
+        required(
+            "file",
+            Shape::Text("a path such as `/run/portunus/maintenance`"),
+            "While it exists, requests are answered 503. It is looked for once a second, without a reload.",
+        ),
+        optional(
+            "retry_after",
+            Shape::Duration(SECOND, 30 * DAY),
+            "1m",
+            "Time after which clients may come again (`Retry-After`).",
+        ),
+        optional(
+            "except",
+            Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
+            "(nobody)",
+            "Clients that pass all the same.",
+        ),
     ]],
 );
 

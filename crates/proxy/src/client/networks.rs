@@ -1,15 +1,18 @@
-//! Sets of client addresses, exact however large each network is: who may speak, and who may not.
+//! Sets of addresses, exact however large each network is: who is trusted, who may pass, and who may not.
 //!
-//! Reads the list, merges it into ranges, and looks an address up by bisection: a /8 costs what one address costs. Does not know how the
-//! true client is found; that is `client.rs`.
+//! Reads lists, in one form for whatever they are for, merges them into ranges, and looks an address up by bisection: a /8 costs what one address costs.
 
 use std::net::IpAddr;
 use std::path::Path;
 
+use config::network;
 use ipnet::IpNet;
 
 /// Largest list, bytes.
 const MAX_LIST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Problems of one list that are reported.
+const MAX_PROBLEMS: usize = 10;
 
 /// Addresses, as ranges without overlap in order. IPv4 stands where it does in IPv6 (`::ffff:0:0/96`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,14 +21,12 @@ pub struct AddressSet {
 }
 
 impl AddressSet {
-    /// Reads a list: one address or network in each line; empty lines and lines that begin with `#` do not count.
+    /// Reads a list from a file, as [`load_networks`] does.
     ///
     /// # Errors
-    /// The file cannot be read, or what is wrong in which line, all of them.
+    /// As there.
     pub fn load(path: &Path) -> Result<AddressSet, Vec<String>> {
-        let text = read_list(path).map_err(|problem| vec![problem])?;
-        AddressSet::parse(&text)
-            .map_err(|problems| problems.into_iter().map(|problem| format!("{}:{problem}", path.display())).collect())
+        load_networks(path).map(|networks| AddressSet::of_ranges(networks.into_iter().map(range).collect()))
     }
 
     /// As [`load`](AddressSet::load), of a text.
@@ -33,22 +34,12 @@ impl AddressSet {
     /// # Errors
     /// `LINE: what is wrong`, for each.
     pub fn parse(text: &str) -> Result<AddressSet, Vec<String>> {
-        let (mut ranges, mut problems) = (Vec::new(), Vec::new());
-        for (index, line) in text.lines().enumerate() {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
-            match network(line) {
-                Some(network) => ranges.push(range(network)),
-                None => problems.push(format!("{}: this is no address and no network", index + 1)),
-            }
-        }
-        if !problems.is_empty() {
-            problems.truncate(100);
-            return Err(problems);
-        }
-        Ok(AddressSet::of_ranges(ranges))
+        parse_networks(text).map(|networks| AddressSet::of_ranges(networks.into_iter().map(range).collect()))
+    }
+
+    /// Whether it holds nobody.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
     }
 
     /// These networks, and those that a file lists.
@@ -83,14 +74,36 @@ impl AddressSet {
     }
 }
 
-/// The text of a list of bounded size.
-pub(super) fn read_list(path: &Path) -> Result<String, String> {
-    let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
-    keystore::files::text(path, MAX_LIST_BYTES).map_err(cannot)
+/// Reads a list from a file: one address or network in each line; blank lines, and what follows `#` or `;`, are comments.
+///
+/// # Errors
+/// The file cannot be read, or what is wrong in which line.
+pub fn load_networks(path: &Path) -> Result<Vec<IpNet>, Vec<String>> {
+    let text = read_list(path).map_err(|problem| vec![problem])?;
+    let place = |problem: String| format!("{}:{problem}", path.display());
+    parse_networks(&text).map_err(|problems| problems.into_iter().map(place).collect())
 }
 
-fn network(text: &str) -> Option<IpNet> {
-    text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+fn parse_networks(text: &str) -> Result<Vec<IpNet>, Vec<String>> {
+    let (mut networks, mut problems) = (Vec::new(), Vec::new());
+    for (number, line) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
+        let word = line.split(['#', ';']).next().unwrap_or_default().trim();
+        if word.is_empty() {
+            continue;
+        }
+        match network(word) {
+            Ok(network) => networks.push(network),
+            Err(problem) if problems.len() < MAX_PROBLEMS => problems.push(format!("{number}: {problem}")),
+            Err(_) => {}
+        }
+    }
+    if problems.is_empty() { Ok(networks) } else { Err(problems) }
+}
+
+/// The text of a list of bounded size.
+pub fn read_list(path: &Path) -> Result<String, String> {
+    let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    keystore::files::text(path, MAX_LIST_BYTES).map_err(cannot)
 }
 
 fn number(address: IpAddr) -> u128 {
@@ -132,6 +145,14 @@ mod tests {
         {
             check(list, address, false);
         }
+        // As lists of others have them.
+        let list =
+            "\u{feff}# balancers\r\n10.0.0.0/8 ; SBL1\r\n\r\n  192.0.2.1  # one\n2001:db8::/32;two\n; none\n\t# none";
+        for (address, expected) in
+            [("10.1.2.3", true), ("192.0.2.1", true), ("2001:db8::7", true), ("192.0.2.2", false)]
+        {
+            check(list, address, expected);
+        }
         check("", "10.0.0.1", false);
         check("::/0", "10.0.0.1", true);
         check("0.0.0.0/0", "255.255.255.255", true);
@@ -140,8 +161,26 @@ mod tests {
 
     #[test]
     fn every_bad_line_is_named() {
-        let problems = AddressSet::parse("10.0.0.1\nten\n10.0.0.0/33\n1.2.3").unwrap_err();
-        assert_eq!(problems.len(), 3);
-        assert!(problems[0].starts_with("2: ") && problems[2].starts_with("4: "), "{problems:?}");
+        let problems = AddressSet::parse("10.0.0.1\nten\n10.0.0.0/33\n1.2.3\n10.1.2.3/8").unwrap_err();
+        assert_eq!(problems.len(), 4);
+        assert!(problems[0].starts_with("2: ") && problems[3].starts_with("5: "), "{problems:?}");
+    }
+
+    /// A list of a hundred thousand networks, as those of the internet's address registries are: each lookup is a bisection.
+    #[test]
+    fn a_hundred_thousand_networks_are_all_there() {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        for number in 0..100_000_u32 {
+            // Every second /24 from 1.0.0.0 on, so that none merge.
+            let first = 0x0100_0000 + number * 512;
+            writeln!(text, "{}/24 ; AS{number}", std::net::Ipv4Addr::from(first)).unwrap();
+        }
+        let set = AddressSet::parse(&text).unwrap();
+        assert_eq!(set.ranges.len(), 100_000);
+        for number in (0..100_000_u32).step_by(97) {
+            let address = |offset: u32| IpAddr::V4((0x0100_0000 + number * 512 + offset).into());
+            assert!(set.contains(address(0)) && set.contains(address(255)) && !set.contains(address(256)), "{number}");
+        }
     }
 }

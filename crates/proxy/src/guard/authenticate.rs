@@ -1,0 +1,96 @@
+//! Who sends a request, as a policy demands to know it. What a client says of itself in the fields that a policy sets ended when the head was read.
+
+use std::time::SystemTime;
+
+use config::{PolicyMode, TokenRule};
+use reason::Reason;
+use wire::http::RequestHead;
+
+use super::request::ask_about;
+use crate::auth::token::{self, Shown, shown_in};
+use crate::auth::{Grant, Subject, Verifier, lookups};
+use crate::message::rejection::Rejection;
+use crate::policies::ActivePolicy;
+
+/// Rejects a request that does not show what a policy demands; else notes who it comes from.
+///
+/// # Errors
+/// 401, 403, or 503 where nobody can say.
+pub(super) async fn authenticate(
+    policy: &ActivePolicy,
+    head: &RequestHead,
+    subject: &mut Subject,
+) -> Result<(), Rejection> {
+    let enforces = policy.config.mode == PolicyMode::Enforce;
+    if let Some((rule, verifier)) = policy.token() {
+        let Some(grant) = verify_token(rule, verifier, enforces, head).await? else { return Ok(()) };
+        check_grant(rule, &grant)?;
+        for (field, claim) in &rule.set {
+            let untellable = |_| Rejection::of(Reason::JwtClaim);
+            let Some(value) = grant.text(claim).map_err(untellable)? else { continue };
+            subject.set(field, value.as_bytes()).map_err(|_| Rejection::of(Reason::JwtClaim))?;
+        }
+        subject.holds(grant);
+    }
+    Ok(())
+}
+
+/// What the token of a request says; none if it need not show one, or if nobody waits to know.
+async fn verify_token(
+    rule: &TokenRule,
+    verifier: Option<&Verifier>,
+    enforces: bool,
+    head: &RequestHead,
+) -> Result<Option<Grant>, Rejection> {
+    let shown = shown_in(&head.fields, rule.cookie.as_deref());
+    let token = match shown {
+        // The upstream might take that one.
+        _ if token::is_in_query(head.query().get(1..).unwrap_or_default()) => {
+            return Err(invalid(token::rejected(Reason::JwtMalformed)));
+        }
+        Shown::None if rule.allow_missing => return Ok(None),
+        Shown::None => return Err(challenge(Rejection::of(Reason::CredentialsMissing), "Bearer")),
+        Shown::Unclear => return Err(invalid(token::rejected(Reason::JwtMalformed))),
+        Shown::One(token) => token,
+    };
+    let granted = match verifier {
+        Some(Verifier::Signed(signed)) => {
+            signed.rule.check(token, SystemTime::now()).map(|claims| Grant::Claims(Box::new(claims)))
+        }
+        Some(Verifier::Asked(server)) => {
+            let said = match enforces {
+                true => Some(lookups::look_up(server, token, ask_about).await),
+                false => lookups::look_up_for_later(server, token, ask_about),
+            };
+            let Some(said) = said else { return Ok(None) };
+            said.map(Grant::Said)
+        }
+        // The configuration was checked; should the name not be there all the same, nobody gets in.
+        None => Err(token::rejected(Reason::JwtNoKeys)),
+    };
+    granted.map(Some).map_err(invalid)
+}
+
+/// Whether a token reaches as far as the policy demands.
+fn check_grant(rule: &TokenRule, grant: &Grant) -> Result<(), Rejection> {
+    if !grant.grants(&rule.scopes) {
+        // Scopes hold nothing that a quoted string cannot (RFC 6750 §3).
+        let scopes = rule.scopes.join(" ");
+        let text = format!("Bearer error=\"insufficient_scope\", scope=\"{scopes}\"");
+        return Err(challenge(Rejection::of(Reason::JwtScope), text));
+    }
+    match rule.claims.iter().all(|(name, values)| grant.is_any(name, values)) {
+        true => Ok(()),
+        false => Err(Rejection::of(Reason::JwtClaim)),
+    }
+}
+
+/// A token that is no good, or that nobody can say anything about.
+fn invalid(rejected: token::Rejected) -> Rejection {
+    let rejection = Rejection::of(rejected.reason);
+    if rejection.status == 401 { challenge(rejection, "Bearer error=\"invalid_token\"") } else { rejection }
+}
+
+fn challenge(rejection: Rejection, text: impl Into<Box<str>>) -> Rejection {
+    Rejection { challenge: Some(text.into()), ..rejection }
+}

@@ -1,0 +1,60 @@
+//! A switch for maintenance: closed while a file exists. Requests read one flag; who looks for the file is a task of the main thread
+//! (`background/switches.rs`).
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use config::Maintenance;
+
+use crate::client::AddressSet;
+
+/// A switch; clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Switch(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    config: Maintenance,
+    except: Option<AddressSet>,
+    is_closed: AtomicBool,
+}
+
+impl Switch {
+    /// The switch as it stands now.
+    pub(super) fn new(config: &Maintenance) -> Switch {
+        // Networks that are written out cannot be wrong any more.
+        let except = Some(&config.except).filter(|list| !list.is_empty());
+        let except = except.and_then(|list| AddressSet::of(list, None).ok());
+        let is_closed = AtomicBool::new(is_there(&config.file));
+        Switch(Arc::new(Parts { config: config.clone(), except, is_closed }))
+    }
+
+    /// The file that closes it.
+    pub fn file(&self) -> &Path {
+        &self.0.config.file
+    }
+
+    /// Looks for the file, which may wait for a disk; whether the switch was turned.
+    pub fn look(&self) -> Option<bool> {
+        let is_closed = is_there(&self.0.config.file);
+        (self.0.is_closed.swap(is_closed, Ordering::Relaxed) != is_closed).then_some(is_closed)
+    }
+
+    /// Whether this client has to come again later, and when. `client`: its address, if it is certain.
+    pub(super) fn closed_for(&self, client: Option<IpAddr>) -> Option<Duration> {
+        let parts = &*self.0;
+        if !parts.is_closed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let is_excepted = parts.except.as_ref().is_some_and(|set| client.is_some_and(|client| set.contains(client)));
+        (!is_excepted).then_some(parts.config.retry_after)
+    }
+}
+
+/// Whether the file is there. A folder that cannot be looked into says nothing, and nothing was switched.
+fn is_there(file: &Path) -> bool {
+    std::fs::symlink_metadata(file).is_ok()
+}
