@@ -8,6 +8,8 @@ from stage import HERE, Failed, Settings, run
 
 PYTHON_PACKAGES = ["grpcio==1.85.1", "requests==2.34.2", "httpx[http2]==0.28.1", "aiohttp==3.14.5", "gunicorn==27.0.1", "uvicorn==0.54.0"]
 GRPC_JS = "@grpc/grpc-js@1.14.7"
+GRAPHQL_PACKAGES = ["graphql@16.15.0", "graphql-yoga@5.24.1", "graphql-ws@6.4.2", "ws@8.23.0", "@apollo/client@3.14.1"]
+GRAPHQL_PYTHON = ["gql[aiohttp,requests,websockets]==4.4.0"]
 GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3"
 
 
@@ -15,7 +17,7 @@ def everything(tools):
     """Installs what is missing; what could not be had, with the reason."""
     os.makedirs(tools, exist_ok=True)
     missing = {}
-    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("fastapi", fastapi), ("grpc_js", grpc_js), ("grpcurl", grpcurl)):
+    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("fastapi", fastapi), ("grpc_js", grpc_js), ("graphql", graphql), ("grpcurl", grpcurl)):
         try:
             install(tools)
         except (Failed, OSError, subprocess.SubprocessError) as failure:
@@ -70,6 +72,19 @@ def grpc_js(tools):
         return
     run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", place, GRPC_JS, seconds=300)
     done(place, GRPC_JS)
+
+
+def graphql(tools):
+    place = os.path.join(tools, "graphql")
+    for program in ("node", "npm"):
+        if not shutil.which(program):
+            raise Failed(f"no {program} (Debian packages nodejs and npm)")
+    python_packages(os.path.join(place, "python"), GRAPHQL_PYTHON)
+    wanted = " ".join(GRAPHQL_PACKAGES)
+    if once(place, wanted):
+        return
+    run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", place, *GRAPHQL_PACKAGES, seconds=300)
+    done(place, wanted)
 
 
 # Takes minutes to build and a newer Go than the oldest that is supported, so only the full form has it.

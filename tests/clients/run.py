@@ -30,6 +30,7 @@ import rows_balancers  # noqa: F401  (each adds its rows)
 import rows_balancing  # noqa: F401
 import rows_browser  # noqa: F401
 import rows_contract  # noqa: F401
+import rows_graphql  # noqa: F401
 import rows_grpc  # noqa: F401
 import rows_http  # noqa: F401
 import rows_peers  # noqa: F401

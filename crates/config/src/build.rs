@@ -6,6 +6,7 @@
 mod address;
 mod contracts;
 mod datagrams;
+mod graphql;
 mod headers;
 mod health;
 mod key_servers;

@@ -75,8 +75,8 @@ impl Config {
 }
 
 pub use contracts::{
-    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentText, DocumentUrl, HostRule, Mode, OperationRule,
-    ShadowExclude, TokenPlaces,
+    AllowConfig, ContractChoice, ContractConfig, Detail, DocumentText, DocumentUrl, GraphqlConfig, HostRule, Mode,
+    OperationRule, ShadowExclude, TokenPlaces,
 };
 pub use net::Endpoint;
 

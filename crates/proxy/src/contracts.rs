@@ -1,4 +1,4 @@
-//! A contract active: its document compiled, its lists and keys read, what holds for each of its operations.
+//! A contract active: its document compiled, or its GraphQL schema, its lists and keys read, what holds for each of its operations.
 //!
 //! Built whole by a generation, or rejected with every problem; afterwards immutable. Which contract a request is under is decided here, too.
 
@@ -11,6 +11,7 @@ use std::sync::Arc;
 use config::{Config, ContractChoice, ContractConfig, Mode, RouteConfig};
 use contract::Contract;
 use contract::openapi::{Operation, Scheme, SchemeKind};
+use graphql::{Endpoint, requires_document};
 use wire::http::RequestHead;
 
 use crate::auth::{DeniedTokens, Verifier, Verifiers};
@@ -25,8 +26,10 @@ pub struct ActiveContract {
     pub config: Arc<ContractConfig>,
     /// Its name, for counters.
     pub name: Arc<str>,
-    /// The document.
+    /// The document; of a GraphQL endpoint, what its requests look like around the query.
     pub contract: Contract,
+    /// The schema of a GraphQL endpoint, and what it takes.
+    pub graphql: Option<Endpoint>,
     /// What holds for each operation, by its number.
     rules: Vec<Rule>,
     /// How tokens are verified.
@@ -84,10 +87,11 @@ impl ActiveContract {
             false => compiled(config, whole).map_err(|found| problems.extend(found)).ok(),
         };
         match compiled {
-            Some(Compiled { contract, rules, warnings }) if problems.is_empty() => Ok(ActiveContract {
+            Some(Compiled { contract, graphql, rules, warnings }) if problems.is_empty() => Ok(ActiveContract {
                 name: config.name.as_str().into(),
                 config: Arc::clone(config),
                 contract,
+                graphql,
                 rules,
                 verifier: verifier.cloned(),
                 denied,
@@ -152,12 +156,16 @@ fn document_warnings(contract: &Contract) -> Vec<String> {
 /// A document, and what it comes to under a configuration.
 struct Compiled {
     contract: Contract,
+    graphql: Option<Endpoint>,
     rules: Vec<Rule>,
     warnings: Vec<String>,
 }
 
 /// The document in its file. One that was fetched may not lead to other files of this machine.
 fn compiled(config: &ContractConfig, whole: &Config) -> Result<Compiled, Vec<String>> {
+    if let Some(graphql) = &config.graphql {
+        return of_schema(config, &graphql.options, whole);
+    }
     let contract = match (&config.document_text, &config.document_url) {
         (Some(held), _) => Contract::from_text(&held.name, &held.text, &options(config)),
         (None, None) => Contract::load(&config.document, &options(config)),
@@ -168,6 +176,17 @@ fn compiled(config: &ContractConfig, whole: &Config) -> Result<Compiled, Vec<Str
         }
     };
     of_document(config, whole, contract)
+}
+
+/// The schema in its file, and the document of what its requests look like.
+fn of_schema(config: &ContractConfig, endpoint: &graphql::Options, whole: &Config) -> Result<Compiled, Vec<String>> {
+    let name = config.document.display().to_string();
+    let text = keystore::files::text(&config.document, config.options.limits.document_bytes as u64);
+    let text = text.map_err(|error| vec![format!("{name}: {error}")])?;
+    let endpoint = Endpoint::load(&name, &text, endpoint.clone())?;
+    let contract = Contract::from_text("graphql.json", &requires_document(endpoint.options()), &options(config));
+    let compiled = of_document(config, whole, contract)?;
+    Ok(Compiled { graphql: Some(endpoint), ..compiled })
 }
 
 fn of_document(
@@ -181,7 +200,7 @@ fn of_document(
     let mut warnings = document_warnings(&contract);
     warnings.extend(check_schemes(config, &contract, &mut problems));
     warnings.extend(check_fields(config, &contract, &rules, whole, &mut problems));
-    if problems.is_empty() { Ok(Compiled { contract, rules, warnings }) } else { Err(problems) }
+    if problems.is_empty() { Ok(Compiled { contract, graphql: None, rules, warnings }) } else { Err(problems) }
 }
 
 /// Whether any message may be rejected under the contract.
@@ -197,7 +216,7 @@ fn nothing_yet(config: &ContractConfig) -> Result<Compiled, Vec<String>> {
     let contract = contract.map_err(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let place = config.document.display();
     let warnings = vec![format!("{place} is not there yet; until the document is fetched, requests are answered 503")];
-    Ok(Compiled { contract, rules: Vec::new(), warnings })
+    Ok(Compiled { contract, graphql: None, rules: Vec::new(), warnings })
 }
 
 fn document_group(config: &ContractConfig, previous: Option<&ActiveContract>) -> Result<Option<Arc<Group>>, String> {

@@ -2,15 +2,18 @@
 //!
 //! Policies come first (`policy`; `authenticate` says who sends a request). Without a contract a request is admitted by its head. Under one, the lists speak first (`lists`), then the document validates head and body
 //! (`request`), and later the response (`response`); `as_forwarded` shows it fields as they go on, `active` says which contract holds where, `body` holds what is not yet validated.
+//! `graphql` validates what requests of GraphQL ask for, `messages` those in a WebSocket.
 //! `relayed` rejects what another proxy, which asks, would forward and we would not.
 
 mod as_forwarded;
 mod authenticate;
 mod body;
 mod every_finding;
+mod graphql;
 mod validation;
 mod lists;
 mod memory;
+mod messages;
 mod policy;
 mod relayed;
 mod request;
@@ -35,6 +38,7 @@ use crate::route::{CompiledRoute, Params, Routed};
 pub use body::{GuardedBody, HoldError};
 pub use every_finding::{Everything, find_all};
 pub use memory::Lease;
+pub use messages::{Answer, Messages};
 pub use relayed::{check_relayed, note_upgrade};
 pub use request::{Candidate, ExchangeParts, Origin, admit_under, note_watched};
 pub use validation::{ScratchSpace, trim};

@@ -8,6 +8,7 @@ pub mod server;
 mod listener;
 mod conn;
 mod http;
+mod websocket;
 mod exchange;
 mod guard;
 mod own_request;

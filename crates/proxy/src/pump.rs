@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ pub enum End {
     Expired,
     /// The client's TLS ended without close_notify: it may have been cut by somebody else (RFC 8446 §6.1).
     ClientCut,
+    /// What the client sent may not pass.
+    Rejected,
     /// The client's connection broke.
     ClientBroke,
     /// The upstream's TLS ended without close_notify.
@@ -74,7 +76,17 @@ pub async fn run(client: (&Transport, Chunk), upstream: (&Transport, Chunk), bou
     let first = &carried.ended_first;
     let up = Direction { from: client, to: upstream, count: &carried.from_client, moved: &moved, ended_first: first };
     let down = Direction { from: upstream, to: client, count: &carried.to_client, moved: &moved, ended_first: first };
-    let (mut up, mut down) = (pin!(up.copy(client_first)), pin!(down.copy(upstream_first)));
+    drive(pin!(up.copy(client_first)), pin!(down.copy(upstream_first)), bounds, &moved, first).await
+}
+
+/// Drives both directions of a tunnel to their ends, within its bounds.
+pub(crate) async fn drive(
+    mut up: Pin<&mut impl Future<Output = Result<(), Failure>>>,
+    mut down: Pin<&mut impl Future<Output = Result<(), Failure>>>,
+    bounds: Bounds,
+    moved: &Cell<Duration>,
+    first: &Cell<Option<Party>>,
+) -> End {
     let (mut up_done, mut down_done) = (false, false);
     let mut deadline = Deadline::new();
     poll_fn(|context| {
@@ -84,6 +96,7 @@ pub async fn run(client: (&Transport, Chunk), upstream: (&Transport, Chunk), bou
                 Err(Failure::Sender) => return Poll::Ready(End::ClientBroke),
                 Err(Failure::Truncated) => return Poll::Ready(End::ClientCut),
                 Err(Failure::Receiver) => return Poll::Ready(End::UpstreamBroke),
+                Err(Failure::Rejected) => return Poll::Ready(End::Rejected),
             }
             first.set(first.get().or(Some(Party::Client)));
         }
@@ -93,6 +106,7 @@ pub async fn run(client: (&Transport, Chunk), upstream: (&Transport, Chunk), bou
                 Err(Failure::Sender) => return Poll::Ready(End::UpstreamBroke),
                 Err(Failure::Truncated) => return Poll::Ready(End::UpstreamCut),
                 Err(Failure::Receiver) => return Poll::Ready(End::ClientBroke),
+                Err(Failure::Rejected) => return Poll::Ready(End::Rejected),
             }
             first.set(first.get().or(Some(Party::Upstream)));
         }
@@ -117,13 +131,24 @@ pub async fn run(client: (&Transport, Chunk), upstream: (&Transport, Chunk), bou
 
 /// Why a direction broke.
 #[derive(Debug, Clone, Copy)]
-enum Failure {
+pub(crate) enum Failure {
     /// Its sender's connection broke.
     Sender,
     /// Its sender's end cannot be distinguished from a cut.
     Truncated,
     /// Its receiver's connection broke.
     Receiver,
+    /// What its sender said may not pass.
+    Rejected,
+}
+
+/// Ends our direction towards a receiver whose sender has finished. The second of both is followed by the close, which is an end as well.
+pub(crate) async fn finish(to: &Transport, ended_first: &Cell<Option<Party>>) {
+    if ended_first.get().is_some() {
+        to.finish_before_close().await;
+    } else {
+        to.finish().await;
+    }
 }
 
 /// One direction of a tunnel.
@@ -161,12 +186,7 @@ impl Direction<'_> {
         if !self.from.ended_orderly() {
             return Err(Failure::Truncated);
         }
-        // The second of both directions is followed by the close, which is an end as well.
-        if self.ended_first.get().is_some() {
-            self.to.finish_before_close().await;
-        } else {
-            self.to.finish().await;
-        }
+        finish(self.to, self.ended_first).await;
         Ok(())
     }
 

@@ -225,7 +225,8 @@ async fn finish(state: &TunnelState<'_>, end: End, upstream: Transport) {
         End::Idle => state.report_end("portunus", Reason::TunnelIdle),
         End::Expired => state.report_end("portunus", Reason::TunnelLifetime),
         End::ClientCut => state.report_end("client", Reason::CloseNotifyMissing),
-        End::ClientBroke => state.report_end("client", Reason::TunnelClientReset),
+        // Nothing is validated here, so nothing is rejected.
+        End::ClientBroke | End::Rejected => state.report_end("client", Reason::TunnelClientReset),
         End::UpstreamCut => state.report_end("upstream", Reason::CloseNotifyMissing),
         End::UpstreamBroke => state.report_end("upstream", Reason::TunnelUpstreamReset),
     }
@@ -235,7 +236,7 @@ async fn finish(state: &TunnelState<'_>, end: End, upstream: Transport) {
             state.client.reset_on_close();
             upstream.reset_on_close();
         }
-        End::ClientCut | End::ClientBroke => cut(&upstream).await,
+        End::ClientCut | End::ClientBroke | End::Rejected => cut(&upstream).await,
         End::UpstreamCut | End::UpstreamBroke => cut(&state.client).await,
     }
 }

@@ -85,11 +85,12 @@ fn subscriber(level: &str, json: bool, queue: &Arc<Queue>) -> io::Result<Subscri
 }
 
 /// The crates of the program, by their names in events.
-const OURS: [&str; 13] = [
+const OURS: [&str; 14] = [
     "portunus",
     "compat",
     "config",
     "contract",
+    "graphql",
     "keyserver",
     "keystore",
     "net",

@@ -1,5 +1,5 @@
 //! Bytes to values and back: HTTP/1 heads and chunks, request targets, ClientHello, keyless frames, PROXY
-//! protocol, Envoy's messages to authorization services and external processors.
+//! protocol, Envoy's messages to authorization services and external processors, frames of WebSockets.
 //!
 //! Owns every parser that reads a peer's bytes. Does no I/O, keeps no clock, spawns nothing, and never
 //! panics on input. Ruled by RFC 9110, RFC 9112, RFC 3986, RFC 8446 §4.1.2 and
@@ -24,3 +24,4 @@ pub mod protobuf;
 pub mod proxy_protocol;
 pub mod short_text;
 pub mod simple_proxy;
+pub mod websocket;

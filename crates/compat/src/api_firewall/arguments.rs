@@ -11,7 +11,7 @@ use std::path::Path;
 use config::problem::Collector;
 use config::yaml::{self, Node, Value};
 
-use super::settings::{Kind, SETTINGS, Setting};
+use super::settings::{Kind, Mode, SETTINGS, Setting};
 
 /// What every variable begins with.
 const PREFIX: &str = "APIFW_";
@@ -56,9 +56,18 @@ impl Settings {
         self.values.get(name).filter(|(_, value)| !value.trim().is_empty()).map(|(source, _)| *source)
     }
 
+    /// What the program does; none that there is becomes the proxy mode, which says so.
+    pub(super) fn mode(&self) -> Mode {
+        match self.get("MODE").to_ascii_uppercase().as_str() {
+            "API" => Mode::Api,
+            "GRAPHQL" => Mode::Graphql,
+            _ => Mode::Proxy,
+        }
+    }
+
     /// Whether messages are validated without being forwarded.
     pub(super) fn is_api_mode(&self) -> bool {
-        self.get("MODE").eq_ignore_ascii_case("API")
+        self.mode() == Mode::Api
     }
 
     /// All that were given, with their settings.
@@ -228,7 +237,7 @@ fn endpoint(node: &Node) -> Endpoint {
 /// What `--help` prints.
 pub(super) fn usage() -> String {
     let mut out = String::from(
-        "Runs in the place of Wallarm's API Firewall (proxy mode and API mode).\n\
+        "Runs in the place of Wallarm's API Firewall (proxy mode, API mode and GraphQL mode).\n\
          Each setting is a variable in the environment, a flag, or a key of apifw.yaml in the working directory; the later one wins.\n\n",
     );
     for setting in SETTINGS {

@@ -1,9 +1,10 @@
 //! The settings as a native configuration file, and what an operator should know of the differences.
 //!
 //! What fails open in the original is closed here, each with a warning; what is not built is a problem, not a silence. `api_mode` writes what is
-//! particular to the API mode.
+//! particular to the API mode, `graphql_mode` to the GraphQL mode.
 
 mod api_mode;
+mod graphql_mode;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use tls::crypto::Certificate;
 
 use super::arguments::{Endpoint, Settings, Source};
 use super::database::Schema;
-use super::settings::{Kind, Setting};
+use super::settings::{Kind, Mode, Setting};
 use crate::go_duration::milliseconds;
 
 const HEAD: &str = "\
@@ -39,6 +40,7 @@ pub(super) fn write(
     writer.check_built();
     if writer.problems.is_empty() {
         match schemas {
+            None if settings.mode() == Mode::Graphql => writer.graphql_mode(),
             None => {
                 writer.listeners("\n    contract: api");
                 writer.keystore();
@@ -89,8 +91,7 @@ impl Writer<'_> {
 
     fn check_mode(&mut self) {
         match self.get("MODE").to_ascii_uppercase().as_str() {
-            "PROXY" | "API" => {}
-            "GRAPHQL" => self.problem("MODE=GRAPHQL is not built; PROXY and API are"),
+            "PROXY" | "API" | "GRAPHQL" => {}
             other => {
                 let text = format!("MODE={other}: there are PROXY, API and GRAPHQL");
                 self.problem(text);
@@ -101,11 +102,10 @@ impl Writer<'_> {
     /// What is given and not built stops the start: whoever set it relies on it.
     fn check_built(&mut self) {
         let given: Vec<&'static Setting> = self.settings.given().collect();
-        let is_api_mode = self.settings.is_api_mode();
+        let mode = self.settings.mode();
         for setting in given {
-            if setting.is_of_api_mode() != is_api_mode && !setting.is_of_both_modes() {
-                let mode = if is_api_mode { "API" } else { "PROXY" };
-                self.warnings.push(format!("{} has no effect with MODE={mode}", setting.name));
+            if !setting.is_of(mode) {
+                self.warnings.push(format!("{} has no effect with MODE={}", setting.name, mode.as_str()));
                 continue;
             }
             match setting.kind {
@@ -114,8 +114,22 @@ impl Writer<'_> {
                 Kind::Text | Kind::List | Kind::Bool | Kind::Number | Kind::Duration | Kind::Endpoints => {}
             }
         }
-        for required in ["API_SPECS", "REQUEST_VALIDATION", "RESPONSE_VALIDATION"] {
-            if !is_api_mode && self.get(required).is_empty() {
+        let required: &[&str] = match mode {
+            Mode::Api => &[],
+            Mode::Proxy => &["API_SPECS", "REQUEST_VALIDATION", "RESPONSE_VALIDATION"],
+            Mode::Graphql => &[
+                "GRAPHQL_SCHEMA",
+                "GRAPHQL_REQUEST_VALIDATION",
+                "GRAPHQL_MAX_QUERY_COMPLEXITY",
+                "GRAPHQL_MAX_QUERY_DEPTH",
+                "GRAPHQL_NODE_COUNT_LIMIT",
+                "GRAPHQL_MAX_ALIASES_NUM",
+                "GRAPHQL_BATCH_QUERY_LIMIT",
+                "GRAPHQL_INTROSPECTION",
+            ],
+        };
+        for required in required {
+            if self.get(required).is_empty() {
                 self.problem(format!("{required} is required"));
             }
         }
@@ -208,6 +222,9 @@ impl Writer<'_> {
         ));
         if self.flag("SERVER_DELETE_ACCEPT_ENCODING") {
             self.line("    request_headers: { remove: [accept-encoding] }");
+        }
+        if self.settings.mode() == Mode::Graphql {
+            self.endpoint_route();
         }
         self.liveness();
         self.line(

@@ -1,4 +1,4 @@
-//! Every setting of the API firewall in its proxy mode and its API mode: its name in the environment, its key in `apifw.yaml`, its default.
+//! Every setting of the API firewall in its proxy mode, its API mode and its GraphQL mode: its name in the environment, its key in `apifw.yaml`, its default.
 
 /// What kind of thing a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +20,25 @@ pub(super) enum Kind {
     Idle(&'static str),
 }
 
+/// What the program does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Proxy,
+    Api,
+    Graphql,
+}
+
+impl Mode {
+    /// The word for it.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Mode::Proxy => "PROXY",
+            Mode::Api => "API",
+            Mode::Graphql => "GRAPHQL",
+        }
+    }
+}
+
 /// One setting.
 #[derive(Debug)]
 pub(super) struct Setting {
@@ -38,17 +57,28 @@ impl Setting {
         self.name.to_ascii_lowercase().replace('_', "-")
     }
 
-    /// Whether the API mode reads it.
-    pub(super) fn is_of_api_mode(&self) -> bool {
-        self.name.starts_with("API_MODE_") || self.is_of_both_modes()
+    /// Whether this mode reads it.
+    pub(super) fn is_of(&self, mode: Mode) -> bool {
+        let begins = |prefix: &str| self.name.starts_with(prefix);
+        self.is_of_all_modes()
+            || match mode {
+                Mode::Api => begins("API_MODE_") || self.name == "PASS_OPTIONS",
+                Mode::Graphql => {
+                    begins("GRAPHQL_")
+                        || begins("DENYLIST_")
+                        || (begins("SERVER_")
+                            && !begins("SERVER_OAUTH_")
+                            && self.name != "SERVER_MAX_RESPONSE_BODY_SIZE")
+                }
+                Mode::Proxy => !begins("API_MODE_") && !begins("GRAPHQL_"),
+            }
     }
 
-    /// Whether both modes read it: the listener, its certificate and limits, the clients that may speak, logs; and what is built for neither.
-    pub(super) fn is_of_both_modes(&self) -> bool {
-        const NAMES: [&str; 12] = [
+    /// Whether every mode reads it: the listener, its certificate and limits, the clients that may speak, logs; and what is built for none.
+    fn is_of_all_modes(&self) -> bool {
+        const NAMES: [&str; 11] = [
             "MODE",
             "URL",
-            "PASS_OPTIONS",
             "READ_TIMEOUT",
             "WRITE_TIMEOUT",
             "READ_BUFFER_SIZE",
@@ -73,7 +103,9 @@ const fn setting(name: &'static str, key: &'static str, kind: Kind, default: &'s
 const INTROSPECTION: Kind =
     Kind::NotBuilt("token introspection; check tokens locally with `SERVER_OAUTH_VALIDATION_TYPE=JWT`");
 const MODSECURITY: Kind = Kind::NotBuilt("ModSecurity rules");
-const GRAPHQL: Kind = Kind::NotBuilt("the GraphQL mode");
+const DUPLICATION: Kind =
+    Kind::Idle("the original reads GRAPHQL_DISABLE_FIELD_DUPLICATION, whatever its documents say");
+const PLAYGROUND: Kind = Kind::Idle("there is no playground");
 const DNS: Kind = Kind::Idle("names are resolved by this system's configuration, again when they expire");
 const METRICS: Kind = Kind::NotBuilt("this metrics listener; the native `admin` listener serves metrics");
 const BUFFERS: Kind = Kind::Idle("writes are not bounded by a buffer here");
@@ -182,18 +214,18 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("API_MODE_SPECIFICATION_UPDATE_PERIOD", "", Kind::Duration, "1m"),
     setting("API_MODE_UNKNOWN_PARAMETERS_DETECTION", "", Kind::Bool, "true"),
     setting("API_MODE_MAX_ERRORS_IN_RESPONSE", "", Kind::Number, "0"),
-    setting("GRAPHQL_SCHEMA", "", GRAPHQL, ""),
-    setting("GRAPHQL_REQUEST_VALIDATION", "", GRAPHQL, ""),
-    setting("GRAPHQL_MAX_QUERY_COMPLEXITY", "", GRAPHQL, ""),
-    setting("GRAPHQL_MAX_QUERY_DEPTH", "", GRAPHQL, ""),
-    setting("GRAPHQL_NODE_COUNT_LIMIT", "", GRAPHQL, ""),
-    setting("GRAPHQL_MAX_ALIASES_NUM", "", GRAPHQL, ""),
-    setting("GRAPHQL_BATCH_QUERY_LIMIT", "", GRAPHQL, ""),
-    setting("GRAPHQL_INTROSPECTION", "", GRAPHQL, ""),
-    setting("GRAPHQL_DISABLE_FIELD_DUPLICATION", "", GRAPHQL, ""),
-    setting("GRAPHQL_FIELD_DUPLICATION", "", GRAPHQL, ""),
-    setting("GRAPHQL_PLAYGROUND", "", GRAPHQL, ""),
-    setting("GRAPHQL_PLAYGROUND_PATH", "", GRAPHQL, ""),
-    setting("GRAPHQL_WS_CHECK_ORIGIN", "", GRAPHQL, ""),
-    setting("GRAPHQL_WS_ORIGIN", "", GRAPHQL, ""),
+    setting("GRAPHQL_SCHEMA", "", Kind::Text, ""),
+    setting("GRAPHQL_REQUEST_VALIDATION", "", Kind::Text, ""),
+    setting("GRAPHQL_MAX_QUERY_COMPLEXITY", "", Kind::Number, ""),
+    setting("GRAPHQL_MAX_QUERY_DEPTH", "", Kind::Number, ""),
+    setting("GRAPHQL_NODE_COUNT_LIMIT", "", Kind::Number, ""),
+    setting("GRAPHQL_MAX_ALIASES_NUM", "", Kind::Number, ""),
+    setting("GRAPHQL_BATCH_QUERY_LIMIT", "", Kind::Number, ""),
+    setting("GRAPHQL_INTROSPECTION", "", Kind::Bool, ""),
+    setting("GRAPHQL_DISABLE_FIELD_DUPLICATION", "", Kind::Bool, "false"),
+    setting("GRAPHQL_FIELD_DUPLICATION", "", DUPLICATION, ""),
+    setting("GRAPHQL_PLAYGROUND", "", Kind::Bool, "false"),
+    setting("GRAPHQL_PLAYGROUND_PATH", "", PLAYGROUND, ""),
+    setting("GRAPHQL_WS_CHECK_ORIGIN", "", Kind::Bool, "false"),
+    setting("GRAPHQL_WS_ORIGIN", "", Kind::List, ""),
 ];

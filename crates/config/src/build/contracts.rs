@@ -52,10 +52,15 @@ impl Build<'_> {
         (tokens, known): (&Verifiers, &BTreeMap<&str, Span>),
     ) -> Option<ContractConfig> {
         let options = self.contract_options(node);
-        let config = ContractConfig {
+        let (document, graphql) = match self.graphql(node) {
+            Some((schema, graphql)) => (schema, Some(graphql)),
+            None => (self.document(node)?, None),
+        };
+        let mut config = ContractConfig {
             name: name.to_owned(),
             place: format!("{}:{}", self.file, node.span.line),
-            document: self.document(node)?,
+            document,
+            graphql,
             document_text: None,
             document_url: node.get("document_url").and_then(|url| self.document_url(name, url)),
             options,
@@ -89,6 +94,7 @@ impl Build<'_> {
             deny_tokens: node.get("deny_tokens").and_then(|list| self.deny_tokens(list)),
             allow_addresses: node.get("allow_addresses").and_then(|list| self.allow_addresses(list)),
         };
+        super::graphql::apply(&mut config);
         if let (None, Some(entry)) = (node.entry("tokens"), node.entry("bearer_schemes")) {
             let what = "`bearer_schemes` has no effect without `tokens`: nothing is verified";
             self.problems.add(entry.key_span, what, "add `tokens: NAME`, or remove it");

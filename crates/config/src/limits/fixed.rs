@@ -2,6 +2,7 @@
 //!
 //! A test of `portunus` (`tests/bounds.rs`) compares this list with the numeric constants of the data path, so none is missing and no value differs.
 
+mod graphql;
 mod requests;
 
 use requests::REQUESTS;
@@ -44,6 +45,7 @@ pub const FIXED: &[FixedBounds] = &[
     FixedBounds { peer: "Clients: HTTP/2", bounds: CLIENTS_HTTP_2 },
     FixedBounds { peer: "Clients: TLS, PROXY headers and addresses", bounds: CLIENTS_BELOW },
     FixedBounds { peer: "Clients: requests, contracts and tokens", bounds: REQUESTS },
+    FixedBounds { peer: "Clients: GraphQL", bounds: graphql::GRAPHQL },
     FixedBounds { peer: "Tunnels and datagrams", bounds: TUNNELS },
     FixedBounds { peer: "Upstream servers and name servers", bounds: UPSTREAMS },
     FixedBounds { peer: "Key servers, and the edges that ask them", bounds: KEYS },

@@ -52,8 +52,10 @@ pub struct ContractConfig {
     pub name: String,
     /// Where it stands, for messages: `portunus.yaml:31`.
     pub place: String,
-    /// The OpenAPI document; where it is fetched, the last good copy.
+    /// The OpenAPI document; where it is fetched, the last good copy. The schema of a GraphQL endpoint.
     pub document: PathBuf,
+    /// The endpoint, where `document` is a schema of GraphQL.
+    pub graphql: Option<GraphqlConfig>,
     /// The document itself, where a front door found it in `document`, which is then no file of its own. No configuration file says this.
     pub document_text: Option<DocumentText>,
     /// Where the document is fetched from.
@@ -84,6 +86,17 @@ pub struct ContractConfig {
     pub deny_tokens: Option<TokenPlaces>,
     /// Addresses that may speak.
     pub allow_addresses: Option<AllowConfig>,
+}
+
+/// A GraphQL endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GraphqlConfig {
+    /// What it takes, and within which limits.
+    pub options: graphql::Options,
+    /// Sites whose pages may open WebSockets, lower case, `*` for all; none for that of the host that is asked.
+    pub origins: Option<Vec<String>>,
+    /// The status of rejections for what a request asks for; none: the one that fits.
+    pub error_status: Option<u16>,
 }
 
 /// A document that is no file.

@@ -4,6 +4,7 @@
 
 mod contracts;
 mod datagrams;
+mod graphql;
 mod key_servers;
 pub(crate) mod key_server;
 mod listeners;
@@ -25,6 +26,7 @@ pub(crate) use upstreams::{RETRIES, UPSTREAM, UPSTREAM_EJECTION};
 
 use contracts::*;
 use datagrams::*;
+use graphql::*;
 use key_servers::*;
 use listeners::*;
 use policies::*;
@@ -78,6 +80,8 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &POLICY_JWT,
     &MAINTENANCE,
     &CONTRACT,
+    &GRAPHQL,
+    &GRAPHQL_LIMITS,
     &DOCUMENT_URL,
     &DOCUMENT_HEADER,
     &OPERATION,

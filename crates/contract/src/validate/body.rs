@@ -42,6 +42,8 @@ pub struct BodyValidator<'s> {
     limit: u64,
     /// The bytes that are given now were given before: the turn ended within them.
     goes_on: bool,
+    /// The decoded text, where the caller wants it.
+    kept: Option<Vec<u8>>,
 }
 
 enum State<'s> {
@@ -153,7 +155,16 @@ impl<'s> BodyValidator<'s> {
     fn plan(contract: &'s Contract, state: State<'s>, required: bool, hold: Hold) -> BodyPlan<'s> {
         let limit = contract.options.limits.body_bytes;
         BodyPlan {
-            validator: BodyValidator { contract, state, required, received: 0, declared: 0, limit, goes_on: false },
+            validator: BodyValidator {
+                contract,
+                state,
+                required,
+                received: 0,
+                declared: 0,
+                limit,
+                goes_on: false,
+                kept: None,
+            },
             hold,
             limit_bytes: limit,
         }
@@ -162,6 +173,16 @@ impl<'s> BodyValidator<'s> {
     /// Validates under another limit than the contract's, in bytes as sent. Call it before the first byte.
     pub fn set_limit(&mut self, bytes: u64) {
         self.limit = bytes;
+    }
+
+    /// Keeps the decoded text for [`BodyValidator::take_text`]. Call it before the first byte.
+    pub fn keep_text(&mut self) {
+        self.kept = Some(Vec::new());
+    }
+
+    /// The decoded text, once [`BodyValidator::finish_some`] has said that nothing is left to do.
+    pub fn take_text(&mut self) -> Option<Vec<u8>> {
+        self.kept.take()
     }
 
     /// Takes the next bytes of the body as sent.
@@ -183,7 +204,8 @@ impl<'s> BodyValidator<'s> {
             return Ok(true);
         }
         let before = self.received;
-        if !self.goes_on {
+        let is_new = !self.goes_on;
+        if is_new {
             self.received = self.received.saturating_add(bytes.len() as u64);
         }
         // What is announced too large is not read that far.
@@ -196,7 +218,12 @@ impl<'s> BodyValidator<'s> {
             State::Pass | State::Done | State::Decoding(_) | State::Read(_) | State::Finishing(_) => return Ok(true),
             State::Nothing => Err(undeclared()),
             State::Reject(violation) => Err((**violation).clone()),
-            State::Plain(reader) => reader.feed_some(bytes, findings),
+            State::Plain(reader) => {
+                if let Some(kept) = self.kept.as_mut().filter(|_| is_new) {
+                    kept.extend_from_slice(bytes);
+                }
+                reader.feed_some(bytes, findings)
+            }
             State::Encoded { encoded, .. } => {
                 encoded.extend_from_slice(bytes);
                 return Ok(true);
@@ -224,7 +251,8 @@ impl<'s> BodyValidator<'s> {
 
     /// How much memory the body takes here; what the caller holds of it is the caller's to count.
     pub fn bytes_held(&self) -> usize {
-        match &self.state {
+        let kept = self.kept.as_ref().map_or(0, Vec::capacity);
+        kept.saturating_add(match &self.state {
             State::Pass | State::Nothing | State::Reject(_) | State::Done => 0,
             State::Plain(reader) | State::Read(reader) => reader.bytes_held(),
             State::Finishing(work) => work.bytes_held(),
@@ -234,7 +262,7 @@ impl<'s> BodyValidator<'s> {
                 let encoded = usize::try_from(self.received).unwrap_or(usize::MAX);
                 encoded.saturating_add(undoing.decoding.bytes_held()).saturating_add(undoing.reader.bytes_held())
             }
-        }
+        })
     }
 
     /// Decodes and validates what is complete, for some milliseconds at most, and says whether [`BodyValidator::finish`] has nothing left to do that takes long: if not,
@@ -260,7 +288,7 @@ impl<'s> BodyValidator<'s> {
             State::Decoding(undoing) => {
                 let limits = &self.contract.options.limits;
                 let bounds = Bounds { bytes: limits.decoded_body_bytes, ratio: limits.decoded_ratio };
-                undoing.turn(bounds, findings)
+                undoing.turn(bounds, self.kept.as_mut(), findings)
             }
             _ => return self.finish_read(findings),
         };
@@ -325,7 +353,12 @@ impl<'s> BodyValidator<'s> {
 
 impl Undoing<'_> {
     /// Decodes and reads for a turn; says whether that was all.
-    fn turn(&mut self, bounds: Bounds, findings: &mut Findings) -> Result<bool, Violation> {
+    fn turn(
+        &mut self,
+        bounds: Bounds,
+        mut kept: Option<&mut Vec<u8>>,
+        findings: &mut Findings,
+    ) -> Result<bool, Violation> {
         let mut bytes = 0;
         while bytes < BYTES_PER_TURN {
             if !self.has_piece {
@@ -334,6 +367,9 @@ impl Undoing<'_> {
                 };
                 // What is decoded to little takes its time, too.
                 bytes += piece.len().max(LEAST_BYTES);
+                if let Some(kept) = kept.as_mut() {
+                    kept.extend_from_slice(piece);
+                }
                 if self.reader.feed_some(piece, findings)? {
                     if self.reader.is_turn_over() {
                         return Ok(false);

@@ -307,12 +307,54 @@ fn defaults_are_printed_and_settings_without_effect_are_reported() {
     }
 }
 
+/// The GraphQL mode: one endpoint, 403 for whatever else is asked for, and errors with status 200.
+#[test]
+fn the_graphql_mode_validates_by_a_schema() {
+    let upstream = Upstream::start(shop_response);
+    let backend = format!("http://{}/query", upstream.address);
+    let more = [
+        ("MODE", "GRAPHQL"),
+        ("URL", "http://127.0.0.1:0/graphql"),
+        ("SERVER_URL", &backend),
+        ("GRAPHQL_SCHEMA", "schema.graphql"),
+        ("GRAPHQL_REQUEST_VALIDATION", "BLOCK"),
+        ("GRAPHQL_MAX_QUERY_COMPLEXITY", "0"),
+        ("GRAPHQL_MAX_QUERY_DEPTH", "3"),
+        ("GRAPHQL_NODE_COUNT_LIMIT", "100"),
+        ("GRAPHQL_MAX_ALIASES_NUM", "1"),
+        ("GRAPHQL_BATCH_QUERY_LIMIT", "2"),
+        ("GRAPHQL_INTROSPECTION", "false"),
+    ];
+    let schema =
+        "type Query { a(first: Int @nodeCountMultiply): A } type A { a(first: Int @nodeCountMultiply): A b: String }";
+    let front = start(&upstream, &more, &[("schema.graphql", schema)]);
+    let post = |body: &str| ask(front.api, "POST /graphql", "Content-Type: application/json\r\n", body);
+    assert_eq!(post(r#"{"query":"{ a { b } }"}"#).0, 201);
+    assert_eq!(upstream.seen()[0].line(), "POST /query HTTP/1.1");
+    for query in [
+        "{ nothing }",
+        "{ __schema { types { name } } }",
+        "{ a { a { a { b } } } }",
+        "{ a(first: 20) { a(first: 20) { b } } }",
+        "{ x: a { b } y: a { b } }",
+    ] {
+        let (status, response) = post(&serde_json::json!({ "query": query }).to_string());
+        assert_eq!(status, 200, "{query}");
+        assert!(response.contains("{\"errors\":[{\"message\":\"Request rejected\"}]}"), "{response}");
+    }
+    assert_eq!(post(r#"[{"query":"{ a { b } }"},{"query":"{ a { b } }"}]"#).0, 201);
+    assert_eq!(ask(front.api, "POST /graphql", "Content-Type: text/plain\r\n", "{}").0, 403);
+    assert_eq!(ask(front.api, "GET /other", "", "").0, 403);
+    assert_eq!(upstream.seen().len(), 2);
+}
+
 #[test]
 fn what_is_not_built_or_not_safe_stops_the_start_and_says_so() {
     let upstream = Upstream::start(shop_response);
     for (more, reported) in [
         (&[("MODE", "api"), ("API_MODE_DB_VERSION", "3")][..], "API_MODE_DB_VERSION"),
-        (&[("MODE", "graphql")], "MODE=GRAPHQL is not built"),
+        (&[("MODE", "graphql")], "GRAPHQL_SCHEMA is required"),
+        (&[("MODE", "soap")], "MODE=SOAP: there are PROXY, API and GRAPHQL"),
         (&[("MODSEC_RULES_DIR", "/etc/modsec")], "ModSecurity"),
         (&[("SERVER_OAUTH_INTROSPECTION_ENDPOINT", "http://a/")], "introspection"),
         (&[("SERVER_OAUTH_VALIDATION_TYPE", "INTROSPECTION")], "SERVER_OAUTH_VALIDATION_TYPE: only JWT"),

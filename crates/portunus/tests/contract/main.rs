@@ -18,6 +18,8 @@ mod fail_closed;
 mod fetched;
 mod forwarded;
 mod front_door;
+mod graphql;
+mod graphql_websocket;
 mod introspection;
 mod lists;
 mod other_bodies;

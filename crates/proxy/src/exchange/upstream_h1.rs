@@ -17,7 +17,7 @@ use crate::exchange::relay::{self, DownloadError, Flow, Stopped, Upload, UploadE
 use crate::exchange::replay::Replay;
 use crate::exchange::respond::relay_response;
 use crate::exchange::retry::{Ahead, Failed, Fate, OnConnection, may_repeat};
-use crate::guard::Admitted;
+use crate::guard::{Admitted, Messages};
 use crate::message::body::{BodyError, BodyReader, BodyWriter};
 use crate::message::context::{Context, Failure, client_failed};
 use crate::message::forwarding::{self, Facts};
@@ -58,6 +58,7 @@ impl Attempt<'_> {
         Facts {
             checked: self.admitted.is_under_contract(),
             continued: self.admitted.has_continued(),
+            validates_messages: self.admitted.validates_messages(),
             ..self.context.facts()
         }
     }
@@ -116,6 +117,8 @@ pub struct Upgraded {
     pub first: Chunk,
     /// Where it counts while the tunnel is open; none until the exchange, which counts it so far, is over.
     pub place: Option<TunnelPlace>,
+    /// What validates the messages of a WebSocket.
+    pub messages: Option<Messages>,
 }
 
 /// Tries a request at one server. A pooled connection that had ended before the request reached the server is replaced once by a fresh one.
@@ -217,7 +220,10 @@ async fn on_connection<B: MessageBody, A: ResponseSink>(
         OnConnection { fate, ..failed }
     })?;
     match after {
-        After::Tunnel => return Ok(Some(Upgraded { transport, first: input, place: None })),
+        After::Tunnel => {
+            let messages = attempt.admitted.messages(exchange.response).ok().flatten();
+            return Ok(Some(Upgraded { transport, first: input, place: None, messages }));
+        }
         // Bytes behind the response belong to no request: such a connection is not used again.
         After::Reuse if input.is_empty() => {
             let config = &attempt.group.config;
@@ -385,7 +391,8 @@ fn ended_early(side: Side) -> OnConnection {
 fn check_upgrade(request: &RequestHead, response: &ResponseHead, attempt: Attempt<'_>) -> Result<(), OnConnection> {
     let asked = upgrade_token(request, attempt);
     let granted = response.upgrade.as_deref();
-    if asked.is_some() && granted.is_some_and(|granted| Some(granted) == asked) {
+    let is_readable = attempt.admitted.messages(response).is_ok();
+    if is_readable && asked.is_some() && granted.is_some_and(|granted| Some(granted) == asked) {
         return Ok(());
     }
     Err(OnConnection::servers(Rejection::of(Reason::UnexpectedUpgrade)))

@@ -8,6 +8,7 @@ use tokio::task::yield_now;
 use wire::http::RequestHead;
 
 use crate::contracts::ActiveContract;
+use crate::guard::graphql;
 use crate::guard::request::Visited;
 use crate::guard::validation::{ScratchSpace, Side, Validation, caught, panicked};
 
@@ -42,13 +43,21 @@ pub async fn find_all(active: &Arc<ActiveContract>, head: &RequestHead, body: &[
     if planned.is_none() {
         let _ = findings.add(panicked(Part::Header));
     }
+    if findings.violations().is_empty() {
+        graphql::check_head(active, matched, head, &mut findings);
+    }
     let limit = active.rule(number).map_or(0, |rule| rule.max_body_bytes);
     if body.len() as u64 > limit {
         let what = format!("is larger than {limit} bytes");
         let _ = findings.add(Violation::new(code::BODY_TOO_LARGE, Where::of(Part::Body), what));
         return Everything::Found(number, findings);
     }
-    let validator = planned.and_then(Result::ok).map(|BodyPlan { validator, .. }| validator);
+    let validator = planned.and_then(Result::ok).map(|BodyPlan { mut validator, .. }| {
+        if graphql::reads_body(active, matched) {
+            validator.keep_text();
+        }
+        validator
+    });
     let mut validation = Validation::new(active, Side::Request, validator, findings);
     // An error says that enough was found.
     while let Ok(false) = validation.feed(body) {

@@ -8,8 +8,8 @@ use wire::http::RequestHead;
 use wire::http::field_kind::FieldKind;
 use wire::http::fields::list_items;
 
-use super::Admitted;
 use super::validation::{Side, rejection};
+use super::{Admitted, Grounds};
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 
@@ -25,10 +25,15 @@ pub fn check_relayed(admitted: &Admitted<'_>, ledger: &mut Ledger) -> Result<(),
         let what = "asks for another method";
         reject(admitted, Reason::MethodOverride, name, what, active.blocks_requests(), ledger)?;
     }
-    if offers_protocol(admitted.head) && !admitted.declares_upgrade() {
+    // The messages of a WebSocket would pass unseen.
+    let hides_messages = active.graphql.is_some() && admitted.grounds != Grounds::Off;
+    if offers_protocol(admitted.head) && (hides_messages || !admitted.declares_upgrade()) {
         let rule = under.operation.and_then(|operation| active.rule(operation.operation.number()));
         let blocks = rule.map_or(active.config.request, |rule| rule.request) == Mode::Block;
-        let what = "asks for another protocol, without a response 101 in the document";
+        let what = match active.graphql.is_some() {
+            true => "asks for a WebSocket, whose messages are not shown",
+            false => "asks for another protocol, without a response 101 in the document",
+        };
         reject(admitted, Reason::UpgradeUndeclared, b"upgrade", what, blocks, ledger)?;
     }
     Ok(())

@@ -21,7 +21,7 @@ use crate::auth::{Grant, Introspection, Verifier, introspection, lookups, token}
 use crate::contracts::{ActiveContract, Rule, verifies_token};
 use crate::guard::body::{GuardedBody, HoldError};
 use crate::guard::validation::{ScratchSpace, Side, Validation, caught, panicked, rejection};
-use crate::guard::{Admitted, Grounds, Under, as_forwarded, fits};
+use crate::guard::{Admitted, Grounds, Under, as_forwarded, fits, graphql};
 use crate::message::body::BodyError;
 use crate::message::context::{Context, Failure, client_failed};
 use crate::message::contract_note::ContractNote;
@@ -180,6 +180,9 @@ impl<'a> Asked<'a> {
         if planned.is_none() {
             let _ = findings.add(panicked(Part::Header));
         }
+        if findings.violations().is_empty() {
+            graphql::check_head(active, self.operation, head, &mut findings);
+        }
         let challenged = self.validate_tokens(&parts, looked_up, &mut findings);
         if matches!(head.framing, BodyFraming::Length(length) if length > max_body_bytes) {
             let what = format!("is larger than {max_body_bytes} bytes");
@@ -197,6 +200,9 @@ impl<'a> Asked<'a> {
         let holds = plan.as_ref().is_some_and(|plan| plan.hold == Hold::UntilDecision);
         let validator = plan.map(|BodyPlan { mut validator, .. }| {
             validator.set_limit(max_body_bytes);
+            if graphql::reads_body(active, self.operation) {
+                validator.keep_text();
+            }
             validator
         });
         Ok((Validation::new(active, Side::Request, validator, findings), holds))
@@ -514,6 +520,7 @@ fn reported_unknown(config: &ContractConfig, reason: Reason) -> Reported {
         what: String::new(),
         header: config.status_header.clone().map(|name| (name, format!("request:{}:request", reason.code()))),
         challenge: None,
+        is_graphql: config.graphql.is_some(),
     }
 }
 

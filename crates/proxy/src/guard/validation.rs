@@ -12,6 +12,7 @@ use net::{Pool, pool};
 use reason::{Reason, Side as Fault};
 
 use crate::contracts::ActiveContract;
+use crate::guard::graphql;
 use crate::message::rejection::{Rejection, Reported};
 
 /// Which message is validated.
@@ -85,10 +86,24 @@ impl<'j> Validation<'j> {
         if !self.went(is_ready)? {
             return Ok(false);
         }
-        let Some(validator) = self.validator.take() else { return Ok(true) };
+        let Some(mut validator) = self.validator.take() else { return Ok(true) };
+        let text = validator.take_text();
         let findings = &mut self.findings;
         let finished = caught(|| validator.finish(findings).map(|()| true));
-        self.went(finished)
+        let is_done = self.went(finished)?;
+        match text.filter(|_| self.findings.violations().is_empty()) {
+            Some(text) => self.finish_graphql(&text),
+            None => Ok(is_done),
+        }
+    }
+
+    /// Validates what a body asks for, whose shape is right.
+    fn finish_graphql(&mut self, body: &[u8]) -> Result<bool, Stop> {
+        let added = match graphql::check_body(self.active, body) {
+            Ok(()) => Ok(()),
+            Err(violation) => self.findings.add(violation),
+        };
+        self.went(Some(added.map(|()| true)))
     }
 
     /// Whether others should have their turn before the next bytes.
@@ -157,7 +172,7 @@ pub fn rejection(active: &ActiveContract, side: Side, violation: &Violation) -> 
     Rejection {
         fault,
         reported: Some(Box::new(reported(active, side, violation))),
-        ..Rejection::with_status(reason, config.block_status.unwrap_or(fitting))
+        ..Rejection::with_status(reason, graphql::status_of(active, reason).or(config.block_status).unwrap_or(fitting))
     }
 }
 
@@ -182,6 +197,7 @@ fn reported(active: &ActiveContract, side: Side, violation: &Violation) -> Repor
         what: violation.what.clone(),
         header,
         challenge: None,
+        is_graphql: config.graphql.is_some(),
     }
 }
 

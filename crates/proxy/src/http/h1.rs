@@ -9,11 +9,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use config::limits::Limits;
+use contract::validate::code;
 use net::clock::coarse;
 use net::engine::in_place;
 use net::pace::Pace;
 use net::{Chunk, Deadline, GoneWait};
-use reason::Reason;
+use reason::{Reason, Side};
 use telemetry::ConnRecord;
 use tokio::sync::futures::Notified;
 use transport::{Broken, Transport, buffer, recycle};
@@ -33,6 +34,7 @@ use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::{self, Parts};
 use crate::message::sides::ResponseSink;
 use crate::pump;
+use crate::websocket;
 use crate::worker::Worker;
 
 /// After a last response, how long the client may take to read it before the connection is closed under it.
@@ -272,7 +274,7 @@ async fn serve_message(
         Ok(Some(upgraded)) => {
             drop(body);
             let first = std::mem::replace(input, Chunk::empty());
-            Box::pin(tunnel_through(transport, first, upgraded, limits, ledger)).await
+            Box::pin(tunnel_through(context, transport, first, upgraded, ledger)).await
         }
         Ok(None) if !keep && body.is_done() && !body.has_input() => Next::Done,
         Ok(None) if !keep => Next::Close,
@@ -303,24 +305,34 @@ async fn drain_body(body: &mut BodyReader<'_>, limits: &Limits, deadline: &mut D
 }
 
 async fn tunnel_through(
+    context: Context<'_>,
     transport: &Transport,
     input: Chunk,
     upgraded: Upgraded,
-    limits: &Limits,
     ledger: &mut Ledger,
 ) -> Next {
     let carried = pump::Carried::default();
     // Either side of a tunnel may rest for as long as the tunnel may.
     transport.pace_writes(None);
     let upstream = (&upgraded.transport, upgraded.first);
-    let bounds = pump::Bounds { idle: limits.tunnel_idle_timeout, until: None };
-    let end = pump::run((transport, input), upstream, bounds, &carried).await;
+    let bounds = pump::Bounds { idle: context.generation.config.limits.tunnel_idle_timeout, until: None };
+    let end = match &upgraded.messages {
+        None => pump::run((transport, input), upstream, bounds, &carried).await,
+        Some(messages) => {
+            let noted = (context, &mut ledger.contract);
+            websocket::run((transport, input), upstream, bounds, &carried, messages, noted).await
+        }
+    };
     drop(upgraded.place);
     ledger.received.set(ledger.received.get() + carried.from_client.get());
     ledger.sent.set(ledger.sent.get() + carried.to_client.get());
     match end {
         // A client that leaves without close_notify has left all the same.
         pump::End::Finished | pump::End::ClientCut | pump::End::Expired => Next::Close,
+        pump::End::Rejected => {
+            ledger.blame_on(Side::Client, Reason::of_code(code::WEBSOCKET_MESSAGE));
+            Next::Close
+        }
         pump::End::Idle => {
             ledger.blame(Reason::TunnelIdle);
             Next::Close

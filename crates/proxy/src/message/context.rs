@@ -57,6 +57,7 @@ impl<'a> Context<'a> {
             checked: false,
             continued: false,
             policies: &self.generation.policies,
+            validates_messages: false,
             certificate: self.conn.tls.as_ref().and_then(|tls| tls.info.peer.as_deref()),
         }
     }

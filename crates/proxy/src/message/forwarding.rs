@@ -38,6 +38,8 @@ pub struct Facts<'a> {
     pub certificate: Option<&'a tls::PeerCertificate>,
     /// What is set by policies, which say who the client is.
     pub policies: &'a Policies,
+    /// The messages of the WebSocket that it opens are validated: what would hide them is not offered.
+    pub validates_messages: bool,
 }
 
 /// Which trailers of a message go on. What cannot be said in its head cannot be said behind its body either: nothing that we write or that the
@@ -141,7 +143,8 @@ pub fn request_fields(
             }
             FieldKind::Hop | FieldKind::Ours | FieldKind::ClientCertificate | FieldKind::RequestId => false,
         };
-        if keep && !is_edited(edits, name) {
+        let hides = facts.validates_messages && name.eq_ignore_ascii_case(b"sec-websocket-extensions");
+        if keep && !hides && !is_edited(edits, name) {
             put(name, value);
         }
     }

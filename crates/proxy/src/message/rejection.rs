@@ -1,5 +1,7 @@
 //! Responses of our own: which status, whose fault, which words. Tells nothing about what lies behind the gate.
 
+mod graphql;
+
 use std::io::Write;
 
 use config::Detail;
@@ -58,6 +60,8 @@ pub struct Reported {
     pub header: Option<(String, String)>,
     /// The credentials are what is wrong: the challenge (RFC 9110 §11.6.1).
     pub challenge: Option<&'static str>,
+    /// The client reads errors of GraphQL.
+    pub is_graphql: bool,
 }
 
 impl Rejection {
@@ -130,6 +134,9 @@ pub fn body(rejection: &Rejection, head: &RequestHead) -> (Vec<u8>, &'static str
     let title = reason_phrase(status);
     let mut body = Vec::with_capacity(96);
     if let Some(reported) = &rejection.reported {
+        if reported.is_graphql {
+            return graphql::body(rejection, reported, head);
+        }
         if reported.detail != Detail::Empty {
             body = problem(rejection, reported, title);
         }

@@ -13,6 +13,7 @@ mod keyless;
 mod proxy_protocol;
 mod simple_proxy;
 mod target;
+mod websocket;
 
 pub use chunked::chunked;
 pub use client_hello::client_hello;
@@ -24,12 +25,14 @@ pub use keyless::keyless;
 pub use proxy_protocol::proxy_protocol;
 pub use simple_proxy::simple_proxy;
 pub use target::target;
+pub use websocket::check as websocket;
 
 /// Takes any bytes, and panics where an invariant does not hold for them.
 pub type Check = fn(&[u8]);
 
 /// Every parser by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 11] = [
+pub const ALL: [(&str, Check); 12] = [
+    ("websocket", websocket),
     ("http1_request", http1_request),
     ("http1_response", http1_response),
     ("chunked", chunked),

@@ -1,19 +1,27 @@
 //! Keys of `contracts` and `hosts`. Declares them, nothing else; `surface.rs` says how.
 
+use super::graphql::GRAPHQL;
 use super::listeners::SECRET;
 use super::upstreams::{CONNECTION_SETTINGS, URL_TLS};
 use crate::table::*;
 
 const MODE: Shape = Shape::Choice(&["block", "log", "off"]);
 
-pub(in crate::shape) static CONTRACT: Object = object(
-    "contract",
-    "an OpenAPI document as the list of what is allowed",
-    &[&[
-        required(
+pub(in crate::shape) static CONTRACT: Object = Object {
+    name: "contract",
+    doc: "an OpenAPI document or a GraphQL schema as the list of what is allowed",
+    fields: &[&[
+        optional(
             "document",
             Shape::Text("a file such as `openapi.yaml`"),
+            "",
             "The OpenAPI document, 3.0 or 3.1, YAML or JSON. Read again when it or a file it refers to changes.",
+        ),
+        optional(
+            "graphql",
+            Shape::Object(&GRAPHQL),
+            "",
+            "A GraphQL endpoint in place of a document. What speaks of documents and responses has no meaning beside it.",
         ),
         optional(
             "document_url",
@@ -157,7 +165,10 @@ pub(in crate::shape) static CONTRACT: Object = object(
             "Client addresses to allow, on every request.",
         ),
     ]],
-);
+    one_of: &["document", "graphql"],
+    secret: false,
+    inherits: false,
+};
 
 pub(in crate::shape) static DOCUMENT_URL: Object = object(
     "contract.document_url",
