@@ -276,8 +276,8 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
         let attempt =
             Attempt { context, admitted, forward, group: &group, server, pool, fresh, ahead, session, replay: &replay };
         let outcome = match until {
-            None => try_once(attempt, exchange).await,
-            Some(until) => bounded(until, attempt, exchange).await,
+            None => try_once(&attempt, exchange).await,
+            Some(until) => bounded(until, &attempt, exchange).await,
         };
         let failed = match outcome {
             Ok(upgraded) => {
@@ -292,7 +292,7 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
             }
             Err(failed) => failed,
         };
-        note_failed(attempt, &failed);
+        note_failed(&attempt, &failed);
         let pause = tries.note(failed, &group, server)?;
         exchange.ledger.retries += 1;
         // On a fresh connection to the same server it has the place that it had.
@@ -334,7 +334,7 @@ fn note_response(group: &Group, server: &Server, status: Option<u16>, took: Opti
 }
 
 /// What a try that failed says of its server.
-fn note_failed(attempt: Attempt<'_>, failed: &Failed) {
+fn note_failed(attempt: &Attempt<'_>, failed: &Failed) {
     let (group, server, report) = (attempt.group, attempt.server, &attempt.context.worker.report);
     if let Condition::Status(status) = failed.condition {
         report.response_retried(&group.config.name, &server.name, status);
@@ -356,7 +356,7 @@ fn no_server(group: &Group, why: NoServer) -> Rejection {
 }
 
 async fn try_once<B: MessageBody, A: ResponseSink>(
-    attempt: Attempt<'_>,
+    attempt: &Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failed> {
     match attempt.group.config.protocol {
@@ -369,7 +369,7 @@ async fn try_once<B: MessageBody, A: ResponseSink>(
 /// One try that must be over in time, its response included.
 async fn bounded<B: MessageBody, A: ResponseSink>(
     until: Instant,
-    attempt: Attempt<'_>,
+    attempt: &Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failed> {
     let limit = until.saturating_duration_since(Instant::now());

@@ -27,7 +27,7 @@ use crate::message::sides::{MessageBody, ResponseSink};
 /// It breaks the contract, or one side broke; nothing may be answered in its place once it has begun.
 #[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from its owner")]
 pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
-    attempt: Attempt<'_>,
+    attempt: &Attempt<'_>,
     response: &ResponseHead,
     body: &mut impl MessageBody,
     sink: &mut impl ResponseSink,

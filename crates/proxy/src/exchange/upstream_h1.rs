@@ -126,11 +126,11 @@ pub struct Upgraded {
 /// # Errors
 /// See [`Failed`].
 pub async fn attempt<B: MessageBody, A: ResponseSink>(
-    attempt: Attempt<'_>,
+    attempt: &Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, Failed> {
     let mut head = buffer();
-    write_head(&attempt, exchange.ledger.id(), &mut head).map_err(Failed::finally)?;
+    write_head(attempt, exchange.ledger.id(), &mut head).map_err(Failed::finally)?;
     // What may not be sent twice is worth asking the kernel whether the server has closed just now.
     let is_careful = !may_repeat(attempt.admitted.head());
     let pooled = if attempt.fresh { None } else { attempt.context.worker.pools.take(attempt.pool, is_careful) };
@@ -155,7 +155,7 @@ const SLOW_CONNECT: Duration = Duration::from_secs(1);
 
 /// Connects while the client waits for it.
 pub(super) async fn fresh_connection(
-    attempt: Attempt<'_>,
+    attempt: &Attempt<'_>,
     sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<Transport, OnConnection> {
@@ -205,7 +205,7 @@ enum After {
 async fn on_connection<B: MessageBody, A: ResponseSink>(
     (transport, was_used): (Transport, bool),
     head: &[u8],
-    attempt: Attempt<'_>,
+    attempt: &Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Upgraded>, OnConnection> {
     let mut input = Chunk::empty();
@@ -237,7 +237,7 @@ async fn on_connection<B: MessageBody, A: ResponseSink>(
 async fn message<B: MessageBody, A: ResponseSink>(
     (transport, input): (&Transport, &mut Chunk),
     head: &[u8],
-    attempt: Attempt<'_>,
+    attempt: &Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<After, OnConnection> {
     let Exchange { response, body, sink, ledger, timers, .. } = exchange;
@@ -304,7 +304,7 @@ impl Interim {
     /// Passes one on to a client that can take it. A 100 that nobody waits for ends here (RFC 9110 §10.1.1).
     pub(crate) async fn pass(
         &mut self,
-        attempt: Attempt<'_>,
+        attempt: &Attempt<'_>,
         response: &ResponseHead,
         sink: &mut impl ResponseSink,
         ledger: &mut Ledger,
@@ -388,7 +388,7 @@ fn ended_early(side: Side) -> OnConnection {
 }
 
 /// A 101 is good only for what was asked for (RFC 9110 §7.8).
-fn check_upgrade(request: &RequestHead, response: &ResponseHead, attempt: Attempt<'_>) -> Result<(), OnConnection> {
+fn check_upgrade(request: &RequestHead, response: &ResponseHead, attempt: &Attempt<'_>) -> Result<(), OnConnection> {
     let asked = upgrade_token(request, attempt);
     let granted = response.upgrade.as_deref();
     let is_readable = attempt.admitted.messages(response).is_ok();
@@ -399,7 +399,7 @@ fn check_upgrade(request: &RequestHead, response: &ResponseHead, attempt: Attemp
 }
 
 /// The protocol an upgrade may go to, if this request asks for one that its route allows.
-fn upgrade_token<'a>(request: &'a RequestHead, attempt: Attempt<'_>) -> Option<&'a str> {
+fn upgrade_token<'a>(request: &'a RequestHead, attempt: &Attempt<'_>) -> Option<&'a str> {
     let token = request.upgrade.as_deref().filter(|_| attempt.admitted.may_upgrade())?;
     let allowed = &attempt.admitted.route().config.upgrades;
     let fits = request.framing == BodyFraming::None && allowed.iter().any(|allowed| allowed == token);
@@ -449,7 +449,7 @@ fn ended(is_known: bool, fate: Fate) -> OnConnection {
 }
 
 /// Writes the head of the response from the upstream's.
-pub(crate) fn begin_response(attempt: Attempt<'_>, response: &ResponseHead, sink: &mut impl ResponseSink) {
+pub(crate) fn begin_response(attempt: &Attempt<'_>, response: &ResponseHead, sink: &mut impl ResponseSink) {
     let route = &attempt.admitted.route().config;
     let context = attempt.context;
     sink.begin(response.status);
@@ -471,7 +471,7 @@ pub(crate) fn begin_response(attempt: Attempt<'_>, response: &ResponseHead, sink
 }
 
 /// Gives the client the cookie of a session at this server.
-fn begin_session(attempt: Attempt<'_>, sink: &mut impl ResponseSink) {
+fn begin_session(attempt: &Attempt<'_>, sink: &mut impl ResponseSink) {
     let context = attempt.context;
     let is_secure = context.conn.tls.is_some()
         || forwarding::is_reported_secure(
@@ -504,7 +504,7 @@ fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Re
         }
         framing => forwarding::write_framing(framing, out),
     }
-    if let Some(token) = upgrade_token(request, *attempt) {
+    if let Some(token) = upgrade_token(request, attempt) {
         let _ = write!(out, "Connection: upgrade\r\nUpgrade: {token}\r\n");
     }
     out.extend_from_slice(b"\r\n");

@@ -42,15 +42,15 @@ const CONNECTIONS_OVER: u32 = 2;
 /// # Errors
 /// See [`Failed`].
 pub async fn attempt<B: MessageBody, A: ResponseSink>(
-    attempt: Attempt<'_>,
+    attempt: &Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), Failed> {
     let (mut over, mut turned_away) = (0, false);
     loop {
-        let request = request(&attempt, exchange.ledger.id()).map_err(Failed::finally)?;
+        let request = request(attempt, exchange.ledger.id()).map_err(Failed::finally)?;
         // The last try is not spent on a connection that may be about to end.
         let fresh = attempt.fresh || over == CONNECTIONS_OVER;
-        let tried = match connection(Attempt { fresh, ..attempt }, exchange.sink, exchange.ledger).await {
+        let tried = match connection(&Attempt { fresh, ..*attempt }, exchange.sink, exchange.ledger).await {
             Ok((shared, was_used)) => {
                 let _stream = shared.enter();
                 stream((&shared, was_used), request, attempt, exchange).await
@@ -75,7 +75,7 @@ pub async fn attempt<B: MessageBody, A: ResponseSink>(
 
 /// A connection with room for one more stream: one at hand, which was used before, one that another request is opening, or a new one.
 async fn connection(
-    attempt: Attempt<'_>,
+    attempt: &Attempt<'_>,
     sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
 ) -> Result<(Rc<SharedConnection>, bool), OnConnection> {
@@ -200,7 +200,7 @@ impl BodySink for H2Sink<'_> {
 async fn stream<B: MessageBody, A: ResponseSink>(
     (shared, was_used): (&SharedConnection, bool),
     request: Request<()>,
-    attempt: Attempt<'_>,
+    attempt: &Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), OnConnection> {
     let Exchange { response, body, sink, ledger, timers, .. } = exchange;

@@ -317,10 +317,7 @@ fn spawn(
     let slot = Slot(Rc::clone(running));
     let (noticed, sending) = (Rc::clone(noticed), sending.clone());
     let (conn, worker) = (Rc::clone(conn), Rc::clone(worker));
-    tokio::task::spawn_local(in_place(|| async move {
-        stream(request, respond, (noticed, sending), &conn, &worker).await;
-        drop(slot);
-    }));
+    tokio::task::spawn_local(in_place(|| stream(slot, (request, respond), (noticed, sending), conn, worker)));
 }
 
 /// Whether the client has reset the stream.
@@ -328,14 +325,15 @@ async fn is_gone(sink: &mut H2Answer) -> bool {
     poll_fn(|context| Poll::Ready(sink.poll_gone(context).is_ready())).await
 }
 
-/// Serves one stream.
+/// Serves one stream, whose place is given back when all else of it is gone.
 async fn stream(
-    request: Request<RecvStream>,
-    respond: SendResponse<Bytes>,
+    _slot: Slot,
+    (request, respond): Opened,
     (noticed, sending): (Rc<Noticed>, Sending),
-    conn: &Conn,
-    worker: &Worker,
+    conn: Rc<Conn>,
+    worker: Rc<Worker>,
 ) {
+    let (conn, worker) = (&*conn, &*worker);
     let opened_at = coarse();
     let mut parts = scratch::take();
     let generation = worker.pin();
