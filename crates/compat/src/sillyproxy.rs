@@ -150,6 +150,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         log: LogConfig::default(),
         limits: Limits { keep_alive_timeout: Duration::from_secs(60), ..Limits::default() },
         effective: Effective::default(),
+        unused: Default::default(),
     };
     // Conflicts stop SillyProxy too; here all of them are reported, before anything is bound.
     RouteTable::compile(&config)?;

@@ -25,7 +25,7 @@ mod upstreams;
 mod validate;
 mod variables;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 pub(super) use key_server::build_key_server;
@@ -33,7 +33,7 @@ pub use variables::warnings as variable_warnings;
 
 use super::limits::Limits;
 use super::machine::Machine;
-use super::model::Config;
+use super::model::{Config, Unused};
 use super::problem::{Collector, Span, closest, listed, shown};
 use super::shape::effective::Effective;
 use super::shape::surface::ROOT;
@@ -67,6 +67,8 @@ struct Build<'a> {
     machine: &'a Machine,
     problems: &'a mut Collector,
     referenced: Vec<Referenced>,
+    /// Names that are referred to, with what they name.
+    used: BTreeSet<(&'static str, String)>,
 }
 
 /// Builds the configuration, of all that is right if a problem is noted.
@@ -77,7 +79,7 @@ pub(super) fn build(
     machine: &Machine,
     problems: &mut Collector,
 ) -> (Option<Config>, Vec<Referenced>) {
-    let mut build = Build { file, base, machine, problems, referenced: Vec::new() };
+    let mut build = Build { file, base, machine, problems, referenced: Vec::new(), used: BTreeSet::new() };
     let keystores = build.keystores(root);
     let upstreams = build.upstreams(root);
     let (listeners, admin) = build.listeners_and_admin(root);
@@ -103,6 +105,7 @@ pub(super) fn build(
         log: build.log(root),
         limits,
         effective: Effective::of(&ROOT, root),
+        unused: Unused(build.unused(root)),
     };
     build.forwarding_loops(root, &config);
     build.hash_rules(root, &config);
@@ -171,9 +174,10 @@ impl Build<'_> {
     }
 
     /// The name under `key`, which must be among `known`; `what` is what it names.
-    fn name_of(&mut self, node: &Node, what: &str, known: &BTreeMap<&str, Span>) -> Option<String> {
+    fn name_of(&mut self, node: &Node, what: &'static str, known: &BTreeMap<&str, Span>) -> Option<String> {
         let text = node.text()?;
         if known.contains_key(text) {
+            self.used.insert((what, text.to_owned()));
             return Some(text.to_owned());
         }
         let fix = match (self.problems.is_full(), closest(text, known.keys().copied())) {
@@ -183,6 +187,26 @@ impl Build<'_> {
         };
         self.problems.add(node.span, format!("there is no {what} {}", shown(text)), fix);
         None
+    }
+
+    /// What is defined and nothing refers to.
+    fn unused(&self, root: &Node) -> Vec<String> {
+        let kinds = [
+            ("keystores", "keystore"),
+            ("key_servers", "group of key servers"),
+            ("upstreams", "upstream"),
+            ("tokens", "verifier"),
+            ("policies", "policy"),
+            ("contracts", "contract"),
+        ];
+        let defined = kinds.iter().flat_map(|(section, what)| {
+            names_in(root, section).into_iter().map(move |(name, span)| (*what, name, span))
+        });
+        let unused = defined.filter(|(what, name, _)| !self.used.contains(&(*what, (*name).to_owned())));
+        let text = |(what, name, span): (&str, &str, Span)| {
+            format!("{}:{}: {what} `{name}` is not used; refer to it or remove it", self.file, span.line)
+        };
+        unused.map(text).collect()
     }
 }
 

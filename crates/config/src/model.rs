@@ -65,6 +65,18 @@ pub struct Config {
     pub limits: Limits,
     /// All of it in the shape of a file; empty if it comes from none.
     pub effective: Effective,
+    /// What is defined and nothing refers to.
+    pub unused: Unused,
+}
+
+/// A text for each thing that is defined and nothing refers to. It names lines, so it is no part of what two files may have in common.
+#[derive(Clone, Default)]
+pub struct Unused(pub Vec<String>);
+
+impl std::fmt::Debug for Unused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Unused")
+    }
 }
 
 impl Config {

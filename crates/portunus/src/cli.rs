@@ -34,10 +34,13 @@ pub enum Command {
     Reload(command::reload::ReloadCommand),
     /// Have a running server start the program again and hand over its sockets to it, and wait until that serves
     Upgrade(command::upgrade::UpgradeCommand),
-    /// Check FILE and everything it names; report every problem at once
+    /// Check FILE and everything it names; report every problem at once, and warn of what is probably not meant
     Check {
         /// Configuration file (YAML)
         file: PathBuf,
+        /// Exit with 1 if there are warnings, too
+        #[arg(long)]
+        strict: bool,
     },
     /// Keep certificates and keys in stores
     Keystore(command::keystore::KeystoreCommand),
@@ -144,7 +147,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::KeyServer(command) => command::key_server::run(command),
         Command::ValidateServer(command) => command::validate_server::run(command),
         Command::Demo(command) => command::demo::run(command),
-        Command::Check { file } => command::check::run(&file),
+        Command::Check { file, strict } => command::check::run(&file, strict),
         Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),
         Command::As { program: Foreign::ApiFirewall, arguments } => command::front::run_api_firewall(arguments),
         Command::Import { program: Foreign::ApiFirewall, arguments } => {

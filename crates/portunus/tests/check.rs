@@ -257,7 +257,7 @@ fn a_suggested_name_is_valid_yaml() {
 fn variables_of_other_proxies_are_reported_wherever_they_stand() {
     let file = |route: &str| {
         format!(
-            "listeners: [{{ name: edge, bind: ':8080' }}]\nupstreams: {{ app: {{ servers: ['127.0.0.1:1'] }} }}\nroutes:\n  - {{ path: '/{{*rest}}', {route} }}\n"
+            "listeners: [{{ name: edge, bind: ':8080' }}]\nupstreams: {{ app: {{ servers: ['127.0.0.1:1'] }} }}\nroutes:\n  - {{ path: '/{{*rest}}', {route} }}\n  - {{ path: /app, upstream: app }}\n"
         )
     };
     for (route, expected) in [
@@ -439,4 +439,56 @@ routes:
     let names: Vec<&str> = config.routes.iter().map(|route| route.name.as_str()).collect();
     assert_eq!(names[..3], ["GET www.example.com+1/a/{*rest}", "*/a/{*rest}", "*/a/{*rest}#2"]);
     assert_eq!(names[3], "named");
+}
+
+/// Checks a file beside a keystore `certs` with a certificate for `a.test`; gives the exit status and the warnings.
+fn warned(text: &str, arguments: &[&str]) -> (Option<i32>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let certs = folder.path().join("certs");
+    fs::create_dir(&certs).unwrap();
+    let pair = DevCa::new("check").unwrap().issue(&["a.test"], KeyType::Ecdsa, Purpose::Server).unwrap();
+    fs::write(certs.join("a.pem"), format!("{}{}", pair.certificate_pem, pair.key_pem.as_str())).unwrap();
+    let path = folder.path().join("portunus.yaml");
+    fs::write(&path, text).unwrap();
+    let output = portunus(&[&["check", path.to_str().unwrap()], arguments].concat());
+    let said = String::from_utf8(output.stderr).unwrap().replace(path.to_str().unwrap(), "FILE");
+    (output.status.code(), said.lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn what_is_probably_not_meant_is_warned_of() {
+    let text = "keystores: { main: { folder: certs }, spare: { folder: certs } }
+upstreams: { app: { servers: ['127.0.0.1:1'] }, old: { servers: ['127.0.0.1:2'] } }
+policies: { nobody: { deny: [127.0.0.1] } }
+trusted_proxies: ['0.0.0.0/0']
+admin: { bind: '0.0.0.0:0', allow_remote: true }
+listeners:
+  - name: edge
+    bind: '127.0.0.1:0'
+    tls: { keystore: main, policy: legacy, min_version: '1.3', names: [{ host: b.test, alpn: [http/1.1] }] }
+routes:
+  - { hosts: [a.test, c.test], path: '/{*rest}', upstream: app }
+";
+    let (status, warnings) = warned(text, &[]);
+    let expected = [
+        "warning: FILE:1: keystore `spare` is not used",
+        "warning: FILE:2: upstream `old` is not used",
+        "warning: FILE:3: policy `nobody` is not used",
+        "warning: `trusted_proxies` holds 0.0.0.0/0: anybody who connects can claim any client address",
+        "warning: the admin listener at 0.0.0.0:0 can be reached from other machines",
+        "warning: listener `edge`: `min_version` excludes the clients that `policy: legacy` is there for",
+        "warning: FILE:11: route `a.test+1/{*rest}`: no certificate of keystore `main` covers `c.test` on listener `edge`: clients get the default certificate",
+        "warning: `tls.names`: no certificate of keystore `main` covers `b.test`",
+    ];
+    assert_eq!(status, Some(0));
+    for (warning, expected) in warnings.iter().zip(expected) {
+        assert!(warning.starts_with(expected), "{warning}");
+    }
+    assert_eq!(warnings.len(), expected.len(), "{warnings:#?}");
+    assert_eq!(warned(text, &["--strict"]).0, Some(1));
+    let good = "keystores: { main: { folder: certs } }
+listeners: [{ name: edge, bind: '127.0.0.1:0', tls: { keystore: main } }]
+routes: [{ hosts: [a.test], path: /, respond: { status: 200 } }]
+";
+    assert_eq!(warned(good, &["--strict"]), (Some(0), Vec::new()));
 }

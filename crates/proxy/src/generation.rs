@@ -14,13 +14,15 @@ use config::{
 
 use telemetry::UpstreamView;
 
-use crate::auth::{KeyRing, Verifiers};
+use crate::auth::{KeyRing, Verifiers, verifiers};
 use crate::certificates::{self, IdentityTable, TlsFront, TlsRule};
 use crate::client::TrustList;
 use crate::configured_map::ConfiguredMap;
 use crate::contracts::{ActiveContract, Contracts};
+use crate::doubtful;
 use crate::keyless::KeyGroup;
 use crate::policies::Policies;
+use crate::reach;
 use crate::route::RouteTable;
 use crate::tunnel_routes::TunnelRoutes;
 use crate::upstream::Group;
@@ -155,8 +157,9 @@ impl Generation {
         let contracts = self.contracts.all().flat_map(|contract| {
             contract.warnings.iter().map(|warning| format!("contract {}: {warning}", contract.name))
         });
-        let routes = crate::reach::warnings(&self.config).into_iter().chain(config::variable_warnings(&self.config));
-        contracts.chain(routes).chain(crate::auth::verifiers::warnings(&self.config))
+        let routes = reach::warnings(&self.config).into_iter().chain(config::variable_warnings(&self.config));
+        let doubtful = doubtful::warnings(&self.config, |listener| self.front(listener).map(Arc::as_ref));
+        contracts.chain(routes).chain(verifiers::warnings(&self.config)).chain(doubtful)
     }
 
     /// The listener whose socket this is.

@@ -23,6 +23,7 @@ mod loop_guard;
 pub mod generation;
 mod tunnel_routes;
 mod reach;
+mod doubtful;
 pub mod contracts;
 mod policies;
 pub mod auth;

@@ -2,7 +2,7 @@
 //!
 //! Looks at no key; that is the key server's own business.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) fn build_key_server(
     machine: &Machine,
     problems: &mut Collector,
 ) -> (Option<KeyServerConfig>, Vec<Referenced>) {
-    let mut build = Build { file, base, machine, problems, referenced: Vec::new() };
+    let mut build = Build { file, base, machine, problems, referenced: Vec::new(), used: BTreeSet::new() };
     let mut bound = Bound::new();
     let listeners = build.key_server_listeners(root, &mut bound);
     let keys = build.key_sets(root);

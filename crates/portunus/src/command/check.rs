@@ -1,4 +1,4 @@
-//! `portunus check FILE`: every problem in a configuration and in what it names, without serving anything.
+//! `portunus check FILE`: every problem in a configuration and in what it names, without serving anything, and what is probably not meant.
 //!
 //! Loads the file and builds a generation of it, as a start or a reload would, and drops both.
 
@@ -10,17 +10,22 @@ use std::sync::Arc;
 use config::{self, Config, InvalidFile};
 use proxy::generation::Generation;
 
-/// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal.
-pub fn run(file: &Path) -> ExitCode {
+/// Checks `file`: 0 and a summary if it can be used, else 1 and every problem on stderr, with its source line for people at a terminal. `strict`: 1 also
+/// if there is a warning.
+pub fn run(file: &Path, strict: bool) -> ExitCode {
     let config = match config::check_file(file) {
         Ok(config) => Arc::new(config),
         Err(invalid) => return reject(&invalid),
     };
     match Generation::build(Arc::clone(&config), None) {
         Ok(generation) => {
-            generation.warnings().for_each(|warning| eprintln!("warning: {warning}"));
+            let stores = generation.stores.iter().flat_map(|(name, store)| {
+                store.warnings.iter().map(move |warning| format!("keystore {name}: {warning}"))
+            });
+            let warnings: Vec<String> = stores.chain(generation.warnings()).collect();
+            warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
             println!("{}", summary(file, &config));
-            ExitCode::SUCCESS
+            if strict && !warnings.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
         Err(error) => {
             error.problems.iter().for_each(|problem| eprintln!("{problem}"));
