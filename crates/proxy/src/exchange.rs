@@ -6,6 +6,7 @@
 //! ```
 
 mod affinity;
+mod cors;
 mod respond;
 mod relay;
 mod replay;
@@ -105,6 +106,12 @@ async fn serve<B: MessageBody, A: ResponseSink>(
         return redirect_to_https(head, port, exchange.sink, exchange.ledger).await.map(|()| None);
     }
     let routed = context.generation.routes.find(&context.conn.listener.name, head);
+    if context.generation.policies.has_cors() {
+        let Exchange { sink, ledger, .. } = exchange;
+        if Box::pin(cors::begin(context, &routed, head, &mut **sink, ledger)).await? {
+            return Ok(None);
+        }
+    }
     let mut subject = Subject::default();
     // Policies are asked once: there about the request that another proxy holds.
     if !matches!(&routed, Routed::Found(route, _) if matches!(route.config.action, Action::Validate(_))) {
@@ -425,6 +432,9 @@ pub async fn reject(
         sink.finish_head(BodyFraming::None, None);
         return sink.end(None).await.map_err(|broken| client_failed(&broken, ledger));
     }
+    if let Some(relayed) = &rejection.relayed {
+        return send_whole(sink, &relayed.content_type, &relayed.body, head, ledger).await;
+    }
     let (body, content_type) = rejection::body(rejection, head);
     send_whole(sink, content_type, &body, head, ledger).await
 }
@@ -464,7 +474,7 @@ async fn send_whole(
     head: &RequestHead,
     ledger: &mut Ledger,
 ) -> Result<(), Aborted> {
-    if !body.is_empty() {
+    if !body.is_empty() && !content_type.is_empty() {
         sink.field(b"Content-Type", content_type.as_bytes());
     }
     let is_head = head.method == wire::http::Method::Head;

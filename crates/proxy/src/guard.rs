@@ -9,6 +9,7 @@ mod as_forwarded;
 mod authenticate;
 mod body;
 mod every_finding;
+mod forward_auth;
 mod graphql;
 mod validation;
 mod lists;
@@ -207,6 +208,21 @@ pub async fn check_route_policies(
         return Ok(());
     }
     policy::check(policies.of_route(route.index), head, context, subject).await
+}
+
+/// Rejects a preflight that a policy does not let pass, but for the credentials that it cannot show.
+///
+/// # Errors
+/// 403, 429 or 503.
+pub fn check_preflight(
+    context: Context<'_>,
+    route: Option<&CompiledRoute>,
+    head: &RequestHead,
+) -> Result<(), Rejection> {
+    let policies = &context.generation.policies;
+    policy::check_preflight(policies.around(&context.conn.listener.name, head), head, context)?;
+    let of_route = route.map(|route| policies.of_route(route.index)).unwrap_or_default();
+    policy::check_preflight(of_route, head, context)
 }
 
 /// Rejects who may not speak on this listener or to this host, whatever the request asks for.

@@ -1,10 +1,10 @@
 //! A request of our own: one over HTTP/1.1 on a connection of its own, and its response within bounds. For health checks, what is fetched
-//! from a URL, and tokens that are looked up.
+//! from a URL, tokens that are looked up, and authentication services; those of the last are kept connected.
 
 use net::Chunk;
 use transport::Transport;
 use wire::http::http1::{Parsed, parse_response};
-use wire::http::{HeadLimits, Method, ResponseHead};
+use wire::http::{BodyFraming, HeadLimits, Method, ResponseHead};
 
 use crate::message::body::BodyReader;
 use crate::upstream::{Group, Target, Wish, connect};
@@ -123,4 +123,81 @@ pub async fn ask(group: &Group, asked: Asked<'_>, max_bytes: usize) -> Result<Ve
         200 => got.body(max_bytes).await,
         status => Err(format!("the response was {status}")),
     }
+}
+
+/// A whole response.
+#[derive(Debug)]
+pub struct Answered {
+    /// Its head.
+    pub head: ResponseHead,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub enum Failed {
+    /// The connection ended before a byte of it.
+    Silent,
+    /// What came is no whole response within bounds; in words for the log.
+    Invalid(String),
+}
+
+/// Sends a request as it is written, and reads the whole response; with it, whether the connection is free for another one.
+///
+/// # Errors
+/// The connection ended, or the response is malformed or larger than `max_bytes`.
+pub async fn exchange(
+    transport: &Transport,
+    request: &[u8],
+    method: &Method,
+    max_bytes: usize,
+) -> Result<(Answered, bool), Failed> {
+    transport.send(request).await.map_err(|_| Failed::Silent)?;
+    let (mut input, mut head) = (Chunk::empty(), ResponseHead::default());
+    loop {
+        match transport.recv_more(&mut input).await {
+            Ok(0) | Err(_) if input.is_empty() => return Err(Failed::Silent),
+            Ok(0) | Err(_) => return Err(Failed::Invalid("the response is truncated".to_owned())),
+            Ok(_) => {}
+        }
+        // Interim responses (1xx) say nothing yet.
+        loop {
+            match parse_response(&input, &LIMITS, method, &mut head) {
+                Err(error) => return Err(Failed::Invalid(error.reason.code().to_owned())),
+                Ok(Parsed::Complete { head_len }) => {
+                    input.advance(head_len);
+                    match head.status {
+                        101 => return Err(Failed::Invalid("it changes the protocol".to_owned())),
+                        100..200 => head.clear(),
+                        _ => return whole(transport, input, head, max_bytes).await,
+                    }
+                }
+                Ok(Parsed::Partial) if input.is_full() => {
+                    return Err(Failed::Invalid("the head of the response is too long".to_owned()));
+                }
+                Ok(Parsed::Partial) => break,
+            }
+        }
+    }
+}
+
+async fn whole(
+    transport: &Transport,
+    mut input: Chunk,
+    head: ResponseHead,
+    max_bytes: usize,
+) -> Result<(Answered, bool), Failed> {
+    let mut body = Vec::new();
+    let mut reader = BodyReader::for_response(transport, &mut input, head.framing);
+    while let Some(piece) = reader.next().await.map_err(|_| Failed::Invalid("the response is truncated".to_owned()))? {
+        if body.len() + piece.len() > max_bytes {
+            return Err(Failed::Invalid(format!("the response is larger than {max_bytes} bytes")));
+        }
+        body.extend_from_slice(piece);
+    }
+    drop(reader);
+    // Bytes nobody asked for would become the response to the next request (RFC 9112 §6.3).
+    let is_free = head.keep_alive && head.framing != BodyFraming::UntilClose && input.is_empty();
+    Ok((Answered { head, body }, is_free))
 }

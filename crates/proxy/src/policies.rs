@@ -2,6 +2,7 @@
 //!
 //! Counts pass from one generation to the next where what is counted apart is the same: a reload gives nobody a new burst.
 
+pub mod cors;
 mod rate;
 pub mod switch;
 
@@ -11,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{Config, Networks, PolicyConfig, RateKey, RateLimit, TokenRule};
+use config::{BasicRule, Config, Cors, Networks, PolicyConfig, RateKey, RateLimit, TokenRule};
 use wire::http::{Fields, RequestHead};
 
-use crate::auth::{Verifier, Verifiers};
+use crate::auth::{Passwords, Verifier, Verifiers};
 use crate::client::{AddressSet, RequestClient};
 use crate::configured_map::ConfiguredMap;
 use crate::host_map::HostMap;
@@ -30,6 +31,7 @@ pub struct ActivePolicy {
     deny: Option<AddressSet>,
     rate: Option<(RateLimit, Arc<RateTable>)>,
     token: Option<Arc<Verifier>>,
+    passwords: Option<Arc<Passwords>>,
     maintenance: Option<Switch>,
 }
 
@@ -51,13 +53,14 @@ impl ActivePolicy {
         previous: Option<&ActivePolicy>,
     ) -> Result<ActivePolicy, Vec<String>> {
         let mut problems = Vec::new();
-        let mut set = |networks: &Option<Networks>| {
+        let set = |networks: &Option<Networks>, problems: &mut Vec<String>| {
             let networks = networks.as_ref()?;
             AddressSet::of(&networks.listed, networks.file.as_deref().map(Path::new))
                 .map_err(|found| problems.extend(found))
                 .ok()
         };
-        let (allow, deny) = (set(&config.allow), set(&config.deny));
+        let allow = set(&config.allow, &mut problems);
+        let deny = set(&config.deny, &mut problems);
         let rate = config.rate_limit.as_ref().map(|limit| {
             let kept = previous.and_then(|previous| previous.rate.as_ref());
             let kept = kept.filter(|(before, _)| before.key == limit.key && before.max_keys == limit.max_keys);
@@ -65,8 +68,14 @@ impl ActivePolicy {
             table.serve(limit);
             (limit.clone(), table)
         });
+        let passwords = config.basic.as_ref().and_then(|basic| {
+            let before = previous.and_then(|previous| previous.passwords.as_deref());
+            let loaded = Passwords::load(&basic.file, basic.cache_ttl, before);
+            loaded.map_err(|found| problems.extend(found)).ok().map(Arc::new)
+        });
         match problems.is_empty() {
             true => Ok(ActivePolicy {
+                passwords,
                 allow,
                 deny,
                 rate,
@@ -112,7 +121,13 @@ impl ActivePolicy {
 impl ActivePolicy {
     /// Whether it demands to know who sends a request.
     pub fn authenticates(&self) -> bool {
-        self.config.jwt.is_some()
+        let PolicyConfig { jwt, basic, forward_auth, .. } = &*self.config;
+        jwt.is_some() || basic.is_some() || forward_auth.is_some()
+    }
+
+    /// The password that requests must show, and the users; the latter are missing where they could not be loaded.
+    pub fn password(&self) -> Option<(&BasicRule, Option<&Arc<Passwords>>)> {
+        self.config.basic.as_ref().map(|rule| (rule, self.passwords.as_ref()))
     }
 
     /// The token that requests must show, and how it is verified; the latter is missing where it could not be loaded.
@@ -127,7 +142,7 @@ fn only<'v>(mut values: impl Iterator<Item = &'v [u8]>) -> Option<&'v [u8]> {
 }
 
 /// An address as it is counted: of IPv6 the /64, which is what one subscriber has (RFC 6177).
-fn network_of(address: IpAddr) -> u128 {
+pub fn network_of(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
         IpAddr::V6(v6) => u128::from(v6) & !u128::from(u64::MAX),
@@ -146,6 +161,8 @@ pub struct Policies {
     routes: Vec<List>,
     /// Fields (lower case) in which policies say who the client is.
     subject_fields: Box<[Box<str>]>,
+    /// Whether any says which pages of other origins may use a resource.
+    has_cors: bool,
 }
 
 impl Policies {
@@ -171,6 +188,7 @@ impl Policies {
         policies.listeners = config.listeners.iter().map(|one| (one.name.clone(), list(&one.policies))).collect();
         policies.hosts = config.host_rules.iter().map(|rule| (rule.host.clone(), list(&rule.policies))).collect();
         policies.routes = config.routes.iter().map(|route| list(&route.policies)).collect();
+        policies.has_cors = config.policies.values().any(|policy| policy.cors.is_some());
         policies.subject_fields = config.subject_fields().map(Box::from).collect();
         Ok(policies)
     }
@@ -190,6 +208,19 @@ impl Policies {
         if !self.subject_fields.is_empty() && fields.iter().any(|(name, _)| self.is_subject_field(name)) {
             fields.retain(|name, _| !self.is_subject_field(name));
         }
+    }
+
+    /// Whether any policy says which pages of other origins may use a resource.
+    pub fn has_cors(&self) -> bool {
+        self.has_cors
+    }
+
+    /// What holds for pages of other origins: the word of the route, else of the host, else of the listener.
+    pub fn cors(&self, route: Option<usize>, listener: &str, head: &RequestHead) -> Option<(&ActivePolicy, &Cors)> {
+        let route = route.map(|route| self.of_route(route)).unwrap_or_default();
+        let around = [self.hosts.find(head.host()), self.listeners.get(listener)];
+        let mut all = route.iter().chain(around.into_iter().flatten().flatten());
+        all.find_map(|policy| Some((&**policy, policy.config.cors.as_ref()?)))
     }
 
     /// The switches of policies, which somebody has to look after.

@@ -446,6 +446,30 @@ reasons! {
         CredentialsMissing "credentials_missing" Client 401
             "The request shows no credentials, and a policy demands them."
             "Nothing: the client shows them when it is asked. To let requests without them pass, say `allow_missing: true`.";
+        CredentialsMalformed "credentials_malformed" Client 401
+            "`Authorization` is there twice, or is no user name and password in the scheme Basic."
+            "Correct the client.";
+        PasswordWrong "password_wrong" Client 401
+            "The user does not exist, or the password is another one."
+            "Nothing if it is rare; a `rate_limit` named before the policy bounds guesses.";
+        PasswordCheckBusy "password_check_busy" Proxy 503
+            "So many passwords are to be compared, or so many of this client, that this one has no turn. Users whose password is known already are not concerned."
+            "Look in the access log for who sends so many passwords, and limit their rate.";
+        AuthServiceDenied "auth_service_denied" Client 403
+            "The authentication service did not let the request pass; the client got its response, whose status is the one in the log."
+            "Nothing: clients sign in, or lack the right. The logs of the service say why.";
+        AuthServiceInvalid "auth_service_invalid" Upstream 502
+            "The authentication service responded with neither 2xx, 401, 403 nor a redirect, too much, or with fields that cannot be forwarded."
+            "The diagnostic log says what came (`authentication service`); check `path` and `upstream` of `forward_auth`.";
+        AuthServiceUnavailable "auth_service_unavailable" Upstream 503
+            "The authentication service could not be reached, or its connection ended without a response."
+            "Look at the service and its health checks. Nobody gets in while it is away.";
+        AuthServiceTimeout "auth_service_timeout" Upstream 503
+            "The authentication service did not respond within `forward_auth.timeout`."
+            "Look at the service, or raise the timeout.";
+        CorsNotAllowed "cors_not_allowed" Client 403
+            "A page of another origin asks with a preflight for an origin, method or header field that `cors` of a policy does not allow."
+            "Add it to `origins`, `methods` or `headers` if the page is yours.";
         TokenDenied "token_denied" Client 403
             "The token of the request is on the list of denied tokens."
             "Nothing: it was put there.";

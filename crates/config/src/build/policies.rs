@@ -6,8 +6,12 @@ use std::time::Duration;
 
 use wire::http::field_kind::FieldKind;
 
+use super::routes::method;
 use super::{Build, Fault, address, headers, names_in, read};
-use crate::model::{Maintenance, Networks, PolicyConfig, RateKey, RateLimit, TokenRule};
+use crate::model::{
+    BasicRule, Cors, ForwardAuth, Maintenance, Networks, OriginPattern, PolicyConfig, PolicyMode, RateKey, RateLimit,
+    TokenRule,
+};
 use crate::problem::{Span, shown};
 use crate::table::setting;
 use crate::yaml::Node;
@@ -16,23 +20,36 @@ use crate::yaml::Node;
 const MICROSECOND: Duration = Duration::from_micros(1);
 /// Largest rate of requests per second: beyond it, whole microseconds between two requests would be off by more than 5 %.
 const MAX_RATE: u64 = 100_000;
+/// The keys of which a policy has one.
+const AUTHENTICATION: [&str; 3] = ["jwt", "basic", "forward_auth"];
 /// Longest time that a burst may stand for.
 const MAX_BURST_TIME: Duration = Duration::from_secs(24 * 3_600);
 
 impl Build<'_> {
     pub(super) fn policies(&mut self, root: &Node) -> BTreeMap<String, Arc<PolicyConfig>> {
         let entries = root.get("policies").map(Node::entries).unwrap_or_default();
-        let verifiers = names_in(root, "tokens");
+        let (verifiers, upstreams) = (names_in(root, "tokens"), names_in(root, "upstreams"));
         let policy = |entry: &crate::yaml::Entry| {
-            (entry.key.clone(), Arc::new(self.policy(&entry.key, &entry.value, &verifiers)))
+            (entry.key.clone(), Arc::new(self.policy(&entry.key, &entry.value, &verifiers, &upstreams)))
         };
         entries.iter().map(policy).collect()
     }
 
-    fn policy(&mut self, name: &str, node: &Node, verifiers: &BTreeMap<&str, Span>) -> PolicyConfig {
+    fn policy(
+        &mut self,
+        name: &str,
+        node: &Node,
+        verifiers: &BTreeMap<&str, Span>,
+        upstreams: &BTreeMap<&str, Span>,
+    ) -> PolicyConfig {
         if node.entries().iter().all(|entry| entry.key == "mode") {
             let what = format!("the policy {} lets everything pass", shown(name));
             self.problems.add(node.span, what, "add `allow`, `deny`, `rate_limit` or `jwt`, or remove it");
+        }
+        self.one_way_to_authenticate(node);
+        if let (Some(entry), PolicyMode::Log) = (node.entry("cors"), setting(node, "mode")) {
+            let what = "`cors` has no effect with `mode: log`: browsers decide by what the response says";
+            self.problems.add(entry.key_span, what, "write a policy of its own for it");
         }
         PolicyConfig {
             name: name.to_owned(),
@@ -41,7 +58,20 @@ impl Build<'_> {
             deny: self.networks(node, "deny", "deny_file"),
             rate_limit: read::mapping(node, "rate_limit").and_then(|node| self.rate_limit(node)),
             jwt: read::mapping(node, "jwt").and_then(|node| self.token_rule(node, verifiers)),
+            basic: read::mapping(node, "basic").and_then(|node| self.basic_rule(name, node)),
+            forward_auth: read::mapping(node, "forward_auth").and_then(|node| self.forward_auth(node, upstreams)),
+            cors: read::mapping(node, "cors").map(|node| self.cors(node)),
             maintenance: read::mapping(node, "maintenance").and_then(|node| self.maintenance(node)),
+        }
+    }
+
+    /// A request shows one credential in `Authorization`.
+    fn one_way_to_authenticate(&mut self, node: &Node) {
+        let mut ways = AUTHENTICATION.iter().filter_map(|key| node.entry(key));
+        if let (Some(first), Some(second)) = (ways.next(), ways.next()) {
+            let what =
+                format!("`{}` beside `{}`: a policy demands to know who comes in one way", second.key, first.key);
+            self.problems.add(second.key_span, what, "write two policies, and name both where requests must pass both");
         }
     }
 
@@ -59,6 +89,53 @@ impl Build<'_> {
             claims: claims.iter().map(values).collect(),
             set: self.fields(node, "set", subject_field),
         })
+    }
+
+    fn basic_rule(&mut self, policy: &str, node: &Node) -> Option<BasicRule> {
+        let realm = self.parsed(node, "realm", |text| match text.contains(['"', '\\']) {
+            true => Err(Fault::new("a realm cannot hold quotes or backslashes", "leave them out")),
+            false => headers::field_value(text),
+        });
+        Some(BasicRule {
+            file: self.file(node, "file")?,
+            realm: realm.unwrap_or_else(|| policy.to_owned()),
+            user_header: self.parsed(node, "user_header", |text| headers::field_name(text).and_then(subject_field)),
+            cache_ttl: setting(node, "cache_ttl"),
+        })
+    }
+
+    fn forward_auth(&mut self, node: &Node, upstreams: &BTreeMap<&str, Span>) -> Option<ForwardAuth> {
+        Some(ForwardAuth {
+            upstream: self.name_of(node.get("upstream")?, "upstream", upstreams)?,
+            path: self.parsed(node, "path", question_path)?,
+            append_path: setting(node, "append_path"),
+            host: self.parsed(node, "host", headers::field_value),
+            send: self.parsed_list(node, "send", |text| headers::field_name(text).and_then(question_field)),
+            copy: self.parsed_list(node, "copy", |text| headers::field_name(text).and_then(subject_field)),
+            timeout: setting(node, "timeout"),
+        })
+    }
+
+    fn cors(&mut self, node: &Node) -> Cors {
+        let origins = node.get("origins").map(Node::one_or_many).unwrap_or_default();
+        let any_origin = origins.iter().any(|item| item.text() == Some("*"));
+        let cors = Cors {
+            any_origin,
+            origins: if any_origin { Vec::new() } else { self.parsed_list(node, "origins", origin) },
+            credentials: setting(node, "credentials"),
+            methods: self.parsed_list(node, "methods", method),
+            headers: self.parsed_list(node, "headers", headers::field_name),
+            expose_headers: self.parsed_list(node, "expose_headers", headers::field_name),
+            max_age: setting(node, "max_age"),
+        };
+        if let Some(at) = node.get("origins").filter(|_| any_origin && (cors.credentials || origins.len() > 1)) {
+            let what = match cors.credentials {
+                true => "pages of every origin could act with the credentials of whoever visits them",
+                false => "`*` beside other origins: it is all of them",
+            };
+            self.problems.add(at.span, what, "name the origins, or write `*` alone without `credentials`");
+        }
+        cors
     }
 
     fn maintenance(&mut self, node: &Node) -> Option<Maintenance> {
@@ -129,6 +206,63 @@ fn subject_field(name: String) -> Result<String, Fault> {
     }
     let what = format!("{} cannot say who the client is: it has a meaning of its own", shown(&name));
     Err(Fault::new(what, "use another name such as `x-user`"))
+}
+
+/// An origin as browsers write it (RFC 6454 §6.2): in lower case, without a path, and without the port that the scheme has by itself.
+fn origin(text: &str) -> Result<OriginPattern, Fault> {
+    let wrong = |what: &str| {
+        let fix =
+            "write it as browsers do: `https://app.example.com`, `https://*.example.com`, `http://localhost:3000`";
+        Fault::new(format!("{} {what}", shown(text)), fix)
+    };
+    let (scheme, host) = match text.split_once("://") {
+        Some((scheme @ ("http" | "https"), host)) => (scheme, host),
+        _ => return Err(wrong("is no origin of http or https")),
+    };
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !name.is_empty() && !port.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
+    };
+    let own = if scheme == "https" { "443" } else { "80" };
+    match port {
+        Some(port) if port == own => {
+            return Err(wrong("names the port that the scheme has by itself, which browsers leave out"));
+        }
+        Some(port) if port.parse::<u16>().is_err() || port.starts_with('0') => return Err(wrong("names no port")),
+        _ => {}
+    }
+    let fits = |name: &str| {
+        let is_label = |label: &str| {
+            !label.is_empty()
+                && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        };
+        name.split('.').all(is_label) || (name.starts_with('[') && name.ends_with(']'))
+    };
+    match name.strip_prefix("*.") {
+        Some(below) if fits(below) => {
+            let suffix = host.strip_prefix('*').unwrap_or_default().to_owned();
+            Ok(OriginPattern::Below { scheme: format!("{scheme}://"), suffix })
+        }
+        None if fits(name) => Ok(OriginPattern::Exact(text.to_owned())),
+        _ => Err(wrong("is no origin")),
+    }
+}
+
+/// Path and query of a question: as they go over the wire.
+fn question_path(text: &str) -> Result<String, Fault> {
+    if text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+        return Ok(text.to_owned());
+    }
+    Err(Fault::new(format!("{} is not a path", shown(text)), "write it as it is sent, such as `/oauth2/auth`"))
+}
+
+/// A field of a client that an authentication service may get: none that says who the client is, which we write ourselves.
+fn question_field(name: String) -> Result<String, Fault> {
+    let name = headers::not_framing(name)?;
+    if FieldKind::of(name.as_bytes()) == FieldKind::Plain && name != "host" {
+        return Ok(name);
+    }
+    Err(Fault::new(format!("{} is not the client's to send", shown(&name)), "leave it out; Portunus writes it itself"))
 }
 
 /// The name of a cookie (RFC 6265 §4.1.1).

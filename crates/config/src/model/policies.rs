@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use wire::http::Method;
 
 pub use crate::shape::surface::PolicyMode;
 
@@ -22,6 +23,12 @@ pub struct PolicyConfig {
     pub rate_limit: Option<RateLimit>,
     /// A bearer token that requests must show.
     pub jwt: Option<TokenRule>,
+    /// A user name and password that requests must show.
+    pub basic: Option<BasicRule>,
+    /// An authentication service that is asked about each request.
+    pub forward_auth: Option<ForwardAuth>,
+    /// Pages of other origins that may use the resource.
+    pub cors: Option<Cors>,
     /// A switch for maintenance.
     pub maintenance: Option<Maintenance>,
 }
@@ -29,7 +36,8 @@ pub struct PolicyConfig {
 impl PolicyConfig {
     /// The files that it names.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        [&self.allow, &self.deny].into_iter().flatten().filter_map(|networks| networks.file.as_ref())
+        let lists = [&self.allow, &self.deny].into_iter().flatten().filter_map(|networks| networks.file.as_ref());
+        lists.chain(self.basic.iter().map(|basic| &basic.file))
     }
 
     /// The claims that it reads from a token: those of its conditions, of its fields, and the name of the user.
@@ -41,7 +49,10 @@ impl PolicyConfig {
 
     /// The fields (lower case) in which it says who the client is.
     pub fn subject_fields(&self) -> impl Iterator<Item = &str> {
-        self.jwt.iter().flat_map(|jwt| jwt.set.iter().map(|(field, _)| field.as_str()))
+        let of_token = self.jwt.iter().flat_map(|jwt| jwt.set.iter().map(|(field, _)| field.as_str()));
+        let of_user = self.basic.iter().filter_map(|basic| basic.user_header.as_deref());
+        let copied = self.forward_auth.iter().flat_map(|service| service.copy.iter().map(String::as_str));
+        of_token.chain(of_user).chain(copied)
     }
 }
 
@@ -60,6 +71,71 @@ pub struct TokenRule {
     pub claims: Vec<(String, Vec<String>)>,
     /// Fields (lower case) that are set, and the claims that they show.
     pub set: Vec<(String, String)>,
+}
+
+/// A user name and password that requests must show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BasicRule {
+    /// Users and the hashes of their passwords.
+    pub file: PathBuf,
+    /// What browsers show when they ask.
+    pub realm: String,
+    /// The field (lower case) that is set to the user name.
+    pub user_header: Option<String>,
+    /// How long credentials are accepted without another look.
+    pub cache_ttl: Duration,
+}
+
+/// An authentication service that is asked about each request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardAuth {
+    /// Its upstream.
+    pub upstream: String,
+    /// Path and query.
+    pub path: String,
+    /// Whether method, path and query of the request are those of the question.
+    pub append_path: bool,
+    /// The Host to send; none: the server's.
+    pub host: Option<String>,
+    /// Fields (lower case) of the request that it gets.
+    pub send: Vec<String>,
+    /// Fields (lower case) of its response that the request gets.
+    pub copy: Vec<String>,
+    /// One question.
+    pub timeout: Duration,
+}
+
+/// Pages of other origins that may use a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cors {
+    /// Every origin.
+    pub any_origin: bool,
+    /// These origins.
+    pub origins: Vec<OriginPattern>,
+    /// Pages may show credentials.
+    pub credentials: bool,
+    /// Methods that pages may use.
+    pub methods: Vec<Method>,
+    /// Fields (lower case) that pages may send.
+    pub headers: Vec<String>,
+    /// Fields (lower case) of responses that pages may read.
+    pub expose_headers: Vec<String>,
+    /// How long browsers remember.
+    pub max_age: Duration,
+}
+
+/// An origin (RFC 6454 §6.2), or all below a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OriginPattern {
+    /// This one.
+    Exact(String),
+    /// Those whose host has more labels.
+    Below {
+        /// `https://` or `http://`.
+        scheme: String,
+        /// The rest, from its first dot, with a port that is not the scheme's own.
+        suffix: String,
+    },
 }
 
 /// A switch for maintenance.

@@ -301,3 +301,363 @@ fn a_file_switches_maintenance_on_and_off() {
         site.gate.log(6).iter().filter(|line| line["status"] == 503).map(|line| line["reason"].clone()).collect();
     assert!(reasons.iter().all(|reason| reason == "maintenance"), "{reasons:?}");
 }
+
+/// `htpasswd -nbBC 5 ada secret`, and of `eve` with `hunter2`; made by the test from what the program of Apache writes.
+fn users(names: &[(&str, &str)]) -> String {
+    let line = |(user, password): &(&str, &str)| {
+        format!("{user}:{}\n", bcrypt::hash(password, 5).unwrap().replace("$2b$", "$2y$"))
+    };
+    names.iter().map(line).collect()
+}
+
+fn basic(user: &str, password: &str) -> String {
+    let mut out = b"Authorization: Basic ".to_vec();
+    proxy::auth::base64url::encode_base64(format!("{user}:{password}").as_bytes(), &mut out);
+    format!("{}\r\n", String::from_utf8(out).unwrap())
+}
+
+fn with_users(policy: &str, text: &str) -> Site {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("secret"), SECRET).unwrap();
+    fs::write(folder.path().join("users"), text).unwrap();
+    let upstream = Upstream::ok();
+    let text = yaml(&upstream, policy, ["", ", policies: people"], "");
+    Site { gate: Gate::start_in(folder, &text), upstream }
+}
+
+#[test]
+fn a_password_lets_in_and_nothing_else_does() {
+    let site = with_users(
+        "  people: { basic: { file: users, realm: Staff, user_header: X-User } }",
+        &users(&[("ada", "secret"), ("eve", "p:w")]),
+    );
+    for _ in 0..3 {
+        assert_eq!(site.get("/a", &format!("X-User: root\r\n{}", basic("ada", "secret"))).0, 200);
+    }
+    assert_eq!(site.get("/a", &basic("eve", "p:w")).0, 200);
+    let seen: Vec<_> = site.upstream.seen().iter().map(|seen| seen.fields("x-user").join("|")).collect();
+    assert_eq!(seen, ["ada", "ada", "ada", "eve"]);
+    let (status, head) = site.get("/a", "");
+    assert_eq!((status, field(&head, "WWW-Authenticate")), (401, Some("Basic realm=\"Staff\", charset=\"UTF-8\"")));
+    for (fields, reason) in [
+        (basic("ada", "Secret"), "password_wrong"),
+        (basic("ada", "Secret"), "password_wrong"),
+        (basic("ada", ""), "password_wrong"),
+        (basic("bob", "secret"), "password_wrong"),
+        (basic("", ""), "password_wrong"),
+        (format!("{}{}", basic("ada", "secret"), basic("eve", "p:w")), "credentials_malformed"),
+        ("Authorization: Bearer x\r\n".to_owned(), "credentials_malformed"),
+        ("Authorization: Basic YWRhOnNlY3JldA\r\n".to_owned(), "credentials_malformed"),
+        (basic("ada", "secret\0x"), "credentials_malformed"),
+    ] {
+        let before = site.gate.log(5).len();
+        assert_eq!(site.get("/a", &fields).0, 401, "{fields}");
+        assert_eq!(site.gate.log(before + 1)[before]["reason"], reason, "{fields}");
+    }
+    assert_eq!(site.upstream.seen().len(), 4, "what is rejected does not reach the upstream");
+    assert_eq!(site.gate.log(1)[0]["user"], "ada");
+}
+
+#[test]
+fn users_are_read_again_and_a_changed_password_counts_at_once() {
+    let site = with_users("  people: { basic: { file: users } }", &users(&[("ada", "old"), ("eve", "p")]));
+    assert_eq!((site.get("/a", &basic("ada", "old")).0, site.get("/a", &basic("eve", "p")).0), (200, 200));
+    fs::write(site.gate.dir.path().join("users"), users(&[("ada", "new")])).unwrap();
+    site.gate.signal("HUP");
+    site.gate.wait_for("reloaded");
+    let ask = |user: &str, password: &str| site.get("/a", &basic(user, password)).0;
+    assert_eq!((ask("ada", "old"), ask("ada", "new"), ask("eve", "p")), (401, 200, 401));
+    // What is weak keeps what was there.
+    fs::write(site.gate.dir.path().join("users"), "ada:secret\n").unwrap();
+    site.gate.signal("HUP");
+    site.gate.wait_for("is in plain text, or hashed with DES; write it anew with `htpasswd -B`");
+    assert_eq!((ask("ada", "new"), ask("ada", "secret")), (200, 401));
+}
+
+/// Wrong passwords without end: who is known is served all the while, others get a word instead of a wait, and what waits is bounded.
+#[test]
+fn a_flood_of_wrong_passwords_stalls_nobody_who_is_known() {
+    let costly = bcrypt::hash("secret", 11).unwrap();
+    let site = with_users("  people: { basic: { file: users } }", &format!("ada:{costly}\n"));
+    assert_eq!(site.get("/a", &basic("ada", "secret")).0, 200);
+    let address = site.gate.address("web");
+    std::thread::scope(|scope| {
+        let flood = |number: usize| {
+            let statuses: Vec<u16> = (0..4)
+                .map(|round| {
+                    let wrong = basic("ada", &format!("guess-{number}-{round}"));
+                    let request = format!("GET /a HTTP/1.1\r\nHost: h.example\r\n{wrong}Connection: close\r\n\r\n");
+                    ask_on(address, &request).0[9..12].parse().unwrap()
+                })
+                .collect();
+            statuses
+        };
+        let threads: Vec<_> = (0..32).map(|number| scope.spawn(move || flood(number))).collect();
+        for _ in 0..20 {
+            assert_eq!(site.get("/a", &basic("ada", "secret")).0, 200);
+            assert_eq!(site.get("/open", "").0, 200);
+        }
+        let statuses: Vec<u16> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        assert!(statuses.iter().all(|status| matches!(status, 401 | 503)), "{statuses:?}");
+        assert!(
+            statuses.contains(&401) && statuses.contains(&503),
+            "some are compared, and no more than may wait: {statuses:?}"
+        );
+    });
+    assert!(site.gate.metrics().contains("decision=\"rejected\",reason=\"password_check_busy\""));
+}
+
+/// A gate that asks a service, which responds as `reply` says.
+fn with_service(
+    rule: &str,
+    reply: impl Fn(&crate::harness::Seen) -> Reply + Send + Sync + 'static,
+) -> (Site, Upstream) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("secret"), SECRET).unwrap();
+    let (upstream, service) = (Upstream::ok(), Upstream::start(reply));
+    let policies = format!("  people: {{ forward_auth: {{ upstream: auth, path: /verify{rule} }} }}");
+    let text = yaml(&upstream, &policies, ["", ", policies: people"], "").replace(
+        "upstreams:\n",
+        &format!("upstreams:\n  auth: {{ servers: [\"{}\"], connect_timeout: 1s }}\n", service.address),
+    );
+    (Site { gate: Gate::start_in(folder, &text), upstream }, service)
+}
+
+#[test]
+fn a_service_is_asked_and_its_word_copied() {
+    let (site, service) = with_service(", copy: [Remote-User, Remote-Groups]", |_| {
+        Reply::Keep(b"HTTP/1.1 202 Accepted\r\nRemote-User: ada\r\nX-Other: 1\r\nContent-Length: 2\r\n\r\nok".to_vec())
+    });
+    let fields = "Cookie: s=1\r\nX-Secret: no\r\nRemote-User: root\r\nRemote-Groups: admins\r\nX-Forwarded-Uri: /open\r\nX-Original-URL: http://x/\r\n";
+    for _ in 0..3 {
+        assert_eq!(site.get("/a?q=1", fields).0, 200);
+    }
+    let asked = service.seen();
+    assert_eq!((asked.len(), asked[2].connection), (3, 0), "one connection serves them all");
+    assert_eq!(asked[0].line(), "GET /verify HTTP/1.1");
+    for (name, value) in [
+        ("host", service.address.to_string()),
+        ("cookie", "s=1".to_owned()),
+        ("x-forwarded-method", "GET".to_owned()),
+        ("x-forwarded-uri", "/a?q=1".to_owned()),
+        ("x-forwarded-host", "h.example".to_owned()),
+        ("x-forwarded-proto", "http".to_owned()),
+        ("x-forwarded-for", "127.0.0.1".to_owned()),
+        ("x-original-url", "http://h.example/a?q=1".to_owned()),
+    ] {
+        assert_eq!(asked[0].fields(name), [value], "{name}");
+    }
+    assert!(asked[0].fields("x-secret").is_empty() && asked[0].fields("remote-user").is_empty());
+    let seen = &site.upstream.seen()[0];
+    assert_eq!(seen.fields("remote-user"), ["ada"]);
+    assert!(seen.fields("remote-groups").is_empty(), "what the service does not say nobody says");
+    assert_eq!(site.gate.log(1)[0]["user"], "ada");
+}
+
+#[test]
+fn envoys_form_asks_for_the_request_itself() {
+    let (site, service) = with_service(", append_path: true, host: auth.example", |_| {
+        Reply::Keep(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())
+    });
+    let request = "POST /a?q=1 HTTP/1.1\r\nHost: h.example\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody";
+    assert!(ask_on(site.gate.address("web"), request).0.starts_with("HTTP/1.1 200"));
+    let asked = &service.seen()[0];
+    assert_eq!(
+        (asked.line(), asked.fields("host"), asked.body.len()),
+        ("POST /verify/a?q=1 HTTP/1.1", vec!["auth.example"], 0)
+    );
+    assert_eq!(site.upstream.seen()[0].body, b"body");
+}
+
+#[test]
+fn what_the_service_denies_goes_to_the_client_as_it_says() {
+    let (site, _service) = with_service("", |seen| {
+        let response = match seen.fields("cookie").first() {
+            Some(&"s=redirect") => {
+                "HTTP/1.1 302 Found\r\nLocation: https://login.example/?rd=x\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\nConnection: X-Hop\r\nX-Hop: 1\r\nContent-Length: 0\r\n\r\n"
+            }
+            Some(&"s=forbidden") => {
+                "HTTP/1.1 403 Forbidden\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n<no/>\r\n0\r\n\r\n"
+            }
+            _ => "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Custom x\r\nContent-Length: 0\r\n\r\n",
+        };
+        Reply::Keep(response.as_bytes().to_vec())
+    });
+    let (status, head) = site.get("/a", "Cookie: s=redirect\r\n");
+    assert_eq!((status, field(&head, "Location")), (302, Some("https://login.example/?rd=x")));
+    assert_eq!((head.matches("Set-Cookie: ").count(), head.contains("X-Hop")), (2, false), "{head}");
+    let request = "GET /a HTTP/1.1\r\nHost: h.example\r\nCookie: s=forbidden\r\nConnection: close\r\n\r\n";
+    let (head, body) = ask_on(site.gate.address("web"), request);
+    assert!(head.starts_with("HTTP/1.1 403") && head.contains("Content-Type: text/html"), "{head}");
+    assert_eq!(body, b"<no/>");
+    let (status, head) = site.get("/a", "");
+    assert_eq!((status, field(&head, "WWW-Authenticate")), (401, Some("Custom x")));
+    assert!(site.upstream.seen().is_empty());
+    assert!(site.gate.log(3).iter().all(|line| line["reason"] == "auth_service_denied" && line["fault"] == "client"));
+}
+
+/// Whatever is not clearly a yes lets nobody in.
+#[test]
+fn a_service_that_is_broken_or_silent_lets_nobody_in() {
+    let (site, _service) = with_service(", copy: X-User, timeout: 200ms", |seen| {
+        let ok = |fields: &str| Reply::Close(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").into_bytes());
+        match *seen.fields("cookie").first().unwrap_or(&"") {
+            "s=hang" => Reply::Silence,
+            "s=half" => Reply::Close(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx".to_vec()),
+            "s=reset" => Reply::Reset(Vec::new()),
+            "s=500" => Reply::Close(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            "s=404" => Reply::Close(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            "s=101" => {
+                Reply::Close(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n".to_vec())
+            }
+            "s=304" => Reply::Close(b"HTTP/1.1 304 Not Modified\r\n\r\n".to_vec()),
+            "s=huge" => ok(&format!("Content-Length: {}\r\n\r\n{}", 100_000, "x".repeat(100_000))),
+            "s=twice" => ok("X-User: a\r\nX-User: b\r\nContent-Length: 0\r\n"),
+            "s=nonsense" => Reply::Close(b"yes\r\n\r\n".to_vec()),
+            _ => ok("X-User: a\r\nContent-Length: 0\r\n"),
+        }
+    });
+    let rows = [
+        ("hang", 503, "auth_service_timeout"),
+        ("half", 502, "auth_service_invalid"),
+        ("reset", 503, "auth_service_unavailable"),
+        ("500", 502, "auth_service_invalid"),
+        ("404", 502, "auth_service_invalid"),
+        ("101", 502, "auth_service_invalid"),
+        ("304", 502, "auth_service_invalid"),
+        ("huge", 502, "auth_service_invalid"),
+        ("twice", 502, "auth_service_invalid"),
+        ("nonsense", 502, "auth_service_invalid"),
+        ("good", 200, ""),
+    ];
+    for (cookie, status, _) in rows {
+        assert_eq!(site.get("/a", &format!("Cookie: s={cookie}\r\n")).0, status, "{cookie}");
+    }
+    assert_eq!(site.upstream.seen().len(), 1);
+    for (line, (cookie, _, reason)) in site.gate.log(rows.len()).iter().zip(rows) {
+        assert_eq!(line["reason"].as_str().unwrap_or_default(), reason, "{cookie}");
+        assert_eq!(
+            line["fault"].as_str().unwrap_or_default(),
+            if reason.is_empty() { "" } else { "upstream" },
+            "{cookie}"
+        );
+    }
+}
+
+const BROWSER: &str = "  pages: { cors: { origins: [\"https://app.example\", \"https://*.tenants.example\"], credentials: true, methods: [GET, PUT], headers: [Content-Type, X-Token], expose_headers: X-Total, max_age: 90s } }
+  staff: { jwt: { verifier: id } }
+  slow: { rate_limit: { rate: 1/h, burst: 2 } }
+  public: { cors: { origins: \"*\" } }";
+
+fn preflight(site: &Site, path: &str, origin: &str, method: &str, more: &str) -> (u16, String) {
+    let request = format!(
+        "OPTIONS {path} HTTP/1.1\r\nHost: h.example\r\nOrigin: {origin}\r\nAccess-Control-Request-Method: {method}\r\n{more}Connection: close\r\n\r\n"
+    );
+    let (head, _) = ask_on(site.gate.address("web"), &request);
+    (head[9..12].parse().unwrap(), head)
+}
+
+#[test]
+fn preflights_are_answered_before_credentials_and_routes_of_other_methods() {
+    let site = Site::start(BROWSER, ["", ", policies: [staff, pages], methods: [GET, PUT]"]);
+    let (status, head) = preflight(
+        &site,
+        "/a",
+        "https://app.example",
+        "PUT",
+        "Access-Control-Request-Headers: content-type,x-token\r\n",
+    );
+    assert_eq!(status, 204, "{head}");
+    for (name, value) in [
+        ("Access-Control-Allow-Origin", "https://app.example"),
+        ("Access-Control-Allow-Credentials", "true"),
+        ("Access-Control-Allow-Methods", "GET, PUT"),
+        ("Access-Control-Allow-Headers", "content-type, x-token"),
+        ("Access-Control-Max-Age", "90"),
+        ("Vary", "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"),
+    ] {
+        assert_eq!(field(&head, name), Some(value), "{name}: {head}");
+    }
+    assert_eq!(preflight(&site, "/a", "https://a.b.tenants.example", "GET", "").0, 204);
+    for (origin, method, more) in [
+        ("https://evil.example", "PUT", ""),
+        ("https://app.example.evil.example", "PUT", ""),
+        ("https://evil.example/.tenants.example", "PUT", ""),
+        ("null", "PUT", ""),
+        ("https://app.example", "PUT", "Access-Control-Request-Headers: x-other\r\n"),
+        ("https://app.example", "PUT", "Origin: https://evil.example\r\n"),
+    ] {
+        let (status, head) = preflight(&site, "/a", origin, method, more);
+        assert!(
+            status != 204 && field(&head, "Access-Control-Allow-Methods").is_none(),
+            "{origin} {method} {more}: {head}"
+        );
+    }
+    assert!(site.upstream.seen().is_empty(), "none of it is the upstream's");
+    assert_eq!(site.gate.log(1)[0]["status"], 204);
+    assert!(site.gate.metrics().contains("{policy=\"pages\",decision=\"rejected\",reason=\"cors_not_allowed\"} 5"));
+}
+
+#[test]
+fn responses_say_who_may_read_them_and_rejections_do_too() {
+    let upstream = |_: &crate::harness::Seen| {
+        Reply::Keep(b"HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nAccess-Control-Allow-Credentials: true\r\nVary: Accept\r\nX-Total: 1\r\nContent-Length: 0\r\n\r\n".to_vec())
+    };
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("secret"), SECRET).unwrap();
+    let upstream = Upstream::start(upstream);
+    let text = yaml(&upstream, BROWSER, ["", ", policies: [pages, staff]"], "")
+        .replace("path: /open, upstream: app", "path: /open, upstream: app, policies: public");
+    let site = Site { gate: Gate::start_in(folder, &text), upstream };
+    let bearer = format!("Authorization: Bearer {}\r\n", token(r#""sub":"u""#));
+    let (status, head) = site.get("/a", &format!("Origin: https://app.example\r\n{bearer}"));
+    assert_eq!(status, 200);
+    let all = |head: &str, name: &str| {
+        head.lines().filter(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:"))).count()
+    };
+    assert_eq!(all(&head, "access-control-allow-origin"), 1, "the upstream's own is replaced: {head}");
+    assert_eq!(field(&head, "Access-Control-Allow-Origin"), Some("https://app.example"));
+    assert_eq!(field(&head, "Access-Control-Expose-Headers"), Some("x-total"));
+    assert_eq!(all(&head, "vary"), 2, "{head}");
+    // A page learns that it has to sign in.
+    let (status, head) = site.get("/a", "Origin: https://app.example\r\n");
+    assert_eq!((status, field(&head, "Access-Control-Allow-Origin")), (401, Some("https://app.example")));
+    for fields in
+        ["Origin: https://evil.example\r\n", "", "Origin: https://app.example\r\nOrigin: https://evil.example\r\n"]
+    {
+        let (_, head) = site.get("/a", &format!("{fields}{bearer}"));
+        assert_eq!(
+            (all(&head, "access-control-allow-origin"), all(&head, "access-control-allow-credentials")),
+            (0, 0),
+            "{head}"
+        );
+        assert_eq!(head.matches("Vary: Origin").count(), 1, "a cache keeps origins apart: {head}");
+    }
+    let (_, head) = site.get("/open", "Origin: https://any.example\r\n");
+    assert_eq!((field(&head, "Access-Control-Allow-Origin"), head.contains("Vary: Origin")), (Some("*"), false));
+    assert_eq!(all(&head, "access-control-allow-credentials"), 0, "{head}");
+    // Over HTTP/2.
+    let mut client = Frames::open_plain(site.gate.address("web"));
+    let head: Vec<(&str, &[u8])> = vec![
+        (":method", b"OPTIONS"),
+        (":scheme", b"http"),
+        (":authority", b"h.example"),
+        (":path", b"/a"),
+        ("origin", b"https://app.example"),
+        ("access-control-request-method", b"PUT"),
+    ];
+    client.headers(1, &head, true);
+    assert_eq!(client.outcome(1), Outcome::Response(204, Vec::new()));
+}
+
+/// What needs no credentials holds for preflights, too.
+#[test]
+fn preflights_are_limited_as_other_requests_are() {
+    let site = Site::start(BROWSER, [", policies: slow", ", policies: pages"]);
+    let statuses: Vec<u16> = (0..3).map(|_| preflight(&site, "/a", "https://app.example", "GET", "").0).collect();
+    assert_eq!(statuses, [204, 204, 429]);
+    // Without a policy for it, OPTIONS is a request like any other.
+    let site = Site::start(BROWSER, ["", ", policies: staff"]);
+    assert_eq!(preflight(&site, "/open", "https://app.example", "GET", "").0, 200);
+    assert_eq!(site.upstream.seen().len(), 1);
+}

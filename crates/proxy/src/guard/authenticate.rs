@@ -1,16 +1,20 @@
 //! Who sends a request, as a policy demands to know it. What a client says of itself in the fields that a policy sets ended when the head was read.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use config::{PolicyMode, TokenRule};
+use config::{BasicRule, PolicyMode, TokenRule};
 use reason::Reason;
 use wire::http::RequestHead;
 
+use super::forward_auth;
 use super::request::ask_about;
+use crate::auth::passwords::Credentials;
 use crate::auth::token::{self, Shown, shown_in};
-use crate::auth::{Grant, Subject, Verifier, lookups};
+use crate::auth::{Grant, Passwords, Subject, Verifier, lookups};
+use crate::message::context::Context;
 use crate::message::rejection::Rejection;
-use crate::policies::ActivePolicy;
+use crate::policies::{ActivePolicy, network_of};
 
 /// Rejects a request that does not show what a policy demands; else notes who it comes from.
 ///
@@ -19,6 +23,7 @@ use crate::policies::ActivePolicy;
 pub(super) async fn authenticate(
     policy: &ActivePolicy,
     head: &RequestHead,
+    context: Context<'_>,
     subject: &mut Subject,
 ) -> Result<(), Rejection> {
     let enforces = policy.config.mode == PolicyMode::Enforce;
@@ -32,7 +37,45 @@ pub(super) async fn authenticate(
         }
         subject.holds(grant);
     }
+    if let Some((rule, passwords)) = policy.password() {
+        let user = verify_password(rule, passwords, head, context).await.map_err(|rejection| {
+            let text = format!("Basic realm=\"{}\", charset=\"UTF-8\"", rule.realm);
+            if rejection.status == 401 { challenge(rejection, text) } else { rejection }
+        })?;
+        if let Some(field) = &rule.user_header {
+            subject.set(field, user.as_bytes()).map_err(|_| Rejection::of(Reason::PasswordWrong))?;
+        }
+        subject.is_user(&user);
+    }
+    if let Some(rule) = &policy.config.forward_auth {
+        forward_auth::ask(rule, head, context, subject).await?;
+    }
     Ok(())
+}
+
+/// The user whose password a request shows.
+async fn verify_password(
+    rule: &BasicRule,
+    passwords: Option<&Arc<Passwords>>,
+    head: &RequestHead,
+    context: Context<'_>,
+) -> Result<String, Rejection> {
+    let mut values = head.fields.get_all("authorization");
+    let credentials = match (values.next(), values.next()) {
+        (None, _) => return Err(Rejection::of(Reason::CredentialsMissing)),
+        // Of two, the upstream might take either.
+        (Some(_), Some(_)) => None,
+        (Some(value), None) => Credentials::read(value),
+    };
+    let Some(credentials) = credentials else { return Err(Rejection::of(Reason::CredentialsMalformed)) };
+    // The configuration was checked; should the users not be there all the same, nobody gets in.
+    let Some(passwords) = passwords else {
+        tracing::error!(file = %rule.file.display(), "users are not loaded");
+        return Err(Rejection::of(Reason::PasswordCheckBusy));
+    };
+    let client = context.client.address.map_or(0, network_of);
+    passwords.verify(&credentials, client).await.map_err(Rejection::of)?;
+    Ok(credentials.user)
 }
 
 /// What the token of a request says; none if it need not show one, or if nobody waits to know.

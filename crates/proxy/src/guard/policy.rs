@@ -29,19 +29,36 @@ pub(super) async fn check<'p>(
     for policy in policies {
         let checked = match policy.check(head, &context.client) {
             // Made where it stays, since most policies ask for nothing of this kind.
-            Ok(()) if policy.authenticates() => Box::pin(authenticate(policy, head, subject)).await,
+            Ok(()) if policy.authenticates() => Box::pin(authenticate(policy, head, context, subject)).await,
             checked => checked.map_err(|denied| rejection(policy, denied)),
         };
-        if let Err(rejection) = checked {
-            let enforces = policy.config.mode == PolicyMode::Enforce;
-            let decision = if enforces { "rejected" } else { "logged" };
-            context.worker.report.policy(&policy.config.name, decision, rejection.reason);
-            if enforces {
-                return Err(rejection);
-            }
-        }
+        enforced(policy, checked, context)?;
     }
     Ok(())
+}
+
+/// Counts a rejection, which is none where the policy only logs.
+fn enforced(policy: &ActivePolicy, checked: Result<(), Rejection>, context: Context<'_>) -> Result<(), Rejection> {
+    let Err(rejection) = checked else { return Ok(()) };
+    let enforces = policy.config.mode == PolicyMode::Enforce;
+    let decision = if enforces { "rejected" } else { "logged" };
+    context.worker.report.policy(&policy.config.name, decision, rejection.reason);
+    if enforces { Err(rejection) } else { Ok(()) }
+}
+
+/// Rejects a preflight, which shows no credentials, for what it is rejected for without any.
+///
+/// # Errors
+/// 403, 429 or 503.
+pub(super) fn check_preflight<'p>(
+    policies: impl IntoIterator<Item = &'p Arc<ActivePolicy>>,
+    head: &RequestHead,
+    context: Context<'_>,
+) -> Result<(), Rejection> {
+    policies.into_iter().try_for_each(|policy| {
+        let checked = policy.check(head, &context.client).map_err(|denied| rejection(policy, denied));
+        enforced(policy, checked, context)
+    })
 }
 
 fn rejection(policy: &ActivePolicy, denied: Denied) -> Rejection {

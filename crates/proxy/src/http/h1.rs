@@ -33,6 +33,7 @@ use crate::message::ledger::{Ledger, OpenRequest};
 use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::{self, Parts};
 use crate::message::sides::ResponseSink;
+use crate::policies::cors::Decoration;
 use crate::pump;
 use crate::websocket;
 use crate::worker::Worker;
@@ -396,6 +397,8 @@ struct H1Answer<'c> {
     serves_half_closed: bool,
     /// The wait for the client's end.
     gone: Option<GoneWait<'c>>,
+    /// Fields that the final response bears.
+    decoration: Option<Box<Decoration>>,
 }
 
 impl<'c> H1Answer<'c> {
@@ -413,6 +416,7 @@ impl<'c> H1Answer<'c> {
             awaits_continue: head.expects_continue,
             serves_half_closed: false,
             gone: None,
+            decoration: None,
         }
     }
 
@@ -453,6 +457,10 @@ impl ResponseSink for H1Answer<'_> {
         sent
     }
 
+    fn decorate(&mut self, decoration: Decoration) {
+        self.decoration = Some(Box::new(decoration));
+    }
+
     fn begin(&mut self, status: u16) {
         self.status = status;
         self.out.clear();
@@ -460,10 +468,16 @@ impl ResponseSink for H1Answer<'_> {
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
+        if self.decoration.is_some() && Decoration::replaces(name) {
+            return;
+        }
         write_field(name, value, &mut self.out);
     }
 
     fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
+        if let Some(decoration) = &self.decoration {
+            decoration.fields().for_each(|(name, value)| write_field(name, value, &mut self.out));
+        }
         let framing = self.framing(framing);
         // A client that was never told to continue may send its body or leave it (RFC 9110 §10.1.1): what comes next is anybody's guess.
         // The shutdown may have begun after the request came.

@@ -25,6 +25,7 @@ use crate::http2::outbox::Outbox;
 use crate::message::body::BodyError;
 use crate::message::forwarding::interim_fields;
 use crate::message::sides::{MessageBody, ResponseSink};
+use crate::policies::cors::Decoration;
 
 /// Translates a request's head, with the same strictness as for HTTP/1. `path`: the path and query as they came, where the library could not take
 /// them. A head with an error is read in part only, but has its type: a gRPC call is rejected in gRPC's own way.
@@ -346,6 +347,8 @@ pub struct H2Answer {
     is_head_request: bool,
     /// Body bytes still to come where that is known.
     rest: Option<u64>,
+    /// Fields that the final response bears.
+    decoration: Option<Box<Decoration>>,
 }
 
 impl H2Answer {
@@ -359,6 +362,7 @@ impl H2Answer {
             response: Response::new(()),
             is_head_request: head.method == Method::Head,
             rest: None,
+            decoration: None,
         }
     }
 
@@ -484,12 +488,19 @@ impl ResponseSink for H2Answer {
         respond.send_informational(response).map_err(broken)
     }
 
+    fn decorate(&mut self, decoration: Decoration) {
+        self.decoration = Some(Box::new(decoration));
+    }
+
     fn begin(&mut self, status: u16) {
         self.response = Response::new(());
         *self.response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
+        if self.decoration.is_some() && Decoration::replaces(name) {
+            return;
+        }
         // Both were checked when they were parsed; what HTTP/2 cannot carry is left out.
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
             self.response.headers_mut().append(name, value);
@@ -497,6 +508,13 @@ impl ResponseSink for H2Answer {
     }
 
     fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>) {
+        if let Some(decoration) = &self.decoration {
+            for (name, value) in decoration.fields() {
+                if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+                    self.response.headers_mut().append(name, value);
+                }
+            }
+        }
         let status = self.response.status().as_u16();
         let is_bodiless = self.is_head_request || matches!(status, 204 | 304) || framing == BodyFraming::None;
         self.rest = match framing {

@@ -26,8 +26,21 @@ pub struct Rejection {
     pub limited: Option<Box<Limited>>,
     /// The credentials that are asked for (RFC 9110 §11.6.1).
     pub challenge: Option<Box<str>>,
+    /// What an authentication service responds in our place.
+    pub relayed: Option<Box<Relayed>>,
     /// Seconds after which the client may come again, where that is not the usual one.
     pub retry_after: Option<u64>,
+}
+
+/// A response that goes to the client as it came.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Relayed {
+    /// Its fields, but for those of the connection and the body.
+    pub fields: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Content-Type; may be empty.
+    pub content_type: String,
+    /// Its body.
+    pub body: Vec<u8>,
 }
 
 /// The rate that a request exceeds.
@@ -76,6 +89,9 @@ impl Rejection {
                 put(b"WWW-Authenticate", challenge.as_bytes());
             }
         }
+        if let Some(relayed) = &self.relayed {
+            relayed.fields.iter().for_each(|(name, value)| put(name, value));
+        }
         if let Some(challenge) = &self.challenge {
             put(b"WWW-Authenticate", challenge.as_bytes());
         }
@@ -106,6 +122,7 @@ impl Rejection {
             reported: None,
             limited: None,
             challenge: None,
+            relayed: None,
             retry_after: None,
         }
     }

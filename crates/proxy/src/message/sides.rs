@@ -11,6 +11,7 @@ use transport::Broken;
 use wire::http::{BodyFraming, Fields, ResponseHead};
 
 use crate::message::body::{BodyError, BodyReader, BodyWriter};
+use crate::policies::cors::Decoration;
 
 /// A body as it arrives: a request's from the client, a response's from the upstream.
 pub trait MessageBody {
@@ -57,6 +58,9 @@ pub trait ResponseSink {
 
     /// Notes that no further message may follow on this connection, where a connection carries one at a time.
     fn be_last(&mut self);
+
+    /// Has the final response bear these fields, whoever makes it, in place of others of their kind.
+    fn decorate(&mut self, decoration: Decoration);
 
     /// Begins the head.
     fn begin(&mut self, status: u16);

@@ -5,6 +5,42 @@ use super::{FixedBound, bound};
 /// Requests, contracts, tokens and passwords.
 pub(super) const REQUESTS: &[FixedBound] = &[
     bound(
+        "proxy/src/guard/forward_auth.rs",
+        "MAX_RELAYED_BYTES",
+        "Body of an authentication service's response",
+        "64KiB",
+        "Then 502; login pages are smaller, and redirects have none.",
+    ),
+    bound(
+        "proxy/src/auth/hashing.rs",
+        "MAX_WAITING",
+        "Passwords that wait to be compared, in the process",
+        "64",
+        "Then 503; one takes tens of milliseconds of a thread that serves nobody.",
+    ),
+    bound(
+        "proxy/src/auth/hashing.rs",
+        "MAX_WAITING_OF_CLIENT",
+        "The same, of one client",
+        "8",
+        "A flood from one address takes nobody else's turn.",
+    ),
+    bound(
+        "proxy/src/auth/passwords.rs",
+        "MAX_CREDENTIALS_BYTES",
+        "User name and password in `Authorization`",
+        "1024 bytes",
+        "Then 401.",
+    ),
+    bound(
+        "proxy/src/auth/passwords.rs",
+        "MAX_REMEMBERED",
+        "Credentials that a worker remembers, right and wrong ones apart",
+        "4096",
+        "48 bytes each; the oldest half is dropped.",
+    ),
+    bound("proxy/src/auth/passwords.rs", "PATIENCE", "Longest wait for a password to be compared", "10s", "Then 503."),
+    bound(
         "proxy/src/auth/token.rs",
         "MAX_CLAIM_BYTES",
         "Claim of a token that goes into a header field",

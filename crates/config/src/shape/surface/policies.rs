@@ -60,6 +60,24 @@ pub(in crate::shape) static POLICY: Object = object(
             "A bearer token that requests must show; without a good one they are rejected with 401, without the right claims with 403.",
         ),
         optional(
+            "basic",
+            Shape::Object(&POLICY_BASIC),
+            "(none)",
+            "A user name and password that requests must show (`Authorization: Basic`); else they are rejected with 401.",
+        ),
+        optional(
+            "forward_auth",
+            Shape::Object(&FORWARD_AUTH),
+            "(none)",
+            "An authentication service that is asked about each request, as by nginx's `auth_request`, Traefik's ForwardAuth and Envoy's `ext_authz` over HTTP.",
+        ),
+        optional(
+            "cors",
+            Shape::Object(&CORS),
+            "(none)",
+            "Which pages of other origins may use the resource (CORS). That of a route counts before that of its host, and that before the listener's.",
+        ),
+        optional(
             "maintenance",
             Shape::Object(&MAINTENANCE),
             "(none)",
@@ -102,6 +120,118 @@ pub(in crate::shape) static POLICY_JWT: Object = object(
             Shape::Table("NAME", &Shape::Verbatim("a claim such as `sub`")),
             "(none)",
             "Header fields to set to the value of a claim. What clients send under these names is removed from every request, whatever its route.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static POLICY_BASIC: Object = object(
+    "policy.basic",
+    "a user name and password that requests must show",
+    &[&[
+        required(
+            "file",
+            Shape::Text("a path such as `users.htpasswd`"),
+            "Users and the bcrypt hashes of their passwords, as `htpasswd -B` writes them. It is watched.",
+        ),
+        optional(
+            "realm",
+            Shape::Verbatim("text"),
+            "(the name of the policy)",
+            "What browsers show when they ask for the password.",
+        ),
+        optional(
+            "user_header",
+            Shape::Text("the name of a header field"),
+            "(none)",
+            "A header field to set to the user name. What clients send under this name is removed from every request, whatever its route.",
+        ),
+        optional(
+            "cache_ttl",
+            Shape::Duration(0, DAY),
+            "5m",
+            "Time for which each worker accepts credentials without computing the hash again; a changed file counts at once. `0` computes it for each request.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static FORWARD_AUTH: Object = object(
+    "policy.forward_auth",
+    "an authentication service",
+    &[&[
+        required("upstream", Shape::Text("an upstream"), "Its servers. They are asked over HTTP/1.1."),
+        required(
+            "path",
+            Shape::Text("a path such as `/oauth2/auth`"),
+            "Path, and query if there is one, that is asked for.",
+        ),
+        optional(
+            "append_path",
+            Shape::Bool,
+            "false",
+            "Ask with the method of the request, and for its path and query behind `path`, as Envoy does. Otherwise with GET; method and URL are in `X-Forwarded-*` and `X-Original-*`.",
+        ),
+        optional(
+            "host",
+            Shape::Text("a host such as `auth.example.com`"),
+            "(the address of the server)",
+            "Host to send.",
+        ),
+        optional(
+            "send",
+            Shape::OneOrMany(&Shape::Text("the name of a header field")),
+            "[authorization, cookie, accept, origin, user-agent, x-requested-with]",
+            "Header fields of the request that the service gets.",
+        ),
+        optional(
+            "copy",
+            Shape::OneOrMany(&Shape::Text("the name of a header field")),
+            "(none)",
+            "Header fields of a response of 2xx that the request gets, such as `Remote-User`. What clients send under these names is removed from every request, whatever its route.",
+        ),
+        optional("timeout", Shape::Duration(10, 5 * MINUTE), "2s", "Time for one question; then 503."),
+    ]],
+);
+
+pub(in crate::shape) static CORS: Object = object(
+    "policy.cors",
+    "pages of other origins",
+    &[&[
+        required(
+            "origins",
+            Shape::OneOrMany(&Shape::Text(
+                "an origin such as `https://app.example.com` or `https://*.example.com`, or `*`",
+            )),
+            "Origins whose pages may read responses. `*.` stands for one or more labels of a host; `*` alone for every origin.",
+        ),
+        optional(
+            "credentials",
+            Shape::Bool,
+            "false",
+            "Pages may show cookies and other credentials. Not with `origins: \"*\"`.",
+        ),
+        optional(
+            "methods",
+            Shape::OneOrMany(&Shape::Text("a method such as `PUT`")),
+            "[GET, HEAD, POST]",
+            "Methods that pages may use. GET, HEAD and POST need no permission.",
+        ),
+        optional(
+            "headers",
+            Shape::OneOrMany(&Shape::Text("the name of a header field")),
+            "[authorization, content-type, x-requested-with]",
+            "Header fields that pages may send, besides those that need no permission.",
+        ),
+        optional(
+            "expose_headers",
+            Shape::OneOrMany(&Shape::Text("the name of a header field")),
+            "(none)",
+            "Header fields of responses that pages may read, besides those that need no permission.",
+        ),
+        optional(
+            "max_age",
+            Shape::Duration(0, DAY),
+            "10m",
+            "Time for which browsers remember what a preflight allows.",
         ),
     ]],
 );

@@ -21,6 +21,7 @@ use crate::message::body::BodyError;
 use crate::message::context::{Failure, client_failed};
 use crate::message::rejection::Rejection;
 use crate::message::sides::{MessageBody, ResponseSink};
+use crate::policies::cors::Decoration;
 use config::Bodies;
 
 /// Validates the request that a stream tells of.
@@ -200,6 +201,8 @@ impl ResponseSink for Nobody {
     }
 
     fn be_last(&mut self) {}
+
+    fn decorate(&mut self, _decoration: Decoration) {}
 
     fn begin(&mut self, _status: u16) {}
 

@@ -1,0 +1,186 @@
+//! Asks an authentication service whether a request may pass, as nginx's `auth_request`, Traefik's ForwardAuth and Envoy's `ext_authz` over HTTP do.
+//!
+//! It is shown a method, a URL and chosen fields, never a body. 2xx lets the request pass, with chosen fields of that response; 401, 403 and redirects go to
+//! the client as they are; whatever else comes, or nothing in time, lets nobody in.
+
+use std::io::Write as _;
+
+use config::ForwardAuth;
+use net::Deadline;
+use reason::Reason;
+use telemetry::OncePerSecond;
+use wire::http::field_kind::FieldKind;
+use wire::http::hop::is_nominated;
+use wire::http::http1::write_field;
+use wire::http::{Method, RequestHead, ResponseHead};
+use wire::short_text::ShortText;
+
+use crate::auth::Subject;
+use crate::message::context::Context;
+use crate::message::forwarding::is_reported_secure;
+use crate::message::rejection::{Rejection, Relayed};
+use crate::own_request::{Answered, Failed, exchange};
+use crate::upstream::{Target, Wish, connect};
+
+/// Largest body of a response that is relayed, bytes: login pages, as a rule.
+const MAX_RELAYED_BYTES: usize = 64 * 1024;
+
+static FAILURES: OncePerSecond = OncePerSecond::new();
+
+/// Lets a request pass if the service does; notes what it says of the client.
+///
+/// # Errors
+/// What the service responds, or 502 or 503 where that is nothing it may.
+pub(super) async fn ask(
+    rule: &ForwardAuth,
+    head: &RequestHead,
+    context: Context<'_>,
+    subject: &mut Subject,
+) -> Result<(), Rejection> {
+    let asked = Deadline::new().within(rule.timeout, send(rule, head, context)).await;
+    let answered = match asked {
+        Ok(Ok(answered)) => answered,
+        Ok(Err((reason, problem))) => return Err(failed(rule, reason, &problem)),
+        Err(_) => return Err(failed(rule, Reason::AuthServiceTimeout, "no whole response in time")),
+    };
+    let status = answered.head.status;
+    match status {
+        200..300 => note(rule, &answered.head, subject),
+        304 => Err(failed(rule, Reason::AuthServiceInvalid, "the response was 304")),
+        300..=399 | 401 | 403 => Err(denied(answered)),
+        _ => Err(failed(rule, Reason::AuthServiceInvalid, &format!("the response was {status}"))),
+    }
+}
+
+/// Takes over what the service says of the client.
+fn note(rule: &ForwardAuth, response: &ResponseHead, subject: &mut Subject) -> Result<(), Rejection> {
+    for name in &rule.copy {
+        let mut values = response.fields.get_all(name);
+        match (values.next(), values.next()) {
+            (None, _) => {}
+            (Some(value), None) if subject.set(name, value).is_ok() => {}
+            // Of two, the upstream might take either.
+            _ => {
+                return Err(failed(
+                    rule,
+                    Reason::AuthServiceInvalid,
+                    &format!("it says {name} twice, or as no field can"),
+                ));
+            }
+        }
+    }
+    let users = ["remote-user", "x-auth-request-user", "x-forwarded-user", "x-user"];
+    let user =
+        users.iter().find(|user| rule.copy.iter().any(|name| name == *user)).and_then(|name| response.fields.get(name));
+    if let Some(user) = user.and_then(|user| std::str::from_utf8(user).ok()) {
+        subject.is_user(user);
+    }
+    Ok(())
+}
+
+/// The service's own response, as far as it is for the client.
+fn denied(answered: Answered) -> Rejection {
+    let Answered { head, body } = answered;
+    let mut relayed = Relayed { fields: Vec::new(), content_type: String::new(), body };
+    for (name, value) in head.fields.iter() {
+        let is_about_message = match FieldKind::of(name) {
+            FieldKind::Hop | FieldKind::Ours | FieldKind::Expect => true,
+            _ => name.eq_ignore_ascii_case(b"date") || is_nominated(&head.fields, name),
+        };
+        if name.eq_ignore_ascii_case(b"content-type") {
+            relayed.content_type = String::from_utf8_lossy(value).into_owned();
+        } else if !is_about_message {
+            relayed.fields.push((name.to_vec(), value.to_vec()));
+        }
+    }
+    Rejection { relayed: Some(Box::new(relayed)), ..Rejection::with_status(Reason::AuthServiceDenied, head.status) }
+}
+
+fn failed(rule: &ForwardAuth, reason: Reason, problem: &str) -> Rejection {
+    if let Some(suppressed) = FAILURES.allow() {
+        tracing::warn!(upstream = rule.upstream, suppressed, "authentication service: {problem}");
+    }
+    Rejection::of(reason)
+}
+
+/// Asks on a connection that is there, or else on a new one.
+async fn send(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>) -> Result<Answered, (Reason, String)> {
+    let unavailable = |problem: &str| (Reason::AuthServiceUnavailable, problem.to_owned());
+    let group = context.generation.group(&rule.upstream).ok_or_else(|| unavailable("there is no such upstream"))?;
+    let _place = group.admit(None).map_err(|_| unavailable("too many requests to it are under way"))?;
+    if group.is_resolving() {
+        group.resolved(group.config.connect_timeout).await;
+    }
+    let taken = group.take(Wish::default()).map_err(|_| unavailable("it has no server that is up"))?;
+    let server = &taken.server;
+    let method = if rule.append_path { head.method.clone() } else { Method::Get };
+    let request = request(rule, head, context, &method, server.name.as_bytes());
+    let pools = &context.worker.pools;
+    loop {
+        let pooled = pools.take(server.pool(), true);
+        let is_reused = pooled.is_some();
+        let transport = match pooled {
+            Some(transport) => transport,
+            None => connect(Target::own(group, server)).await.map_err(|error| unavailable(error.reason().code()))?,
+        };
+        match exchange(&transport, &request, &method, MAX_RELAYED_BYTES).await {
+            Ok((answered, is_free)) => {
+                if is_free {
+                    pools.put(server, transport, group.config.pool_idle_timeout, group.config.pool_max_idle);
+                }
+                server.succeeded();
+                return Ok(answered);
+            }
+            // It was closed while it rested.
+            Err(Failed::Silent) if is_reused => {}
+            Err(Failed::Silent) => return Err(unavailable("the connection ended without a response")),
+            Err(Failed::Invalid(problem)) => return Err((Reason::AuthServiceInvalid, problem)),
+        }
+    }
+}
+
+/// The request that asks.
+fn request(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>, method: &Method, server: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    out.extend_from_slice(method.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(rule.path.as_bytes());
+    if rule.append_path {
+        out.extend_from_slice(&head.target);
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    let facts = context.facts();
+    let is_secure = facts.secure || is_reported_secure(head, &facts, &context.generation.config.forwarding);
+    let scheme: &[u8] = if is_secure { b"https" } else { b"http" };
+    let client = ShortText::of_address(context.client.address);
+    let mut url = Vec::new();
+    // Writing to memory cannot fail.
+    let _ = write!(url, "{}://", if is_secure { "https" } else { "http" });
+    url.extend_from_slice(&head.authority);
+    url.extend_from_slice(&head.target);
+    // The name of a Unix socket is no host.
+    let server = if server.contains(&b'/') { b"localhost" } else { server };
+    let host = rule.host.as_ref().map_or(server, |host| host.as_bytes());
+    let mut put = |name: &[u8], value: &[u8]| write_field(name, value, &mut out);
+    put(b"Host", host);
+    put(b"X-Forwarded-Method", head.method.as_str().as_bytes());
+    put(b"X-Forwarded-Proto", scheme);
+    put(b"X-Forwarded-Host", &head.authority);
+    put(b"X-Forwarded-Uri", &head.target);
+    put(b"X-Original-Method", head.method.as_str().as_bytes());
+    put(b"X-Original-URL", &url);
+    if !client.as_bytes().is_empty() {
+        put(b"X-Forwarded-For", client.as_bytes());
+        put(b"X-Real-IP", client.as_bytes());
+    }
+    for (name, value) in head.fields.iter() {
+        if rule.send.iter().any(|sent| name.eq_ignore_ascii_case(sent.as_bytes())) {
+            put(name, value);
+        }
+    }
+    if method.as_str() != "GET" && method.as_str() != "HEAD" {
+        put(b"Content-Length", b"0");
+    }
+    out.extend_from_slice(b"\r\n");
+    out
+}
