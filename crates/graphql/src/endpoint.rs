@@ -17,7 +17,7 @@ use crate::json;
 use crate::measure::{has_duplicates, measure};
 use crate::options::{Options, PersistedQueries};
 use crate::request::Request;
-use crate::scan::{MAX_NESTING, scan};
+use crate::scan::{MAX_NESTING, Tokens, scan};
 use crate::violation::{named, over, violation};
 use crate::weigh::{DIRECTIVES, weigh};
 
@@ -136,8 +136,9 @@ impl Endpoint {
         let document = match cache.get(self.number, query) {
             Some(document) => document,
             None => {
-                let document = Rc::new(self.document(query)?);
-                cache.put(self.number, query, Rc::clone(&document));
+                let (document, tokens) = self.document(query)?;
+                let document = Rc::new(document);
+                cache.put(self.number, query, tokens, Rc::clone(&document));
                 document
             }
         };
@@ -148,10 +149,10 @@ impl Endpoint {
         weigh(&document, operation, &variables, &self.options)
     }
 
-    /// Reads a document and validates it under the schema.
-    fn document(&self, query: &str) -> Result<Valid<ExecutableDocument>, Violation> {
+    /// Reads a document and validates it under the schema. It, and how many tokens it has.
+    fn document(&self, query: &str) -> Result<(Valid<ExecutableDocument>, usize), Violation> {
         let limits = &self.options.limits;
-        let text = scan(query, limits)?;
+        let Tokens { text, count } = scan(query, limits)?;
         // The limits of the library are never reached: tokens and brackets are counted.
         let mut parser = Parser::new().recursion_limit(4 * MAX_NESTING).token_limit(4 * limits.tokens + 100);
         let parsed = parser.parse_ast(text, "query");
@@ -161,7 +162,8 @@ impl Endpoint {
             return Err(violation(code::GRAPHQL_DUPLICATE_FIELD, "asks for the same field twice"));
         }
         let valid = parsed.to_executable_validate(&self.schema);
-        valid.map_err(|error| violation(code::GRAPHQL_INVALID, first_of(&error.errors)))
+        let valid = valid.map_err(|error| violation(code::GRAPHQL_INVALID, first_of(&error.errors)))?;
+        Ok((valid, count))
     }
 
     /// Whether this kind of operation may come this way, and ask for what it asks for.
@@ -209,4 +211,60 @@ fn problems(name: &str, errors: &DiagnosticList) -> Vec<String> {
         format!("{name}{}: {}", place.unwrap_or_default(), error.to_json().message)
     };
     errors.iter().take(MAX_PROBLEMS).map(problem).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+    use super::*;
+
+    const SCHEMA: &str = "type Query { a(l: [Int], i: In, s: Any): Query b: Int } input In { i: In } scalar Any";
+
+    /// What the bounds let through goes through the library on the stack of a worker.
+    #[test]
+    fn the_deepest_documents_take_no_more_stack_than_there_is() {
+        let endpoint = Endpoint::load("schema.graphql", SCHEMA, Options::default()).unwrap();
+        let around =
+            |open: &str, within: &str, close: &str, count: usize| open.repeat(count) + within + &close.repeat(count);
+        let values = MAX_NESTING - 3;
+        for query in [
+            format!("{{a(s:{}){{b}}}}", around("[", "1", "]", values)),
+            format!("{{a(s:{}){{b}}}}", around("{i:", "1", "}", values)),
+            format!("{{a(i:{}){{b}}}}", around("{i:", "null", "}", values)),
+            format!("query($v:{}){{b}}", around("[", "Int", "]", values)),
+            around("{...on Query", "{b}", "}", 55),
+            around("{a", "{b}", "}", 14),
+            (0..50).fold("{...F0} fragment F50 on Query{b}".to_owned(), |all, at| {
+                format!("{all} fragment F{at} on Query{{...F{}}}", at + 1)
+            }),
+        ] {
+            let body = serde_json::json!({ "query": query }).to_string();
+            let outcome = endpoint.check_body(body.as_bytes(), &mut Cache::default());
+            let code = outcome.err().map_or("", |violation| violation.code);
+            assert!(matches!(code, "" | "graphql_invalid"), "{code}: {query}");
+        }
+        let variables = format!("{{\"v\":{}}}", around("{\"i\":", "null", "}", 120));
+        let body = format!("{{\"query\":\"query($v:In){{a(i:$v){{b}}}}\",\"variables\":{variables}}}");
+        assert!(endpoint.check_body(body.as_bytes(), &mut Cache::default()).is_ok());
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let endpoint = Endpoint::load("schema.graphql", SCHEMA, Options::default()).unwrap();
+        let mut cache = Cache::default();
+        let ask = |cache: &mut Cache, query: String| {
+            let body = serde_json::json!({ "query": query }).to_string();
+            endpoint.check_body(body.as_bytes(), cache).unwrap();
+        };
+        for number in 0..1_000 {
+            ask(&mut cache, format!("{{b}} # {number}"));
+            // The one that is asked for all the time stays.
+            ask(&mut cache, "{a{b}}".to_owned());
+            assert!(cache.get(endpoint.number, "{a{b}}").is_some() && cache.len() <= 256);
+        }
+        for number in 0..100 {
+            ask(&mut cache, format!("{{a{{{}}}}} # {number}", "b ".repeat(900)));
+        }
+        assert!(cache.len() <= 72, "{}", cache.len());
+    }
 }

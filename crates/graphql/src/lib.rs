@@ -33,5 +33,5 @@ pub use cache::Cache;
 pub use endpoint::Endpoint;
 pub use http::requires_document;
 pub use options::{Limits, Options, PersistedQueries};
-pub use scan::scan;
+pub use scan::{Tokens, scan};
 pub use websocket::{Broken, Protocol};

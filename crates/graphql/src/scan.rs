@@ -12,11 +12,20 @@ use crate::violation::{over, violation};
 /// Brackets within brackets: selection sets, lists, objects and types.
 pub(crate) const MAX_NESTING: usize = 100;
 
-/// Reads the tokens of a document; gives it anew, made of them alone.
+/// A document, made anew of its tokens alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tokens {
+    /// The tokens, a space behind each.
+    pub text: String,
+    /// How many they are.
+    pub count: usize,
+}
+
+/// Reads the tokens of a document.
 ///
 /// # Errors
 /// It is no sequence of tokens, or exceeds a limit.
-pub fn scan(query: &str, limits: &Limits) -> Result<String, Violation> {
+pub fn scan(query: &str, limits: &Limits) -> Result<Tokens, Violation> {
     if query.len() > limits.query_bytes {
         return Err(over(code::GRAPHQL_QUERY_TOO_LONG, "the document has more bytes", limits.query_bytes));
     }
@@ -44,7 +53,7 @@ pub fn scan(query: &str, limits: &Limits) -> Result<String, Violation> {
     if tokens == 0 {
         return Err(violation(code::GRAPHQL_MALFORMED, "the document is empty"));
     }
-    Ok(scanner.out)
+    Ok(Tokens { text: scanner.out, count: tokens })
 }
 
 struct Scanner<'q> {
@@ -231,7 +240,7 @@ mod tests {
 
     fn check(query: &str) -> Result<String, &'static str> {
         let limits = Limits { tokens: 20, query_bytes: 400, directives: 2, ..Limits::default() };
-        scan(query, &limits).map_err(|violation| violation.code)
+        scan(query, &limits).map(|tokens| tokens.text).map_err(|violation| violation.code)
     }
 
     #[test]

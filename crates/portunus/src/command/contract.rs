@@ -8,12 +8,13 @@ mod lint;
 mod messages;
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use contract::Contract;
 use contract::options::{OnUnsupported, Options};
+use graphql::{Endpoint, requires_document};
 
 /// Check API documents, and messages against them
 #[derive(Debug, Args)]
@@ -61,9 +62,9 @@ enum Action {
 
 #[derive(Debug, Args)]
 struct Spec {
-    /// OpenAPI document, YAML or JSON, or a folder with an openapi.yaml
+    /// OpenAPI document, YAML or JSON, or a folder with an openapi.yaml; or a GraphQL schema (.graphql, .graphqls, .gql)
     spec: PathBuf,
-    /// Path under which the document's paths stand, in place of its servers' paths
+    /// Path under which the document's paths stand, in place of its servers' paths; of a GraphQL schema, its endpoint (/graphql)
     #[arg(long, value_name = "PATH")]
     base_path: Option<String>,
     /// Media type whose bodies pass unread; may be repeated
@@ -81,23 +82,37 @@ struct Spec {
 pub fn run(command: ContractCommand) -> ExitCode {
     match command.action {
         Action::Check { spec, quiet } => check(&spec, quiet),
+        Action::Lint { spec, .. } if is_schema(&spec.spec) => {
+            eprintln!(
+                "{}: schemas of GraphQL are not linted; `contract check` says whether one loads",
+                spec.spec.display()
+            );
+            ExitCode::FAILURE
+        }
         Action::Lint { spec, format } => lint::run(&spec, format),
-        Action::Test { spec, cases, request, response } => with_contract(&spec, |contract| match (cases, request) {
-            (Some(cases), _) => cases::run(contract, &cases),
-            (None, Some(request)) => messages::test(contract, &request, response.as_deref()),
+        Action::Test { spec, cases, request, response } => with_contract(&spec, |loaded| match (cases, request) {
+            (Some(cases), _) => cases::run(loaded, &cases),
+            (None, Some(request)) => messages::test(loaded, &request, response.as_deref()),
             (None, None) => Err("name recorded cases, or a request with `--request`".to_owned()),
         }),
         Action::Learn(arguments) => learn::run(&arguments),
     }
 }
 
+/// What SPEC comes to.
+struct Loaded {
+    contract: Contract,
+    /// Where it is a schema of GraphQL.
+    graphql: Option<Endpoint>,
+}
+
 /// Does something with the contract of a document: 0 if all is as it should be.
-fn with_contract(spec: &Spec, run: impl FnOnce(&Contract) -> Result<bool, String>) -> ExitCode {
-    let contract = match load(spec) {
-        Ok(contract) => contract,
+fn with_contract(spec: &Spec, run: impl FnOnce(&Loaded) -> Result<bool, String>) -> ExitCode {
+    let loaded = match load(spec) {
+        Ok(loaded) => loaded,
         Err(code) => return code,
     };
-    match run(&contract) {
+    match run(&loaded) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(why) => {
@@ -129,13 +144,43 @@ impl Spec {
     }
 }
 
-fn load(spec: &Spec) -> Result<Contract, ExitCode> {
-    Contract::load(&spec.spec, &spec.options()).map_err(|problems| spec.rejected(&problems))
+fn load(spec: &Spec) -> Result<Loaded, ExitCode> {
+    if is_schema(&spec.spec) {
+        return load_schema(spec);
+    }
+    let contract = Contract::load(&spec.spec, &spec.options()).map_err(|problems| spec.rejected(&problems))?;
+    Ok(Loaded { contract, graphql: None })
+}
+
+/// Whether a file is a schema of GraphQL, by its name.
+pub(super) fn is_schema(file: &Path) -> bool {
+    file.extension().and_then(|end| end.to_str()).is_some_and(|end| matches!(end, "graphql" | "graphqls" | "gql"))
+}
+
+/// A schema under the default options, and the document of what its requests look like.
+fn load_schema(spec: &Spec) -> Result<Loaded, ExitCode> {
+    let rejected = |problems: Vec<String>| {
+        problems.iter().for_each(|problem| eprintln!("{problem}"));
+        eprintln!("{}: rejected ({})", spec.spec.display(), counted(problems.len(), "problem"));
+        ExitCode::FAILURE
+    };
+    let name = spec.spec.display().to_string();
+    let text = keystore::files::text(&spec.spec, spec.options().limits.document_bytes as u64);
+    let text = text.map_err(|error| rejected(vec![format!("{name}: {error}")]))?;
+    let mut options = graphql::Options::default();
+    if let Some(path) = &spec.base_path {
+        options.path.clone_from(path);
+    }
+    let endpoint = Endpoint::load(&name, &text, options).map_err(rejected)?;
+    let document = requires_document(endpoint.options());
+    let contract = Contract::from_text("graphql.json", &document, &Options::default());
+    let contract = contract.map_err(|problems| spec.rejected(&problems))?;
+    Ok(Loaded { contract, graphql: Some(endpoint) })
 }
 
 fn check(spec: &Spec, quiet: bool) -> ExitCode {
-    let contract = match load(spec) {
-        Ok(contract) => contract,
+    let Loaded { contract, graphql } = match load(spec) {
+        Ok(loaded) => loaded,
         Err(code) => return code,
     };
     contract.errors().iter().for_each(|error| eprintln!("{error}"));
@@ -152,6 +197,9 @@ fn check(spec: &Spec, quiet: bool) -> ExitCode {
             ""
         };
         let _ = writeln!(out, "{:7} {}{id}{note}", operation.method(), operation.template());
+    }
+    for field in graphql.iter().flat_map(Endpoint::root_fields).filter(|_| !quiet) {
+        let _ = writeln!(out, "{field}");
     }
     let mut counts = vec![counted(contract.operations().len(), "operation")];
     if !contract.errors().is_empty() {

@@ -18,7 +18,7 @@ const MADE: &str = "(made from the arguments)";
 /// Validate requests that another proxy holds: nginx, Traefik, Caddy, Envoy
 #[derive(Debug, Clone, Args)]
 pub struct ValidateServerCommand {
-    /// OpenAPI document, YAML or JSON
+    /// OpenAPI document, YAML or JSON, or GraphQL schema (.graphql, .graphqls, .gql)
     document: PathBuf,
     /// Address to listen on; whoever can connect to it can ask
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9191")]
@@ -26,7 +26,7 @@ pub struct ValidateServerCommand {
     /// Network of a proxy that asks, beside this machine: what others say of a request is not believed; may be repeated
     #[arg(long, value_name = "NETWORK")]
     trust: Vec<String>,
-    /// Path under which the document's paths stand, in place of its servers' paths
+    /// Path under which the document's paths stand, in place of its servers' paths; of a GraphQL schema, its endpoint (/graphql)
     #[arg(long, value_name = "PATH")]
     base_path: Option<String>,
     /// Let every request pass, and log what is wrong
@@ -80,7 +80,18 @@ fn configuration(command: &ValidateServerCommand) -> String {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let document = std::path::absolute(&command.document).unwrap_or_else(|_| command.document.clone());
     let request = if command.log { "log" } else { "block" };
-    let base = command.base_path.as_deref().map(|path| format!(", base_path: {}", quoted(path))).unwrap_or_default();
+    let path = command.base_path.as_deref().map(quoted);
+    let document = quoted(&document.display().to_string());
+    let contract = match (super::contract::is_schema(&command.document), path) {
+        (true, path) => {
+            let path = path.map(|path| format!(", path: {path}")).unwrap_or_default();
+            format!("graphql: {{ schema: {document}{path} }}, request: {request}")
+        }
+        (false, path) => {
+            let base = path.map(|path| format!(", base_path: {path}")).unwrap_or_default();
+            format!("document: {document}{base}, request: {request}, response: off")
+        }
+    };
     let bodies = command.bodies.as_deref().map(|bodies| format!(", bodies: {bodies}")).unwrap_or_default();
     let admin =
         command.admin.as_deref().map(|bind| format!("admin: {{ bind: {} }}\n", quoted(bind))).unwrap_or_default();
@@ -90,10 +101,9 @@ fn configuration(command: &ValidateServerCommand) -> String {
         "# Made by `portunus validate-server`. docs/validate-server.md has what belongs into the other proxy.\n\
          listeners:\n  - {{ name: validation, bind: {} }}\n{admin}trusted_proxies: [{}]\n\
          forwarding: {{ trusted_fields: [X-Forwarded-For, X-Forwarded-Proto, X-Forwarded-Port, X-Forwarded-Host, X-Forwarded-Method, X-Forwarded-Uri] }}\n\
-         contracts:\n  api: {{ document: {}{base}, request: {request}, response: off }}\nroutes:\n",
+         contracts:\n  api: {{ {contract} }}\nroutes:\n",
         quoted(&command.bind),
         trusted.join(", "),
-        quoted(&document.display().to_string()),
     );
     for (protocol, path) in [
         ("auth_request", "/auth_request"),

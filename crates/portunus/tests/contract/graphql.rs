@@ -290,3 +290,36 @@ fn with_tokens_every_request_needs_one() {
     assert_eq!(site.get("GET /graphql?query=%7Bversion%7D", "Authorization: Bearer a.b.c\r\n").status, 401);
     assert_eq!(site.seen(), 0);
 }
+
+/// The commands that take a document take a schema, by the end of its name.
+#[test]
+fn commands_take_a_schema_in_place_of_a_document() {
+    let request = |query: &str| {
+        let body = json!({ "query": query }).to_string();
+        format!("POST /graphql HTTP/1.1\nHost: a\nContent-Type: application/json\n\n{body}\n")
+    };
+    let (good, bad) = (request("{ version }"), request("{ nothing }"));
+    let get = "GET /graphql?query=mutation%7Ba%7D HTTP/1.1\nHost: a\n\n";
+    let folder = folder(
+        "",
+        &[("schema.graphql", SCHEMA), ("good.txt", &good), ("bad.txt", &bad), ("get.txt", get), ("wrong.gql", "type")],
+    );
+    let run = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_portunus"));
+        let done = command.args(words).current_dir(folder.path()).output().unwrap();
+        let said = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8_lossy(&said).into_owned())
+    };
+    let (is_good, said) = run(&["contract", "check", "schema.graphql"]);
+    assert!(is_good && said.contains("POST    /graphql") && said.contains("mutation rename"), "{said}");
+    assert!(!run(&["contract", "check", "wrong.gql"]).0);
+    assert!(!run(&["contract", "lint", "schema.graphql"]).0);
+    for (file, expected) in
+        [("good.txt", "request: ok"), ("bad.txt", "graphql_invalid"), ("get.txt", "graphql_invalid")]
+    {
+        let (is_good, said) = run(&["contract", "test", "schema.graphql", "--request", file]);
+        assert!(is_good == (file == "good.txt") && said.contains(expected), "{file}: {said}");
+    }
+    let (is_good, said) = run(&["validate-server", "schema.graphql", "--base-path", "/api", "--print"]);
+    assert!(is_good && said.contains("path: \"/api\" }, request: block }"), "{said}");
+}

@@ -36,7 +36,14 @@ pub(super) const GRAPHQL: &[FixedBound] = &[
         "MAX_BYTES",
         "Text of those documents",
         "1MiB",
-        "What is built of a text takes some twenty times as much.",
+        "The text itself is kept, to compare with.",
+    ),
+    bound(
+        "graphql/src/cache.rs",
+        "MAX_TOKENS",
+        "Tokens of those documents",
+        "65536",
+        "Each may become some 200 bytes: 13 MB for a worker at most.",
     ),
     bound(
         "graphql/src/websocket.rs",

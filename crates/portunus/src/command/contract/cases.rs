@@ -4,10 +4,11 @@
 
 use std::path::Path;
 
+use contract::Matched;
 use contract::document::{Kind, Node, parse};
-use contract::{Contract, Matched};
 use wire::http::Method;
 
+use super::Loaded;
 use super::counted;
 use super::messages::{Decision, Message, validate_request, validate_response};
 
@@ -19,11 +20,11 @@ const MAX_VALUES: usize = 5_000_000;
 const MAX_PRINTED: usize = 1_000;
 
 /// Tries all cases, and says which differ; whether none does.
-pub(super) fn run(contract: &Contract, file: &Path) -> Result<bool, String> {
+pub(super) fn run(loaded: &Loaded, file: &Path) -> Result<bool, String> {
     let cases = read(file)?;
     let mut differing = 0;
     for case in &cases {
-        let said = Case::of(case, file).and_then(|case| case.differences(contract))?;
+        let said = Case::of(case, file).and_then(|case| case.differences(loaded))?;
         differing += usize::from(!said.is_empty());
         if differing <= MAX_PRINTED {
             said.iter().for_each(|line| say!("{line}"));
@@ -97,11 +98,11 @@ impl<'n> Case<'n> {
     }
 
     /// Where the contract says another thing than what is expected, one line each.
-    fn differences(&self, contract: &Contract) -> Result<Vec<String>, String> {
+    fn differences(&self, loaded: &Loaded) -> Result<Vec<String>, String> {
         let (method, target) = (self.text(self.request, "method")?, self.text(self.request, "target")?);
         let message = self.message(self.request, &format!("{method} {target} HTTP/1.1\r\nHost: api.example\r\n"))?;
         let mut said = Vec::new();
-        let (operation, method, decision) = match validate_request(contract, &message) {
+        let (operation, method, decision) = match validate_request(loaded, &message) {
             Ok(validated) => (validated.operation, validated.method, validated.decision),
             // What the gate rejects by itself is no less a rejection.
             Err(reason) => {

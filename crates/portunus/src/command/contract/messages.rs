@@ -3,9 +3,12 @@
 use std::path::Path;
 
 use contract::validate::{BodyPlan, Enough, FieldSource, Findings, Framing, RequestParts, ResponseParts, Scratch};
-use contract::{Contract, Found, Matched};
+use contract::{Found, Matched};
+use graphql::Cache;
 use reason::Reason;
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, http1};
+
+use super::Loaded;
 
 /// Largest message file, bytes.
 const MAX_MESSAGE_BYTES: u64 = 64 * 1024 * 1024;
@@ -26,9 +29,9 @@ pub(super) struct Validated<'c> {
 }
 
 /// Validates a request, and the response to it if there is one.
-pub(super) fn test(contract: &Contract, request: &Path, response: Option<&Path>) -> Result<bool, String> {
+pub(super) fn test(loaded: &Loaded, request: &Path, response: Option<&Path>) -> Result<bool, String> {
     let message = Message::read(request)?;
-    let validated = validate_request(contract, &message)
+    let validated = validate_request(loaded, &message)
         .map_err(|reason| format!("{}: no request that would be let in: {}", request.display(), reason.code()))?;
     let Validated { operation, method, decision } = validated;
     if let Some(matched) = operation {
@@ -51,7 +54,8 @@ pub(super) fn test(contract: &Contract, request: &Path, response: Option<&Path>)
 ///
 /// # Errors
 /// It would not get as far as a contract.
-pub(super) fn validate_request<'c>(contract: &'c Contract, message: &Message) -> Result<Validated<'c>, Reason> {
+pub(super) fn validate_request<'c>(loaded: &'c Loaded, message: &Message) -> Result<Validated<'c>, Reason> {
+    let contract = &loaded.contract;
     let mut head = RequestHead::default();
     http1::parse_request(&message.head, &head_limits(), &mut head).map_err(|error| error.reason)?;
     let unknown = |reason: Reason, what: String, method: Method| Validated {
@@ -83,7 +87,8 @@ pub(super) fn validate_request<'c>(contract: &'c Contract, message: &Message) ->
         return Ok(Validated { operation: Some(matched), method: head.method, decision });
     }
     let plan = matched.validate_request(&values, &parts, &mut scratch, &mut findings);
-    finish(plan, &message.body, &mut findings);
+    let text = finish(plan, &message.body, &mut findings);
+    validate_graphql(loaded, matched, parts.query, &text, &mut findings);
     Ok(Validated { operation: Some(matched), method: head.method, decision: Decision::of(&findings) })
 }
 
@@ -131,13 +136,35 @@ impl Decision {
     }
 }
 
-/// Gives the body to its validator; everything found is in `findings`.
-fn finish(plan: Result<BodyPlan<'_>, Enough>, body: &[u8], findings: &mut Findings) {
-    let Ok(BodyPlan { mut validator, .. }) = plan else { return };
-    if validator.feed(body, findings).is_ok() {
+/// What a request asks for, where that is to be validated by a schema of GraphQL.
+fn validate_graphql(loaded: &Loaded, matched: Matched<'_>, query: Option<&[u8]>, body: &[u8], findings: &mut Findings) {
+    let Some(endpoint) = loaded.graphql.as_ref().filter(|_| findings.violations().is_empty()) else { return };
+    let mut cache = Cache::default();
+    let checked = match matched.operation.method() {
+        "GET" => endpoint.check_query_string(query, false, &mut cache),
+        _ => endpoint.check_body(body, &mut cache),
+    };
+    if let Err(violation) = checked {
+        let _ = findings.add(violation);
+    }
+}
+
+/// Gives the body to its validator; everything found is in `findings`. The decoded text.
+fn finish(plan: Result<BodyPlan<'_>, Enough>, body: &[u8], findings: &mut Findings) -> Vec<u8> {
+    let Ok(BodyPlan { mut validator, .. }) = plan else { return Vec::new() };
+    validator.keep_text();
+    let mut read = || {
+        validator.feed(body, findings)?;
+        while !validator.finish_some(findings)? {}
+        Ok::<_, Enough>(())
+    };
+    let is_read = read().is_ok();
+    let text = validator.take_text().unwrap_or_default();
+    if is_read {
         // What is found stands in `findings`.
         let _ = validator.finish(findings);
     }
+    text
 }
 
 fn report(what: &str, decision: &Decision) -> bool {
