@@ -242,6 +242,21 @@ fn many_constants_cost_as_much_as_few() {
     }
 }
 
+/// What the message names of the values that would have been right must not cost what the document lists, or one wrong word costs milliseconds.
+#[test]
+fn a_value_that_is_none_of_many_constants_is_rejected_as_cheaply_as_one_of_few() {
+    let allocations = |count: usize| {
+        let values: Vec<String> = (0..count).map(|n| format!("\"a-name-like-others-{n:05}\"")).collect();
+        let (program, id) = compile(&format!(r#"{{"type":"array","items":{{"enum":[{}]}}}}"#, values.join(",")));
+        let mut run = Run::default();
+        let mut decision = || support::validate(&program, id, &mut run, b"[\"x\"]", usize::MAX).unwrap_err();
+        assert_eq!(decision().reason, Reason::Enum);
+        allocation_counter::measure(|| drop(decision())).count_total
+    };
+    let (few, many) = (allocations(20), allocations(16_000));
+    assert!(many <= few + 10, "{few} allocations with 20 constants, {many} with 16,000");
+}
+
 #[test]
 fn many_required_members_are_looked_up() {
     let names: Vec<String> = (0..3_000).map(|n| format!("\"k{n}\"")).collect();

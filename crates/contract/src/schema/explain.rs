@@ -38,19 +38,10 @@ pub(super) fn of_plan(program: &Program, plan: u32, index: usize, reason: Reason
             let texts = strings.iter().flat_map(|(names, _)| (0..names.len()).map(|at| quoted(names.name(at))));
             let numbers = [kind::INTEGER, kind::FRACTION].map(|at| program.numbers.get(plan.blocks[at] as usize));
             let numbers = numbers.into_iter().flatten().flat_map(|plan| &plan.values).flat_map(|(values, _)| values);
-            let mut all: Vec<String> = texts.chain(numbers.map(|text| text.to_string())).collect();
             let set = plan.blocks[kind::BOOLEAN];
-            if set < RECORD {
-                all.extend(
-                    [(1, "false"), (2, "true")]
-                        .iter()
-                        .filter(|(bit, _)| set & bit != 0)
-                        .map(|(_, word)| (*word).into()),
-                );
-            }
-            let mut known = std::collections::HashSet::new();
-            all.retain(|value| known.insert(value.clone()));
-            one_of(all)
+            let booleans = [(1, "false"), (2, "true")].into_iter().filter(|(bit, _)| set < RECORD && set & bit != 0);
+            let all = texts.chain(numbers.map(|text| text.to_string()));
+            one_of(all.chain(booleans.map(|(_, word)| word.to_owned())))
         }
         _ => {
             // What a plan is made of stands behind references.
@@ -82,10 +73,10 @@ pub(super) fn of_schema(schema: &Schema, found: Option<Types>, reason: Reason) -
     };
     match reason {
         Reason::Type => must_be(schema.types, found?),
-        Reason::Enum if schema.values.is_empty() => one_of(schema.tags.as_deref()?.texts().map(quoted).collect()),
+        Reason::Enum if schema.values.is_empty() => one_of(schema.tags.as_deref()?.texts().map(quoted)),
         Reason::Enum | Reason::Const => {
             let (values, _) = schema.values.iter().find(|(_, known)| *known == reason)?;
-            one_of(values.iter().map(shown).collect())
+            one_of(values.iter().map(shown))
         }
         Reason::Minimum => bound(&number?.lower, "at least", "greater than"),
         Reason::Maximum => bound(&number?.upper, "at most", "less than"),
@@ -124,14 +115,24 @@ fn must_be(types: Types, found: Types) -> Option<String> {
     Some(format!("must be {expected}, is {found}"))
 }
 
-fn one_of(values: Vec<String>) -> Option<String> {
-    match values.as_slice() {
+/// Looks at no more values than it lists: a rejection must not cost what the document is large. None is there more than a few times.
+fn one_of(values: impl Iterator<Item = String>) -> Option<String> {
+    let mut known: Vec<String> = Vec::new();
+    for value in values {
+        if known.len() > MAX_VALUES {
+            break;
+        }
+        if !known.contains(&value) {
+            known.push(value);
+        }
+    }
+    match known.as_slice() {
         [] => None,
         [only] => Some(short(format!("must be {only}"))),
         _ => {
-            let more = if values.len() > MAX_VALUES { ", ..." } else { "" };
-            let listed: Vec<String> = values.into_iter().take(MAX_VALUES).collect();
-            Some(short(format!("must be one of {}{more}", listed.join(", "))))
+            let more = if known.len() > MAX_VALUES { ", ..." } else { "" };
+            known.truncate(MAX_VALUES);
+            Some(short(format!("must be one of {}{more}", known.join(", "))))
         }
     }
 }
