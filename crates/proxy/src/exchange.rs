@@ -66,7 +66,7 @@ pub struct Exchange<'a, B, A> {
 /// [`Aborted`], after which the client's side must be broken off.
 pub async fn run<B: MessageBody, A: ResponseSink>(
     mut exchange: Exchange<'_, B, A>,
-) -> Result<Option<Upgraded>, Aborted> {
+) -> Result<Option<Box<Upgraded>>, Aborted> {
     let context = exchange.context;
     if context.client.via_trusted {
         exchange.ledger.client = context.client.address;
@@ -83,8 +83,12 @@ pub async fn run<B: MessageBody, A: ResponseSink>(
             // Behind a body that is malformed, too long or too slow nothing can be read as a request.
             // What a contract rejects is well framed, and may be read to its end.
             let is_broken = rejection.reported.is_none() && matches!(rejection.status, 400 | 408 | 413 | 417 | 431);
+            // If the rest of its body may be more than what is read of it, the client is told, or its next request would meet the end (RFC 9112 §9.6).
+            let most = context.generation.config.limits.max_drain_bytes;
             // To somebody, `Content_Length` may have announced a body.
-            if (!body.is_done() && is_broken) || rejection.reason == Reason::UnderscoreInFieldName {
+            let is_last = rejection.reason == Reason::UnderscoreInFieldName
+                || (!body.is_done() && (is_broken || !body.ends_within(most)));
+            if is_last {
                 sink.be_last();
             }
             reject(&rejection, head, sink, ledger).await.map(|()| None)
@@ -94,7 +98,7 @@ pub async fn run<B: MessageBody, A: ResponseSink>(
 
 async fn serve<B: MessageBody, A: ResponseSink>(
     exchange: &mut Exchange<'_, B, A>,
-) -> Result<Option<Upgraded>, Failure> {
+) -> Result<Option<Box<Upgraded>>, Failure> {
     let (context, head) = (exchange.context, exchange.head);
     #[cfg(any(test, feature = "forced-panics"))]
     assert_ne!(head.target, b"/panic", "a fault that a test asked for");
@@ -168,7 +172,7 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     active: Option<&Arc<ActiveContract>>,
     forward: &Forward,
     exchange: &mut Exchange<'_, B, A>,
-) -> Result<Option<Upgraded>, Failure> {
+) -> Result<Option<Box<Upgraded>>, Failure> {
     let context = exchange.context;
     let mut scratch = ScratchSpace::empty();
     let mut body = GuardedBody::through(exchange.body, Lease::new(context));
@@ -241,7 +245,7 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
     admitted: &Admitted<'_>,
     forward: &Forward,
     exchange: &mut Exchange<'_, B, A>,
-) -> Result<Option<Upgraded>, Failure> {
+) -> Result<Option<Box<Upgraded>>, Failure> {
     let context = exchange.context;
     let group = destination(context, admitted, forward)?;
     exchange.ledger.group = Some(Arc::clone(&group));
@@ -292,9 +296,9 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
                 // How long a request with a body takes is its client's affair, too.
                 let took = exchange.ledger.upstream_duration.filter(|_| !retry::has_body(admitted.head()));
                 note_response(&group, server, exchange.ledger.upstream_status, took);
-                return Ok(upgraded.map(|upgraded| {
-                    let place = TunnelPlace::of(&group, in_flight, taken);
-                    Upgraded { place: Some(place), ..upgraded }
+                return Ok(upgraded.map(|mut upgraded| {
+                    upgraded.place = Some(TunnelPlace::of(&group, in_flight, taken));
+                    upgraded
                 }));
             }
             Err(failed) => failed,
@@ -365,7 +369,7 @@ fn no_server(group: &Group, why: NoServer) -> Rejection {
 async fn try_once<B: MessageBody, A: ResponseSink>(
     attempt: &Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
-) -> Result<Option<Upgraded>, Failed> {
+) -> Result<Option<Box<Upgraded>>, Failed> {
     match attempt.group.config.protocol {
         // The configuration lets no route use the third.
         UpstreamProtocol::Http1 | UpstreamProtocol::Tcp => upstream_h1::attempt(attempt, exchange).await,
@@ -378,7 +382,7 @@ async fn bounded<B: MessageBody, A: ResponseSink>(
     until: Instant,
     attempt: &Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
-) -> Result<Option<Upgraded>, Failed> {
+) -> Result<Option<Box<Upgraded>>, Failed> {
     let limit = until.saturating_duration_since(Instant::now());
     let outcome = Deadline::new().within(limit, Box::pin(try_once(attempt, exchange))).await;
     outcome.unwrap_or_else(|_| {

@@ -148,6 +148,10 @@ fn a_body_left_unread_by_a_rejection_is_drained_or_ends_the_connection() {
             );
             let response = exchange(trial.gate.address("web"), sent.as_bytes());
             assert_eq!(statuses(&response), statuses_expected, "{field}");
+            // Who keeps connections must know that this one ends, or would send the next request into its end.
+            let text = String::from_utf8_lossy(&response).to_ascii_lowercase();
+            let first = text.split("\r\n\r\n").next().unwrap();
+            assert_eq!(first.contains("\r\nconnection: close"), statuses_expected.len() == 1, "{field}: {first}");
             let seen = trial.upstream.seen();
             assert_eq!(seen.len(), seen_expected, "{field}");
             assert!(seen.iter().all(|request| request.line() == "GET /next HTTP/1.1"));

@@ -108,7 +108,7 @@ impl Attempt<'_> {
     }
 }
 
-/// A connection whose upstream granted an upgrade, and what it sent already.
+/// A connection whose upstream granted an upgrade, and what it sent already. Boxed wherever it goes: every exchange has room for it in what it gives back.
 #[derive(Debug)]
 pub struct Upgraded {
     /// The upstream's connection.
@@ -128,7 +128,7 @@ pub struct Upgraded {
 pub async fn attempt<B: MessageBody, A: ResponseSink>(
     attempt: &Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
-) -> Result<Option<Upgraded>, Failed> {
+) -> Result<Option<Box<Upgraded>>, Failed> {
     let mut head = buffer();
     write_head(attempt, exchange.ledger.id(), &mut head).map_err(Failed::finally)?;
     // What may not be sent twice is worth asking the kernel whether the server has closed just now.
@@ -207,7 +207,7 @@ async fn on_connection<B: MessageBody, A: ResponseSink>(
     head: &[u8],
     attempt: &Attempt<'_>,
     exchange: &mut Exchange<'_, B, A>,
-) -> Result<Option<Upgraded>, OnConnection> {
+) -> Result<Option<Box<Upgraded>>, OnConnection> {
     let mut input = Chunk::empty();
     let body_was_done = exchange.body.is_done();
     let after = message((&transport, &mut input), head, attempt, exchange).await.map_err(|failed| {
@@ -222,7 +222,7 @@ async fn on_connection<B: MessageBody, A: ResponseSink>(
     match after {
         After::Tunnel => {
             let messages = attempt.admitted.messages(exchange.response).ok().flatten();
-            return Ok(Some(Upgraded { transport, first: input, place: None, messages }));
+            return Ok(Some(Box::new(Upgraded { transport, first: input, place: None, messages })));
         }
         // Bytes behind the response belong to no request: such a connection is not used again.
         After::Reuse if input.is_empty() => {

@@ -309,22 +309,23 @@ async fn tunnel_through(
     context: Context<'_>,
     transport: &Transport,
     input: Chunk,
-    upgraded: Upgraded,
+    upgraded: Box<Upgraded>,
     ledger: &mut Ledger,
 ) -> Next {
     let carried = pump::Carried::default();
     // Either side of a tunnel may rest for as long as the tunnel may.
     transport.pace_writes(None);
-    let upstream = (&upgraded.transport, upgraded.first);
+    let Upgraded { transport: upstream, first, place, messages } = *upgraded;
+    let upstream = (&upstream, first);
     let bounds = pump::Bounds { idle: context.generation.config.limits.tunnel_idle_timeout, until: None };
-    let end = match &upgraded.messages {
+    let end = match &messages {
         None => pump::run((transport, input), upstream, bounds, &carried).await,
         Some(messages) => {
             let noted = (context, &mut ledger.contract);
             websocket::run((transport, input), upstream, bounds, &carried, messages, noted).await
         }
     };
-    drop(upgraded.place);
+    drop(place);
     ledger.received.set(ledger.received.get() + carried.from_client.get());
     ledger.sent.set(ledger.sent.get() + carried.to_client.get());
     match end {

@@ -83,6 +83,25 @@ impl<'c> BodyReader<'c> {
         }
     }
 
+    /// Whether at most so many bytes are still to come. Where the framing does not tell: whether the end is at hand, behind at most so many, which are
+    /// dropped.
+    pub fn ends_within(&mut self, most: u64) -> bool {
+        if let Some(rest) = self.remaining() {
+            return rest <= most;
+        }
+        let mut dropped = 0;
+        self.piece = 0..0;
+        self.input.advance(std::mem::take(&mut self.lent));
+        while !self.is_done() && !self.input.is_empty() && dropped <= most {
+            match self.step() {
+                Ok(piece) => dropped += piece.map_or(0, |piece| piece.len() as u64),
+                Err(_) => return false,
+            }
+            self.input.advance(std::mem::take(&mut self.lent));
+        }
+        self.is_done() && dropped <= most
+    }
+
     /// The trailers, once the body is done, if it had any.
     pub fn trailers(&mut self) -> Option<Fields> {
         self.trailers.take()

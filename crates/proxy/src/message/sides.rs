@@ -18,6 +18,12 @@ pub trait MessageBody {
     /// Whether it has been read to its end.
     fn is_done(&self) -> bool;
 
+    /// Whether at most so many bytes of it are still to come; without a known length, whether its end is at hand, behind at most so many, which are
+    /// dropped. Where the next message does not wait for it, it does not matter.
+    fn ends_within(&mut self, _most: u64) -> bool {
+        true
+    }
+
     /// Whether the next piece is there already.
     fn has_input(&self) -> bool;
 
@@ -111,6 +117,10 @@ pub async fn while_wanted<T>(
 impl MessageBody for BodyReader<'_> {
     fn is_done(&self) -> bool {
         BodyReader::is_done(self)
+    }
+
+    fn ends_within(&mut self, most: u64) -> bool {
+        BodyReader::ends_within(self, most)
     }
 
     fn has_input(&self) -> bool {
