@@ -1,5 +1,6 @@
 """What the rows need that is no Debian package: programs of ours in Go, packages of Python and npm. Kept in the TOOLS folder."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ PYTHON_PACKAGES = ["grpcio==1.85.1", "requests==2.34.2", "httpx[http2]==0.28.1",
 GRPC_JS = "@grpc/grpc-js@1.14.7"
 GRAPHQL_PACKAGES = ["graphql@16.15.0", "graphql-yoga@5.24.1", "graphql-ws@6.4.2", "ws@8.23.0", "@apollo/client@3.14.1"]
 GRAPHQL_PYTHON = ["gql[aiohttp,requests,websockets]==4.4.0"]
+TRAEFIK = "github.com/traefik/traefik/v3@v3.3.5"
 GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3"
 
 
@@ -17,7 +19,7 @@ def everything(tools):
     """Installs what is missing; what could not be had, with the reason."""
     os.makedirs(tools, exist_ok=True)
     missing = {}
-    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("fastapi", fastapi), ("grpc_js", grpc_js), ("graphql", graphql), ("grpcurl", grpcurl)):
+    for name, install in (("go", go), ("python", python), ("envoy", envoy), ("httpbin", httpbin), ("fastapi", fastapi), ("nestjs", nestjs), ("traefik", traefik), ("api_firewall", api_firewall), ("grpc_js", grpc_js), ("graphql", graphql), ("grpcurl", grpcurl)):
         try:
             install(tools)
         except (Failed, OSError, subprocess.SubprocessError) as failure:
@@ -109,10 +111,61 @@ def httpbin(tools):
     python_packages(os.path.join(tools, "httpbin"), ["httpbin[mainapp]==0.10.4", "gunicorn==27.0.1"])
 
 
+# Its module lacks the pages of its dashboard, which it is built with, so it is built from a copy that has some. Takes minutes, so only the full form has it.
+def traefik(tools):
+    place = os.path.join(tools, "traefik")
+    if once(place, TRAEFIK):
+        return
+    if not Settings.full:
+        raise Failed("only with --full")
+    if not shutil.which("go"):
+        raise Failed("no go to build with (Debian package golang-go)")
+    module = json.loads(run("go", "mod", "download", "-json", TRAEFIK, seconds=300))["Dir"]
+    source = os.path.join(place, "source")
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(module, source, copy_function=shutil.copyfile)
+    run("chmod", "-R", "u+w", source)
+    os.makedirs(os.path.join(source, "webui/static"), exist_ok=True)
+    with open(os.path.join(source, "webui/static/index.html"), "w", encoding="utf-8") as page:
+        page.write("<!doctype html>")
+    run("go", "build", "-buildvcs=false", "-o", os.path.join(place, "bin") + "/", "./cmd/traefik", seconds=1800, cwd=source, env={"CGO_ENABLED": "0"})
+    shutil.rmtree(source)
+    done(place, TRAEFIK)
+
+
+# Its module cannot be had from every proxy of modules, so whoever has the program says where it is.
+def api_firewall(_tools):
+    if not os.access(os.environ.get("API_FIREWALL", ""), os.X_OK):
+        raise Failed("API_FIREWALL names no program of that name")
+
+
 # A framework that makes documents, and its users' libraries.
 def fastapi(tools):
     packages = ["fastapi==0.165.0", "pydantic==2.14.3", "uvicorn==0.54.0", "python-multipart==0.0.34", "requests==2.34.2", "httpx==0.28.1"]
     python_packages(os.path.join(tools, "fastapi"), packages)
+
+
+# Another one, a compiler for it, and a client.
+def nestjs(tools):
+    framework = ["@nestjs/common@11.2.10", "@nestjs/core@11.2.10", "@nestjs/platform-express@11.2.10", "@nestjs/swagger@11.4.0"]
+    others = ["reflect-metadata@0.2.2", "rxjs@7.8.0", "class-validator@0.15.1", "class-transformer@0.5.1", "typescript@5.9.3", "axios@1.21.1"]
+    npm_packages(os.path.join(tools, "nestjs"), [*framework, *others], oldest=20)
+
+
+def npm_packages(place, packages, oldest):
+    """Installs packages that need this version of Node or a newer one."""
+    for program in ("node", "npm"):
+        if not shutil.which(program):
+            raise Failed(f"no {program} (Debian packages nodejs and npm)")
+    version = run("node", "--version")
+    if int(version.lstrip("v").split(".")[0]) < oldest:
+        raise Failed(f"Node {version} is too old for it ({oldest} is not)")
+    wanted = "\n".join(packages)
+    if once(place, wanted):
+        return
+    os.makedirs(place, exist_ok=True)
+    run("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", place, *packages, seconds=600)
+    done(place, wanted)
 
 
 def python_packages(place, packages):

