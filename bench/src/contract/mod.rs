@@ -1,10 +1,11 @@
 //! `bench contract`: POSTs of JSON through Portunus under a strict contract, beside Portunus without one and nginx, which only forwards.
 //!
 //! The proxy has core 0 to itself, load and upstream share core 1; proxies take turns within each round. What is quoted is CPU time per request
-//! relative to the fair nginx in the same round.
+//! relative to the fair nginx in the same round. Rows `hostile-…` measure single requests that mean work (`hostile`).
 
 mod body;
 mod configs;
+mod hostile;
 
 use std::fs::{self, File};
 use std::io;
@@ -30,9 +31,11 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Options {
     #[command(flatten)]
     plan: Plan,
-    /// Rows to run; all if none is named.
+    /// Rows to run, `hostile` for all of those; all if none is named.
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     only: Vec<String>,
+    #[command(flatten)]
+    hostile: hostile::Beside,
 }
 
 /// A proxy of this comparison.
@@ -93,6 +96,7 @@ fn rows() -> Vec<Row> {
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     if options.plan.list {
         rows().iter().for_each(|row| println!("{}", row.name));
+        hostile::names()?.iter().for_each(|name| println!("{name}"));
         return Ok(());
     }
     raise_descriptor_limit();
@@ -113,16 +117,22 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     let site = Site { folder: folder.path(), upstream: &upstream, options };
     let (before, mut reported) = (MachineTime::now(), Vec::new());
     println!("Machine: {}\n", measure::machine());
-    println!("| row | proxy | ratio (worst) | CPU us/request | requests/s | p50 us | p99 us | peak MiB | errors |");
-    println!("|---|---|---|---|---|---|---|---|---|");
-    for row in rows().iter().filter(|row| options.only.is_empty() || options.only.contains(&row.name)) {
+    let is_wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|only| name == only);
+    let rows: Vec<Row> = rows().into_iter().filter(|row| is_wanted(&row.name)).collect();
+    if !rows.is_empty() {
+        println!("| row | proxy | ratio (worst) | CPU us/request | requests/s | p50 us | p99 us | peak MiB | errors |");
+        println!("|---|---|---|---|---|---|---|---|---|");
+    }
+    for row in &rows {
         reported.push(site.run_row(row)?);
     }
+    let is_hostile = |name: &str| is_wanted(name) || is_wanted("hostile");
+    let hostile = hostile::run(&options.hostile, &options.plan.portunus, &upstream, is_hostile)?;
     let stolen = MachineTime::now().stolen_percent(before);
     println!("\n{stolen:.1} % of the time was stolen by others on this host.");
     fs::create_dir_all(&options.plan.out)?;
     let file = options.plan.out.join("contract.json");
-    let all = json!({ "machine": measure::machine(), "stolen_percent": stolen, "rows": reported });
+    let all = json!({ "machine": measure::machine(), "stolen_percent": stolen, "rows": reported, "hostile": hostile });
     fs::write(&file, format!("{all:#}\n"))?;
     println!("written: {}", file.display());
     Ok(())
