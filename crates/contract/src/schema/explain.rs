@@ -45,7 +45,7 @@ pub(super) fn of_plan(program: &Program, plan: u32, index: usize, reason: Reason
         }
         _ => {
             // What a plan is made of stands behind references.
-            let mut ids = plan.ids.to_vec();
+            let (mut ids, mut alternatives) = (plan.ids.to_vec(), Vec::new());
             let mut at = 0;
             while at < ids.len().min(MAX_SCHEMAS) {
                 let schema = program.schemas.get(ids[at] as usize)?;
@@ -53,11 +53,28 @@ pub(super) fn of_plan(program: &Program, plan: u32, index: usize, reason: Reason
                     return Some(words);
                 }
                 ids.extend(&schema.all_of);
+                alternatives.extend(schema.any_of.iter().chain(&schema.one_of));
                 at += 1;
             }
-            None
+            of_alternatives(program, alternatives, reason)
         }
     }
+}
+
+/// What alternatives expect, where all but those were dropped that a kind of value leaves.
+fn of_alternatives(program: &Program, mut ids: Vec<u32>, reason: Reason) -> Option<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut at = 0;
+    while at < ids.len().min(MAX_SCHEMAS) {
+        let schema = program.schemas.get(ids[at] as usize)?;
+        match of_schema(schema, None, reason) {
+            Some(own) if words.contains(&own) => {}
+            Some(own) => words.push(own),
+            None => ids.extend(schema.all_of.iter().chain(&schema.any_of).chain(&schema.one_of)),
+        }
+        at += 1;
+    }
+    (!words.is_empty()).then(|| short(words.join(" or ")))
 }
 
 /// What a schema expects that a value of these types broke.

@@ -117,6 +117,27 @@ fn violations_say_what_was_expected() {
     }
 }
 
+/// What may be null is an alternative in most documents that programs make.
+#[test]
+fn violations_say_what_alternatives_expect() {
+    let schema = "{type: object, properties: {\
+         d: {anyOf: [{type: string, format: date}, {type: 'null'}]}, \
+         p: {anyOf: [{type: number, exclusiveMinimum: 0}, {type: string}]}, \
+         n: {oneOf: [{allOf: [{type: integer, maximum: 9}]}, {type: 'null'}]}, \
+         s: {anyOf: [{type: string, maxLength: 2}, {type: array, items: {type: string}}]}}}";
+    let contract = contract(&posting(&format!("{{application/json: {{schema: {schema}}}}}")));
+    for (body, expected) in [
+        (r#"{"d":"31.1.2026"}"#, "must have the format date"),
+        (r#"{"p":0}"#, "must be greater than 0"),
+        (r#"{"n":10}"#, "must be at most 9"),
+        (r#"{"s":"abc"}"#, "must have at most 2 characters"),
+    ] {
+        let mut found = Findings::first();
+        crate::validate(&contract, &Request::post("/a", "application/json", body), usize::MAX, &mut found);
+        assert_eq!(found.violations()[0].what, expected, "{body}");
+    }
+}
+
 /// The same words wherever the value stands.
 #[test]
 fn violations_say_it_of_every_part() {
