@@ -149,6 +149,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         admin: None,
         log: LogConfig::default(),
         limits: Limits { keep_alive_timeout: Duration::from_secs(60), ..Limits::default() },
+        included: Vec::new(),
         effective: Effective::default(),
         unused: Default::default(),
     };

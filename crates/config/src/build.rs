@@ -4,6 +4,7 @@
 //! disk; the files a configuration names are gathered for `load` to look at.
 
 mod address;
+mod conditions;
 mod contracts;
 mod datagrams;
 mod graphql;
@@ -14,6 +15,7 @@ mod key_server;
 mod keystores;
 mod listeners;
 mod loops;
+mod placeholders;
 mod policies;
 mod process;
 mod read;
@@ -26,7 +28,7 @@ mod validate;
 mod variables;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub(super) use key_server::build_key_server;
 pub use variables::warnings as variable_warnings;
@@ -37,6 +39,7 @@ use super::model::{Config, Unused};
 use super::problem::{Collector, Span, closest, listed, shown};
 use super::shape::effective::Effective;
 use super::shape::surface::ROOT;
+use super::sources::Sources;
 use super::yaml::Node;
 
 /// A file or folder that the configuration names and that must exist.
@@ -62,8 +65,7 @@ impl Fault {
 
 /// The state of the work.
 struct Build<'a> {
-    file: &'a str,
-    base: &'a Path,
+    sources: &'a Sources,
     machine: &'a Machine,
     problems: &'a mut Collector,
     referenced: Vec<Referenced>,
@@ -74,12 +76,11 @@ struct Build<'a> {
 /// Builds the configuration, of all that is right if a problem is noted.
 pub(super) fn build(
     root: &Node,
-    file: &str,
-    base: &Path,
+    sources: &Sources,
     machine: &Machine,
     problems: &mut Collector,
 ) -> (Option<Config>, Vec<Referenced>) {
-    let mut build = Build { file, base, machine, problems, referenced: Vec::new(), used: BTreeSet::new() };
+    let mut build = Build { sources, machine, problems, referenced: Vec::new(), used: BTreeSet::new() };
     let keystores = build.keystores(root);
     let upstreams = build.upstreams(root);
     let (listeners, admin) = build.listeners_and_admin(root);
@@ -104,6 +105,7 @@ pub(super) fn build(
         admin,
         log: build.log(root),
         limits,
+        included: sources.included.clone(),
         effective: Effective::of(&ROOT, root),
         unused: Unused(build.unused(root)),
     };
@@ -160,15 +162,15 @@ impl Build<'_> {
     }
 
     fn reference(&mut self, node: &Node, is_folder: bool) -> Option<PathBuf> {
-        let path = self.base.join(node.text()?);
+        let path = self.sources.folder(node.span).join(node.text()?);
         self.referenced.push(Referenced { path: path.clone(), is_folder, span: node.span });
         Some(path)
     }
 
-    /// Notes a name that something of the same kind has already; `names` holds the lines.
-    fn unique(&mut self, name: &str, what: &str, at: Span, names: &mut HashMap<String, usize>) {
-        if let Some(line) = names.insert(name.to_owned(), at.line) {
-            let taken = format!("there is already a {what} {} in line {line}", shown(name));
+    /// Notes a name that something of the same kind has already; `names` holds the places.
+    fn unique(&mut self, name: &str, what: &str, at: Span, names: &mut HashMap<String, Span>) {
+        if let Some(first) = names.insert(name.to_owned(), at) {
+            let taken = format!("there is already a {what} {} {}", shown(name), self.sources.seen_from(at, first));
             self.problems.add(at, taken, format!("give each {what} its own name"));
         }
     }
@@ -204,7 +206,7 @@ impl Build<'_> {
         });
         let unused = defined.filter(|(what, name, _)| !self.used.contains(&(*what, (*name).to_owned())));
         let text = |(what, name, span): (&str, &str, Span)| {
-            format!("{}:{}: {what} `{name}` is not used; refer to it or remove it", self.file, span.line)
+            format!("{}: {what} `{name}` is not used; refer to it or remove it", self.sources.place(span))
         };
         unused.map(text).collect()
     }

@@ -17,11 +17,14 @@ mod key_server;
 mod fileless;
 mod model;
 mod shape;
+mod sources;
 mod jwt;
+mod expression;
 pub mod limits;
 mod table;
 mod machine;
 pub mod yaml;
+mod environment;
 mod units;
 pub mod problem;
 
@@ -30,6 +33,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 pub use build::variable_warnings;
+pub use expression::{Comparison, Expression, MAX_GROUPS, Relation};
 pub use jwt::{Algorithm, KeyKind};
 pub use key_server::*;
 pub use model::*;
@@ -39,9 +43,11 @@ pub use shape::effective::Effective;
 pub use shape::reference::{key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
 pub use shape::surface::{HalfClose, HealthMethod, ListenerOptions, QueueConfig, RouteOptions, SameSite, WhenAllDown};
+pub use sources::Included;
 
 use machine::Machine;
 use problem::Collector;
+use sources::Sources;
 
 /// Reads, checks and builds the configuration of a file; also looks whether the files and folders it names exist.
 ///
@@ -119,8 +125,8 @@ struct Form<T> {
     build: Builder<T>,
 }
 
-/// From the tree, the file's name and its folder: what it means, and the files it names.
-type Builder<T> = fn(&yaml::Node, &str, &Path, &Machine, &mut Collector) -> (Option<T>, Vec<build::Referenced>);
+/// From the tree and the files that it stands in: what it means, and the files it names.
+type Builder<T> = fn(&yaml::Node, &Sources, &Machine, &mut Collector) -> (Option<T>, Vec<build::Referenced>);
 
 const GATE: Form<Config> = Form { shape: &shape::surface::ROOT, build: build::build };
 const KEY_SERVER: Form<KeyServerConfig> =
@@ -133,17 +139,23 @@ fn build_text<T>(file_name: &str, text: &str, base: &Path, look: bool, form: &Fo
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut problems = Collector::default();
     let mut value = None;
+    let mut sources = Sources::of_text(file_name, base, text);
     if let Some(mut root) = yaml::parse(text, &mut problems) {
+        if look {
+            sources.include(form.shape, &mut root, &mut problems);
+        }
         shape::check_file(form.shape, &root, &mut problems);
+        root.remove("include");
         shape::complete::complete(form.shape, &mut root, &mut problems);
         let machine = if look { Machine::here() } else { Machine::default() };
-        let (built, referenced) = (form.build)(&root, file_name, base, &machine, &mut problems);
+        let (built, referenced) = (form.build)(&root, &sources, &machine, &mut problems);
         if look {
             look_at(&referenced, &mut problems);
         }
         value = built;
     }
-    match (problems.finish(file_name, text), value) {
+    let files: Vec<(&str, &str)> = sources.files.iter().map(|file| (file.name.as_str(), file.text.as_str())).collect();
+    match (problems.finish_all(&files), value) {
         (None, Some(value)) => Ok(value),
         (Some(problems), rest) => Err(InvalidFile { problems, rest: rest.map(Box::new) }),
         // Every step that gives up notes why; should one not, the file is rejected all the same.

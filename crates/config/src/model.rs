@@ -11,22 +11,28 @@ use net::pace::Pace;
 use wire::http::Method;
 use wire::http::field_kind::names_client;
 
+use crate::expression::Expression;
 use crate::limits::Limits;
 use crate::shape::effective::Effective;
 use crate::shape::surface::{ListenerOptions, RouteOptions};
+use crate::sources::Included;
 
+mod conditions;
 mod contracts;
 mod datagram;
 mod place;
 mod policies;
 mod tokens;
 mod upstreams;
+mod variables;
 
+pub use conditions::{Conditions, ValueCondition, ValueMatch, ValueOf};
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
 pub use place::{Bindable, Place, places};
 pub use policies::*;
 pub use tokens::*;
 pub use upstreams::*;
+pub use variables::{FieldValue, Variable};
 
 /// The whole configuration of a process.
 #[derive(Debug, Clone)]
@@ -63,6 +69,8 @@ pub struct Config {
     pub log: LogConfig,
     /// Every bound; see `limits.rs`.
     pub limits: Limits,
+    /// What its file includes.
+    pub included: Vec<Included>,
     /// All of it in the shape of a file; empty if it comes from none.
     pub effective: Effective,
     /// What is defined and nothing refers to.
@@ -312,8 +320,10 @@ pub struct RouteConfig {
     pub methods: Vec<Method>,
     /// The path pattern.
     pub path: PathPattern,
-    /// Fields that must be present with exactly this value (names lower case).
-    pub headers: Vec<(String, String)>,
+    /// The route has several paths, and this is not the first: all else is as in the one before.
+    pub is_further_path: bool,
+    /// What else a request must be like.
+    pub when: Conditions,
     /// What is done.
     pub action: Action,
     /// Set, add, remove on the request.
@@ -415,15 +425,29 @@ pub enum Segment {
         /// Name.
         name: String,
     },
+    /// A regular expression over the whole path, of which the segments before it are the literal start. Last only; none before it has a parameter.
+    Regex(Expression),
 }
 
 impl PathPattern {
     /// The names of its parameters, in path order.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
-        self.segments.iter().filter_map(|segment| match segment {
-            Segment::Static(_) => None,
-            Segment::Param { name, .. } | Segment::CatchAll { name } => Some(name.as_str()),
-        })
+        self.segments
+            .iter()
+            .flat_map(|segment| match segment {
+                Segment::Static(_) => [].iter(),
+                Segment::Param { name, .. } | Segment::CatchAll { name } => std::slice::from_ref(name).iter(),
+                Segment::Regex(expression) => expression.groups().iter(),
+            })
+            .map(String::as_str)
+    }
+
+    /// The expression that the path is matched by, if it is one.
+    pub fn expression(&self) -> Option<&Expression> {
+        match self.segments.last() {
+            Some(Segment::Regex(expression)) => Some(expression),
+            _ => None,
+        }
     }
 }
 
@@ -557,9 +581,16 @@ pub enum TemplatePart {
         /// How it is written.
         escape: Escape,
     },
+    /// A value of the request.
+    Variable {
+        /// Which.
+        variable: Variable,
+        /// How it is written.
+        escape: Escape,
+    },
 }
 
-/// How a parameter is written into a template.
+/// How a parameter or variable is written into a template. What may not stand in its place cannot get there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Escape {
     /// As it stood in the canonical path (already a valid piece of a path); native rewrites.
@@ -570,6 +601,16 @@ pub enum Escape {
     Query,
     /// One letter-digit-hyphen label of 1 to 63 bytes, or the request is rejected.
     HostLabel,
+    /// A host, canonical, as it was asked for.
+    Host,
+    /// A piece of a field value: octets that cannot stand there become `?`.
+    Field,
+    /// A piece of a JSON string.
+    Json,
+    /// Text of HTML or XML, also between quotes.
+    Markup,
+    /// Plain text: controls become `?`.
+    Text,
 }
 
 /// Edits of header fields, applied remove, set, add.
@@ -578,9 +619,9 @@ pub struct HeaderEdits {
     /// Names, lower case.
     pub remove: Vec<String>,
     /// Replace or create.
-    pub set: Vec<(String, String)>,
+    pub set: Vec<(String, FieldValue)>,
     /// Append.
-    pub add: Vec<(String, String)>,
+    pub add: Vec<(String, FieldValue)>,
 }
 
 impl HeaderEdits {

@@ -19,7 +19,7 @@ const MAX_SHOWN_CHARS: usize = 60;
 /// Characters of a file name that a message repeats (`PATH_MAX`).
 const MAX_FILE_NAME_CHARS: usize = 4096;
 
-/// A stretch of the file, counted in characters, and the line it starts in, from 1.
+/// A stretch of a file, counted in characters, and the line it starts in, from 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Span {
     /// First character, from 0.
@@ -28,6 +28,8 @@ pub struct Span {
     pub end: usize,
     /// Line of the first character, from 1.
     pub line: usize,
+    /// Which of the files: the one that was named is 0.
+    pub file: u16,
 }
 
 /// One problem in a configuration file.
@@ -64,7 +66,8 @@ impl Display for Problem {
 pub struct Problems {
     list: Vec<Problem>,
     further: usize,
-    text: String,
+    /// Names and texts of the files.
+    texts: Vec<(String, String)>,
 }
 
 impl Problems {
@@ -79,7 +82,7 @@ impl Problems {
             fix: fix.to_owned(),
             secret: false,
         };
-        Problems { list: vec![problem], further: 0, text: String::new() }
+        Problems { list: vec![problem], further: 0, texts: Vec::new() }
     }
 
     /// The problems, at most 100.
@@ -129,9 +132,10 @@ impl Problems {
             return None;
         }
         let is_break = |c: char| matches!(c, '\n' | '\r');
-        let before = self.text.get(..problem.span.start)?;
+        let (_, text) = self.texts.iter().find(|(name, _)| *name == problem.file)?;
+        let before = text.get(..problem.span.start)?;
         let line_start = before.rfind(is_break).map_or(0, |at| at + 1);
-        let rest = self.text.get(line_start..)?;
+        let rest = text.get(line_start..)?;
         let line = rest.get(..rest.find(is_break).unwrap_or(rest.len()))?;
         if may_hold_a_secret(line) {
             return None;
@@ -212,28 +216,38 @@ impl Collector {
         self.found.is_empty()
     }
 
-    /// The problems in file order, with byte positions in `text`; none if there are none.
-    pub fn finish(mut self, file: &str, text: &str) -> Option<Problems> {
+    /// The problems of one file; none if there are none.
+    pub fn finish(self, file: &str, text: &str) -> Option<Problems> {
+        self.finish_all(&[(file, text)])
+    }
+
+    /// The problems in the order of the files and of their lines, with byte positions in the texts; none if there are none.
+    pub(crate) fn finish_all(mut self, files: &[(&str, &str)]) -> Option<Problems> {
         if self.found.is_empty() {
             return None;
         }
-        self.found.sort_by_key(|found| found.span.start);
-        let file = one_line(file, MAX_FILE_NAME_CHARS);
-        let mut wanted: Vec<usize> = self.found.iter().flat_map(|found| [found.span.start, found.span.end]).collect();
-        wanted.sort_unstable();
-        let places = places(text, &wanted);
-        let place = |at: usize| wanted.binary_search(&at).ok().and_then(|i| places.get(i).copied()).unwrap_or_default();
-        let list = self
-            .found
-            .into_iter()
-            .map(|found| {
-                let start = place(found.span.start);
-                let span = start.byte..place(found.span.end).byte.max(start.byte);
-                let Found { what, fix, secret, .. } = found;
+        self.found.sort_by_key(|found| (found.span.file, found.span.start));
+        let mut list = Vec::with_capacity(self.found.len());
+        let mut texts = Vec::new();
+        for (number, (name, text)) in files.iter().enumerate() {
+            let own: Vec<&Found> = self.found.iter().filter(|found| usize::from(found.span.file) == number).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let file = one_line(name, MAX_FILE_NAME_CHARS);
+            let mut wanted: Vec<usize> = own.iter().flat_map(|found| [found.span.start, found.span.end]).collect();
+            wanted.sort_unstable();
+            let places = places(text, &wanted);
+            let place =
+                |at: usize| wanted.binary_search(&at).ok().and_then(|i| places.get(i).copied()).unwrap_or_default();
+            list.extend(own.into_iter().cloned().map(|Found { span, what, fix, secret }| {
+                let start = place(span.start);
+                let span = start.byte..place(span.end).byte.max(start.byte);
                 Problem { file: file.clone(), line: start.line, column: start.column, span, what, fix, secret }
-            })
-            .collect();
-        Some(Problems { list, further: self.further, text: text.to_owned() })
+            }));
+            texts.push((file, (*text).to_owned()));
+        }
+        Some(Problems { list, further: self.further, texts })
     }
 }
 

@@ -1,12 +1,13 @@
 //! YAML text to a tree in which every key and value knows where it stands. JSON is YAML.
 //!
-//! Bounded in size, nodes and depth. Anchors, aliases, merge keys, tags, duplicate keys and several documents are rejected: a configuration says
+//! Variables of the environment are put into scalars here (`environment.rs`). Bounded in size, nodes and depth. Anchors, aliases, merge keys, tags, duplicate keys and several documents are rejected: a configuration says
 //! what it says, once. Knows nothing of what the keys mean (that is `shape.rs`).
 
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span as YamlSpan};
 
+use super::environment;
 use super::problem::{Collector, Span, shown};
 
 /// Largest file, bytes. A generated file beyond it is a fault of the generator.
@@ -77,6 +78,13 @@ impl Node {
     /// The value of a key, if this is a mapping that has it; once defaults are filled in, also a default.
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.value)
+    }
+
+    /// Takes a key away, if this is a mapping that has it.
+    pub(crate) fn remove(&mut self, key: &str) {
+        if let Value::Map(entries) = &mut self.value {
+            entries.retain(|entry| entry.key != key);
+        }
     }
 
     /// Whether this is a mapping with a value under this key that does not fit.
@@ -157,7 +165,13 @@ impl Scalar {
 
 /// Reads one document. What is wrong goes to `problems`; none if nothing can be made of the text.
 pub fn parse(text: &str, problems: &mut Collector) -> Option<Node> {
+    parse_file(text, 0, problems)
+}
+
+/// Reads one document, which is the file of this number.
+pub(crate) fn parse_file(text: &str, file: u16, problems: &mut Collector) -> Option<Node> {
     if let Some(span) = first_control(text) {
+        let span = Span { file, ..span };
         problems.add(span, "a control character stands here", "remove it; a configuration is plain UTF-8 text");
         return None;
     }
@@ -166,16 +180,16 @@ pub fn parse(text: &str, problems: &mut Collector) -> Option<Node> {
         let (event, span) = match next {
             Ok(next) => next,
             Err(error) => {
-                report_scan_error(&error, text, problems);
+                report_scan_error(&error, text, file, problems);
                 return None;
             }
         };
-        if !tree.take(event, span_of(&span), problems) {
+        if !tree.take(event, Span { file, ..span_of(&span) }, problems) {
             return None;
         }
     }
     if tree.root.is_none() && problems.is_empty() {
-        let start = Span { start: 0, end: 0, line: 1 };
+        let start = Span { start: 0, end: 0, line: 1, file };
         problems.add(
             start,
             "the file is empty",
@@ -191,11 +205,11 @@ fn first_control(text: &str) -> Option<Span> {
     // A byte order mark within the text would start another document.
     let (at, _) =
         text.chars().enumerate().find(|(_, c)| is_control(*c) || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}'))?;
-    Some(Span { start: at, end: at + 1, line: 0 })
+    Some(Span { start: at, end: at + 1, line: 0, file: 0 })
 }
 
-fn report_scan_error(error: &saphyr_parser::ScanError, text: &str, problems: &mut Collector) {
-    let span = point(error.marker());
+fn report_scan_error(error: &saphyr_parser::ScanError, text: &str, file: u16, problems: &mut Collector) {
+    let span = Span { file, ..point(error.marker()) };
     let info = error.info();
     let line = text.lines().nth(error.marker().line().saturating_sub(1)).unwrap_or_default();
     if let Some(fix) = address_fix(line) {
@@ -227,7 +241,7 @@ fn address_fix(line: &str) -> Option<String> {
 }
 
 fn point(marker: &Marker) -> Span {
-    Span { start: marker.index(), end: marker.index() + 1, line: marker.line() }
+    Span { start: marker.index(), end: marker.index() + 1, line: marker.line(), file: 0 }
 }
 
 fn span_of(span: &YamlSpan) -> Span {
@@ -284,8 +298,10 @@ impl Tree {
                 reject_properties(anchor, tag.is_some(), span, problems);
                 let plain = style == ScalarStyle::Plain;
                 let is_null = plain && matches!(text.as_ref(), "" | "~" | "null" | "Null" | "NULL");
-                let value =
-                    if is_null { Value::Null } else { Value::Scalar(Scalar { text: text.into_owned(), plain }) };
+                let value = match is_null {
+                    true => Value::Null,
+                    false => self.scalar(Scalar { text: text.into_owned(), plain }, span, problems),
+                };
                 self.place(Node { span, value }, problems);
             }
             Event::SequenceStart(anchor, tag) => {
@@ -301,6 +317,25 @@ impl Tree {
             _ => {}
         }
         true
+    }
+
+    /// A scalar with the variables of the environment in it put in, unless it is a key.
+    fn scalar(&self, scalar: Scalar, span: Span, problems: &mut Collector) -> Value {
+        if matches!(self.open.last(), Some(Open::Map { key: None, .. })) {
+            return Value::Scalar(scalar);
+        }
+        match environment::substituted(&scalar.text, |name| std::env::var(name).ok()) {
+            Ok(None) => Value::Scalar(scalar),
+            // What is nothing but a variable may be a number or a boolean, between quotes, too.
+            Ok(Some(text)) => {
+                let is_whole = scalar.text.starts_with("${") && scalar.text.find('}') == Some(scalar.text.len() - 1);
+                Value::Scalar(Scalar { text, plain: scalar.plain || is_whole })
+            }
+            Err((what, fix)) => {
+                problems.add(span, what, fix);
+                Value::Rejected
+            }
+        }
     }
 
     fn start_document(&mut self, span: Span, problems: &mut Collector) -> bool {

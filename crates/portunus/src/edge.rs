@@ -177,6 +177,7 @@ fn prepare(level: &str) -> Result<Diagnostics, Vec<String>> {
 /// The configuration file, if it is to be watched, and everything it names that may change without it.
 fn watched(config: &Config, configuration: Option<&Path>) -> Watched {
     let mut watched = Watched::new(configuration);
+    watched.add_included(&config.included);
     config.log.access.iter().filter_map(|access| access.path.as_deref()).for_each(|path| watched.add_own(path));
     for keystore in config.keystores.values() {
         match &keystore.location {

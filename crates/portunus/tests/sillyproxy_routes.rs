@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use compat::{Front, sillyproxy};
 use config::{self, Action, Config, ForwardTo, HostRewrite, Secret, ServerAddress};
-use proxy::route::{RouteTable, Routed, build_authority, build_target};
+use proxy::route::{RouteTable, Routed, Values, build_authority, build_target};
 use wire::http::RequestHead;
 use wire::http::head::HeadLimits;
 use wire::http::http1::{Parsed, parse_request};
@@ -102,7 +102,7 @@ fn ask(config: &Config, request: &str) -> String {
             }
         }
     }
-    if build_target(forward, &head, &params, &mut url).is_err() {
+    if build_target(forward, &Values::of(&head, &params), &mut url).is_err() {
         return "400".to_string();
     }
     String::from_utf8(url).unwrap()

@@ -36,7 +36,7 @@ use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::message::{date, grpc};
-use crate::route::{CompiledRoute, Params, Routed, build_authority, build_location};
+use crate::route::{CompiledRoute, Params, Routed, Values, build_authority, build_location};
 use crate::upstream::{Full, Group, NoServer, Server, TunnelPlace, Wish};
 use replay::Replay;
 use retry::{Condition, Failed, Tries};
@@ -105,11 +105,11 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     check_scheme(context, head)?;
     check_connection(context, head)?;
     guard::check_method(head)?;
-    guard::check_names(context.generation, &context.conn.listener.name, head)?;
+    guard::check_names(context, head)?;
     if let Service::RedirectToHttps { port } = context.conn.listener.service {
         return redirect_to_https(head, port, exchange.sink, exchange.ledger).await.map(|()| None);
     }
-    let routed = context.generation.routes.find(&context.conn.listener.name, head);
+    let routed = context.generation.routes.find(&context.conn.listener.name, context.sought(head));
     if context.generation.policies.has_cors() {
         let Exchange { sink, ledger, .. } = exchange;
         if Box::pin(cors::begin(context, &routed, head, &mut **sink, ledger)).await? {
@@ -148,13 +148,14 @@ async fn serve<B: MessageBody, A: ResponseSink>(
                 return Err(Rejection::of(Reason::NoHealthyUpstream).into());
             }
             let fixed = (*status, content_type.as_str(), &**body);
-            return respond_fixed(context, &route.config, fixed, head, exchange.sink, exchange.ledger)
+            return respond_fixed(context, (&route.config, &params), fixed, head, exchange.sink, exchange.ledger)
                 .await
                 .map(|()| None);
         }
         Action::Redirect { status, to, allow } => {
             let mut location = buffer();
-            build_location(to, allow, head, &params, &mut location).map_err(|_| Rejection::of(Reason::BadParameter))?;
+            let values = context.values(head, &params, exchange.ledger.id());
+            build_location(to, allow, &values, &mut location).map_err(|_| Rejection::of(Reason::BadParameter))?;
             (*status, location)
         }
         // Served above: the contract of the request that is asked about counts, not that of the one that asks.
@@ -445,7 +446,7 @@ pub async fn reject(
 
 async fn respond_fixed(
     context: Context<'_>,
-    route: &RouteConfig,
+    (route, params): (&RouteConfig, &Params),
     (status, content_type, body): (u16, &str, &[u8]),
     head: &RequestHead,
     sink: &mut impl ResponseSink,
@@ -453,12 +454,12 @@ async fn respond_fixed(
 ) -> Result<(), Failure> {
     ledger.status = status;
     sink.begin(status);
-    own_fields(context, route, sink);
+    own_fields(context, route, &context.values(head, params, ledger.id()), sink);
     send_whole(sink, content_type, body, head, ledger).await.map_err(|Aborted| Failure::Aborted)
 }
 
 /// Fields that a route adds to answers of our own.
-fn own_fields(context: Context<'_>, route: &RouteConfig, sink: &mut impl ResponseSink) {
+fn own_fields(context: Context<'_>, route: &RouteConfig, values: &Values<'_>, sink: &mut impl ResponseSink) {
     if let Some(hsts) = route.hsts.as_ref().filter(|_| context.conn.tls.is_some()) {
         sink.field(b"Strict-Transport-Security", hsts.as_bytes());
     }
@@ -466,9 +467,7 @@ fn own_fields(context: Context<'_>, route: &RouteConfig, sink: &mut impl Respons
     if !forwarding::is_edited(edits, b"date") {
         sink.field(b"Date", &date::now());
     }
-    for (name, value) in edits.set.iter().chain(&edits.add) {
-        sink.field(name.as_bytes(), value.as_bytes());
-    }
+    forwarding::put_edited(edits, values, &mut |name: &[u8], value: &[u8]| sink.field(name, value));
 }
 
 async fn send_whole(

@@ -143,11 +143,14 @@ pub fn check_method(head: &RequestHead) -> Result<(), Rejection> {
 ///
 /// # Errors
 /// 400.
-pub fn check_names(generation: &Generation, listener: &str, head: &RequestHead) -> Result<(), Rejection> {
+pub fn check_names(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
     if !head.has_underscore {
         return Ok(());
     }
-    let Routed::Found(route, _) = generation.routes.find(listener, head) else { return check_names_under(None, head) };
+    let (generation, listener) = (context.generation, &context.conn.listener.name);
+    let Routed::Found(route, _) = generation.routes.find(listener, context.sought(head)) else {
+        return check_names_under(None, head);
+    };
     match &route.config.action {
         // What is asked about is another request, whose names are checked under its own operation. With `schemas` nothing goes on to anybody who
         // could confuse them.

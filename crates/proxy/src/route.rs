@@ -1,14 +1,16 @@
-//! Which route a request takes: listener, host, method, path, fields. Pure; decides on the canonical path that is also forwarded.
+//! Which route a request takes: listener, host, method, path, conditions. Pure; decides on the canonical path that is also forwarded.
 //!
 //! The rules, in the order they are applied:
 //! 1. A listener sees the routes that name it and those that name none.
 //! 2. The host chooses one set of routes: its exact name, else the longest wildcard (`crate::host_map`), else the routes for any host. There is no
 //!    falling back from a named host to a less specific one: who names a host says all there is on it. One final dot is ignored, so
 //!    `example.com.` cannot slip past the routes of `example.com`.
-//! 3. Among the patterns that match the path and hold a route for the request's method and fields, the most specific wins, segment by
-//!    segment from the left: static text, then the longest literal prefix, then a parameter, then a catch-all.
-//! 4. Routes with one pattern: more fields demanded first, then listeners named, then methods named. What is still equal must differ in its
-//!    methods or in the value of a field, or the table is rejected.
+//! 3. Among the patterns that match the path and hold a route for the request's method and conditions, the most specific wins, segment by
+//!    segment from the left: static text, then a regular expression over the rest, then the longest literal prefix, then a parameter, then a
+//!    catch-all. Of two expressions that begin at one place, one that matches only what the other does goes first.
+//! 4. Routes with one pattern: more conditions first, then more exact ones, then listeners named, then methods named. What is still equal must
+//!    differ in its methods or have conditions that exclude each other, or the table is rejected; so must two expressions of which neither
+//!    contains the other, and that have a path in common.
 //! 5. A path that another server could read as one of a more specific route (`//`, `;parameters`) is rejected, unless its route opts out; and so is one
 //!    with a parameter that is empty there (`/;/public`), which is another path for it.
 //! 6. HEAD is served by a route that names GET, unless a route of the same rank names HEAD.
@@ -18,6 +20,7 @@
 
 mod ambiguous;
 mod compile;
+pub(crate) mod conditions;
 mod lenient;
 mod methods;
 mod params;
@@ -25,19 +28,21 @@ mod template;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod values;
 
 use std::sync::Arc;
 
 use config::{Config, RouteConfig, Segment, Service};
-use wire::http::RequestHead;
 
 use crate::host_map::HostMap;
 use ambiguous::is_more_specific;
 pub(crate) use ambiguous::{is_void, readings};
+pub use conditions::Sought;
 use methods::MethodSet;
 pub use params::{MAX_PARAMS, Params};
 pub use template::{BadParameter, build_authority, build_location, build_target};
 use tree::{Candidates, Tree};
+pub use values::Values;
 
 /// The routes of a generation, compiled. A parameter is a range of the canonical path.
 #[derive(Debug)]
@@ -96,15 +101,19 @@ pub struct CompiledRoute {
 }
 
 impl CompiledRoute {
-    /// Whether the request has every field the route demands.
-    fn fields_match(&self, head: &RequestHead) -> bool {
-        let demanded = &self.config.headers;
-        demanded.iter().all(|(name, value)| head.fields.get_all(name).any(|sent| sent == value.as_bytes()))
+    /// Whether the request is as the route demands beside host, method and path.
+    fn suits(&self, sought: &Sought<'_>) -> bool {
+        conditions::hold(&self.config.when, sought)
     }
 
-    /// Whether the route takes the parameters and fields of a request, whatever its method.
-    fn takes(&self, head: &RequestHead, candidates: &Candidates<'_, '_>) -> bool {
-        (!candidates.has_empty || self.config.lenient.empty_parameters) && self.fields_match(head)
+    /// Whether the route takes the parameters of a request and suits it, whatever its method.
+    fn takes(&self, sought: &Sought<'_>, candidates: &Candidates<'_, '_>) -> bool {
+        (!candidates.has_empty || self.config.lenient.empty_parameters) && self.suits(sought)
+    }
+
+    /// Whether both stand for one route of the file, which may have several paths.
+    fn is_same_route(&self, other: &CompiledRoute) -> bool {
+        self.index == other.index || (self.config.name == other.config.name && self.config.place == other.config.place)
     }
 }
 
@@ -120,17 +129,19 @@ impl RouteTable {
     }
 
     /// Finds the route for a request on `listener`. Allocates nothing if one is found.
-    pub fn find(&self, listener: &str, head: &RequestHead) -> Routed<'_> {
+    pub fn find<'a>(&self, listener: &str, sought: impl Into<Sought<'a>>) -> Routed<'_> {
+        let sought = &sought.into();
+        let head = sought.head;
         let view = self.listeners.iter().find(|(name, _)| **name == *listener).and_then(|(_, at)| self.views.get(*at));
         let Some(tree) = view.and_then(|view| view.tree(head.host())) else { return Routed::UnknownHost };
-        match self.search(tree, head, head.path()) {
+        match self.search(tree, sought, head.path()) {
             Some((route, _)) if head.has_encoded_slash && !route.config.options.allow_encoded_slash => {
                 Routed::EncodedSlash
             }
-            Some((route, params)) if self.hides_another(tree, head, route, &params) => Routed::AmbiguousPath,
+            Some((route, params)) if self.hides_another(tree, sought, route, &params) => Routed::AmbiguousPath,
             Some((route, params)) => Routed::Found(route, params),
             None if head.has_encoded_slash => Routed::EncodedSlash,
-            None => self.not_found(tree, head),
+            None => self.not_found(tree, sought),
         }
     }
 
@@ -146,23 +157,25 @@ impl RouteTable {
 
     /// Whether the path, as other servers may read it, belongs to a more specific route than this one, which it belongs to as it is written; or, where one
     /// of its parameters is empty for them, to any other route or to none.
-    fn hides_another(&self, tree: &Tree, head: &RequestHead, route: &CompiledRoute, params: &Params) -> bool {
+    fn hides_another(&self, tree: &Tree, sought: &Sought<'_>, route: &CompiledRoute, params: &Params) -> bool {
+        let head = sought.head;
         let is_hidden = |reading: &Vec<u8>| {
-            let other = self.search(tree, head, reading).map(|(other, _)| other);
-            let is_another = other.is_none_or(|other| other.index != route.index);
+            let other = self.search(tree, sought, reading).map(|(other, _)| other);
+            let is_another = other.is_none_or(|other| !other.is_same_route(route));
             let is_guarded = other.is_some_and(|other| is_more_specific(&other.config.path, &route.config.path));
-            is_guarded || (is_another && has_void_parameter(head.path(), route, params))
+            is_another && (is_guarded || has_void_parameter(head.path(), route, params))
         };
         let is_hidden = |reading: &Vec<u8>| !reading.is_empty() && is_hidden(reading);
         !route.config.options.allow_ambiguous_path && readings(head.path()).iter().any(is_hidden)
     }
 
-    /// The most specific route of `tree` for the method and fields of `head` and this path.
-    fn search<'t>(&'t self, tree: &'t Tree, head: &RequestHead, path: &[u8]) -> Option<(&'t CompiledRoute, Params)> {
+    /// The most specific route of `tree` for what is sought, but with this path.
+    fn search<'t>(&'t self, tree: &'t Tree, sought: &Sought<'_>, path: &[u8]) -> Option<(&'t CompiledRoute, Params)> {
         let mut found = None;
         tree.search(path, |candidates| {
             let mut routes = self.numbered(candidates.routes);
-            let taken = routes.find(|route| route.methods.contains(&head.method) && route.takes(head, &candidates));
+            let taken =
+                routes.find(|route| route.methods.contains(&sought.head.method) && route.takes(sought, &candidates));
             found = taken.map(|route| (route, *candidates.params));
             found.is_some()
         });
@@ -176,7 +189,6 @@ impl RouteTable {
 
 /// Whether a parameter of the path, catch-alls aside, is empty for servers that drop `;` parameters.
 fn has_void_parameter(path: &[u8], route: &CompiledRoute, params: &Params) -> bool {
-    let parameters = route.config.path.segments.iter().filter(|segment| !matches!(segment, Segment::Static(_)));
-    let mut parameters = parameters.enumerate().filter(|(_, segment)| matches!(segment, Segment::Param { .. }));
-    parameters.any(|(index, _)| params.value(path, index).is_some_and(is_void))
+    let catch_all = matches!(route.config.path.segments.last(), Some(Segment::CatchAll { .. }));
+    (0..params.len().saturating_sub(usize::from(catch_all))).any(|index| params.value(path, index).is_some_and(is_void))
 }

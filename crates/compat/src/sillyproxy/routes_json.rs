@@ -230,10 +230,11 @@ impl Reader<'_> {
             hosts: vec![host.clone()],
             methods: vec![parsed],
             path: pattern,
-            headers: Vec::new(),
+            is_further_path: false,
+            when: config::Conditions::default(),
             action: Action::Forward(forward),
             request_headers: HeaderEdits {
-                set: vec![("x-forwarded-by".to_string(), "SillyProxy".to_string())],
+                set: vec![("x-forwarded-by".to_string(), "SillyProxy".into())],
                 ..HeaderEdits::default()
             },
             response_headers: HeaderEdits::default(),

@@ -169,7 +169,8 @@ fn write_route(route: &RouteConfig, out: &mut String) -> std::fmt::Result {
         writeln!(out, "    rewrite: {}", quoted(&template_text(rewrite, &names)))?;
     }
     writeln!(out, "    host: upstream")?;
-    for (name, value) in &route.request_headers.set {
+    let set = route.request_headers.set.iter().filter_map(|(name, value)| Some((name, value.as_text()?)));
+    for (name, value) in set {
         writeln!(out, "    request_headers: {{ set: {{ {}: {} }} }}", quoted(name), quoted(value))?;
     }
     writeln!(out, "    max_body: 1TiB")
@@ -184,7 +185,7 @@ fn inexpressible(route: &RouteConfig, forward: &Forward) -> Option<&'static str>
     let holds_encoded_slash = |template: &Template| {
         let mut path = template.parts.iter().map_while(|part| match part {
             TemplatePart::Text(text) => Some(text.split('?').next().unwrap_or_default()),
-            TemplatePart::Param { .. } => Some(""),
+            TemplatePart::Param { .. } | TemplatePart::Variable { .. } => Some(""),
         });
         path.any(|text| text.contains("%2F"))
     };
@@ -222,6 +223,8 @@ fn path_text(path: &PathPattern, names: &[String]) -> String {
         Segment::Static(text) => format!("/{text}"),
         Segment::Param { prefix, .. } => format!("/{prefix}{{{}}}", name()),
         Segment::CatchAll { .. } => format!("/{{*{}}}", name()),
+        // No file of routes holds one.
+        Segment::Regex(_) => String::new(),
     });
     segments.collect()
 }
@@ -230,6 +233,8 @@ fn template_text(template: &Template, names: &[String]) -> String {
     let parts = template.parts.iter().map(|part| match part {
         TemplatePart::Text(text) => text.clone(),
         TemplatePart::Param { index, .. } => format!("{{{}}}", names.get(*index).map_or("", |name| name)),
+        // No file of routes holds one.
+        TemplatePart::Variable { .. } => String::new(),
     });
     parts.collect()
 }

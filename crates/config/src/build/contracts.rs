@@ -58,7 +58,7 @@ impl Build<'_> {
         };
         let mut config = ContractConfig {
             name: name.to_owned(),
-            place: format!("{}:{}", self.file, node.span.line),
+            place: self.sources.place(node.span),
             document,
             graphql,
             document_text: None,
@@ -106,7 +106,10 @@ impl Build<'_> {
     fn document(&mut self, node: &Node) -> Option<std::path::PathBuf> {
         match node.get("document_url") {
             None => self.file(node, "document"),
-            Some(_) => Some(self.base.join(node.get("document")?.text()?)),
+            Some(_) => {
+                let file = node.get("document")?;
+                Some(self.sources.folder(file.span).join(file.text()?))
+            }
         }
     }
 
@@ -247,7 +250,8 @@ impl Build<'_> {
             (_, true) => format!("{host}:443"),
             (_, false) => format!("{host}:80"),
         };
-        let server = self.take(at.span, address::server(&with_port, self.base, address::Service::Web))?;
+        let server =
+            self.take(at.span, address::server(&with_port, self.sources.folder(at.span), address::Service::Web))?;
         upstream.servers = vec![ServerConfig::at(server)];
         Some((host.to_owned(), if path.is_empty() { "/".to_owned() } else { path.to_owned() }))
     }

@@ -13,14 +13,14 @@ use crate::model::{
     AllowedDestination, DatagramHeader, Endpoint, ServerAddress, ServerConfig, SourceConfig, TargetsConfig,
     UdpListenerConfig, UpstreamConfig, UpstreamProtocol,
 };
-use crate::problem::shown;
+use crate::problem::{Span, shown};
 use crate::table::setting;
 use crate::yaml::{Node, Value};
 
 impl Build<'_> {
     pub(super) fn udp_listeners(&mut self, root: &Node) -> Vec<Arc<UdpListenerConfig>> {
         let mut bound = Bound::new();
-        let mut names: HashMap<String, usize> = HashMap::new();
+        let mut names: HashMap<String, Span> = HashMap::new();
         let mut out = Vec::new();
         for node in root.get("udp_listeners").map(Node::items).unwrap_or_default() {
             let name = self.parsed(node, "name", identifier).unwrap_or_default();

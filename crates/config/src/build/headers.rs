@@ -2,9 +2,9 @@
 //!
 //! Checks what RFC 9110 §5 demands, and that no edit touches the framing of a message or the connection (RFC 9110 §7.6.1): those are the program's.
 
-use super::variables::variable_in;
+use super::placeholders::field_template;
 use super::{Build, Fault};
-use crate::model::HeaderEdits;
+use crate::model::{FieldValue, HeaderEdits};
 use crate::problem::shown;
 use crate::shape::effective::REDACTED;
 use crate::yaml::Node;
@@ -70,48 +70,46 @@ pub(super) const WRITTEN: [&str; 8] = [
     "x-request-id",
 ];
 
-/// The text of a value: nothing in it is replaced, so what looks like a variable is rejected; `{{` and `}}` are braces.
-fn literal(name: &str, text: &str) -> Result<String, Fault> {
-    let plain = text.replace("{{", "").replace("}}", "");
-    let is_variable = plain.contains(['{', '}']) || variable_in(&plain).is_some();
-    if !is_variable {
-        return Ok(text.replace("{{", "{").replace("}}", "}"));
-    }
-    let what = format!("the value {} looks like a variable, and none are replaced here", shown(text));
-    let fix = match WRITTEN.iter().find(|written| name.eq_ignore_ascii_case(written)) {
-        Some(written) => format!("remove it: Portunus writes `{written}` itself (`forwarding`)"),
-        None => "write the text itself, and `{{` or `}}` for a brace".to_owned(),
-    };
-    Err(Fault::new(what, fix))
+/// The value of a field: text with placeholders.
+fn value(name: &str, text: &str, parameters: &[&str]) -> Result<FieldValue, Fault> {
+    field_template(text, parameters).map_err(|fault| {
+        let written = WRITTEN.iter().find(|written| name.eq_ignore_ascii_case(written));
+        match written {
+            Some(written) => {
+                Fault { fix: format!("remove it: Portunus writes `{written}` itself (`forwarding`)"), ..fault }
+            }
+            None => fault,
+        }
+    })
 }
 
 impl Build<'_> {
     /// Edits under `key`; `host` has a key of its own on the way to the upstream.
-    pub(super) fn header_edits(&mut self, route: &Node, key: &str) -> HeaderEdits {
+    pub(super) fn header_edits(&mut self, route: &Node, key: &str, parameters: &[&str]) -> HeaderEdits {
         let Some(node) = route.get(key) else { return HeaderEdits::default() };
         let on_request = key == "request_headers";
         HeaderEdits {
             remove: self
                 .parsed_list(node, "remove", |text| field_name(text).and_then(|name| editable(name, on_request))),
-            set: self.edited(node, "set", on_request),
-            add: self.edited(node, "add", on_request),
+            set: self.edited(node, "set", on_request, parameters),
+            add: self.edited(node, "add", on_request, parameters),
         }
     }
 
-    /// Fields to write, whose values are literal text.
-    fn edited(&mut self, node: &Node, key: &str, on_request: bool) -> Vec<(String, String)> {
-        let mut fields = self.fields(node, key, |name| editable(name, on_request));
-        for entry in node.get(key).map(Node::entries).unwrap_or_default() {
-            if let Some(text) = entry.value.text() {
-                self.take(entry.value.span, literal(&entry.key, text));
+    /// Fields to write.
+    fn edited(&mut self, node: &Node, key: &str, on_request: bool, parameters: &[&str]) -> Vec<(String, FieldValue)> {
+        let fields = self.fields(node, key, |name| editable(name, on_request));
+        let spans = node.get(key).map(Node::entries).unwrap_or_default();
+        let span =
+            |name: &str| spans.iter().find(|entry| entry.key.eq_ignore_ascii_case(name)).map(|entry| entry.value.span);
+        let mut read = Vec::with_capacity(fields.len());
+        for (name, text) in fields {
+            let Some(span) = span(&name) else { continue };
+            if let Some(value) = self.take(span, value(&name, &text, parameters)) {
+                read.push((name, value));
             }
         }
-        for (name, value) in &mut fields {
-            if let Ok(text) = literal(name, value) {
-                *value = text;
-            }
-        }
-        fields
+        read
     }
 
     /// Names and values of the table under `key`; a name in two spellings is one too many.
@@ -176,21 +174,47 @@ mod tests {
     }
 
     #[test]
-    fn values_hold_no_variables() {
+    fn values_hold_parameters_and_variables() {
+        let show = |text: &str| {
+            value("x-a", text, &["tenant", "host"]).map(|value| match value {
+                FieldValue::Text(text) => text,
+                FieldValue::Template(template) => format!("{:?}", template.parts).replace(", escape: Field", ""),
+            })
+        };
         for (text, expected) in [
             ("max-age=31536000", "max-age=31536000"),
             ("{{\"group\":\"a\"}}", "{\"group\":\"a\"}"),
             ("$apr1$x", "$apr1$x"),
             ("100% %2F %AB%", "100% %2F %AB%"),
+            ("{client.address}", "[Variable { variable: ClientAddress }]"),
+            ("a{{{tenant}}}b", "[Text(\"a{\"), Param { index: 0 }, Text(\"}b\")]"),
+            ("{path.tenant}", "[Param { index: 0 }]"),
+            // A parameter of the path goes before a variable of that name.
+            ("{host}", "[Param { index: 1 }]"),
+            ("{header.X-A}{query.b}", "[Variable { variable: Header(\"x-a\") }, Variable { variable: Query(\"b\") }]"),
         ] {
-            assert_eq!(literal("x-a", text), Ok(expected.to_owned()), "{text}");
+            assert_eq!(show(text).unwrap(), expected, "{text}");
         }
-        for text in
-            ["{client_ip}", "{", "}", "{{a}", "$remote_addr", "a${host}", "%[src]", "%{REMOTE_ADDR}s", "%REQ(X)%"]
-        {
-            assert!(literal("x-a", text).is_err(), "{text}");
+        for (text, fix) in [
+            ("{client_ip}", "the path of this route has `tenant` and `host`; variables are"),
+            ("{client.adress}", "did you mean `{client.address}`?"),
+            ("{path.other}", "the path of this route has no such parameter"),
+            ("{header.}", "variables are"),
+            ("{", "`{{` or `}}` for a brace"),
+            ("}", "`{{` or `}}` for a brace"),
+            ("{{a}", "`{{` or `}}` for a brace"),
+            ("$remote_addr", "write `{client.address}`"),
+            ("a${host}", "write `a{host}`"),
+            ("$http_x_tenant/$arg_q", "write `{header.x-tenant}/$arg_q`"),
+            ("%[src]", "write `{client.address}`"),
+            ("%[req.hdr(X-A)]", "write `{header.X-A}`"),
+            ("%{REMOTE_ADDR}s", "write `{client.address}s`"),
+            ("%REQ(X-A)%", "write `{header.X-A}`"),
+        ] {
+            let fault = value("x-a", text, &["tenant", "host"]).unwrap_err();
+            assert!(fault.fix.contains(fix), "{text}: {fault:?}");
         }
-        let fix = literal("X-Real-IP", "$remote_addr").unwrap_err().fix;
+        let fix = value("X-Real-IP", "$remote_addr", &[]).unwrap_err().fix;
         assert_eq!(fix, "remove it: Portunus writes `x-real-ip` itself (`forwarding`)");
     }
 

@@ -3,7 +3,7 @@
 //! Looks at no key; that is the key server's own business.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tls::ProtocolVersion;
@@ -20,18 +20,19 @@ use crate::model::Endpoint;
 use crate::problem::{Collector, Span, shown};
 use crate::shape::effective::Effective;
 use crate::shape::surface::key_server::KEY_SERVER;
+use crate::sources::Sources;
 use crate::table::setting;
 use crate::yaml::{Node, Value};
 
 /// Builds the configuration of a key server. None only if a problem was noted, now or before.
 pub(crate) fn build_key_server(
     root: &Node,
-    file: &str,
-    base: &Path,
+    sources: &Sources,
     machine: &Machine,
     problems: &mut Collector,
 ) -> (Option<KeyServerConfig>, Vec<Referenced>) {
-    let mut build = Build { file, base, machine, problems, referenced: Vec::new(), used: BTreeSet::new() };
+    let base = sources.folder(root.span);
+    let mut build = Build { sources, machine, problems, referenced: Vec::new(), used: BTreeSet::new() };
     let mut bound = Bound::new();
     let listeners = build.key_server_listeners(root, &mut bound);
     let keys = build.key_sets(root);
@@ -60,7 +61,7 @@ pub(crate) fn build_key_server(
 
 impl Build<'_> {
     fn key_server_listeners(&mut self, root: &Node, bound: &mut Bound<Endpoint>) -> Vec<Arc<KeyServerListener>> {
-        let mut names: HashMap<String, usize> = HashMap::new();
+        let mut names: HashMap<String, Span> = HashMap::new();
         let mut out = Vec::new();
         let nodes = self.items_of(root, "listeners", "add a listener: `- { name: edges, bind: \":2407\", tls: ... }`");
         for node in nodes {

@@ -20,7 +20,7 @@ use crate::table::setting;
 use crate::yaml::{Node, Value};
 
 /// Which listener has an address, and in which line it says so.
-pub(super) type Bound<A> = HashMap<A, (String, usize)>;
+pub(super) type Bound<A> = HashMap<A, (String, Span)>;
 
 impl Build<'_> {
     pub(super) fn listeners_and_admin(&mut self, root: &Node) -> (Vec<Arc<ListenerConfig>>, Option<AdminConfig>) {
@@ -29,7 +29,7 @@ impl Build<'_> {
         let upstreams = names_in(root, "upstreams");
         let policies = names_in(root, "policies");
         let mut bound = Bound::new();
-        let mut names: HashMap<String, usize> = HashMap::new();
+        let mut names: HashMap<String, Span> = HashMap::new();
         let mut out = Vec::new();
         let list = root.get("listeners");
         let nodes = list.map(Node::items).unwrap_or_default();
@@ -74,7 +74,7 @@ impl Build<'_> {
         bound: &mut Bound<A>,
         fit: impl Fn(Endpoint) -> Result<A, Fault>,
     ) -> Vec<A> {
-        let base = self.base;
+        let base = self.sources.folder(node.span);
         let mut out = Vec::new();
         let list = node.get("bind");
         for item in list.map(Node::one_or_many).unwrap_or_default() {
@@ -82,11 +82,12 @@ impl Build<'_> {
             let Some(endpoints) = self.take(item.span, address::bind(text, base)) else { continue };
             for endpoint in endpoints {
                 let Some(address) = self.take(item.span, fit(endpoint)) else { continue };
-                if let Some((other, line)) = taken(&address, bound) {
-                    let what = format!("{} is already bound by {kind} {} in line {line}", shown(text), shown(other));
+                if let Some((other, first)) = taken(&address, bound) {
+                    let first = self.sources.seen_from(item.span, first);
+                    let what = format!("{} is already bound by {kind} {} {first}", shown(text), shown(other));
                     self.problems.add(item.span, what, "bind each address once");
                 } else {
-                    bound.insert(address.clone(), (listener.to_owned(), item.span.line));
+                    bound.insert(address.clone(), (listener.to_owned(), item.span));
                     out.push(address);
                 }
             }
@@ -220,11 +221,12 @@ impl Build<'_> {
 
     pub(super) fn admin(&mut self, node: &Node, bound: &Bound<Endpoint>) -> Option<AdminConfig> {
         let hosts = self.parsed_list(node, "hosts", address::host_name);
-        let base = self.base;
+        let base = self.sources.folder(node.span);
         let bind = node.get("bind")?;
         let endpoint = self.parsed(node, "bind", |text| admin_bind(text, base))?;
-        if let Some((listener, line)) = taken(&endpoint, bound) {
-            let what = format!("the admin address is already bound by listener {} in line {line}", shown(listener));
+        if let Some((listener, first)) = taken(&endpoint, bound) {
+            let first = self.sources.seen_from(bind.span, first);
+            let what = format!("the admin address is already bound by listener {} {first}", shown(listener));
             self.problems.add(bind.span, what, "give the admin listener an address of its own");
         }
         let is_local = match &endpoint {
@@ -267,7 +269,7 @@ pub(super) fn alpn(text: &str, is_tunnel: bool) -> Result<String, Fault> {
 }
 
 /// Who has an address already. Port 0 is a new port each time.
-fn taken<'a, A: Bindable + Hash>(address: &A, bound: &'a Bound<A>) -> Option<(&'a str, usize)> {
+fn taken<'a, A: Bindable + Hash>(address: &A, bound: &'a Bound<A>) -> Option<(&'a str, Span)> {
     if address.asks_for_a_port() {
         return None;
     }
@@ -311,7 +313,7 @@ pub(crate) fn version_text(version: ProtocolVersion) -> &'static str {
 }
 
 /// Reads `DNS:`, `URI:`, `EMAIL:` or `IP:` and a name, to the form certificates are compared in.
-fn subject_alternative_name(text: &str) -> Result<String, Fault> {
+pub(super) fn subject_alternative_name(text: &str) -> Result<String, Fault> {
     let fault = |fix: &str| Fault::new(format!("{} is not a subject alternative name", shown(text)), fix);
     let (kind, name) = text.split_once(':').unwrap_or(("", text));
     match kind {

@@ -53,7 +53,7 @@ impl Build<'_> {
             let what = format!("the access log cannot go to {}", shown(text));
             self.problems.add(node.span, what, "write `stdout` or the path of a file");
         }
-        let path = self.base.join(text);
+        let path = self.sources.folder(node.span).join(text);
         if let Some(folder) = path.parent() {
             self.referenced.push(super::Referenced { path: folder.to_owned(), is_folder: true, span: node.span });
         }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use wire::http::Method;
 
-use super::template::{Target, parameter_names, path_pattern};
+use super::template::{Target, parameter_names, path_expression, path_pattern};
 use super::variables::none_in_target;
 use super::{Build, Fault, address, headers, identifier, names_in, read};
 use crate::model::{
     Action, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, PathPattern, RouteConfig, Template,
-    UpstreamProtocol, UpstreamTls,
+    TemplatePart, UpstreamProtocol, UpstreamTls,
 };
 use crate::problem::{Span, shown};
 use crate::shape::surface::RouteOptions;
@@ -22,6 +22,9 @@ use crate::yaml::{Entry, Node, Value};
 const HSTS: &str = "max-age=31536000";
 /// Largest body of a fixed response, bytes.
 const MAX_RESPOND_BYTES: usize = 64 * 1024;
+
+/// Most paths of one route.
+const MAX_PATHS: usize = 64;
 
 /// Names that routes refer to.
 struct Known<'a> {
@@ -68,30 +71,31 @@ impl Build<'_> {
                 known.tunnelling.push(name);
             }
         }
-        let mut names: HashMap<String, usize> = HashMap::new();
+        let mut names: HashMap<String, Span> = HashMap::new();
         let nodes = root.get("routes").map(Node::items).unwrap_or_default();
         nodes.iter().for_each(|node| self.validate_trust(root, node));
-        let mut routes: Vec<RouteConfig> =
+        let mut routes: Vec<Vec<RouteConfig>> =
             nodes.iter().filter_map(|node| self.route(node, &known, max_body_bytes, &mut names)).collect();
         // A route that vanishes without a word would open or close what the user did not mean to.
         debug_assert!(routes.len() == nodes.len() || !self.problems.is_empty());
         distinguish(&mut routes);
-        routes
+        routes.into_iter().flatten().collect()
     }
 
+    /// A route: once for each of its paths, since what a template takes from a path depends on it.
     fn route(
         &mut self,
         node: &Node,
         known: &Known<'_>,
         max_body_bytes: u64,
-        names: &mut HashMap<String, usize>,
-    ) -> Option<RouteConfig> {
-        let place = format!("{}:{}", self.file, node.span.line);
+        names: &mut HashMap<String, Span>,
+    ) -> Option<Vec<RouteConfig>> {
+        let place = self.sources.place(node.span);
         let name = self.parsed(node, "name", identifier);
         if let (Some(name), Some(at)) = (&name, node.get("name")) {
             self.unique(name, "route", at.span, names);
         }
-        let path = self.parsed(node, "path", path_pattern);
+        let paths = self.route_paths(node);
         let matched = (self.route_listeners(node, known), self.hosts(node), self.parsed_list(node, "methods", method));
         let (listeners, hosts, methods) = matched;
         // What was left out of a list would have the route match more than it says, and meet routes that it does not.
@@ -102,41 +106,79 @@ impl Build<'_> {
         let is_matched = is_whole("listeners", listeners.len())
             && is_whole("hosts", hosts.len())
             && is_whole("methods", methods.len())
+            && is_whole("path", paths.len())
             // `host` is taken for `hosts` now and then: what the route matches is not known.
             && ["host", "hosts", "listeners", "methods", "headers", "path"].iter().all(|key| !node.is_replaced(key));
-        let action = self.action(node, path.as_ref(), known);
-        let headers = self.fields(node, "headers", Ok);
-        let (request_headers, response_headers) = self.edits(node);
+        let when = self.route_conditions(node);
         let hsts = self.hsts(node);
         let upgrades = self.upgrades(node);
         let contract = self.contract_choice(node, &known.contracts);
         let policies = self.policy_names(node, &known.policies);
-        if !is_matched || node.get("headers").map_or(0, |table| table.entries().len()) != headers.len() {
-            return None;
+        let of_paths: Vec<_> =
+            paths.iter().map(|path| (self.action(node, Some(path), known), self.edits(node, path))).collect();
+        if paths.is_empty() {
+            self.action(node, None, known);
         }
-        Some(RouteConfig {
-            name: name.unwrap_or_else(|| label(&methods, &hosts, path.as_ref())),
-            place,
-            listeners,
-            hosts,
-            methods,
-            path: path?,
-            headers,
-            action: action?,
-            request_headers,
-            response_headers,
-            hsts,
-            max_body_bytes: read::size(node, "max_body").unwrap_or(max_body_bytes),
-            options: RouteOptions::read(node),
-            upgrades,
-            contract,
-            policies,
-            lenient: Leniency::default(),
-        })
+        let name = name.unwrap_or_else(|| label(&methods, &hosts, &paths));
+        let when = when.filter(|_| is_matched)?;
+        let mut routes = Vec::with_capacity(paths.len());
+        for (path, (action, (request_headers, response_headers))) in paths.into_iter().zip(of_paths) {
+            routes.push(RouteConfig {
+                name: name.clone(),
+                place: place.clone(),
+                listeners: listeners.clone(),
+                hosts: hosts.clone(),
+                methods: methods.clone(),
+                path,
+                is_further_path: !routes.is_empty(),
+                when: when.clone(),
+                action: action?,
+                request_headers,
+                response_headers,
+                hsts: hsts.clone(),
+                max_body_bytes: read::size(node, "max_body").unwrap_or(max_body_bytes),
+                options: RouteOptions::read(node),
+                upgrades: upgrades.clone(),
+                contract: contract.clone(),
+                policies: policies.clone(),
+                lenient: Leniency::default(),
+            });
+        }
+        Some(routes)
     }
 
-    fn edits(&mut self, node: &Node) -> (HeaderEdits, HeaderEdits) {
-        (self.header_edits(node, "request_headers"), self.header_edits(node, "response_headers"))
+    /// The paths of a route.
+    fn route_paths(&mut self, node: &Node) -> Vec<PathPattern> {
+        let Some(list) = node.get("path") else { return Vec::new() };
+        self.not_empty(list, "path", "name a path, or remove `path` for all of them");
+        if let Some(item) = list.one_or_many().get(MAX_PATHS) {
+            let what = format!("the route has more than {MAX_PATHS} paths");
+            self.problems.add(item.span, what, "give what they have in common a path, or make two routes of it");
+        }
+        let mut paths: Vec<PathPattern> = Vec::new();
+        for item in list.one_or_many().iter().take(MAX_PATHS) {
+            let path = match item.text() {
+                Some(text) => self.take(item.span, path_pattern(text)),
+                None => self.parsed(item, "regex", path_expression),
+            };
+            let Some(path) = path else { continue };
+            if paths.iter().any(|other| other.segments == path.segments) {
+                self.problems.add(
+                    item.span,
+                    format!("{} is in `path` twice", shown(&path.text)),
+                    "remove one of the two",
+                );
+            } else {
+                paths.push(path);
+            }
+        }
+        paths
+    }
+
+    fn edits(&mut self, node: &Node, path: &PathPattern) -> (HeaderEdits, HeaderEdits) {
+        let parameters = parameter_names(path);
+        let request = self.header_edits(node, "request_headers", &parameters);
+        (request, self.header_edits(node, "response_headers", &parameters))
     }
 
     fn route_listeners(&mut self, node: &Node, known: &Known<'_>) -> Vec<String> {
@@ -290,6 +332,11 @@ impl Build<'_> {
         }
         let parameters = parameter_names(path?);
         let authority = self.take(to.span, target.authority_template(&parameters))?;
+        if authority.parts.iter().any(|part| matches!(part, TemplatePart::Variable { .. })) {
+            let fix = "use a parameter of the path, and list what may come out of it in `allow`";
+            self.problems.add(to.span, "the host of a request cannot choose the server", fix);
+            return None;
+        }
         let allow = self.allow(node, to, &authority);
         let has_path = !target.path.is_empty() || target.query.is_some();
         if let (true, Some(entry)) = (has_path, route.entry("rewrite")) {
@@ -377,7 +424,7 @@ impl Build<'_> {
 const MAX_LABEL_BYTES: usize = 96;
 
 /// What a route without a name is called in logs and metrics: methods, first host and path, so that it stays when lines of the file move.
-fn label(methods: &[Method], hosts: &[HostPattern], path: Option<&PathPattern>) -> String {
+fn label(methods: &[Method], hosts: &[HostPattern], paths: &[PathPattern]) -> String {
     let methods: Vec<&str> = methods.iter().map(Method::as_str).collect();
     let host = match hosts.first() {
         None => "*".to_owned(),
@@ -386,21 +433,23 @@ fn label(methods: &[Method], hosts: &[HostPattern], path: Option<&PathPattern>) 
     };
     let further = if hosts.len() > 1 { format!("+{}", hosts.len() - 1) } else { String::new() };
     let space = if methods.is_empty() { "" } else { " " };
-    let path = path.map_or("/", |path| path.text.as_str());
-    let text = format!("{}{space}{host}{further}{path}", methods.join(","));
+    let path = paths.first().map_or("/", |path| path.text.as_str());
+    let other_paths = if paths.len() > 1 { format!("+{}", paths.len() - 1) } else { String::new() };
+    let text = format!("{}{space}{host}{further}{path}{other_paths}", methods.join(","));
     let plain = |c: char| if c.is_ascii_alphanumeric() || " ._~/{}*:+,-%@=&;!()".contains(c) { c } else { '_' };
     // One byte for each character from here on.
     text.chars().map(plain).take(MAX_LABEL_BYTES).collect()
 }
 
 /// Numbers the labels that several routes have. No name that a user gives has a `/`, so none of those is among them.
-fn distinguish(routes: &mut [RouteConfig]) {
+fn distinguish(routes: &mut [Vec<RouteConfig>]) {
     let mut seen: HashMap<String, usize> = HashMap::new();
-    for route in routes {
-        let count = seen.entry(route.name.clone()).or_insert(0);
+    for paths in routes {
+        let Some(name) = paths.first().map(|route| route.name.clone()) else { continue };
+        let count = seen.entry(name.clone()).or_insert(0);
         *count += 1;
-        if *count > 1 && route.name.contains('/') {
-            route.name = format!("{}#{count}", route.name);
+        if *count > 1 && name.contains('/') {
+            paths.iter_mut().for_each(|route| route.name = format!("{name}#{count}"));
         }
     }
 }

@@ -6,8 +6,11 @@
 use wire::http::target::{canonical_authority, canonical_path, canonical_query};
 
 use super::Fault;
-use crate::model::{Escape, PathPattern, Segment, Template, TemplatePart};
-use crate::problem::{listed, shown};
+use super::conditions::expression;
+use super::placeholders::{Placeholder, placeholder};
+use crate::expression::Comparison;
+use crate::model::{Escape, PathPattern, Segment, Template, TemplatePart, Variable};
+use crate::problem::shown;
 
 /// Parameters of one pattern; `route::Params` holds no more.
 const MAX_PARAMETERS: usize = 16;
@@ -45,6 +48,29 @@ pub(super) fn path_pattern(text: &str) -> Result<PathPattern, Fault> {
     Ok(pattern)
 }
 
+/// Reads a path by regular expression: what is literal at its start, segment by segment, and the expression over the whole of it.
+pub(super) fn path_expression(text: &str) -> Result<PathPattern, Fault> {
+    let expression = expression(text)?;
+    if expression.a_match(&mut Comparison::of_paths()).is_none() {
+        let what = format!("no path matches {}", shown(text));
+        return Err(Fault::new(what, "begin it with `/`; paths are compared percent-encoded, without the query"));
+    }
+    if expression.groups().len() > MAX_PARAMETERS {
+        let what = format!("the expression has {} groups", expression.groups().len());
+        return Err(Fault::new(what, format!("use at most {MAX_PARAMETERS}; `(?:...)` groups without a parameter")));
+    }
+    let start = String::from_utf8_lossy(expression.literal_start());
+    let whole = start.strip_prefix('/').and_then(|start| start.rsplit_once('/')).map(|(whole, _)| whole);
+    if let Some(whole) = whole.filter(|whole| canonical(whole, "a path").as_deref() != Ok(*whole)) {
+        let what = format!("no path matches {}: {} is not in canonical form", shown(text), shown(whole));
+        return Err(Fault::new(what, path_fix(whole)));
+    }
+    let literal = whole.into_iter().flat_map(|whole| whole.split('/')).map(|name| Segment::Static(name.to_owned()));
+    let mut segments: Vec<Segment> = literal.collect();
+    segments.push(Segment::Regex(expression));
+    Ok(PathPattern { text: format!("~{text}"), segments })
+}
+
 /// How a path that is no pattern could be written. What is suggested is a pattern.
 fn pattern_fix(text: &str) -> String {
     let text = text.trim_start_matches(['~', '*', '^', ' ']);
@@ -57,19 +83,13 @@ fn pattern_fix(text: &str) -> String {
     if !start.contains(['^', '$', '(', ')', '*', '\\', '+', '|']) && path_pattern(&native).is_ok() {
         return format!("write {}", shown(&native));
     }
-    "paths are not regular expressions: write `{name}` for one segment and `{*rest}` for all that follow".to_owned()
+    "write `{name}` for one segment and `{*rest}` for all that follow; a regular expression is written `{ regex: ... }`"
+        .to_owned()
 }
 
 /// The parameters of a pattern, in path order.
 pub(crate) fn parameter_names(pattern: &PathPattern) -> Vec<&str> {
-    pattern
-        .segments
-        .iter()
-        .filter_map(|segment| match segment {
-            Segment::Static(_) => None,
-            Segment::Param { name, .. } | Segment::CatchAll { name } => Some(name.as_str()),
-        })
-        .collect()
+    pattern.parameters().collect()
 }
 
 fn segment(part: &str, is_last: bool) -> Result<Segment, Fault> {
@@ -223,7 +243,9 @@ impl<'a> Target<'a> {
                 return Err(Fault::new(what, "write a path from `/` on, or a whole URL"));
             }
         };
-        let split = if tls.is_some() { rest.find('/').unwrap_or(rest.len()) } else { 0 };
+        // The path of the request begins with a slash, too.
+        let path = [rest.find('/'), rest.find("{path}")].into_iter().flatten().min();
+        let split = if tls.is_some() { path.unwrap_or(rest.len()) } else { 0 };
         let (authority, path) = rest.split_at_checked(split).unwrap_or((rest, ""));
         Ok(Target { tls, authority, path, query })
     }
@@ -285,7 +307,7 @@ fn can_become(parts: &[TemplatePart], text: &str) -> bool {
         Some((TemplatePart::Text(literal), rest)) => {
             text.strip_prefix(literal.as_str()).is_some_and(|after| can_become(rest, after))
         }
-        Some((TemplatePart::Param { .. }, rest)) => {
+        Some((TemplatePart::Param { .. } | TemplatePart::Variable { .. }, rest)) => {
             let label = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'-').count();
             (1..=label).any(|end| text.get(end..).is_some_and(|after| can_become(rest, after)))
         }
@@ -296,12 +318,12 @@ fn can_become(parts: &[TemplatePart], text: &str) -> bool {
 enum Piece<'a> {
     Text(&'a str),
     Param(usize),
+    Variable(Variable),
 }
 
 /// Cuts text at its parameters and finds their indices.
 fn pieces<'a>(text: &'a str, parameters: &[&str]) -> Result<Vec<Piece<'a>>, Fault> {
     let mut out = Vec::new();
-    let mut unknown = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else {
@@ -311,24 +333,13 @@ fn pieces<'a>(text: &'a str, parameters: &[&str]) -> Result<Vec<Piece<'a>>, Faul
             ));
         };
         out.push(Piece::Text(before));
-        // The star belongs to the pattern; here it changes nothing and is a common slip.
-        let name = name.strip_prefix('*').unwrap_or(name);
-        match parameters.iter().position(|known| *known == name) {
-            Some(index) => out.push(Piece::Param(index)),
-            None => unknown.push(name),
-        }
+        out.push(match placeholder(name, parameters)? {
+            Placeholder::Parameter(index) => Piece::Param(index),
+            Placeholder::Variable(variable) => Piece::Variable(variable),
+        });
         rest = after;
     }
     out.push(Piece::Text(rest));
-    if !unknown.is_empty() {
-        let fix = if parameters.is_empty() {
-            "the path of this route has no parameters; write them as `{name}` there".to_owned()
-        } else {
-            format!("the path of this route has {}", listed(parameters.iter().copied()))
-        };
-        let plural = if unknown.len() == 1 { "" } else { "s" };
-        return Err(Fault::new(format!("unknown parameter{plural} {}", listed(unknown.into_iter())), fix));
-    }
     if out.iter().any(|piece| matches!(piece, Piece::Text(text) if text.contains('}'))) {
         return Err(Fault::new(format!("{} has a `}}` without `{{`", shown(text)), "write a parameter as `{name}`"));
     }
@@ -337,10 +348,20 @@ fn pieces<'a>(text: &'a str, parameters: &[&str]) -> Result<Vec<Piece<'a>>, Faul
 }
 
 fn path_parts(text: &str, parameters: &[&str]) -> Result<Vec<TemplatePart>, Fault> {
-    pieces(text, parameters)?
+    let is_doubled = |before: &Piece<'_>, after: &Piece<'_>| {
+        matches!(before, Piece::Text(text) if text.ends_with('/')) && matches!(after, Piece::Variable(Variable::Path))
+    };
+    let pieces = pieces(text, parameters)?;
+    if pieces.iter().zip(pieces.iter().skip(1)).any(|(before, after)| is_doubled(before, after)) {
+        let native = text.replace("/{path}", "{path}");
+        return Err(Fault::new("`{path}` begins with a slash itself", format!("write {}", shown(&native))));
+    }
+    pieces
         .into_iter()
         .map(|piece| match piece {
             Piece::Param(index) => Ok(TemplatePart::Param { index, escape: Escape::Raw }),
+            Piece::Variable(variable @ Variable::Path) => Ok(TemplatePart::Variable { variable, escape: Escape::Raw }),
+            Piece::Variable(variable) => Ok(TemplatePart::Variable { variable, escape: Escape::PathSegment }),
             // Each literal alone: one that is only dots beside a parameter could become a dot segment.
             Piece::Text(text) => {
                 let (slash, rest) = match text.strip_prefix('/') {
@@ -358,6 +379,7 @@ fn query_parts(text: &str, parameters: &[&str]) -> Result<Vec<TemplatePart>, Fau
         .into_iter()
         .map(|piece| match piece {
             Piece::Param(index) => Ok(TemplatePart::Param { index, escape: Escape::Query }),
+            Piece::Variable(variable) => Ok(TemplatePart::Variable { variable, escape: Escape::Query }),
             Piece::Text(text) => match query_text(text) {
                 Some(text) => Ok(TemplatePart::Text(text)),
                 None => Err(Fault::new(
@@ -380,15 +402,20 @@ fn authority_parts(text: &str, parameters: &[&str]) -> Result<Vec<TemplatePart>,
     let parts: Vec<TemplatePart> = pieces(text, parameters)?
         .into_iter()
         .map(|piece| match piece {
-            Piece::Param(index) => TemplatePart::Param { index, escape: Escape::HostLabel },
-            Piece::Text(text) => TemplatePart::Text(text.to_ascii_lowercase()),
+            Piece::Param(index) => Ok(TemplatePart::Param { index, escape: Escape::HostLabel }),
+            Piece::Variable(variable @ Variable::Host) => Ok(TemplatePart::Variable { variable, escape: Escape::Host }),
+            Piece::Variable(_) => Err(Fault::new(
+                format!("{} holds a variable from which no host is made", shown(text)),
+                "use a parameter of the path, or `{host}` for that of the request",
+            )),
+            Piece::Text(text) => Ok(TemplatePart::Text(text.to_ascii_lowercase())),
         })
-        .collect();
+        .collect::<Result<_, Fault>>()?;
     let sample: String = parts
         .iter()
         .map(|part| match part {
             TemplatePart::Text(text) => text.as_str(),
-            TemplatePart::Param { .. } => "x",
+            TemplatePart::Param { .. } | TemplatePart::Variable { .. } => "x",
         })
         .collect();
     match canonical_authority(sample.as_bytes(), &mut Vec::new()) {

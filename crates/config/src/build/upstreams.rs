@@ -134,7 +134,7 @@ impl Build<'_> {
     }
 
     pub(super) fn servers(&mut self, node: &Node, service: Service) -> Vec<ServerConfig> {
-        let base = self.base;
+        let base = self.sources.folder(node.span);
         let Some(list) = node.get("servers") else { return Vec::new() };
         if matches!(&list.value, Value::List(items) if items.is_empty()) {
             self.problems.add(

@@ -62,7 +62,11 @@ impl Build<'_> {
 
     /// What stands before the path that a question is about.
     fn prefix(&mut self, node: &Node, path: &PathPattern) -> Option<String> {
-        let before = path.text.rsplit_once("/{*").map(|(before, _)| before).filter(|before| !before.contains('{'));
+        let text = Some(&path.text).filter(|_| path.expression().is_none());
+        let before = text
+            .and_then(|text| text.rsplit_once("/{*"))
+            .map(|(before, _)| before)
+            .filter(|before| !before.contains('{'));
         if before.is_none() {
             let what = "`ext_authz` with a path in which nothing stands for that of the request";
             self.problems.add(node.span, what, "write `path: /ext_authz/{*path}`, and the same prefix in Envoy");

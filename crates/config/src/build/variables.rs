@@ -1,7 +1,7 @@
 //! Variables of other proxies where text is literal here: found, and answered with what is meant.
 //!
-//! Nothing but parameters of the path is replaced, and those only in templates. In header values and templates a variable is rejected, since it would go
-//! out as it stands; a body of a route of its own may be any text, so there it is a warning.
+//! In header values and templates such a variable is rejected, since it would go out as it stands; a body of a route of its own may be any text, so there
+//! it is a warning.
 
 use super::Fault;
 use crate::model::{Action, Config, PathPattern, Segment};
@@ -45,6 +45,43 @@ pub(super) fn variable_in(text: &str) -> Option<&str> {
     })
 }
 
+/// How a variable of another proxy is written here.
+pub(super) fn native_variable(variable: &str) -> Option<String> {
+    let name = variable.trim_start_matches(['$', '%', '{', '[']).trim_end_matches(['}', ']', '%', 's']);
+    let argument = |start: &str| name.strip_prefix(start).and_then(|rest| rest.strip_suffix(')'));
+    if let Some(header) = ["req.hdr(", "hdr(", "REQ("].into_iter().find_map(argument) {
+        return Some(format!("{{header.{header}}}"));
+    }
+    if let Some(cookie) = ["req.cook(", "cookie("].into_iter().find_map(argument) {
+        return Some(format!("{{cookie.{cookie}}}"));
+    }
+    let lower = name.to_ascii_lowercase();
+    for (start, of) in [("arg_", "query"), ("cookie_", "cookie")] {
+        if let Some(name) = lower.strip_prefix(start) {
+            return Some(format!("{{{of}.{name}}}"));
+        }
+    }
+    let native = match lower.as_str() {
+        "remote_addr" | "realip_remote_addr" | "src" | "downstream_remote_address_without_port" | "remote_host" => {
+            "client.address"
+        }
+        "request_id" | "unique-id" => "request.id",
+        "host" | "http_host" | "server_name" | "req.host" | "base" => "host",
+        "uri" | "document_uri" | "request_uri" | "path" | "request_path" => "path",
+        "request_method" | "method" => "method",
+        "scheme" => "scheme",
+        "ssl_server_name" | "ssl_fc_sni" | "requested_server_name" => "tls.server_name",
+        "ssl_protocol" | "ssl_fc_protocol" | "downstream_tls_version" => "tls.version",
+        "ssl_cipher" | "ssl_fc_cipher" | "downstream_tls_cipher" => "tls.cipher",
+        "ssl_client_s_dn" | "ssl_c_s_dn" | "downstream_peer_subject" => "certificate.subject",
+        "ssl_client_i_dn" | "ssl_c_i_dn" | "downstream_peer_issuer" => "certificate.issuer",
+        "ssl_client_serial" | "downstream_peer_serial" => "certificate.serial",
+        "ssl_client_fingerprint" | "downstream_peer_fingerprint_256" => "certificate.fingerprint",
+        _ => return lower.strip_prefix("http_").map(|header| format!("{{header.{}}}", header.replace('_', "-"))),
+    };
+    Some(format!("{{{native}}}"))
+}
+
 fn nginx(rest: &str) -> Option<usize> {
     let word = rest.get(1..)?;
     let (word, around) = word.strip_prefix('{').map_or((word, 1), |word| (word, 3));
@@ -56,8 +93,13 @@ fn nginx(rest: &str) -> Option<usize> {
 }
 
 fn haproxy(rest: &str) -> Option<usize> {
-    let inner = rest.strip_prefix("%[")?;
-    Some(inner.find(']').map_or(rest.len(), |end| end + 3))
+    let close = match rest.as_bytes().get(1)? {
+        b'[' => ']',
+        // Apache's `%{REMOTE_ADDR}s`, and HAProxy's older form.
+        b'{' => '}',
+        _ => return None,
+    };
+    Some(rest.find(close).map_or(rest.len(), |end| end + 1))
 }
 
 fn envoy(rest: &str) -> Option<usize> {
@@ -77,11 +119,7 @@ pub(super) fn none_in_target(text: &str, path: Option<&PathPattern>) -> Result<(
         text.get(at..at + 2)
     };
     let Some(variable) = variable_in(text).or_else(capture) else { return Ok(()) };
-    let what = format!(
-        "{} holds {}, which looks like a variable, and only parameters of the path are replaced here",
-        shown(text),
-        shown(variable)
-    );
+    let what = format!("{} holds {}, which looks like a variable of another proxy", shown(text), shown(variable));
     Err(Fault::new(what, native(text, variable, path)))
 }
 
@@ -128,7 +166,7 @@ fn with_parameters(text: &str, variable: &str, path: Option<&PathPattern>) -> St
 
 /// A text for each body of a route that holds what looks like a variable and is sent as it stands.
 pub fn warnings(config: &Config) -> impl Iterator<Item = String> {
-    config.routes.iter().filter_map(|route| {
+    config.routes.iter().filter(|route| !route.is_further_path).filter_map(|route| {
         let Action::Respond { body, .. } = &route.action else { return None };
         let variable = variable_in(std::str::from_utf8(body).ok()?)?;
         Some(format!(

@@ -8,6 +8,7 @@ mod graphql;
 mod key_servers;
 pub(crate) mod key_server;
 mod listeners;
+mod matching;
 mod policies;
 mod process;
 mod routes;
@@ -29,6 +30,7 @@ use datagrams::*;
 use graphql::*;
 use key_servers::*;
 use listeners::*;
+use matching::*;
 use policies::*;
 use process::*;
 use routes::*;
@@ -64,6 +66,10 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &STICKY,
     &RETRIES,
     &ROUTE,
+    &PATH_EXPRESSION,
+    &WHEN,
+    &VALUE_MATCH,
+    &WHEN_CERTIFICATE,
     &UPSTREAM_URL,
     &REDIRECT,
     &RESPOND,
@@ -106,6 +112,12 @@ pub(crate) static ROOT: Object = object(
     "configuration",
     "the whole file",
     &[&[
+        optional(
+            "include",
+            Shape::OneOrMany(&Shape::Text("a path such as `conf.d/*.yaml`")),
+            "(none)",
+            "Files to read as part of this one, `*` and `?` in their names being any characters and one. Lists follow each other, in the order of the names; a name or setting stands in one file only. Relative paths start at the folder of the file in which they stand. Watched like this file.",
+        ),
         optional(
             "workers",
             Shape::Either(&[Shape::Choice(&["auto"]), Shape::Int(1, 1024)]),

@@ -58,7 +58,7 @@ fn summary(file: &Path, config: &Config) -> String {
         count(config.listeners.len(), "listener"),
         count(config.keystores.len(), "keystore"),
         count(config.upstreams.len(), "upstream"),
-        count(config.routes.len(), "route"),
+        count(config.routes.iter().filter(|route| !route.is_further_path).count(), "route"),
     ];
     let counts: Vec<String> = counts.into_iter().chain(further).collect();
     format!("{}: ok ({})", file.display(), counts.join(", "))

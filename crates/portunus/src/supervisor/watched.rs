@@ -8,6 +8,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use config::Included;
 use notify::{Event, RecursiveMode};
 
 /// Folders to watch, and what counts in them.
@@ -21,6 +22,8 @@ pub struct Watched {
     own: Vec<PathBuf>,
     /// The configuration file.
     configuration: Option<PathBuf>,
+    /// What it includes.
+    included: Vec<Included>,
 }
 
 /// What an event is news of.
@@ -38,6 +41,14 @@ impl Watched {
         // The kernel's names of what this process writes to, wherever that was led.
         let own = vec!["/proc/self/fd/1".into(), "/proc/self/fd/2".into()];
         Watched { own, configuration: configuration.map(absolute), ..Watched::default() }
+    }
+
+    /// What the configuration includes is part of it.
+    pub fn add_included(&mut self, included: &[Included]) {
+        if self.configuration.is_some() {
+            let absolute = |one: &Included| Included { folder: absolute(&one.folder), name: one.name.clone() };
+            self.included.extend(included.iter().map(absolute));
+        }
     }
 
     /// A file that this process writes; changes of it are no news.
@@ -66,7 +77,8 @@ impl Watched {
     /// Each folder once, and whether what is below it counts too.
     pub fn folders(&self) -> BTreeMap<&Path, RecursiveMode> {
         let configuration = self.configuration.iter().filter_map(|file| file.parent());
-        let single = self.files.keys().map(PathBuf::as_path).chain(configuration);
+        let included = self.included.iter().map(|included| included.folder.as_path());
+        let single = self.files.keys().map(PathBuf::as_path).chain(configuration).chain(included);
         let single = single.map(|folder| (folder, RecursiveMode::NonRecursive));
         let whole = self.whole.iter().map(|folder| (folder.as_path(), RecursiveMode::Recursive));
         single.chain(whole).collect()
@@ -91,7 +103,13 @@ impl Watched {
         let Some(file) = &self.configuration else { return false };
         // Container platforms replace a link beside it that leads to the folder it is in.
         let leads_to_it = || fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
-        path == file || (path.parent() == file.parent() && leads_to_it())
+        let in_folder_of = |folder: Option<&Path>| path.parent() == folder && leads_to_it();
+        path == file
+            || in_folder_of(file.parent())
+            || self.included.iter().any(|included| {
+                let is_meant = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| included.means(name));
+                path.parent() == Some(&included.folder) && (is_meant || leads_to_it())
+            })
     }
 
     fn concerns(&self, path: &Path) -> bool {
@@ -163,6 +181,34 @@ mod tests {
         let lost = Event::new(EventKind::Other);
         assert_eq!(watched.news(&lost), News { configuration: false, named: true });
         assert_eq!(watched.folders().len(), 2);
+    }
+
+    #[test]
+    fn what_the_configuration_includes_is_part_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("conf.d")).unwrap();
+        for name in ["conf.d/a.yaml", "conf.d/a.yaml~", "conf.d/.b.yaml"] {
+            fs::write(at(name), "x").unwrap();
+        }
+        let included = Included { folder: at("conf.d"), name: "*.yaml".to_owned() };
+        let mut watched = Watched { configuration: Some(at("portunus.yaml")), ..Watched::default() };
+        watched.add_included(std::slice::from_ref(&included));
+        let changed = |name: &str| Event::new(EventKind::Modify(ModifyKind::Any)).add_path(at(name));
+        for (name, configuration) in [
+            ("conf.d/a.yaml", true),
+            ("conf.d/gone.yaml", true),
+            ("conf.d/a.yaml~", false),
+            ("conf.d/.b.yaml", false),
+            ("conf.d/a.txt", false),
+            ("a.yaml", false),
+        ] {
+            assert_eq!(watched.news(&changed(name)), News { configuration, named: false }, "{name}");
+        }
+        assert_eq!(watched.folders().len(), 2);
+        let mut unwatched = Watched::default();
+        unwatched.add_included(&[included]);
+        assert!(unwatched.folders().is_empty(), "with --no-watch nothing of it is watched");
     }
 
     #[test]

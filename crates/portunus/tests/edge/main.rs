@@ -12,6 +12,7 @@ mod drain;
 mod faults;
 #[path = "../harness/mod.rs"]
 mod harness;
+mod includes;
 mod keystores;
 mod limits;
 mod material;

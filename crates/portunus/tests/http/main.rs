@@ -24,6 +24,8 @@ mod http2_ordinary;
 mod interim;
 mod prior_knowledge;
 mod listeners;
+mod matching;
 mod rejections;
 mod streams;
 mod upstreams;
+mod variables;

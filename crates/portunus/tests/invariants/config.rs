@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use config::{
-    Action, Config, ForwardTo, HeaderEdits, HostPattern, Problem, Problems, RouteConfig, Segment, Template,
+    Action, Config, FieldValue, ForwardTo, HeaderEdits, HostPattern, Problem, Problems, RouteConfig, Segment, Template,
     TemplatePart, parse,
 };
 use proxy::route::RouteTable;
@@ -108,6 +108,7 @@ fn route_keeps_its_promises(route: &RouteConfig, config: &Config) {
                 assert_eq!(canonical, format!("/{text}").as_bytes());
             }
             Segment::Param { .. } | Segment::CatchAll { .. } => parameters += 1,
+            Segment::Regex(expression) => parameters += expression.groups().len(),
         }
     }
     assert!(parameters <= 16);
@@ -146,6 +147,7 @@ fn template_is_sound(template: &Template, parameters: usize) {
                 assert!(!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()), "{text:?}")
             }
             TemplatePart::Param { index, .. } => assert!(*index < parameters),
+            TemplatePart::Variable { .. } => {}
         }
     }
 }
@@ -153,7 +155,19 @@ fn template_is_sound(template: &Template, parameters: usize) {
 fn edits_are_clean(edits: &HeaderEdits) {
     for (name, value) in edits.set.iter().chain(&edits.add) {
         assert!(!name.is_empty() && *name == name.to_ascii_lowercase());
-        assert!(!value.contains(['\r', '\n', '\0']));
+        let literal = match value {
+            FieldValue::Text(text) => text.clone(),
+            FieldValue::Template(template) => template.parts.iter().map(literal).collect(),
+        };
+        assert!(!literal.contains(['\r', '\n', '\0']));
         assert!(!["content-length", "transfer-encoding", "connection"].contains(&name.as_str()));
+    }
+}
+
+/// The text of a part that is the same for each request.
+fn literal(part: &TemplatePart) -> &str {
+    match part {
+        TemplatePart::Text(text) => text,
+        TemplatePart::Param { .. } | TemplatePart::Variable { .. } => "",
     }
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use config::{self, Action, Config, Forward, Leniency, PathPattern, RouteConfig, Segment};
-use proxy::route::{RouteTable, Routed, build_target};
+use proxy::route::{RouteTable, Routed, Values, build_target};
 use wire::http::head::HeadLimits;
 use wire::http::http1::{Parsed, parse_request};
 use wire::http::target::{canonical_path, canonical_query};
@@ -150,6 +150,7 @@ fn check_other_readings(table: &RouteTable, head: &RequestHead, found: usize) {
         let rank = |segment: Option<&Segment>| match segment {
             Some(Segment::Static(_)) => (2, 0),
             Some(Segment::Param { prefix, .. }) => (1, prefix.len()),
+            Some(Segment::Regex(_)) => (3, 0),
             Some(Segment::CatchAll { .. }) | None => (0, 0),
         };
         let differs = (0..written.len().max(read.len())).find(|at| rank(written.get(*at)) != rank(read.get(*at)));
@@ -167,7 +168,7 @@ fn serves(route: &RouteConfig, method: &Method) -> bool {
 
 fn check_target(forward: &Forward, head: &RequestHead, params: &proxy::route::Params) {
     let mut out = Vec::new();
-    if build_target(forward, head, params, &mut out).is_ok() {
+    if build_target(forward, &Values::of(head, params), &mut out).is_ok() {
         assert_is_target(&out);
         if forward.rewrite.is_none() {
             assert_eq!(out, head.target, "decided on one path, forwarded another");
@@ -188,6 +189,7 @@ fn rebuilt(pattern: &PathPattern, values: &[&[u8]]) -> Vec<u8> {
                 path.extend_from_slice(values.next().expect("a value for each parameter"));
             }
             Segment::CatchAll { .. } => path.extend_from_slice(values.next().expect("a value for each parameter")),
+            Segment::Regex(_) => panic!("the text has no expressions"),
         }
     }
     assert!(values.next().is_none(), "more values than parameters");

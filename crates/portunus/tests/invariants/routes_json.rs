@@ -2,7 +2,7 @@
 
 use compat::sillyproxy::{UpstreamOptions, read_routes};
 use config::{Action, ForwardTo};
-use proxy::route::{RouteTable, Routed, build_authority, build_target};
+use proxy::route::{RouteTable, Routed, Values, build_authority, build_target};
 use wire::http::RequestHead;
 use wire::http::target::{canonical_authority, canonical_path};
 
@@ -67,7 +67,7 @@ fn ask_after_pattern(table: &RouteTable, route: &config::RouteConfig) {
                 assert_eq!(out, canonical);
             }
             out.clear();
-            if build_target(forward, &head, &params, &mut out).is_ok() {
+            if build_target(forward, &Values::of(&head, &params), &mut out).is_ok() {
                 super::route::assert_is_target(&out);
             }
         }

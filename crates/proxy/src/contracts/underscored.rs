@@ -81,7 +81,8 @@ fn configured<'c>(config: &'c ContractConfig, whole: &'c Config) -> impl Iterato
     let routes = whole.routes.iter().flat_map(|route| {
         let edits = &route.request_headers;
         let written = edits.set.iter().chain(&edits.add).map(|(name, _)| name);
-        route.headers.iter().map(|(name, _)| name).chain(written).chain(&edits.remove)
+        let matched = route.when.values.iter().filter(|condition| condition.of == config::ValueOf::Header);
+        matched.map(|condition| &condition.name).chain(written).chain(&edits.remove)
     });
     lists.flatten().chain(rates).chain(whole.subject_fields()).chain(routes.map(String::as_str))
 }

@@ -42,7 +42,7 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
     let plan =
         guarded::validate_head(admitted, context, response, &mut scratch, ledger).map_err(OnConnection::clients)?;
     if response.status == 101 {
-        begin_response(attempt, response, sink);
+        begin_response(attempt, response, ledger.id(), sink);
         let flushed = sink.flush().await;
         return flushed.map_err(|broken| OnConnection::clients(Failure::from(client_failed(&broken, ledger))));
     }
@@ -62,7 +62,7 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
             held.map_err(not_held)?;
         }
     }
-    begin_response(attempt, response, sink);
+    begin_response(attempt, response, ledger.id(), sink);
     let relaying = relay::download(&mut body, sink, idle, flow, &ledger.sent, deadline);
     let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
     ledger.received.set(flow.received.get());

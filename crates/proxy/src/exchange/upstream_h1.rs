@@ -449,13 +449,21 @@ fn ended(is_known: bool, fate: Fate) -> OnConnection {
 }
 
 /// Writes the head of the response from the upstream's.
-pub(crate) fn begin_response(attempt: &Attempt<'_>, response: &ResponseHead, sink: &mut impl ResponseSink) {
+pub(crate) fn begin_response(
+    attempt: &Attempt<'_>,
+    response: &ResponseHead,
+    request_id: &[u8],
+    sink: &mut impl ResponseSink,
+) {
     let route = &attempt.admitted.route().config;
     let context = attempt.context;
     sink.begin(response.status);
     let hsts = route.hsts.as_deref().filter(|_| context.conn.tls.is_some());
     let via = context.generation.config.forwarding.via;
-    forwarding::response_fields(response, &route.response_headers, hsts, via, |name, value| sink.field(name, value));
+    let edits = &route.response_headers;
+    let admitted = attempt.admitted;
+    let values = (!edits.is_empty()).then(|| context.values(admitted.head(), admitted.params(), request_id));
+    forwarding::response_fields(response, (edits, values.as_ref()), hsts, via, |name, value| sink.field(name, value));
     if attempt.session.begins() {
         begin_session(attempt, sink);
     }
@@ -489,12 +497,13 @@ fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Re
     let config = &attempt.admitted.route().config;
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
-    route::build_target(attempt.forward, request, attempt.admitted.params(), out)
+    let params = attempt.admitted.params();
+    route::build_target(attempt.forward, &attempt.context.values(request, params, request_id), out)
         .map_err(|_| Rejection::of(Reason::BadParameter))?;
     out.extend_from_slice(b" HTTP/1.1\r\n");
     write_field(b"Host", forwarding::host(&attempt.forward.host, request, attempt.server.authority.as_bytes()), out);
     let forwarding = &attempt.context.generation.config.forwarding;
-    forwarding::request_fields(request, &attempt.facts(), forwarding, request_id, config, |name, value| {
+    forwarding::request_fields(request, &attempt.facts(), forwarding, request_id, (config, params), |name, value| {
         write_field(name, value, out);
     });
     match request.framing {

@@ -128,7 +128,8 @@ fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Reje
     let bad = || Rejection::of(Reason::BadRequestForHttp2);
     let head = attempt.admitted.head();
     let mut target = buffer();
-    route::build_target(attempt.forward, head, attempt.admitted.params(), &mut target)
+    let params = attempt.admitted.params();
+    route::build_target(attempt.forward, &attempt.context.values(head, params, request_id), &mut target)
         .map_err(|_| Rejection::of(Reason::BadParameter))?;
     let authority = forwarding::host(&attempt.forward.host, head, attempt.server.authority.as_bytes());
     let scheme = if attempt.group.connector().is_some() { "https" } else { "http" };
@@ -142,7 +143,9 @@ fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Reje
     let forwarding = &attempt.context.generation.config.forwarding;
     let facts = attempt.facts();
     let headers = request.headers_mut();
-    forwarding::request_fields(head, &facts, forwarding, request_id, config, |name, value| put(headers, name, value));
+    forwarding::request_fields(head, &facts, forwarding, request_id, (config, params), |name, value| {
+        put(headers, name, value);
+    });
     if let BodyFraming::Length(length) = head.framing {
         request.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
     }

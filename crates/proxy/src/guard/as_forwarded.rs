@@ -16,7 +16,7 @@ pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 /// The fields of a request as they will be forwarded, as far as the operation depends on them or the client sent them. Credentials are the client's: a
 /// route may put others in their place, but nobody else's show who the client is.
 pub(super) fn fields(candidate: &Candidate<'_>, operation: &Operation, request_id: &[u8]) -> Fields {
-    let Candidate { context, head, route, .. } = *candidate;
+    let Candidate { context, head, route, params, .. } = *candidate;
     let forwarding = &context.generation.config.forwarding;
     let shown: Vec<&str> = schemes(operation).filter_map(Scheme::field).collect();
     let lower = |name: &[u8]| String::from_utf8_lossy(name).to_ascii_lowercase();
@@ -29,7 +29,7 @@ pub(super) fn fields(candidate: &Candidate<'_>, operation: &Operation, request_i
         }
     };
     let facts = Facts { checked: true, ..context.facts() };
-    forwarding::request_fields(head, &facts, forwarding, request_id, &route.config, &mut put);
+    forwarding::request_fields(head, &facts, forwarding, request_id, (&route.config, &params), &mut put);
     if let Action::Forward(Forward { host: HostRewrite::Fixed(host), .. }) = &route.config.action {
         put(b"host", host.as_bytes());
     } else {

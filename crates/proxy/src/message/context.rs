@@ -10,6 +10,7 @@ use crate::generation::Generation;
 use crate::message::forwarding::Facts;
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
+use crate::route::{Params, Sought, Values};
 use crate::upstream::Places;
 use crate::worker::Worker;
 
@@ -48,6 +49,19 @@ impl<'a> Context<'a> {
         })
     }
 
+    /// What routes look at.
+    pub fn sought<'h>(&self, head: &'h RequestHead) -> Sought<'h>
+    where
+        'a: 'h,
+    {
+        Sought { head, client: self.client.address, tls: self.conn.tls.as_ref().map(|tls| &tls.info) }
+    }
+
+    /// What templates of a route may hold of a request.
+    pub fn values<'v>(&'v self, head: &'v RequestHead, params: &'v Params, request_id: &'v [u8]) -> Values<'v> {
+        self.facts().values(head, params, request_id, &self.generation.config.forwarding)
+    }
+
     /// What the upstream learns about the client.
     pub fn facts(&self) -> Facts<'_> {
         Facts {
@@ -59,6 +73,7 @@ impl<'a> Context<'a> {
             policies: &self.generation.policies,
             validates_messages: false,
             certificate: self.conn.tls.as_ref().and_then(|tls| tls.info.peer.as_deref()),
+            tls: self.conn.tls.as_ref().map(|tls| &tls.info),
         }
     }
 }

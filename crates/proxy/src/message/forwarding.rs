@@ -20,6 +20,7 @@ use crate::client::RequestClient;
 use crate::field_fate::rewrites;
 use crate::message::date;
 use crate::policies::Policies;
+use crate::route::{Params, Sought, Values};
 
 /// What an upstream learns about the client.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +41,23 @@ pub struct Facts<'a> {
     pub policies: &'a Policies,
     /// The messages of the WebSocket that it opens are validated: what would hide them is not offered.
     pub validates_messages: bool,
+    /// TLS of the connection.
+    pub tls: Option<&'a tls::Info>,
+}
+
+impl<'a> Facts<'a> {
+    /// What templates of the route may hold of this request.
+    pub fn values(
+        &self,
+        head: &'a RequestHead,
+        params: &'a Params,
+        request_id: &'a [u8],
+        forwarding: &Forwarding,
+    ) -> Values<'a> {
+        let sought = Sought { head, client: self.client.address, tls: self.tls };
+        let is_secure = self.secure || is_reported_secure(head, self, forwarding);
+        Values { sought, params, request_id, is_secure }
+    }
 }
 
 /// Which trailers of a message go on. What cannot be said in its head cannot be said behind its body either: nothing that we write or that the
@@ -127,7 +145,7 @@ pub fn request_fields(
     facts: &Facts<'_>,
     forwarding: &Forwarding,
     request_id: &[u8],
-    route: &RouteConfig,
+    (route, params): (&RouteConfig, &Params),
     mut put: impl FnMut(&[u8], &[u8]),
 ) {
     let edits = &route.request_headers;
@@ -155,7 +173,16 @@ pub fn request_fields(
     if forwarding.request_id {
         put(b"X-Request-Id", request_id);
     }
-    edits.set.iter().chain(&edits.add).for_each(|(name, value)| put(name.as_bytes(), value.as_bytes()));
+    if !edits.is_empty() {
+        put_edited(edits, &facts.values(head, params, request_id, forwarding), &mut put);
+    }
+}
+
+/// The fields that a route writes.
+pub(crate) fn put_edited(edits: &HeaderEdits, values: &Values<'_>, put: &mut impl FnMut(&[u8], &[u8])) {
+    for (name, value) in edits.set.iter().chain(&edits.add) {
+        values.field(value, |value| put(name.as_bytes(), value));
+    }
 }
 
 /// Whether a trusted proxy in front of us says that the client speaks TLS to it.
@@ -348,7 +375,7 @@ fn list_value(name: &str) -> Cow<'_, str> {
 /// Gives the fields of a response as the client shall see them, but for framing and connection, to `put`, in order.
 pub fn response_fields(
     head: &ResponseHead,
-    edits: &HeaderEdits,
+    (edits, values): (&HeaderEdits, Option<&Values<'_>>),
     hsts: Option<&str>,
     via: bool,
     mut put: impl FnMut(&[u8], &[u8]),
@@ -376,12 +403,14 @@ pub fn response_fields(
     if let Some(hsts) = hsts {
         put(b"Strict-Transport-Security", hsts.as_bytes());
     }
-    edits.set.iter().chain(&edits.add).for_each(|(name, value)| put(name.as_bytes(), value.as_bytes()));
+    if let Some(values) = values {
+        put_edited(edits, values, &mut put);
+    }
 }
 
 /// Gives the fields of an interim response as the client shall see them to `put`: it has no body, and its connection is another one.
 pub fn interim_fields(head: &ResponseHead, put: impl FnMut(&[u8], &[u8])) {
-    response_fields(head, &HeaderEdits::default(), None, false, put);
+    response_fields(head, (&HeaderEdits::default(), None), None, false, put);
 }
 
 /// Appends the framing field of a message, if it needs one. `bodiless_length` is kept where a message has a length but no body (HEAD, 304).

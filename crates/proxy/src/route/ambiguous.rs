@@ -80,16 +80,19 @@ pub(crate) fn is_void(value: &[u8]) -> bool {
     !value.is_empty() && (is_void(value) || is_void(&decoded(value)))
 }
 
-/// Whether a pattern is more specific than another at the first segment where they differ in that.
+/// Whether a pattern is more specific than another at the first segment where they differ in that. Of two other expressions each may be.
 pub(super) fn is_more_specific(one: &PathPattern, other: &PathPattern) -> bool {
     let rank = |segment: Option<&Segment>| match segment {
         Some(Segment::Static(_)) => usize::MAX,
+        Some(Segment::Regex(_)) => usize::MAX - 1,
         Some(Segment::Param { prefix, .. }) => prefix.len() + 1,
         Some(Segment::CatchAll { .. }) | None => 0,
     };
     let longest = one.segments.len().max(other.segments.len());
     let ranks = (0..longest).map(|at| (rank(one.segments.get(at)), rank(other.segments.get(at))));
-    ranks.into_iter().find(|(one, other)| one != other).is_some_and(|(one, other)| one > other)
+    // Two expressions: neither is known to be no more specific.
+    let both_expressions = one.expression().is_some() && other.expression().is_some();
+    ranks.into_iter().find(|(one, other)| one != other).map_or(both_expressions, |(one, other)| one > other)
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use config::{Action, ForwardTo, RouteConfig, Segment};
+use config::{Action, Comparison, Expression, ForwardTo, Relation, RouteConfig, Segment};
 
+use super::conditions::{exactness, exclude};
 use super::methods::MethodSet;
 use super::params::MAX_PARAMS;
 use super::template::{check_authority, check_location, check_rewrite};
@@ -86,16 +87,26 @@ fn insert(tree: &mut Tree, route: &CompiledRoute) {
 }
 
 /// How specific a route is among those with its pattern: smaller goes first.
-fn rank(route: &CompiledRoute) -> (Reverse<usize>, bool, bool) {
-    (Reverse(route.config.headers.len()), route.config.listeners.is_empty(), route.methods.is_any())
+fn rank(route: &CompiledRoute) -> (Reverse<(usize, u64)>, bool, bool) {
+    (Reverse(exactness(&route.config.when)), route.config.listeners.is_empty(), route.methods.is_any())
 }
 
 /// Conflicts found so far.
-#[derive(Default)]
 struct Conflicts {
     texts: Vec<String>,
     /// Two routes may meet on several hosts and listeners; that is one problem.
     pairs: BTreeSet<(usize, usize)>,
+    /// How expressions stand to each other, for those that meet on several hosts.
+    relations: BTreeMap<(String, String), Relation>,
+    paths: Comparison,
+    values: Comparison,
+}
+
+impl Default for Conflicts {
+    fn default() -> Conflicts {
+        let (paths, values) = (Comparison::of_paths(), Comparison::of_values());
+        Conflicts { texts: Vec::new(), pairs: BTreeSet::new(), relations: BTreeMap::new(), paths, values }
+    }
 }
 
 impl Conflicts {
@@ -110,21 +121,68 @@ impl Conflicts {
             for (at, first) in same_pattern.iter().enumerate() {
                 let rest = same_pattern.iter().skip(at + 1);
                 for second in rest.take_while(|second| rank(second) == rank(first)) {
-                    if first.methods.overlaps(&second.methods) && !fields_differ(&first.config, &second.config) {
-                        self.note(host, first, second);
+                    if first.methods.overlaps(&second.methods) && !self.exclude(first, second) {
+                        self.note(host, first, second, "");
                     }
                 }
             }
             *numbers = same_pattern.iter().map(|route| u32::try_from(route.index).unwrap_or(u32::MAX)).collect();
         });
+        tree.order_expressions(|expressions| self.order(routes, host, expressions));
     }
 
-    fn note(&mut self, host: &str, first: &CompiledRoute, second: &CompiledRoute) {
+    /// Puts expressions that begin at one place into order: one that matches only what another does goes before it.
+    fn order(&mut self, routes: &[CompiledRoute], host: &str, expressions: &mut Vec<(Expression, Vec<u32>)>) {
+        let mut wider: Vec<usize> = vec![0; expressions.len()];
+        for (at, (one, ones)) in expressions.iter().enumerate() {
+            for (other_at, (other, others)) in expressions.iter().enumerate().skip(at + 1) {
+                let shared = match self.relation(one, other) {
+                    Relation::Apart => continue,
+                    Relation::Within => {
+                        wider.get_mut(at).into_iter().for_each(|count| *count += 1);
+                        continue;
+                    }
+                    Relation::Around => {
+                        wider.get_mut(other_at).into_iter().for_each(|count| *count += 1);
+                        continue;
+                    }
+                    Relation::Overlapping(path) => format!(", for example `{path}`"),
+                    Relation::Unknown => ", as far as can be found out".to_owned(),
+                };
+                let numbered = |number: &u32| routes.get(*number as usize);
+                for first in ones.iter().filter_map(numbered) {
+                    for second in others.iter().filter_map(numbered) {
+                        // No order between them says which one answers HEAD where one of them only implies it.
+                        if first.methods.meets(&second.methods) && !self.exclude(first, second) {
+                            self.note(host, first, second, &shared);
+                        }
+                    }
+                }
+            }
+        }
+        let mut ordered: Vec<_> = wider.into_iter().zip(expressions.drain(..)).collect();
+        ordered.sort_by_key(|(wider, _)| Reverse(*wider));
+        expressions.extend(ordered.into_iter().map(|(_, expression)| expression));
+    }
+
+    fn relation(&mut self, one: &Expression, other: &Expression) -> Relation {
+        let pair = (one.text().to_owned(), other.text().to_owned());
+        let comparison = &mut self.paths;
+        self.relations.entry(pair).or_insert_with(|| one.relation(other, comparison)).clone()
+    }
+
+    /// Whether no request suits the conditions of both.
+    fn exclude(&mut self, first: &CompiledRoute, second: &CompiledRoute) -> bool {
+        exclude(&first.config.when, &second.config.when, &mut self.values)
+    }
+
+    /// Notes that both match the same requests, of which `shared` names one.
+    fn note(&mut self, host: &str, first: &CompiledRoute, second: &CompiledRoute, shared: &str) {
         let (first, second) = if first.index < second.index { (first, second) } else { (second, first) };
         if self.pairs.insert((first.index, second.index)) {
             let (first, second) = (&first.config, &second.config);
             self.texts.push(format!(
-                "{}: route `{}` ({}) and route `{}` ({}, at {}) match the same requests on {host}; give one of them another path, \
+                "{}: route `{}` ({}) and route `{}` ({}, at {}) match the same requests on {host}{shared}; give one of them another path, \
                  method or field value, or remove it",
                 second.place, second.name, second.path.text, first.name, first.path.text, first.place,
             ));
@@ -132,18 +190,10 @@ impl Conflicts {
     }
 }
 
-/// Whether both demand one field with different values, so that (but for a repeated field) no request suits both.
-fn fields_differ(first: &RouteConfig, second: &RouteConfig) -> bool {
-    first
-        .headers
-        .iter()
-        .any(|(name, value)| second.headers.iter().any(|(other, demanded)| name == other && value != demanded))
-}
-
 /// What is wrong with one route alone.
 fn check_route(route: &RouteConfig) -> Vec<String> {
     let segments = &route.path.segments;
-    let params = segments.iter().filter(|segment| !matches!(segment, Segment::Static(_))).count();
+    let params = route.path.parameters().count();
     let mut problems = Vec::new();
     if segments.is_empty() {
         problems.push("the path has no segment; write `/`".into());
@@ -154,7 +204,7 @@ fn check_route(route: &RouteConfig) -> Vec<String> {
     if params > MAX_PARAMS {
         problems.push(format!("the path has {params} parameters, {MAX_PARAMS} is the most"));
     }
-    if segments.iter().rev().skip(1).any(|segment| matches!(segment, Segment::CatchAll { .. })) {
+    if segments.iter().rev().skip(1).any(|segment| matches!(segment, Segment::CatchAll { .. } | Segment::Regex(_))) {
         problems.push("a catch-all must be the last part of the path".into());
     }
     match &route.action {

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use wire::http::{Method, RequestHead};
+use wire::http::Method;
 
 use super::tree::Tree;
-use super::{RouteTable, Routed};
+use super::{RouteTable, Routed, Sought};
 
 impl RouteTable {
     /// The answer to a request for which `tree` has no route.
-    pub(super) fn not_found(&self, tree: &Tree, head: &RequestHead) -> Routed<'_> {
+    pub(super) fn not_found(&self, tree: &Tree, sought: &Sought<'_>) -> Routed<'_> {
+        let head = sought.head;
         if tree.redirects
-            && let Some((status, location)) = self.redirect(tree, head)
+            && let Some((status, location)) = self.redirect(tree, sought)
         {
             return Routed::RedirectTo(status, location);
         }
@@ -31,7 +32,7 @@ impl RouteTable {
             allow.retain(|method| !matches!(*method, "CONNECT" | "TRACE"));
         } else {
             tree.search(head.path(), |candidates| {
-                for route in self.numbered(candidates.routes).filter(|route| route.takes(head, &candidates)) {
+                for route in self.numbered(candidates.routes).filter(|route| route.takes(sought, &candidates)) {
                     responds_options |= route.config.lenient.response_options;
                     route.methods.list(&mut allow);
                 }
@@ -53,12 +54,13 @@ impl RouteTable {
 
     /// Where a request would have matched: with the final slash added or removed, else with runs of slashes made one and without regard to
     /// case. (Dot segments never come this far.) The location is always one slash and a name, so that it cannot name another host.
-    fn redirect(&self, tree: &Tree, head: &RequestHead) -> Option<(u16, Vec<u8>)> {
+    fn redirect(&self, tree: &Tree, sought: &Sought<'_>) -> Option<(u16, Vec<u8>)> {
+        let head = sought.head;
         let path = head.path();
         if head.method == Method::Connect || path == b"/" || !path.starts_with(b"/") {
             return None;
         }
-        let mut location = self.redirect_path(tree, head, path)?;
+        let mut location = self.redirect_path(tree, sought, path)?;
         if location == path || location.starts_with(b"//") {
             return None;
         }
@@ -66,10 +68,10 @@ impl RouteTable {
         Some((if head.method == Method::Get { 301 } else { 307 }, location))
     }
 
-    fn redirect_path(&self, tree: &Tree, head: &RequestHead, path: &[u8]) -> Option<Vec<u8>> {
+    fn redirect_path(&self, tree: &Tree, sought: &Sought<'_>, path: &[u8]) -> Option<Vec<u8>> {
         let toggled = toggle_final_slash(path);
         let toggled_matches = self
-            .search(tree, head, &toggled)
+            .search(tree, sought, &toggled)
             .is_some_and(|(route, _)| route.config.lenient.redirect_to_match && !toggled.starts_with(b"//"));
         if toggled_matches {
             return Some(toggled);
@@ -81,8 +83,8 @@ impl RouteTable {
             tree.search_ignoring_case(path, &mut |numbers, written| {
                 let taken = self.numbered(numbers).any(|route| {
                     route.config.lenient.redirect_to_match
-                        && route.methods.contains(&head.method)
-                        && route.fields_match(head)
+                        && route.methods.contains(&sought.head.method)
+                        && route.suits(sought)
                 });
                 found = taken.then(|| written.to_vec());
                 taken

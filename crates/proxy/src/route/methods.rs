@@ -91,6 +91,11 @@ impl MethodSet {
             || self.others.iter().any(|token| other.others.contains(token))
     }
 
+    /// Whether some method is served by both, implied or not.
+    pub(super) fn meets(&self, other: &MethodSet) -> bool {
+        self.overlaps(other) || (self.named | self.implied) & (other.named | other.implied) != 0
+    }
+
     /// Adds the tokens of all methods served to an Allow list. For "any" there is nothing to add.
     pub(super) fn list<'m>(&'m self, allow: &mut BTreeSet<&'m str>) {
         let all = self.named | self.implied;

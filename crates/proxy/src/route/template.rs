@@ -6,12 +6,12 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use config::{Escape, Forward, Template, TemplatePart};
+use config::{Escape, Forward, Template, TemplatePart, Variable};
 use wire::http::RequestHead;
 use wire::http::percent::{self, is_unreserved};
 use wire::http::target::{canonical_authority, canonical_path, canonical_query};
 
-use super::Params;
+use super::{Params, Values};
 
 /// A parameter had a value its place does not allow (400).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,40 +25,21 @@ impl fmt::Display for BadParameter {
 
 impl std::error::Error for BadParameter {}
 
-/// Appends the template with the parameters of `path` to `out`.
-///
-/// # Errors
-/// A parameter in host position is not one host label, or the match has no such parameter. `out` is then of no use.
-fn render(template: &Template, path: &[u8], params: &Params, out: &mut Vec<u8>) -> Result<(), BadParameter> {
-    for part in &template.parts {
-        match part {
-            TemplatePart::Text(text) => out.extend_from_slice(text.as_bytes()),
-            TemplatePart::Param { index, escape } => {
-                write_param(params.value(path, *index).ok_or(BadParameter)?, *escape, out)?;
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Appends the target of a forwarded request to `out`: the rewritten path, or the path as matched; then the query.
 ///
 /// # Errors
 /// A parameter whose value makes a dot segment where it is put, or that `render` rejects.
-pub fn build_target(
-    forward: &Forward,
-    head: &RequestHead,
-    params: &Params,
-    out: &mut Vec<u8>,
-) -> Result<(), BadParameter> {
+pub fn build_target(forward: &Forward, values: &Values<'_>, out: &mut Vec<u8>) -> Result<(), BadParameter> {
+    let head = values.head();
     let Some(rewrite) = &forward.rewrite else {
         out.extend_from_slice(&head.target);
         return Ok(());
     };
     let start = out.len();
-    render(rewrite, head.path(), params, out)?;
+    values.render(rewrite, out)?;
     let written = out.get(start..).unwrap_or_default();
-    if has_dot_segment(split_query(written).0) {
+    let becomes_host = written.starts_with(b"//") && holds_variables(rewrite);
+    if becomes_host || has_dot_segment(split_query(written).0) {
         return Err(BadParameter);
     }
     append_query(head.query(), start, out);
@@ -78,7 +59,7 @@ pub fn build_authority(
     out: &mut Vec<u8>,
 ) -> Result<(), BadParameter> {
     let mut written = Vec::with_capacity(64);
-    render(authority, head.path(), params, &mut written)?;
+    Values::of(head, params).render(authority, &mut written)?;
     let mut canonical = Vec::with_capacity(written.len());
     canonical_authority(&written, &mut canonical).map_err(|_| BadParameter)?;
     if !allow.is_empty() && !is_listed(&canonical, allow) || is_disguised_address(&canonical) {
@@ -96,12 +77,11 @@ pub fn build_authority(
 pub fn build_location(
     to: &Template,
     allow: &[String],
-    head: &RequestHead,
-    params: &Params,
+    values: &Values<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), BadParameter> {
     let start = out.len();
-    render(to, head.path(), params, out)?;
+    values.render(to, out)?;
     let written = out.get(start..).unwrap_or_default();
     let meant = matches!(to.parts.first(), Some(TemplatePart::Text(text)) if text.starts_with("//"));
     if written.starts_with(b"//") && !meant {
@@ -115,9 +95,14 @@ pub fn build_location(
         }
     }
     if !written.contains(&b'?') {
-        out.extend_from_slice(head.query());
+        out.extend_from_slice(values.head().query());
     }
     Ok(())
+}
+
+/// Whether values of the request stand in it, which may be empty.
+fn holds_variables(template: &Template) -> bool {
+    template.parts.iter().any(|part| matches!(part, TemplatePart::Variable { .. }))
 }
 
 fn is_listed(authority: &[u8], allow: &[String]) -> bool {
@@ -140,9 +125,11 @@ fn append_query(query: &[u8], start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the value of one parameter.
-fn write_param(value: &[u8], escape: Escape, out: &mut Vec<u8>) -> Result<(), BadParameter> {
+/// Appends the value of one parameter to a target or an authority.
+pub(super) fn write_param(value: &[u8], escape: Escape, out: &mut Vec<u8>) -> Result<(), BadParameter> {
     match escape {
+        // A group of an expression may have cut an escape in two.
+        Escape::Raw if !has_whole_escapes(value) => return Err(BadParameter),
         Escape::Raw => out.extend_from_slice(value),
         Escape::PathSegment => encode(value, out, |byte| is_unreserved(byte) || b"$&+=:@".contains(&byte)),
         Escape::Query => encode(value, out, is_unreserved),
@@ -152,8 +139,17 @@ fn write_param(value: &[u8], escape: Escape, out: &mut Vec<u8>) -> Result<(), Ba
             }
             out.extend(value.iter().map(u8::to_ascii_lowercase));
         }
+        Escape::Host | Escape::Field | Escape::Json | Escape::Markup | Escape::Text => return Err(BadParameter),
     }
     Ok(())
+}
+
+/// Whether each `%` begins an escape.
+fn has_whole_escapes(value: &[u8]) -> bool {
+    memchr::memchr_iter(b'%', value).all(|at| {
+        let digits = value.get(at + 1..at + 3);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    })
 }
 
 /// One label of letters, digits and inner hyphens (RFC 1123 §2.1). An escape is none of these, so the value need not be decoded.
@@ -245,7 +241,8 @@ pub(super) fn check_authority(template: &Template, params: usize) -> Option<Stri
 fn render_sample(template: &Template) -> Vec<u8> {
     let parts = template.parts.iter().map(|part| match part {
         TemplatePart::Text(text) => text.as_bytes(),
-        TemplatePart::Param { .. } => b"1",
+        TemplatePart::Variable { variable: Variable::Path, .. } => b"/1",
+        TemplatePart::Param { .. } | TemplatePart::Variable { .. } => b"1",
     });
     parts.collect::<Vec<_>>().concat()
 }
@@ -264,7 +261,9 @@ pub(super) fn check_location(template: &Template, params: usize) -> Option<Strin
                 _ if host_ends => break,
                 TemplatePart::Text(text) => host_ends = text.contains(['/', '?']),
                 TemplatePart::Param { escape: Escape::HostLabel, .. } => {}
-                TemplatePart::Param { .. } => {
+                TemplatePart::Variable { escape: Escape::Host, .. } => {}
+                TemplatePart::Variable { variable: Variable::Path, .. } => host_ends = true,
+                TemplatePart::Param { .. } | TemplatePart::Variable { .. } => {
                     return Some("a parameter would become part of the redirect's host; put a `/` before it".into());
                 }
             }
@@ -281,7 +280,7 @@ fn check_parts(template: &Template, params: usize) -> Option<String> {
         TemplatePart::Param { index, .. } if *index >= params => {
             Some(format!("the template uses parameter {index}, but the path has only {params}"))
         }
-        TemplatePart::Param { .. } => None,
+        TemplatePart::Param { .. } | TemplatePart::Variable { .. } => None,
         TemplatePart::Text(text) => (!is_uri_text(text.as_bytes()))
             .then(|| format!("`{}` is not valid in a URL; percent-encode it", text.escape_debug())),
     })

@@ -11,8 +11,17 @@ use wire::http::{Method, RequestHead};
 
 use super::{RouteTable, Routed};
 
-/// A path pattern from `/a/p{x}/{*rest}`.
+/// A path pattern from `/a/p{x}/{*rest}`, or from `~` and an expression.
 pub(super) fn pattern(text: &str) -> PathPattern {
+    if let Some(expression) = text.strip_prefix('~') {
+        let expression = Expression::new(expression).unwrap();
+        let start = String::from_utf8(expression.literal_start().to_vec()).unwrap();
+        let whole = start.strip_prefix('/').and_then(|start| start.rsplit_once('/')).map(|(whole, _)| whole);
+        let literal =
+            whole.into_iter().flat_map(|whole| whole.split('/')).map(|name| Segment::Static(name.to_string()));
+        let segments = literal.chain([Segment::Regex(expression.clone())]).collect();
+        return PathPattern { text: text.to_string(), segments };
+    }
     let segments = text.strip_prefix('/').expect("a pattern begins with /").split('/');
     let segment = |text: &str| match text.strip_suffix('}').and_then(|text| text.split_once('{')) {
         None => Segment::Static(text.to_string()),
@@ -50,6 +59,21 @@ pub(super) fn template(text: &str) -> Template {
     Template { parts }
 }
 
+/// A condition on a header field from `x=value`, `x^=start`, `x~=expression`, `x?` (there) or `x!` (not there); alternatives between `|`.
+fn condition(text: &str) -> ValueCondition {
+    let name: String = text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    let any = text[name.len()..].split('|').map(|text| match (text, text.split_once('=')) {
+        ("?", _) => ValueMatch::Present,
+        ("!", _) => ValueMatch::Absent,
+        (_, Some(("", value))) => ValueMatch::Exact(value.to_string()),
+        (_, Some(("^", value))) => ValueMatch::Prefix(value.to_string()),
+        (_, Some(("~", value))) => ValueMatch::Regex(Expression::new(value).unwrap()),
+        _ => panic!("what is {text}?"),
+    });
+    let any = any.collect();
+    ValueCondition { of: ValueOf::Header, name, any }
+}
+
 /// A route from `METHODS HOSTS PATH [field=value]... [@listener]... [+leniency]... [%2F]`; methods and hosts are separated by commas, `*` is
 /// any. It is named by its whole text.
 pub(super) fn route(text: &str) -> RouteConfig {
@@ -70,7 +94,8 @@ pub(super) fn route(text: &str) -> RouteConfig {
         hosts,
         methods,
         path,
-        headers: Vec::new(),
+        is_further_path: false,
+        when: Conditions::default(),
         action: Action::Respond {
             status: 200,
             content_type: "text/plain".to_string(),
@@ -96,10 +121,9 @@ pub(super) fn route(text: &str) -> RouteConfig {
             "+head" => route.lenient.explicit_head = true,
             "+empty" => route.lenient.empty_parameters = true,
             "+forbid" => route.lenient.forbid_unknown_hosts = true,
-            _ => match (word.strip_prefix('@'), word.split_once('=')) {
-                (Some(listener), _) => route.listeners.push(listener.to_string()),
-                (_, Some((name, value))) => route.headers.push((name.to_string(), value.to_string())),
-                _ => panic!("what is {word}?"),
+            _ => match word.strip_prefix('@') {
+                Some(listener) => route.listeners.push(listener.to_string()),
+                None => route.when.values.push(condition(word)),
             },
         }
     }

@@ -4,7 +4,7 @@
 //! costs at most the number of nodes. Recursion is as deep as the longest pattern, which the compiler of the table bounds.
 //! Knows nothing of methods and fields: what ends a search is the caller's `visit`.
 
-use config::{PathPattern, Segment};
+use config::{Expression, PathPattern, Segment};
 
 use super::params::Params;
 use crate::configured_map::ConfiguredMap;
@@ -31,10 +31,23 @@ struct Node {
     prefixes: Vec<(Box<[u8]>, u32)>,
     /// The child for `{name}`.
     param: Option<u32>,
+    /// Expressions over whole paths whose literal start leads here, with their routes, most specific first.
+    expressions: Vec<(Expression, Vec<u32>)>,
     /// Routes whose pattern ends here, most specific first.
     ends: Vec<u32>,
     /// Routes whose catch-all begins here, most specific first.
     rest: Vec<u32>,
+}
+
+impl Node {
+    /// The routes of an expression here.
+    fn routes_of(&mut self, expression: &Expression) -> &mut Vec<u32> {
+        let at = self.expressions.iter().position(|(other, _)| other == expression).unwrap_or_else(|| {
+            self.expressions.push((expression.clone(), Vec::new()));
+            self.expressions.len() - 1
+        });
+        &mut self.expressions[at].1
+    }
 }
 
 /// Children by literal segment.
@@ -113,6 +126,10 @@ impl Tree {
                     self.list(at, |node| &mut node.rest, route);
                     return;
                 }
+                Segment::Regex(expression) => {
+                    self.list(at, |node| node.routes_of(expression), route);
+                    return;
+                }
             };
         }
         self.list(at, |node| &mut node.ends, route);
@@ -121,7 +138,8 @@ impl Tree {
     /// Calls `arrange` with every list of routes that share a pattern, to put them into order.
     pub(super) fn arrange(&mut self, mut arrange: impl FnMut(&mut Vec<u32>)) {
         for node in &mut self.nodes {
-            for list in [&mut node.ends, &mut node.rest] {
+            let of_expressions = node.expressions.iter_mut().map(|(_, routes)| routes);
+            for list in [&mut node.ends, &mut node.rest].into_iter().chain(of_expressions) {
                 if list.len() > 1 {
                     arrange(list);
                 }
@@ -129,12 +147,21 @@ impl Tree {
         }
     }
 
-    /// All routes of the tree, some more than once.
-    pub(super) fn routes(&self) -> impl Iterator<Item = u32> {
-        self.nodes.iter().flat_map(|node| node.ends.iter().chain(&node.rest).copied())
+    /// Calls `order` with every list of expressions of one place, to put them into order.
+    pub(super) fn order_expressions(&mut self, mut order: impl FnMut(&mut Vec<(Expression, Vec<u32>)>)) {
+        self.nodes.iter_mut().filter(|node| node.expressions.len() > 1).for_each(|node| order(&mut node.expressions));
     }
 
-    /// Visits what matches `path`, the most specific pattern first (segment by segment: static, longest prefix, parameter, catch-all), until
+    /// All routes of the tree, some more than once.
+    pub(super) fn routes(&self) -> impl Iterator<Item = u32> {
+        let of_node = |node: &Node| {
+            let of_expressions = node.expressions.iter().flat_map(|(_, routes)| routes.clone());
+            of_expressions.chain(node.ends.clone()).chain(node.rest.clone()).collect::<Vec<u32>>()
+        };
+        self.nodes.iter().flat_map(of_node)
+    }
+
+    /// Visits what matches `path`, the most specific pattern first (segment by segment: static, expression, longest prefix, parameter, catch-all), until
     /// `visit` says true. Whether it did is the result.
     pub(super) fn search<'t>(&'t self, path: &[u8], visit: impl FnMut(Candidates<'t, '_>) -> bool) -> bool {
         let Some(b'/') = path.first() else { return false };
@@ -260,6 +287,9 @@ impl<'t, V: FnMut(Candidates<'t, '_>) -> bool> Search<'t, '_, V> {
         {
             return true;
         }
+        if !node.expressions.is_empty() && self.match_expressions(&node.expressions) {
+            return true;
+        }
         for (prefix, child) in &node.prefixes {
             if segment.starts_with(prefix) && self.bind(*child, at + prefix.len(), next) {
                 return true;
@@ -277,6 +307,21 @@ impl<'t, V: FnMut(Candidates<'t, '_>) -> bool> Search<'t, '_, V> {
         let done = self.arrive(&node.rest);
         self.params.pop();
         done
+    }
+
+    /// Tries expressions over the whole path. There are no parameters before them.
+    fn match_expressions(&mut self, expressions: &'t [(Expression, Vec<u32>)]) -> bool {
+        for (expression, routes) in expressions {
+            if expression.matches(self.path) {
+                self.params = Params::default();
+                expression.find_groups(self.path, |start, end| self.params.push(start, end));
+                if self.arrive(routes) {
+                    return true;
+                }
+                self.params = Params::default();
+            }
+        }
+        false
     }
 
     /// Goes on below `child` with a parameter that begins at `start` and ends before the slash at `next - 1`.

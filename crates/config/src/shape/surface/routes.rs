@@ -1,5 +1,6 @@
 //! Keys of `routes`. Declares them, nothing else; `surface.rs` says how.
 
+use super::matching::{PATH_EXPRESSION, WHEN};
 use super::upstreams::{CONNECTION_SETTINGS, URL_TLS};
 use std::time::Duration;
 
@@ -36,9 +37,12 @@ pub(in crate::shape) static ROUTE: Object = Object {
             ),
             optional(
                 "path",
-                Shape::Text("a path such as `/api/{version}/{*rest}`"),
+                Shape::OneOrMany(&Shape::Either(&[
+                    Shape::Text("a path such as `/api/{version}/{*rest}`"),
+                    Shape::Object(&PATH_EXPRESSION),
+                ])),
                 "/{*rest}",
-                "Path to match. `{name}` is one segment or the end of one (`v{n}`); `{*name}` at the end is everything that follows.",
+                "Path to match. `{name}` is one segment or the end of one (`v{n}`); `{*name}` at the end is everything that follows. Of several paths, each must have the parameters that the route uses.",
             ),
             optional(
                 "headers",
@@ -46,6 +50,7 @@ pub(in crate::shape) static ROUTE: Object = Object {
                 "(any)",
                 "Header fields to match, with exactly this value.",
             ),
+            optional("when", Shape::Object(&WHEN), "(always)", "What else a request must be like."),
             optional("upstream", Shape::Text("the name of an upstream"), "", "Forward to this upstream."),
             optional(
                 "upstream_url",

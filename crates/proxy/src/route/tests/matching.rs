@@ -1,6 +1,7 @@
 //! Tables: which route a request takes, and what is said where there is none.
 
 use super::{ask, check, compile};
+use crate::route::{RouteTable, Routed, Sought};
 
 #[test]
 fn static_beats_parameter_beats_catch_all_segment_by_segment() {
@@ -357,4 +358,164 @@ fn patterns_that_cannot_work_are_reported() {
     }
     assert!(compile(&[&format!("* * {}", "/{x}".repeat(16))]).is_ok());
     assert!(compile(&[&format!("* * {}", "/x".repeat(64))]).is_ok());
+}
+
+#[test]
+fn expressions_stand_between_literal_text_and_parameters() {
+    check(
+        &[
+            "* * /{*all}",
+            "* * /admin/{*rest}",
+            "* * /admin/exact.php",
+            "* * ~/.*\\.php",
+            "* * ~/admin/[a-z]+\\.php",
+            "* * ~/v(?<n>[0-9]+)/([^.]*)",
+            "* * /{a}/{b}",
+            "* * /v{n}/x",
+        ],
+        &[
+            ("GET h /x.php", "* * ~/.*\\.php []"),
+            ("GET h /a/b/x.php", "* * ~/.*\\.php []"),
+            ("GET h /a/b", "* * /{a}/{b} [a b]"),
+            // What is literal at the first segment goes first, whatever follows.
+            ("GET h /admin/1.php", "* * /admin/{*rest} [1.php]"),
+            ("GET h /admin/a.php", "* * ~/admin/[a-z]+\\.php []"),
+            ("GET h /admin/exact.php", "* * /admin/exact.php []"),
+            ("GET h /v12/x", "* * ~/v(?<n>[0-9]+)/([^.]*) [12 x]"),
+            ("GET h /va/x", "* * /v{n}/x [a]"),
+            ("GET h /v1/", "* * ~/v(?<n>[0-9]+)/([^.]*) [1 ]"),
+            // A server that merges slashes would read it as another expression's.
+            ("GET h //admin/a.php", "400"),
+            ("GET h //x.php", "* * ~/.*\\.php []"),
+        ],
+    );
+}
+
+#[test]
+fn an_expression_within_another_goes_before_it() {
+    check(
+        &["* * ~/.*", "GET * ~/a/[0-9]+", "* * ~/a/.*", "* * ~/a/[0-9]{2}"],
+        &[
+            ("GET h /a/12", "* * ~/a/[0-9]{2} []"),
+            ("GET h /a/123", "GET * ~/a/[0-9]+ []"),
+            ("POST h /a/123", "* * ~/a/.* []"),
+            ("GET h /a", "* * ~/.* []"),
+        ],
+    );
+    let problems = compile(&["* * ~/a.*", "* * ~/.*z"]).unwrap_err();
+    assert!(problems[0].contains("match the same requests on any host, for example `/az`"), "{problems:?}");
+    assert!(compile(&["GET * ~/a.*", "POST * ~/.*z"]).is_ok());
+    assert!(compile(&["* * ~/a.* x=1", "* * ~/.*z x=2"]).is_ok());
+    assert!(compile(&["* * ~/a.* x=1", "* * ~/.*z"]).is_err());
+}
+
+#[test]
+fn more_and_more_exact_conditions_go_first() {
+    check(
+        &["* * /", "* * / x?", "* * / x^=1", "* * / x^=12", "* * / x~=[34]", "* * / x=12", "* * / x=1 y=1"],
+        &[
+            ("GET h /", "* * / []"),
+            ("GET h / x=", "* * / x? []"),
+            ("GET h / x=5", "* * / x? []"),
+            ("GET h / x=13", "* * / x^=1 []"),
+            ("GET h / x=123", "* * / x^=12 []"),
+            ("GET h / x=4", "* * / x~=[34] []"),
+            ("GET h / x=34", "* * / x? []"),
+            ("GET h / x=12", "* * / x=12 []"),
+            ("GET h / x=1 y=1", "* * / x=1 y=1 []"),
+            // A field that comes twice suits by either value; the more exact one wins.
+            ("GET h / x=5 x=12", "* * / x=12 []"),
+        ],
+    );
+    for (one, other) in [
+        ("x?", "y?"),
+        ("x!", "y!"),
+        ("x^=1", "x^=1"),
+        ("x~=1.*", "x~=.*2"),
+        ("x=1", "y=1"),
+        ("x=1|=2", "x=2|=3"),
+        ("x~=[12]", "x~=[23]"),
+    ] {
+        let routes = [format!("* * / {one}"), format!("* * / {other}")];
+        assert!(compile(&[&routes[0], &routes[1]]).is_err(), "{one} {other}");
+    }
+    for (one, other) in
+        [("x!", "x=1"), ("x^=1", "x^=2"), ("x~=[12]", "x~=[34]"), ("x=1|=2", "x=3|=4"), ("x~=a.*", "x^=b")]
+    {
+        let routes = [format!("* * / {one}"), format!("* * / {other}")];
+        assert!(compile(&[&routes[0], &routes[1]]).is_ok(), "{one} {other}");
+    }
+}
+
+#[test]
+fn conditions_on_query_cookies_and_the_client() {
+    use config::*;
+    let base = super::route("* * /");
+    let value = |of, name: &str, any| {
+        let values = vec![ValueCondition { of, name: name.to_string(), any: vec![any] }];
+        Conditions { values, ..Conditions::default() }
+    };
+    let exact = |text: &str| ValueMatch::Exact(text.to_string());
+    let tls = tls::Info { server_name: Some("a.b.example".into()), ..info() };
+    let networks = |text: &str| Conditions { client: vec![text.parse().unwrap()], ..Conditions::default() };
+    let names = |text| Conditions { server_name: vec![HostPattern::of_text(text)], ..Conditions::default() };
+    let sans = |text: &str| Conditions { certificate: vec![text.to_string()], ..Conditions::default() };
+    for (when, target, suits) in [
+        (value(ValueOf::Query, "a", exact("x y")), "/?b=1&a=x+y", true),
+        (value(ValueOf::Query, "a", exact("x y")), "/?%61=x%20y", true),
+        (value(ValueOf::Query, "a", exact("x")), "/?a=1&a=x", true),
+        (value(ValueOf::Query, "a", exact("x")), "/?ab=x", false),
+        (value(ValueOf::Query, "a", ValueMatch::Present), "/?a", true),
+        (value(ValueOf::Query, "a", ValueMatch::Present), "/", false),
+        (value(ValueOf::Query, "a", ValueMatch::Absent), "/?", true),
+        (value(ValueOf::Query, "a", exact("%")), "/?a=%", true),
+        (value(ValueOf::Cookie, "plan", exact("pro")), "/", true),
+        (value(ValueOf::Cookie, "Plan", exact("pro")), "/", false),
+        (value(ValueOf::Cookie, "plan", ValueMatch::Absent), "/", false),
+        (networks("192.0.2.0/24"), "/", true),
+        (networks("192.0.3.0/24"), "/", false),
+        (names("*.example"), "/", true),
+        (names("a.b.example"), "/", true),
+        (names("*.a.b.example"), "/", false),
+        (sans("DNS:*.corp"), "/", true),
+        (sans("DNS:x.y.CORP"), "/", true),
+        (sans("DNS:*.y.corp.z"), "/", false),
+        (sans("URI:spiffe://corp/*"), "/", true),
+        (sans("URI:spiffe://corp/"), "/", false),
+    ] {
+        let route = RouteConfig { when: when.clone(), ..base.clone() };
+        let table = RouteTable::compile_routes(&["web"], &[route]).unwrap();
+        let head = super::head(&format!("GET h {target} cookie=a=b;plan=pro")).unwrap();
+        let sought = Sought { head: &head, client: Some("::ffff:192.0.2.7".parse().unwrap()), tls: Some(&tls) };
+        assert_eq!(matches!(table.find("web", sought), Routed::Found(..)), suits, "{when:?} {target}");
+        // From nobody, in the clear: what is said of client and TLS does not hold.
+        let is_found = matches!(table.find("web", &head), Routed::Found(..));
+        assert_eq!(is_found, suits && !when.values.is_empty(), "{when:?} {target}");
+    }
+}
+
+fn info() -> tls::Info {
+    let certificate = tls::PeerCertificate {
+        der: Vec::new(),
+        subject: String::new(),
+        issuer: String::new(),
+        serial: String::new(),
+        fingerprint: String::new(),
+        dns_names: vec!["X.y.corp".to_string()],
+        uris: vec!["spiffe://corp/a".to_string()],
+        emails: Vec::new(),
+        addresses: Vec::new(),
+    };
+    tls::Info {
+        version: tls::ProtocolVersion::Tls13,
+        cipher: "",
+        group: None,
+        server_name: None,
+        alpn: None,
+        key_type: None,
+        key_algorithm: None,
+        signature_algorithm: None,
+        resumed: false,
+        peer: Some(Box::new(certificate)),
+    }
 }

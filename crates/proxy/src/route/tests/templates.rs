@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::*;
 
 use super::{head, route, template};
-use crate::route::{BadParameter, RouteTable, Routed, build_authority, build_location, build_target};
+use crate::route::{BadParameter, RouteTable, Routed, Values, build_authority, build_location, build_target};
 
 /// Matches `request` against the one `path`, and writes with what matched.
 fn write(
@@ -57,7 +57,7 @@ fn a_target_is_the_rewritten_path_and_the_query() {
         ("/a{x}", "/a..b", Some("/{0}"), Some("/..b")),
     ] {
         let forward = forward(rewrite);
-        let written = write(path, request, |head, params, out| build_target(&forward, head, params, out));
+        let written = write(path, request, |head, params, out| build_target(&forward, &Values::of(head, params), out));
         assert_eq!(written.as_deref(), expected, "{path} {request} {rewrite:?}");
     }
 }
@@ -116,7 +116,8 @@ fn a_location_stays_on_its_host() {
     ] {
         let allow = if to.contains("label") { vec!["A.h.test".to_string()] } else { Vec::new() };
         let to = template(to);
-        let written = write(path, request, |head, params, out| build_location(&to, &allow, head, params, out));
+        let written =
+            write(path, request, |head, params, out| build_location(&to, &allow, &Values::of(head, params), out));
         assert_eq!(written.as_deref(), expected, "{path} {request} {to:?}");
     }
 }

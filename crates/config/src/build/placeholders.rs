@@ -1,0 +1,171 @@
+//! What may stand between braces: parameters of the path, and variables of the request, a closed set. One syntax for all templates.
+//!
+//! A name without a dot is a parameter if the path of the route has one that is called so.
+
+use super::variables::{native_variable, variable_in};
+use super::{Fault, headers};
+use crate::model::{Escape, FieldValue, Template, TemplatePart, Variable};
+use crate::problem::{closest, listed, shown};
+
+/// Names of variables as they are written; what `NAME` stands for is free.
+const NAMES: [&str; 17] = [
+    "client.address",
+    "request.id",
+    "method",
+    "scheme",
+    "host",
+    "path",
+    "path.NAME",
+    "query.NAME",
+    "header.NAME",
+    "cookie.NAME",
+    "tls.server_name",
+    "tls.version",
+    "tls.cipher",
+    "certificate.subject",
+    "certificate.issuer",
+    "certificate.serial",
+    "certificate.fingerprint",
+];
+
+/// Longest name of a value, bytes.
+const MAX_NAME_BYTES: usize = 256;
+
+/// What stands between two braces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Placeholder {
+    /// A parameter of the path, by its place.
+    Parameter(usize),
+    /// A variable.
+    Variable(Variable),
+}
+
+/// Reads what stands between two braces; `parameters` are those of the path.
+pub(super) fn placeholder(name: &str, parameters: &[&str]) -> Result<Placeholder, Fault> {
+    // The star belongs to the pattern; here it changes nothing and is a common slip.
+    let parameter = name.strip_prefix("path.").unwrap_or(name);
+    let parameter = parameter.strip_prefix('*').unwrap_or(parameter);
+    if let Some(index) = parameters.iter().position(|known| *known == parameter) {
+        return Ok(Placeholder::Parameter(index));
+    }
+    let variable = match name {
+        "client.address" => Variable::ClientAddress,
+        "request.id" => Variable::RequestId,
+        "method" => Variable::Method,
+        "scheme" => Variable::Scheme,
+        "host" => Variable::Host,
+        "path" => Variable::Path,
+        "tls.server_name" => Variable::TlsServerName,
+        "tls.version" => Variable::TlsVersion,
+        "tls.cipher" => Variable::TlsCipher,
+        "certificate.subject" => Variable::CertificateSubject,
+        "certificate.issuer" => Variable::CertificateIssuer,
+        "certificate.serial" => Variable::CertificateSerial,
+        "certificate.fingerprint" => Variable::CertificateFingerprint,
+        "certificate.san" => Variable::CertificateSan,
+        _ => return named(name).ok_or_else(|| unknown(name, parameters)),
+    };
+    Ok(Placeholder::Variable(variable))
+}
+
+/// A variable with a name of the user's.
+fn named(text: &str) -> Option<Placeholder> {
+    let (of, name) = text.split_once('.')?;
+    let is_token = name.len() <= MAX_NAME_BYTES && headers::is_token(name);
+    let variable = match of {
+        "header" => Variable::Header(headers::field_name(name).ok()?),
+        "query" if is_token => Variable::Query(name.to_owned()),
+        "cookie" if is_token => Variable::Cookie(name.to_owned()),
+        _ => return None,
+    };
+    Some(Placeholder::Variable(variable))
+}
+
+fn unknown(name: &str, parameters: &[&str]) -> Fault {
+    if !name.contains('.') && !parameters.is_empty() && !NAMES.contains(&name) {
+        let fix =
+            format!("the path of this route has {}; variables are {}", listed(parameters.iter().copied()), variables());
+        return Fault::new(format!("unknown parameter {}", shown(name)), fix);
+    }
+    if name.strip_prefix("path.").is_some() {
+        let fix = "the path of this route has no such parameter; write it as `{name}` there";
+        return Fault::new(format!("unknown parameter {}", shown(name)), fix);
+    }
+    let fix = match closest(name, NAMES.into_iter()) {
+        Some(known) => format!("did you mean `{{{known}}}`?"),
+        None => format!(
+            "variables are {}; the path of this route has no parameters, which are written as `{{name}}` there",
+            variables()
+        ),
+    };
+    Fault::new(format!("unknown parameter or variable {}", shown(name)), fix)
+}
+
+fn variables() -> String {
+    NAMES.map(|name| format!("`{{{name}}}`")).join(", ")
+}
+
+/// Reads the value of a header field: text, `{...}` for what is replaced, `{{` and `}}` for braces.
+pub(super) fn field_template(text: &str, parameters: &[&str]) -> Result<FieldValue, Fault> {
+    let parts = parts(text, parameters, Escape::Field)?;
+    Ok(match parts.as_slice() {
+        [] => FieldValue::Text(String::new()),
+        [TemplatePart::Text(text)] => FieldValue::Text(text.clone()),
+        _ => FieldValue::Template(Template { parts }),
+    })
+}
+
+/// Reads a text with placeholders, all of which are written by one rule.
+pub(super) fn parts(text: &str, parameters: &[&str], escape: Escape) -> Result<Vec<TemplatePart>, Fault> {
+    let mut parts = Vec::new();
+    let mut literal = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        let (before, from) = rest.split_at_checked(at).unwrap_or((rest, ""));
+        literal.push_str(before);
+        if let Some(after) = from.strip_prefix("{{").or_else(|| from.strip_prefix("}}")) {
+            literal.push_str(from.get(..1).unwrap_or_default());
+            rest = after;
+            continue;
+        }
+        let inner = from.strip_prefix('{').and_then(|inner| inner.split_once('}'));
+        let Some((name, after)) = inner else {
+            let what = format!("{} has a brace without its other one", shown(text));
+            return Err(Fault::new(what, "write `{name}` for what is replaced, and `{{` or `}}` for a brace"));
+        };
+        // `${host}` is another proxy's.
+        if !literal.ends_with(['$', '%']) {
+            let part = match placeholder(name, parameters)? {
+                Placeholder::Parameter(index) => TemplatePart::Param { index, escape },
+                Placeholder::Variable(variable) => TemplatePart::Variable { variable, escape },
+            };
+            foreign(&literal, text)?;
+            if !literal.is_empty() {
+                parts.push(TemplatePart::Text(std::mem::take(&mut literal)));
+            }
+            parts.push(part);
+        } else {
+            literal.push('{');
+            literal.push_str(name);
+            literal.push('}');
+        }
+        rest = after;
+    }
+    literal.push_str(rest);
+    foreign(&literal, text)?;
+    if !literal.is_empty() {
+        parts.push(TemplatePart::Text(literal));
+    }
+    Ok(parts)
+}
+
+/// Rejects a variable of another proxy in literal text, and says how it is written here.
+fn foreign(literal: &str, text: &str) -> Result<(), Fault> {
+    let Some(variable) = variable_in(literal) else { return Ok(()) };
+    let what = format!("{} holds {}, a variable of another proxy", shown(text), shown(variable));
+    let fix = match native_variable(variable) {
+        Some(native) => format!("write {}", shown(&text.replace(variable, &native))),
+        None => format!("variables are {}", variables()),
+    };
+    Err(Fault::new(what, fix))
+}

@@ -1,0 +1,101 @@
+//! Variables of the environment in scalars: `${NAME}`, `${NAME:-default}`, and `$${` for the text itself.
+//!
+//! They are put in when a file is read, as part of one scalar: what a variable holds is never read as YAML. Names are capitals, so that nothing of
+//! another proxy (`${host}`) or in a script is taken for one.
+
+/// Largest value of a variable, bytes.
+const MAX_VALUE_BYTES: usize = 64 * 1024;
+
+/// What is wrong, and the fix.
+pub(crate) type Fault = (String, String);
+
+/// The text with variables put in; none if there are none.
+///
+/// # Errors
+/// A variable is not set, or cannot be part of a configuration.
+pub(crate) fn substituted(text: &str, get: impl Fn(&str) -> Option<String>) -> Result<Option<String>, Fault> {
+    if !text.contains("${") {
+        return Ok(None);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        if let Some(before) = before.strip_suffix('$') {
+            out.push_str(before);
+            out.push_str("${");
+            rest = after;
+            continue;
+        }
+        out.push_str(before);
+        match reference(after) {
+            None => {
+                out.push_str("${");
+                rest = after;
+            }
+            Some((name, default, after)) => {
+                out.push_str(&value(name, default, &get)?);
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    Ok(Some(out))
+}
+
+/// The name and default of a reference behind its `${`, and what follows it.
+fn reference(text: &str) -> Option<(&str, Option<&str>, &str)> {
+    let is_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    let length = text.bytes().take_while(|byte| is_name(*byte)).count();
+    let (name, rest) = text.split_at_checked(length)?;
+    if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
+        return None;
+    }
+    if let Some(after) = rest.strip_prefix('}') {
+        return Some((name, None, after));
+    }
+    let (default, after) = rest.strip_prefix(":-")?.split_once('}')?;
+    Some((name, Some(default), after))
+}
+
+fn value(name: &str, default: Option<&str>, get: &impl Fn(&str) -> Option<String>) -> Result<String, Fault> {
+    let set = get(name).filter(|value| !value.is_empty() || default.is_none());
+    let Some(value) = set.or_else(|| default.map(str::to_owned)) else {
+        let fix =
+            format!("set it, write a default as in `${{{name}:-default}}`, or `$${{{name}}}` for the text itself");
+        return Err((format!("the environment variable `{name}` is not set, or not text"), fix));
+    };
+    if value.len() > MAX_VALUE_BYTES || value.chars().any(|c| c.is_control() && c != '\t') {
+        let what = format!("the environment variable `{name}` holds a control character, or more than 64 KiB");
+        return Err((what, "set it to one line of text".to_owned()));
+    }
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_put_in() {
+        let get = |name: &str| match name {
+            "A" => Some("x: [1]".to_owned()),
+            "EMPTY" => Some(String::new()),
+            "BAD" => Some("a\nb".to_owned()),
+            _ => None,
+        };
+        for (text, expected) in [
+            ("a", None),
+            ("${A}", Some("x: [1]")),
+            ("b${A}${A}c", Some("bx: [1]x: [1]c")),
+            ("${B:-d e}", Some("d e")),
+            ("${EMPTY:-d}${EMPTY}", Some("d")),
+            ("$${A}", Some("${A}")),
+            ("${host} ${} ${A ${1}", Some("${host} ${} ${A ${1}")),
+        ] {
+            assert_eq!(substituted(text, get).unwrap_or_default().as_deref(), expected, "{text}");
+        }
+        for wrong in ["${B}", "x${BAD}"] {
+            assert!(substituted(wrong, get).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a request must be like, beside its host, method and path: `when`.
+
+use ipnet::IpNet;
+
+use super::HostPattern;
+use crate::expression::Expression;
+
+/// Conditions, all of which must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// On values of the head.
+    pub values: Vec<ValueCondition>,
+    /// The client is in one of these networks; empty for any client.
+    pub client: Vec<IpNet>,
+    /// The client's certificate has one of these alternative names (`DNS:`, `URI:`, `EMAIL:`, `IP:` prefixed); empty for any, and for none.
+    pub certificate: Vec<String>,
+    /// The TLS server name is one of these; empty for any, and for none.
+    pub server_name: Vec<HostPattern>,
+}
+
+impl Conditions {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        let others = [self.client.is_empty(), self.certificate.is_empty(), self.server_name.is_empty()];
+        self.values.len() + others.into_iter().filter(|is_empty| !is_empty).count()
+    }
+
+    /// Demands that a header field (name in lower case) has exactly this value.
+    pub fn demand_field(&mut self, name: String, value: String) {
+        self.values.push(ValueCondition { of: ValueOf::Header, name, any: vec![ValueMatch::Exact(value)] });
+    }
+}
+
+/// A condition on a value of the head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueCondition {
+    /// Where it stands.
+    pub of: ValueOf,
+    /// Its name; of header fields in lower case.
+    pub name: String,
+    /// What it may be: one of these.
+    pub any: Vec<ValueMatch>,
+}
+
+/// Where a value of a request stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueOf {
+    /// In header fields.
+    Header,
+    /// In the query, decoded.
+    Query,
+    /// In cookies.
+    Cookie,
+}
+
+/// What a value may be. A name that comes more than once matches by any of its values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ValueMatch {
+    /// Exactly this.
+    Exact(String),
+    /// Begins with this.
+    Prefix(String),
+    /// Matched as a whole.
+    Regex(Expression),
+    /// There, whatever it is.
+    Present,
+    /// Not there.
+    Absent,
+}

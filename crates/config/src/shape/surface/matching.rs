@@ -1,0 +1,73 @@
+//! Keys of what a request is matched by: expressions for paths, and `when`. Declares them, nothing else; `surface.rs` says how.
+
+use crate::table::*;
+
+pub(in crate::shape) static PATH_EXPRESSION: Object = object(
+    "route.path",
+    "a path by regular expression",
+    &[&[required(
+        "regex",
+        Shape::Text("an expression such as `/v[0-9]+/(?<name>[^/]+)`"),
+        "Matches the whole canonical path, in time linear in its length. Groups are parameters of the path: `(?<name>...)` by name, others by number (`{1}`). Syntax of the Rust crate `regex`, on bytes.",
+    )]],
+);
+
+/// One value, or what values may be.
+static VALUES: Shape = Shape::OneOrMany(&Shape::Either(&[Shape::Verbatim("a value"), Shape::Object(&VALUE_MATCH)]));
+
+pub(in crate::shape) static WHEN: Object = object(
+    "when",
+    "what a request must be like; all of it must hold, and of a list one item",
+    &[&[
+        optional(
+            "header",
+            Shape::Table("NAME", &VALUES),
+            "(any)",
+            "Header fields. Of a field that comes more than once any value counts.",
+        ),
+        optional("query", Shape::Table("NAME", &VALUES), "(any)", "Parameters of the query, decoded."),
+        optional("cookie", Shape::Table("NAME", &VALUES), "(any)", "Cookies."),
+        optional(
+            "client",
+            Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
+            "(any)",
+            "Address of the client, as the access log has it.",
+        ),
+        optional("certificate", Shape::Object(&WHEN_CERTIFICATE), "(any)", "The client's certificate, verified."),
+        optional(
+            "server_name",
+            Shape::OneOrMany(&Shape::Text("a host name such as `www.example.com` or `*.example.com`")),
+            "(any)",
+            "Server name of the TLS handshake (SNI).",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static WHEN_CERTIFICATE: Object = object(
+    "when.certificate",
+    "a client certificate",
+    &[&[required(
+        "san",
+        Shape::OneOrMany(&Shape::Text("`DNS:`, `URI:`, `EMAIL:` or `IP:` and a name such as `DNS:*.example.com`")),
+        "Subject alternative names, of which it must have one. `DNS:*.example.com` is any name below, `URI:spiffe://example.com/*` any URI that begins so.",
+    )]],
+);
+
+pub(in crate::shape) static VALUE_MATCH: Object = Object {
+    one_of: &["exact", "prefix", "regex", "present"],
+    ..object(
+        "when.value",
+        "what a value may be",
+        &[&[
+            optional("exact", Shape::Verbatim("a value"), "", "Exactly this, as the value alone says."),
+            optional("prefix", Shape::Verbatim("the start of a value"), "", "Begins with this."),
+            optional(
+                "regex",
+                Shape::Text("an expression such as `[a-z]+-[0-9]+`"),
+                "",
+                "Matches as a whole, as in a path.",
+            ),
+            optional("present", Shape::Bool, "", "`true`: it is there. `false`: it is not."),
+        ]],
+    )
+};

@@ -1,0 +1,205 @@
+//! `when`: whether a request is as a route demands, which of two demands is the more exact one, and whether two can hold at once.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use config::{Comparison, Conditions, Expression, HostPattern, Relation, ValueCondition, ValueMatch, ValueOf};
+use ipnet::IpNet;
+use wire::http::RequestHead;
+use wire::http::percent;
+
+use crate::client;
+
+/// What routes look at: the head of a request, and where it comes from.
+#[derive(Debug, Clone, Copy)]
+pub struct Sought<'a> {
+    /// The head.
+    pub head: &'a RequestHead,
+    /// Who sent it; none on Unix sockets.
+    pub client: Option<IpAddr>,
+    /// Its connection's TLS, if it is under TLS.
+    pub tls: Option<&'a tls::Info>,
+}
+
+impl<'a> From<&'a RequestHead> for Sought<'a> {
+    /// From nobody in particular, in the clear.
+    fn from(head: &'a RequestHead) -> Sought<'a> {
+        Sought { head, client: None, tls: None }
+    }
+}
+
+/// Whether all conditions hold.
+pub(crate) fn hold(conditions: &Conditions, sought: &Sought<'_>) -> bool {
+    conditions.values.iter().all(|condition| holds(condition, sought.head))
+        && (conditions.client.is_empty() || is_client(&conditions.client, sought.client))
+        && (conditions.server_name.is_empty() || has_server_name(&conditions.server_name, sought.tls))
+        && (conditions.certificate.is_empty() || has_certificate(&conditions.certificate, sought.tls))
+}
+
+fn holds(condition: &ValueCondition, head: &RequestHead) -> bool {
+    let name = &condition.name;
+    match condition.of {
+        ValueOf::Header => suits(&condition.any, || head.fields.get_all(name).map(Cow::Borrowed)),
+        ValueOf::Cookie => suits(&condition.any, || head.fields.cookies(name.as_bytes()).map(Cow::Borrowed)),
+        ValueOf::Query => suits(&condition.any, || query_values(head.query(), name.as_bytes())),
+    }
+}
+
+/// Whether any of the values is one that may be.
+fn suits<'v, I: Iterator<Item = Cow<'v, [u8]>>>(any: &[ValueMatch], values: impl Fn() -> I) -> bool {
+    any.iter().any(|wanted| match wanted {
+        ValueMatch::Absent => values().next().is_none(),
+        ValueMatch::Present => values().next().is_some(),
+        ValueMatch::Exact(text) => values().any(|value| *value == *text.as_bytes()),
+        ValueMatch::Prefix(text) => values().any(|value| value.starts_with(text.as_bytes())),
+        ValueMatch::Regex(expression) => values().any(|value| expression.matches(&value)),
+    })
+}
+
+/// The values of a parameter of the query, which begins with its `?`; names and values decoded, `+` being a blank.
+pub(crate) fn query_values<'q>(query: &'q [u8], name: &[u8]) -> impl Iterator<Item = Cow<'q, [u8]>> {
+    sent_query_values(query, name).map(decoded)
+}
+
+/// The first value of a parameter of the query, as it was sent.
+pub(super) fn sent_query_value<'q>(query: &'q [u8], name: &[u8]) -> Option<&'q [u8]> {
+    sent_query_values(query, name).next()
+}
+
+fn sent_query_values<'q>(query: &'q [u8], name: &[u8]) -> impl Iterator<Item = &'q [u8]> {
+    let pairs = query.strip_prefix(b"?").unwrap_or_default().split(|byte| *byte == b'&');
+    pairs.filter(|pair| !pair.is_empty()).filter_map(move |pair| {
+        let at = memchr::memchr(b'=', pair).unwrap_or(pair.len());
+        let (given, value) = pair.split_at_checked(at)?;
+        (*decoded(given) == *name).then(|| value.strip_prefix(b"=").unwrap_or_default())
+    })
+}
+
+pub(super) fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr2(b'%', b'+', text).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        match (first, after) {
+            (b'+', _) => out.push(b' '),
+            (b'%', [high, low, further @ ..]) => match percent::decode(*high, *low) {
+                Some(byte) => (rest, _) = (further, out.push(byte)),
+                None => out.push(first),
+            },
+            _ => out.push(first),
+        }
+    }
+    Cow::Owned(out)
+}
+
+fn is_client(networks: &[IpNet], client: Option<IpAddr>) -> bool {
+    client.is_some_and(|client| {
+        let client = client.to_canonical();
+        networks.iter().any(|network| network.contains(&client))
+    })
+}
+
+fn has_server_name(names: &[HostPattern], tls: Option<&tls::Info>) -> bool {
+    let Some(name) = tls.and_then(|tls| tls.server_name.as_deref()) else { return false };
+    names.iter().any(|wanted| match wanted {
+        HostPattern::Exact(exact) => exact == name,
+        HostPattern::Wildcard(parent) => is_below(name, parent),
+    })
+}
+
+/// Whether a name is one or more labels before another.
+fn is_below(name: &str, parent: &str) -> bool {
+    name.strip_suffix(parent).is_some_and(|labels| labels.len() > 1 && labels.ends_with('.'))
+}
+
+fn has_certificate(names: &[String], tls: Option<&tls::Info>) -> bool {
+    let Some(certificate) = tls.and_then(|tls| tls.peer.as_deref()) else { return false };
+    names.iter().any(|san| {
+        if let Some(parent) = san.strip_prefix("DNS:*.") {
+            return certificate.dns_names.iter().any(|name| is_below(&name.to_ascii_lowercase(), parent));
+        }
+        if let Some(start) = san.strip_prefix("URI:").and_then(|uri| uri.strip_suffix('*')) {
+            return certificate.uris.iter().any(|uri| uri.starts_with(start));
+        }
+        client::holds(certificate, san)
+    })
+}
+
+/// How exact conditions are, for those of which one goes first: their number, then how little each leaves open.
+pub(super) fn exactness(conditions: &Conditions) -> (usize, u64) {
+    const EXACT: u64 = 3 << 32;
+    const PREFIX: u64 = 2 << 32;
+    const REGEX: u64 = 1 << 32;
+    let of_match = |wanted: &ValueMatch| match wanted {
+        ValueMatch::Exact(_) => EXACT,
+        ValueMatch::Prefix(text) => PREFIX + text.len() as u64,
+        ValueMatch::Regex(_) => REGEX,
+        ValueMatch::Present | ValueMatch::Absent => 0,
+    };
+    let of_name = |pattern: &HostPattern| match pattern {
+        HostPattern::Exact(_) => EXACT,
+        HostPattern::Wildcard(parent) => PREFIX + parent.len() as u64,
+    };
+    let of_san = |san: &String| if san.contains('*') { PREFIX + san.len() as u64 } else { EXACT };
+    let of_network = |network: &IpNet| {
+        let before = if network.addr().is_ipv4() { 96 } else { 0 };
+        PREFIX + before + u64::from(network.prefix_len())
+    };
+    let values: u64 = conditions.values.iter().filter_map(|condition| condition.any.iter().map(of_match).min()).sum();
+    let others = [
+        conditions.client.iter().map(of_network).min(),
+        conditions.server_name.iter().map(of_name).min(),
+        conditions.certificate.iter().map(of_san).min(),
+    ];
+    (conditions.len(), values + others.into_iter().flatten().sum::<u64>())
+}
+
+/// Whether no request suits both (but for one that carries a name twice).
+pub(super) fn exclude(one: &Conditions, other: &Conditions, comparison: &mut Comparison) -> bool {
+    let apart = |one: &IpNet, other: &IpNet| !one.contains(other) && !other.contains(one);
+    let all_apart = |ones: &[IpNet], others: &[IpNet]| {
+        !ones.is_empty() && !others.is_empty() && ones.iter().all(|one| others.iter().all(|other| apart(one, other)))
+    };
+    let names_apart = |one: &HostPattern, other: &HostPattern| match (one, other) {
+        (HostPattern::Exact(one), HostPattern::Exact(other)) => one != other,
+        (HostPattern::Exact(name), HostPattern::Wildcard(parent))
+        | (HostPattern::Wildcard(parent), HostPattern::Exact(name)) => !is_below(name, parent),
+        (HostPattern::Wildcard(one), HostPattern::Wildcard(other)) => {
+            one != other && !is_below(one, other) && !is_below(other, one)
+        }
+    };
+    let (ones, others) = (&one.server_name, &other.server_name);
+    all_apart(&one.client, &other.client)
+        || (!ones.is_empty()
+            && !others.is_empty()
+            && ones.iter().all(|one| others.iter().all(|other| names_apart(one, other))))
+        || one.values.iter().any(|first| {
+            let same = |second: &&ValueCondition| (second.of, &second.name) == (first.of, &first.name);
+            other.values.iter().filter(same).any(|second| values_exclude(first, second, comparison))
+        })
+}
+
+fn values_exclude(one: &ValueCondition, other: &ValueCondition, comparison: &mut Comparison) -> bool {
+    one.any.iter().all(|one| other.any.iter().all(|other| matches_exclude(one, other, comparison)))
+}
+
+fn matches_exclude(one: &ValueMatch, other: &ValueMatch, comparison: &mut Comparison) -> bool {
+    use ValueMatch::{Absent, Exact, Prefix, Present, Regex};
+    match (one, other) {
+        (Absent, Absent) => false,
+        (Absent, _) | (_, Absent) => true,
+        (Present, _) | (_, Present) => false,
+        (Exact(one), Exact(other)) => one != other,
+        (Exact(text), Prefix(start)) | (Prefix(start), Exact(text)) => !text.starts_with(start.as_str()),
+        (Exact(text), Regex(expression)) | (Regex(expression), Exact(text)) => !expression.matches(text.as_bytes()),
+        (Prefix(one), Prefix(other)) => !one.starts_with(other.as_str()) && !other.starts_with(one.as_str()),
+        (Prefix(start), Regex(expression)) | (Regex(expression), Prefix(start)) => {
+            Expression::of_prefix(start).is_some_and(|start| start.relation(expression, comparison) == Relation::Apart)
+        }
+        // Values may hold bytes that are not compared; those are no letters, so two expressions that share one of these share others.
+        (Regex(one), Regex(other)) => one.relation(other, comparison) == Relation::Apart,
+    }
+}
