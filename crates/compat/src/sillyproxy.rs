@@ -89,13 +89,7 @@ fn failure(problems: &[String]) -> Front {
 fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>> {
     let mut problems = Vec::new();
     let mut warnings = Vec::new();
-    let file = match read_routes_file(arguments) {
-        Ok(file) => Some(file),
-        Err(found) => {
-            problems.extend(found);
-            None
-        }
-    };
+    let file = read_routes_file(arguments).map_err(|found| problems.extend(found)).ok();
     if arguments.keystore.as_os_str().is_empty() {
         problems.push("no keystore: name a Java keystore with -keystore FILE".to_string());
     }
@@ -149,6 +143,7 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
         admin: None,
         log: LogConfig::default(),
         limits: Limits { keep_alive_timeout: Duration::from_secs(60), ..Limits::default() },
+        listener_limits: BTreeMap::new(),
         included: Vec::new(),
         effective: Effective::default(),
         unused: Default::default(),

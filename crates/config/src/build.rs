@@ -20,6 +20,7 @@ mod policies;
 mod process;
 mod read;
 mod routes;
+mod split;
 mod template;
 mod tokens;
 mod tunnels;
@@ -29,13 +30,14 @@ mod variables;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 pub(super) use key_server::build_key_server;
 pub use variables::warnings as variable_warnings;
 
 use super::limits::Limits;
 use super::machine::Machine;
-use super::model::{Config, Unused};
+use super::model::{Config, ListenerConfig, Unused};
 use super::problem::{Collector, Span, closest, listed, shown};
 use super::shape::effective::Effective;
 use super::shape::surface::ROOT;
@@ -85,7 +87,10 @@ pub(super) fn build(
     let upstreams = build.upstreams(root);
     let (listeners, admin) = build.listeners_and_admin(root);
     let limits = root.get("limits").map(Limits::read).unwrap_or_default();
-    let routes = build.routes(root, limits.max_body_bytes);
+    let routes = build.routes(root);
+    let own =
+        |listener: &Arc<ListenerConfig>| Some((listener.name.clone(), limits.at(listener.options.limits.as_ref()?)));
+    let listener_limits = listeners.iter().filter_map(own).collect();
     let policies = build.policies(root);
     let tokens = build.tokens(root, &policies);
     let config = Config {
@@ -105,6 +110,7 @@ pub(super) fn build(
         admin,
         log: build.log(root),
         limits,
+        listener_limits,
         included: sources.included.clone(),
         effective: Effective::of(&ROOT, root),
         unused: Unused(build.unused(root)),

@@ -42,7 +42,9 @@ pub use reload::{Reloaded, waits_for_restart};
 pub use shape::effective::Effective;
 pub use shape::reference::{key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
-pub use shape::surface::{HalfClose, HealthMethod, ListenerOptions, QueueConfig, RouteOptions, SameSite, WhenAllDown};
+pub use shape::surface::{
+    HalfClose, HealthMethod, ListenerLimits, ListenerOptions, QueueConfig, RouteOptions, SameSite, WhenAllDown,
+};
 pub use sources::Included;
 
 use machine::Machine;

@@ -20,8 +20,10 @@ use crate::sources::Included;
 mod conditions;
 mod contracts;
 mod datagram;
+mod listener_limits;
 mod place;
 mod policies;
+mod split;
 mod tokens;
 mod upstreams;
 mod variables;
@@ -30,6 +32,7 @@ pub use conditions::{Conditions, ValueCondition, ValueMatch, ValueOf};
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
 pub use place::{Bindable, Place, places};
 pub use policies::*;
+pub use split::{Mirror, Share};
 pub use tokens::*;
 pub use upstreams::*;
 pub use variables::{FieldValue, Variable};
@@ -69,6 +72,8 @@ pub struct Config {
     pub log: LogConfig,
     /// Every bound; see `limits.rs`.
     pub limits: Limits,
+    /// The same of listeners that have limits of their own, by name.
+    pub listener_limits: BTreeMap<String, Limits>,
     /// What its file includes.
     pub included: Vec<Included>,
     /// All of it in the shape of a file; empty if it comes from none.
@@ -99,6 +104,16 @@ pub use contracts::{
     OperationRule, ShadowExclude, TokenPlaces,
 };
 pub use net::Endpoint;
+
+impl Config {
+    /// The limits on a listener.
+    pub fn limits_at(&self, listener: &str) -> &Limits {
+        if self.listener_limits.is_empty() {
+            return &self.limits;
+        }
+        self.listener_limits.get(listener).unwrap_or(&self.limits)
+    }
+}
 
 /// One listener: addresses that share all settings.
 #[derive(Debug, Clone)]
@@ -334,8 +349,8 @@ pub struct RouteConfig {
     pub hsts: Option<String>,
     /// Its other settings.
     pub options: RouteOptions,
-    /// Largest request body, bytes.
-    pub max_body_bytes: u64,
+    /// Largest request body, bytes; none for that of the listener.
+    pub max_body_bytes: Option<u64>,
     /// Upgrade tokens that may pass (lower case); `websocket` by default.
     pub upgrades: Vec<String>,
     /// The contract it is under.
@@ -347,6 +362,11 @@ pub struct RouteConfig {
 }
 
 impl RouteConfig {
+    /// Largest request body under these limits.
+    pub fn max_body(&self, limits: &Limits) -> u64 {
+        self.max_body_bytes.unwrap_or(limits.max_body_bytes)
+    }
+
     /// How slow a client may be.
     pub fn pace(&self, limits: &Limits) -> Pace {
         Pace {
@@ -531,6 +551,20 @@ pub struct Forward {
     pub rewrite: Option<Template>,
     /// The Host field sent.
     pub host: HostRewrite,
+    /// Who gets copies.
+    pub mirror: Option<Mirror>,
+}
+
+impl Forward {
+    /// The configured groups that requests may go to.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        let (one, shares): (Option<&String>, &[Share]) = match &self.to {
+            ForwardTo::Group(name) => (Some(name), &[]),
+            ForwardTo::Split(shares) => (None, shares),
+            ForwardTo::Authority { .. } => (None, &[]),
+        };
+        one.into_iter().chain(shares.iter().map(|share| &share.group)).map(String::as_str)
+    }
 }
 
 /// Who gets a forwarded request.
@@ -538,6 +572,8 @@ pub struct Forward {
 pub enum ForwardTo {
     /// A group, by name.
     Group(String),
+    /// One of several groups.
+    Split(Vec<Share>),
     /// A server whose authority is built from parameters. Each parameter there must be one host label, and on the list if there is one.
     Authority {
         /// TLS to the upstream.

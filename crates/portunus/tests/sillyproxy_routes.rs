@@ -94,6 +94,7 @@ fn ask(config: &Config, request: &str) -> String {
             };
             url.extend_from_slice(format!("{scheme}://{authority}").as_bytes());
         }
+        ForwardTo::Split(_) => panic!("no file of routes holds one"),
         ForwardTo::Authority { tls, authority, allow, settings } => {
             assert_eq!(*tls, settings.tls.is_some());
             url.extend_from_slice(if *tls { b"https://" } else { b"http://" });

@@ -30,7 +30,7 @@ pub async fn run(accepted: Accepted) {
     let generation = worker.pin();
     let Some(listener) = generation.listener(&accepted.place).cloned() else { return };
     let front = generation.front(&listener.name).cloned();
-    let limits = &generation.config.limits;
+    let limits = generation.config.limits_at(&listener.name);
     let (handshake_timeout, pace) = (limits.handshake_timeout, limits.pace());
     let settings = TunnelSettings::of(&generation, &listener);
     drop(generation);

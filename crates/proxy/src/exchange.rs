@@ -7,6 +7,7 @@
 
 mod affinity;
 mod cors;
+mod mirror;
 mod respond;
 mod relay;
 mod replay;
@@ -36,8 +37,9 @@ use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::message::{date, grpc};
-use crate::route::{CompiledRoute, Params, Routed, Values, build_authority, build_location};
+use crate::route::{self, CompiledRoute, Params, Routed, Values, build_authority, build_location};
 use crate::upstream::{Full, Group, NoServer, Server, TunnelPlace, Wish};
+use mirror::Duplicate;
 use replay::Replay;
 use retry::{Condition, Failed, Tries};
 use upstream_h1::{Attempt, Upgraded};
@@ -129,7 +131,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
         other => return respond_unrouted(other, exchange).await.map(|()| None),
     };
     exchange.ledger.route = Some(Arc::clone(&route.config));
-    exchange.sink.pace(route.config.pace(&context.generation.config.limits));
+    exchange.sink.pace(route.config.pace(context.limits()));
     if let Action::Validate(service) = &route.config.action {
         return Box::pin(validate::serve(route, params, service, exchange)).await.map(|()| None);
     }
@@ -178,7 +180,7 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     let mut scratch = ScratchSpace::empty();
     let mut body = GuardedBody::through(exchange.body, Lease::new(context));
     let admitted = match active {
-        None => guard::admit(head, route, params)?,
+        None => guard::admit(context, head, route, params)?,
         Some(active) => {
             let candidate = Candidate { context, head, route, params, active, origin: Origin::Own };
             let Exchange { sink, response, ledger, timers, .. } = exchange;
@@ -191,9 +193,15 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
         }
     };
     body.rule_trailers(TrailerRule::of_request(head, &route.config, &context.generation.policies));
+    let mirror = forward.mirror.as_ref();
+    let copy = mirror.and_then(|mirror| Duplicate::of(mirror, forward, &admitted, context, exchange.ledger.id()));
+    body.copy_to(copy.as_deref().map(Duplicate::body));
     let Exchange { sink, response, ledger, timers, .. } = exchange;
     let mut guarded = Exchange { context, head, response, body: &mut body, sink: *sink, ledger, timers };
     let outcome = forward_request(&admitted, forward, &mut guarded).await;
+    if let Some(copy) = copy {
+        copy.send(body.is_done());
+    }
     guard::note_watched(&admitted, context, &mut body, exchange.ledger);
     outcome
 }
@@ -250,7 +258,7 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
     let context = exchange.context;
     let group = destination(context, admitted, forward)?;
     exchange.ledger.group = Some(Arc::clone(&group));
-    let until = group.config.total_timeout.map(|limit| Instant::now() + limit);
+    let until = total_timeout(admitted, &group).map(|limit| Instant::now() + limit);
     let in_flight = match group.admit(context.places()) {
         Err(Full::OfAll) if group.queues() => queue(Box::pin(group.admit_in_turn(context.places())), exchange)
             .await?
@@ -311,6 +319,11 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
         kept = Some(taken).filter(|_| tries.is_same_again());
         wait(pause, exchange).await?;
     }
+}
+
+/// The time for an exchange, if there is a limit.
+fn total_timeout(admitted: &Admitted<'_>, group: &Group) -> Option<Duration> {
+    admitted.route().config.options.total_timeout.or(group.config.total_timeout)
 }
 
 /// Waits in a group's queue while the client waits for its response, and notes for how long.
@@ -397,6 +410,11 @@ async fn bounded<B: MessageBody, A: ResponseSink>(
 fn destination(context: Context<'_>, admitted: &Admitted<'_>, forward: &Forward) -> Result<Arc<Group>, Rejection> {
     match &forward.to {
         ForwardTo::Group(name) => context.generation.group(name).cloned().ok_or(Rejection::of(Reason::UnknownUpstream)),
+        ForwardTo::Split(shares) => {
+            let name = route::share(shares, &context.sought(admitted.head()));
+            let group = name.and_then(|name| context.generation.group(name)).cloned();
+            group.ok_or(Rejection::of(Reason::UnknownUpstream))
+        }
         ForwardTo::Authority { authority, allow, .. } => {
             let mut written = buffer();
             let bad = Rejection::of(Reason::BadParameter);

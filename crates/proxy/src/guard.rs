@@ -36,7 +36,7 @@ use crate::message::context::Context;
 use crate::message::rejection::Rejection;
 use crate::route::{CompiledRoute, Params, Routed};
 
-pub use body::{GuardedBody, HoldError};
+pub use body::{Copying, GuardedBody, HoldError};
 pub use every_finding::{Everything, find_all};
 pub use memory::Lease;
 pub use messages::{Answer, Messages};
@@ -280,8 +280,13 @@ pub fn contract_of<'g>(
 ///
 /// # Errors
 /// 413 for a body that says it is too long.
-pub fn admit<'a>(head: &'a RequestHead, route: &'a CompiledRoute, params: Params) -> Result<Admitted<'a>, Rejection> {
-    fits(head, route.config.max_body_bytes)?;
+pub fn admit<'a>(
+    context: Context<'_>,
+    head: &'a RequestHead,
+    route: &'a CompiledRoute,
+    params: Params,
+) -> Result<Admitted<'a>, Rejection> {
+    fits(head, route.config.max_body(context.limits()))?;
     Ok(Admitted { head, route, params, grounds: Grounds::NoContract, under: None })
 }
 

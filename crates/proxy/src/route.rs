@@ -37,7 +37,7 @@ use config::{Config, RouteConfig, Segment, Service};
 use crate::host_map::HostMap;
 use ambiguous::is_more_specific;
 pub(crate) use ambiguous::{is_void, readings};
-pub use conditions::Sought;
+pub use conditions::{Sought, share};
 use methods::MethodSet;
 pub use params::{MAX_PARAMS, Params};
 pub use template::{BadParameter, build_authority, build_location, build_target};

@@ -348,6 +348,11 @@ fn servers(page: &mut Page<'_>, shared: &Shared) -> fmt::Result {
     page.gauges("portunus_upstream_in_flight", help, ["upstream"], groups(|view| Some(view.in_flight)))?;
     let help = "Requests that wait in the queue of an upstream";
     page.gauges("portunus_upstream_queue_length", help, ["upstream"], groups(|view| view.queue_length))?;
+    let copies =
+        views.iter().flat_map(|view| view.mirrored.map(|(outcome, count)| ([view.name.as_str(), outcome], count)));
+    let help =
+        "Copies of requests for an upstream (`mirror`), by what became of them: `sent`, `failed`, or `dropped` before";
+    page.counters("portunus_mirrored_requests", help, ["upstream", "outcome"], copies.filter(|(_, count)| *count > 0))?;
     let servers = |value: fn(&ServerView) -> usize| {
         let all = views.iter().flat_map(|view| view.servers.iter().map(move |server| (view, server)));
         let rows = all.map(|(view, server)| ([view.name.as_str(), server.name.as_str()], value(server) as u64));

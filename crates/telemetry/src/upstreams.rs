@@ -12,6 +12,8 @@ pub struct UpstreamView {
     pub in_flight: usize,
     /// Those that wait in its queue; none if it has none.
     pub queue_length: Option<usize>,
+    /// Copies of requests that it got, by what became of them.
+    pub mirrored: [(&'static str, u64); 3],
     /// Its servers.
     pub servers: Vec<ServerView>,
 }

@@ -221,7 +221,7 @@ impl Reader<'_> {
         }
         let Some(host) = host else { return };
         let Some(to) = self.forward_to(map.place, url.tls, url.authority) else { return };
-        let forward = Forward { to, rewrite: Some(url.rewrite), host: HostRewrite::Upstream };
+        let forward = Forward { to, rewrite: Some(url.rewrite), host: HostRewrite::Upstream, mirror: None };
         let file = self.file.rsplit('/').next().unwrap_or(self.file);
         self.result.routes.push(RouteConfig {
             name: format!("{file}:{}", map.place),
@@ -240,7 +240,7 @@ impl Reader<'_> {
             response_headers: HeaderEdits::default(),
             hsts: None,
             options: RouteOptions::default(),
-            max_body_bytes: MAX_BODY_BYTES,
+            max_body_bytes: Some(MAX_BODY_BYTES),
             upgrades: vec!["websocket".to_string()],
             contract: ContractChoice::Inherited,
             policies: Vec::new(),

@@ -148,6 +148,8 @@ fn write_route(route: &RouteConfig, out: &mut String) -> std::fmt::Result {
     writeln!(out, "    path: {}", quoted(&path_text(&route.path, &names)))?;
     match &forward.to {
         ForwardTo::Group(name) => writeln!(out, "    upstream: {}", quoted(name))?,
+        // No file of routes holds one.
+        ForwardTo::Split(_) => {}
         ForwardTo::Authority { tls, authority, allow, settings } => {
             let scheme = if *tls { "https" } else { "http" };
             writeln!(out, "    upstream_url:")?;

@@ -141,7 +141,7 @@ impl Build<'_> {
     fn maintenance(&mut self, node: &Node) -> Option<Maintenance> {
         Some(Maintenance {
             // It need not be there.
-            file: self.base.join(node.get("file")?.text()?),
+            file: self.sources.folder(node.span).join(node.get("file")?.text()?),
             retry_after: setting(node, "retry_after"),
             except: self.parsed_list(node, "except", address::network),
         })

@@ -28,6 +28,7 @@ const MAX_PATHS: usize = 64;
 
 /// Names that routes refer to.
 struct Known<'a> {
+    root: &'a Node,
     upstreams: BTreeMap<&'a str, Span>,
     listeners: BTreeMap<&'a str, Span>,
     contracts: BTreeMap<&'a str, Span>,
@@ -51,8 +52,9 @@ fn for_tunnels(root: &Node) -> BTreeMap<&str, &'static str> {
 }
 
 impl Build<'_> {
-    pub(super) fn routes(&mut self, root: &Node, max_body_bytes: u64) -> Vec<RouteConfig> {
+    pub(super) fn routes(&mut self, root: &Node) -> Vec<RouteConfig> {
         let mut known = Known {
+            root,
             upstreams: names_in(root, "upstreams"),
             listeners: BTreeMap::new(),
             contracts: names_in(root, "contracts"),
@@ -75,7 +77,7 @@ impl Build<'_> {
         let nodes = root.get("routes").map(Node::items).unwrap_or_default();
         nodes.iter().for_each(|node| self.validate_trust(root, node));
         let mut routes: Vec<Vec<RouteConfig>> =
-            nodes.iter().filter_map(|node| self.route(node, &known, max_body_bytes, &mut names)).collect();
+            nodes.iter().filter_map(|node| self.route(node, &known, &mut names)).collect();
         // A route that vanishes without a word would open or close what the user did not mean to.
         debug_assert!(routes.len() == nodes.len() || !self.problems.is_empty());
         distinguish(&mut routes);
@@ -83,13 +85,7 @@ impl Build<'_> {
     }
 
     /// A route: once for each of its paths, since what a template takes from a path depends on it.
-    fn route(
-        &mut self,
-        node: &Node,
-        known: &Known<'_>,
-        max_body_bytes: u64,
-        names: &mut HashMap<String, Span>,
-    ) -> Option<Vec<RouteConfig>> {
+    fn route(&mut self, node: &Node, known: &Known<'_>, names: &mut HashMap<String, Span>) -> Option<Vec<RouteConfig>> {
         let place = self.sources.place(node.span);
         let name = self.parsed(node, "name", identifier);
         if let (Some(name), Some(at)) = (&name, node.get("name")) {
@@ -136,7 +132,7 @@ impl Build<'_> {
                 request_headers,
                 response_headers,
                 hsts: hsts.clone(),
-                max_body_bytes: read::size(node, "max_body").unwrap_or(max_body_bytes),
+                max_body_bytes: read::size(node, "max_body"),
                 options: RouteOptions::read(node),
                 upgrades: upgrades.clone(),
                 contract: contract.clone(),
@@ -255,34 +251,59 @@ impl Build<'_> {
 
     /// The one action of a route. None if a problem was noted.
     fn action(&mut self, route: &Node, path: Option<&PathPattern>, known: &Known<'_>) -> Option<Action> {
-        let key = ["upstream", "upstream_url", "redirect", "respond", "validate"];
+        let key = ["upstream", "split", "upstream_url", "redirect", "respond", "validate"];
         let key = key.into_iter().find_map(|key| route.entry(key))?;
-        if !key.key.starts_with("upstream") {
-            for only in ["rewrite", "host", "request_headers", "keep_method_override", "max_body", "upgrades"]
+        if !matches!(key.key.as_str(), "upstream" | "upstream_url" | "split") {
+            for only in ["rewrite", "host", "mirror", "request_headers", "keep_method_override", "max_body", "upgrades"]
                 .into_iter()
                 .filter(|only| !matches!(*only, "max_body" | "keep_method_override") || key.key != "validate")
                 .filter_map(|only| route.entry(only))
             {
                 let what = format!("`{}` has no effect beside `{}`", only.key, key.key);
-                self.problems.add(only.key_span, what, "remove it; it is for routes with `upstream` or `upstream_url`");
+                self.problems.add(
+                    only.key_span,
+                    what,
+                    "remove it; it is for routes with `upstream`, `split` or `upstream_url`",
+                );
             }
         }
         match key.key.as_str() {
             "upstream" => {
-                let group = self.name_of(&key.value, "upstream", &known.upstreams);
-                if let Some(why) = group.as_ref().and_then(|group| known.for_tunnels.get(group.as_str())) {
-                    let what = format!("no route can use an upstream with `{why}`: it is for tunnels");
-                    self.problems.add(key.value.span, what, "use another upstream, or a listener with `tunnel`");
-                }
-                let rewrite = self.rewrite(route, path);
-                let host = self.host_rewrite(route);
-                Some(Action::Forward(Forward { to: ForwardTo::Group(group?), rewrite, host }))
+                let group = self.route_upstream(&key.value, known);
+                self.forward(route, path, known, ForwardTo::Group(group?))
             }
-            "upstream_url" => self.upstream_url(route, key, path),
+            "split" => {
+                let shares = self.split(&key.value, |build, name| build.route_upstream(name, known));
+                self.forward(route, path, known, ForwardTo::Split(shares?))
+            }
+            "upstream_url" => self.upstream_url(route, key, path, known),
             "redirect" => self.redirect(&key.value, path),
             "validate" => self.validate(route, &key.value, path, &known.contracts),
             _ => self.respond(&key.value, known),
         }
+    }
+
+    /// The upstream of a route.
+    fn route_upstream(&mut self, name: &Node, known: &Known<'_>) -> Option<String> {
+        let group = self.name_of(name, "upstream", &known.upstreams)?;
+        if let Some(why) = known.for_tunnels.get(group.as_str()) {
+            let what = format!("no route can use an upstream with `{why}`: it is for tunnels");
+            self.problems.add(name.span, what, "use another upstream, or a listener with `tunnel`");
+        }
+        Some(group)
+    }
+
+    fn forward(
+        &mut self,
+        route: &Node,
+        path: Option<&PathPattern>,
+        known: &Known<'_>,
+        to: ForwardTo,
+    ) -> Option<Action> {
+        let rewrite = self.rewrite(route, path);
+        let host = self.host_rewrite(route);
+        let mirror = self.mirror(route, &known.upstreams, known.root);
+        Some(Action::Forward(Forward { to, rewrite, host, mirror }))
     }
 
     fn rewrite(&mut self, route: &Node, path: Option<&PathPattern>) -> Option<Template> {
@@ -302,7 +323,13 @@ impl Build<'_> {
         }
     }
 
-    fn upstream_url(&mut self, route: &Node, entry: &Entry, path: Option<&PathPattern>) -> Option<Action> {
+    fn upstream_url(
+        &mut self,
+        route: &Node,
+        entry: &Entry,
+        path: Option<&PathPattern>,
+        known: &Known<'_>,
+    ) -> Option<Action> {
         let node = &entry.value;
         let mut settings = self.connection_settings("upstream_url", node);
         if settings.protocol == UpstreamProtocol::Tcp {
@@ -348,7 +375,8 @@ impl Build<'_> {
         }
         let from_url = if has_path { Some(self.take(to.span, target.path_template(&parameters))?) } else { None };
         let to = ForwardTo::Authority { tls, authority, allow, settings: Arc::new(settings) };
-        Some(Action::Forward(Forward { to, rewrite: from_url.or(rewrite), host }))
+        let mirror = self.mirror(route, &known.upstreams, known.root);
+        Some(Action::Forward(Forward { to, rewrite: from_url.or(rewrite), host, mirror }))
     }
 
     /// The allow-list of a template of an authority: demanded if a parameter stands in it, and every entry can come out of it.

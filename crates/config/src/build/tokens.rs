@@ -27,7 +27,7 @@ impl Build<'_> {
                 }),
             };
             if let (Some(name), Some(by)) = (name, by) {
-                let place = format!("{}:{}", self.file, entry.value.span.line);
+                let place = self.sources.place(entry.value.span);
                 out.insert(name.clone(), Arc::new(TokensConfig { name, place, by }));
             }
         }

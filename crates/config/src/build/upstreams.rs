@@ -9,8 +9,8 @@ use super::address::Service;
 use super::listeners::policy;
 use super::{Build, Fault, address, headers, identifier, read};
 use crate::model::{
-    Action, Balance, Config, Ejection, Forward, ForwardTo, HashKey, Retries, RouteConfig, SendProxy, ServerAddress,
-    ServerConfig, StickyConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
+    Action, Balance, Config, Ejection, HashKey, Retries, RouteConfig, SendProxy, ServerAddress, ServerConfig,
+    StickyConfig, UpstreamConfig, UpstreamProtocol, UpstreamTls,
 };
 use crate::problem::shown;
 use crate::table::setting;
@@ -92,7 +92,7 @@ impl Build<'_> {
             }
             let HashKey::Path(name) = key else { continue };
             let uses = |route: &&RouteConfig| match &route.action {
-                Action::Forward(Forward { to: ForwardTo::Group(group), .. }) => *group == entry.key,
+                Action::Forward(forward) => forward.groups().any(|group| group == entry.key),
                 _ => false,
             };
             let lacks = |route: &&RouteConfig| !route.path.parameters().any(|parameter| parameter == name);

@@ -18,7 +18,7 @@ mod upstreams;
 use crate::limits::LIMITS;
 use crate::table::{Object, Shape, object, optional};
 pub(crate) use listeners::ADMIN;
-pub use listeners::{HalfClose, ListenerOptions};
+pub use listeners::{HalfClose, ListenerLimits, ListenerOptions};
 pub use policies::PolicyMode;
 pub(crate) use process::FORWARDING;
 pub use routes::RouteOptions;
@@ -41,6 +41,7 @@ use upstreams::*;
 pub(crate) static OBJECTS: &[&Object] = &[
     &ROOT,
     &LISTENER,
+    &LISTENER_LIMITS,
     &PROXY_PROTOCOL,
     &TUNNEL,
     &TUNNEL_RULE,
@@ -70,6 +71,8 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &WHEN,
     &VALUE_MATCH,
     &WHEN_CERTIFICATE,
+    &SHARE,
+    &MIRROR,
     &UPSTREAM_URL,
     &REDIRECT,
     &RESPOND,

@@ -15,6 +15,7 @@ mod harness;
 mod includes;
 mod keystores;
 mod limits;
+mod listener_limits;
 mod material;
 mod names;
 mod reload;

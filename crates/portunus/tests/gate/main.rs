@@ -15,6 +15,7 @@ mod queue;
 mod retries;
 mod servers;
 mod sessions;
+mod split;
 mod upstreams;
 
 use std::io::Write;

@@ -124,6 +124,10 @@ fn route_keeps_its_promises(route: &RouteConfig, config: &Config) {
             }
             match &forward.to {
                 ForwardTo::Group(name) => assert!(config.upstreams.contains_key(name)),
+                ForwardTo::Split(shares) => {
+                    assert!(shares.iter().all(|share| config.upstreams.contains_key(&share.group)));
+                    assert!(shares.iter().any(|share| share.weight > 0));
+                }
                 ForwardTo::Authority { authority, allow, .. } => {
                     template_is_sound(authority, parameters);
                     let is_open = authority.parts.iter().any(|part| matches!(part, TemplatePart::Param { .. }));

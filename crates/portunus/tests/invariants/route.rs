@@ -1,4 +1,4 @@
-//! The route table, any routes and requests: one line is `METHODS HOSTS PATH [REWRITE]` or, after `~`, the same with all conveniences of front
+//! The route table, any routes and requests: one line is `METHODS HOSTS PATH [REWRITE]` (a path behind `~` is an expression) or, after `~`, the same with all conveniences of front
 //! doors, or, after `>`, the request `METHOD HOST TARGET`.
 
 use std::fmt::Write as _;
@@ -35,7 +35,11 @@ fn config(text: &str) -> Option<Config> {
         let mut words = line.strip_prefix('~').unwrap_or(line).split(' ');
         let (Some(methods), Some(hosts), Some(path)) = (words.next(), words.next(), words.next()) else { continue };
         let list = |text: &str| text.split(',').map(quoted).collect::<Vec<_>>().join(", ");
-        let _ = write!(yaml, "  - path: {}\n    upstream: u\n", quoted(path));
+        let path = match path.strip_prefix('~') {
+            Some(expression) => format!("{{ regex: {} }}", quoted(expression)),
+            None => quoted(path),
+        };
+        let _ = write!(yaml, "  - path: {path}\n    upstream: u\n");
         if methods != "*" {
             let _ = writeln!(yaml, "    methods: [{}]", list(methods));
         }
@@ -91,7 +95,12 @@ fn check_lookup(table: &RouteTable, config: &Config, head: &RequestHead) {
             assert_eq!(config.routes[found.index].name, route.name);
             let values: Vec<&[u8]> =
                 (0..params.len()).map(|at| params.value(head.path(), at).expect("a value")).collect();
-            assert_eq!(rebuilt(&route.path, &values), head.path(), "the parameters of {:?}", route.path);
+            match route.path.expression() {
+                Some(expression) => {
+                    assert!(expression.matches(head.path()) && values.len() == expression.groups().len())
+                }
+                None => assert_eq!(rebuilt(&route.path, &values), head.path(), "the parameters of {:?}", route.path),
+            }
             assert!(serves(route, &head.method), "{} by {:?}", head.method.as_str(), route.methods);
             assert!(!head.has_encoded_slash || route.options.allow_encoded_slash);
             check_other_readings(table, head, found.index);
@@ -150,7 +159,7 @@ fn check_other_readings(table: &RouteTable, head: &RequestHead, found: usize) {
         let rank = |segment: Option<&Segment>| match segment {
             Some(Segment::Static(_)) => (2, 0),
             Some(Segment::Param { prefix, .. }) => (1, prefix.len()),
-            Some(Segment::Regex(_)) => (3, 0),
+            Some(Segment::Regex(_)) => (1, usize::MAX),
             Some(Segment::CatchAll { .. }) | None => (0, 0),
         };
         let differs = (0..written.len().max(read.len())).find(|at| rank(written.get(*at)) != rank(read.get(*at)));

@@ -158,7 +158,13 @@ fn slow_events_are_shown() {
         let server =
             |name: &str, in_flight, is_up| ServerView { name: name.into(), in_flight, is_up, is_ejected: !is_up };
         let servers = vec![server("10.0.0.5:8080", 3, true), server("10.0.0.6:8080", 0, false)];
-        vec![UpstreamView { name: "shop".into(), in_flight: 5, queue_length: Some(2), servers }]
+        vec![UpstreamView {
+            name: "shop".into(),
+            in_flight: 5,
+            queue_length: Some(2),
+            mirrored: [("sent", 7), ("failed", 0), ("dropped", 1)],
+            servers,
+        }]
     }));
     reporter.ticket_keys_rotated();
     reporter.retain(|keystore| keystore == "main");
@@ -179,6 +185,8 @@ fn slow_events_are_shown() {
             (r#"portunus_upstream_server_in_flight{upstream="shop",server="10.0.0.5:8080"}"#, 3.0),
             (r#"portunus_upstream_in_flight{upstream="shop"}"#, 5.0),
             (r#"portunus_upstream_queue_length{upstream="shop"}"#, 2.0),
+            (r#"portunus_mirrored_requests_total{upstream="shop",outcome="sent"}"#, 7.0),
+            (r#"portunus_mirrored_requests_total{upstream="shop",outcome="dropped"}"#, 1.0),
             ("portunus_tls_ticket_key_rotations_total", 1.0),
             (&format!("portunus_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION")), 1.0),
         ],

@@ -34,7 +34,7 @@ pub(super) async fn begin(
         // The route is that of the request which is to follow.
         let Some(asked) = Method::from_bytes(method) else { return Ok(false) };
         let following = RequestHead { method: asked, ..head.clone() };
-        let routed = generation.routes.find(listener, &following);
+        let routed = generation.routes.find(listener, context.sought(&following));
         let route = index(&routed);
         let Some((policy, rule)) = generation.policies.cors(route, listener, head) else { return Ok(false) };
         let found = match &routed {

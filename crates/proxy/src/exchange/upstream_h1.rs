@@ -66,12 +66,13 @@ impl Attempt<'_> {
     /// What the request's body is held to.
     pub(crate) fn upload_terms(&self) -> UploadTerms {
         let route = &self.admitted.route().config;
-        let mut pace = route.pace(&self.context.generation.config.limits);
+        let limits = self.context.limits();
+        let mut pace = route.pace(limits);
         if self.is_grpc() && route.options.min_body_rate.is_none() {
             // Messages that come as they happen: how often is nobody's business but theirs.
             pace.min_rate = 0;
         }
-        UploadTerms { pace, max_body_bytes: route.max_body_bytes, stall: self.group.config.idle_timeout }
+        UploadTerms { pace, max_body_bytes: route.max_body(limits), stall: self.group.config.idle_timeout }
     }
 
     /// A call of gRPC, to a server that may understand it: what a client says of its body alone loosens nothing.
@@ -83,7 +84,8 @@ impl Attempt<'_> {
 
     /// How long the head of the response may take.
     pub(crate) fn patience(&self) -> Duration {
-        let limit = self.group.config.response_header_timeout;
+        let own = self.admitted.route().config.options.response_header_timeout;
+        let limit = own.unwrap_or(self.group.config.response_header_timeout);
         self.time_left().map_or(limit, |left| left.min(limit))
     }
 

@@ -98,7 +98,7 @@ async fn decide<B: MessageBody, A: ResponseSink>(
         Candidate { context, head: original, route, params, active, origin: Origin::Relayed { shows_body } };
     let admitted = guard::admit_under(candidate, &mut guarded, &mut scratch, parts).await?;
     guard::check_relayed(&admitted, parts.ledger)?;
-    let idle = route.config.pace(&context.generation.config.limits).idle;
+    let idle = route.config.pace(context.limits()).idle;
     // What was not held is validated as it passes, to nobody.
     while matches!(admitted.grounds(), Grounds::Validated | Grounds::Logged) {
         let next = parts.timers.upload.within(idle, guarded.next()).await;
@@ -194,9 +194,9 @@ async fn check<B: MessageBody, A: ResponseSink>(
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), Failure> {
     let context = exchange.context;
-    let limits = &context.generation.config.limits;
+    let limits = context.limits();
     let idle = asked.route.config.pace(limits).idle;
-    let mut messages = Messages::new(exchange.body, asked.route.config.max_body_bytes, context);
+    let mut messages = Messages::new(exchange.body, asked.route.config.max_body(context.limits()), context);
     let message = exchange.timers.upload.within(idle, messages.next()).await;
     let message = message.map_err(|_| Rejection::of(Reason::RequestBodyTimeout))??;
     let message = message.ok_or(Rejection::of(Reason::OriginalRequestMissing))?;

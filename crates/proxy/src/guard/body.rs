@@ -3,8 +3,9 @@
 //! Memory is chunks of the pool: one that came full or holds the whole body is kept as it is, what trickles in is copied together, so that a body
 //! never takes more than twice its size and a chunk. Knows nothing of operations; what validates is given to it.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use net::chunk::CHUNK_BYTES;
 use net::clock::coarse;
@@ -38,6 +39,37 @@ pub struct GuardedBody<'b, B> {
     drops_trailers: bool,
     /// Which other trailers may go on.
     trailer_rule: Option<TrailerRule<'b>>,
+    /// Where a copy of what passes is put.
+    copying: Option<Copying>,
+}
+
+/// A copy of a body as far as it has passed, within a bound.
+#[derive(Debug, Clone)]
+pub struct Copying {
+    bytes: Rc<RefCell<Option<Vec<u8>>>>,
+    max_bytes: usize,
+}
+
+impl Copying {
+    /// Of at most so many bytes.
+    pub fn new(max_bytes: usize) -> Copying {
+        Copying { bytes: Rc::new(RefCell::new(Some(Vec::new()))), max_bytes }
+    }
+
+    fn add(&self, piece: &[u8]) {
+        let mut bytes = self.bytes.borrow_mut();
+        if bytes.as_ref().is_some_and(|bytes| bytes.len() + piece.len() > self.max_bytes) {
+            *bytes = None;
+        }
+        if let Some(bytes) = &mut *bytes {
+            bytes.extend_from_slice(piece);
+        }
+    }
+
+    /// What was copied; none if it would have been too much.
+    pub fn take(&self) -> Option<Vec<u8>> {
+        self.bytes.borrow_mut().take()
+    }
 }
 
 /// The validation of a body that is not held.
@@ -76,7 +108,13 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
             since_turn: 0,
             drops_trailers: false,
             trailer_rule: None,
+            copying: None,
         }
+    }
+
+    /// Puts a copy of what passes there.
+    pub fn copy_to(&mut self, copying: Option<Copying>) {
+        self.copying = copying;
     }
 
     /// Lets only the trailers go on that this rule allows.
@@ -197,6 +235,14 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
     }
 }
 
+/// The piece, put into a copy as well, if there is one.
+fn copied<'p>(copying: &Option<Copying>, piece: Option<&'p [u8]>) -> Option<&'p [u8]> {
+    if let (Some(copying), Some(piece)) = (copying, piece) {
+        copying.add(piece);
+    }
+    piece
+}
+
 /// Gives a validator one piece, in turns.
 async fn feed(validation: &mut Validation<'_>, piece: &[u8], since_turn: &mut usize) -> Result<(), Stop> {
     *since_turn += piece.len();
@@ -234,6 +280,8 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
     }
 
     async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        // Taken first, since what is lent below borrows the rest.
+        let copying = self.copying.clone();
         if !self.holds_back_the_end()
             && let Some(chunk) = self.held.pop_front()
         {
@@ -242,12 +290,12 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
                 // The validator is done; what is left is lent or waits here.
                 let _ = self.lease.hold((1 + self.held.len()) * CHUNK_BYTES);
             }
-            return Ok(Some(&self.lent));
+            return Ok(copied(&copying, Some(&self.lent)));
         }
         self.lent = Chunk::empty();
         match &mut self.watching {
-            None => self.inner.next().await,
-            Some(watching) if watching.blocks => self.next_but_the_end().await,
+            None => Ok(copied(&copying, self.inner.next().await?)),
+            Some(watching) if watching.blocks => Ok(copied(&copying, self.next_but_the_end().await?)),
             Some(watching) => match self.inner.next().await? {
                 Some(piece) => {
                     let _ = feed(&mut watching.validation, piece, &mut self.since_turn).await;
@@ -255,7 +303,7 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
                     if (bytes > CHUNK_BYTES || self.lease.is_counted()) && self.lease.hold(bytes).is_err() {
                         watching.validation.give_up();
                     }
-                    Ok(Some(piece))
+                    Ok(copied(&copying, Some(piece)))
                 }
                 None => {
                     if let Ok(false) = finish(&mut watching.validation, &mut self.lease, 0).await {

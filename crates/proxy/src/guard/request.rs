@@ -115,7 +115,7 @@ pub async fn admit_under<'a: 'b, 'b, B: MessageBody, A: ResponseSink>(
     }
     if rule.request == Mode::Off {
         candidate.has_response_rules(operation, rule, exchange.ledger)?;
-        fits(head, route.config.max_body_bytes)?;
+        fits(head, route.config.max_body(candidate.context.limits()))?;
         return Ok(candidate.admitted(Grounds::Off, Some(operation), rule.response, false));
     }
     let is_ambiguous = hidden.is_some() || candidate.loses_a_value(method, operation, &values);
@@ -163,8 +163,8 @@ impl<'a> Asked<'a> {
     where
         'a: 'b,
     {
-        let Candidate { head, route, active, .. } = self.candidate;
-        let max_body_bytes = self.rule.max_body_bytes.min(route.config.max_body_bytes);
+        let Candidate { context, head, route, active, .. } = self.candidate;
+        let max_body_bytes = self.rule.max_body_bytes.min(route.config.max_body(context.limits()));
         let mut findings = if self.blocks() { Findings::first() } else { Findings::all() };
         if self.is_ambiguous {
             let what = "may be read as the path of another operation";
@@ -215,7 +215,7 @@ impl<'a> Asked<'a> {
         body: &mut GuardedBody<'b, B>,
         exchange: &mut ExchangeParts<'_, A>,
     ) -> Result<Admitted<'a>, Failure> {
-        let Candidate { context, head, .. } = self.candidate;
+        let Candidate { head, .. } = self.candidate;
         let has_continued = head.expects_continue && exchange.sink.takes_interim();
         if has_continued {
             exchange.interim.clear();
@@ -223,7 +223,7 @@ impl<'a> Asked<'a> {
             let sent = exchange.sink.interim(exchange.interim).await;
             sent.map_err(|broken| client_failed(&broken, exchange.ledger))?;
         }
-        let pace = self.candidate.route.config.pace(&context.generation.config.limits);
+        let pace = self.candidate.route.config.pace(self.candidate.context.limits());
         let received = Cell::new(0);
         let held = body.hold(&mut validation, pace, &received, &mut exchange.timers.upload).await;
         exchange.ledger.received.set(received.get());
@@ -501,7 +501,7 @@ impl<'a> Candidate<'a> {
             note.broken("request", reason, || format!("{method} {path}"), 1, blocks);
         }
         if is_allowed || !blocks {
-            fits(self.head, self.route.config.max_body_bytes)?;
+            fits(self.head, self.route.config.max_body(self.context.limits()))?;
             return Ok(self.admitted(Grounds::NoOperation, None, Mode::Off, false));
         }
         let allow = allow.filter(|_| config.block_status.is_none());

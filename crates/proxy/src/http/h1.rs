@@ -77,7 +77,7 @@ pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker:
             break Next::Close;
         }
         if served == 0 && conn.tls.is_none() && h2::is_preface(&input) != Some(false) {
-            match Box::pin(preface(transport, &mut input, &mut deadline, worker)).await {
+            match Box::pin(preface(transport, &mut input, &mut deadline, (conn, worker))).await {
                 Some(true) => return Some(input),
                 Some(false) => {}
                 None => {
@@ -100,8 +100,13 @@ pub async fn serve(transport: &Transport, mut input: Chunk, conn: &Conn, worker:
 }
 
 /// Whether the client speaks HTTP/2; none if it says too little to tell.
-async fn preface(transport: &Transport, input: &mut Chunk, deadline: &mut Deadline, worker: &Worker) -> Option<bool> {
-    let until = coarse() + worker.pin().config.limits.request_header_timeout;
+async fn preface(
+    transport: &Transport,
+    input: &mut Chunk,
+    deadline: &mut Deadline,
+    (conn, worker): (&Conn, &Worker),
+) -> Option<bool> {
+    let until = coarse() + worker.pin().config.limits_at(&conn.listener.name).request_header_timeout;
     loop {
         if let Some(is_http2) = h2::is_preface(input) {
             return Some(is_http2);
@@ -127,7 +132,8 @@ async fn rest<'w>(
     let reason = loop {
         let drains = worker.is_draining();
         let limit = {
-            let limits = &worker.pin().config.limits;
+            let generation = worker.pin();
+            let limits = generation.config.limits_at(&conn.listener.name);
             let usual = if served == 0 { limits.request_header_timeout } else { limits.keep_alive_timeout };
             if drains { usual.min(FIRST_REQUEST).min(limits.drain_timeout / 2) } else { usual }
         };
@@ -178,7 +184,7 @@ pub(super) fn record_silence(conn: &Conn, worker: &Worker, reason: Reason) {
 async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: &Worker, served: u64) -> Next {
     let mut parts = scratch::take();
     let generation = worker.pin();
-    let limits = &generation.config.limits;
+    let limits = generation.config.limits_at(&conn.listener.name);
     let mut open = OpenRequest::new(&mut parts, conn, worker);
     let next = match read_head(transport, input, open.parts, limits).await {
         Ok(()) => {
@@ -256,7 +262,7 @@ async fn serve_message(
     last: bool,
 ) -> Next {
     let Parts { request, response, timers } = parts;
-    let limits = &context.generation.config.limits;
+    let limits = context.limits();
     if input.is_empty() {
         // While the upstream is waited for, others receive into the same warm memory.
         *input = Chunk::empty();

@@ -67,7 +67,7 @@ pub fn is_preface(first: &[u8]) -> Option<bool> {
 /// Serves streams until the connection ends. `input`: bytes of the client that were received already.
 pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worker: Rc<Worker>) {
     let generation = worker.pin();
-    let limits = generation.config.limits.clone();
+    let limits = generation.config.limits_at(&conn.listener.name).clone();
     drop(generation);
     let mut deadline = Deadline::new();
     let sending = Sending { outbox: Rc::default(), transport };
@@ -339,7 +339,7 @@ async fn stream(
     let generation = worker.pin();
     let mut open = OpenRequest::new(&mut parts, conn, worker);
     let (message, received) = request.into_parts();
-    let limits = &generation.config.limits;
+    let limits = generation.config.limits_at(&conn.listener.name);
     let path = noticed.take_path(received.stream_id().as_u32());
     let read = read_request(&message, path.as_deref(), received.is_end_stream(), limits, &mut open.parts.request);
     let mut body = H2Body::new(received, Rc::clone(&noticed), open.parts.request.framing, true);

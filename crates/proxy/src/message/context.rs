@@ -1,5 +1,6 @@
 //! What a request is served under, and how an exchange fails.
 
+use config::limits::Limits;
 use reason::Reason;
 use transport::Broken;
 use wire::http::RequestHead;
@@ -47,6 +48,11 @@ impl<'a> Context<'a> {
             Some(peer) if peer == client => *self.conn.places.get_or_init(|| Places::of(client)),
             _ => Places::of(client),
         })
+    }
+
+    /// The limits of the listener that it came in by.
+    pub fn limits(&self) -> &'a Limits {
+        self.generation.config.limits_at(&self.conn.listener.name)
     }
 
     /// What routes look at.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use config::{Comparison, Conditions, Expression, HostPattern, Relation, ValueCondition, ValueMatch, ValueOf};
+use config::{Comparison, Conditions, Expression, HostPattern, Relation, Share, ValueCondition, ValueMatch, ValueOf};
 use ipnet::IpNet;
 use wire::http::RequestHead;
 use wire::http::percent;
@@ -126,6 +126,21 @@ fn has_certificate(names: &[String], tls: Option<&tls::Info>) -> bool {
         }
         client::holds(certificate, san)
     })
+}
+
+/// The group that gets a request: that of the first share whose conditions hold, else one by weight.
+pub fn share<'s>(shares: &'s [Share], sought: &Sought<'_>) -> Option<&'s str> {
+    let held = shares.iter().find(|share| !share.when.is_empty() && hold(&share.when, sought));
+    let by_weight = || {
+        let total: u64 = shares.iter().map(|share| u64::from(share.weight)).sum();
+        let mut left = (total > 0).then(|| fastrand::u64(..total))?;
+        shares.iter().find(|share| {
+            let is_drawn = left < u64::from(share.weight);
+            left = left.saturating_sub(u64::from(share.weight));
+            is_drawn
+        })
+    };
+    held.or_else(by_weight).map(|share| share.group.as_str())
 }
 
 /// How exact conditions are, for those of which one goes first: their number, then how little each leaves open.

@@ -106,7 +106,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
         response_headers: HeaderEdits::default(),
         hsts: None,
         options: RouteOptions::default(),
-        max_body_bytes: 0,
+        max_body_bytes: Some(0),
         upgrades: Vec::new(),
         contract: ContractChoice::Inherited,
         policies: Vec::new(),

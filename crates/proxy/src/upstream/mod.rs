@@ -11,6 +11,7 @@ pub mod maglev;
 mod queue;
 pub mod sticky;
 mod pool;
+mod mirrored;
 pub mod resolve;
 mod server;
 mod shares;
@@ -18,6 +19,7 @@ mod shares;
 pub use balance::Wish;
 pub use connect::{ConnectError, Target, connect, connect_to};
 pub use members::{Found, Members, Name, Records};
+pub use mirrored::{MirrorOutcome, Mirrored};
 pub use pool::{Pools, STREAMS_PER_CONNECTION, SharedConnection, Traffic};
 pub use server::{Health, PoolId, Server, ServerId};
 pub use shares::Places;
@@ -68,6 +70,8 @@ pub struct Group {
     shares: Shares,
     /// Retries still allowed, in hundredths.
     retry_credit: AtomicI64,
+    /// What became of copies of requests.
+    pub mirrored: Mirrored,
 }
 
 impl Group {
@@ -128,6 +132,7 @@ impl Group {
             sticky: None,
             shares: Shares::default(),
             retry_credit: AtomicI64::new(RETRY_RESERVE * 100),
+            mirrored: Mirrored::default(),
             is_dynamic,
             is_plain_on_unix: false,
         }
@@ -155,6 +160,7 @@ impl Group {
             name: self.config.name.clone(),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             queue_length: self.queue.as_ref().map(Queue::len),
+            mirrored: self.mirrored.counts(),
             servers: self.members().servers.iter().map(server).collect(),
         }
     }

@@ -41,6 +41,20 @@ pub(super) const REQUESTS: &[FixedBound] = &[
     ),
     bound("proxy/src/auth/passwords.rs", "PATIENCE", "Longest wait for a password to be compared", "10s", "Then 503."),
     bound(
+        "proxy/src/exchange/mirror.rs",
+        "MAX_COPIES",
+        "Copies of requests (`mirror`) of one worker that are made or sent",
+        "256",
+        "Further ones are dropped and counted; each takes `mirror.max_body` of memory at most.",
+    ),
+    bound(
+        "proxy/src/exchange/mirror.rs",
+        "MAX_DISCARDED_BYTES",
+        "Bytes of the response to a copy that are read",
+        "256KiB",
+        "Then its connection is closed.",
+    ),
+    bound(
         "proxy/src/auth/token.rs",
         "MAX_CLAIM_BYTES",
         "Claim of a token that goes into a header field",

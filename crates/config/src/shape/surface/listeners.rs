@@ -1,5 +1,7 @@
 //! Keys of `listeners`, `keystores` and `admin`. Declares them, nothing else; `surface.rs` says how.
 
+use std::time::Duration;
+
 use crate::table::*;
 
 pub(in crate::shape) static LISTENER: Object = object(
@@ -65,8 +67,41 @@ settings! {
     pub struct ListenerOptions, LISTENER_OPTIONS_ROWS {
         half_close: HalfClose = Shape::Choice(HalfClose::WORDS), "abort",
             "HTTP/1 clients that close their sending direction while they wait for the response. `abort`: treat it as a disconnect and abort the request. `serve`: send the response, the client may still read.";
+        limits: Option<ListenerLimits> = Shape::Object(&LISTENER_LIMITS), "(those of the process)",
+            "Limits of this listener that go before those of the process.";
     }
 }
+
+settings! {
+    /// Limits of a listener that go before those of the process.
+    pub struct ListenerLimits, LISTENER_LIMITS_ROWS {
+        handshake_timeout: Option<Duration> = TIMEOUT, "(`limits.handshake_timeout`)",
+            "Time from accept to the end of the TLS handshake.";
+        request_header_timeout: Option<Duration> = TIMEOUT, "(`limits.request_header_timeout`)",
+            "Time from the first byte of a request to the end of its header.";
+        keep_alive_timeout: Option<Duration> = TIMEOUT, "(`limits.keep_alive_timeout`)",
+            "Time between two requests of a connection.";
+        client_idle_timeout: Option<Duration> = TIMEOUT, "(`limits.client_idle_timeout`)",
+            "Time between two reads of a request body before the response begins, or between two writes of the response, unless the route sets its own.";
+        min_body_rate: Option<u64> = Shape::Size(0, TIB), "(`limits.min_body_rate`)",
+            "Lowest rate, in bytes per second, at which a client may send a request body or read a response body, unless the route sets its own; 0 for none.";
+        max_head_bytes as "max_header_bytes": Option<usize> = Shape::Size(KIB, 32 * KIB), "(`limits.max_header_bytes`)",
+            "Request header, with the request line; then 431.";
+        max_request_line_bytes as "max_request_line": Option<usize> = Shape::Size(64, MIB), "(`limits.max_request_line`)",
+            "Request line; then 414.";
+        max_headers: Option<usize> = Shape::Int(4, 256), "(`limits.max_headers`)",
+            "Header fields in a request; then 431.";
+        max_body_bytes as "max_body": Option<u64> = Shape::Size(0, TIB), "(`limits.max_body`)",
+            "Request body, unless the route sets its own limit; then 413.";
+        max_requests_per_connection: Option<u64> = Shape::Int(1, u64::MAX >> 11), "(`limits.max_requests_per_connection`)",
+            "Requests on one connection, after which it is closed gracefully.";
+        h2_max_streams: Option<u32> = Shape::Int(1, 10_000), "(`limits.h2_max_streams`)",
+            "Concurrent HTTP/2 streams on one connection.";
+    }
+}
+
+pub(in crate::shape) static LISTENER_LIMITS: Object =
+    object("listener.limits", "limits that go before those of the process", &[LISTENER_LIMITS_ROWS]);
 
 words! {
     /// What a client that has closed its sending direction means.

@@ -1,4 +1,4 @@
-//! Keys of what a request is matched by: expressions for paths, and `when`. Declares them, nothing else; `surface.rs` says how.
+//! Keys of what a request is matched by (expressions for paths, and `when`), and of what is split and mirrored. Declares them, nothing else; `surface.rs` says how.
 
 use crate::table::*;
 
@@ -71,3 +71,38 @@ pub(in crate::shape) static VALUE_MATCH: Object = Object {
         ]],
     )
 };
+
+pub(in crate::shape) static SHARE: Object = object(
+    "route.split",
+    "a share of the requests of a route",
+    &[&[
+        required("upstream", Shape::Text("the name of an upstream"), "Who gets them."),
+        optional(
+            "weight",
+            Shape::Int(0, 1_000_000),
+            "1",
+            "Its part of the requests that no `when` of another share takes, in proportion to the other weights. Each request is drawn for itself.",
+        ),
+        optional(
+            "when",
+            Shape::Object(&WHEN),
+            "(by weight)",
+            "It gets all requests for which this holds; the first such share in the file.",
+        ),
+    ]],
+);
+
+pub(in crate::shape) static MIRROR: Object = object(
+    "route.mirror",
+    "copies of requests, whose responses are dropped",
+    &[&[
+        required("upstream", Shape::Text("the name of an upstream"), "Who gets copies, over HTTP/1.1."),
+        optional("percent", Shape::Int(0, 100), "100", "How many of a hundred requests are copied."),
+        optional(
+            "max_body",
+            Shape::Size(0, 16 * MIB),
+            "64KiB",
+            "Requests with a longer body are not copied. Copies take that much memory until they are sent.",
+        ),
+    ]],
+);

@@ -1,6 +1,6 @@
 //! Keys of `routes`. Declares them, nothing else; `surface.rs` says how.
 
-use super::matching::{PATH_EXPRESSION, WHEN};
+use super::matching::{MIRROR, PATH_EXPRESSION, SHARE, WHEN};
 use super::upstreams::{CONNECTION_SETTINGS, URL_TLS};
 use std::time::Duration;
 
@@ -52,6 +52,7 @@ pub(in crate::shape) static ROUTE: Object = Object {
             ),
             optional("when", Shape::Object(&WHEN), "(always)", "What else a request must be like."),
             optional("upstream", Shape::Text("the name of an upstream"), "", "Forward to this upstream."),
+            optional("split", Shape::List(&Shape::Object(&SHARE)), "", "Forward to one of several upstreams."),
             optional(
                 "upstream_url",
                 Shape::Object(&UPSTREAM_URL),
@@ -78,6 +79,7 @@ pub(in crate::shape) static ROUTE: Object = Object {
                 "keep",
                 "Host to send upstream. `keep`: that of the client. `upstream`: that of the server.",
             ),
+            optional("mirror", Shape::Object(&MIRROR), "(none)", "Send copies of requests to another upstream."),
             optional(
                 "request_headers",
                 Shape::Object(&HEADER_EDITS),
@@ -118,7 +120,7 @@ pub(in crate::shape) static ROUTE: Object = Object {
         ],
         ROUTE_OPTIONS_ROWS,
     ],
-    one_of: &["upstream", "upstream_url", "redirect", "respond", "validate"],
+    one_of: &["upstream", "split", "upstream_url", "redirect", "respond", "validate"],
     secret: false,
     inherits: false,
 };
@@ -130,6 +132,10 @@ settings! {
             "Time between two reads of the request body before the response begins, or between two writes of the response.";
         min_body_rate: Option<u64> = Shape::Size(0, TIB), "(`limits.min_body_rate`)",
             "Lowest rate, in bytes per second, at which a client may send the request body or read the response body; 0 for none.";
+        response_header_timeout: Option<Duration> = TIMEOUT, "(that of the upstream)",
+            "Time from the last byte of the request to the end of the response header; then 504.";
+        total_timeout: Option<Duration> = TIMEOUT, "(that of the upstream)",
+            "Time for the whole exchange, retries included.";
         stream_idle_timeout: Option<Duration> = TIMEOUT, "(`idle_timeout` of the upstream)",
             "Time without a byte of a body in either direction once the response has begun.";
         allow_ambiguous_path: bool = Shape::Bool, "false",

@@ -31,10 +31,10 @@ pub(super) async fn serve<B: MessageBody, A: ResponseSink>(
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<(), Failure> {
     let context = exchange.context;
-    let limits = &context.generation.config.limits;
+    let limits = context.limits();
     let idle = asked.route.config.pace(limits).idle;
     let Exchange { body, sink, response, ledger, timers, .. } = exchange;
-    let mut messages = Messages::new(*body, asked.route.config.max_body_bytes, context);
+    let mut messages = Messages::new(*body, asked.route.config.max_body(context.limits()), context);
     let first = timers.upload.within(idle, messages.next()).await;
     let first = first.map_err(|_| Rejection::of(Reason::RequestBodyTimeout))??;
     let first = first.ok_or(Rejection::of(Reason::OriginalRequestMissing))?;

@@ -45,7 +45,7 @@ pub(super) async fn serve<B: MessageBody, A: ResponseSink>(
     head.fields.remove(SCHEMA_ID);
     let context = exchange.context;
     let mut lease = Lease::new(context);
-    let mut allowance = Allowance::new(asked.route.config.pace(&context.generation.config.limits));
+    let mut allowance = Allowance::new(asked.route.config.pace(context.limits()));
     let mut body = Vec::new();
     loop {
         let waited_since = coarse();
@@ -63,7 +63,7 @@ pub(super) async fn serve<B: MessageBody, A: ResponseSink>(
             }
         }
         exchange.ledger.received.set(body.len() as u64);
-        if body.len() as u64 > asked.route.config.max_body_bytes {
+        if body.len() as u64 > asked.route.config.max_body(context.limits()) {
             return Err(Rejection::of(Reason::BodyTooLarge).into());
         }
         if lease.hold(body.len()).is_err() {

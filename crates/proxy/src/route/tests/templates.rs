@@ -24,7 +24,12 @@ fn write(
 }
 
 fn forward(rewrite: Option<&str>) -> Forward {
-    Forward { to: ForwardTo::Group("g".to_string()), rewrite: rewrite.map(template), host: HostRewrite::Keep }
+    Forward {
+        to: ForwardTo::Group("g".to_string()),
+        rewrite: rewrite.map(template),
+        host: HostRewrite::Keep,
+        mirror: None,
+    }
 }
 
 #[test]
@@ -133,7 +138,7 @@ fn templates_that_cannot_work_are_reported_at_load() {
             allow: Vec::new(),
             settings: Arc::new(UpstreamConfig::new("dynamic")),
         };
-        Action::Forward(Forward { to, rewrite: None, host: HostRewrite::Upstream })
+        Action::Forward(Forward { to, rewrite: None, host: HostRewrite::Upstream, mirror: None })
     };
     for (action, expected) in [
         (rewrite("x"), "must begin with `/`"),
