@@ -481,10 +481,8 @@ fn build_groups(
 ) -> BTreeMap<String, Arc<Group>> {
     let mut groups = BTreeMap::new();
     for (name, upstream) in &config.upstreams {
-        let kept = previous.and_then(|previous| previous.group(name)).filter(|group| group.config == *upstream);
-        // A group with files (of TLS, the key of its sessions) is made anew, since they may have changed.
-        let has_key = |group: &Group| group.config.sticky.as_ref().is_some_and(|sticky| sticky.key.is_some());
-        if let Some(group) = kept.filter(|group| group.config.tls.is_none() && !has_key(group)) {
+        let kept = previous.and_then(|previous| previous.group(name)).filter(|group| group.is_current(upstream));
+        if let Some(group) = kept {
             groups.insert(name.clone(), Arc::clone(group));
             continue;
         }

@@ -220,3 +220,57 @@ fn a_connection_that_died_at_rest_is_replaced() {
     }
     wait_until("all requests", || up.seen().len() == 20);
 }
+
+#[test]
+fn a_group_outlives_reloads_until_what_it_reads_changes() {
+    let dir = certificates(&[("a.test", false)]);
+    std::fs::write(dir.path().join("key"), "0123456789abcdef").unwrap();
+    let up = Upstream::ok();
+    // Whoever is hung up on in the handshake ejects the server, for the whole test.
+    let cutting = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = cutting.local_addr().unwrap();
+    std::thread::spawn(move || cutting.incoming().for_each(drop));
+    let text = format!(
+        "workers: 1
+listeners:
+  - {{ name: web, bind: \"127.0.0.1:0\" }}
+upstreams:
+  tls: {{ servers: [\"{}\"], tls: {{ ca: ca.pem }}, ejection: {{ failures: 1, duration: 1h }} }}
+  sticky: {{ servers: [\"{}\"], sticky: {{ cookie: sid, key: {{ file: key }} }} }}
+routes:
+  - {{ path: \"/tls\", upstream: tls }}
+  - {{ path: \"/sticky\", upstream: sticky }}
+admin: {{ bind: \"127.0.0.2:0\" }}
+",
+        address, up.address
+    );
+    let gate = Gate::start_in(dir, &text);
+    assert_eq!((get(&gate, "/tls"), get(&gate, "/sticky")), (502, 200));
+    let is_ejected = || {
+        gate.metrics()
+            .lines()
+            .any(|line| line.starts_with("portunus_upstream_server_ejected{upstream=\"tls\"") && line.ends_with(" 1"))
+    };
+    assert!(is_ejected(), "{}", gate.metrics());
+    let mut reloads = 0;
+    let mut reload = || {
+        reloads += 1;
+        gate.rewrite(&format!("{text}# {reloads}\n"));
+        gate.signal("HUP");
+        wait_until("a reload", || {
+            gate.diagnostics().iter().filter(|line| line.contains("reloaded")).count() == reloads
+        });
+    };
+    reload();
+    assert!(is_ejected());
+    assert_eq!(get(&gate, "/sticky"), 200);
+    assert_eq!(up.seen()[1].connection, 0, "the connection at rest is used again");
+    // Its authorities are others now, and its key.
+    let other = certificates(&[("b.test", false)]);
+    std::fs::copy(other.path().join("ca.pem"), gate.dir.path().join("ca.pem")).unwrap();
+    std::fs::write(gate.dir.path().join("key"), "another key that is long").unwrap();
+    reload();
+    assert!(!is_ejected());
+    assert_eq!(get(&gate, "/sticky"), 200);
+    assert_eq!(up.seen()[2].connection, 1, "a group of its own has connections of its own");
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::KeyServersConfig;
 use tls::crypto::Certificate;
 
-use crate::upstream::Group;
+use crate::upstream::{Group, inputs};
 
 /// A group of key servers.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl KeyGroup {
     /// # Errors
     /// A file is missing or unusable; says which.
     pub fn new(config: &Arc<KeyServersConfig>, previous: Option<&Arc<KeyGroup>>) -> Result<Arc<KeyGroup>, String> {
-        let files = digest_of_files(config)?;
+        let files = inputs::digest(&config.upstream)?;
         if let Some(previous) = previous.filter(|previous| previous.files == files && previous.config == *config) {
             return Ok(Arc::clone(previous));
         }
@@ -33,9 +33,6 @@ impl KeyGroup {
         Ok(Arc::new(KeyGroup { config: Arc::clone(config), servers, files }))
     }
 }
-
-/// Largest file of certificates or a key, bytes.
-const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Every key server demands a certificate whose usage lets it prove a client.
 fn check_client_certificate(config: &KeyServersConfig) -> Result<(), String> {
@@ -51,15 +48,4 @@ fn check_client_certificate(config: &KeyServersConfig) -> Result<(), String> {
         }
         Err(error) => Err(format!("{place}: {error}")),
     }
-}
-
-fn digest_of_files(config: &KeyServersConfig) -> Result<[u8; 32], String> {
-    let tls = config.upstream.tls.as_ref();
-    let files = tls.into_iter().flat_map(|tls| [&tls.ca, &tls.client_certificate, &tls.client_key]).flatten();
-    let mut digests = Vec::new();
-    for path in files {
-        let content = keystore::files::read(path, MAX_FILE_BYTES)?;
-        digests.extend_from_slice(&tls::crypto::digest::sha256(&content));
-    }
-    Ok(tls::crypto::digest::sha256(&digests))
 }

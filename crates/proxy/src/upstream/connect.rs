@@ -17,7 +17,7 @@ use super::server::Server;
 use crate::passport::Rejected;
 
 /// Roots that Debian and its kin keep, trusted where no other file is named.
-const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
+pub(super) const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Why there is no connection.
 #[derive(Debug)]

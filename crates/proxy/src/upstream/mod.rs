@@ -3,6 +3,7 @@
 //! A [`Group`] is shared by all workers and outlives reloads that leave its configuration alone; connections belong to one worker.
 //! Owns no HTTP: that is `http`.
 
+pub mod inputs;
 mod connect;
 pub mod h2;
 mod members;
@@ -57,6 +58,8 @@ pub struct Group {
     /// Held while a server is ejected for its statuses, so that not all are at once.
     ejecting: Mutex<()>,
     connector: Option<Arc<tls::Connector>>,
+    /// A digest over what its TLS settings and sessions were read from; zeros where that is nothing.
+    inputs: [u8; 32],
     /// Its address was put together from a request, so that names must not lead to ourselves.
     is_dynamic: bool,
     /// Servers on Unix sockets are spoken to without TLS.
@@ -80,6 +83,8 @@ impl Group {
     /// # Errors
     /// A file is missing or unusable; says which.
     pub fn new(config: &Arc<UpstreamConfig>) -> Result<Group, String> {
+        // Before they are read: what changes meanwhile makes the next reload read them again.
+        let inputs = if has_inputs(config) { inputs::digest(config)? } else { [0; 32] };
         let connector = match &config.tls {
             Some(tls) => {
                 let alpn: Option<&[u8]> = match config.protocol {
@@ -92,7 +97,12 @@ impl Group {
             None => None,
         };
         let sticky = config.sticky.as_ref().map(|sticky| Sticky::new(sticky, &config.name)).transpose()?;
-        Ok(Group { sticky, ..Group::with(config, connector, false) })
+        Ok(Group { sticky, inputs, ..Group::with(config, connector, false) })
+    }
+
+    /// Whether a group that is made of this configuration now would be this one.
+    pub fn is_current(&self, config: &UpstreamConfig) -> bool {
+        *self.config == *config && (!has_inputs(config) || inputs::digest(config).is_ok_and(|now| now == self.inputs))
     }
 
     /// A group of key servers, whose connections offer the keyless extension by ALPN. On Unix sockets there is no TLS.
@@ -127,6 +137,7 @@ impl Group {
             changed: Notify::new(),
             ejecting: Mutex::new(()),
             connector,
+            inputs: [0; 32],
             in_flight: AtomicUsize::new(0),
             queue: config.queue.clone().map(Queue::new),
             sticky: None,
@@ -420,6 +431,11 @@ impl Group {
             (ejected + 1) * 100 <= members.servers.len() * rule.max_percent as usize
         })
     }
+}
+
+/// Whether a group reads files or secrets while it is made.
+fn has_inputs(config: &UpstreamConfig) -> bool {
+    config.tls.is_some() || config.sticky.as_ref().is_some_and(|sticky| sticky.key.is_some())
 }
 
 /// The sticky session of a client.
