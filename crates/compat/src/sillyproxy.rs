@@ -22,7 +22,7 @@ use std::time::Duration;
 use config::limits::Limits;
 use config::{
     ArgumentSecret, Config, Effective, Endpoint, Forwarding, KeystoreConfig, ListenerConfig, ListenerOptions,
-    LogConfig, Secret, Service, TlsConfig, TlsSettings,
+    LogConfig, ResponseRules, Secret, Service, TlsConfig, TlsSettings,
 };
 use proxy::route::RouteTable;
 use tls::{Policy, ProtocolVersion};
@@ -117,29 +117,22 @@ fn translate(arguments: &Arguments) -> Result<(Config, Vec<String>), Vec<String>
             "others on this machine can see -keypass; -keypass-file FILE keeps the password to itself".to_string(),
         );
     }
-    let keystore = keystore(arguments);
     let config = Config {
         workers: std::thread::available_parallelism().map_or(1, NonZero::get),
         listeners: vec![Arc::new(listener(bind, arguments.min_tls))],
         udp_listeners: Vec::new(),
-        keystores: BTreeMap::from([(NAME.to_string(), keystore)]),
+        keystores: BTreeMap::from([(NAME.to_string(), keystore(arguments))]),
         key_servers: BTreeMap::new(),
         tokens: BTreeMap::new(),
         policies: BTreeMap::new(),
+        error_pages: BTreeMap::new(),
+        compression: BTreeMap::new(),
         contracts: BTreeMap::new(),
         host_rules: Vec::new(),
         routes: file.routes,
         upstreams: file.upstreams,
         trusted_proxies: Vec::new(),
-        // SillyProxy sends none; `X-Forwarded-By` is an edit of each route.
-        forwarding: Forwarding {
-            x_forwarded: false,
-            x_real_ip: false,
-            forwarded: false,
-            via: false,
-            request_id: false,
-            ..Forwarding::default()
-        },
+        forwarding: no_forwarding(),
         admin: None,
         log: LogConfig::default(),
         limits: Limits { keep_alive_timeout: Duration::from_secs(60), ..Limits::default() },
@@ -182,6 +175,18 @@ fn keystore(arguments: &Arguments) -> KeystoreConfig {
     }
 }
 
+/// SillyProxy sends none; `X-Forwarded-By` is an edit of each route.
+fn no_forwarding() -> Forwarding {
+    Forwarding {
+        x_forwarded: false,
+        x_real_ip: false,
+        forwarded: false,
+        via: false,
+        request_id: false,
+        ..Forwarding::default()
+    }
+}
+
 fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {
     // What SillyProxy's code does; its help text and its README each say something else.
     let (policy, min_version) = match min_tls {
@@ -204,6 +209,7 @@ fn listener(bind: Vec<Endpoint>, min_tls: u64) -> ListenerConfig {
         service: Service::Http,
         contract: None,
         policies: Vec::new(),
+        responses: ResponseRules::default(),
         options: ListenerOptions::default(),
     }
 }

@@ -19,6 +19,7 @@ mod placeholders;
 mod policies;
 mod process;
 mod read;
+mod responses;
 mod routes;
 mod split;
 mod template;
@@ -102,6 +103,8 @@ pub(super) fn build(
         routes,
         upstreams,
         policies,
+        error_pages: build.error_pages(root),
+        compression: build.compression(root),
         contracts: build.contracts(root, &tokens),
         tokens,
         host_rules: build.host_rules(root),

@@ -45,11 +45,13 @@ settings! {
         max_requests_per_connection: u64 = Shape::Int(1, u64::MAX >> 11), "1000000",
             "Requests on one connection, after which it is closed gracefully.";
         max_drain_bytes as "max_discarded_body": u64 = Shape::Size(0, MIB), "64KiB",
-            "Unread rest of a request body to read and discard in order to keep the connection; longer ones close it.";
+            "Unread rest of a request body, or of a response that error pages replace, to read and discard in order to keep the connection; longer ones close it.";
         max_validation_memory_bytes as "max_validation_memory": usize = Shape::Size(MIB, 1024 * 1024 * MIB), "512MiB",
             "Memory for all bodies that contracts are validating; then 503. A body takes its own size, or up to 12 times its decoded size where the schema needs the whole of it.";
         max_validation_memory_per_connection_bytes as "max_validation_memory_per_connection": usize = Shape::Size(64 * 1024, 1024 * 1024 * MIB), "64MiB",
             "Memory for the bodies of one client connection that contracts are validating; then 503.";
+        max_compression_memory_bytes as "max_compression_memory": usize = Shape::Size(0, 1024 * 1024 * MIB), "256MiB",
+            "Memory for all responses that are being compressed; further ones are sent as they are. A response takes 0.5 to 5 MiB, by coding and level; a stream of events 0.5 MiB.";
         h2_max_streams: u32 = Shape::Int(1, 10_000), "128",
             "Concurrent HTTP/2 streams on one connection.";
         h2_control_frame_burst: u32 = Shape::Int(1, 1_000_000), "1000",

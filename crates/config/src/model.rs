@@ -23,6 +23,7 @@ mod datagram;
 mod listener_limits;
 mod place;
 mod policies;
+mod responses;
 mod split;
 mod tokens;
 mod upstreams;
@@ -32,6 +33,7 @@ pub use conditions::{Conditions, ValueCondition, ValueMatch, ValueOf};
 pub use datagram::{AllowedDestination, DatagramHeader, SourceConfig, TargetsConfig, UdpListenerConfig};
 pub use place::{Bindable, Place, places};
 pub use policies::*;
+pub use responses::*;
 pub use split::{Mirror, Share};
 pub use tokens::*;
 pub use upstreams::*;
@@ -58,6 +60,10 @@ pub struct Config {
     pub tokens: BTreeMap<String, Arc<TokensConfig>>,
     /// Policies by name.
     pub policies: BTreeMap<String, Arc<PolicyConfig>>,
+    /// Error pages by name.
+    pub error_pages: BTreeMap<String, Arc<ErrorPagesConfig>>,
+    /// Compression by name.
+    pub compression: BTreeMap<String, Arc<CompressionConfig>>,
     /// Contracts by name.
     pub contracts: BTreeMap<String, Arc<ContractConfig>>,
     /// What holds for hosts.
@@ -132,8 +138,21 @@ pub struct ListenerConfig {
     pub contract: Option<String>,
     /// Policies that its requests must pass.
     pub policies: Vec<String>,
+    /// What holds for its responses.
+    pub responses: ResponseRules,
     /// Its other settings.
     pub options: ListenerOptions,
+}
+
+impl Config {
+    /// The files of responses of our own.
+    pub fn response_files(&self) -> impl Iterator<Item = &PathBuf> {
+        let bodies = self.routes.iter().filter_map(|route| match &route.action {
+            Action::Respond { body_file, .. } => body_file.as_ref(),
+            _ => None,
+        });
+        self.error_pages.values().flat_map(|pages| pages.files()).chain(bodies)
+    }
 }
 
 impl ListenerConfig {
@@ -357,6 +376,8 @@ pub struct RouteConfig {
     pub contract: ContractChoice,
     /// Policies that its requests must pass, besides those of listener and host.
     pub policies: Vec<String>,
+    /// What holds for its responses.
+    pub responses: ResponseRules,
     /// What a set of compatible routes does beyond native matching.
     pub lenient: Leniency,
 }
@@ -494,6 +515,8 @@ pub enum Action {
         content_type: String,
         /// Body.
         body: Arc<[u8]>,
+        /// The file that has the body instead.
+        body_file: Option<PathBuf>,
         /// The group that must have a server that is up; without one, the response is 503.
         if_healthy: Option<String>,
     },

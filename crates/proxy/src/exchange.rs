@@ -9,6 +9,7 @@ mod affinity;
 mod cors;
 mod mirror;
 mod respond;
+mod compress;
 mod relay;
 mod replay;
 pub mod retry;
@@ -25,7 +26,7 @@ use net::Deadline;
 use reason::Reason;
 use transport::{buffer, recycle};
 use wire::http::http1::reason_phrase;
-use wire::http::{BodyFraming, RequestHead, ResponseHead, Version};
+use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
 
 use crate::auth::Subject;
 use crate::contracts::ActiveContract;
@@ -36,9 +37,11 @@ use crate::message::ledger::Ledger;
 use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
-use crate::message::{date, grpc};
+use crate::message::{date, encoder, grpc};
+use crate::responses::{Compressible, ErrorPages};
 use crate::route::{self, CompiledRoute, Params, Routed, Values, build_authority, build_location};
 use crate::upstream::{Full, Group, NoServer, Server, TunnelPlace, Wish};
+use compress::Compressing;
 use mirror::Duplicate;
 use replay::Replay;
 use retry::{Condition, Failed, Tries};
@@ -93,7 +96,7 @@ pub async fn run<B: MessageBody, A: ResponseSink>(
             if is_last {
                 sink.be_last();
             }
-            reject(&rejection, head, sink, ledger).await.map(|()| None)
+            reject(&rejection, context, head, sink, ledger).await.map(|()| None)
         }
     }
 }
@@ -144,12 +147,13 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     let active = guard::contract_of(context, route, head)?;
     let (status, location) = match &route.config.action {
         Action::Forward(forward) => return forward_admitted(head, (route, params), active, forward, exchange).await,
-        Action::Respond { status, content_type, body, if_healthy } => {
+        Action::Respond { status, content_type, body, if_healthy, .. } => {
             let group = if_healthy.as_ref().map(|name| context.generation.group(name));
             if group.is_some_and(|group| group.is_none_or(|group| !group.is_up())) {
                 return Err(Rejection::of(Reason::NoHealthyUpstream).into());
             }
-            let fixed = (*status, content_type.as_str(), &**body);
+            let body = context.generation.responses.body(route.index).unwrap_or(body);
+            let fixed = (*status, content_type.as_str(), body);
             return respond_fixed(context, (&route.config, &params), fixed, head, exchange.sink, exchange.ledger)
                 .await
                 .map(|()| None);
@@ -439,6 +443,7 @@ fn begin_own(sink: &mut impl ResponseSink, status: u16) {
 /// The client is gone.
 pub async fn reject(
     rejection: &Rejection,
+    context: Context<'_>,
     head: &RequestHead,
     sink: &mut impl ResponseSink,
     ledger: &mut Ledger,
@@ -458,8 +463,19 @@ pub async fn reject(
     if let Some(relayed) = &rejection.relayed {
         return send_whole(sink, &relayed.content_type, &relayed.body, head, ledger).await;
     }
-    let (body, content_type) = rejection::body(rejection, head);
+    let pages = error_pages(context, head, ledger);
+    let (body, content_type) = rejection::body(rejection, head, pages, ledger.id());
+    if let Some(pages) = pages {
+        ledger.error_pages = Some(Arc::clone(&pages.name));
+        sink.field(b"Vary", b"Accept");
+    }
     send_whole(sink, content_type, &body, head, ledger).await
+}
+
+/// The error pages of a request, by how far it came.
+fn error_pages<'g>(context: Context<'g>, head: &RequestHead, ledger: &Ledger) -> Option<&'g ErrorPages> {
+    let route = ledger.route.as_ref().map(|route| route.name.as_str());
+    context.generation.responses.error_pages(route, &context.conn.listener.name, head).map(Arc::as_ref)
 }
 
 async fn respond_fixed(
@@ -473,6 +489,30 @@ async fn respond_fixed(
     ledger.status = status;
     sink.begin(status);
     own_fields(context, route, &context.values(head, params, ledger.id()), sink);
+    let compression = context.generation.responses.compression(&route.name, &context.conn.listener.name, head);
+    if let Some(compression) = compression.filter(|_| !body.is_empty()) {
+        let mut fields = Fields::new();
+        fields.push(b"content-type", content_type.as_bytes());
+        let subject = Compressible {
+            request: head,
+            has_certificate: context.facts().certificate.is_some(),
+            status,
+            fields: &fields,
+            edits: &route.response_headers,
+            length: Some(body.len() as u64),
+        };
+        let mut compressing = Compressing::of(context, compression, &subject, false);
+        let compressed = compressing.take().and_then(|(encoder, _place)| compress::whole(encoder, body));
+        if let Some(compressed) = compressed {
+            compressing.own_fields(sink, std::iter::empty());
+            ledger.compressed = compressing.encoding().map(|encoding| (encoder::name(encoding), body.len() as u64));
+            let sent = send_whole(sink, content_type, &compressed, head, ledger).await;
+            return sent.map_err(|Aborted| Failure::Aborted);
+        }
+        if compressing.encoding().is_none() {
+            compressing.own_fields(sink, std::iter::empty());
+        }
+    }
     send_whole(sink, content_type, body, head, ledger).await.map_err(|Aborted| Failure::Aborted)
 }
 

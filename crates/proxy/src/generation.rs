@@ -23,6 +23,7 @@ use crate::doubtful;
 use crate::keyless::KeyGroup;
 use crate::policies::Policies;
 use crate::reach;
+use crate::responses::Responses;
 use crate::route::RouteTable;
 use crate::tunnel_routes::TunnelRoutes;
 use crate::upstream::Group;
@@ -60,6 +61,8 @@ pub struct Generation {
     pub contracts: Contracts,
     /// Its policies.
     pub policies: Policies,
+    /// Its error pages, and bodies from files.
+    pub responses: Responses,
     /// Its keystores as read from disk.
     pub stores: BTreeMap<String, Arc<keystore::Store>>,
     tables: BTreeMap<String, Arc<IdentityTable>>,
@@ -103,11 +106,13 @@ impl Generation {
         let contracts = contracts.map_err(|found| problems.extend(found)).ok();
         let policies = Policies::load(&config, &verifiers, previous.map(|previous| &previous.policies));
         let policies = policies.map_err(|found| problems.extend(found)).ok();
-        match (routes, contracts, policies) {
-            (Some(routes), Some(contracts), Some(policies)) if problems.is_empty() => Ok(Generation {
+        let responses = Responses::load(&config).map_err(|found| problems.extend(found)).ok();
+        match (routes, contracts, policies, responses) {
+            (Some(routes), Some(contracts), Some(policies), Some(responses)) if problems.is_empty() => Ok(Generation {
                 verifiers,
                 contracts,
                 policies,
+                responses,
                 number: previous.map_or(0, |previous| previous.number) + 1,
                 routes,
                 stores,

@@ -26,6 +26,7 @@ mod reach;
 mod doubtful;
 pub mod contracts;
 mod policies;
+mod responses;
 pub mod auth;
 pub mod route;
 pub mod client;

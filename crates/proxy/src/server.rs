@@ -170,6 +170,7 @@ impl Server {
             beats: (0..config.workers).map(|_| AtomicU64::new(0)).collect(),
             workers_up: AtomicUsize::new(0),
             validation_memory: reporter.validation_memory(),
+            encoder_memory: AtomicUsize::new(0),
             reporter,
         });
         let generation = Arc::clone(&shared.generation);

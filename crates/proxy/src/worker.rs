@@ -41,6 +41,8 @@ pub struct Shared {
     pub beats: Box<[AtomicU64]>,
     /// Bytes that bodies take while contracts validate them.
     pub validation_memory: Arc<ValidationMemory>,
+    /// Bytes that encoders of responses take.
+    pub encoder_memory: AtomicUsize,
     /// Logs and metrics.
     pub reporter: Arc<Reporter>,
 }

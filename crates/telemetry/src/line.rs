@@ -231,6 +231,13 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     json.some("user", record.user.unwrap_or("").as_bytes());
     json.some("user_agent", record.user_agent);
     json.some("request_id", record.request_id);
+    if let Some((encoding, bytes)) = record.compressed {
+        json.open("compression");
+        json.text("encoding", encoding.as_bytes());
+        json.number("bytes", bytes);
+        json.close();
+    }
+    json.some("error_pages", record.error_pages.unwrap_or("").as_bytes());
     if let Some(contract) = &record.contract {
         contract_json(&mut json, contract);
     }

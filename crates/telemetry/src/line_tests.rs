@@ -48,6 +48,8 @@ fn record() -> RequestRecord<'static> {
         user: None,
         session: None,
         retries: 1,
+        error_pages: None,
+        compressed: None,
         fault: Side::Nobody,
         reason: None,
         contract: None,

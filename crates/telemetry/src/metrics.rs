@@ -18,7 +18,7 @@ use super::page::{Histogram, Metric, Page, durations, every_label, sums};
 use super::shared::{Shared, published};
 use super::slow::{SHOWN_SERVERS, SlowEvents};
 use super::upstreams::{ServerView, UpstreamView};
-use super::worker::{ListenerCells, TunnelCells, UpstreamCells, WorkerShared};
+use super::worker::{CompressionCells, ListenerCells, TunnelCells, UpstreamCells, WorkerShared};
 
 /// Client addresses shown as metrics.
 const SHOWN_CLIENTS: usize = 20;
@@ -234,7 +234,20 @@ fn requests(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {
     page.counters("portunus_contract_requests", "Requests under a contract, by what it said", labels, decisions)?;
     let policies = sums(workers, |worker| &worker.policies, every_label);
     let help = "Requests that a policy did not let pass, or would not have (logged)";
-    page.counters("portunus_policy_decisions", help, ["policy", "decision", "reason"], policies)
+    page.counters("portunus_policy_decisions", help, ["policy", "decision", "reason"], policies)?;
+    let by_coding = |value: fn(&CompressionCells) -> u64| {
+        sums(workers, |worker| &worker.compression, move |slot| Some((slot.texts(), value(&slot.cells))))
+    };
+    let responses = by_coding(|cells| cells.responses.get());
+    page.counters("portunus_compressed_responses", "Responses that were compressed", ["encoding"], responses)?;
+    let before = by_coding(|cells| cells.before.get());
+    let help = "Bytes of their bodies before compression";
+    page.counters("portunus_compression_input_bytes", help, ["encoding"], before)?;
+    let after = by_coding(|cells| cells.after.get());
+    let help = "Bytes of their bodies after compression";
+    page.counters("portunus_compression_output_bytes", help, ["encoding"], after)?;
+    let pages = sums(workers, |worker| &worker.error_pages, every_label);
+    page.counters("portunus_error_pages", "Responses for errors under error pages", ["error_pages", "code"], pages)
 }
 
 fn keyless(page: &mut Page<'_>, workers: &[Arc<WorkerShared>]) -> fmt::Result {

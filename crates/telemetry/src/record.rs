@@ -112,6 +112,10 @@ pub struct RequestRecord<'a> {
     pub session: Option<&'static str>,
     /// Further tries on other servers.
     pub retries: u32,
+    /// The error pages that the response is of.
+    pub error_pages: Option<&'a str>,
+    /// The coding that the response was given here, and the bytes of its body before that.
+    pub compressed: Option<(&'static str, u64)>,
     /// Whose fault, if unhappy.
     pub fault: Side,
     /// What went wrong, if anything did.

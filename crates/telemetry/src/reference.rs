@@ -98,6 +98,13 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("user", "Who sent the request, as a policy has verified: `sub` of the token, or the user name."),
     ("user_agent", "User-Agent of the request."),
     ("request_id", "The id sent upstream as `X-Request-Id`."),
+    ("compression", "How the response was compressed; absent if it was not."),
+    ("compression.encoding", "Content coding: `zstd`, `br` or `gzip`."),
+    ("compression.bytes", "Bytes of the body before; `bytes_sent` counts those after."),
+    (
+        "error_pages",
+        "The error pages in `error_pages` that the response is under; absent if it is none for an error, or there are none.",
+    ),
     ("contract", "The contract of the request, if it is under one."),
     ("contract.name", "Its name."),
     ("contract.operation", "Method and path template; absent where the document has none for the request."),
@@ -267,6 +274,8 @@ fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> RequestReco
         user: Some("u-4711"),
         session: Some("kept"),
         retries: 0,
+        error_pages: Some("site"),
+        compressed: Some(("br", 412)),
         fault: Side::Upstream,
         reason: Some(Reason::Violation("required")),
         contract: Some(ContractRecord {

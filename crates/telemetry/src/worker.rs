@@ -68,6 +68,15 @@ pub(super) struct UpstreamCells {
     pub(super) overflows: Count,
 }
 
+/// What was compressed with one coding.
+#[derive(Debug, Default)]
+pub(super) struct CompressionCells {
+    pub(super) responses: Count,
+    /// Bytes of their bodies before and after.
+    pub(super) before: Count,
+    pub(super) after: Count,
+}
+
 /// The counters of one worker, as readers see them. The capacities bound what `/metrics` can grow to.
 #[derive(Debug)]
 pub(super) struct WorkerShared {
@@ -95,6 +104,10 @@ pub(super) struct WorkerShared {
     pub(super) decisions: Family<4, Count>,
     /// By policy, decision, reason.
     pub(super) policies: Family<3, Count>,
+    /// By content coding.
+    pub(super) compression: Family<1, CompressionCells>,
+    /// By set of error pages, status.
+    pub(super) error_pages: Family<2, Count>,
     pub(super) shadows: shadow::Published,
     pub(super) lines_dropped: Count,
     pub(super) clients: Published,
@@ -117,6 +130,8 @@ impl WorkerShared {
             key_groups: Family::new(64),
             decisions: Family::new(4096),
             policies: Family::new(1024),
+            compression: Family::new(4),
+            error_pages: Family::new(256),
             shadows: shadow::Published::default(),
             lines_dropped: Count::default(),
             clients: Published::default(),
@@ -146,7 +161,7 @@ impl WorkerShared {
     }
 
     /// How often a label set did not fit, by family.
-    pub(super) fn overflows(&self) -> [(&'static str, u64); 12] {
+    pub(super) fn overflows(&self) -> [(&'static str, u64); 14] {
         [
             ("listeners", self.listeners.overflow()),
             ("requests", self.requests.overflow()),
@@ -160,6 +175,8 @@ impl WorkerShared {
             ("key_groups", self.key_groups.overflow()),
             ("decisions", self.decisions.overflow()),
             ("policies", self.policies.overflow()),
+            ("compression", self.compression.overflow()),
+            ("error_pages", self.error_pages.overflow()),
         ]
     }
 }
@@ -375,6 +392,15 @@ impl WorkerReport {
             cells.overflows.add(u64::from(is_overflow));
         }
         self.fault(record.fault, record.reason);
+        if let Some((encoding, bytes)) = record.compressed {
+            let cells = shared.compression.at([encoding]);
+            cells.responses.add(1);
+            cells.before.add(bytes);
+            cells.after.add(record.bytes_sent);
+        }
+        if let Some(pages) = record.error_pages {
+            shared.error_pages.at([pages, code]).add(1);
+        }
         if let Some(contract) = &record.contract {
             let labels = [contract.contract, contract.operation, contract.decision.as_str(), code_of(contract.reason)];
             shared.decisions.at(labels).add(1);

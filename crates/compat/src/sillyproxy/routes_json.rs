@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{
-    Action, ContractChoice, Ejection, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, RouteConfig,
-    RouteOptions, Segment, ServerConfig, UpstreamConfig, UpstreamTls,
+    Action, ContractChoice, Ejection, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency,
+    ResponseRules, RouteConfig, RouteOptions, Segment, ServerConfig, UpstreamConfig, UpstreamTls,
 };
 use wire::http::Method;
 use wire::http::target::canonical_authority;
@@ -244,6 +244,7 @@ impl Reader<'_> {
             upgrades: vec!["websocket".to_string()],
             contract: ContractChoice::Inherited,
             policies: Vec::new(),
+            responses: ResponseRules::default(),
             lenient: LENIENCY,
         });
     }

@@ -9,6 +9,7 @@ use contract::options::{EscapedDelimiters, OnUnsupported, Undeclared};
 use wire::http::Method;
 use wire::http::target::canonical_path;
 
+use super::responses::{KnownResponses, RESPONSE_KEYS};
 use super::routes::method;
 use super::template::Target;
 use super::tokens::Verifiers;
@@ -279,14 +280,21 @@ impl Build<'_> {
 
     pub(super) fn host_rules(&mut self, root: &Node) -> Vec<HostRule> {
         let (known, policies) = (names_in(root, "contracts"), names_in(root, "policies"));
+        let known_responses = KnownResponses::of(root);
         let mut out: Vec<HostRule> = Vec::new();
         for entry in root.get("hosts").map(Node::entries).unwrap_or_default() {
             let host = self.take(entry.key_span, address::host_pattern(&entry.key));
             let contract = entry.value.get("contract").and_then(|name| self.name_of(name, "contract", &known));
             let policies = self.policy_names(&entry.value, &policies);
-            if entry.value.entry("contract").is_none() && entry.value.entry("policies").is_none() {
+            let responses = self.response_rules(&entry.value, &known_responses);
+            let keys = ["contract", "policies"].into_iter().chain(RESPONSE_KEYS);
+            if keys.into_iter().all(|key| entry.value.entry(key).is_none()) {
                 let what = format!("nothing is set for the host {}", shown(&entry.key));
-                self.problems.add(entry.key_span, what, "add `contract` or `policies`, or remove it");
+                self.problems.add(
+                    entry.key_span,
+                    what,
+                    "add `contract`, `policies`, `error_pages` or `compression`, or remove it",
+                );
             }
             if let Some(host) = host {
                 if out.iter().any(|rule| rule.host == host) {
@@ -296,7 +304,7 @@ impl Build<'_> {
                         "remove one of the two",
                     );
                 }
-                out.push(HostRule { host, contract, policies });
+                out.push(HostRule { host, contract, policies, responses });
             }
         }
         out

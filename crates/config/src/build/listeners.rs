@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tls::{Policy, ProtocolVersion};
 
+use super::responses::{KnownResponses, RESPONSE_KEYS};
 use super::{Build, Fault, address, identifier, names_in, read};
 use crate::model::{
     AdminConfig, Bindable, ClientCertificateConfig, Endpoint, ListenerConfig, ProxyHeaderRule, Service, TlsConfig,
@@ -28,6 +29,7 @@ impl Build<'_> {
         let contracts = names_in(root, "contracts");
         let upstreams = names_in(root, "upstreams");
         let policies = names_in(root, "policies");
+        let responses = KnownResponses::of(root);
         let mut bound = Bound::new();
         let mut names: HashMap<String, Span> = HashMap::new();
         let mut out = Vec::new();
@@ -52,6 +54,7 @@ impl Build<'_> {
                 service: self.service(node, &upstreams),
                 contract: node.get("contract").and_then(|name| self.name_of(name, "contract", &contracts)),
                 policies: self.policy_names(node, &policies),
+                responses: self.response_rules(node, &responses),
                 options: ListenerOptions::read(node),
                 name,
             };
@@ -105,7 +108,7 @@ impl Build<'_> {
                 let what = "`tunnel` and `redirect_to_https` exclude each other";
                 self.problems.add(entry.key_span, what, "keep one of the two");
             }
-            for entry in ["contract", "policies"].into_iter().filter_map(|key| node.entry(key)) {
+            for entry in ["contract", "policies"].into_iter().chain(RESPONSE_KEYS).filter_map(|key| node.entry(key)) {
                 let what = format!("`{}` has no effect beside `tunnel`, which looks at no requests", entry.key);
                 self.problems.add(entry.key_span, what, "remove one of the two");
             }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use wire::http::Method;
 
+use super::responses::{KnownResponses, media_type_of};
 use super::template::{Target, parameter_names, path_expression, path_pattern};
 use super::variables::none_in_target;
 use super::{Build, Fault, address, headers, identifier, names_in, read};
@@ -33,6 +34,7 @@ struct Known<'a> {
     listeners: BTreeMap<&'a str, Span>,
     contracts: BTreeMap<&'a str, Span>,
     policies: BTreeMap<&'a str, Span>,
+    responses: KnownResponses<'a>,
     /// Listeners that redirect everything, or carry bytes: no route is reached there.
     redirecting: Vec<&'a str>,
     tunnelling: Vec<&'a str>,
@@ -59,6 +61,7 @@ impl Build<'_> {
             listeners: BTreeMap::new(),
             contracts: names_in(root, "contracts"),
             policies: names_in(root, "policies"),
+            responses: KnownResponses::of(root),
             redirecting: Vec::new(),
             tunnelling: Vec::new(),
             for_tunnels: for_tunnels(root),
@@ -117,6 +120,7 @@ impl Build<'_> {
         }
         let name = name.unwrap_or_else(|| label(&methods, &hosts, &paths));
         let when = when.filter(|_| is_matched)?;
+        let responses = self.response_rules(node, &known.responses);
         let mut routes = Vec::with_capacity(paths.len());
         for (path, (action, (request_headers, response_headers))) in paths.into_iter().zip(of_paths) {
             routes.push(RouteConfig {
@@ -137,6 +141,7 @@ impl Build<'_> {
                 upgrades: upgrades.clone(),
                 contract: contract.clone(),
                 policies: policies.clone(),
+                responses: responses.clone(),
                 lenient: Leniency::default(),
             });
         }
@@ -432,19 +437,27 @@ impl Build<'_> {
     fn respond(&mut self, node: &Node, known: &Known<'_>) -> Option<Action> {
         let status = read::int(node, "status")?;
         let body = read::text(node, "body").unwrap_or_default();
-        if let Some(at) = node.get("body").filter(|_| !body.is_empty() && matches!(status, 204 | 205 | 304)) {
-            self.problems.add(
-                at.span,
-                format!("a response {status} has no body"),
-                "remove `body`, or use another status",
-            );
+        let file = node.entry("body_file");
+        for entry in [node.entry("body").filter(|_| !body.is_empty()), file].into_iter().flatten() {
+            if matches!(status, 204 | 205 | 304) {
+                let fix = format!("remove `{}`, or use another status", entry.key);
+                self.problems.add(entry.value.span, format!("a response {status} has no body"), fix);
+            }
+        }
+        if let (Some(entry), Some(_)) = (node.entry("body"), file) {
+            self.problems.add(entry.key_span, "`body` and `body_file` exclude each other", "keep one of the two");
         }
         if let Some(at) = node.get("body").filter(|_| body.len() > MAX_RESPOND_BYTES) {
-            self.problems.add(at.span, "the body is longer than 64 KiB", "serve it from an upstream");
+            self.problems.add(at.span, "the body is longer than 64 KiB", "put it into a file: `body_file`");
         }
-        let content_type = self.parsed(node, "content_type", content_type)?;
+        let body_file = self.file(node, "body_file");
+        let content_type = match (node.get("content_type"), &body_file, file) {
+            (Some(_), _, _) => self.parsed(node, "content_type", content_type)?,
+            (None, Some(path), Some(entry)) => self.take(entry.value.span, media_type_of(path))?.to_owned(),
+            _ => "text/plain; charset=utf-8".to_owned(),
+        };
         let if_healthy = node.get("if_healthy").and_then(|name| self.name_of(name, "upstream", &known.upstreams));
-        Some(Action::Respond { status, content_type, body: body.as_bytes().into(), if_healthy })
+        Some(Action::Respond { status, content_type, body: body.as_bytes().into(), body_file, if_healthy })
     }
 }
 

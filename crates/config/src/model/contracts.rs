@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use wire::http::Method;
 
-use super::{HostPattern, Secret, TokensConfig, UpstreamConfig};
+use super::{HostPattern, ResponseRules, Secret, TokensConfig, UpstreamConfig};
 
 /// What becomes of a message that breaks its contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -203,4 +203,6 @@ pub struct HostRule {
     pub contract: Option<String>,
     /// Policies that its requests must pass.
     pub policies: Vec<String>,
+    /// What holds for its responses.
+    pub responses: ResponseRules,
 }

@@ -11,6 +11,7 @@ mod listeners;
 mod matching;
 mod policies;
 mod process;
+mod responses;
 mod routes;
 mod tokens;
 mod upstreams;
@@ -21,6 +22,7 @@ pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, ListenerLimits, ListenerOptions};
 pub use policies::PolicyMode;
 pub(crate) use process::FORWARDING;
+pub use responses::{CompressionOptions, Encoding};
 pub use routes::RouteOptions;
 pub use upstreams::{HealthMethod, QueueConfig, SameSite, WhenAllDown};
 pub(crate) use upstreams::{RETRIES, UPSTREAM, UPSTREAM_EJECTION};
@@ -33,6 +35,7 @@ use listeners::*;
 use matching::*;
 use policies::*;
 use process::*;
+use responses::*;
 use routes::*;
 use tokens::*;
 use upstreams::*;
@@ -79,6 +82,9 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &VALIDATE,
     &HOST_SET,
     &HEADER_EDITS,
+    &ERROR_PAGES,
+    &ERROR_PAGE,
+    &COMPRESSION,
     &TOKENS,
     &JWT,
     &KEY_URL,
@@ -169,6 +175,18 @@ pub(crate) static ROOT: Object = object(
             Shape::Table("NAME", &Shape::Object(&POLICY)),
             "(none)",
             "Which requests may pass: by address, by rate and by who sends them. Listeners, hosts and routes refer to policies by name.",
+        ),
+        optional(
+            "error_pages",
+            Shape::Table("NAME", &Shape::Object(&ERROR_PAGES)),
+            "(none)",
+            "Responses for errors. Listeners, hosts and routes refer to them by name.",
+        ),
+        optional(
+            "compression",
+            Shape::Table("NAME", &Shape::Object(&COMPRESSION)),
+            "(none)",
+            "Compression of responses. Listeners, hosts and routes refer to it by name; without that, nothing is compressed.",
         ),
         optional(
             "contracts",

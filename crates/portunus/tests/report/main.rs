@@ -40,6 +40,8 @@ fn record() -> RequestRecord<'static> {
         user: None,
         session: None,
         retries: 0,
+        error_pages: None,
+        compressed: None,
         fault: Side::Nobody,
         reason: None,
         contract: None,

@@ -2,24 +2,31 @@
 
 use std::cell::Cell;
 use std::future::Future;
+use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use net::Deadline;
+use net::clock::coarse;
 use net::pace::Pace;
 use reason::Reason;
 use wire::http::ResponseHead;
 
+use crate::exchange::compress::{Compressed, Compressing, is_of_events};
 use crate::exchange::relay::{self, Flow, Upload, UploadError};
 use crate::exchange::retry::OnConnection;
 use crate::exchange::upstream_h1::{Attempt, begin_response, download_failure, stopped_failure};
+use crate::exchange::{own_fields, send_whole};
 use crate::guard::response::Plan;
 use crate::guard::{GuardedBody, HoldError, Lease, ScratchSpace, response as guarded};
 use crate::message::body::BodyError;
-use crate::message::context::{Failure, client_failed};
+use crate::message::context::{Aborted, Failure, client_failed};
 use crate::message::forwarding::TrailerRule;
 use crate::message::ledger::Ledger;
-use crate::message::rejection::Rejection;
+use crate::message::rejection::{self, Rejection};
 use crate::message::sides::{MessageBody, ResponseSink};
+use crate::message::{encoder, grpc};
+use crate::responses::{Compressible, ErrorPages};
 
 /// Relays a response whose head is read, while the rest of the request goes on.
 ///
@@ -42,9 +49,16 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
     let plan =
         guarded::validate_head(admitted, context, response, &mut scratch, ledger).map_err(OnConnection::clients)?;
     if response.status == 101 {
-        begin_response(attempt, response, ledger.id(), sink);
+        begin_response(attempt, response, (&Compressing::none(), ledger.id()), sink);
         let flushed = sink.flush().await;
         return flushed.map_err(|broken| OnConnection::clients(Failure::from(client_failed(&broken, ledger))));
+    }
+    if let Some(pages) = intercepting(attempt, response, ledger) {
+        let replaced = replace(attempt, response, pages, sink, ledger).await;
+        replaced.map_err(|why| OnConnection::clients(Failure::from(why)))?;
+        let limit = context.generation.config.limits.max_drain_bytes;
+        drain(body, limit, deadline).await;
+        return Ok(());
     }
     let idle = attempt.idle();
     let mut body = GuardedBody::through(body, Lease::new(context));
@@ -62,14 +76,93 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
             held.map_err(not_held)?;
         }
     }
-    begin_response(attempt, response, ledger.id(), sink);
-    let relaying = relay::download(&mut body, sink, idle, flow, &ledger.sent, deadline);
-    let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
+    let is_of_events = is_of_events(response);
+    let mut compressing = compressing(attempt, response, is_of_events, ledger);
+    begin_response(attempt, response, (&compressing, ledger.id()), sink);
+    let relayed = match compressing.take() {
+        None => {
+            let relaying = relay::download(&mut body, sink, idle, flow, &ledger.sent, deadline);
+            upload.beside(relaying, None, |_| Poll::Pending).await
+        }
+        Some((encoder, _place)) => {
+            let mut compressed = Compressed::new(&mut body, encoder, is_of_events);
+            // It is big, and most responses have none.
+            let relaying = Box::pin(relay::download(&mut compressed, sink, idle, flow, &ledger.sent, deadline));
+            let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
+            ledger.compressed = compressing.encoding().map(|encoding| (encoder::name(encoding), compressed.taken()));
+            relayed
+        }
+    };
     ledger.received.set(flow.received.get());
     if let Some(validation) = body.watched() {
         guarded::finished(admitted, context, &validation, ledger);
     }
     relayed.map_err(|stopped| stopped_failure(stopped, ledger))?.map_err(|error| download_failure(&error, ledger))
+}
+
+/// What becomes of an upstream's response: whether it is compressed.
+fn compressing<'a>(
+    attempt: &Attempt<'a>,
+    response: &ResponseHead,
+    is_of_events: bool,
+    ledger: &Ledger,
+) -> Compressing<'a> {
+    let (context, head) = (attempt.context, attempt.admitted.head());
+    let Some(route) = &ledger.route else { return Compressing::none() };
+    let compression = context.generation.responses.compression(&route.name, &context.conn.listener.name, head);
+    let Some(compression) = compression else { return Compressing::none() };
+    let subject = Compressible::of(head, context.facts().certificate.is_some(), response, &route.response_headers);
+    Compressing::of(context, compression, &subject, is_of_events)
+}
+
+/// How long the rest of a response that is replaced may take, so that its connection can be used again.
+const DROPPED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Fields of a response that stay when its body is replaced: what its status asks for.
+const KEPT_FIELDS: [&str; 3] = ["WWW-Authenticate", "Allow", "Retry-After"];
+
+/// The error pages that replace a response, if there are any. Clients of gRPC read none.
+fn intercepting<'a>(attempt: &Attempt<'a>, response: &ResponseHead, ledger: &Ledger) -> Option<&'a Arc<ErrorPages>> {
+    if response.status < 400 {
+        return None;
+    }
+    let (context, head) = (attempt.context, attempt.admitted.head());
+    let route = ledger.route.as_ref().map(|route| route.name.as_str());
+    let pages = context.generation.responses.error_pages(route, &context.conn.listener.name, head)?;
+    (pages.intercepts(response.status) && !grpc::is_call(head)).then_some(pages)
+}
+
+/// Sends an error page in place of an upstream's response.
+async fn replace(
+    attempt: &Attempt<'_>,
+    response: &ResponseHead,
+    pages: &Arc<ErrorPages>,
+    sink: &mut impl ResponseSink,
+    ledger: &mut Ledger,
+) -> Result<(), Aborted> {
+    let head = attempt.admitted.head();
+    let (body, content_type) = rejection::page(response.status, head, Some(pages), ledger.id());
+    ledger.error_pages = Some(Arc::clone(&pages.name));
+    sink.begin(response.status);
+    let values = attempt.context.values(head, attempt.admitted.params(), ledger.id());
+    own_fields(attempt.context, &attempt.admitted.route().config, &values, sink);
+    for name in KEPT_FIELDS {
+        response.fields.get_all(name).for_each(|value| sink.field(name.as_bytes(), value));
+    }
+    sink.field(b"Vary", b"Accept");
+    send_whole(sink, content_type, &body, head, ledger).await
+}
+
+/// Reads what is left of a body that nobody wants, within bounds. Where that is not all of it, its connection is not used again.
+async fn drain(body: &mut impl MessageBody, limit: u64, deadline: &mut Deadline) {
+    let until = coarse() + DROPPED_WITHIN;
+    let mut dropped = 0;
+    while dropped <= limit {
+        match deadline.until(until, body.next()).await {
+            Ok(Ok(Some(piece))) => dropped += piece.len() as u64,
+            _ => return,
+        }
+    }
 }
 
 /// What is answered instead of a body that could not be held to its end.

@@ -13,6 +13,7 @@ use wire::http::http1::{Parsed, parse_response, write_field};
 use wire::http::{BodyFraming, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use crate::exchange::Exchange;
+use crate::exchange::compress::Compressing;
 use crate::exchange::relay::{self, DownloadError, Flow, Stopped, Upload, UploadError, UploadTerms};
 use crate::exchange::replay::Replay;
 use crate::exchange::respond::relay_response;
@@ -286,7 +287,7 @@ async fn message<B: MessageBody, A: ResponseSink>(
     let mut reader = BodyReader::for_response(transport, input, response.framing);
     let deadline = &mut timers.download;
     relay_response(attempt, response, &mut reader, *sink, ledger, deadline, &mut upload, &flow).await?;
-    Ok(match upload.is_complete() && response.keep_alive {
+    Ok(match upload.is_complete() && response.keep_alive && reader.is_done() {
         _ if is_tunnel => After::Tunnel,
         true => After::Reuse,
         false => After::Close,
@@ -451,10 +452,10 @@ fn ended(is_known: bool, fate: Fate) -> OnConnection {
 }
 
 /// Writes the head of the response from the upstream's.
-pub(crate) fn begin_response(
+pub(super) fn begin_response(
     attempt: &Attempt<'_>,
     response: &ResponseHead,
-    request_id: &[u8],
+    (compressing, request_id): (&Compressing<'_>, &[u8]),
     sink: &mut impl ResponseSink,
 ) {
     let route = &attempt.admitted.route().config;
@@ -465,7 +466,10 @@ pub(crate) fn begin_response(
     let edits = &route.response_headers;
     let admitted = attempt.admitted;
     let values = (!edits.is_empty()).then(|| context.values(admitted.head(), admitted.params(), request_id));
-    forwarding::response_fields(response, (edits, values.as_ref()), hsts, via, |name, value| sink.field(name, value));
+    forwarding::response_fields(response, (edits, values.as_ref()), hsts, via, |name, value| {
+        compressing.field(sink, name, value);
+    });
+    compressing.own_fields(sink, response.fields.get_all("vary"));
     if attempt.session.begins() {
         begin_session(attempt, sink);
     }
@@ -473,6 +477,10 @@ pub(crate) fn begin_response(
         sink.field(b"Connection", b"upgrade");
         sink.field(b"Upgrade", response.upgrade.as_deref().unwrap_or_default().as_bytes());
         sink.finish_head(BodyFraming::None, None);
+        return;
+    }
+    if compressing.encoding().is_some() {
+        sink.finish_head(BodyFraming::Chunked, None);
         return;
     }
     let bodiless = attempt.admitted.head().method == Method::Head || response.status == 304;

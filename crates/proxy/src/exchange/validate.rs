@@ -178,7 +178,7 @@ async fn auth_request<B: MessageBody, A: ResponseSink>(
     begin_own(*sink, rejection.status);
     rejection.fields(|name, value| sink.field(name, value));
     sink.field(b"Contract-Decision", fitting.to_string().as_bytes());
-    let (body, content_type) = rejection::body(&rejection, exchange.head);
+    let (body, content_type) = rejection::body(&rejection, exchange.head, None, &[]);
     send_whole(*sink, content_type, &body, exchange.head, exchange.ledger).await.map_err(|Aborted| Failure::Aborted)
 }
 
@@ -227,7 +227,7 @@ async fn check<B: MessageBody, A: ResponseSink>(
 fn denied(rejection: &Rejection, head: &RequestHead, write: impl FnOnce(&Denial<'_>)) {
     let mut fields = Vec::new();
     rejection.fields(|name, value| fields.push((name.to_vec(), value.to_vec())));
-    let (body, content_type) = rejection::body(rejection, head);
+    let (body, content_type) = rejection::body(rejection, head, None, &[]);
     if !body.is_empty() {
         fields.push((b"content-type".to_vec(), content_type.as_bytes().to_vec()));
     }

@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ use crate::message::scratch::{self, Parts};
 use crate::message::sides::ResponseSink;
 use crate::policies::cors::Decoration;
 use crate::pump;
+use crate::responses::ErrorPages;
 use crate::websocket;
 use crate::worker::Worker;
 
@@ -197,7 +199,9 @@ async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: 
         }
         Err(Some(rejection)) => {
             open.ledger.rejected(&rejection);
-            reject_head(transport, &rejection, &open.parts.request).await;
+            let request = &open.parts.request;
+            let pages = generation.responses.error_pages(None, &conn.listener.name, request);
+            reject_head(transport, &rejection, request, pages.map(Arc::as_ref), &mut open.ledger).await;
             Next::Close
         }
         Err(None) => {
@@ -357,10 +361,20 @@ async fn tunnel_through(
 }
 
 /// Answers a head that could not be parsed. Nothing behind it is read as a request.
-async fn reject_head(transport: &Transport, rejection: &Rejection, head: &RequestHead) {
-    let (body, content_type) = rejection::body(rejection, head);
+async fn reject_head(
+    transport: &Transport,
+    rejection: &Rejection,
+    head: &RequestHead,
+    pages: Option<&ErrorPages>,
+    ledger: &mut Ledger,
+) {
+    let (body, content_type) = rejection::body(rejection, head, pages, ledger.id());
+    ledger.error_pages = pages.map(|pages| Arc::clone(&pages.name));
     let mut out = buffer();
     write_status_line(rejection.status, &mut out);
+    if pages.is_some() {
+        write_field(b"Vary", b"Accept", &mut out);
+    }
     write_field(b"Date", &date::now(), &mut out);
     write_field(b"Content-Type", content_type.as_bytes(), &mut out);
     write_framing(BodyFraming::Length(body.len() as u64), &mut out);

@@ -374,7 +374,7 @@ async fn stream(
             Err(ErrorCode::CANCEL)
         }
         Err(Rejected::Request(rejection)) => {
-            let rejected = exchange::reject(&rejection, request, &mut sink, ledger).await;
+            let rejected = exchange::reject(&rejection, context, request, &mut sink, ledger).await;
             rejected.map_err(|Aborted| ErrorCode::INTERNAL_ERROR)
         }
     };

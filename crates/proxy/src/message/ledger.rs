@@ -52,6 +52,10 @@ pub struct Ledger {
     pub session: Option<&'static str>,
     /// Further tries.
     pub retries: u32,
+    /// The error pages that the response is of.
+    pub error_pages: Option<Arc<str>>,
+    /// The coding that the response was given here, and the bytes of its body before that.
+    pub compressed: Option<(&'static str, u64)>,
     /// What its contract said.
     pub contract: Option<ContractNote>,
     fault: Side,
@@ -79,6 +83,8 @@ impl Ledger {
             user: None,
             session: None,
             retries: 0,
+            error_pages: None,
+            compressed: None,
             contract: None,
             fault: Side::Nobody,
             reason: None,
@@ -141,6 +147,8 @@ impl Ledger {
             user: self.user.as_deref(),
             session: self.session,
             retries: self.retries,
+            error_pages: self.error_pages.as_deref(),
+            compressed: self.compressed,
             fault: self.fault,
             reason: self.reason,
             contract: self.contract.as_ref().map(ContractNote::record),

@@ -9,5 +9,6 @@ pub mod body;
 pub mod forwarding;
 pub mod rejection;
 pub mod grpc;
+pub mod encoder;
 pub mod scratch;
 pub mod date;

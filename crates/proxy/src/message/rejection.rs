@@ -9,6 +9,8 @@ use reason::{Reason, Side};
 use wire::http::http1::reason_phrase;
 use wire::http::{HeadError, RequestHead};
 
+use crate::responses::{Chosen, ErrorPages};
+
 /// A request that is answered by us, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
@@ -141,25 +143,50 @@ impl From<HeadError> for Rejection {
 
 /// Whether the client reads JSON rather than text: it says so, or it sent JSON itself.
 fn wants_json(head: &RequestHead) -> bool {
-    let mentions = |name: &str| head.fields.get_all(name).any(|value| memchr::memmem::find(value, b"json").is_some());
-    mentions("accept") || mentions("content-type")
+    mentions_json(head, "accept") || sends_json(head)
 }
 
-/// Body and content type of a rejection: a problem document (RFC 9457) for API clients, a line of text for others.
-pub fn body(rejection: &Rejection, head: &RequestHead) -> (Vec<u8>, &'static str) {
-    let status = rejection.status;
+fn sends_json(head: &RequestHead) -> bool {
+    mentions_json(head, "content-type")
+}
+
+fn mentions_json(head: &RequestHead, name: &str) -> bool {
+    head.fields.get_all(name).any(|value| memchr::memmem::find(value, b"json").is_some())
+}
+
+/// Body and content type of a rejection: a page, if there is one that the client reads; else a problem document (RFC 9457) for API clients, a line of
+/// text for others.
+pub fn body(
+    rejection: &Rejection,
+    head: &RequestHead,
+    pages: Option<&ErrorPages>,
+    request_id: &[u8],
+) -> (Vec<u8>, &'static str) {
+    let Some(reported) = &rejection.reported else { return page(rejection.status, head, pages, request_id) };
+    if reported.is_graphql {
+        return graphql::body(rejection, reported, head);
+    }
+    if let Some(Chosen::Page(page, content_type)) =
+        pages.map(|pages| pages.choose(rejection.status, head, true, request_id))
+    {
+        return (page, content_type);
+    }
+    let tells = reported.detail != Detail::Empty;
+    let body = if tells { problem(rejection, reported, reason_phrase(rejection.status)) } else { Vec::new() };
+    (body, "application/problem+json")
+}
+
+/// As [`body`], for an error of which there is nothing more to say.
+pub fn page(status: u16, head: &RequestHead, pages: Option<&ErrorPages>, request_id: &[u8]) -> (Vec<u8>, &'static str) {
+    let is_json = match pages.map(|pages| pages.choose(status, head, sends_json(head), request_id)) {
+        None => wants_json(head),
+        Some(Chosen::Problem) => true,
+        Some(Chosen::Line) => false,
+        Some(Chosen::Page(page, content_type)) => return (page, content_type),
+    };
     let title = reason_phrase(status);
     let mut body = Vec::with_capacity(96);
-    if let Some(reported) = &rejection.reported {
-        if reported.is_graphql {
-            return graphql::body(rejection, reported, head);
-        }
-        if reported.detail != Detail::Empty {
-            body = problem(rejection, reported, title);
-        }
-        return (body, "application/problem+json");
-    }
-    if wants_json(head) {
+    if is_json {
         let _ = writeln!(body, "{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status}}}");
         (body, "application/problem+json")
     } else {

@@ -100,6 +100,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
             status: 200,
             content_type: "text/plain".to_string(),
             body: [].into(),
+            body_file: None,
             if_healthy: None,
         },
         request_headers: HeaderEdits::default(),
@@ -110,6 +111,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
         upgrades: Vec::new(),
         contract: ContractChoice::Inherited,
         policies: Vec::new(),
+        responses: config::ResponseRules::default(),
         lenient: Leniency::default(),
     };
     for word in words {

@@ -12,6 +12,7 @@ pub mod hop;
 pub mod hpack;
 pub mod http1;
 pub mod percent;
+pub mod quality;
 pub mod target;
 
 pub use chunked::{ChunkEvent, ChunkedDecoder};

@@ -11,6 +11,7 @@ mod hpack;
 mod http1;
 mod keyless;
 mod proxy_protocol;
+mod quality;
 mod simple_proxy;
 mod target;
 mod websocket;
@@ -23,6 +24,7 @@ pub use hpack::hpack;
 pub use http1::{http1_request, http1_response};
 pub use keyless::keyless;
 pub use proxy_protocol::proxy_protocol;
+pub use quality::quality;
 pub use simple_proxy::simple_proxy;
 pub use target::target;
 pub use websocket::check as websocket;
@@ -31,12 +33,13 @@ pub use websocket::check as websocket;
 pub type Check = fn(&[u8]);
 
 /// Every parser by the name of its fuzz target and corpus folder.
-pub const ALL: [(&str, Check); 12] = [
+pub const ALL: [(&str, Check); 13] = [
     ("websocket", websocket),
     ("http1_request", http1_request),
     ("http1_response", http1_response),
     ("chunked", chunked),
     ("target", target),
+    ("quality", quality),
     ("client_hello", client_hello),
     ("envoy", envoy),
     ("keyless", keyless),

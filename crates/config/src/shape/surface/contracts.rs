@@ -2,6 +2,7 @@
 
 use super::graphql::GRAPHQL;
 use super::listeners::SECRET;
+use super::responses::RESPONSE_RULES;
 use super::upstreams::{CONNECTION_SETTINGS, URL_TLS};
 use crate::table::*;
 
@@ -330,18 +331,21 @@ pub(in crate::shape) static ALLOW_ADDRESSES: Object = object(
 pub(in crate::shape) static HOST_RULE: Object = object(
     "host_rule",
     "settings of a host",
-    &[&[
-        optional(
-            "contract",
-            Shape::Text("the name of a contract"),
-            "(none)",
-            "Contract of the host, unless a route names another.",
-        ),
-        optional(
-            "policies",
-            Shape::OneOrMany(&Shape::Text("the name of a policy")),
-            "(none)",
-            "Policies that all requests to this host must pass, before they are routed.",
-        ),
-    ]],
+    &[
+        &[
+            optional(
+                "contract",
+                Shape::Text("the name of a contract"),
+                "(none)",
+                "Contract of the host, unless a route names another.",
+            ),
+            optional(
+                "policies",
+                Shape::OneOrMany(&Shape::Text("the name of a policy")),
+                "(none)",
+                "Policies that all requests to this host must pass, before they are routed.",
+            ),
+        ],
+        &RESPONSE_RULES,
+    ],
 );

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::responses::RESPONSE_RULES;
 use crate::table::*;
 
 pub(in crate::shape) static LISTENER: Object = object(
@@ -58,6 +59,7 @@ pub(in crate::shape) static LISTENER: Object = object(
                 "Policies that all requests on this listener must pass, before they are routed.",
             ),
         ],
+        &RESPONSE_RULES,
         LISTENER_OPTIONS_ROWS,
     ],
 );

@@ -1,6 +1,7 @@
 //! Keys of `routes`. Declares them, nothing else; `surface.rs` says how.
 
 use super::matching::{MIRROR, PATH_EXPRESSION, SHARE, WHEN};
+use super::responses::RESPONSE_RULES;
 use super::upstreams::{CONNECTION_SETTINGS, URL_TLS};
 use std::time::Duration;
 
@@ -118,6 +119,7 @@ pub(in crate::shape) static ROUTE: Object = Object {
                 "Policies that requests of this route must pass, besides those of the listener and the host.",
             ),
         ],
+        &RESPONSE_RULES,
         ROUTE_OPTIONS_ROWS,
     ],
     one_of: &["upstream", "split", "upstream_url", "redirect", "respond", "validate"],
@@ -195,9 +197,15 @@ pub(in crate::shape) static RESPOND: Object = object(
         required("status", Shape::Int(200, 599), "Status code."),
         optional("body", Shape::Verbatim("text"), "(empty)", "Body."),
         optional(
+            "body_file",
+            Shape::Text("a file such as `robots.txt`"),
+            "(none)",
+            "A file with the body, at most 1 MiB. It is read with the configuration, never while a request is served, and watched.",
+        ),
+        optional(
             "content_type",
             Shape::Text("a media type such as `text/plain`"),
-            "text/plain; charset=utf-8",
+            "(by the extension of `body_file`, else `text/plain; charset=utf-8`)",
             "Content-Type, if there is a body.",
         ),
         optional(
