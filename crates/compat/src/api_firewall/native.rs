@@ -1,10 +1,11 @@
 //! The settings as a native configuration file, and what an operator should know of the differences.
 //!
 //! What fails open in the original is closed here, each with a warning; what is not built is a problem, not a silence. `api_mode` writes what is
-//! particular to the API mode, `graphql_mode` to the GraphQL mode.
+//! particular to the API mode, `graphql_mode` to the GraphQL mode, and `tokens` how tokens are verified.
 
 mod api_mode;
 mod graphql_mode;
+mod tokens;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -416,47 +417,6 @@ impl Writer<'_> {
             ));
         }
         self.line(format!("{line} }}"));
-    }
-
-    fn tokens(&mut self) {
-        let (file, secret) = (
-            self.get("SERVER_OAUTH_JWT_PUB_CERT_FILE").to_owned(),
-            self.settings.source("SERVER_OAUTH_JWT_SECRET_KEY"),
-        );
-        if !self.get("SERVER_OAUTH_VALIDATION_TYPE").eq_ignore_ascii_case("JWT") {
-            return self.problem("SERVER_OAUTH_VALIDATION_TYPE: only JWT is built");
-        }
-        if file.is_empty() && secret.is_none() {
-            return;
-        }
-        let algorithm = self.get("SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM").to_ascii_uppercase();
-        if file.is_empty() && !algorithm.starts_with("HS") {
-            return self.problem(format!(
-                "SERVER_OAUTH_JWT_SECRET_KEY: a shared secret verifies no {algorithm}; set SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM to HS256, HS384 or \
-                 HS512, or name a public key in SERVER_OAUTH_JWT_PUB_CERT_FILE"
-            ));
-        }
-        let keys = if algorithm.starts_with("HS") {
-            match secret {
-                Some(Source::Environment) => "secret: { env: APIFW_SERVER_OAUTH_JWT_SECRET_KEY }".to_owned(),
-                _ => {
-                    return self.problem(
-                        "SERVER_OAUTH_JWT_SECRET_KEY: give the secret in the environment; a command line can be read by others, and a \
-                         configuration file holds no secret here",
-                    );
-                }
-            }
-        } else {
-            format!("public_key: {}", quoted_path(Path::new(&file)))
-        };
-        self.warnings.push(format!(
-            "SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM: {algorithm} alone is taken, not its family; a token without `exp` is rejected; scopes are compared \
-             exactly"
-        ));
-        // The original verifies tokens of `oauth2` and `openIdConnect`; of `http` `bearer` it asks that there is one.
-        self.line("    tokens: api");
-        self.line("    bearer_schemes: []");
-        self.tokens = Some(format!("jwt: {{ algorithms: [{algorithm}], {keys} }}"));
     }
 
     fn write_tokens(&mut self) {

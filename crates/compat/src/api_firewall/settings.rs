@@ -100,8 +100,6 @@ const fn setting(name: &'static str, key: &'static str, kind: Kind, default: &'s
     Setting { name, key, kind, default }
 }
 
-const INTROSPECTION: Kind =
-    Kind::NotBuilt("token introspection; check tokens locally with `SERVER_OAUTH_VALIDATION_TYPE=JWT`");
 const MODSECURITY: Kind = Kind::NotBuilt("ModSecurity rules");
 const DUPLICATION: Kind =
     Kind::Idle("the original reads GRAPHQL_DISABLE_FIELD_DUPLICATION, whatever its documents say");
@@ -137,37 +135,32 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM", "Backend.Oauth.JWT.SignatureAlgorithm", Kind::Text, "RS256"),
     setting("SERVER_OAUTH_JWT_PUB_CERT_FILE", "Backend.Oauth.JWT.PubCertFile", Kind::Text, ""),
     setting("SERVER_OAUTH_JWT_SECRET_KEY", "Backend.Oauth.JWT.SecretKey", Kind::Text, ""),
-    setting("SERVER_OAUTH_INTROSPECTION_ENDPOINT", "Backend.Oauth.Introspection.Endpoint", INTROSPECTION, ""),
+    setting("SERVER_OAUTH_INTROSPECTION_ENDPOINT", "Backend.Oauth.Introspection.Endpoint", Kind::Text, ""),
     setting(
         "SERVER_OAUTH_INTROSPECTION_ENDPOINT_METHOD",
         "Backend.Oauth.Introspection.EndpointMethod",
-        INTROSPECTION,
-        "",
+        Kind::Text,
+        "GET",
     ),
-    setting(
-        "SERVER_OAUTH_INTROSPECTION_ENDPOINT_PARAMS",
-        "Backend.Oauth.Introspection.EndpointParams",
-        INTROSPECTION,
-        "",
-    ),
+    setting("SERVER_OAUTH_INTROSPECTION_ENDPOINT_PARAMS", "Backend.Oauth.Introspection.EndpointParams", Kind::Text, ""),
     setting(
         "SERVER_OAUTH_INTROSPECTION_TOKEN_PARAM_NAME",
         "Backend.Oauth.Introspection.TokenParamName",
-        INTROSPECTION,
+        Kind::Text,
         "",
     ),
     setting(
         "SERVER_OAUTH_INTROSPECTION_CLIENT_AUTH_BEARER_TOKEN",
         "Backend.Oauth.Introspection.ClientAuthBearerToken",
-        INTROSPECTION,
+        Kind::Text,
         "",
     ),
-    setting("SERVER_OAUTH_INTROSPECTION_CONTENT_TYPE", "Backend.Oauth.Introspection.ContentType", INTROSPECTION, ""),
+    setting("SERVER_OAUTH_INTROSPECTION_CONTENT_TYPE", "Backend.Oauth.Introspection.ContentType", Kind::Text, ""),
     setting(
         "SERVER_OAUTH_INTROSPECTION_REFRESH_INTERVAL",
         "Backend.Oauth.Introspection.RefreshInterval",
-        INTROSPECTION,
-        "",
+        Kind::Duration,
+        "10m",
     ),
     setting("TLS_CERTS_PATH", "TLS.CertsPath", Kind::Text, "certs"),
     setting("TLS_CERT_FILE", "TLS.CertFile", Kind::Text, "localhost.crt"),

@@ -348,6 +348,57 @@ fn the_graphql_mode_validates_by_a_schema() {
     assert_eq!(upstream.seen().len(), 2);
 }
 
+/// The original asks about a token for each operation with scopes, and takes `active: false` for a yes.
+#[test]
+fn tokens_are_asked_about_at_their_issuer() {
+    let issuer = Upstream::start(|seen| {
+        let is_good = seen.body.starts_with(b"token=good&");
+        let body = format!("{{\"active\":{is_good},\"scope\":\"read write\"}}");
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+        Reply::Close([head.as_bytes(), body.as_bytes()].concat())
+    });
+    let document = "openapi: 3.0.3
+info: { title: bank, version: '1' }
+servers: [{ url: /v1 }]
+paths:
+  /accounts:
+    get:
+      security: [{ login: [read] }]
+      responses: { default: { description: any } }
+  /keys:
+    get:
+      security: [{ login: [admin] }]
+      responses: { default: { description: any } }
+components:
+  securitySchemes:
+    login: { type: oauth2, flows: { clientCredentials: { tokenUrl: 'https://id.test/token', scopes: { read: r, admin: a } } } }
+";
+    let upstream = Upstream::ok();
+    let endpoint = format!("http://{}/introspect", issuer.address);
+    let more = [
+        ("API_SPECS", "bank.yaml"),
+        ("SERVER_OAUTH_VALIDATION_TYPE", "INTROSPECTION"),
+        ("SERVER_OAUTH_INTROSPECTION_ENDPOINT", &endpoint),
+        ("SERVER_OAUTH_INTROSPECTION_ENDPOINT_METHOD", "POST"),
+        ("SERVER_OAUTH_INTROSPECTION_CLIENT_AUTH_BEARER_TOKEN", "ours"),
+    ];
+    let front = start(&upstream, &more, &[("bank.yaml", document)]);
+    for (request, token, status) in [
+        ("GET /v1/accounts", "good", 200),
+        ("GET /v1/accounts", "good", 200),
+        ("GET /v1/accounts", "revoked", 403),
+        ("GET /v1/keys", "good", 403),
+    ] {
+        let fields = format!("Authorization: Bearer {token}\r\n");
+        assert_eq!(ask(front.api, request, &fields, "").0, status, "{request} {token}");
+    }
+    assert_eq!(upstream.seen().len(), 2);
+    let asked = issuer.seen();
+    assert!(!asked.is_empty());
+    assert!(asked.iter().all(|seen| seen.fields("authorization") == ["Bearer ours"]), "{asked:?}");
+}
+
 #[test]
 fn what_is_not_built_or_not_safe_stops_the_start_and_says_so() {
     let upstream = Upstream::start(shop_response);
@@ -356,8 +407,12 @@ fn what_is_not_built_or_not_safe_stops_the_start_and_says_so() {
         (&[("MODE", "graphql")], "GRAPHQL_SCHEMA is required"),
         (&[("MODE", "soap")], "MODE=SOAP: there are PROXY, API and GRAPHQL"),
         (&[("MODSEC_RULES_DIR", "/etc/modsec")], "ModSecurity"),
-        (&[("SERVER_OAUTH_INTROSPECTION_ENDPOINT", "http://a/")], "introspection"),
-        (&[("SERVER_OAUTH_VALIDATION_TYPE", "INTROSPECTION")], "SERVER_OAUTH_VALIDATION_TYPE: only JWT"),
+        (&[("SERVER_OAUTH_VALIDATION_TYPE", "INTROSPECTION")], "SERVER_OAUTH_INTROSPECTION_ENDPOINT is required"),
+        (
+            &[("SERVER_OAUTH_VALIDATION_TYPE", "INTROSPECTION"), ("SERVER_OAUTH_INTROSPECTION_ENDPOINT", "http://a/")],
+            "CLIENT_AUTH_BEARER_TOKEN: give our own credential in the environment",
+        ),
+        (&[("SERVER_OAUTH_VALIDATION_TYPE", "MAYBE")], "neither JWT nor INTROSPECTION"),
         (
             &[("SERVER_OAUTH_JWT_SECRET_KEY", "a secret")],
             "a shared secret verifies no RS256; set SERVER_OAUTH_JWT_SIGNATURE_ALGORITHM",

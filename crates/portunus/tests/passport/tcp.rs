@@ -438,7 +438,7 @@ assert rejected(s)
     // A broken list keeps the old one active, and is reported.
     std::fs::write(&list, "198.51.100.10/32\nten\n").unwrap();
     running.signal("HUP");
-    running.wait_for("line 2: `ten` is not an address or network");
+    running.wait_for(":2: `ten` is not an address or network");
     client(&site, "assert line(passed((\"203.0.113.7\", 4712))) == b\"203.0.113.7 4712\\n\"");
     running.signal("TERM");
     wait_until("the end", || !std::path::Path::new(&format!("/proc/{}", running.pid)).exists() || site.has_ended());
