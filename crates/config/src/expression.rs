@@ -243,7 +243,7 @@ fn compare(one: &dense::DFA<Vec<u32>>, other: &dense::DFA<Vec<u32>>, comparison:
     let (Ok(a), Ok(b)) = (one.start_state_forward(&input), other.start_state_forward(&input)) else {
         return Relation::Unknown;
     };
-    let bytes = alphabet(one, other);
+    let bytes = alphabet(one, other, comparison.first.is_some());
     let accepts = |automaton: &dense::DFA<Vec<u32>>, state| automaton.is_match_state(automaton.next_eoi_state(state));
     // Where each pair was come from, and by which byte.
     let mut reached: HashMap<Pair, Option<(Pair, u8)>> = HashMap::from([((a, b), None)]);
@@ -293,13 +293,15 @@ fn way_to(mut pair: Pair, reached: &HashMap<Pair, Option<(Pair, u8)>>) -> String
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// One byte of each kind that either automaton tells apart, of those that stand in canonical paths and in field values. Letters first: they are shown.
+/// One byte of each kind that either automaton tells apart, of those that stand in canonical paths, or in field values. Letters first: they are shown.
 /// The slash is of a kind of its own, since each path begins with one.
-fn alphabet(one: &dense::DFA<Vec<u32>>, other: &dense::DFA<Vec<u32>>) -> Vec<u8> {
+fn alphabet(one: &dense::DFA<Vec<u32>>, other: &dense::DFA<Vec<u32>>, of_paths: bool) -> Vec<u8> {
     let kind = |byte: &u8| (one.byte_classes().get(*byte), other.byte_classes().get(*byte));
     let mut seen = std::collections::HashSet::new();
     let bytes = (b'a'..=b'z').chain(b'0'..=b'9').chain(b'!'..=b'~');
-    let bytes = bytes.filter(|byte| !matches!(byte, b'/' | b'?' | b'#' | b'\\') && seen.insert(kind(byte)));
+    let others = [b'\t', b' '].into_iter().chain(0x80..=0xff).filter(|_| !of_paths);
+    let is_sent = |byte: &u8| *byte != b'/' && !(of_paths && matches!(byte, b'?' | b'#' | b'\\'));
+    let bytes = bytes.chain(others).filter(|byte| is_sent(byte) && seen.insert(kind(byte)));
     [b'/'].into_iter().chain(bytes).collect()
 }
 
@@ -368,6 +370,7 @@ mod tests {
             assert_eq!(relation, expected, "{one} {other}");
         }
         assert_eq!(new("x").relation(&new("x|y"), &mut Comparison::of_values()), Relation::Within);
+        assert_eq!(new("Bearer x.*").relation(&new("Bearer .*"), &mut Comparison::of_values()), Relation::Within);
         let spent = &mut Comparison { first: None, work: 3 };
         assert_eq!(new("[a-f]{9}").relation(&new("[f-z]{9}"), spent), Relation::Unknown);
         assert_eq!(new("/a b").a_match(&mut Comparison::of_paths()), None);

@@ -175,7 +175,8 @@ impl Endpoint {
             return Err(violation(code::GRAPHQL_SUBSCRIPTION, "is a subscription, and came with POST"));
         }
         let is_introspection = |name: &str| matches!(name, "__schema" | "__type");
-        let mut fields = operation.root_fields(document);
+        // Wherever the type of queries stands these are fields of it, below a mutation, too.
+        let mut fields = operation.all_fields(document);
         if !self.options.introspection
             && let Some(field) = fields.find(|field| is_introspection(field.name.as_str()))
         {
@@ -246,6 +247,22 @@ mod tests {
         let variables = format!("{{\"v\":{}}}", around("{\"i\":", "null", "}", 120));
         let body = format!("{{\"query\":\"query($v:In){{a(i:$v){{b}}}}\",\"variables\":{variables}}}");
         assert!(endpoint.check_body(body.as_bytes(), &mut Cache::default()).is_ok());
+    }
+
+    #[test]
+    fn introspection_is_seen_wherever_the_type_of_queries_stands() {
+        let schema = "type Query { a: Query b: Int } type Mutation { m: Query }";
+        let endpoint = Endpoint::load("schema.graphql", schema, Options::default()).unwrap();
+        for query in [
+            "{__schema{types{name}}}",
+            "{a{__schema{types{name}}}}",
+            "{a{...F}} fragment F on Query{__type(name:\"Query\"){name}}",
+            "mutation{m{a{__schema{types{name}}}}}",
+        ] {
+            let body = serde_json::json!({ "query": query }).to_string();
+            let outcome = endpoint.check_body(body.as_bytes(), &mut Cache::default());
+            assert_eq!(outcome.err().map(|violation| violation.code), Some("graphql_introspection"), "{query}");
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ impl Size {
 /// Measures every operation of a document and holds it to the limits.
 ///
 /// # Errors
-/// A limit is exceeded, or a fragment is spread within itself.
+/// A limit is exceeded, or a fragment is spread within itself, defined twice or not at all.
 pub(crate) fn measure(document: &Document, limits: &Limits) -> Result<(), Violation> {
     let mut measuring = Measuring { fragments: HashMap::new(), measured: HashMap::new() };
     let mut operations: Vec<&OperationDefinition> = Vec::new();
@@ -63,7 +63,11 @@ pub(crate) fn measure(document: &Document, limits: &Limits) -> Result<(), Violat
         match definition {
             Definition::OperationDefinition(operation) => operations.push(operation),
             Definition::FragmentDefinition(fragment) => {
-                measuring.fragments.insert(fragment.name.as_str(), fragment);
+                let name = fragment.name.as_str();
+                // The library keeps the first and goes on: what was measured has to be what it looks at.
+                if measuring.fragments.insert(name, fragment).is_some() {
+                    return Err(named(code::GRAPHQL_INVALID, name, "is defined twice"));
+                }
             }
             // The library rejects what defines types.
             _ => {}
@@ -133,8 +137,10 @@ impl<'d> Measuring<'d> {
     }
 
     fn fragment(&mut self, name: &'d str, level: usize) -> Result<Size, Violation> {
-        // The library says what is not there.
-        let Some(fragment) = self.fragments.get(name).copied() else { return Ok(Size::default()) };
+        // The library reports each spread of it, however many there are.
+        let Some(fragment) = self.fragments.get(name).copied() else {
+            return Err(named(code::GRAPHQL_INVALID, name, "is spread and not defined"));
+        };
         match self.measured.get(name) {
             Some(Some(size)) => return Ok(*size),
             Some(None) => return Err(named(code::GRAPHQL_FRAGMENT_CYCLE, name, "is spread within itself")),
@@ -192,6 +198,8 @@ mod tests {
         });
         for (query, expected) in [
             ("{a b c d e}", Ok(())),
+            ("{...F} fragment F on Q{a} fragment F on Q{b}", Err("graphql_invalid")),
+            ("{...F}", Err("graphql_invalid")),
             ("{a b c d e f}", Err("graphql_root_fields")),
             ("{...F ...F} fragment F on Q{a b c}", Err("graphql_root_fields")),
             ("{a{b{c{d}}}}", Ok(())),
@@ -208,7 +216,7 @@ mod tests {
             ("{...F} fragment F on Q{...G} fragment G on Q{...F}", Err("graphql_fragment_cycle")),
             ("{a} fragment F on Q{...F}", Err("graphql_fragment_cycle")),
             ("{a{...F}} fragment F on Q{a{...F}}", Err("graphql_fragment_cycle")),
-            ("{...Nothing a}", Ok(())),
+            ("{...Nothing a}", Err("graphql_invalid")),
             (&doubling, Err("graphql_root_fields")),
             (&chain, Err("graphql_nesting")),
         ] {

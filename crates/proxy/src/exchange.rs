@@ -204,7 +204,9 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     let mut guarded = Exchange { context, head, response, body: &mut body, sink: *sink, ledger, timers };
     let outcome = forward_request(&admitted, forward, &mut guarded).await;
     if let Some(copy) = copy {
-        copy.send(body.is_done());
+        // What reached no upstream is not for another one either.
+        let has_gone = outcome.is_ok() || exchange.ledger.upstream_status.is_some();
+        copy.send(has_gone && body.is_done());
     }
     guard::note_watched(&admitted, context, &mut body, exchange.ledger);
     outcome
@@ -478,6 +480,9 @@ fn error_pages<'g>(context: Context<'g>, head: &RequestHead, ledger: &Ledger) ->
     context.generation.responses.error_pages(route, &context.conn.listener.name, head).map(Arc::as_ref)
 }
 
+/// Largest body of our own that is compressed, bytes: it is done in one turn, for each request.
+const MAX_COMPRESSED_AT_ONCE: usize = 64 * 1024;
+
 async fn respond_fixed(
     context: Context<'_>,
     (route, params): (&RouteConfig, &Params),
@@ -490,7 +495,7 @@ async fn respond_fixed(
     sink.begin(status);
     own_fields(context, route, &context.values(head, params, ledger.id()), sink);
     let compression = context.generation.responses.compression(&route.name, &context.conn.listener.name, head);
-    if let Some(compression) = compression.filter(|_| !body.is_empty()) {
+    if let Some(compression) = compression.filter(|_| (1..=MAX_COMPRESSED_AT_ONCE).contains(&body.len())) {
         let mut fields = Fields::new();
         fields.push(b"content-type", content_type.as_bytes());
         let subject = Compressible {

@@ -53,6 +53,7 @@ impl ActivePolicy {
         previous: Option<&ActivePolicy>,
     ) -> Result<ActivePolicy, Vec<String>> {
         let mut problems = Vec::new();
+        let switch = previous.and_then(|previous| previous.maintenance.as_ref());
         let set = |networks: &Option<Networks>, problems: &mut Vec<String>| {
             let networks = networks.as_ref()?;
             AddressSet::of(&networks.listed, networks.file.as_deref().map(Path::new))
@@ -80,7 +81,7 @@ impl ActivePolicy {
                 deny,
                 rate,
                 token: config.jwt.as_ref().and_then(|jwt| verifiers.get(&jwt.verifier)).cloned(),
-                maintenance: config.maintenance.as_ref().map(Switch::new),
+                maintenance: config.maintenance.as_ref().map(|config| Switch::new(config, switch)),
                 config: Arc::clone(config),
             }),
             false => Err(problems.into_iter().map(|problem| format!("policy {}: {problem}", config.name)).collect()),
@@ -186,7 +187,9 @@ impl Policies {
         let by_name = &policies.by_name;
         let list = |names: &[String]| names.iter().filter_map(|name| by_name.get(name)).cloned().collect::<List>();
         policies.listeners = config.listeners.iter().map(|one| (one.name.clone(), list(&one.policies))).collect();
-        policies.hosts = config.host_rules.iter().map(|rule| (rule.host.clone(), list(&rule.policies))).collect();
+        // A host that names none is under those of the wildcard above it.
+        let hosts = config.host_rules.iter().filter(|rule| !rule.policies.is_empty());
+        policies.hosts = hosts.map(|rule| (rule.host.clone(), list(&rule.policies))).collect();
         policies.routes = config.routes.iter().map(|route| list(&route.policies)).collect();
         policies.has_cors = config.policies.values().any(|policy| policy.cors.is_some());
         policies.subject_fields = config.subject_fields().map(Box::from).collect();

@@ -23,6 +23,9 @@ use crate::pump::{self, Bounds, Carried, End, Failure};
 /// How long the upstream may take to end the message that it is sending, once the connection is to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
 
+/// Responses of our own that wait for a client to read them, bytes; beyond that it is not read either.
+const MAX_WAITING: usize = 64 * 1024;
+
 /// Status codes of a Close frame (RFC 6455 §7.4.1): what is said is against the rules, and there is no memory.
 const PROTOCOL_ERROR: u16 = 1002;
 const TOO_LONG: u16 = 1009;
@@ -50,6 +53,7 @@ pub async fn run(
         note: RefCell::new(note),
         responses: RefCell::default(),
         has_responses: Notify::new(),
+        responded: Notify::new(),
         closed: Notify::new(),
         closes: Cell::new(false),
     };
@@ -68,6 +72,8 @@ struct Socket<'a> {
     /// Frames of our own for the client.
     responses: RefCell<Vec<u8>>,
     has_responses: Notify,
+    /// Those that waited are sent.
+    responded: Notify,
     /// They are sent, and nothing more is.
     closed: Notify,
     closes: Cell<bool>,
@@ -138,6 +144,9 @@ impl Socket<'_> {
                     write_frame(Opcode::Text, None, response.as_bytes(), &mut self.responses.borrow_mut());
                 }
                 self.has_responses.notify_one();
+                while self.responses.borrow().len() > MAX_WAITING {
+                    self.responded.notified().await;
+                }
                 Ok(())
             }
             Some(Answer::Closes(status)) => self.close(status).await,
@@ -231,6 +240,7 @@ impl Socket<'_> {
         let responses = self.responses.take();
         if !responses.is_empty() {
             self.pass(&responses).await?;
+            self.responded.notify_one();
         }
         if self.closes.get() {
             self.closed.notify_one();

@@ -32,7 +32,19 @@ impl Build<'_> {
         let policy = |entry: &crate::yaml::Entry| {
             (entry.key.clone(), Arc::new(self.policy(&entry.key, &entry.value, &verifiers, &upstreams)))
         };
-        entries.iter().map(policy).collect()
+        let policies = entries.iter().map(policy).collect();
+        entries.iter().for_each(|entry| self.speaks_http1(&entry.value, root));
+        policies
+    }
+
+    /// An authentication service is asked in HTTP/1.1.
+    fn speaks_http1(&mut self, policy: &Node, root: &Node) {
+        let Some(name) = policy.get("forward_auth").and_then(|node| node.get("upstream")) else { return };
+        let upstream = name.text().and_then(|text| root.get("upstreams")?.get(text));
+        if upstream.and_then(|upstream| read::text(upstream, "protocol")).is_some_and(|protocol| protocol != "http1") {
+            let what = "an authentication service is asked in HTTP/1.1, which this upstream does not speak";
+            self.problems.add(name.span, what, "use an upstream with `protocol: http1`");
+        }
     }
 
     fn policy(

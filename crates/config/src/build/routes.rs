@@ -28,8 +28,8 @@ const MAX_RESPOND_BYTES: usize = 64 * 1024;
 const MAX_PATHS: usize = 64;
 
 /// Names that routes refer to.
-struct Known<'a> {
-    root: &'a Node,
+pub(super) struct Known<'a> {
+    pub(super) root: &'a Node,
     upstreams: BTreeMap<&'a str, Span>,
     listeners: BTreeMap<&'a str, Span>,
     contracts: BTreeMap<&'a str, Span>,
@@ -289,7 +289,7 @@ impl Build<'_> {
     }
 
     /// The upstream of a route.
-    fn route_upstream(&mut self, name: &Node, known: &Known<'_>) -> Option<String> {
+    pub(super) fn route_upstream(&mut self, name: &Node, known: &Known<'_>) -> Option<String> {
         let group = self.name_of(name, "upstream", &known.upstreams)?;
         if let Some(why) = known.for_tunnels.get(group.as_str()) {
             let what = format!("no route can use an upstream with `{why}`: it is for tunnels");
@@ -307,8 +307,13 @@ impl Build<'_> {
     ) -> Option<Action> {
         let rewrite = self.rewrite(route, path);
         let host = self.host_rewrite(route);
-        let mirror = self.mirror(route, &known.upstreams, known.root);
-        Some(Action::Forward(Forward { to, rewrite, host, mirror }))
+        let forward = Forward { to, rewrite, host, mirror: self.mirror(route, known) };
+        let mirrored = forward.mirror.as_ref().filter(|mirror| forward.groups().any(|group| group == mirror.group));
+        if let (Some(_), Some(node)) = (mirrored, route.get("mirror")) {
+            let what = "the copies go where the requests go, which would carry out each twice";
+            self.problems.add(node.span, what, "name another upstream");
+        }
+        Some(Action::Forward(forward))
     }
 
     fn rewrite(&mut self, route: &Node, path: Option<&PathPattern>) -> Option<Template> {
@@ -380,7 +385,7 @@ impl Build<'_> {
         }
         let from_url = if has_path { Some(self.take(to.span, target.path_template(&parameters))?) } else { None };
         let to = ForwardTo::Authority { tls, authority, allow, settings: Arc::new(settings) };
-        let mirror = self.mirror(route, &known.upstreams, known.root);
+        let mirror = self.mirror(route, known);
         Some(Action::Forward(Forward { to, rewrite: from_url.or(rewrite), host, mirror }))
     }
 

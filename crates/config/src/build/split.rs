@@ -1,10 +1,9 @@
 //! `split` and `mirror` of a route.
 
-use std::collections::BTreeMap;
-
+use super::routes::Known;
 use super::{Build, read};
 use crate::model::{Conditions, Mirror, Share};
-use crate::problem::{Span, shown};
+use crate::problem::shown;
 use crate::yaml::Node;
 
 /// Most shares of a route.
@@ -43,11 +42,11 @@ impl Build<'_> {
     }
 
     /// Copies of the requests of a route.
-    pub(super) fn mirror(&mut self, route: &Node, upstreams: &BTreeMap<&str, Span>, root: &Node) -> Option<Mirror> {
+    pub(super) fn mirror(&mut self, route: &Node, known: &Known<'_>) -> Option<Mirror> {
         let node = read::mapping(route, "mirror")?;
         let name = node.get("upstream")?;
-        let group = self.name_of(name, "upstream", upstreams)?;
-        let upstream = root.get("upstreams").and_then(|all| all.get(&group));
+        let group = self.route_upstream(name, known)?;
+        let upstream = known.root.get("upstreams").and_then(|all| all.get(&group));
         let protocol = upstream.and_then(|upstream| read::text(upstream, "protocol"));
         if protocol.is_some_and(|protocol| protocol != "http1") {
             let what = format!("{} does not speak HTTP/1, which copies are sent in", shown(&group));

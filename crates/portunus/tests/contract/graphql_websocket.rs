@@ -261,3 +261,22 @@ fn under_log_every_message_passes_and_is_noted() {
         "{line}"
     );
 }
+
+/// A client that sends and does not read is not read either, beyond a bound, and goes on once it reads.
+#[test]
+fn responses_wait_for_a_client_that_does_not_read() {
+    const MESSAGES: usize = 20_000;
+    let socket = socket("", "", TRANSPORT);
+    let (mut client, _) = socket.open(TRANSPORT);
+    let mut sender = client.try_clone().unwrap();
+    let sending = std::thread::spawn(move || {
+        let id = "i".repeat(100);
+        let message = text(&subscribe(&id, "{ nothing }"));
+        (0..MESSAGES).for_each(|_| sender.write_all(&message).unwrap());
+    });
+    for _ in 0..MESSAGES {
+        let (first, payload) = next(&mut client);
+        assert!(first == 0x81 && payload.starts_with(b"{"), "{}", String::from_utf8_lossy(&payload));
+    }
+    sending.join().unwrap();
+}

@@ -7,7 +7,7 @@ use wire::envoy::{Denial, write_denied, write_immediate};
 use wire::protobuf::{Value, put_bytes, put_message, put_varint};
 
 use crate::frames::{DATA, END_STREAM, Frames, Outcome, frame};
-use crate::harness::{Gate, connect, read_response};
+use crate::harness::{Gate, connect, exchange, read_response};
 use crate::site::{ORDER, SHOP, folder};
 
 const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
@@ -445,4 +445,20 @@ fn policies_hold_for_the_request_that_is_asked_about() {
     };
     assert_eq!(["192.0.2.3", "192.0.2.3"].map(|client| http("other.test", client)), [200, 429]);
     assert_eq!(["192.0.2.66", "192.0.2.67"].map(|client| http("shop.test", client)), [403, 200]);
+}
+
+/// Nothing says who sent the requests that are asked about, so the policies hold for who asks: those of the route, too.
+#[test]
+fn policies_of_a_route_hold_for_who_asks_by_schemas() {
+    let file = |policies: &str| {
+        format!(
+            "workers: 1\nlisteners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\ncontracts: {{ api: {{ document: openapi.yaml, response: off }} }}\n\
+             policies: {{ office: {{ allow: 192.0.2.1 }} }}\nroutes:\n  - {{ path: \"/{{*path}}\"{policies}, validate: {{ protocol: schemas, schemas: {{ 1: api }} }} }}\n"
+        )
+    };
+    for (policies, expected) in [("", 200), (", policies: office", 403)] {
+        let gate = Gate::start_in(folder(SHOP, &[]), &file(policies));
+        let request = b"GET /v1/orders HTTP/1.1\r\nHost: x\r\nX-Wallarm-Schema-ID: 1\r\nConnection: close\r\n\r\n";
+        assert_eq!(crate::harness::statuses(&exchange(gate.address("web"), request)), [expected], "{policies}");
+    }
 }

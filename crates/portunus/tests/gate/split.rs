@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use crate::harness::{Gate, Reply, Upstream, exchange, statuses, wait_until};
+use crate::harness::{Gate, Reply, Upstream, exchange, statuses, vacant, wait_until};
 
 fn get(gate: &Gate, target: &str, fields: &str) -> String {
     let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n");
@@ -127,6 +127,29 @@ routes:
     gate.stop();
 }
 
+/// What reached nobody is not for the other upstream either.
+#[test]
+fn a_request_that_fails_is_not_copied() {
+    let shadow = says("shadow");
+    let gate = Gate::start(&format!(
+        "workers: 1
+listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]
+admin: {{ bind: \"127.0.0.1:0\" }}
+upstreams:
+  main: {{ servers: [\"{}\"] }}
+  shadow: {{ servers: [\"{}\"] }}
+routes:
+  - {{ upstream: main, mirror: {{ upstream: shadow }} }}
+",
+        vacant(),
+        shadow.address
+    ));
+    assert!(get(&gate, "/", "Authorization: Bearer s\r\n").starts_with("HTTP/1.1 502 "));
+    let wanted = "portunus_mirrored_requests_total{upstream=\"shadow\",outcome=\"dropped\"} 1\n";
+    wait_until(wanted, || gate.metrics().contains(wanted));
+    assert!(shadow.seen().is_empty());
+}
+
 #[test]
 fn what_cannot_be_split_is_said_with_its_place() {
     let dir = tempfile::tempdir().unwrap();
@@ -138,6 +161,8 @@ fn what_cannot_be_split_is_said_with_its_place() {
         ("split: [{ upstream: t }]", "no route can use an upstream with `protocol: tcp`"),
         ("split: [{ upstream: u }], upstream: u", "exclude each other"),
         ("upstream: u, mirror: { upstream: h }", "does not speak HTTP/1"),
+        ("upstream: u, mirror: { upstream: t }", "no route can use an upstream with `protocol: tcp`"),
+        ("upstream: u, mirror: { upstream: u }", "which would carry out each twice"),
         ("respond: { status: 200 }, mirror: { upstream: u }", "`mirror` has no effect beside `respond`"),
     ] {
         let file = dir.path().join("p.yaml");

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tls::crypto::verify::{MacKey, Sha2};
 
 use crate::frames::{Frames, Outcome};
-use crate::harness::{Gate, Reply, Upstream, ask_on, connect, read_response, wait_until};
+use crate::harness::{Gate, Reply, Upstream, ask_on, connect, read_response, vacant, wait_until};
 
 const SECRET: &str = "a secret of thirty-two bytes or so";
 
@@ -208,6 +208,9 @@ fn a_token_may_be_in_a_cookie_or_missing() {
         ("/a", format!("Authorization: Bearer {good}\r\n"), 401),
         ("/a", format!("{in_cookie}Cookie: session={good}\r\n"), 401),
         ("/a", "Cookie: session=\r\n".to_owned(), 401),
+        // Some readers take a name with blanks around it, some the field beside the cookie.
+        ("/a", format!("Cookie: session =x.y.z; session={good}\r\n"), 401),
+        ("/a", format!("{in_cookie}Authorization: Bearer x.y.z\r\n"), 401),
     ];
     for (path, fields, expected) in statuses {
         assert_eq!(site.get(path, &fields).0, expected, "{path} {fields}");
@@ -374,6 +377,32 @@ fn users_are_read_again_and_a_changed_password_counts_at_once() {
     assert_eq!((ask("ada", "new"), ask("ada", "secret")), (200, 401));
 }
 
+#[test]
+fn a_user_who_was_renamed_is_nobody_under_the_old_name() {
+    let text = users(&[("ada", "secret")]);
+    let site = with_users("  people: { basic: { file: users } }", &text);
+    assert_eq!(site.get("/a", &basic("ada", "secret")).0, 200);
+    fs::write(site.gate.dir.path().join("users"), text.replace("ada:", "bob:")).unwrap();
+    site.gate.signal("HUP");
+    site.gate.wait_for("reloaded");
+    assert_eq!((site.get("/a", &basic("ada", "secret")).0, site.get("/a", &basic("bob", "secret")).0), (401, 200));
+}
+
+/// A host with settings of its own is still under the policies of the wildcard above it.
+#[test]
+fn a_host_without_policies_is_under_those_of_its_wildcard() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("secret"), SECRET).unwrap();
+    let upstream = Upstream::ok();
+    let hosts = "error_pages: { plain: { pages: { 5xx: oops.html } } }
+hosts: { \"*.example\": { policies: staff }, h.example: { error_pages: none } }";
+    fs::write(folder.path().join("oops.html"), "oops").unwrap();
+    let gate = Gate::start_in(folder, &yaml(&upstream, STAFF, ["", ""], hosts));
+    let site = Site { gate, upstream };
+    assert_eq!(site.get("/a", "").0, 401);
+    assert!(site.upstream.seen().is_empty());
+}
+
 /// Wrong passwords without end: who is known is served all the while, others get a word instead of a wait, and what waits is bounded.
 #[test]
 fn a_flood_of_wrong_passwords_stalls_nobody_who_is_known() {
@@ -455,6 +484,31 @@ fn a_service_is_asked_and_its_word_copied() {
     assert_eq!(seen.fields("remote-user"), ["ada"]);
     assert!(seen.fields("remote-groups").is_empty(), "what the service does not say nobody says");
     assert_eq!(site.gate.log(1)[0]["user"], "ada");
+}
+
+/// One server of the service is away: the others are asked, by the name that they are configured under.
+#[test]
+fn a_service_is_there_while_one_of_its_servers_is() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("secret"), SECRET).unwrap();
+    let (upstream, service) = (Upstream::ok(), Upstream::ok());
+    let text = yaml(
+        &upstream,
+        "  people: { forward_auth: { upstream: auth, path: /verify } }",
+        ["", ", policies: people"],
+        "",
+    );
+    let named = format!("localhost:{}", service.address.port());
+    let text = text.replace(
+        "upstreams:\n",
+        &format!("upstreams:\n  auth: {{ servers: [\"{named}\", \"{}\"], ejection: {{ failures: 0 }} }}\n", vacant()),
+    );
+    let site = Site { gate: Gate::start_in(folder, &text), upstream };
+    site.gate.wait_for("addresses of a name have changed");
+    for _ in 0..6 {
+        assert_eq!(site.get("/a", "").0, 200);
+    }
+    assert!(service.seen().iter().all(|seen| seen.fields("host") == [&named]));
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl Passwords {
     pub async fn verify(self: &Arc<Self>, credentials: &Credentials, client: u128) -> Result<(), Reason> {
         let found = self.users.get(credentials.user.as_str());
         let Some(hash) = found.or(self.decoy.as_ref()) else { return Err(Reason::PasswordWrong) };
-        let key = self.key(credentials, hash);
+        let key = self.key(credentials, hash, found.is_some());
         let known = Known::of(&self.identity);
         if let Some(is_right) = known.recall(&key) {
             return outcome(is_right);
@@ -116,8 +116,10 @@ impl Passwords {
         waited.ok().flatten().map_or(Err(Reason::PasswordCheckBusy), outcome)
     }
 
-    fn key(&self, credentials: &Credentials, hash: &str) -> Key {
-        let mut text = Vec::with_capacity(credentials.user.len() + credentials.password.len() + hash.len() + 16);
+    /// `exists`: the hash is the user's own.
+    fn key(&self, credentials: &Credentials, hash: &str, exists: bool) -> Key {
+        let mut text = Vec::with_capacity(credentials.user.len() + credentials.password.len() + hash.len() + 32);
+        text.push(u8::from(exists));
         for part in [credentials.user.as_str(), credentials.password.as_str(), hash] {
             text.extend_from_slice(&(part.len() as u64).to_be_bytes());
             text.extend_from_slice(part.as_bytes());

@@ -251,11 +251,14 @@ pub enum Shown<'h> {
 /// The token in `Authorization`, or in the cookie of this name.
 pub fn shown_in<'h>(fields: &'h Fields, cookie: Option<&str>) -> Shown<'h> {
     if let Some(name) = cookie {
+        // Readers differ in whether blanks around a name belong to it, and a token beside the cookie would go on unverified.
+        let is_beside = !matches!(shown_in(fields, None), Shown::None);
         let mut values = fields.cookies(name.as_bytes());
-        return match (values.next(), values.next()) {
-            (None, _) => Shown::None,
-            (Some(token), None) => Shown::One(token),
-            (Some(_), Some(_)) => Shown::Unclear,
+        return match (values.next(), values.next(), named_like(fields, name.as_bytes())) {
+            _ if is_beside => Shown::Unclear,
+            (None, _, 0) => Shown::None,
+            (Some(token), None, 1) => Shown::One(token),
+            _ => Shown::Unclear,
         };
     }
     let mut values = fields.get_all("authorization");
@@ -275,6 +278,13 @@ pub fn shown_in<'h>(fields: &'h Fields, cookie: Option<&str>) -> Shown<'h> {
             }
         },
     }
+}
+
+/// How many cookies some reader could take for this one.
+fn named_like(fields: &Fields, name: &[u8]) -> usize {
+    let pairs = fields.get_all("cookie").flat_map(|value| value.split(|byte| matches!(byte, b';' | b',')));
+    let names = pairs.filter_map(|pair| pair.split(|byte| *byte == b'=').next());
+    names.filter(|found| found.trim_ascii() == name).count()
 }
 
 /// The token of an Authorization field of the Bearer scheme (RFC 6750 §2.1; the scheme's case does not matter).

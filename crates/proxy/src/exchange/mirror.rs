@@ -113,9 +113,9 @@ impl Duplicate {
         self.body.clone()
     }
 
-    /// Sends the copy, unless its body did not come whole or is too long. `is_done`: the body of the request has come to its end.
-    pub(super) fn send(self: Box<Duplicate>, is_done: bool) {
-        let Some(body) = self.body.take().filter(|_| is_done) else {
+    /// Sends the copy, unless its body is too long. `is_whole`: an upstream responded to the request, whose body has come to its end.
+    pub(super) fn send(self: Box<Duplicate>, is_whole: bool) {
+        let Some(body) = self.body.take().filter(|_| is_whole) else {
             self.group.mirrored.note(MirrorOutcome::Dropped);
             return;
         };

@@ -469,7 +469,8 @@ pub(super) fn begin_response(
     forwarding::response_fields(response, (edits, values.as_ref()), hsts, via, |name, value| {
         compressing.field(sink, name, value);
     });
-    compressing.own_fields(sink, response.fields.get_all("vary"));
+    let is_ours = forwarding::is_edited(edits, b"vary");
+    compressing.own_fields(sink, response.fields.get_all("vary").filter(|_| !is_ours));
     if attempt.session.begins() {
         begin_session(attempt, sink);
     }

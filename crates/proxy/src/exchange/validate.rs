@@ -52,7 +52,13 @@ pub(super) async fn serve<B: MessageBody, A: ResponseSink>(
         ValidateProtocol::ExtProc => ext_proc::serve(asked, service, exchange).await,
         ValidateProtocol::Schemas => {
             // Nothing says who sent the requests that are asked about: who asks is counted.
-            guard::check_policies(exchange.context, exchange.head, &mut Subject::default()).await?;
+            let mut subject = Subject::default();
+            let checked = match guard::check_policies(exchange.context, exchange.head, &mut subject).await {
+                Ok(()) => guard::check_route_policies(exchange.context, route, exchange.head, &mut subject).await,
+                rejected => rejected,
+            };
+            exchange.ledger.user = subject.user().map(Box::from);
+            checked?;
             schemas::serve(asked, service, exchange).await
         }
     }

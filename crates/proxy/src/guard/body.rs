@@ -66,7 +66,12 @@ impl Copying {
         }
     }
 
-    /// What was copied; none if it would have been too much.
+    /// Gives the copy up: the body broke.
+    fn give_up(&self) {
+        *self.bytes.borrow_mut() = None;
+    }
+
+    /// What was copied; none if it would have been too much, or the body broke.
     pub fn take(&self) -> Option<Vec<u8>> {
         self.bytes.borrow_mut().take()
     }
@@ -233,14 +238,41 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
             rest = later;
         }
     }
-}
 
-/// The piece, put into a copy as well, if there is one.
-fn copied<'p>(copying: &Option<Copying>, piece: Option<&'p [u8]>) -> Option<&'p [u8]> {
-    if let (Some(copying), Some(piece)) = (copying, piece) {
-        copying.add(piece);
+    /// The next piece, of what is held or as it comes.
+    async fn next_piece(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        if !self.holds_back_the_end()
+            && let Some(chunk) = self.held.pop_front()
+        {
+            self.lent = chunk;
+            if self.lease.is_counted() {
+                // The validator is done; what is left is lent or waits here.
+                let _ = self.lease.hold((1 + self.held.len()) * CHUNK_BYTES);
+            }
+            return Ok(Some(&self.lent));
+        }
+        self.lent = Chunk::empty();
+        match &mut self.watching {
+            None => self.inner.next().await,
+            Some(watching) if watching.blocks => self.next_but_the_end().await,
+            Some(watching) => match self.inner.next().await? {
+                Some(piece) => {
+                    let _ = feed(&mut watching.validation, piece, &mut self.since_turn).await;
+                    let bytes = watching.validation.bytes_held();
+                    if (bytes > CHUNK_BYTES || self.lease.is_counted()) && self.lease.hold(bytes).is_err() {
+                        watching.validation.give_up();
+                    }
+                    Ok(Some(piece))
+                }
+                None => {
+                    if let Ok(false) = finish(&mut watching.validation, &mut self.lease, 0).await {
+                        watching.validation.give_up();
+                    }
+                    Ok(None)
+                }
+            },
+        }
     }
-    piece
 }
 
 /// Gives a validator one piece, in turns.
@@ -280,39 +312,15 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
     }
 
     async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
-        // Taken first, since what is lent below borrows the rest.
+        // Taken first, since what is lent borrows the rest.
         let copying = self.copying.clone();
-        if !self.holds_back_the_end()
-            && let Some(chunk) = self.held.pop_front()
-        {
-            self.lent = chunk;
-            if self.lease.is_counted() {
-                // The validator is done; what is left is lent or waits here.
-                let _ = self.lease.hold((1 + self.held.len()) * CHUNK_BYTES);
-            }
-            return Ok(copied(&copying, Some(&self.lent)));
+        let next = self.next_piece().await;
+        match (&copying, &next) {
+            (Some(copying), Ok(Some(piece))) => copying.add(piece),
+            (Some(copying), Err(_)) => copying.give_up(),
+            _ => {}
         }
-        self.lent = Chunk::empty();
-        match &mut self.watching {
-            None => Ok(copied(&copying, self.inner.next().await?)),
-            Some(watching) if watching.blocks => Ok(copied(&copying, self.next_but_the_end().await?)),
-            Some(watching) => match self.inner.next().await? {
-                Some(piece) => {
-                    let _ = feed(&mut watching.validation, piece, &mut self.since_turn).await;
-                    let bytes = watching.validation.bytes_held();
-                    if (bytes > CHUNK_BYTES || self.lease.is_counted()) && self.lease.hold(bytes).is_err() {
-                        watching.validation.give_up();
-                    }
-                    Ok(copied(&copying, Some(piece)))
-                }
-                None => {
-                    if let Ok(false) = finish(&mut watching.validation, &mut self.lease, 0).await {
-                        watching.validation.give_up();
-                    }
-                    Ok(None)
-                }
-            },
-        }
+        next
     }
 
     fn trailers(&mut self) -> Option<Fields> {

@@ -3,7 +3,9 @@
 //! It is shown a method, a URL and chosen fields, never a body. 2xx lets the request pass, with chosen fields of that response; 401, 403 and redirects go to
 //! the client as they are; whatever else comes, or nothing in time, lets nobody in.
 
+use std::cell::Cell;
 use std::io::Write as _;
+use std::sync::Arc;
 
 use config::ForwardAuth;
 use net::Deadline;
@@ -20,7 +22,7 @@ use crate::message::context::Context;
 use crate::message::forwarding::is_reported_secure;
 use crate::message::rejection::{Rejection, Relayed};
 use crate::own_request::{Answered, Failed, exchange};
-use crate::upstream::{Target, Wish, connect};
+use crate::upstream::{Group, Server, Target, Wish, connect};
 
 /// Largest body of a response that is relayed, bytes: login pages, as a rule.
 const MAX_RELAYED_BYTES: usize = 64 * 1024;
@@ -37,11 +39,17 @@ pub(super) async fn ask(
     context: Context<'_>,
     subject: &mut Subject,
 ) -> Result<(), Rejection> {
-    let asked = Deadline::new().within(rule.timeout, send(rule, head, context)).await;
+    let slow = Cell::new(None);
+    let asked = Deadline::new().within(rule.timeout, Box::pin(send(rule, head, context, &slow))).await;
     let answered = match asked {
         Ok(Ok(answered)) => answered,
         Ok(Err((reason, problem))) => return Err(failed(rule, reason, &problem)),
-        Err(_) => return Err(failed(rule, Reason::AuthServiceTimeout, "no whole response in time")),
+        Err(_) => {
+            if let (Some(server), Some(group)) = (slow.take(), context.generation.group(&rule.upstream)) {
+                let _ = server.failed(group.config.ejection);
+            }
+            return Err(failed(rule, Reason::AuthServiceTimeout, "no whole response in time"));
+        }
     };
     let status = answered.head.status;
     match status {
@@ -103,38 +111,84 @@ fn failed(rule: &ForwardAuth, reason: Reason, problem: &str) -> Rejection {
     Rejection::of(reason)
 }
 
-/// Asks on a connection that is there, or else on a new one.
-async fn send(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>) -> Result<Answered, (Reason, String)> {
+/// Why a server said nothing that counts.
+enum NoAnswer {
+    /// It could not be connected to; another one may be asked.
+    Away(String),
+    Failed(Reason, String),
+}
+
+/// Asks a server, and another one if that cannot be connected to. `asked` holds who is asked until it has responded.
+async fn send(
+    rule: &ForwardAuth,
+    head: &RequestHead,
+    context: Context<'_>,
+    asked: &Cell<Option<Arc<Server>>>,
+) -> Result<Answered, (Reason, String)> {
     let unavailable = |problem: &str| (Reason::AuthServiceUnavailable, problem.to_owned());
     let group = context.generation.group(&rule.upstream).ok_or_else(|| unavailable("there is no such upstream"))?;
     let _place = group.admit(None).map_err(|_| unavailable("too many requests to it are under way"))?;
     if group.is_resolving() {
         group.resolved(group.config.connect_timeout).await;
     }
-    let taken = group.take(Wish::default()).map_err(|_| unavailable("it has no server that is up"))?;
-    let server = &taken.server;
+    let (mut tried, mut problem) = (Vec::new(), "it has no server that is up".to_owned());
+    loop {
+        let wish = Wish { not: &tried, is_again: !tried.is_empty(), ..Wish::default() };
+        let Ok(taken) = group.take(wish) else { return Err(unavailable(&problem)) };
+        let server = &taken.server;
+        asked.set(Some(Arc::clone(server)));
+        let answer = ask_server(rule, head, context, (group, server)).await;
+        asked.set(None);
+        if answer.is_ok() {
+            server.succeeded();
+        } else {
+            let _ = server.failed(group.config.ejection);
+        }
+        match answer {
+            Ok(answered) => return Ok(answered),
+            Err(NoAnswer::Failed(reason, problem)) => return Err((reason, problem)),
+            Err(NoAnswer::Away(why)) => {
+                tried.push(server.id);
+                problem = why;
+            }
+        }
+    }
+}
+
+/// Asks on a connection that is there, or else on a new one.
+async fn ask_server(
+    rule: &ForwardAuth,
+    head: &RequestHead,
+    context: Context<'_>,
+    (group, server): (&Group, &Arc<Server>),
+) -> Result<Answered, NoAnswer> {
     let method = if rule.append_path { head.method.clone() } else { Method::Get };
-    let request = request(rule, head, context, &method, server.name.as_bytes());
+    let request = request(rule, head, context, &method, server.authority.as_bytes());
     let pools = &context.worker.pools;
     loop {
         let pooled = pools.take(server.pool(), true);
         let is_reused = pooled.is_some();
         let transport = match pooled {
             Some(transport) => transport,
-            None => connect(Target::own(group, server)).await.map_err(|error| unavailable(error.reason().code()))?,
+            None => {
+                let connected = connect(Target::own(group, server)).await;
+                connected.map_err(|error| NoAnswer::Away(error.reason().code().to_owned()))?
+            }
         };
         match exchange(&transport, &request, &method, MAX_RELAYED_BYTES).await {
             Ok((answered, is_free)) => {
                 if is_free {
                     pools.put(server, transport, group.config.pool_idle_timeout, group.config.pool_max_idle);
                 }
-                server.succeeded();
                 return Ok(answered);
             }
             // It was closed while it rested.
             Err(Failed::Silent) if is_reused => {}
-            Err(Failed::Silent) => return Err(unavailable("the connection ended without a response")),
-            Err(Failed::Invalid(problem)) => return Err((Reason::AuthServiceInvalid, problem)),
+            Err(Failed::Silent) => {
+                let problem = "the connection ended without a response".to_owned();
+                return Err(NoAnswer::Failed(Reason::AuthServiceUnavailable, problem));
+            }
+            Err(Failed::Invalid(problem)) => return Err(NoAnswer::Failed(Reason::AuthServiceInvalid, problem)),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A switch for maintenance: closed while a file exists. Requests read one flag; who looks for the file is a task of the main thread
 //! (`background/switches.rs`).
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,11 +25,12 @@ struct Parts {
 
 impl Switch {
     /// The switch as it stands now.
-    pub(super) fn new(config: &Maintenance) -> Switch {
+    pub(super) fn new(config: &Maintenance, previous: Option<&Switch>) -> Switch {
         // Networks that are written out cannot be wrong any more.
         let except = Some(&config.except).filter(|list| !list.is_empty());
         let except = except.and_then(|list| AddressSet::of(list, None).ok());
-        let is_closed = AtomicBool::new(is_there(&config.file));
+        let was_closed = || previous.is_some_and(|previous| previous.0.is_closed.load(Ordering::Relaxed));
+        let is_closed = AtomicBool::new(is_there(&config.file).unwrap_or_else(was_closed));
         Switch(Arc::new(Parts { config: config.clone(), except, is_closed }))
     }
 
@@ -39,7 +41,7 @@ impl Switch {
 
     /// Looks for the file, which may wait for a disk; whether the switch was turned.
     pub fn look(&self) -> Option<bool> {
-        let is_closed = is_there(&self.0.config.file);
+        let is_closed = is_there(&self.0.config.file)?;
         (self.0.is_closed.swap(is_closed, Ordering::Relaxed) != is_closed).then_some(is_closed)
     }
 
@@ -54,7 +56,11 @@ impl Switch {
     }
 }
 
-/// Whether the file is there. A folder that cannot be looked into says nothing, and nothing was switched.
-fn is_there(file: &Path) -> bool {
-    std::fs::symlink_metadata(file).is_ok()
+/// Whether the file is there; none if that cannot be seen, which switches nothing.
+fn is_there(file: &Path) -> Option<bool> {
+    match std::fs::symlink_metadata(file) {
+        Ok(_) => Some(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Some(false),
+        Err(_) => None,
+    }
 }

@@ -38,8 +38,10 @@ pub fn build_target(forward: &Forward, values: &Values<'_>, out: &mut Vec<u8>) -
     let start = out.len();
     values.render(rewrite, out)?;
     let written = out.get(start..).unwrap_or_default();
-    let becomes_host = written.starts_with(b"//") && holds_variables(rewrite);
-    if becomes_host || has_dot_segment(split_query(written).0) {
+    let path = split_query(written).0;
+    // What has no value would take its segment away, where slashes are merged.
+    let lacks_segment = holds_variables(rewrite) && memchr::memmem::find(path, b"//").is_some();
+    if lacks_segment || has_dot_segment(path) {
         return Err(BadParameter);
     }
     append_query(head.query(), start, out);
@@ -84,7 +86,8 @@ pub fn build_location(
     values.render(to, out)?;
     let written = out.get(start..).unwrap_or_default();
     let meant = matches!(to.parts.first(), Some(TemplatePart::Text(text)) if text.starts_with("//"));
-    if written.starts_with(b"//") && !meant {
+    let is_moved = holds_variables(to) && has_dot_segment(split_query(written).0);
+    if (written.starts_with(b"//") && !meant) || is_moved {
         return Err(BadParameter);
     }
     if !allow.is_empty() {

@@ -66,4 +66,11 @@ pub(super) const GRAPHQL: &[FixedBound] = &[
         "125 bytes",
         "RFC 6455 §5.5.",
     ),
+    bound(
+        "proxy/src/websocket.rs",
+        "MAX_WAITING",
+        "Responses to a WebSocket client that does not read them",
+        "64KiB",
+        "Beyond it, the client is not read either.",
+    ),
 ];

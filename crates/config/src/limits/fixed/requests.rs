@@ -119,4 +119,11 @@ pub(super) const REQUESTS: &[FixedBound] = &[
         "256KiB",
         "Other connections of the worker get their turn.",
     ),
+    bound(
+        "proxy/src/exchange.rs",
+        "MAX_COMPRESSED_AT_ONCE",
+        "Body of a fixed response that is compressed",
+        "64KiB",
+        "It is compressed in one turn, for each request anew.",
+    ),
 ];
