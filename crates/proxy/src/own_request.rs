@@ -154,6 +154,19 @@ pub async fn exchange(
     max_bytes: usize,
 ) -> Result<(Answered, bool), Failed> {
     transport.send(request).await.map_err(|_| Failed::Silent)?;
+    let (head, input) = read_head(transport, method, &LIMITS).await?;
+    whole(transport, input, head, max_bytes).await
+}
+
+/// Reads the head of the final response; with it, what came behind it.
+///
+/// # Errors
+/// The connection ended, or the head is malformed, beyond `limits`, or changes the protocol.
+pub async fn read_head(
+    transport: &Transport,
+    method: &Method,
+    limits: &HeadLimits,
+) -> Result<(ResponseHead, Chunk), Failed> {
     let (mut input, mut head) = (Chunk::empty(), ResponseHead::default());
     loop {
         match transport.recv_more(&mut input).await {
@@ -163,14 +176,14 @@ pub async fn exchange(
         }
         // Interim responses (1xx) say nothing yet.
         loop {
-            match parse_response(&input, &LIMITS, method, &mut head) {
+            match parse_response(&input, limits, method, &mut head) {
                 Err(error) => return Err(Failed::Invalid(error.reason.code().to_owned())),
                 Ok(Parsed::Complete { head_len }) => {
                     input.advance(head_len);
                     match head.status {
                         101 => return Err(Failed::Invalid("it changes the protocol".to_owned())),
                         100..200 => head.clear(),
-                        _ => return whole(transport, input, head, max_bytes).await,
+                        _ => return Ok((head, input)),
                     }
                 }
                 Ok(Parsed::Partial) if input.is_full() => {

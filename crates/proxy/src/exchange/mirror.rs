@@ -7,14 +7,15 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use config::{Forward, HostRewrite, Mirror};
-use net::{Chunk, Deadline};
-use wire::http::http1::{Parsed, parse_response, write_field};
-use wire::http::{BodyFraming, HeadLimits, Method, ResponseHead};
+use net::Deadline;
+use wire::http::http1::write_field;
+use wire::http::{BodyFraming, HeadLimits, Method};
 
 use crate::guard::{Admitted, Copying};
 use crate::message::body::BodyReader;
 use crate::message::context::Context;
 use crate::message::forwarding::{self, Facts};
+use crate::own_request::read_head;
 use crate::route;
 use crate::upstream::{Group, MirrorOutcome, Target, Wish, connect};
 
@@ -159,23 +160,8 @@ async fn deliver(group: &Group, method: &Method, parts: Parts) -> Result<(), Und
     start.extend_from_slice(b"Connection: close\r\n\r\n");
     start.extend_from_slice(&body);
     transport.send(&start).await.map_err(|_| Undelivered)?;
-    let (mut input, mut head) = (Chunk::empty(), ResponseHead::default());
-    loop {
-        match parse_response(&input, &RESPONSE_LIMITS, method, &mut head).map_err(|_| Undelivered)? {
-            Parsed::Complete { head_len } => {
-                input.advance(head_len);
-                if head.status >= 200 {
-                    break;
-                }
-            }
-            Parsed::Partial if input.is_full() => return Err(Undelivered),
-            Parsed::Partial => {
-                if transport.recv_more(&mut input).await.map_err(|_| Undelivered)? == 0 {
-                    return Err(Undelivered);
-                }
-            }
-        }
-    }
+    let read = read_head(&transport, method, &RESPONSE_LIMITS).await;
+    let (head, mut input) = read.map_err(|_| Undelivered)?;
     let mut reader = BodyReader::for_response(&transport, &mut input, head.framing);
     let mut read = 0;
     while let Some(piece) = reader.next().await.map_err(|_| Undelivered)? {
