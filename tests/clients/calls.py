@@ -4,16 +4,21 @@ import json
 import sys
 
 
-def main(library, base):
+def session_of(library):
+    """A session of this library that takes nothing from the environment."""
     if library == "requests":
         import requests as http
 
         session = http.Session()
         session.trust_env = False
-    else:
-        import httpx as http
+        return session
+    import httpx
 
-        session = http.Client(trust_env=False)
+    return httpx.Client(trust_env=False)
+
+
+def main(library, base):
+    session = session_of(library)
     kept, different = {}, []
     for call in json.loads(sys.stdin.read().encode()):
         what = {"headers": call.get("headers", {}), "timeout": 60}
@@ -39,4 +44,5 @@ def main(library, base):
     sys.exit("\n".join(different) or None)
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -2,17 +2,11 @@
 
 import sys
 
+from calls import session_of
+
 
 def main(library, base):
-    if library == "requests":
-        import requests as http
-
-        session = http.Session()
-        session.trust_env = False
-    else:
-        import httpx as http
-
-        session = http.Client(trust_env=False)
+    session = session_of(library)
     different = []
 
     def expect(status, method, target, **what):

@@ -1,6 +1,6 @@
 //! Requests of one route that go to several upstreams: by weight, by what they are like, and as copies that nobody waits for.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 
 use crate::harness::{Gate, Reply, Upstream, exchange, statuses, vacant, wait_until};
 
@@ -58,22 +58,30 @@ routes:
     gate.stop();
 }
 
-#[test]
-fn copies_go_to_another_upstream_and_nobody_notices() {
-    let (main, shadow) =
-        (says("main"), Upstream::start(|_| Reply::Keep("HTTP/1.1 500 No\r\nContent-Length: 3\r\n\r\nbad".into())));
-    let gate = Gate::start(&format!(
+/// A gate whose requests for `main` are copied to `shadow`: further keys of that upstream, and what `mirror` and keys behind it say.
+fn mirroring([main, shadow]: [SocketAddr; 2], upstream: &str, mirror: &str) -> Gate {
+    Gate::start(&format!(
         "workers: 1
 listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]
 admin: {{ bind: \"127.0.0.1:0\" }}
 upstreams:
-  main: {{ servers: [\"{}\"] }}
-  shadow: {{ servers: [\"{}\"] }}
+  main: {{ servers: [\"{main}\"] }}
+  shadow: {{ servers: [\"{shadow}\"]{upstream} }}
 routes:
-  - {{ upstream: main, mirror: {{ upstream: shadow, max_body: 16B }}, request_headers: {{ set: {{ x-by: \"{{client.address}}\" }} }} }}
-",
-        main.address, shadow.address
-    ));
+  - {{ upstream: main, mirror: {mirror} }}
+"
+    ))
+}
+
+#[test]
+fn copies_go_to_another_upstream_and_nobody_notices() {
+    let (main, shadow) =
+        (says("main"), Upstream::start(|_| Reply::Keep("HTTP/1.1 500 No\r\nContent-Length: 3\r\n\r\nbad".into())));
+    let gate = mirroring(
+        [main.address, shadow.address],
+        "",
+        "{ upstream: shadow, max_body: 16B }, request_headers: { set: { x-by: \"{client.address}\" } }",
+    );
     assert!(get(&gate, "/a", "Cookie: a=b\r\n").ends_with("main"));
     wait_until("the copy", || shadow.seen().len() == 1);
     let copy = shadow.seen().remove(0);
@@ -106,19 +114,11 @@ fn a_copy_that_hangs_or_fails_is_only_counted() {
     let main = says("main");
     // Takes connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let gate = Gate::start(&format!(
-        "workers: 1
-listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]
-admin: {{ bind: \"127.0.0.1:0\" }}
-upstreams:
-  main: {{ servers: [\"{}\"] }}
-  shadow: {{ servers: [\"{}\"], total_timeout: 200ms, max_in_flight: 2 }}
-routes:
-  - {{ upstream: main, mirror: {{ upstream: shadow }} }}
-",
-        main.address,
-        silent.local_addr().unwrap()
-    ));
+    let gate = mirroring(
+        [main.address, silent.local_addr().unwrap()],
+        ", total_timeout: 200ms, max_in_flight: 2",
+        "{ upstream: shadow }",
+    );
     for _ in 0..20 {
         assert!(get(&gate, "/", "").ends_with("main"));
     }
@@ -131,19 +131,7 @@ routes:
 #[test]
 fn a_request_that_fails_is_not_copied() {
     let shadow = says("shadow");
-    let gate = Gate::start(&format!(
-        "workers: 1
-listeners: [{{ name: web, bind: \"127.0.0.1:0\" }}]
-admin: {{ bind: \"127.0.0.1:0\" }}
-upstreams:
-  main: {{ servers: [\"{}\"] }}
-  shadow: {{ servers: [\"{}\"] }}
-routes:
-  - {{ upstream: main, mirror: {{ upstream: shadow }} }}
-",
-        vacant(),
-        shadow.address
-    ));
+    let gate = mirroring([vacant(), shadow.address], "", "{ upstream: shadow }");
     assert!(get(&gate, "/", "Authorization: Bearer s\r\n").starts_with("HTTP/1.1 502 "));
     let wanted = "portunus_mirrored_requests_total{upstream=\"shadow\",outcome=\"dropped\"} 1\n";
     wait_until(wanted, || gate.metrics().contains(wanted));
