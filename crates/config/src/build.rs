@@ -38,7 +38,7 @@ pub use variables::warnings as variable_warnings;
 
 use super::limits::Limits;
 use super::machine::Machine;
-use super::model::{Config, ListenerConfig, Unused};
+use super::model::{Config, ListenerConfig, PolicyConfig, RouteConfig, Unused};
 use super::problem::{Collector, Span, closest, listed, shown};
 use super::shape::effective::Effective;
 use super::shape::surface::ROOT;
@@ -93,7 +93,7 @@ pub(super) fn build(
         |listener: &Arc<ListenerConfig>| Some((listener.name.clone(), limits.at(listener.options.limits.as_ref()?)));
     let listener_limits = listeners.iter().filter_map(own).collect();
     let policies = build.policies(root);
-    let tokens = build.tokens(root, &policies);
+    let tokens = build.tokens(root, &policies, &claims_read(&routes, &policies));
     let config = Config {
         workers: process::workers(root),
         listeners,
@@ -122,6 +122,12 @@ pub(super) fn build(
     build.hash_rules(root, &config);
     let referenced = build.referenced;
     (Some(config), referenced)
+}
+
+/// The claims of tokens that are read, whichever policy verified them.
+fn claims_read(routes: &[RouteConfig], policies: &BTreeMap<String, Arc<PolicyConfig>>) -> BTreeSet<String> {
+    let counted = policies.values().filter_map(|policy| policy.rate_limit.as_ref()).flat_map(|limit| limit.claims());
+    routes.iter().flat_map(RouteConfig::claims).chain(counted).map(str::to_owned).collect()
 }
 
 impl Build<'_> {

@@ -431,6 +431,23 @@ impl HostPattern {
     }
 }
 
+impl HostPattern {
+    /// Whether a name fits both.
+    pub fn overlaps(&self, other: &HostPattern) -> bool {
+        let is_below = |name: &str, parent: &str| {
+            name.strip_suffix(parent).is_some_and(|labels| labels.len() > 1 && labels.ends_with('.'))
+        };
+        match (self, other) {
+            (HostPattern::Exact(one), HostPattern::Exact(other)) => one == other,
+            (HostPattern::Exact(name), HostPattern::Wildcard(parent))
+            | (HostPattern::Wildcard(parent), HostPattern::Exact(name)) => is_below(name, parent),
+            (HostPattern::Wildcard(one), HostPattern::Wildcard(other)) => {
+                one == other || is_below(one, other) || is_below(other, one)
+            }
+        }
+    }
+}
+
 impl std::fmt::Display for HostPattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -39,7 +39,7 @@ use crate::message::scratch::Timers;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::message::{date, encoder, grpc};
 use crate::responses::{Compressible, ErrorPages};
-use crate::route::{self, CompiledRoute, Params, Routed, Values, build_authority, build_location};
+use crate::route::{self, CompiledRoute, Params, Routed, Sought, Values, build_authority, build_location};
 use crate::upstream::{Full, Group, NoServer, Server, TunnelPlace, Wish};
 use compress::Compressing;
 use mirror::Duplicate;
@@ -121,12 +121,9 @@ async fn serve<B: MessageBody, A: ResponseSink>(
             return Ok(None);
         }
     }
-    let mut subject = Subject::default();
     // Policies are asked once: there about the request that another proxy holds.
     if !matches!(&routed, Routed::Found(route, _) if matches!(route.config.action, Action::Validate(_))) {
-        let checked = guard::check_policies(context, head, &mut subject).await;
-        exchange.ledger.user = subject.user().map(Box::from);
-        checked?;
+        guard::check_policies(context, routed.name(), head, &mut exchange.ledger.subject).await?;
     }
     guard::check_around(context, head)?;
     let (route, params) = match routed {
@@ -138,11 +135,9 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     if let Action::Validate(service) = &route.config.action {
         return Box::pin(validate::serve(route, params, service, exchange)).await.map(|()| None);
     }
-    let checked = guard::check_route_policies(context, route, head, &mut subject).await;
-    exchange.ledger.user = subject.user().map(Box::from);
-    checked?;
+    guard::check_route_policies(context, route, head, &mut exchange.ledger.subject).await?;
     // From here on the head says who the client is: contract and upstream see the same.
-    let named = subject.name_in(head);
+    let named = exchange.ledger.subject.name_in(head);
     let head = named.as_deref().unwrap_or(head);
     let active = guard::contract_of(context, route, head)?;
     let (status, location) = match &route.config.action {
@@ -160,7 +155,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
         }
         Action::Redirect { status, to, allow } => {
             let mut location = buffer();
-            let values = context.values(head, &params, exchange.ledger.id());
+            let values = context.values(head, &params, exchange.ledger.noted());
             build_location(to, allow, &values, &mut location).map_err(|_| Rejection::of(Reason::BadParameter))?;
             (*status, location)
         }
@@ -198,7 +193,7 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     };
     body.rule_trailers(TrailerRule::of_request(head, &route.config, &context.generation.policies));
     let mirror = forward.mirror.as_ref();
-    let copy = mirror.and_then(|mirror| Duplicate::of(mirror, forward, &admitted, context, exchange.ledger.id()));
+    let copy = mirror.and_then(|mirror| Duplicate::of(mirror, forward, &admitted, context, exchange.ledger.noted()));
     body.copy_to(copy.as_deref().map(Duplicate::body));
     let Exchange { sink, response, ledger, timers, .. } = exchange;
     let mut guarded = Exchange { context, head, response, body: &mut body, sink: *sink, ledger, timers };
@@ -262,7 +257,7 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Box<Upgraded>>, Failure> {
     let context = exchange.context;
-    let group = destination(context, admitted, forward)?;
+    let group = destination(context, admitted, forward, &exchange.ledger.subject)?;
     exchange.ledger.group = Some(Arc::clone(&group));
     let until = total_timeout(admitted, &group).map(|limit| Instant::now() + limit);
     let in_flight = match group.admit(context.places()) {
@@ -413,11 +408,17 @@ async fn bounded<B: MessageBody, A: ResponseSink>(
     })
 }
 
-fn destination(context: Context<'_>, admitted: &Admitted<'_>, forward: &Forward) -> Result<Arc<Group>, Rejection> {
+fn destination(
+    context: Context<'_>,
+    admitted: &Admitted<'_>,
+    forward: &Forward,
+    subject: &Subject,
+) -> Result<Arc<Group>, Rejection> {
     match &forward.to {
         ForwardTo::Group(name) => context.generation.group(name).cloned().ok_or(Rejection::of(Reason::UnknownUpstream)),
         ForwardTo::Split(shares) => {
-            let name = route::share(shares, &context.sought(admitted.head()));
+            let sought = Sought { subject: Some(subject), ..context.sought(admitted.head()) };
+            let name = route::share(shares, &sought);
             let group = name.and_then(|name| context.generation.group(name)).cloned();
             group.ok_or(Rejection::of(Reason::UnknownUpstream))
         }
@@ -493,7 +494,7 @@ async fn respond_fixed(
 ) -> Result<(), Failure> {
     ledger.status = status;
     sink.begin(status);
-    own_fields(context, route, &context.values(head, params, ledger.id()), sink);
+    own_fields(context, route, &context.values(head, params, ledger.noted()), sink);
     let compression = context.generation.responses.compression(&route.name, &context.conn.listener.name, head);
     if let Some(compression) = compression.filter(|_| (1..=MAX_COMPRESSED_AT_ONCE).contains(&body.len())) {
         let mut fields = Fields::new();

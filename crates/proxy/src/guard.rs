@@ -184,16 +184,21 @@ fn declared_names<'c>(active: &'c ActiveContract, head: &RequestHead) -> Option<
     Some(&active.rule(matched.operation.number())?.underscored)
 }
 
-/// Rejects what a policy of the listener or the host does not let pass, whatever the request asks for.
+/// Rejects what a policy of the listener or the host does not let pass, whatever the request asks for. `route`: the name of the one that it takes.
 ///
 /// # Errors
 /// 401, 403, 429 or 503.
-pub async fn check_policies(context: Context<'_>, head: &RequestHead, subject: &mut Subject) -> Result<(), Rejection> {
+pub async fn check_policies(
+    context: Context<'_>,
+    route: Option<&str>,
+    head: &RequestHead,
+    subject: &mut Subject,
+) -> Result<(), Rejection> {
     let policies = &context.generation.policies;
     if policies.is_empty() {
         return Ok(());
     }
-    policy::check(policies.around(&context.conn.listener.name, head), head, context, subject).await
+    policy::check(policies.around(&context.conn.listener.name, head), (head, route), context, subject).await
 }
 
 /// Rejects what a policy of the route does not let pass.
@@ -210,7 +215,7 @@ pub async fn check_route_policies(
     if policies.is_empty() {
         return Ok(());
     }
-    policy::check(policies.of_route(route.index), head, context, subject).await
+    policy::check(policies.of_route(route.index), (head, Some(&route.config.name)), context, subject).await
 }
 
 /// Rejects a preflight that a policy does not let pass, but for the credentials that it cannot show.
@@ -223,9 +228,10 @@ pub fn check_preflight(
     head: &RequestHead,
 ) -> Result<(), Rejection> {
     let policies = &context.generation.policies;
-    policy::check_preflight(policies.around(&context.conn.listener.name, head), head, context)?;
+    let asked = (head, route.map(|route| route.config.name.as_str()));
+    policy::check_preflight(policies.around(&context.conn.listener.name, head), asked, context)?;
     let of_route = route.map(|route| policies.of_route(route.index)).unwrap_or_default();
-    policy::check_preflight(of_route, head, context)
+    policy::check_preflight(of_route, asked, context)
 }
 
 /// Rejects who may not speak on this listener or to this host, whatever the request asks for.

@@ -6,16 +6,19 @@ pub mod cors;
 mod rate;
 pub mod switch;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{BasicRule, Config, Cors, Networks, PolicyConfig, RateKey, RateLimit, TokenRule};
+use config::{BasicRule, CertificateKey, Config, Cors, Networks, PolicyConfig, RateKey, RateLimit, TokenRule};
+use tls::PeerCertificate;
 use wire::http::{Fields, RequestHead};
 
-use crate::auth::{Passwords, Verifier, Verifiers};
+use crate::auth::{Passwords, Subject, Verifier, Verifiers};
 use crate::client::{AddressSet, RequestClient};
 use crate::configured_map::ConfiguredMap;
 use crate::host_map::HostMap;
@@ -88,11 +91,11 @@ impl ActivePolicy {
         }
     }
 
-    /// Whether a request may pass; counts it if it may.
+    /// Whether a client may pass.
     ///
     /// # Errors
     /// Why it may not.
-    pub fn check(&self, head: &RequestHead, client: &RequestClient) -> Result<(), Denied> {
+    pub fn check(&self, client: &RequestClient) -> Result<(), Denied> {
         if let Some(after) = self.maintenance.as_ref().and_then(|switch| switch.closed_for(client.certain())) {
             return Err(Denied::Maintenance(after));
         }
@@ -102,21 +105,81 @@ impl ActivePolicy {
         if self.deny.as_ref().is_some_and(is_denied) || self.allow.as_ref().is_some_and(|set| !is_allowed(set)) {
             return Err(Denied::Address);
         }
-        let Some((limit, table)) = &self.rate else { return Ok(()) };
-        let value = match &limit.key {
-            RateKey::All => return table.take((), limit).map_err(Denied::Rate),
-            RateKey::Client => None,
-            RateKey::Header(name) => only(head.fields.get_all(name)),
-            RateKey::Cookie(name) => only(head.fields.cookies(name.as_bytes())),
-        };
-        let taken = match (value, client.of_share().or(client.address.filter(|_| client.is_doubtful))) {
-            (Some(value), _) => table.take((true, value), limit),
-            (None, Some(address)) => table.take((false, network_of(address)), limit),
-            // A trusted proxy, or a neighbour on a Unix socket, that speaks for itself.
-            (None, None) => Ok(()),
-        };
-        taken.map_err(Denied::Rate)
+        Ok(())
     }
+
+    /// Counts a request, if it does not come too early.
+    ///
+    /// # Errors
+    /// By how much it does.
+    pub fn count(&self, counted: &Counted<'_>) -> Result<(), Denied> {
+        let Some((limit, table)) = &self.rate else { return Ok(()) };
+        let mut hasher = table.hasher();
+        // A trusted proxy, or a neighbour on a Unix socket, that speaks for itself is not limited where it would be by itself.
+        let is_counted = limit.key.iter().all(|key| counted.part(key, &mut hasher).is_some());
+        if is_counted { table.take(hasher.finish(), limit).map_err(Denied::Rate) } else { Ok(()) }
+    }
+
+    /// Whether it counts by what a token says, which has to be verified before.
+    pub fn counts_by_claim(&self) -> bool {
+        self.rate.as_ref().is_some_and(|(limit, _)| limit.claims().next().is_some())
+    }
+}
+
+/// What a rate may count a request by.
+#[derive(Debug, Clone, Copy)]
+pub struct Counted<'c> {
+    /// Its head.
+    pub head: &'c RequestHead,
+    /// Who sent it.
+    pub client: &'c RequestClient,
+    /// The client's certificate, verified.
+    pub certificate: Option<&'c PeerCertificate>,
+    /// The route that it takes.
+    pub route: Option<&'c str>,
+    /// Who it was verified to come from.
+    pub subject: &'c Subject,
+}
+
+impl Counted<'_> {
+    /// Adds one part of what is counted apart; none if the request has neither that nor a client.
+    fn part(&self, key: &RateKey, hasher: &mut impl Hasher) -> Option<()> {
+        let head = self.head;
+        let value: Option<Cow<'_, [u8]>> = match key {
+            RateKey::Client => None,
+            RateKey::Route => {
+                (2_u8, self.route).hash(hasher);
+                return Some(());
+            }
+            RateKey::Header(name) => only(head.fields.get_all(name)).map(Cow::Borrowed),
+            RateKey::Cookie(name) => only(head.fields.cookies(name.as_bytes())).map(Cow::Borrowed),
+            RateKey::Claim(name) => match self.subject.claim(name) {
+                Ok(Some(Cow::Borrowed(text))) => Some(text.as_bytes().into()),
+                Ok(Some(Cow::Owned(text))) => Some(text.into_bytes().into()),
+                // What readers could take for different things counts for nobody else.
+                Ok(None) | Err(_) => None,
+            },
+            RateKey::Certificate(part) => self.certificate.and_then(|certificate| part_of(certificate, *part)),
+        };
+        match value {
+            Some(value) => (1_u8, value).hash(hasher),
+            None => {
+                let client = self.client.of_share().or(self.client.address.filter(|_| self.client.is_doubtful));
+                (0_u8, network_of(client?)).hash(hasher);
+            }
+        }
+        Some(())
+    }
+}
+
+/// What a certificate is counted by.
+fn part_of(certificate: &PeerCertificate, part: CertificateKey) -> Option<Cow<'_, [u8]>> {
+    let text = match part {
+        CertificateKey::Fingerprint => &certificate.fingerprint,
+        CertificateKey::Subject => &certificate.subject,
+        CertificateKey::San => certificate.first_name()?,
+    };
+    Some(text.as_bytes().into()).filter(|text: &Cow<'_, [u8]>| !text.is_empty())
 }
 
 impl ActivePolicy {

@@ -42,7 +42,7 @@ use methods::MethodSet;
 pub use params::{MAX_PARAMS, Params};
 pub use template::{BadParameter, build_authority, build_location, build_target};
 use tree::{Candidates, Tree};
-pub use values::Values;
+pub use values::{Noted, Values};
 
 /// The routes of a generation, compiled. A parameter is a range of the canonical path.
 #[derive(Debug)]
@@ -88,6 +88,16 @@ pub enum Routed<'a> {
     EncodedSlash,
     /// A server that makes slashes one or drops `;` parameters would read a path of a more specific route: 400.
     AmbiguousPath,
+}
+
+impl Routed<'_> {
+    /// The name of the route, if there is one.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Routed::Found(route, _) => Some(&route.config.name),
+            _ => None,
+        }
+    }
 }
 
 /// A route ready to use.

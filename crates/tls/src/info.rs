@@ -60,6 +60,13 @@ pub struct PeerCertificate {
     pub addresses: Vec<IpAddr>,
 }
 
+impl PeerCertificate {
+    /// Its first alternative name: a DNS name, else a URI, else an e-mail address.
+    pub fn first_name(&self) -> Option<&String> {
+        self.dns_names.iter().chain(&self.uris).chain(&self.emails).next()
+    }
+}
+
 /// Reads all facts of a session whose handshake is done.
 pub(crate) fn of_session(
     ssl: &Owned<sys::SSL>,

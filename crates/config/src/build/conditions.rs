@@ -1,6 +1,7 @@
 //! `when` and `headers` of a route: what else a request must be like.
 
 use super::listeners::subject_alternative_name;
+use super::placeholders::{Claims, claim_name};
 use super::{Build, Fault, address, headers};
 use crate::expression::Expression;
 use crate::model::{Conditions, ValueCondition, ValueMatch, ValueOf};
@@ -23,19 +24,28 @@ impl Build<'_> {
         let is_whole = route.get("headers").map_or(0, |table| table.entries().len()) == fields.len();
         fields.into_iter().for_each(|(name, value)| conditions.demand_field(name, value));
         let whole = match route.get("when") {
-            Some(node) => self.conditions(node, &mut conditions),
+            Some(node) => self.conditions(node, Claims::TooEarly, &mut conditions),
             None => true,
         };
         (is_whole && whole && !route.is_replaced("headers")).then_some(conditions)
     }
 
     /// Adds the conditions of a `when`; whether all of them could be read.
-    pub(super) fn conditions(&mut self, node: &Node, conditions: &mut Conditions) -> bool {
+    pub(super) fn conditions(&mut self, node: &Node, claims: Claims, conditions: &mut Conditions) -> bool {
         if !matches!(node.value, Value::Map(_)) {
             return false;
         }
         let mut is_whole = true;
-        for (key, of) in [("header", ValueOf::Header), ("query", ValueOf::Query), ("cookie", ValueOf::Cookie)] {
+        if let Some(entry) = node.entry("claim") {
+            is_whole &= self.take(entry.key_span, claims.check("this demands")).is_some();
+        }
+        let tables = [
+            ("header", ValueOf::Header),
+            ("query", ValueOf::Query),
+            ("cookie", ValueOf::Cookie),
+            ("claim", ValueOf::Claim),
+        ];
+        for (key, of) in tables {
             let Some(table) = node.get(key) else { continue };
             is_whole &= matches!(table.value, Value::Map(_));
             for entry in table.entries() {
@@ -125,6 +135,7 @@ fn value_name(of: ValueOf, text: &str) -> Result<String, Fault> {
         ValueOf::Cookie => {
             Err(Fault::new(format!("{} is not the name of a cookie", shown(text)), "use letters, digits, `-` and `_`"))
         }
+        ValueOf::Claim => claim_name(text),
         ValueOf::Query if !text.is_empty() && text.len() <= MAX_NAME_BYTES => Ok(text.to_owned()),
         ValueOf::Query => Err(Fault::new("this cannot be the name of a query parameter", "write the decoded name")),
     }

@@ -9,6 +9,7 @@ use contract::options::{EscapedDelimiters, OnUnsupported, Undeclared};
 use wire::http::Method;
 use wire::http::target::canonical_path;
 
+use super::policies::KnownPolicies;
 use super::responses::{KnownResponses, RESPONSE_KEYS};
 use super::routes::method;
 use super::template::Target;
@@ -279,13 +280,13 @@ impl Build<'_> {
     }
 
     pub(super) fn host_rules(&mut self, root: &Node) -> Vec<HostRule> {
-        let (known, policies) = (names_in(root, "contracts"), names_in(root, "policies"));
+        let (known, policies) = (names_in(root, "contracts"), KnownPolicies::of(root));
         let known_responses = KnownResponses::of(root);
         let mut out: Vec<HostRule> = Vec::new();
         for entry in root.get("hosts").map(Node::entries).unwrap_or_default() {
             let host = self.take(entry.key_span, address::host_pattern(&entry.key));
             let contract = entry.value.get("contract").and_then(|name| self.name_of(name, "contract", &known));
-            let policies = self.policy_names(&entry.value, &policies);
+            let policies = self.policy_names(&entry.value, &policies, policies.verify_on_listeners());
             let responses = self.response_rules(&entry.value, &known_responses);
             let keys = ["contract", "policies"].into_iter().chain(RESPONSE_KEYS);
             if keys.into_iter().all(|key| entry.value.entry(key).is_none()) {

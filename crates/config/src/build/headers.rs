@@ -2,7 +2,7 @@
 //!
 //! Checks what RFC 9110 §5 demands, and that no edit touches the framing of a message or the connection (RFC 9110 §7.6.1): those are the program's.
 
-use super::placeholders::field_template;
+use super::placeholders::{Scope, field_template};
 use super::{Build, Fault};
 use crate::model::{FieldValue, HeaderEdits};
 use crate::problem::shown;
@@ -71,8 +71,8 @@ pub(super) const WRITTEN: [&str; 8] = [
 ];
 
 /// The value of a field: text with placeholders.
-fn value(name: &str, text: &str, parameters: &[&str]) -> Result<FieldValue, Fault> {
-    field_template(text, parameters).map_err(|fault| {
+fn value(name: &str, text: &str, scope: Scope<'_>) -> Result<FieldValue, Fault> {
+    field_template(text, scope).map_err(|fault| {
         let written = WRITTEN.iter().find(|written| name.eq_ignore_ascii_case(written));
         match written {
             Some(written) => {
@@ -85,19 +85,19 @@ fn value(name: &str, text: &str, parameters: &[&str]) -> Result<FieldValue, Faul
 
 impl Build<'_> {
     /// Edits under `key`; `host` has a key of its own on the way to the upstream.
-    pub(super) fn header_edits(&mut self, route: &Node, key: &str, parameters: &[&str]) -> HeaderEdits {
+    pub(super) fn header_edits(&mut self, route: &Node, key: &str, scope: Scope<'_>) -> HeaderEdits {
         let Some(node) = route.get(key) else { return HeaderEdits::default() };
         let on_request = key == "request_headers";
         HeaderEdits {
             remove: self
                 .parsed_list(node, "remove", |text| field_name(text).and_then(|name| editable(name, on_request))),
-            set: self.edited(node, "set", on_request, parameters),
-            add: self.edited(node, "add", on_request, parameters),
+            set: self.edited(node, "set", on_request, scope),
+            add: self.edited(node, "add", on_request, scope),
         }
     }
 
     /// Fields to write.
-    fn edited(&mut self, node: &Node, key: &str, on_request: bool, parameters: &[&str]) -> Vec<(String, FieldValue)> {
+    fn edited(&mut self, node: &Node, key: &str, on_request: bool, scope: Scope<'_>) -> Vec<(String, FieldValue)> {
         let fields = self.fields(node, key, |name| editable(name, on_request));
         let spans = node.get(key).map(Node::entries).unwrap_or_default();
         let span =
@@ -105,7 +105,7 @@ impl Build<'_> {
         let mut read = Vec::with_capacity(fields.len());
         for (name, text) in fields {
             let Some(span) = span(&name) else { continue };
-            if let Some(value) = self.take(span, value(&name, &text, parameters)) {
+            if let Some(value) = self.take(span, value(&name, &text, scope)) {
                 read.push((name, value));
             }
         }
@@ -158,7 +158,10 @@ pub(super) fn editable(name: String, on_request: bool) -> Result<String, Fault> 
 
 #[cfg(test)]
 mod tests {
+    use super::super::placeholders::Claims;
     use super::*;
+
+    const SCOPE: Scope<'_> = Scope { parameters: &["tenant", "host"], claims: Claims::Verified };
 
     #[test]
     fn names_and_values() {
@@ -176,7 +179,7 @@ mod tests {
     #[test]
     fn values_hold_parameters_and_variables() {
         let show = |text: &str| {
-            value("x-a", text, &["tenant", "host"]).map(|value| match value {
+            value("x-a", text, SCOPE).map(|value| match value {
                 FieldValue::Text(text) => text,
                 FieldValue::Template(template) => format!("{:?}", template.parts).replace(", escape: Field", ""),
             })
@@ -191,6 +194,7 @@ mod tests {
             ("{path.tenant}", "[Param { index: 0 }]"),
             // A parameter of the path goes before a variable of that name.
             ("{host}", "[Param { index: 1 }]"),
+            ("{claim.https://x.test/roles}", "[Variable { variable: Claim(\"https://x.test/roles\") }]"),
             ("{header.X-A}{query.b}", "[Variable { variable: Header(\"x-a\") }, Variable { variable: Query(\"b\") }]"),
         ] {
             assert_eq!(show(text).unwrap(), expected, "{text}");
@@ -200,6 +204,8 @@ mod tests {
             ("{client.adress}", "did you mean `{client.address}`?"),
             ("{path.other}", "the path of this route has no such parameter"),
             ("{header.}", "variables are"),
+            ("{claim.}", "write it as the token has it"),
+            ("{claim.a b}", "write it as the token has it"),
             ("{", "`{{` or `}}` for a brace"),
             ("}", "`{{` or `}}` for a brace"),
             ("{{a}", "`{{` or `}}` for a brace"),
@@ -211,10 +217,13 @@ mod tests {
             ("%{REMOTE_ADDR}s", "write `{client.address}s`"),
             ("%REQ(X-A)%", "write `{header.X-A}`"),
         ] {
-            let fault = value("x-a", text, &["tenant", "host"]).unwrap_err();
+            let fault = value("x-a", text, SCOPE).unwrap_err();
             assert!(fault.fix.contains(fix), "{text}: {fault:?}");
         }
-        let fix = value("X-Real-IP", "$remote_addr", &[]).unwrap_err().fix;
+        let unverified = Scope { claims: Claims::Unverified, ..SCOPE };
+        let fault = value("x-a", "{claim.sub}", unverified).unwrap_err();
+        assert!(fault.fix.contains("name a policy with `jwt`"), "{fault:?}");
+        let fix = value("X-Real-IP", "$remote_addr", SCOPE).unwrap_err().fix;
         assert_eq!(fix, "remove it: Portunus writes `x-real-ip` itself (`forwarding`)");
     }
 

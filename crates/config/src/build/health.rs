@@ -1,5 +1,6 @@
 //! `health` of an upstream: what its checks ask of a server, and what they take for an answer.
 
+use super::placeholders::Scope;
 use super::template::Target;
 use super::{Build, Fault, address, headers, read};
 use crate::model::{HealthCheck, HttpProbe, Probe};
@@ -55,8 +56,9 @@ impl Build<'_> {
         if matches!(read::text(node, "path"), None | Some("none")) {
             return Some(Probe::Connect);
         }
-        let path =
-            self.parsed(node, "path", |text| Target::cut_path(text)?.path_template(&[]).map(|_| text.to_owned()))?;
+        let path = self.parsed(node, "path", |text| {
+            Target::cut_path(text)?.path_template(Scope::NOTHING).map(|_| text.to_owned())
+        })?;
         Some(Probe::Http(HttpProbe {
             path,
             host: self.parsed(node, "host", address::authority),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tls::{Policy, ProtocolVersion};
 
+use super::policies::KnownPolicies;
 use super::responses::{KnownResponses, RESPONSE_KEYS};
 use super::{Build, Fault, address, identifier, names_in, read};
 use crate::model::{
@@ -28,7 +29,7 @@ impl Build<'_> {
         let keystores = names_in(root, "keystores");
         let contracts = names_in(root, "contracts");
         let upstreams = names_in(root, "upstreams");
-        let policies = names_in(root, "policies");
+        let policies = KnownPolicies::of(root);
         let responses = KnownResponses::of(root);
         let mut bound = Bound::new();
         let mut names: HashMap<String, Span> = HashMap::new();
@@ -53,7 +54,7 @@ impl Build<'_> {
                 proxy_protocol: read::mapping(node, "proxy_protocol").map(|rule| self.proxy_protocol(rule)),
                 service: self.service(node, &upstreams),
                 contract: node.get("contract").and_then(|name| self.name_of(name, "contract", &contracts)),
-                policies: self.policy_names(node, &policies),
+                policies: self.policy_names(node, &policies, false),
                 responses: self.response_rules(node, &responses),
                 options: ListenerOptions::read(node),
                 name,

@@ -8,7 +8,7 @@ use crate::model::{Escape, FieldValue, Template, TemplatePart, Variable};
 use crate::problem::{closest, listed, shown};
 
 /// Names of variables as they are written; what `NAME` stands for is free.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 19] = [
     "client.address",
     "request.id",
     "method",
@@ -19,6 +19,7 @@ const NAMES: [&str; 17] = [
     "query.NAME",
     "header.NAME",
     "cookie.NAME",
+    "claim.NAME",
     "tls.server_name",
     "tls.version",
     "tls.cipher",
@@ -26,10 +27,63 @@ const NAMES: [&str; 17] = [
     "certificate.issuer",
     "certificate.serial",
     "certificate.fingerprint",
+    "certificate.san",
 ];
 
 /// Longest name of a value, bytes.
 const MAX_NAME_BYTES: usize = 256;
+
+/// What is known of a request where a template or a condition stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scope<'a> {
+    /// The parameters of its path.
+    pub(super) parameters: &'a [&'a str],
+    /// Whether its token was verified.
+    pub(super) claims: Claims,
+}
+
+impl Scope<'_> {
+    /// Where there is no request.
+    pub(super) const NOTHING: Scope<'static> = Scope { parameters: &[], claims: Claims::Unverified };
+}
+
+/// Whether claims of a token are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claims {
+    /// Tokens are verified later.
+    TooEarly,
+    /// No policy verifies tokens of requests that come here.
+    Unverified,
+    /// A policy has verified the token, if there was one.
+    Verified,
+}
+
+impl Claims {
+    /// Rejects what reads claims where none are known.
+    pub(super) fn check(self, what: &str) -> Result<(), Fault> {
+        match self {
+            Claims::Verified => Ok(()),
+            Claims::Unverified => Err(Fault::new(
+                format!("{what} a claim, and no policy verifies tokens here"),
+                "name a policy with `jwt` in `policies` of the route, of its host or of its listener",
+            )),
+            Claims::TooEarly => Err(Fault::new(
+                format!("{what} a claim, and a route is chosen before a token is verified"),
+                "demand it with a policy (`jwt: { claims: ... }`), or choose the upstream by it: `split: [{ when: { claim: ... } }]`",
+            )),
+        }
+    }
+}
+
+/// The name of a claim: visible ASCII, so that URLs are among them.
+pub(super) fn claim_name(text: &str) -> Result<String, Fault> {
+    let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
+    if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(fits) {
+        return Ok(text.to_owned());
+    }
+    let what = format!("{} is not the name of a claim", shown(text));
+    Err(Fault::new(what, "write it as the token has it, with dots for a claim within an object: `realm_access.roles`"))
+}
 
 /// What stands between two braces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,13 +94,17 @@ pub(super) enum Placeholder {
     Variable(Variable),
 }
 
-/// Reads what stands between two braces; `parameters` are those of the path.
-pub(super) fn placeholder(name: &str, parameters: &[&str]) -> Result<Placeholder, Fault> {
+/// Reads what stands between two braces.
+pub(super) fn placeholder(name: &str, scope: Scope<'_>) -> Result<Placeholder, Fault> {
     // The star belongs to the pattern; here it changes nothing and is a common slip.
     let parameter = name.strip_prefix("path.").unwrap_or(name);
     let parameter = parameter.strip_prefix('*').unwrap_or(parameter);
-    if let Some(index) = parameters.iter().position(|known| *known == parameter) {
+    if let Some(index) = scope.parameters.iter().position(|known| *known == parameter) {
         return Ok(Placeholder::Parameter(index));
+    }
+    if let Some(claim) = name.strip_prefix("claim.") {
+        scope.claims.check(&format!("{} is", shown(name)))?;
+        return claim_name(claim).map(|claim| Placeholder::Variable(Variable::Claim(claim)));
     }
     let variable = match name {
         "client.address" => Variable::ClientAddress,
@@ -63,7 +121,7 @@ pub(super) fn placeholder(name: &str, parameters: &[&str]) -> Result<Placeholder
         "certificate.serial" => Variable::CertificateSerial,
         "certificate.fingerprint" => Variable::CertificateFingerprint,
         "certificate.san" => Variable::CertificateSan,
-        _ => return named(name).ok_or_else(|| unknown(name, parameters)),
+        _ => return named(name).ok_or_else(|| unknown(name, scope.parameters)),
     };
     Ok(Placeholder::Variable(variable))
 }
@@ -106,8 +164,8 @@ fn variables() -> String {
 }
 
 /// Reads the value of a header field: text, `{...}` for what is replaced, `{{` and `}}` for braces.
-pub(super) fn field_template(text: &str, parameters: &[&str]) -> Result<FieldValue, Fault> {
-    let parts = parts(text, parameters, Escape::Field)?;
+pub(super) fn field_template(text: &str, scope: Scope<'_>) -> Result<FieldValue, Fault> {
+    let parts = parts(text, scope, Escape::Field)?;
     Ok(match parts.as_slice() {
         [] => FieldValue::Text(String::new()),
         [TemplatePart::Text(text)] => FieldValue::Text(text.clone()),
@@ -116,7 +174,7 @@ pub(super) fn field_template(text: &str, parameters: &[&str]) -> Result<FieldVal
 }
 
 /// Reads a text with placeholders, all of which are written by one rule.
-pub(super) fn parts(text: &str, parameters: &[&str], escape: Escape) -> Result<Vec<TemplatePart>, Fault> {
+pub(super) fn parts(text: &str, scope: Scope<'_>, escape: Escape) -> Result<Vec<TemplatePart>, Fault> {
     let mut parts = Vec::new();
     let mut literal = String::new();
     let mut rest = text;
@@ -135,7 +193,7 @@ pub(super) fn parts(text: &str, parameters: &[&str], escape: Escape) -> Result<V
         };
         // `${host}` is another proxy's.
         if !literal.ends_with(['$', '%']) {
-            let part = match placeholder(name, parameters)? {
+            let part = match placeholder(name, scope)? {
                 Placeholder::Parameter(index) => TemplatePart::Param { index, escape },
                 Placeholder::Variable(variable) => TemplatePart::Variable { variable, escape },
             };

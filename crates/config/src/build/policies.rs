@@ -1,20 +1,21 @@
 //! `policies`: who may pass, and how often.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use wire::http::field_kind::FieldKind;
 
+use super::placeholders::claim_name;
 use super::routes::method;
 use super::{Build, Fault, address, headers, names_in, read};
 use crate::model::{
-    BasicRule, Cors, ForwardAuth, Maintenance, Networks, OriginPattern, PolicyConfig, PolicyMode, RateKey, RateLimit,
-    TokenRule,
+    BasicRule, CertificateKey, Cors, ForwardAuth, HostPattern, Maintenance, Networks, OriginPattern, PolicyConfig,
+    PolicyMode, RateKey, RateLimit, TokenRule,
 };
 use crate::problem::{Span, shown};
-use crate::table::setting;
-use crate::yaml::Node;
+use crate::table::{Setting, setting};
+use crate::yaml::{Entry, Node};
 
 /// Time that is counted in, and so the shortest one between two requests.
 const MICROSECOND: Duration = Duration::from_micros(1);
@@ -22,8 +23,69 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 const MAX_RATE: u64 = 100_000;
 /// The keys of which a policy has one.
 const AUTHENTICATION: [&str; 3] = ["jwt", "basic", "forward_auth"];
+/// Most parts of what a rate counts apart.
+const MAX_KEY_PARTS: usize = 4;
 /// Longest time that a burst may stand for.
 const MAX_BURST_TIME: Duration = Duration::from_secs(24 * 3_600);
+
+/// The policies that listeners, hosts and routes refer to, and what their order makes known.
+pub(super) struct KnownPolicies<'a> {
+    names: BTreeMap<&'a str, Span>,
+    /// Those that verify a token.
+    verifying: BTreeSet<&'a str>,
+    /// Those that count by a claim.
+    counting: BTreeSet<&'a str>,
+    /// Listeners and hosts with policies that verify.
+    listeners: BTreeSet<&'a str>,
+    hosts: Vec<HostPattern>,
+}
+
+impl<'a> KnownPolicies<'a> {
+    /// Those of a file.
+    pub(super) fn of(root: &'a Node) -> KnownPolicies<'a> {
+        let entries = root.get("policies").map(Node::entries).unwrap_or_default();
+        let those = |is: &dyn Fn(&Node) -> bool| -> BTreeSet<&'a str> {
+            entries.iter().filter(|entry| is(&entry.value)).map(|entry| entry.key.as_str()).collect()
+        };
+        let verifying = those(&|policy| read::mapping(policy, "jwt").is_some());
+        let counting = those(&|policy| {
+            let key = policy.get("rate_limit").and_then(|limit| limit.get("key"));
+            key.is_some_and(|key| key.one_or_many().iter().any(|part| part.get("claim").is_some()))
+        });
+        let verify = |node: &Node| {
+            let names = node.get("policies").map(Node::one_or_many).unwrap_or_default();
+            names.iter().filter_map(Node::text).any(|name| verifying.contains(name))
+        };
+        let listeners = root.get("listeners").map(Node::items).unwrap_or_default();
+        let listeners = listeners.iter().filter(|listener| verify(listener));
+        let listeners = listeners.filter_map(|listener| listener.get("name")?.text()).collect();
+        let hosts = root.get("hosts").map(Node::entries).unwrap_or_default();
+        let hosts = hosts.iter().filter(|entry| verify(&entry.value));
+        let hosts = hosts.filter_map(|entry: &Entry| address::host_pattern(&entry.key).ok()).collect();
+        KnownPolicies { names: names_in(root, "policies"), verifying, counting, listeners, hosts }
+    }
+
+    /// Whether a policy verifies a token.
+    pub(super) fn verifies(&self, name: &str) -> bool {
+        self.verifying.contains(name)
+    }
+
+    /// Whether the token of a request may have been verified before the policies of its host are asked.
+    pub(super) fn verify_on_listeners(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    /// Whether requests of these listeners and hosts (of all, if none is named) may have had their token verified before they are routed.
+    pub(super) fn verify_around(&self, listeners: &[String], hosts: &[HostPattern]) -> bool {
+        let of_listener = |name: &String| self.listeners.contains(name.as_str());
+        let of_host = |host: &HostPattern| self.hosts.iter().any(|other| host.overlaps(other));
+        let by_listener = match listeners {
+            [] => self.verify_on_listeners(),
+            names => names.iter().any(of_listener),
+        };
+        by_listener || if hosts.is_empty() { !self.hosts.is_empty() } else { hosts.iter().any(of_host) }
+    }
+}
 
 impl Build<'_> {
     pub(super) fn policies(&mut self, root: &Node) -> BTreeMap<String, Arc<PolicyConfig>> {
@@ -175,22 +237,62 @@ impl Build<'_> {
             let what = format!("a burst of {burst} takes more than a day to refill at this rate");
             self.problems.add(at, what, "lower `burst`, or raise `rate`");
         }
-        let key = match read::mapping(node, "key") {
-            None if read::text(node, "key") == Some("all") => RateKey::All,
-            None => RateKey::Client,
-            Some(key) => match self.parsed(key, "header", headers::field_name) {
-                Some(name) => RateKey::Header(name),
-                None => RateKey::Cookie(read::text(key, "cookie")?.to_owned()),
-            },
-        };
-        Some(RateLimit { interval, burst, key, max_keys: setting(node, "max_keys") })
+        Some(RateLimit { interval, burst, key: self.rate_keys(node.get("key")?)?, max_keys: setting(node, "max_keys") })
     }
 
-    /// The policies that something names.
-    pub(super) fn policy_names(&mut self, node: &Node, known: &BTreeMap<&str, Span>) -> Vec<String> {
+    /// What a rate counts apart; none if a part of it could not be read.
+    fn rate_keys(&mut self, node: &Node) -> Option<Vec<RateKey>> {
+        let items = node.one_or_many();
+        if items.is_empty() || items.len() > MAX_KEY_PARTS {
+            let what = format!("`key` has {} parts", items.len());
+            self.problems.add(node.span, what, format!("write 1 to {MAX_KEY_PARTS}, or `all`"));
+            return None;
+        }
+        let mut keys = Vec::with_capacity(items.len());
+        for item in items {
+            let key = match item.text() {
+                Some("all") if items.len() == 1 => return Some(keys),
+                Some("all") => {
+                    self.problems.add(item.span, "`all` beside other parts", "keep one of them");
+                    return None;
+                }
+                Some("route") => RateKey::Route,
+                Some(_) => RateKey::Client,
+                None => self.rate_key(item)?,
+            };
+            if keys.contains(&key) {
+                self.problems.add(item.span, "this is in `key` twice", "remove one of the two");
+                return None;
+            }
+            keys.push(key);
+        }
+        Some(keys)
+    }
+
+    fn rate_key(&mut self, node: &Node) -> Option<RateKey> {
+        let header = self.parsed(node, "header", headers::field_name).map(RateKey::Header);
+        let cookie = self.parsed(node, "cookie", cookie_name).map(RateKey::Cookie);
+        let claim = self.parsed(node, "claim", claim_name).map(RateKey::Claim);
+        let certificate = node.get("certificate").and_then(CertificateKey::of).map(RateKey::Certificate);
+        header.or(cookie).or(claim).or(certificate)
+    }
+
+    /// The policies that something names. `is_verified`: a token may have been verified before the first of them is asked.
+    pub(super) fn policy_names(
+        &mut self,
+        node: &Node,
+        known: &KnownPolicies<'_>,
+        mut is_verified: bool,
+    ) -> Vec<String> {
         let mut out: Vec<String> = Vec::new();
         for item in node.get("policies").map(Node::one_or_many).unwrap_or_default() {
-            let Some(name) = self.name_of(item, "policy", known) else { continue };
+            let Some(name) = self.name_of(item, "policy", &known.names) else { continue };
+            is_verified |= known.verifies(&name);
+            if known.counting.contains(name.as_str()) && !is_verified {
+                let what =
+                    format!("{} counts by a claim, and no token is verified before its turn comes", shown(&name));
+                self.problems.add(item.span, what, "name a policy with `jwt` before it");
+            }
             if out.contains(&name) {
                 self.problems.add(
                     item.span,

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use wire::http::Method;
 
+use super::placeholders::{Claims, Scope};
+use super::policies::KnownPolicies;
 use super::responses::{KnownResponses, media_type_of};
 use super::template::{Target, parameter_names, path_expression, path_pattern};
 use super::variables::none_in_target;
@@ -33,13 +35,20 @@ pub(super) struct Known<'a> {
     upstreams: BTreeMap<&'a str, Span>,
     listeners: BTreeMap<&'a str, Span>,
     contracts: BTreeMap<&'a str, Span>,
-    policies: BTreeMap<&'a str, Span>,
+    policies: KnownPolicies<'a>,
     responses: KnownResponses<'a>,
     /// Listeners that redirect everything, or carry bytes: no route is reached there.
     redirecting: Vec<&'a str>,
     tunnelling: Vec<&'a str>,
     /// Upstreams that only tunnels can use, and why.
     for_tunnels: BTreeMap<&'a str, &'static str>,
+}
+
+/// One path of a route, none where no path could be read, and what is known of requests there.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    path: Option<&'a PathPattern>,
+    scope: Scope<'a>,
 }
 
 /// Upstreams that only tunnels can use. Connections of routes are shared by clients, so that none can have a client's PROXY header.
@@ -60,7 +69,7 @@ impl Build<'_> {
             upstreams: names_in(root, "upstreams"),
             listeners: BTreeMap::new(),
             contracts: names_in(root, "contracts"),
-            policies: names_in(root, "policies"),
+            policies: KnownPolicies::of(root),
             responses: KnownResponses::of(root),
             redirecting: Vec::new(),
             tunnelling: Vec::new(),
@@ -112,11 +121,18 @@ impl Build<'_> {
         let hsts = self.hsts(node);
         let upgrades = self.upgrades(node);
         let contract = self.contract_choice(node, &known.contracts);
-        let policies = self.policy_names(node, &known.policies);
-        let of_paths: Vec<_> =
-            paths.iter().map(|path| (self.action(node, Some(path), known), self.edits(node, path))).collect();
+        let is_verified = known.policies.verify_around(&listeners, &hosts);
+        let policies = self.policy_names(node, &known.policies, is_verified);
+        let is_verified = is_verified || policies.iter().any(|name| known.policies.verifies(name));
+        let claims = if is_verified { Claims::Verified } else { Claims::Unverified };
+        let of_path = |build: &mut Build<'_>, path| {
+            let parameters = parameter_names(path);
+            let at = At { path: Some(path), scope: Scope { parameters: &parameters, claims } };
+            (build.action(node, at, known), build.edits(node, at.scope))
+        };
+        let of_paths: Vec<_> = paths.iter().map(|path| of_path(self, path)).collect();
         if paths.is_empty() {
-            self.action(node, None, known);
+            self.action(node, At { path: None, scope: Scope { parameters: &[], claims } }, known);
         }
         let name = name.unwrap_or_else(|| label(&methods, &hosts, &paths));
         let when = when.filter(|_| is_matched)?;
@@ -176,10 +192,9 @@ impl Build<'_> {
         paths
     }
 
-    fn edits(&mut self, node: &Node, path: &PathPattern) -> (HeaderEdits, HeaderEdits) {
-        let parameters = parameter_names(path);
-        let request = self.header_edits(node, "request_headers", &parameters);
-        (request, self.header_edits(node, "response_headers", &parameters))
+    fn edits(&mut self, node: &Node, scope: Scope<'_>) -> (HeaderEdits, HeaderEdits) {
+        let request = self.header_edits(node, "request_headers", scope);
+        (request, self.header_edits(node, "response_headers", scope))
     }
 
     fn route_listeners(&mut self, node: &Node, known: &Known<'_>) -> Vec<String> {
@@ -255,7 +270,7 @@ impl Build<'_> {
     }
 
     /// The one action of a route. None if a problem was noted.
-    fn action(&mut self, route: &Node, path: Option<&PathPattern>, known: &Known<'_>) -> Option<Action> {
+    fn action(&mut self, route: &Node, at: At<'_>, known: &Known<'_>) -> Option<Action> {
         let key = ["upstream", "split", "upstream_url", "redirect", "respond", "validate"];
         let key = key.into_iter().find_map(|key| route.entry(key))?;
         if !matches!(key.key.as_str(), "upstream" | "upstream_url" | "split") {
@@ -275,15 +290,15 @@ impl Build<'_> {
         match key.key.as_str() {
             "upstream" => {
                 let group = self.route_upstream(&key.value, known);
-                self.forward(route, path, known, ForwardTo::Group(group?))
+                self.forward(route, at, known, ForwardTo::Group(group?))
             }
             "split" => {
-                let shares = self.split(&key.value, |build, name| build.route_upstream(name, known));
-                self.forward(route, path, known, ForwardTo::Split(shares?))
+                let shares = self.split(&key.value, at.scope.claims, |build, name| build.route_upstream(name, known));
+                self.forward(route, at, known, ForwardTo::Split(shares?))
             }
-            "upstream_url" => self.upstream_url(route, key, path, known),
-            "redirect" => self.redirect(&key.value, path),
-            "validate" => self.validate(route, &key.value, path, &known.contracts),
+            "upstream_url" => self.upstream_url(route, key, at, known),
+            "redirect" => self.redirect(&key.value, at),
+            "validate" => self.validate(route, &key.value, at.path, &known.contracts),
             _ => self.respond(&key.value, known),
         }
     }
@@ -298,14 +313,8 @@ impl Build<'_> {
         Some(group)
     }
 
-    fn forward(
-        &mut self,
-        route: &Node,
-        path: Option<&PathPattern>,
-        known: &Known<'_>,
-        to: ForwardTo,
-    ) -> Option<Action> {
-        let rewrite = self.rewrite(route, path);
+    fn forward(&mut self, route: &Node, at: At<'_>, known: &Known<'_>, to: ForwardTo) -> Option<Action> {
+        let rewrite = self.rewrite(route, at);
         let host = self.host_rewrite(route);
         let forward = Forward { to, rewrite, host, mirror: self.mirror(route, known) };
         let mirrored = forward.mirror.as_ref().filter(|mirror| forward.groups().any(|group| group == mirror.group));
@@ -316,11 +325,11 @@ impl Build<'_> {
         Some(Action::Forward(forward))
     }
 
-    fn rewrite(&mut self, route: &Node, path: Option<&PathPattern>) -> Option<Template> {
-        let parameters = parameter_names(path?);
+    fn rewrite(&mut self, route: &Node, at: At<'_>) -> Option<Template> {
+        at.path?;
         self.parsed(route, "rewrite", |text| {
-            none_in_target(text, path)?;
-            Target::cut_path(text)?.path_template(&parameters)
+            none_in_target(text, at.path)?;
+            Target::cut_path(text)?.path_template(at.scope)
         })
     }
 
@@ -333,23 +342,17 @@ impl Build<'_> {
         }
     }
 
-    fn upstream_url(
-        &mut self,
-        route: &Node,
-        entry: &Entry,
-        path: Option<&PathPattern>,
-        known: &Known<'_>,
-    ) -> Option<Action> {
+    fn upstream_url(&mut self, route: &Node, entry: &Entry, at: At<'_>, known: &Known<'_>) -> Option<Action> {
         let node = &entry.value;
         let mut settings = self.connection_settings("upstream_url", node);
         if settings.protocol == UpstreamProtocol::Tcp {
             let at = node.get("protocol").map_or(node.span, |node| node.span);
             self.problems.add(at, "no route can use `protocol: tcp`: it is for tunnels", "write `http1` or `http2`");
         }
-        let rewrite = self.rewrite(route, path);
+        let rewrite = self.rewrite(route, at);
         let host = self.host_rewrite(route);
         let to = node.get("url")?;
-        self.take(to.span, none_in_target(to.text()?, path))?;
+        self.take(to.span, none_in_target(to.text()?, at.path))?;
         let target = self.take(to.span, Target::cut(to.text()?))?;
         let Some(tls) = target.tls else {
             self.problems.add(to.span, "`url` names no server", "write a whole URL: `https://{tenant}.example.com/`");
@@ -367,8 +370,8 @@ impl Build<'_> {
             (true, false, None) => settings.tls = Some(UpstreamTls::default()),
             _ => {}
         }
-        let parameters = parameter_names(path?);
-        let authority = self.take(to.span, target.authority_template(&parameters))?;
+        at.path?;
+        let authority = self.take(to.span, target.authority_template(at.scope))?;
         if authority.parts.iter().any(|part| matches!(part, TemplatePart::Variable { .. })) {
             let fix = "use a parameter of the path, and list what may come out of it in `allow`";
             self.problems.add(to.span, "the host of a request cannot choose the server", fix);
@@ -383,7 +386,7 @@ impl Build<'_> {
                 "keep the path in one of the two",
             );
         }
-        let from_url = if has_path { Some(self.take(to.span, target.path_template(&parameters))?) } else { None };
+        let from_url = if has_path { Some(self.take(to.span, target.path_template(at.scope))?) } else { None };
         let to = ForwardTo::Authority { tls, authority, allow, settings: Arc::new(settings) };
         let mirror = self.mirror(route, known);
         Some(Action::Forward(Forward { to, rewrite: from_url.or(rewrite), host, mirror }))
@@ -413,15 +416,15 @@ impl Build<'_> {
         allow
     }
 
-    fn redirect(&mut self, node: &Node, path: Option<&PathPattern>) -> Option<Action> {
+    fn redirect(&mut self, node: &Node, at: At<'_>) -> Option<Action> {
         let status = read::text(node, "status").and_then(|text| text.parse().ok()).unwrap_or(308);
         let to = node.get("to")?;
-        self.take(to.span, none_in_target(to.text()?, path))?;
+        self.take(to.span, none_in_target(to.text()?, at.path))?;
         let target = self.take(to.span, Target::cut(to.text()?))?;
-        let parameters = parameter_names(path?);
-        let template = self.take(to.span, target.whole_template(&parameters))?;
+        at.path?;
+        let template = self.take(to.span, target.whole_template(at.scope))?;
         if target.tls.is_some() {
-            let authority = self.take(to.span, target.authority_template(&parameters))?;
+            let authority = self.take(to.span, target.authority_template(at.scope))?;
             let allow = self.allow(node, to, &authority);
             return Some(Action::Redirect { status, to: template, allow });
         }

@@ -1,5 +1,6 @@
 //! `split` and `mirror` of a route.
 
+use super::placeholders::Claims;
 use super::routes::Known;
 use super::{Build, read};
 use crate::model::{Conditions, Mirror, Share};
@@ -14,6 +15,7 @@ impl Build<'_> {
     pub(super) fn split(
         &mut self,
         list: &Node,
+        claims: Claims,
         mut check: impl FnMut(&mut Build<'_>, &Node) -> Option<String>,
     ) -> Option<Vec<Share>> {
         let mut shares = Vec::new();
@@ -22,7 +24,7 @@ impl Build<'_> {
             let group = item.get("upstream").and_then(|name| check(self, name));
             let mut when = Conditions::default();
             let given = item.get("when");
-            is_whole &= group.is_some() && given.is_none_or(|node| self.conditions(node, &mut when));
+            is_whole &= group.is_some() && given.is_none_or(|node| self.conditions(node, claims, &mut when));
             if let (Some(_), Some(entry)) = (given, item.entry("weight")) {
                 let fix = "remove one of the two: a share with `when` gets all requests for which it holds, in the order of the file";
                 self.problems.add(entry.key_span, "`weight` beside `when`", fix);

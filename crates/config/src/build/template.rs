@@ -7,7 +7,7 @@ use wire::http::target::{canonical_authority, canonical_path, canonical_query};
 
 use super::Fault;
 use super::conditions::expression;
-use super::placeholders::{Placeholder, placeholder};
+use super::placeholders::{Placeholder, Scope, placeholder};
 use crate::expression::Comparison;
 use crate::model::{Escape, PathPattern, Segment, Template, TemplatePart, Variable};
 use crate::problem::shown;
@@ -263,28 +263,28 @@ impl<'a> Target<'a> {
     }
 
     /// The path and query as a template.
-    pub(super) fn path_template(&self, parameters: &[&str]) -> Result<Template, Fault> {
-        let mut parts = path_parts(self.path, parameters)?;
+    pub(super) fn path_template(&self, scope: Scope<'_>) -> Result<Template, Fault> {
+        let mut parts = path_parts(self.path, scope)?;
         if let Some(query) = self.query {
             parts.push(TemplatePart::Text("?".to_owned()));
-            parts.extend(query_parts(query, parameters)?);
+            parts.extend(query_parts(query, scope)?);
         }
         Ok(Template { parts: joined(parts) })
     }
 
     /// The authority as a template.
-    pub(super) fn authority_template(&self, parameters: &[&str]) -> Result<Template, Fault> {
-        authority_parts(self.authority, parameters).map(|parts| Template { parts: joined(parts) })
+    pub(super) fn authority_template(&self, scope: Scope<'_>) -> Result<Template, Fault> {
+        authority_parts(self.authority, scope).map(|parts| Template { parts: joined(parts) })
     }
 
     /// All of it as a template, scheme included if there is one.
-    pub(super) fn whole_template(&self, parameters: &[&str]) -> Result<Template, Fault> {
+    pub(super) fn whole_template(&self, scope: Scope<'_>) -> Result<Template, Fault> {
         let mut parts = Vec::new();
         if let Some(tls) = self.tls {
             parts.push(TemplatePart::Text(if tls { "https://" } else { "http://" }.to_owned()));
-            parts.extend(authority_parts(self.authority, parameters)?);
+            parts.extend(authority_parts(self.authority, scope)?);
         }
-        parts.extend(self.path_template(parameters)?.parts);
+        parts.extend(self.path_template(scope)?.parts);
         Ok(Template { parts: joined(parts) })
     }
 }
@@ -322,7 +322,7 @@ enum Piece<'a> {
 }
 
 /// Cuts text at its parameters and finds their indices.
-fn pieces<'a>(text: &'a str, parameters: &[&str]) -> Result<Vec<Piece<'a>>, Fault> {
+fn pieces<'a>(text: &'a str, scope: Scope<'_>) -> Result<Vec<Piece<'a>>, Fault> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('{') {
@@ -333,7 +333,7 @@ fn pieces<'a>(text: &'a str, parameters: &[&str]) -> Result<Vec<Piece<'a>>, Faul
             ));
         };
         out.push(Piece::Text(before));
-        out.push(match placeholder(name, parameters)? {
+        out.push(match placeholder(name, scope)? {
             Placeholder::Parameter(index) => Piece::Param(index),
             Placeholder::Variable(variable) => Piece::Variable(variable),
         });
@@ -347,11 +347,11 @@ fn pieces<'a>(text: &'a str, parameters: &[&str]) -> Result<Vec<Piece<'a>>, Faul
     Ok(out)
 }
 
-fn path_parts(text: &str, parameters: &[&str]) -> Result<Vec<TemplatePart>, Fault> {
+fn path_parts(text: &str, scope: Scope<'_>) -> Result<Vec<TemplatePart>, Fault> {
     let is_doubled = |before: &Piece<'_>, after: &Piece<'_>| {
         matches!(before, Piece::Text(text) if text.ends_with('/')) && matches!(after, Piece::Variable(Variable::Path))
     };
-    let pieces = pieces(text, parameters)?;
+    let pieces = pieces(text, scope)?;
     if pieces.iter().zip(pieces.iter().skip(1)).any(|(before, after)| is_doubled(before, after)) {
         let native = text.replace("/{path}", "{path}");
         return Err(Fault::new("`{path}` begins with a slash itself", format!("write {}", shown(&native))));
@@ -374,8 +374,8 @@ fn path_parts(text: &str, parameters: &[&str]) -> Result<Vec<TemplatePart>, Faul
         .collect()
 }
 
-fn query_parts(text: &str, parameters: &[&str]) -> Result<Vec<TemplatePart>, Fault> {
-    pieces(text, parameters)?
+fn query_parts(text: &str, scope: Scope<'_>) -> Result<Vec<TemplatePart>, Fault> {
+    pieces(text, scope)?
         .into_iter()
         .map(|piece| match piece {
             Piece::Param(index) => Ok(TemplatePart::Param { index, escape: Escape::Query }),
@@ -398,8 +398,8 @@ fn query_text(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-fn authority_parts(text: &str, parameters: &[&str]) -> Result<Vec<TemplatePart>, Fault> {
-    let parts: Vec<TemplatePart> = pieces(text, parameters)?
+fn authority_parts(text: &str, scope: Scope<'_>) -> Result<Vec<TemplatePart>, Fault> {
+    let parts: Vec<TemplatePart> = pieces(text, scope)?
         .into_iter()
         .map(|piece| match piece {
             Piece::Param(index) => Ok(TemplatePart::Param { index, escape: Escape::HostLabel }),

@@ -1,6 +1,6 @@
 //! `tokens`: how bearer tokens are verified, by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Build, Fault, identifier, read};
@@ -14,15 +14,20 @@ use crate::yaml::Node;
 pub(super) type Verifiers = BTreeMap<String, Arc<TokensConfig>>;
 
 impl Build<'_> {
-    /// `policies` says which claims of tokens that are looked up must be remembered.
-    pub(super) fn tokens(&mut self, root: &Node, policies: &BTreeMap<String, Arc<PolicyConfig>>) -> Verifiers {
+    /// `policies`, and `claims` that are read elsewhere, say which claims of tokens that are looked up must be remembered.
+    pub(super) fn tokens(
+        &mut self,
+        root: &Node,
+        policies: &BTreeMap<String, Arc<PolicyConfig>>,
+        claims: &BTreeSet<String>,
+    ) -> Verifiers {
         let mut out = BTreeMap::new();
         for entry in root.get("tokens").map(Node::entries).unwrap_or_default() {
             let name = self.take(entry.key_span, identifier(&entry.key));
             let by = match entry.value.get("jwt") {
                 Some(jwt) => self.jwt(&entry.key, jwt).map(TokenCheck::Jwt),
                 None => entry.value.get("introspection").and_then(|server| {
-                    let kept = kept_claims(&entry.key, policies);
+                    let kept = kept_claims(&entry.key, policies, claims);
                     Some(TokenCheck::Introspection(Arc::new(self.introspection(&entry.key, server, kept)?)))
                 }),
             };
@@ -97,11 +102,16 @@ impl Build<'_> {
     }
 }
 
-/// The claims that policies read from tokens of this verifier, in order and each once.
-fn kept_claims(verifier: &str, policies: &BTreeMap<String, Arc<PolicyConfig>>) -> Vec<String> {
+/// The claims that policies read from tokens of this verifier, and those that are read whoever verified them, in order and each once.
+fn kept_claims(
+    verifier: &str,
+    policies: &BTreeMap<String, Arc<PolicyConfig>>,
+    claims: &BTreeSet<String>,
+) -> Vec<String> {
     let of = policies.values().filter(|policy| policy.jwt.as_ref().is_some_and(|jwt| jwt.verifier == verifier));
-    let mut names: Vec<String> = of.flat_map(|policy| policy.claims_read()).map(str::to_owned).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+    let mut names: BTreeSet<String> = of.flat_map(|policy| policy.claims_read()).map(str::to_owned).collect();
+    if !names.is_empty() {
+        names.extend(claims.iter().cloned());
+    }
+    names.into_iter().collect()
 }

@@ -56,6 +56,8 @@ pub enum ValueOf {
     Query,
     /// In cookies.
     Cookie,
+    /// Among the claims of a verified token. Of a list each item is a value.
+    Claim,
 }
 
 /// What a value may be. A name that comes more than once matches by any of its values.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use wire::http::Method;
 
-pub use crate::shape::surface::PolicyMode;
+pub use crate::shape::surface::{CertificateKey, PolicyMode};
 
 /// A policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,8 +165,8 @@ pub struct RateLimit {
     pub interval: Duration,
     /// Requests that may come at once.
     pub burst: u32,
-    /// What is counted apart.
-    pub key: RateKey,
+    /// What is counted apart, all of it together; empty where all requests count together.
+    pub key: Vec<RateKey>,
     /// Values of the key that are remembered.
     pub max_keys: usize,
 }
@@ -176,10 +176,24 @@ pub struct RateLimit {
 pub enum RateKey {
     /// Client addresses; of IPv6 the /64.
     Client,
-    /// Nothing: all requests count together.
-    All,
+    /// Routes; what no route takes is one more.
+    Route,
     /// Values of this field (lower case); without it, the client's address.
     Header(String),
     /// Values of this cookie; without it, the client's address.
     Cookie(String),
+    /// Values of this claim of a verified token; without it, the client's address.
+    Claim(String),
+    /// What the client's certificate says; without one, the client's address.
+    Certificate(CertificateKey),
+}
+
+impl RateLimit {
+    /// The claims that it counts by.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        self.key.iter().filter_map(|key| match key {
+            RateKey::Claim(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
 }

@@ -1,6 +1,6 @@
 //! What stands between braces in a template, beside the parameters of the path.
 
-use super::Template;
+use super::{Action, Conditions, Forward, ForwardTo, RouteConfig, Template, TemplatePart, ValueOf};
 
 /// A value of the request that a template may hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum Variable {
     Header(String),
     /// `{cookie.NAME}`: the first value.
     Cookie(String),
+    /// `{claim.NAME}` of a verified token.
+    Claim(String),
     /// `{tls.server_name}`.
     TlsServerName,
     /// `{tls.version}`.
@@ -57,6 +59,59 @@ impl FieldValue {
             FieldValue::Text(text) => Some(text),
             FieldValue::Template(_) => None,
         }
+    }
+}
+
+impl Template {
+    /// The variables in it.
+    pub fn variables(&self) -> impl Iterator<Item = &Variable> {
+        self.parts.iter().filter_map(|part| match part {
+            TemplatePart::Variable { variable, .. } => Some(variable),
+            TemplatePart::Text(_) | TemplatePart::Param { .. } => None,
+        })
+    }
+}
+
+impl RouteConfig {
+    /// Its templates.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        let edits = [&self.request_headers, &self.response_headers];
+        let fields = edits.into_iter().flat_map(|edits| edits.set.iter().chain(&edits.add));
+        let fields = fields.filter_map(|(_, value)| match value {
+            FieldValue::Template(template) => Some(template),
+            FieldValue::Text(_) => None,
+        });
+        let of_action = match &self.action {
+            Action::Forward(Forward { to, rewrite, .. }) => [
+                rewrite.as_ref(),
+                match to {
+                    ForwardTo::Authority { authority, .. } => Some(authority),
+                    ForwardTo::Group(_) | ForwardTo::Split(_) => None,
+                },
+            ],
+            Action::Redirect { to, .. } => [Some(to), None],
+            Action::Respond { .. } | Action::Validate(_) => [None, None],
+        };
+        fields.chain(of_action.into_iter().flatten())
+    }
+
+    /// Its conditions, and those of its shares.
+    pub fn conditions(&self) -> impl Iterator<Item = &Conditions> {
+        let shares = match &self.action {
+            Action::Forward(Forward { to: ForwardTo::Split(shares), .. }) => shares.as_slice(),
+            _ => &[],
+        };
+        std::iter::once(&self.when).chain(shares.iter().map(|share| &share.when))
+    }
+
+    /// The claims of tokens that it reads.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &str> {
+        let written = self.templates().flat_map(Template::variables).filter_map(|variable| match variable {
+            Variable::Claim(name) => Some(name.as_str()),
+            _ => None,
+        });
+        let demanded = self.conditions().flat_map(|when| &when.values).filter(|value| value.of == ValueOf::Claim);
+        written.chain(demanded.map(|value| value.name.as_str()))
     }
 }
 

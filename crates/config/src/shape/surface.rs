@@ -20,7 +20,7 @@ use crate::limits::LIMITS;
 use crate::table::{Object, Shape, object, optional};
 pub(crate) use listeners::ADMIN;
 pub use listeners::{HalfClose, ListenerLimits, ListenerOptions};
-pub use policies::PolicyMode;
+pub use policies::{CertificateKey, PolicyMode};
 pub(crate) use process::FORWARDING;
 pub use responses::{CompressionOptions, Encoding};
 pub use routes::RouteOptions;

@@ -87,6 +87,39 @@ fn clients_are_let_in_by_their_certificates() {
 }
 
 #[test]
+fn a_rate_counts_each_certificate_for_itself() {
+    let upstream = Upstream::ok();
+    let ca = ClientCa::new("Client CA");
+    let dir = certificates(&[("default.example", false)]);
+    let write = |name: &str, text: String| std::fs::write(dir.path().join(name), text).unwrap();
+    write("clients.pem", ca.pem());
+    write("one.pem", ca.issue_odd("one", "spiffe://test/one"));
+    write("again.pem", ca.issue_odd("one", "spiffe://test/one"));
+    write("two.pem", ca.issue_odd("two", "spiffe://test/two"));
+    let policies = ["fingerprint", "san", "subject"]
+        .map(|part| format!("{part}: {{ rate_limit: {{ rate: 1/h, burst: 1, key: {{ certificate: {part} }} }} }}"));
+    let hosts = ["fingerprint", "san", "subject"].map(|part| format!("{part}.example: {{ policies: {part} }}"));
+    let more = format!(
+        "{}\npolicies: {{ {} }}\nhosts: {{ {} }}\n",
+        keystore("default.example"),
+        policies.join(", "),
+        hosts.join(", ")
+    );
+    let client_certificate = ", client_certificate: { ca: clients.pem, mode: optional }";
+    let gate = Gate::start_in(dir, &yaml(&upstream, &tls_listener("tls", "127.0.0.3", client_certificate), &more));
+    let ask = |host: &str, shown: &str| {
+        let file = path(&gate.dir, &format!("{shown}.pem"));
+        let certificate = if shown == "none" { String::new() } else { format!("-cert {file} -key {file}") };
+        openssl_get(gate.address("tls"), host, &certificate).status().unwrap()
+    };
+    for (part, again) in [("fingerprint", 200), ("san", 429), ("subject", 429)] {
+        let host = format!("{part}.example");
+        let asked = ["one", "one", "again", "two", "none", "none"].map(|shown| ask(&host, shown));
+        assert_eq!(asked, [200, 429, again, 200, 200, 429], "{part}");
+    }
+}
+
+#[test]
 fn a_client_cannot_forge_what_its_certificate_says() {
     let upstream = Upstream::ok();
     let gate = client_certificate_gate(&upstream);

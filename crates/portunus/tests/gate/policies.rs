@@ -109,6 +109,16 @@ fn what_is_counted_apart_is_the_key() {
     let ask = |fields: &str| site.get("/a", "192.0.2.1", fields).0;
     assert_eq!([ask("Cookie: x=1; sid=a\r\n"), ask("Cookie: sid=a\r\n"), ask("Cookie: sid=b\r\n")], [200, 429, 200]);
 
+    // Each route for itself; what no route takes is counted, too.
+    let site = Site::start(1, "r: { rate_limit: { rate: 1/h, burst: 1, key: route } }", ["policies: r", "", ""]);
+    let asked =
+        [("/a", "192.0.2.1"), ("/a", "192.0.2.2"), ("/b", "192.0.2.2"), ("/n", "192.0.2.3"), ("/m", "192.0.2.4")];
+    assert_eq!(asked.map(|(path, client)| site.get(path, client, "").0), [200, 429, 204, 404, 429]);
+    let policies = "cr: { rate_limit: { rate: 1/h, burst: 1, key: [client, route] } }";
+    let site = Site::start(1, policies, ["policies: cr", "", ""]);
+    let asked = [("/a", "192.0.2.1"), ("/a", "192.0.2.1"), ("/b", "192.0.2.1"), ("/a", "192.0.2.2")];
+    assert_eq!(asked.map(|(path, client)| site.get(path, client, "").0), [200, 429, 204, 200]);
+
     let site = Site::start(1, "all: { rate_limit: { rate: 1/h, burst: 2, key: all } }", ["", "", "policies: all"]);
     assert_eq!(["192.0.2.1", "192.0.2.2", "192.0.2.3"].map(|client| site.get("/a", client, "").0), [200, 200, 429]);
 }

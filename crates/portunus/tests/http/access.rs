@@ -9,7 +9,7 @@ use tls::crypto::verify::{MacKey, Sha2};
 use crate::frames::{Frames, Outcome};
 use crate::harness::{Gate, Reply, Upstream, ask_on, connect, read_response, vacant, wait_until};
 
-const SECRET: &str = "a secret of thirty-two bytes or so";
+pub const SECRET: &str = "a secret of thirty-two bytes or so";
 
 fn base64url(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";

@@ -17,6 +17,7 @@ mod trial;
 mod access;
 mod authority;
 mod bodies;
+mod claims;
 mod compression;
 mod connections;
 mod fields;

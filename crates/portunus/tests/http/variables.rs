@@ -151,7 +151,8 @@ fn a_variable_that_cannot_be_is_said_with_its_place() {
         ("rewrite: \"/$arg_user/x\"", "looks like a variable of another proxy"),
         ("request_headers: { set: { x: \"$remote_addr\" } }", "write `{client.address}`"),
         ("request_headers: { set: { x: \"a %[req.hdr(X-Y)]\" } }", "write `a {header.X-Y}`"),
-        ("request_headers: { set: { x: \"{claim.sub}\" } }", "unknown parameter or variable `claim.sub`"),
+        ("request_headers: { set: { x: \"{claim.sub}\" } }", "name a policy with `jwt` in `policies`"),
+        ("request_headers: { set: { x: \"{claim.}\" } }", "no policy verifies tokens here"),
         ("host: { set: \"{header.x}\" }", "p.yaml:2:"),
     ] {
         let file = dir.path().join("p.yaml");

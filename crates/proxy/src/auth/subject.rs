@@ -50,6 +50,17 @@ impl Subject {
         found.find(|text| !matches!(text, Ok(None))).unwrap_or(Ok(None))
     }
 
+    /// The values of a verified claim, a list being several: those of the policy asked last which has any.
+    pub fn claim_values(&self, name: &str) -> impl Iterator<Item = Cow<'_, str>> {
+        let grant = self.grants.iter().rev().find(|grant| grant.values(name).next().is_some());
+        grant.into_iter().flat_map(move |grant| grant.values(name))
+    }
+
+    /// The value of a field (lower case) that a policy has set.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_slice())
+    }
+
     /// Sets a field of the request as the upstream gets it.
     ///
     /// # Errors

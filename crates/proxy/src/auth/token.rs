@@ -105,14 +105,19 @@ impl Claims {
         Ok(Some(text).filter(|text| !text.is_empty()))
     }
 
+    /// The values of a claim: itself, or the items of a list, as far as they are no lists or objects.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = Cow<'_, str>> {
+        let items = match self.get(name) {
+            Some(Value::List(items)) => items.as_slice(),
+            Some(value) => std::slice::from_ref(value),
+            None => &[],
+        };
+        items.iter().filter_map(scalar)
+    }
+
     /// Whether a claim is one of these values, or a list that holds one.
     pub fn is_any(&self, name: &str, values: &[String]) -> bool {
-        let is_one = |value: &Value| scalar(value).is_some_and(|text| values.iter().any(|one| *one == text));
-        match self.get(name) {
-            Some(Value::List(items)) => items.iter().any(is_one),
-            Some(value) => is_one(value),
-            None => false,
-        }
+        self.values(name).any(|value| values.iter().any(|one| *one == value))
     }
 
     /// Whether every one of these scopes is granted: in `scope` (RFC 8693 §4.2), or in `scp` as some providers write it.

@@ -62,6 +62,11 @@ impl Grant {
         self.claims().is_any(name, values)
     }
 
+    /// The values of a claim, as [`Claims::values`] has them.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = Cow<'_, str>> {
+        self.claims().values(name)
+    }
+
     fn claims(&self) -> &Claims {
         match self {
             Grant::Claims(claims) => claims,

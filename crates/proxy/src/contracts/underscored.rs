@@ -74,9 +74,10 @@ fn configured<'c>(config: &'c ContractConfig, whole: &'c Config) -> impl Iterato
             config.allow_addresses.as_ref().and_then(|list| list.header.as_deref()),
         ]
     });
-    let rates = whole.policies.values().filter_map(|policy| match &policy.rate_limit.as_ref()?.key {
+    let rates = whole.policies.values().filter_map(|policy| policy.rate_limit.as_ref()).flat_map(|limit| &limit.key);
+    let rates = rates.filter_map(|key| match key {
         RateKey::Header(name) => Some(name.as_str()),
-        RateKey::Client | RateKey::All | RateKey::Cookie(_) => None,
+        _ => None,
     });
     let routes = whole.routes.iter().flat_map(|route| {
         let edits = &route.request_headers;

@@ -16,7 +16,7 @@ use crate::message::body::BodyReader;
 use crate::message::context::Context;
 use crate::message::forwarding::{self, Facts};
 use crate::own_request::read_head;
-use crate::route;
+use crate::route::{self, Noted};
 use crate::upstream::{Group, MirrorOutcome, Target, Wish, connect};
 
 /// Copies that a worker is making or sending at a time.
@@ -67,7 +67,7 @@ impl Duplicate {
         forward: &Forward,
         admitted: &Admitted<'_>,
         context: Context<'_>,
-        id: &[u8],
+        noted: Noted<'_>,
     ) -> Option<Box<Duplicate>> {
         let head = admitted.head();
         // What asks for another protocol is no request that could be sent twice.
@@ -85,10 +85,10 @@ impl Duplicate {
         let (route, params) = (&admitted.route().config, admitted.params());
         let mut start = head.method.as_str().as_bytes().to_vec();
         start.push(b' ');
-        route::build_target(forward, &facts.values(head, params, id, forwarding), &mut start).ok()?;
+        route::build_target(forward, &facts.values(head, params, noted, forwarding), &mut start).ok()?;
         start.extend_from_slice(b" HTTP/1.1\r\n");
         let mut fields = Vec::new();
-        forwarding::request_fields(head, &facts, forwarding, id, (route, params), |name, value| {
+        forwarding::request_fields(head, &facts, forwarding, noted, (route, params), |name, value| {
             if !name.eq_ignore_ascii_case(b"te") {
                 write_field(name, value, &mut fields);
             }

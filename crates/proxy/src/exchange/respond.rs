@@ -49,7 +49,7 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
     let plan =
         guarded::validate_head(admitted, context, response, &mut scratch, ledger).map_err(OnConnection::clients)?;
     if response.status == 101 {
-        begin_response(attempt, response, (&Compressing::none(), ledger.id()), sink);
+        begin_response(attempt, response, (&Compressing::none(), ledger.noted()), sink);
         let flushed = sink.flush().await;
         return flushed.map_err(|broken| OnConnection::clients(Failure::from(client_failed(&broken, ledger))));
     }
@@ -78,7 +78,7 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
     }
     let is_of_events = is_of_events(response);
     let mut compressing = compressing(attempt, response, is_of_events, ledger);
-    begin_response(attempt, response, (&compressing, ledger.id()), sink);
+    begin_response(attempt, response, (&compressing, ledger.noted()), sink);
     let relayed = match compressing.take() {
         None => {
             let relaying = relay::download(&mut body, sink, idle, flow, &ledger.sent, deadline);
@@ -144,7 +144,7 @@ async fn replace(
     let (body, content_type) = rejection::page(response.status, head, Some(pages), ledger.id());
     ledger.error_pages = Some(Arc::clone(&pages.name));
     sink.begin(response.status);
-    let values = attempt.context.values(head, attempt.admitted.params(), ledger.id());
+    let values = attempt.context.values(head, attempt.admitted.params(), ledger.noted());
     own_fields(attempt.context, &attempt.admitted.route().config, &values, sink);
     for name in KEPT_FIELDS {
         response.fields.get_all(name).for_each(|value| sink.field(name.as_bytes(), value));

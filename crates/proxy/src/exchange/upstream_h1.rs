@@ -25,7 +25,7 @@ use crate::message::forwarding::{self, Facts};
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
-use crate::route;
+use crate::route::{self, Noted};
 use crate::upstream::{ConnectError, Group, PoolId, Server, Session, Target, TunnelPlace, connect};
 
 /// What is tried, and where.
@@ -133,7 +133,7 @@ pub async fn attempt<B: MessageBody, A: ResponseSink>(
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Box<Upgraded>>, Failed> {
     let mut head = buffer();
-    write_head(attempt, exchange.ledger.id(), &mut head).map_err(Failed::finally)?;
+    write_head(attempt, exchange.ledger.noted(), &mut head).map_err(Failed::finally)?;
     // What may not be sent twice is worth asking the kernel whether the server has closed just now.
     let is_careful = !may_repeat(attempt.admitted.head());
     let pooled = if attempt.fresh { None } else { attempt.context.worker.pools.take(attempt.pool, is_careful) };
@@ -455,7 +455,7 @@ fn ended(is_known: bool, fate: Fate) -> OnConnection {
 pub(super) fn begin_response(
     attempt: &Attempt<'_>,
     response: &ResponseHead,
-    (compressing, request_id): (&Compressing<'_>, &[u8]),
+    (compressing, noted): (&Compressing<'_>, Noted<'_>),
     sink: &mut impl ResponseSink,
 ) {
     let route = &attempt.admitted.route().config;
@@ -465,7 +465,7 @@ pub(super) fn begin_response(
     let via = context.generation.config.forwarding.via;
     let edits = &route.response_headers;
     let admitted = attempt.admitted;
-    let values = (!edits.is_empty()).then(|| context.values(admitted.head(), admitted.params(), request_id));
+    let values = (!edits.is_empty()).then(|| context.values(admitted.head(), admitted.params(), noted));
     forwarding::response_fields(response, (edits, values.as_ref()), hsts, via, |name, value| {
         compressing.field(sink, name, value);
     });
@@ -503,18 +503,18 @@ fn begin_session(attempt: &Attempt<'_>, sink: &mut impl ResponseSink) {
 }
 
 /// Writes the head of the request as the upstream shall see it.
-fn write_head(attempt: &Attempt<'_>, request_id: &[u8], out: &mut Vec<u8>) -> Result<(), Rejection> {
+fn write_head(attempt: &Attempt<'_>, noted: Noted<'_>, out: &mut Vec<u8>) -> Result<(), Rejection> {
     let request = attempt.admitted.head();
     let config = &attempt.admitted.route().config;
     out.extend_from_slice(request.method.as_str().as_bytes());
     out.push(b' ');
     let params = attempt.admitted.params();
-    route::build_target(attempt.forward, &attempt.context.values(request, params, request_id), out)
+    route::build_target(attempt.forward, &attempt.context.values(request, params, noted), out)
         .map_err(|_| Rejection::of(Reason::BadParameter))?;
     out.extend_from_slice(b" HTTP/1.1\r\n");
     write_field(b"Host", forwarding::host(&attempt.forward.host, request, attempt.server.authority.as_bytes()), out);
     let forwarding = &attempt.context.generation.config.forwarding;
-    forwarding::request_fields(request, &attempt.facts(), forwarding, request_id, (config, params), |name, value| {
+    forwarding::request_fields(request, &attempt.facts(), forwarding, noted, (config, params), |name, value| {
         write_field(name, value, out);
     });
     match request.framing {

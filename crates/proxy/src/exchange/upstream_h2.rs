@@ -29,7 +29,7 @@ use crate::message::h2::{H2Body, broken, fields_to_trailers, send_data};
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::message::sides::{BodySink, MessageBody, ResponseSink, while_wanted};
-use crate::route;
+use crate::route::{self, Noted};
 use crate::upstream::h2::open;
 use crate::upstream::{SharedConnection, Traffic};
 
@@ -47,7 +47,7 @@ pub async fn attempt<B: MessageBody, A: ResponseSink>(
 ) -> Result<(), Failed> {
     let (mut over, mut turned_away) = (0, false);
     loop {
-        let request = request(attempt, exchange.ledger.id()).map_err(Failed::finally)?;
+        let request = request(attempt, exchange.ledger.noted()).map_err(Failed::finally)?;
         // The last try is not spent on a connection that may be about to end.
         let fresh = attempt.fresh || over == CONNECTIONS_OVER;
         let tried = match connection(&Attempt { fresh, ..*attempt }, exchange.sink, exchange.ledger).await {
@@ -124,12 +124,12 @@ async fn connection(
 
 /// A connection just opened. The second part moves the frames, and must be driven beside whatever the first is used for.
 /// The request as the upstream shall see it.
-fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Rejection> {
+fn request(attempt: &Attempt<'_>, noted: Noted<'_>) -> Result<Request<()>, Rejection> {
     let bad = || Rejection::of(Reason::BadRequestForHttp2);
     let head = attempt.admitted.head();
     let mut target = buffer();
     let params = attempt.admitted.params();
-    route::build_target(attempt.forward, &attempt.context.values(head, params, request_id), &mut target)
+    route::build_target(attempt.forward, &attempt.context.values(head, params, noted), &mut target)
         .map_err(|_| Rejection::of(Reason::BadParameter))?;
     let authority = forwarding::host(&attempt.forward.host, head, attempt.server.authority.as_bytes());
     let scheme = if attempt.group.connector().is_some() { "https" } else { "http" };
@@ -143,7 +143,7 @@ fn request(attempt: &Attempt<'_>, request_id: &[u8]) -> Result<Request<()>, Reje
     let forwarding = &attempt.context.generation.config.forwarding;
     let facts = attempt.facts();
     let headers = request.headers_mut();
-    forwarding::request_fields(head, &facts, forwarding, request_id, (config, params), |name, value| {
+    forwarding::request_fields(head, &facts, forwarding, noted, (config, params), |name, value| {
         put(headers, name, value);
     });
     if let BodyFraming::Length(length) = head.framing {

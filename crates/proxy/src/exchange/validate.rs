@@ -14,7 +14,6 @@ use reason::Reason;
 use wire::envoy::{Denial, read_check, write_allowed, write_denied};
 use wire::http::{BodyFraming, RequestHead};
 
-use crate::auth::Subject;
 use crate::exchange::{Exchange, begin_own, send_whole};
 use crate::guard::{self, Candidate, ExchangeParts, Grounds, GuardedBody, Lease, Origin, ScratchSpace};
 use crate::message::body::BodyError;
@@ -52,13 +51,9 @@ pub(super) async fn serve<B: MessageBody, A: ResponseSink>(
         ValidateProtocol::ExtProc => ext_proc::serve(asked, service, exchange).await,
         ValidateProtocol::Schemas => {
             // Nothing says who sent the requests that are asked about: who asks is counted.
-            let mut subject = Subject::default();
-            let checked = match guard::check_policies(exchange.context, exchange.head, &mut subject).await {
-                Ok(()) => guard::check_route_policies(exchange.context, route, exchange.head, &mut subject).await,
-                rejected => rejected,
-            };
-            exchange.ledger.user = subject.user().map(Box::from);
-            checked?;
+            let (name, subject) = (Some(route.config.name.as_str()), &mut exchange.ledger.subject);
+            guard::check_policies(exchange.context, name, exchange.head, subject).await?;
+            guard::check_route_policies(exchange.context, route, exchange.head, subject).await?;
             schemas::serve(asked, service, exchange).await
         }
     }
@@ -87,14 +82,10 @@ async fn decide<B: MessageBody, A: ResponseSink>(
     }
     // Its client is whom its own fields name, as far as the asking proxy is trusted.
     let context = Context::new(asking.worker, asking.conn, asking.generation, original);
-    let mut subject = Subject::default();
-    let checked = guard::check_policies(context, original, &mut subject).await;
-    parts.ledger.user = subject.user().map(Box::from);
-    checked?;
+    let name = Some(route.config.name.as_str());
+    guard::check_policies(context, name, original, &mut parts.ledger.subject).await?;
     guard::check_around(context, original)?;
-    let checked = guard::check_route_policies(context, route, original, &mut subject).await;
-    parts.ledger.user = subject.user().map(Box::from);
-    checked?;
+    guard::check_route_policies(context, route, original, &mut parts.ledger.subject).await?;
     let active = guard::contract_of(context, route, original)?;
     let Some(active) = active else { return Err(Rejection::of(Reason::NoContract).into()) };
     guard::check_names_under(Some(active), original)?;

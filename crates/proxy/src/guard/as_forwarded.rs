@@ -9,13 +9,14 @@ use super::request::Candidate;
 use crate::contracts::forwarded::schemes;
 use crate::field_fate::{Fate, fate};
 use crate::message::forwarding::{self, Facts};
+use crate::route::Noted;
 
 /// Fields as a validator visits them: copies, where they have to be put together.
 pub(super) type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The fields of a request as they will be forwarded, as far as the operation depends on them or the client sent them. Credentials are the client's: a
 /// route may put others in their place, but nobody else's show who the client is.
-pub(super) fn fields(candidate: &Candidate<'_>, operation: &Operation, request_id: &[u8]) -> Fields {
+pub(super) fn fields(candidate: &Candidate<'_>, operation: &Operation, noted: Noted<'_>) -> Fields {
     let Candidate { context, head, route, params, .. } = *candidate;
     let forwarding = &context.generation.config.forwarding;
     let shown: Vec<&str> = schemes(operation).filter_map(Scheme::field).collect();
@@ -29,7 +30,7 @@ pub(super) fn fields(candidate: &Candidate<'_>, operation: &Operation, request_i
         }
     };
     let facts = Facts { checked: true, ..context.facts() };
-    forwarding::request_fields(head, &facts, forwarding, request_id, (&route.config, &params), &mut put);
+    forwarding::request_fields(head, &facts, forwarding, noted, (&route.config, &params), &mut put);
     if let Action::Forward(Forward { host: HostRewrite::Fixed(host), .. }) = &route.config.action {
         put(b"host", host.as_bytes());
     } else {

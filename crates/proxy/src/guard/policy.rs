@@ -1,5 +1,6 @@
 //! Policies, asked in the order in which they are named: those of the listener and the host before a request is routed, those of its route before anything is done.
-//! Where another proxy asks, all of them are asked about the request that it holds. Within one: maintenance, addresses, rate, then who sends the request (`authenticate`).
+//! Where another proxy asks, all of them are asked about the request that it holds. Within one: maintenance, addresses, rate, then who sends the request (`authenticate`); a
+//! rate by a claim behind that.
 //!
 //! A policy that is named at several of these places counts a request at each.
 
@@ -14,7 +15,7 @@ use super::authenticate::authenticate;
 use crate::auth::Subject;
 use crate::message::context::Context;
 use crate::message::rejection::{Limited, Rejection};
-use crate::policies::{ActivePolicy, Denied};
+use crate::policies::{ActivePolicy, Counted, Denied};
 
 /// Rejects a request that one of these policies does not let pass. Who it comes from is noted in `subject`.
 ///
@@ -22,19 +23,40 @@ use crate::policies::{ActivePolicy, Denied};
 /// 401, 403, 429 or 503.
 pub(super) async fn check<'p>(
     policies: impl IntoIterator<Item = &'p Arc<ActivePolicy>>,
-    head: &RequestHead,
+    (head, route): (&RequestHead, Option<&str>),
     context: Context<'_>,
     subject: &mut Subject,
 ) -> Result<(), Rejection> {
     for policy in policies {
-        let checked = match policy.check(head, &context.client) {
+        // What is counted by a claim waits for the token.
+        let by_claim = policy.counts_by_claim();
+        let mut checked = policy.check(&context.client);
+        if !by_claim {
+            checked = checked.and_then(|()| policy.count(&counted(head, route, &context, subject)));
+        }
+        let mut checked = checked.map_err(|denied| rejection(policy, denied));
+        if checked.is_ok() && policy.authenticates() {
             // Made where it stays, since most policies ask for nothing of this kind.
-            Ok(()) if policy.authenticates() => Box::pin(authenticate(policy, head, context, subject)).await,
-            checked => checked.map_err(|denied| rejection(policy, denied)),
-        };
+            checked = Box::pin(authenticate(policy, head, context, subject)).await;
+        }
+        if checked.is_ok() && by_claim {
+            let taken = policy.count(&counted(head, route, &context, subject));
+            checked = taken.map_err(|denied| rejection(policy, denied));
+        }
         enforced(policy, checked, context)?;
     }
     Ok(())
+}
+
+/// What a rate may count a request by.
+fn counted<'c>(
+    head: &'c RequestHead,
+    route: Option<&'c str>,
+    context: &'c Context<'_>,
+    subject: &'c Subject,
+) -> Counted<'c> {
+    let tls = context.conn.tls.as_ref();
+    Counted { head, client: &context.client, certificate: tls.and_then(|tls| tls.info.peer.as_deref()), route, subject }
 }
 
 /// Counts a rejection, which is none where the policy only logs.
@@ -46,18 +68,20 @@ fn enforced(policy: &ActivePolicy, checked: Result<(), Rejection>, context: Cont
     if enforces { Err(rejection) } else { Ok(()) }
 }
 
-/// Rejects a preflight, which shows no credentials, for what it is rejected for without any.
+/// Rejects a preflight, which shows no credentials, for what it is rejected for without any. Where requests count by a claim it counts by its client.
 ///
 /// # Errors
 /// 403, 429 or 503.
 pub(super) fn check_preflight<'p>(
     policies: impl IntoIterator<Item = &'p Arc<ActivePolicy>>,
-    head: &RequestHead,
+    (head, route): (&RequestHead, Option<&str>),
     context: Context<'_>,
 ) -> Result<(), Rejection> {
+    let nobody = Subject::default();
     policies.into_iter().try_for_each(|policy| {
-        let checked = policy.check(head, &context.client).map_err(|denied| rejection(policy, denied));
-        enforced(policy, checked, context)
+        let checked = policy.check(&context.client);
+        let checked = checked.and_then(|()| policy.count(&counted(head, route, &context, &nobody)));
+        enforced(policy, checked.map_err(|denied| rejection(policy, denied)), context)
     })
 }
 

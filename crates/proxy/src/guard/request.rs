@@ -170,9 +170,9 @@ impl<'a> Asked<'a> {
             let what = "may be read as the path of another operation";
             let _ = findings.add(Violation::new(Reason::AmbiguousPath.code(), Where::of(Part::Path), what));
         }
-        let rendered = |id: &[u8]| as_forwarded::fields(&self.candidate, self.operation.operation, id);
+        let rendered = |noted| as_forwarded::fields(&self.candidate, self.operation.operation, noted);
         let is_rendered = self.rule.reads_rewritten && self.candidate.origin == Origin::Own;
-        let (as_sent, as_forwarded) = (Visited(&head.fields), is_rendered.then(|| rendered(ledger.id())));
+        let (as_sent, as_forwarded) = (Visited(&head.fields), is_rendered.then(|| rendered(ledger.noted())));
         let parts = self.candidate.parts(as_forwarded.as_ref().map_or(&as_sent as &dyn FieldSource, |fields| fields));
         *scratch = ScratchSpace::take();
         let Some(space) = scratch.as_mut() else { return Err(Rejection::of(Reason::ValidationBuffersMissing).into()) };

@@ -11,7 +11,7 @@ use crate::generation::Generation;
 use crate::message::forwarding::Facts;
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
-use crate::route::{Params, Sought, Values};
+use crate::route::{Noted, Params, Sought, Values};
 use crate::upstream::Places;
 use crate::worker::Worker;
 
@@ -60,12 +60,12 @@ impl<'a> Context<'a> {
     where
         'a: 'h,
     {
-        Sought { head, client: self.client.address, tls: self.conn.tls.as_ref().map(|tls| &tls.info) }
+        Sought { head, client: self.client.address, tls: self.conn.tls.as_ref().map(|tls| &tls.info), subject: None }
     }
 
     /// What templates of a route may hold of a request.
-    pub fn values<'v>(&'v self, head: &'v RequestHead, params: &'v Params, request_id: &'v [u8]) -> Values<'v> {
-        self.facts().values(head, params, request_id, &self.generation.config.forwarding)
+    pub fn values<'v>(&'v self, head: &'v RequestHead, params: &'v Params, noted: Noted<'v>) -> Values<'v> {
+        self.facts().values(head, params, noted, &self.generation.config.forwarding)
     }
 
     /// What the upstream learns about the client.

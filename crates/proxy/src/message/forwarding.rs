@@ -20,7 +20,7 @@ use crate::client::RequestClient;
 use crate::field_fate::rewrites;
 use crate::message::date;
 use crate::policies::Policies;
-use crate::route::{Params, Sought, Values};
+use crate::route::{Noted, Params, Sought, Values};
 
 /// What an upstream learns about the client.
 #[derive(Debug, Clone, Copy)]
@@ -51,12 +51,12 @@ impl<'a> Facts<'a> {
         &self,
         head: &'a RequestHead,
         params: &'a Params,
-        request_id: &'a [u8],
+        noted: Noted<'a>,
         forwarding: &Forwarding,
     ) -> Values<'a> {
-        let sought = Sought { head, client: self.client.address, tls: self.tls };
+        let sought = Sought { head, client: self.client.address, tls: self.tls, subject: Some(noted.subject) };
         let is_secure = self.secure || is_reported_secure(head, self, forwarding);
-        Values { sought, params, request_id, is_secure }
+        Values { sought, params, request_id: noted.request_id, is_secure }
     }
 }
 
@@ -144,7 +144,7 @@ pub fn request_fields(
     head: &RequestHead,
     facts: &Facts<'_>,
     forwarding: &Forwarding,
-    request_id: &[u8],
+    noted: Noted<'_>,
     (route, params): (&RouteConfig, &Params),
     mut put: impl FnMut(&[u8], &[u8]),
 ) {
@@ -171,10 +171,10 @@ pub fn request_fields(
     }
     identity_fields(head, facts, forwarding, &mut put);
     if forwarding.request_id {
-        put(b"X-Request-Id", request_id);
+        put(b"X-Request-Id", noted.request_id);
     }
     if !edits.is_empty() {
-        put_edited(edits, &facts.values(head, params, request_id, forwarding), &mut put);
+        put_edited(edits, &facts.values(head, params, noted, forwarding), &mut put);
     }
 }
 

@@ -10,10 +10,12 @@ use reason::{Reason, Side};
 use telemetry::RequestRecord;
 use wire::http::{RequestHead, Version};
 
+use crate::auth::Subject;
 use crate::connection::Conn;
 use crate::message::contract_note::ContractNote;
 use crate::message::rejection::Rejection;
 use crate::message::scratch::Parts;
+use crate::route::Noted;
 use crate::upstream::{Group, Server};
 use crate::worker::Worker;
 
@@ -47,7 +49,7 @@ pub struct Ledger {
     /// Time in the group's queue.
     pub queued: Option<Duration>,
     /// Who the request was verified to come from.
-    pub user: Option<Box<str>>,
+    pub subject: Subject,
     /// What became of the client's sticky session.
     pub session: Option<&'static str>,
     /// Further tries.
@@ -80,7 +82,7 @@ impl Ledger {
             sent: Cell::new(0),
             upstream_duration: None,
             queued: None,
-            user: None,
+            subject: Subject::default(),
             session: None,
             retries: 0,
             error_pages: None,
@@ -115,6 +117,11 @@ impl Ledger {
         self.given_id.as_deref().unwrap_or(&self.request_id)
     }
 
+    /// What is noted beside the head.
+    pub fn noted(&self) -> Noted<'_> {
+        Noted { request_id: self.id(), subject: &self.subject }
+    }
+
     /// Closes the notes: one record.
     fn close(&self, head: &RequestHead, conn: &Conn, worker: &Worker) {
         worker.report.request(&RequestRecord {
@@ -144,7 +151,7 @@ impl Ledger {
             duration: self.started_at.elapsed(),
             upstream_duration: self.upstream_duration,
             queued: self.queued,
-            user: self.user.as_deref(),
+            user: self.subject.user(),
             session: self.session,
             retries: self.retries,
             error_pages: self.error_pages.as_deref(),

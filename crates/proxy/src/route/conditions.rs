@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use wire::http::RequestHead;
 use wire::http::percent;
 
+use crate::auth::Subject;
 use crate::client;
 
 /// What routes look at: the head of a request, and where it comes from.
@@ -19,28 +20,36 @@ pub struct Sought<'a> {
     pub client: Option<IpAddr>,
     /// Its connection's TLS, if it is under TLS.
     pub tls: Option<&'a tls::Info>,
+    /// Who it was verified to come from; none before policies were asked.
+    pub subject: Option<&'a Subject>,
 }
 
 impl<'a> From<&'a RequestHead> for Sought<'a> {
     /// From nobody in particular, in the clear.
     fn from(head: &'a RequestHead) -> Sought<'a> {
-        Sought { head, client: None, tls: None }
+        Sought { head, client: None, tls: None, subject: None }
     }
 }
 
 /// Whether all conditions hold.
 pub(crate) fn hold(conditions: &Conditions, sought: &Sought<'_>) -> bool {
-    conditions.values.iter().all(|condition| holds(condition, sought.head))
+    conditions.values.iter().all(|condition| holds(condition, sought))
         && (conditions.client.is_empty() || is_client(&conditions.client, sought.client))
         && (conditions.server_name.is_empty() || has_server_name(&conditions.server_name, sought.tls))
         && (conditions.certificate.is_empty() || has_certificate(&conditions.certificate, sought.tls))
 }
 
-fn holds(condition: &ValueCondition, head: &RequestHead) -> bool {
-    let name = &condition.name;
+fn holds(condition: &ValueCondition, sought: &Sought<'_>) -> bool {
+    let (name, head) = (condition.name.as_str(), sought.head);
     match condition.of {
         ValueOf::Header => suits(&condition.any, || head.fields.get_all(name).map(Cow::Borrowed)),
         ValueOf::Cookie => suits(&condition.any, || head.fields.cookies(name.as_bytes()).map(Cow::Borrowed)),
+        ValueOf::Claim => {
+            let bytes = |value: Cow<'_, str>| Cow::<[u8]>::Owned(value.into_owned().into_bytes());
+            suits(&condition.any, || {
+                sought.subject.into_iter().flat_map(|subject| subject.claim_values(name)).map(bytes)
+            })
+        }
         ValueOf::Query => suits(&condition.any, || query_values(head.query(), name.as_bytes())),
     }
 }
@@ -178,19 +187,11 @@ pub(super) fn exclude(one: &Conditions, other: &Conditions, comparison: &mut Com
     let all_apart = |ones: &[IpNet], others: &[IpNet]| {
         !ones.is_empty() && !others.is_empty() && ones.iter().all(|one| others.iter().all(|other| apart(one, other)))
     };
-    let names_apart = |one: &HostPattern, other: &HostPattern| match (one, other) {
-        (HostPattern::Exact(one), HostPattern::Exact(other)) => one != other,
-        (HostPattern::Exact(name), HostPattern::Wildcard(parent))
-        | (HostPattern::Wildcard(parent), HostPattern::Exact(name)) => !is_below(name, parent),
-        (HostPattern::Wildcard(one), HostPattern::Wildcard(other)) => {
-            one != other && !is_below(one, other) && !is_below(other, one)
-        }
-    };
     let (ones, others) = (&one.server_name, &other.server_name);
     all_apart(&one.client, &other.client)
         || (!ones.is_empty()
             && !others.is_empty()
-            && ones.iter().all(|one| others.iter().all(|other| names_apart(one, other))))
+            && ones.iter().all(|one| !others.iter().any(|other| one.overlaps(other))))
         || one.values.iter().any(|first| {
             let same = |second: &&ValueCondition| (second.of, &second.name) == (first.of, &first.name);
             other.values.iter().filter(same).any(|second| values_exclude(first, second, comparison))

@@ -11,6 +11,7 @@ use wire::short_text::ShortText;
 use super::Params;
 use super::conditions::{Sought, sent_query_value};
 use super::template::{BadParameter, write_param};
+use crate::auth::Subject;
 
 /// Where the values of templates come from: one request on its route.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +24,15 @@ pub struct Values<'a> {
     pub request_id: &'a [u8],
     /// The client speaks TLS, to us or to a trusted proxy.
     pub is_secure: bool,
+}
+
+/// What is noted of a request beside its head.
+#[derive(Debug, Clone, Copy)]
+pub struct Noted<'a> {
+    /// Its id.
+    pub request_id: &'a [u8],
+    /// Who it was verified to come from.
+    pub subject: &'a Subject,
 }
 
 impl<'a> Values<'a> {
@@ -97,7 +107,17 @@ impl<'a> Values<'a> {
                 (Some(value), Escape::PathSegment | Escape::Query) => percent_decoded(value),
                 (Some(value), _) => value.into(),
             },
-            Variable::Header(name) => head.fields.get(name).unwrap_or_default().into(),
+            Variable::Header(name) => {
+                // What a policy has set; a client's own field of that name ended when the head was read.
+                let set = self.sought.subject.and_then(|subject| subject.field(name));
+                set.or_else(|| head.fields.get(name)).unwrap_or_default().into()
+            }
+            Variable::Claim(name) => match self.sought.subject.map(|subject| subject.claim(name)) {
+                Some(Ok(Some(Cow::Borrowed(text)))) => text.as_bytes().into(),
+                Some(Ok(Some(Cow::Owned(text)))) => text.into_bytes().into(),
+                // What readers could take for different things is as if missing.
+                _ => return,
+            },
             Variable::Cookie(name) => head.fields.cookie(name.as_bytes()).unwrap_or_default().into(),
             Variable::TlsServerName => text(tls.and_then(|tls| tls.server_name.as_deref())).into(),
             Variable::TlsVersion => text(tls.map(|tls| telemetry::version_name(tls.version))).into(),
@@ -108,16 +128,12 @@ impl<'a> Values<'a> {
             Variable::CertificateFingerprint => {
                 text(certificate.map(|certificate| certificate.fingerprint.as_str())).into()
             }
-            Variable::CertificateSan => text(certificate.and_then(first_name)).into(),
+            Variable::CertificateSan => {
+                text(certificate.and_then(tls::PeerCertificate::first_name).map(String::as_str)).into()
+            }
         };
         write_value(&value, escape, out);
     }
-}
-
-/// The first alternative name of a certificate: a DNS name, a URI, or an e-mail address.
-fn first_name(certificate: &tls::PeerCertificate) -> Option<&str> {
-    let names = certificate.dns_names.iter().chain(&certificate.uris).chain(&certificate.emails);
-    names.map(String::as_str).next()
 }
 
 /// Decodes a piece of a query, where `+` is a blank.

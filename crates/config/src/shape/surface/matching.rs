@@ -28,6 +28,12 @@ pub(in crate::shape) static WHEN: Object = object(
         optional("query", Shape::Table("NAME", &VALUES), "(any)", "Parameters of the query, decoded."),
         optional("cookie", Shape::Table("NAME", &VALUES), "(any)", "Cookies."),
         optional(
+            "claim",
+            Shape::Table("CLAIM", &VALUES),
+            "(any)",
+            "Claims of the token that a policy with `jwt` has verified; of a list each item counts. For `split` alone: a route is chosen before a token is verified.",
+        ),
+        optional(
             "client",
             Shape::OneOrMany(&Shape::Text("an address or network such as `10.0.0.0/8`")),
             "(any)",

@@ -13,6 +13,19 @@ words! {
     }
 }
 
+words! {
+    /// What of a client's certificate is counted apart.
+    pub enum CertificateKey {
+        /// The SHA-256 of it.
+        #[default]
+        Fingerprint = "fingerprint",
+        /// Its subject.
+        Subject = "subject",
+        /// Its first alternative name.
+        San = "san",
+    }
+}
+
 pub(in crate::shape) static POLICY: Object = object(
     "policy",
     "which requests may pass",
@@ -277,9 +290,9 @@ pub(in crate::shape) static RATE_LIMIT: Object = object(
         ),
         optional(
             "key",
-            Shape::Either(&[Shape::Choice(&["client", "all"]), Shape::Object(&RATE_KEY)]),
+            Shape::OneOrMany(&Shape::Either(&[Shape::Choice(&["client", "route", "all"]), Shape::Object(&RATE_KEY)])),
             "client",
-            "What is counted apart. `client`: the address of the client, of IPv6 its /64. `all`: all requests together.",
+            "What is counted apart; of a list, each combination. `client`: the address of the client, of IPv6 its /64. `route`: the route that the request takes. `all`: all requests together.",
         ),
         optional(
             "max_keys",
@@ -291,7 +304,7 @@ pub(in crate::shape) static RATE_LIMIT: Object = object(
 );
 
 pub(in crate::shape) static RATE_KEY: Object = Object {
-    one_of: &["header", "cookie"],
+    one_of: &["header", "cookie", "claim", "certificate"],
     ..object(
         "policy.rate_limit.key",
         "what is counted apart",
@@ -307,6 +320,18 @@ pub(in crate::shape) static RATE_KEY: Object = Object {
                 Shape::Text("the name of a cookie"),
                 "",
                 "The value of a cookie. Requests without it count by the address of the client.",
+            ),
+            optional(
+                "claim",
+                Shape::Verbatim("a claim such as `sub`"),
+                "",
+                "A claim of the token that a policy with `jwt` has verified: this one, or one that is asked before it. Requests without it count by the address of the client.",
+            ),
+            optional(
+                "certificate",
+                Shape::Choice(CertificateKey::WORDS),
+                "",
+                "What the verified client certificate says: `fingerprint` (SHA-256), `subject`, or `san` (its first alternative name). Requests without one count by the address of the client.",
             ),
         ]],
     )
