@@ -23,9 +23,15 @@ const MAX_AUTOMATON_BYTES: usize = 512 * 1024;
 /// Memory while it is made, which bounds the time for it.
 const MAX_WORK_BYTES: usize = 4 * 1024 * 1024;
 
-/// A regular expression, compiled.
+/// A regular expression, compiled, and others of which it matches nothing.
 #[derive(Clone)]
-pub struct Expression(Arc<Program>);
+pub struct Expression {
+    program: Arc<Program>,
+    except: Arc<[Arc<Program>]>,
+}
+
+/// Most expressions of which another one matches nothing.
+pub const MAX_EXCEPTIONS: usize = 32;
 
 struct Program {
     text: String,
@@ -61,6 +67,10 @@ pub struct Comparison {
     /// Pairs of states that may still be looked at.
     pub work: usize,
 }
+
+/// A comparison would take more work than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMuchWork;
 
 /// Pairs of states that one table of routes may look at.
 const MAX_COMPARED: usize = 4_000_000;
@@ -115,7 +125,16 @@ impl Expression {
         let groups = names.map(|(at, (_, _, name))| name.map_or_else(|| (at + 1).to_string(), str::to_owned));
         let groups: Vec<String> = groups.collect();
         let finder = if groups.is_empty() { None } else { Some(finder(&whole).map_err(|()| too_large(()))?) };
-        Ok(Expression(Arc::new(Program { text: text.to_owned(), automaton, finder, groups, prefix })))
+        let program = Arc::new(Program { text: text.to_owned(), automaton, finder, groups, prefix });
+        Ok(Expression { program, except: Arc::from([]) })
+    }
+
+    /// The same, but for what these match. Exceptions of theirs do not count.
+    #[must_use]
+    pub fn except(self, others: &[Expression]) -> Expression {
+        let further = others.iter().map(|other| Arc::clone(&other.program));
+        let except = self.except.iter().cloned().chain(further).collect();
+        Expression { program: self.program, except }
     }
 
     /// One for all texts that begin so.
@@ -123,33 +142,37 @@ impl Expression {
         Expression::new(&format!("{}(?s:.*)", regex_syntax::escape(prefix))).ok()
     }
 
-    /// As it is written.
+    /// As it is written, without its exceptions.
     pub fn text(&self) -> &str {
-        &self.0.text
+        &self.program.text
+    }
+
+    /// Its exceptions, as they are written.
+    pub fn exceptions(&self) -> impl Iterator<Item = &str> {
+        self.except.iter().map(|program| program.text.as_str())
     }
 
     /// What each match begins with.
     pub fn literal_start(&self) -> &[u8] {
-        &self.0.prefix
+        &self.program.prefix
     }
 
     /// Names of its groups; of one without, its number from 1.
     pub fn groups(&self) -> &[String] {
-        &self.0.groups
+        &self.program.groups
     }
 
     /// Whether it matches the whole of a text.
     pub fn matches(&self, text: &[u8]) -> bool {
-        let input = Input::new(text).anchored(Anchored::Yes);
-        matches!(self.0.automaton.try_search_fwd(&input), Ok(Some(_)))
+        self.program.matches(text) && !self.except.iter().any(|program| program.matches(text))
     }
 
     /// Gives the range of each group in a text that is matched, in order; of a group that took no part, the empty one at its end.
     pub fn find_groups(&self, text: &[u8], mut give: impl FnMut(usize, usize)) {
-        let Some(finder) = &self.0.finder else { return };
+        let Some(finder) = &self.program.finder else { return };
         let mut slots: [Option<NonMaxUsize>; 2 * (MAX_GROUPS + 1)] = [None; 2 * (MAX_GROUPS + 1)];
         finder.search_slots(&Input::new(text).anchored(Anchored::Yes), &mut slots);
-        let ranges = slots.chunks_exact(2).skip(1).take(self.0.groups.len());
+        let ranges = slots.chunks_exact(2).skip(1).take(self.program.groups.len());
         for range in ranges {
             match range {
                 [Some(start), Some(end)] => give(start.get(), end.get()),
@@ -163,15 +186,36 @@ impl Expression {
         if self == other {
             return self.a_match(comparison).map_or(Relation::Apart, Relation::Overlapping);
         }
-        compare(&self.0.automaton, &other.0.automaton, comparison)
+        compare(&self.machine(), &other.machine(), comparison)
     }
 
     /// A text that it matches, if there is one.
     pub fn a_match(&self, comparison: &mut Comparison) -> Option<String> {
-        match compare(&self.0.automaton, &self.0.automaton, comparison) {
+        match compare(&self.machine(), &self.machine(), comparison) {
             Relation::Overlapping(text) => Some(text),
             _ => None,
         }
+    }
+
+    /// A text that all of them match; none if there is none.
+    ///
+    /// # Errors
+    /// To find out would be too much work.
+    pub fn shared(all: &[&Expression], comparison: &mut Comparison) -> Result<Option<String>, TooMuchWork> {
+        let machines: Vec<Machine<'_>> = all.iter().map(|expression| expression.machine()).collect();
+        shared(&machines, comparison)
+    }
+
+    fn machine(&self) -> Machine<'_> {
+        let programs = std::iter::once(&self.program).chain(self.except.iter());
+        Machine(programs.map(|program| &program.automaton).collect())
+    }
+}
+
+impl Program {
+    fn matches(&self, text: &[u8]) -> bool {
+        let input = Input::new(text).anchored(Anchored::Yes);
+        matches!(self.automaton.try_search_fwd(&input), Ok(Some(_)))
     }
 }
 
@@ -180,7 +224,7 @@ pub const MAX_GROUPS: usize = 16;
 
 impl PartialEq for Expression {
     fn eq(&self, other: &Expression) -> bool {
-        self.0.text == other.0.text
+        self.text() == other.text() && self.exceptions().eq(other.exceptions())
     }
 }
 
@@ -188,7 +232,9 @@ impl Eq for Expression {}
 
 impl fmt::Debug for Expression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Expression({:?})", self.0.text)
+        write!(f, "Expression({:?}", self.text())?;
+        self.exceptions().try_for_each(|text| write!(f, " except {text:?}"))?;
+        f.write_str(")")
     }
 }
 
@@ -235,23 +281,64 @@ fn add_literals(hir: &Hir, start: &mut Vec<u8>) -> bool {
     }
 }
 
-type Pair = (StateID, StateID);
+/// An automaton, and behind it those of its exceptions.
+struct Machine<'e>(Vec<&'e dense::DFA<Vec<u32>>>);
 
-/// Walks both automata over all texts at once.
-fn compare(one: &dense::DFA<Vec<u32>>, other: &dense::DFA<Vec<u32>>, comparison: &mut Comparison) -> Relation {
-    let input = Input::new(b"").anchored(Anchored::Yes);
-    let (Ok(a), Ok(b)) = (one.start_state_forward(&input), other.start_state_forward(&input)) else {
+/// Where the automata of two machines are, one after the other.
+type Pair = Box<[StateID]>;
+
+impl Machine<'_> {
+    fn start(&self, states: &mut Vec<StateID>) -> Option<()> {
+        let input = Input::new(b"").anchored(Anchored::Yes);
+        self.0.iter().try_for_each(|automaton| {
+            states.push(automaton.start_state_forward(&input).ok()?);
+            Some(())
+        })
+    }
+
+    /// Where it goes with a byte. Once nothing more can match, its exceptions do not matter: they stay where they are.
+    fn next(&self, states: &[StateID], byte: u8, out: &mut Vec<StateID>) {
+        let is_over = self.is_dead(states);
+        let next = |(automaton, state): (&&dense::DFA<Vec<u32>>, &StateID)| match is_over {
+            true => *state,
+            false => automaton.next_state(*state, byte),
+        };
+        out.extend(self.0.iter().zip(states).map(next));
+    }
+
+    fn accepts(&self, states: &[StateID]) -> bool {
+        let is_match = |(automaton, state): (&&dense::DFA<Vec<u32>>, &StateID)| {
+            automaton.is_match_state(automaton.next_eoi_state(*state))
+        };
+        let mut matches = self.0.iter().zip(states).map(is_match);
+        matches.next() == Some(true) && !matches.any(|excepted| excepted)
+    }
+
+    fn is_dead(&self, states: &[StateID]) -> bool {
+        self.0.first().zip(states.first()).is_none_or(|(automaton, state)| automaton.is_dead_state(*state))
+    }
+}
+
+/// Walks both machines over all texts at once.
+fn compare(one: &Machine<'_>, other: &Machine<'_>, comparison: &mut Comparison) -> Relation {
+    let mut start = Vec::new();
+    if one.start(&mut start).and_then(|()| other.start(&mut start)).is_none() {
         return Relation::Unknown;
+    }
+    let start: Pair = start.into();
+    let parts = |pair: &Pair| {
+        let (ones, others) = pair.split_at_checked(one.0.len()).unwrap_or_default();
+        (ones.to_vec(), others.to_vec())
     };
-    let bytes = alphabet(one, other, comparison.first.is_some());
-    let accepts = |automaton: &dense::DFA<Vec<u32>>, state| automaton.is_match_state(automaton.next_eoi_state(state));
+    let bytes = alphabet(&[&one.0[..], &other.0[..]].concat(), comparison.first.is_some());
     // Where each pair was come from, and by which byte.
-    let mut reached: HashMap<Pair, Option<(Pair, u8)>> = HashMap::from([((a, b), None)]);
-    let mut queue = std::collections::VecDeque::from([(a, b)]);
+    let mut reached: HashMap<Pair, Option<(Pair, u8)>> = HashMap::from([(start.clone(), None)]);
+    let mut queue = std::collections::VecDeque::from([start]);
     let (mut common, mut only_one, mut only_other) = (None, false, false);
-    while let Some((a, b)) = queue.pop_front() {
-        match (accepts(one, a), accepts(other, b)) {
-            (true, true) => _ = common.get_or_insert((a, b)),
+    while let Some(pair) = queue.pop_front() {
+        let (a, b) = parts(&pair);
+        match (one.accepts(&a), other.accepts(&b)) {
+            (true, true) => _ = common.get_or_insert(pair.clone()),
             (true, false) => only_one = true,
             (false, true) => only_other = true,
             (false, false) => {}
@@ -259,18 +346,22 @@ fn compare(one: &dense::DFA<Vec<u32>>, other: &dense::DFA<Vec<u32>>, comparison:
         if common.is_some() && only_one && only_other {
             break;
         }
-        let is_first = reached.get(&(a, b)).is_some_and(Option::is_none);
+        let is_first = reached.get(&pair).is_some_and(Option::is_none);
         for byte in
             bytes.iter().copied().filter(|byte| !is_first || comparison.first.is_none_or(|first| first == *byte))
         {
-            let next = (one.next_state(a, byte), other.next_state(b, byte));
-            let is_dead = one.is_dead_state(next.0) && other.is_dead_state(next.1);
-            if is_dead || reached.contains_key(&next) {
+            let mut next = Vec::with_capacity(pair.len());
+            one.next(&a, byte, &mut next);
+            other.next(&b, byte, &mut next);
+            let next: Pair = next.into();
+            let (next_a, next_b) = parts(&next);
+            if (one.is_dead(&next_a) && other.is_dead(&next_b)) || reached.contains_key(&next) {
                 continue;
             }
-            let Some(left) = comparison.work.checked_sub(1) else { return Relation::Unknown };
+            // What is kept of a pair grows with the number of automata.
+            let Some(left) = comparison.work.checked_sub(pair.len() - 1) else { return Relation::Unknown };
             comparison.work = left;
-            reached.insert(next, Some(((a, b), byte)));
+            reached.insert(next.clone(), Some((pair.clone(), byte)));
             queue.push_back(next);
         }
     }
@@ -282,21 +373,66 @@ fn compare(one: &dense::DFA<Vec<u32>>, other: &dense::DFA<Vec<u32>>, comparison:
     }
 }
 
+/// Walks machines over all texts at once, as long as each of them may still match.
+fn shared(machines: &[Machine<'_>], comparison: &mut Comparison) -> Result<Option<String>, TooMuchWork> {
+    let mut start = Vec::new();
+    machines.iter().try_for_each(|machine| machine.start(&mut start)).ok_or(TooMuchWork)?;
+    let start: Pair = start.into();
+    let bytes = alphabet(
+        &machines.iter().flat_map(|machine| machine.0.iter().copied()).collect::<Vec<_>>(),
+        comparison.first.is_some(),
+    );
+    let of_each = |states: &Pair, test: &dyn Fn(&Machine<'_>, &[StateID]) -> bool| {
+        let mut at = 0;
+        machines.iter().all(|machine| {
+            let own = states.get(at..at + machine.0.len()).unwrap_or_default();
+            at += machine.0.len();
+            test(machine, own)
+        })
+    };
+    let mut reached: HashMap<Pair, Option<(Pair, u8)>> = HashMap::from([(start.clone(), None)]);
+    let mut queue = std::collections::VecDeque::from([start]);
+    while let Some(states) = queue.pop_front() {
+        if of_each(&states, &|machine, own| machine.accepts(own)) {
+            return Ok(Some(way_to(states, &reached)));
+        }
+        let is_first = reached.get(&states).is_some_and(Option::is_none);
+        for byte in
+            bytes.iter().copied().filter(|byte| !is_first || comparison.first.is_none_or(|first| first == *byte))
+        {
+            let mut next = Vec::with_capacity(states.len());
+            let mut at = 0;
+            for machine in machines {
+                machine.next(states.get(at..at + machine.0.len()).unwrap_or_default(), byte, &mut next);
+                at += machine.0.len();
+            }
+            let next: Pair = next.into();
+            if !of_each(&next, &|machine, own| !machine.is_dead(own)) || reached.contains_key(&next) {
+                continue;
+            }
+            comparison.work = comparison.work.checked_sub(states.len()).ok_or(TooMuchWork)?;
+            reached.insert(next.clone(), Some((states.clone(), byte)));
+            queue.push_back(next);
+        }
+    }
+    Ok(None)
+}
+
 /// The text that led to a pair.
 fn way_to(mut pair: Pair, reached: &HashMap<Pair, Option<(Pair, u8)>>) -> String {
     let mut text = Vec::new();
     while let Some(Some((before, byte))) = reached.get(&pair) {
         text.push(*byte);
-        pair = *before;
+        pair = before.clone();
     }
     text.reverse();
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// One byte of each kind that either automaton tells apart, of those that stand in canonical paths, or in field values. Letters first: they are shown.
+/// One byte of each kind that one of the automata tells apart, of those that stand in canonical paths, or in field values. Letters first: they are shown.
 /// The slash is of a kind of its own, since each path begins with one.
-fn alphabet(one: &dense::DFA<Vec<u32>>, other: &dense::DFA<Vec<u32>>, of_paths: bool) -> Vec<u8> {
-    let kind = |byte: &u8| (one.byte_classes().get(*byte), other.byte_classes().get(*byte));
+fn alphabet(automata: &[&dense::DFA<Vec<u32>>], of_paths: bool) -> Vec<u8> {
+    let kind = |byte: &u8| automata.iter().map(|automaton| automaton.byte_classes().get(*byte)).collect::<Vec<u8>>();
     let mut seen = std::collections::HashSet::new();
     let bytes = (b'a'..=b'z').chain(b'0'..=b'9').chain(b'!'..=b'~');
     let others = [b'\t', b' '].into_iter().chain(0x80..=0xff).filter(|_| !of_paths);
@@ -374,6 +510,28 @@ mod tests {
         let spent = &mut Comparison { first: None, work: 3 };
         assert_eq!(new("[a-f]{9}").relation(&new("[f-z]{9}"), spent), Relation::Unknown);
         assert_eq!(new("/a b").a_match(&mut Comparison::of_paths()), None);
+    }
+
+    #[test]
+    fn exceptions_are_not_matched() {
+        let except =
+            |text: &str, others: &[&str]| new(text).except(&others.iter().map(|text| new(text)).collect::<Vec<_>>());
+        let images = except("/.*\\.png", &["/admin/.*", "/.*/[.].*"]);
+        assert!(images.matches(b"/a.png") && !images.matches(b"/admin/a.png") && !images.matches(b"/x/.a.png"));
+        let all = |one: &Expression, other: &Expression| one.relation(other, &mut Comparison::of_paths());
+        assert_eq!(all(&images, &new("/admin/.*")), Relation::Apart);
+        assert_eq!(all(&new("/.*/[.].*"), &images), Relation::Apart);
+        assert_eq!(all(&images, &new("/.*\\.png")), Relation::Within);
+        assert_eq!(all(&new("/.*\\.png"), &images), Relation::Around);
+        assert_eq!(all(&images, &except("/.*\\.png", &["/admin/.*"])), Relation::Within);
+        assert_eq!(all(&images, &new("/a.*")), Relation::Overlapping("/a.png".to_owned()));
+        assert_ne!(images, new("/.*\\.png"));
+        let shared = |all: &[&Expression]| Expression::shared(all, &mut Comparison::of_paths()).unwrap();
+        assert_eq!(shared(&[&images, &new("/x.*"), &new("/[^.]*..n.")]).as_deref(), Some("/x.png"));
+        assert_eq!(shared(&[&new("/a.*"), &new("/.*b"), &new("/[^b]*")]), None);
+        assert_eq!(shared(&[&new("/a.*"), &new("/b.*")]), None);
+        assert_eq!(except("/a", &["/[a-z]"]).a_match(&mut Comparison::of_paths()), None);
+        assert_eq!(except("/[ab]", &["/a"]).a_match(&mut Comparison::of_paths()).as_deref(), Some("/b"));
     }
 
     #[test]

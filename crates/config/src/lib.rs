@@ -33,7 +33,7 @@ use std::io::Read as _;
 use std::path::Path;
 
 pub use build::variable_warnings;
-pub use expression::{Comparison, Expression, MAX_GROUPS, Relation};
+pub use expression::{Comparison, Expression, MAX_EXCEPTIONS, MAX_EXPRESSION_BYTES, MAX_GROUPS, Relation, TooMuchWork};
 pub use jwt::{Algorithm, KeyKind};
 pub use key_server::*;
 pub use model::*;
@@ -43,7 +43,8 @@ pub use shape::effective::Effective;
 pub use shape::reference::{key_server_reference, reference};
 pub use shape::schema::{json_schema, key_server_json_schema};
 pub use shape::surface::{
-    HalfClose, HealthMethod, ListenerLimits, ListenerOptions, QueueConfig, RouteOptions, SameSite, WhenAllDown,
+    HalfClose, HealthMethod, ListenerLimits, ListenerOptions, QueueConfig, RedirectQuery, RouteOptions, SameSite,
+    WhenAllDown,
 };
 pub use sources::Included;
 

@@ -14,7 +14,7 @@ use wire::http::field_kind::names_client;
 use crate::expression::Expression;
 use crate::limits::Limits;
 use crate::shape::effective::Effective;
-use crate::shape::surface::{ListenerOptions, RouteOptions};
+use crate::shape::surface::{ListenerOptions, RedirectQuery, RouteOptions};
 use crate::sources::Included;
 
 mod conditions;
@@ -518,11 +518,13 @@ pub enum Action {
     Redirect {
         /// 301, 302, 303, 307 or 308.
         status: u16,
-        /// Location; the query is appended unless the template has one.
+        /// Location.
         to: Template,
         /// Allowed values of the authority of the rendered Location; anything else is rejected (400). Never empty if a parameter stands in
         /// the authority, and not to be checked if it is empty.
         allow: Vec<String>,
+        /// What becomes of the query of the request.
+        query: RedirectQuery,
     },
     /// Answer by ourselves.
     Respond {

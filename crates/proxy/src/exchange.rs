@@ -153,10 +153,11 @@ async fn serve<B: MessageBody, A: ResponseSink>(
                 .await
                 .map(|()| None);
         }
-        Action::Redirect { status, to, allow } => {
+        Action::Redirect { status, to, allow, query } => {
             let mut location = buffer();
             let values = context.values(head, &params, exchange.ledger.noted());
-            build_location(to, allow, &values, &mut location).map_err(|_| Rejection::of(Reason::BadParameter))?;
+            build_location(to, allow, *query, &values, &mut location)
+                .map_err(|_| Rejection::of(Reason::BadParameter))?;
             (*status, location)
         }
         // Served above: the contract of the request that is asked about counts, not that of the one that asks.

@@ -7,18 +7,21 @@ use std::sync::Arc;
 
 use wire::http::Method;
 
+use super::conditions::expression;
 use super::placeholders::{Claims, Scope};
 use super::policies::KnownPolicies;
 use super::responses::{KnownResponses, media_type_of};
 use super::template::{Target, parameter_names, path_expression, path_pattern};
 use super::variables::none_in_target;
 use super::{Build, Fault, address, headers, identifier, names_in, read};
+use crate::expression::MAX_EXCEPTIONS;
 use crate::model::{
     Action, Forward, ForwardTo, HeaderEdits, HostPattern, HostRewrite, Leniency, PathPattern, RouteConfig, Template,
     TemplatePart, UpstreamProtocol, UpstreamTls,
 };
 use crate::problem::{Span, shown};
-use crate::shape::surface::RouteOptions;
+use crate::shape::surface::{RedirectQuery, RouteOptions};
+use crate::table::setting;
 use crate::yaml::{Entry, Node, Value};
 
 /// `hsts: true`: a year, this host only.
@@ -176,7 +179,7 @@ impl Build<'_> {
         for item in list.one_or_many().iter().take(MAX_PATHS) {
             let path = match item.text() {
                 Some(text) => self.take(item.span, path_pattern(text)),
-                None => self.parsed(item, "regex", path_expression),
+                None => self.route_expression(item),
             };
             let Some(path) = path else { continue };
             if paths.iter().any(|other| other.segments == path.segments) {
@@ -190,6 +193,19 @@ impl Build<'_> {
             }
         }
         paths
+    }
+
+    /// A path by regular expression. Without one of its exceptions it would match more than it says.
+    fn route_expression(&mut self, item: &Node) -> Option<PathPattern> {
+        let except = self.parsed_list(item, "except", expression);
+        let list = item.get("except");
+        let given = list.map_or(0, |list| list.one_or_many().len());
+        if let (Some(list), true) = (list, given > MAX_EXCEPTIONS) {
+            let what = format!("`except` has more than {MAX_EXCEPTIONS} expressions");
+            self.problems.add(list.span, what, "put several into one, with `|` between them");
+        }
+        let path = self.parsed(item, "regex", |text| path_expression(text, &except))?;
+        (except.len() == given && given <= MAX_EXCEPTIONS && !item.is_replaced("except")).then_some(path)
     }
 
     fn edits(&mut self, node: &Node, scope: Scope<'_>) -> (HeaderEdits, HeaderEdits) {
@@ -418,6 +434,7 @@ impl Build<'_> {
 
     fn redirect(&mut self, node: &Node, at: At<'_>) -> Option<Action> {
         let status = read::text(node, "status").and_then(|text| text.parse().ok()).unwrap_or(308);
+        let query = setting::<RedirectQuery>(node, "query");
         let to = node.get("to")?;
         self.take(to.span, none_in_target(to.text()?, at.path))?;
         let target = self.take(to.span, Target::cut(to.text()?))?;
@@ -426,7 +443,7 @@ impl Build<'_> {
         if target.tls.is_some() {
             let authority = self.take(to.span, target.authority_template(at.scope))?;
             let allow = self.allow(node, to, &authority);
-            return Some(Action::Redirect { status, to: template, allow });
+            return Some(Action::Redirect { status, to: template, allow, query });
         }
         // RFC 3986 §4.2. That parameters do not make one of it is seen to when it is rendered.
         if target.path.starts_with("//") {
@@ -439,7 +456,7 @@ impl Build<'_> {
         if let Some(entry) = node.entry("allow") {
             self.problems.add(entry.key_span, "`allow` beside a path", "remove it; a path stays on the same host");
         }
-        Some(Action::Redirect { status, to: template, allow: Vec::new() })
+        Some(Action::Redirect { status, to: template, allow: Vec::new(), query })
     }
 
     fn respond(&mut self, node: &Node, known: &Known<'_>) -> Option<Action> {

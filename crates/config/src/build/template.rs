@@ -8,7 +8,7 @@ use wire::http::target::{canonical_authority, canonical_path, canonical_query};
 use super::Fault;
 use super::conditions::expression;
 use super::placeholders::{Placeholder, Scope, placeholder};
-use crate::expression::Comparison;
+use crate::expression::{Comparison, Expression};
 use crate::model::{Escape, PathPattern, Segment, Template, TemplatePart, Variable};
 use crate::problem::shown;
 
@@ -49,11 +49,15 @@ pub(super) fn path_pattern(text: &str) -> Result<PathPattern, Fault> {
 }
 
 /// Reads a path by regular expression: what is literal at its start, segment by segment, and the expression over the whole of it.
-pub(super) fn path_expression(text: &str) -> Result<PathPattern, Fault> {
-    let expression = expression(text)?;
+pub(super) fn path_expression(text: &str, except: &[Expression]) -> Result<PathPattern, Fault> {
+    let expression = expression(text)?.except(except);
     if expression.a_match(&mut Comparison::of_paths()).is_none() {
         let what = format!("no path matches {}", shown(text));
-        return Err(Fault::new(what, "begin it with `/`; paths are compared percent-encoded, without the query"));
+        let fix = match except {
+            [] => "begin it with `/`; paths are compared percent-encoded, without the query",
+            _ => "begin it with `/`, and leave something of it outside of `except`",
+        };
+        return Err(Fault::new(what, fix));
     }
     if expression.groups().len() > MAX_PARAMETERS {
         let what = format!("the expression has {} groups", expression.groups().len());

@@ -23,7 +23,7 @@ pub use listeners::{HalfClose, ListenerLimits, ListenerOptions};
 pub use policies::{CertificateKey, PolicyMode};
 pub(crate) use process::FORWARDING;
 pub use responses::{CompressionOptions, Encoding};
-pub use routes::RouteOptions;
+pub use routes::{RedirectQuery, RouteOptions};
 pub use upstreams::{HealthMethod, QueueConfig, SameSite, WhenAllDown};
 pub(crate) use upstreams::{RETRIES, UPSTREAM, UPSTREAM_EJECTION};
 

@@ -58,6 +58,51 @@ routes:
     gate.stop();
 }
 
+/// Expressions of which neither contains the other are no conflict where one leaves to the other what both match.
+#[test]
+fn an_expression_leaves_paths_to_another() {
+    let gate = Gate::start(&format!(
+        "workers: 1\nlisteners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\nroutes:
+  - {{ path: {{ regex: '.*/\\.(?<hidden>.*)' }}, {} }}
+  - {{ path: {{ regex: '/.*\\.(png|css)', except: '.*/\\..*' }}, {} }}
+  - {{ path: {{ regex: '/admin/(?<rest>.*)', except: ['.*/\\..*', '/.*\\.(png|css)'] }}, {} }}
+  - {{ {} }}
+",
+        respond("hidden"),
+        respond("files"),
+        respond("admin"),
+        respond("rest"),
+    ));
+    for (path, expected) in [
+        ("/a.png", "files"),
+        ("/x/.git/a.png", "hidden"),
+        ("/admin/a.css", "files"),
+        ("/admin/.a.css", "hidden"),
+        ("/admin/a", "admin"),
+        ("/admin", "rest"),
+        ("/.png", "hidden"),
+    ] {
+        assert_eq!(ask(gate.address("web"), &format!("GET {path} HTTP/1.1\r\nHost: x")), expected, "{path}");
+    }
+    gate.stop();
+}
+
+#[test]
+fn a_redirect_says_what_becomes_of_the_query() {
+    let route = |path: &str, query: &str| {
+        format!("  - {{ path: {path}, redirect: {{ to: \"https://x.test/?a=1\", query: {query} }} }}\n")
+    };
+    let routes = [route("/keep", "keep"), route("/append", "append"), route("/drop", "drop")].concat();
+    let gate =
+        Gate::start(&format!("workers: 1\nlisteners: [{{ name: web, bind: \"127.0.0.1:0\" }}]\nroutes:\n{routes}"));
+    for (path, expected) in [("/keep", "/?a=1"), ("/append", "/?a=1&b=2"), ("/drop", "/?a=1")] {
+        let request = format!("GET {path}?b=2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let response = String::from_utf8(exchange(gate.address("web"), request.as_bytes())).unwrap();
+        assert!(response.contains(&format!("\r\nLocation: https://x.test{expected}\r\n")), "{path}: {response}");
+    }
+    gate.stop();
+}
+
 #[test]
 fn a_route_is_chosen_by_what_a_request_is_like() {
     let route = |when: &str, name: &str| format!("  - {{ path: /, when: {when}, {} }}\n", respond(name));
@@ -130,6 +175,11 @@ fn what_cannot_be_matched_is_said_with_its_place() {
         ("path: [/a, /a]", "p.yaml:2:31: `/a` is in `path` twice"),
         ("path: [/a, \"/b/{n}\"], rewrite: \"/{n}\"", "unknown parameter or variable `n`"),
         ("path: \"^/x(/.*)?$\"", "a regular expression is written `{ regex: ... }`"),
+        ("path: { regex: \"/a.*\", except: \"(\" }", "the expression is not valid: unclosed group"),
+        (
+            "path: { regex: \"/a\", except: \"/.*\" }",
+            "no path matches `/a`; fix: begin it with `/`, and leave something of it",
+        ),
         ("when: { client: [] }", "the list is empty, so the condition never holds"),
         ("when: { header: { x: { regex: \"[\" } } }", "the expression is not valid"),
         ("when: { certificate: { san: a.b } }", "start it with `DNS:`"),

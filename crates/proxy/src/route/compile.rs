@@ -166,7 +166,7 @@ impl Conflicts {
     }
 
     fn relation(&mut self, one: &Expression, other: &Expression) -> Relation {
-        let pair = (one.text().to_owned(), other.text().to_owned());
+        let pair = (format!("{one:?}"), format!("{other:?}"));
         let comparison = &mut self.paths;
         self.relations.entry(pair).or_insert_with(|| one.relation(other, comparison)).clone()
     }

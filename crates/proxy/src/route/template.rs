@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use config::{Escape, Forward, Template, TemplatePart, Variable};
+use config::{Escape, Forward, RedirectQuery, Template, TemplatePart, Variable};
 use wire::http::RequestHead;
 use wire::http::percent::{self, is_unreserved};
 use wire::http::target::{canonical_authority, canonical_path, canonical_query};
@@ -71,7 +71,7 @@ pub fn build_authority(
     Ok(())
 }
 
-/// Appends the Location of a redirect to `out`; the query is kept unless the template has one. `allow`: what its authority may be, if not
+/// Appends the Location of a redirect to `out`. `allow`: what its authority may be, if not
 /// empty.
 ///
 /// # Errors
@@ -79,6 +79,7 @@ pub fn build_authority(
 pub fn build_location(
     to: &Template,
     allow: &[String],
+    query: RedirectQuery,
     values: &Values<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), BadParameter> {
@@ -97,8 +98,10 @@ pub fn build_location(
             return Err(BadParameter);
         }
     }
-    if !written.contains(&b'?') {
-        out.extend_from_slice(values.head().query());
+    match query {
+        RedirectQuery::Keep if written.contains(&b'?') => {}
+        RedirectQuery::Keep | RedirectQuery::Append => append_query(values.head().query(), start, out),
+        RedirectQuery::Drop => {}
     }
     Ok(())
 }

@@ -5,11 +5,19 @@ use crate::table::*;
 pub(in crate::shape) static PATH_EXPRESSION: Object = object(
     "route.path",
     "a path by regular expression",
-    &[&[required(
-        "regex",
-        Shape::Text("an expression such as `/v[0-9]+/(?<name>[^/]+)`"),
-        "Matches the whole canonical path, in time linear in its length. Groups are parameters of the path: `(?<name>...)` by name, others by number (`{1}`). Syntax of the Rust crate `regex`, on bytes.",
-    )]],
+    &[&[
+        required(
+            "regex",
+            Shape::Text("an expression such as `/v[0-9]+/(?<name>[^/]+)`"),
+            "Matches the whole canonical path, in time linear in its length. Groups are parameters of the path: `(?<name>...)` by name, others by number (`{1}`). Syntax of the Rust crate `regex`, on bytes.",
+        ),
+        optional(
+            "except",
+            Shape::OneOrMany(&Shape::Text("an expression such as `/admin/.*`")),
+            "(none)",
+            "Paths that it does not match, as the other expression says: what another route is to have.",
+        ),
+    ]],
 );
 
 /// One value, or what values may be.

@@ -171,16 +171,31 @@ pub(in crate::shape) static UPSTREAM_URL: Object = object(
     ],
 );
 
+words! {
+    /// What becomes of the query of a request that is redirected.
+    pub enum RedirectQuery {
+        /// It is appended, unless the Location has one.
+        #[default]
+        Keep = "keep",
+        /// It is appended, behind the one that the Location has.
+        Append = "append",
+        /// It is left out.
+        Drop = "drop",
+    }
+}
+
 pub(in crate::shape) static REDIRECT: Object = object(
     "redirect",
     "a redirect",
     &[&[
-        required(
-            "to",
-            Shape::Text("a URL such as `https://www.example.com/{rest}` or a path"),
-            "Location. The query is appended, unless this has one.",
-        ),
+        required("to", Shape::Text("a URL such as `https://www.example.com/{rest}` or a path"), "Location."),
         optional("status", Shape::Choice(&["301", "302", "303", "307", "308"]), "308", "Status code."),
+        optional(
+            "query",
+            Shape::Choice(RedirectQuery::WORDS),
+            "keep",
+            "The query of the request. `keep`: append it, unless `to` has one. `append`: append it in any case. `drop`: leave it out.",
+        ),
         optional(
             "allow",
             Shape::OneOrMany(&Shape::Text("a host such as `a.example.com`, with its port if the URL has one")),

@@ -121,16 +121,42 @@ fn a_location_stays_on_its_host() {
     ] {
         let allow = if to.contains("label") { vec!["A.h.test".to_string()] } else { Vec::new() };
         let to = template(to);
-        let written =
-            write(path, request, |head, params, out| build_location(&to, &allow, &Values::of(head, params), out));
+        let written = write(path, request, |head, params, out| {
+            build_location(&to, &allow, RedirectQuery::Keep, &Values::of(head, params), out)
+        });
         assert_eq!(written.as_deref(), expected, "{path} {request} {to:?}");
+    }
+}
+
+#[test]
+fn the_query_of_a_redirect() {
+    use RedirectQuery::{Append, Drop, Keep};
+    for (query, to, request, expected) in [
+        (Keep, "/new", "/old?q=1", "/new?q=1"),
+        (Keep, "/new?x=1", "/old?q=1", "/new?x=1"),
+        (Append, "/new", "/old?q=1", "/new?q=1"),
+        (Append, "/new?x=1", "/old?q=1", "/new?x=1&q=1"),
+        (Append, "/new?x=1", "/old", "/new?x=1"),
+        (Append, "/new?x=1", "/old?", "/new?x=1"),
+        (Drop, "/new", "/old?q=1", "/new"),
+        (Drop, "/new?x=1", "/old?q=1", "/new?x=1"),
+    ] {
+        let to = template(to);
+        let location =
+            |head: &_, params: &_, out: &mut _| build_location(&to, &[], query, &Values::of(head, params), out);
+        assert_eq!(write("/old", request, location).as_deref(), Some(expected), "{query:?} {to:?} {request}");
     }
 }
 
 #[test]
 fn templates_that_cannot_work_are_reported_at_load() {
     let rewrite = |text: &str| Action::Forward(forward(Some(text)));
-    let redirect = |text: &str| Action::Redirect { status: 308, to: template(text), allow: Vec::new() };
+    let redirect = |text: &str| Action::Redirect {
+        status: 308,
+        to: template(text),
+        allow: Vec::new(),
+        query: RedirectQuery::Keep,
+    };
     let authority = |text: &str| {
         let to = ForwardTo::Authority {
             tls: false,
