@@ -126,7 +126,7 @@ pub(super) fn build(
 
 /// The claims of tokens that are read, whichever policy verified them.
 fn claims_read(routes: &[RouteConfig], policies: &BTreeMap<String, Arc<PolicyConfig>>) -> BTreeSet<String> {
-    let counted = policies.values().filter_map(|policy| policy.rate_limit.as_ref()).flat_map(|limit| limit.claims());
+    let counted = policies.values().flat_map(|policy| policy.claims_counted());
     routes.iter().flat_map(RouteConfig::claims).chain(counted).map(str::to_owned).collect()
 }
 

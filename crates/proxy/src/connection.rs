@@ -65,6 +65,7 @@ pub fn record<'a>(conn: &'a Conn, phase: &'static str, reason: Reason, detail: &
         phase,
         fault: reason.side().of_request(),
         reason,
+        policy: None,
         detail,
     }
 }

@@ -123,7 +123,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     }
     // Policies are asked once: there about the request that another proxy holds.
     if !matches!(&routed, Routed::Found(route, _) if matches!(route.config.action, Action::Validate(_))) {
-        guard::check_policies(context, routed.name(), head, &mut exchange.ledger.subject).await?;
+        guard::check_policies(context, routed.name(), head, exchange.ledger).await?;
     }
     guard::check_around(context, head)?;
     let (route, params) = match routed {
@@ -135,7 +135,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     if let Action::Validate(service) = &route.config.action {
         return Box::pin(validate::serve(route, params, service, exchange)).await.map(|()| None);
     }
-    guard::check_route_policies(context, route, head, &mut exchange.ledger.subject).await?;
+    guard::check_route_policies(context, route, head, exchange.ledger).await?;
     // From here on the head says who the client is: contract and upstream see the same.
     let named = exchange.ledger.subject.name_in(head);
     let head = named.as_deref().unwrap_or(head);

@@ -27,12 +27,12 @@ use contract::{Found, Matched};
 use reason::Reason;
 use wire::http::{BodyFraming, Method, RequestHead};
 
-use crate::auth::Subject;
 use crate::client::RequestClient;
 use crate::contracts::ActiveContract;
 use crate::contracts::underscored::is_confused;
 use crate::generation::Generation;
 use crate::message::context::Context;
+use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::route::{CompiledRoute, Params, Routed};
 
@@ -184,7 +184,7 @@ fn declared_names<'c>(active: &'c ActiveContract, head: &RequestHead) -> Option<
     Some(&active.rule(matched.operation.number())?.underscored)
 }
 
-/// Rejects what a policy of the listener or the host does not let pass, whatever the request asks for. `route`: the name of the one that it takes.
+/// Rejects what a policy of the listener or the host does not let pass, whatever the request asks for. `route`: the name of its route, if it has one.
 ///
 /// # Errors
 /// 401, 403, 429 or 503.
@@ -192,13 +192,13 @@ pub async fn check_policies(
     context: Context<'_>,
     route: Option<&str>,
     head: &RequestHead,
-    subject: &mut Subject,
+    ledger: &mut Ledger,
 ) -> Result<(), Rejection> {
     let policies = &context.generation.policies;
     if policies.is_empty() {
         return Ok(());
     }
-    policy::check(policies.around(&context.conn.listener.name, head), (head, route), context, subject).await
+    policy::check(policies.around(&context.conn.listener.name, head), (head, route), context, ledger).await
 }
 
 /// Rejects what a policy of the route does not let pass.
@@ -209,13 +209,13 @@ pub async fn check_route_policies(
     context: Context<'_>,
     route: &CompiledRoute,
     head: &RequestHead,
-    subject: &mut Subject,
+    ledger: &mut Ledger,
 ) -> Result<(), Rejection> {
-    let policies = &context.generation.policies;
+    let policies = context.generation.policies.of_route(route.index);
     if policies.is_empty() {
         return Ok(());
     }
-    policy::check(policies.of_route(route.index), (head, Some(&route.config.name)), context, subject).await
+    policy::check(policies, (head, Some(&route.config.name)), context, ledger).await
 }
 
 /// Rejects a preflight that a policy does not let pass, but for the credentials that it cannot show.
@@ -226,12 +226,13 @@ pub fn check_preflight(
     context: Context<'_>,
     route: Option<&CompiledRoute>,
     head: &RequestHead,
+    ledger: &mut Ledger,
 ) -> Result<(), Rejection> {
     let policies = &context.generation.policies;
     let asked = (head, route.map(|route| route.config.name.as_str()));
-    policy::check_preflight(policies.around(&context.conn.listener.name, head), asked, context)?;
+    policy::check_preflight(policies.around(&context.conn.listener.name, head), asked, context, ledger)?;
     let of_route = route.map(|route| policies.of_route(route.index)).unwrap_or_default();
-    policy::check_preflight(of_route, asked, context)
+    policy::check_preflight(of_route, asked, context, ledger)
 }
 
 /// Rejects who may not speak on this listener or to this host, whatever the request asks for.

@@ -91,6 +91,7 @@ fn admit(
                 phase: "accept",
                 fault: Side::Client,
                 reason: Reason::TooManyConnectionsFromClient,
+                policy: None,
                 detail: "",
             });
             worker.report.connection_closed(&listener.name, peer, 0, 0);

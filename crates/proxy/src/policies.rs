@@ -2,26 +2,28 @@
 //!
 //! Counts pass from one generation to the next where what is counted apart is the same: a reload gives nobody a new burst.
 
+mod concurrency;
 pub mod cors;
+mod key;
 mod rate;
 pub mod switch;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{BasicRule, CertificateKey, Config, Cors, Networks, PolicyConfig, RateKey, RateLimit, TokenRule};
-use tls::PeerCertificate;
+use config::{BasicRule, ConcurrencyLimit, Config, Cors, LimitKey, Networks, PolicyConfig, RateLimit, TokenRule};
+use reason::Reason;
 use wire::http::{Fields, RequestHead};
 
-use crate::auth::{Passwords, Subject, Verifier, Verifiers};
-use crate::client::{AddressSet, RequestClient};
+use crate::auth::{Passwords, Verifier, Verifiers};
+use crate::client::AddressSet;
 use crate::configured_map::ConfiguredMap;
 use crate::host_map::HostMap;
+use concurrency::ConcurrencyTable;
+pub use concurrency::{Permit, Permits};
+pub use key::{Applicant, network_of};
 use rate::RateTable;
 use switch::Switch;
 
@@ -33,6 +35,7 @@ pub struct ActivePolicy {
     allow: Option<AddressSet>,
     deny: Option<AddressSet>,
     rate: Option<(RateLimit, Arc<RateTable>)>,
+    concurrency: Option<(ConcurrencyLimit, Arc<ConcurrencyTable>)>,
     token: Option<Arc<Verifier>>,
     passwords: Option<Arc<Passwords>>,
     maintenance: Option<Switch>,
@@ -45,6 +48,8 @@ pub enum Denied {
     Address,
     /// It comes too early, by so much.
     Rate(Duration),
+    /// Of what its limit counts it with, as many are under way as may be.
+    Concurrency,
     /// There is maintenance, perhaps for so long.
     Maintenance(Duration),
 }
@@ -72,6 +77,12 @@ impl ActivePolicy {
             table.serve(limit);
             (limit.clone(), table)
         });
+        let concurrency = config.concurrency_limit.as_ref().map(|limit| {
+            let kept = previous.and_then(|previous| previous.concurrency.as_ref());
+            let kept = kept.filter(|(before, _)| before.key == limit.key && before.max_keys == limit.max_keys);
+            let new = || Arc::new(ConcurrencyTable::new(limit.max_keys));
+            (limit.clone(), kept.map_or_else(new, |(_, table)| Arc::clone(table)))
+        });
         let passwords = config.basic.as_ref().and_then(|basic| {
             let before = previous.and_then(|previous| previous.passwords.as_deref());
             let loaded = Passwords::load(&basic.file, basic.cache_ttl, before);
@@ -83,6 +94,7 @@ impl ActivePolicy {
                 allow,
                 deny,
                 rate,
+                concurrency,
                 token: config.jwt.as_ref().and_then(|jwt| verifiers.get(&jwt.verifier)).cloned(),
                 maintenance: config.maintenance.as_ref().map(|config| Switch::new(config, switch)),
                 config: Arc::clone(config),
@@ -91,11 +103,35 @@ impl ActivePolicy {
         }
     }
 
-    /// Whether a client may pass.
+    /// Whether somebody may pass; counts it if it may. Where it is one of a number that is limited, the permit is to be held for as long as it lasts. What is counted by
+    /// a claim is left to [`ActivePolicy::check_identified`].
     ///
     /// # Errors
     /// Why it may not.
-    pub fn check(&self, client: &RequestClient) -> Result<(), Denied> {
+    pub fn check(&self, applicant: &Applicant<'_>) -> Result<Option<Permit>, Denied> {
+        self.check_client(applicant)?;
+        self.count(applicant, |keys| !has_claim(keys))
+    }
+
+    /// As [`ActivePolicy::check`], for what is counted by a claim, once it is known who sends a request.
+    ///
+    /// # Errors
+    /// Why it may not pass.
+    pub fn check_identified(&self, applicant: &Applicant<'_>) -> Result<Option<Permit>, Denied> {
+        self.count(applicant, has_claim)
+    }
+
+    /// As both, for somebody who shows no token.
+    ///
+    /// # Errors
+    /// Why it may not pass.
+    pub fn check_unidentified(&self, applicant: &Applicant<'_>) -> Result<Option<Permit>, Denied> {
+        self.check_client(applicant)?;
+        self.count(applicant, |_| true)
+    }
+
+    fn check_client(&self, applicant: &Applicant<'_>) -> Result<(), Denied> {
+        let client = &applicant.client;
         if let Some(after) = self.maintenance.as_ref().and_then(|switch| switch.closed_for(client.certain())) {
             return Err(Denied::Maintenance(after));
         }
@@ -108,78 +144,38 @@ impl ActivePolicy {
         Ok(())
     }
 
-    /// Counts a request, if it does not come too early.
-    ///
-    /// # Errors
-    /// By how much it does.
-    pub fn count(&self, counted: &Counted<'_>) -> Result<(), Denied> {
-        let Some((limit, table)) = &self.rate else { return Ok(()) };
-        let mut hasher = table.hasher();
-        // A trusted proxy, or a neighbour on a Unix socket, that speaks for itself is not limited where it would be by itself.
-        let is_counted = limit.key.iter().all(|key| counted.part(key, &mut hasher).is_some());
-        if is_counted { table.take(hasher.finish(), limit).map_err(Denied::Rate) } else { Ok(()) }
-    }
-
-    /// Whether it counts by what a token says, which has to be verified before.
-    pub fn counts_by_claim(&self) -> bool {
-        self.rate.as_ref().is_some_and(|(limit, _)| limit.claims().next().is_some())
-    }
-}
-
-/// What a rate may count a request by.
-#[derive(Debug, Clone, Copy)]
-pub struct Counted<'c> {
-    /// Its head.
-    pub head: &'c RequestHead,
-    /// Who sent it.
-    pub client: &'c RequestClient,
-    /// The client's certificate, verified.
-    pub certificate: Option<&'c PeerCertificate>,
-    /// The route that it takes.
-    pub route: Option<&'c str>,
-    /// Who it was verified to come from.
-    pub subject: &'c Subject,
-}
-
-impl Counted<'_> {
-    /// Adds one part of what is counted apart; none if the request has neither that nor a client.
-    fn part(&self, key: &RateKey, hasher: &mut impl Hasher) -> Option<()> {
-        let head = self.head;
-        let value: Option<Cow<'_, [u8]>> = match key {
-            RateKey::Client => None,
-            RateKey::Route => {
-                (2_u8, self.route).hash(hasher);
-                return Some(());
-            }
-            RateKey::Header(name) => only(head.fields.get_all(name)).map(Cow::Borrowed),
-            RateKey::Cookie(name) => only(head.fields.cookies(name.as_bytes())).map(Cow::Borrowed),
-            RateKey::Claim(name) => match self.subject.claim(name) {
-                Ok(Some(Cow::Borrowed(text))) => Some(text.as_bytes().into()),
-                Ok(Some(Cow::Owned(text))) => Some(text.into_bytes().into()),
-                // What readers could take for different things counts for nobody else.
-                Ok(None) | Err(_) => None,
-            },
-            RateKey::Certificate(part) => self.certificate.and_then(|certificate| part_of(certificate, *part)),
-        };
-        match value {
-            Some(value) => (1_u8, value).hash(hasher),
-            None => {
-                let client = self.client.of_share().or(self.client.address.filter(|_| self.client.is_doubtful));
-                (0_u8, network_of(client?)).hash(hasher);
-            }
+    /// Counts what is counted by such keys.
+    fn count(&self, applicant: &Applicant<'_>, is_due: fn(&[LimitKey]) -> bool) -> Result<Option<Permit>, Denied> {
+        if let Some((limit, table)) = self.rate.as_ref().filter(|(limit, _)| is_due(&limit.key))
+            && let Some(hash) = applicant.counted(&limit.key, table.hasher())
+        {
+            table.take(hash, limit).map_err(Denied::Rate)?;
         }
-        Some(())
+        if let Some((limit, table)) = self.concurrency.as_ref().filter(|(limit, _)| is_due(&limit.key))
+            && let Some(hash) = applicant.counted(&limit.key, table.hasher())
+        {
+            return table.enter(hash, limit.max_in_flight).map(Some).ok_or(Denied::Concurrency);
+        }
+        Ok(None)
+    }
+
+    /// The reason for logs and metrics.
+    pub fn reason(&self, denied: Denied) -> Reason {
+        // Where it is not its client who has too many, it is not its client's fault either.
+        let is_of_clients = self.config.concurrency_limit.as_ref().is_some_and(ConcurrencyLimit::is_of_clients);
+        match denied {
+            Denied::Address => Reason::AddressNotAllowed,
+            Denied::Rate(_) => Reason::RateLimited,
+            Denied::Concurrency if is_of_clients => Reason::ConcurrencyLimited,
+            Denied::Concurrency => Reason::OverallConcurrencyLimited,
+            Denied::Maintenance(_) => Reason::Maintenance,
+        }
     }
 }
 
-/// What a certificate is counted by.
-fn part_of(certificate: &PeerCertificate, part: CertificateKey) -> Option<Cow<'_, [u8]>> {
-    let text = match part {
-        CertificateKey::Fingerprint => &certificate.fingerprint,
-        CertificateKey::Subject => &certificate.subject,
-        CertificateKey::San => certificate.first_name()?,
-    };
-    Some(text.as_bytes().into()).filter(|text: &Cow<'_, [u8]>| !text.is_empty())
+/// Whether a limit by these keys counts by what a token says, which has to be verified before.
+fn has_claim(keys: &[LimitKey]) -> bool {
+    keys.iter().any(|key| matches!(key, LimitKey::Claim(_)))
 }
 
 impl ActivePolicy {
@@ -197,19 +193,6 @@ impl ActivePolicy {
     /// The token that requests must show, and how it is verified; the latter is missing where it could not be loaded.
     pub fn token(&self) -> Option<(&TokenRule, Option<&Verifier>)> {
         self.config.jwt.as_ref().map(|rule| (rule, self.token.as_deref()))
-    }
-}
-
-/// The value, if there is one alone: of several, the upstream may take any.
-fn only<'v>(mut values: impl Iterator<Item = &'v [u8]>) -> Option<&'v [u8]> {
-    values.next().filter(|_| values.next().is_none())
-}
-
-/// An address as it is counted: of IPv6 the /64, which is what one subscriber has (RFC 6177).
-pub fn network_of(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
-        IpAddr::V6(v6) => u128::from(v6) & !u128::from(u64::MAX),
     }
 }
 

@@ -439,7 +439,13 @@ reasons! {
             "Add it to the list; behind a balancer, check that `trusted_proxies` names it.";
         RateLimited "rate_limited" Client 429
             "The client, or whatever else the policy counts apart, sends requests faster than `rate_limit` of a policy allows."
-            "`portunus_policy_decisions_total` names the policy; raise its `rate` or `burst`, or count by another `key` if many users share an address.";
+            "`policy` of the log line names the policy; raise its `rate` or `burst`, or count by another `key` if many users share an address.";
+        ConcurrencyLimited "concurrency_limited" Client 429
+            "The client, or whatever else the policy counts apart, has as many requests, tunnels or flows under way as `concurrency_limit` of a policy allows."
+            "`policy` of the log line names the policy; raise its `max_in_flight`, or count by another `key` if many users share an address.";
+        OverallConcurrencyLimited "overall_concurrency_limited" Proxy 503
+            "As many requests, tunnels or flows are under way on the route, or in all, as `concurrency_limit` of a policy allows that does not count by client."
+            "`policy` of the log line names the policy; raise its `max_in_flight` if the servers can take more.";
         Maintenance "maintenance" Proxy 503
             "The file of a maintenance switch exists (`maintenance` of a policy)."
             "Remove the file when the maintenance is over.";

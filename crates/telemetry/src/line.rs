@@ -243,6 +243,7 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     }
     json.some("fault", record.fault.word().as_bytes());
     json.some("reason", code_of(record.reason).as_bytes());
+    json.some("policy", record.policy.unwrap_or("").as_bytes());
     json.end();
 }
 
@@ -305,6 +306,7 @@ fn tunnel_json(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) 
     json.text("ended_by", record.ended_by.as_bytes());
     json.some("fault", record.fault.word().as_bytes());
     json.some("reason", code_of(record.reason).as_bytes());
+    json.some("policy", record.policy.unwrap_or("").as_bytes());
     json.end();
 }
 
@@ -325,6 +327,7 @@ fn tunnel_text(out: &mut Vec<u8>, clock: &mut Clock, record: &TunnelRecord<'_>) 
     text.pair("ended_by", record.ended_by.as_bytes());
     text.pair("fault", record.fault.word().as_bytes());
     text.pair("reason", code_of(record.reason).as_bytes());
+    text.pair("policy", record.policy.unwrap_or("").as_bytes());
     text.out.push(b'\n');
 }
 
@@ -359,6 +362,7 @@ fn connection_json(out: &mut Vec<u8>, clock: &mut Clock, record: &ConnRecord<'_>
     json.seconds("duration_seconds", record.duration);
     json.some("fault", record.fault.word().as_bytes());
     json.some("reason", record.reason.code().as_bytes());
+    json.some("policy", record.policy.unwrap_or("").as_bytes());
     json.some("detail", record.detail.as_bytes());
     json.end();
 }
@@ -508,6 +512,7 @@ fn request_text(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     text.pair("id", record.request_id);
     text.pair("fault", record.fault.word().as_bytes());
     text.pair("reason", code_of(record.reason).as_bytes());
+    text.pair("policy", record.policy.unwrap_or("").as_bytes());
     text.out.push(b'\n');
 }
 
@@ -520,6 +525,7 @@ fn connection_text(out: &mut Vec<u8>, clock: &mut Clock, record: &ConnRecord<'_>
     text.pair("name", record.server_name.unwrap_or("").as_bytes());
     text.pair("fault", record.fault.word().as_bytes());
     text.pair("reason", record.reason.code().as_bytes());
+    text.pair("policy", record.policy.unwrap_or("").as_bytes());
     text.pair("detail", record.detail.as_bytes());
     text.out.push(b'\n');
 }

@@ -52,6 +52,7 @@ fn record() -> RequestRecord<'static> {
         compressed: None,
         fault: Side::Nobody,
         reason: None,
+        policy: None,
         contract: None,
     }
 }
@@ -67,6 +68,7 @@ fn connection_record() -> ConnRecord<'static> {
         phase: "tls_handshake",
         fault: Side::Client,
         reason: Reason::TlsHandshakeFailed,
+        policy: None,
         detail: "NO_SHARED_CIPHER",
     }
 }
@@ -143,6 +145,7 @@ fn a_tunnel_in_full() {
         ended_by: "client",
         fault: Side::Nobody,
         reason: None,
+        policy: None,
     };
     let lines = [Form::Json, Form::Text].map(|form| {
         let mut out = Vec::new();

@@ -120,6 +120,8 @@ pub struct RequestRecord<'a> {
     pub fault: Side,
     /// What went wrong, if anything did.
     pub reason: Option<Reason>,
+    /// The policy that did not let it pass.
+    pub policy: Option<&'a str>,
     /// What its contract said, if it is under one.
     pub contract: Option<ContractRecord<'a>>,
 }
@@ -207,6 +209,8 @@ pub struct TunnelRecord<'a> {
     pub fault: Side,
     /// Why it ended; none if both sides just finished.
     pub reason: Option<Reason>,
+    /// The policy that did not let it pass.
+    pub policy: Option<&'a str>,
 }
 
 /// One connection that ended without ever becoming a request: rejected, failed handshake, silent.
@@ -230,6 +234,8 @@ pub struct ConnRecord<'a> {
     pub fault: Side,
     /// Why it ended.
     pub reason: Reason,
+    /// The policy that did not let it pass.
+    pub policy: Option<&'a str>,
     /// Detail for people, e.g. the library's reason; hostile bytes possible.
     pub detail: &'a str,
 }

@@ -115,6 +115,7 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("contract.violations", "Violations found on both sides."),
     ("fault", "The side at fault: `client`, `upstream`, `proxy` or `key_server`; absent where nobody is."),
     ("reason", "Reason code; absent where all went well."),
+    ("policy", "The policy that did not let it pass; absent where none did."),
     ("phase", "How far the connection came: `accept`, `proxy_header`, `tls_handshake`, `head` or `tunnel`."),
     ("server_name", "SNI as the client sent it, of a connection whose TLS is not terminated or failed."),
     ("detail", "For people: what the TLS library or the kernel says."),
@@ -278,6 +279,7 @@ fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> RequestReco
         compressed: Some(("br", 412)),
         fault: Side::Upstream,
         reason: Some(Reason::Violation("required")),
+        policy: Some("office"),
         contract: Some(ContractRecord {
             contract: "orders",
             operation: "POST /orders",
@@ -301,6 +303,7 @@ fn connection(proxy: &Option<ProxyInfo>) -> ConnRecord<'_> {
         phase: "tls_handshake",
         fault: Side::Client,
         reason: Reason::TlsHandshakeFailed,
+        policy: Some("office"),
         detail: "NO_SHARED_CIPHER",
     }
 }
@@ -327,6 +330,7 @@ fn tunnel<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> TunnelRecord
         ended_by: "upstream",
         fault: Side::Upstream,
         reason: Some(Reason::TunnelUpstreamReset),
+        policy: Some("office"),
     }
 }
 

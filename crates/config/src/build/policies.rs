@@ -1,33 +1,24 @@
-//! `policies`: who may pass, and how often.
+//! `policies`: who may pass, how often, and how many at once.
+
+mod limits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use wire::http::field_kind::FieldKind;
 
-use super::placeholders::claim_name;
 use super::routes::method;
 use super::{Build, Fault, address, headers, names_in, read};
 use crate::model::{
-    BasicRule, CertificateKey, Cors, ForwardAuth, HostPattern, Maintenance, Networks, OriginPattern, PolicyConfig,
-    PolicyMode, RateKey, RateLimit, TokenRule,
+    BasicRule, Cors, ForwardAuth, HostPattern, Maintenance, Networks, OriginPattern, PolicyConfig, PolicyMode,
+    TokenRule,
 };
 use crate::problem::{Span, shown};
-use crate::table::{Setting, setting};
+use crate::table::setting;
 use crate::yaml::{Entry, Node};
 
-/// Time that is counted in, and so the shortest one between two requests.
-const MICROSECOND: Duration = Duration::from_micros(1);
-/// Largest rate of requests per second: beyond it, whole microseconds between two requests would be off by more than 5 %.
-const MAX_RATE: u64 = 100_000;
 /// The keys of which a policy has one.
 const AUTHENTICATION: [&str; 3] = ["jwt", "basic", "forward_auth"];
-/// Most parts of what a rate counts apart.
-const MAX_KEY_PARTS: usize = 4;
-/// Longest time that a burst may stand for.
-const MAX_BURST_TIME: Duration = Duration::from_secs(24 * 3_600);
-
 /// The policies that listeners, hosts and routes refer to, and what their order makes known.
 pub(super) struct KnownPolicies<'a> {
     names: BTreeMap<&'a str, Span>,
@@ -49,8 +40,8 @@ impl<'a> KnownPolicies<'a> {
         };
         let verifying = those(&|policy| read::mapping(policy, "jwt").is_some());
         let counting = those(&|policy| {
-            let key = policy.get("rate_limit").and_then(|limit| limit.get("key"));
-            key.is_some_and(|key| key.one_or_many().iter().any(|part| part.get("claim").is_some()))
+            let keys = limits::LIMITS.iter().filter_map(|limit| policy.get(limit)?.get("key"));
+            keys.flat_map(Node::one_or_many).any(|part| part.get("claim").is_some())
         });
         let verify = |node: &Node| {
             let names = node.get("policies").map(Node::one_or_many).unwrap_or_default();
@@ -131,6 +122,7 @@ impl Build<'_> {
             allow: self.networks(node, "allow", "allow_file"),
             deny: self.networks(node, "deny", "deny_file"),
             rate_limit: read::mapping(node, "rate_limit").and_then(|node| self.rate_limit(node)),
+            concurrency_limit: read::mapping(node, "concurrency_limit").and_then(|node| self.concurrency_limit(node)),
             jwt: read::mapping(node, "jwt").and_then(|node| self.token_rule(node, verifiers)),
             basic: read::mapping(node, "basic").and_then(|node| self.basic_rule(name, node)),
             forward_auth: read::mapping(node, "forward_auth").and_then(|node| self.forward_auth(node, upstreams)),
@@ -226,55 +218,6 @@ impl Build<'_> {
             return None;
         }
         Some(Networks { listed: self.parsed_list(node, list, address::network), file: self.file(node, file) })
-    }
-
-    fn rate_limit(&mut self, node: &Node) -> Option<RateLimit> {
-        let interval = self.parsed(node, "rate", rate)?;
-        let per_second = Duration::from_secs(1).as_nanos() / interval.as_nanos().max(1);
-        let burst = read::int(node, "burst").unwrap_or_else(|| u32::try_from(per_second).unwrap_or(u32::MAX).max(1));
-        if interval.saturating_mul(burst) > MAX_BURST_TIME {
-            let at = node.get("burst").or_else(|| node.get("rate")).map_or(node.span, |node| node.span);
-            let what = format!("a burst of {burst} takes more than a day to refill at this rate");
-            self.problems.add(at, what, "lower `burst`, or raise `rate`");
-        }
-        Some(RateLimit { interval, burst, key: self.rate_keys(node.get("key")?)?, max_keys: setting(node, "max_keys") })
-    }
-
-    /// What a rate counts apart; none if a part of it could not be read.
-    fn rate_keys(&mut self, node: &Node) -> Option<Vec<RateKey>> {
-        let items = node.one_or_many();
-        if items.is_empty() || items.len() > MAX_KEY_PARTS {
-            let what = format!("`key` has {} parts", items.len());
-            self.problems.add(node.span, what, format!("write 1 to {MAX_KEY_PARTS}, or `all`"));
-            return None;
-        }
-        let mut keys = Vec::with_capacity(items.len());
-        for item in items {
-            let key = match item.text() {
-                Some("all") if items.len() == 1 => return Some(keys),
-                Some("all") => {
-                    self.problems.add(item.span, "`all` beside other parts", "keep one of them");
-                    return None;
-                }
-                Some("route") => RateKey::Route,
-                Some(_) => RateKey::Client,
-                None => self.rate_key(item)?,
-            };
-            if keys.contains(&key) {
-                self.problems.add(item.span, "this is in `key` twice", "remove one of the two");
-                return None;
-            }
-            keys.push(key);
-        }
-        Some(keys)
-    }
-
-    fn rate_key(&mut self, node: &Node) -> Option<RateKey> {
-        let header = self.parsed(node, "header", headers::field_name).map(RateKey::Header);
-        let cookie = self.parsed(node, "cookie", cookie_name).map(RateKey::Cookie);
-        let claim = self.parsed(node, "claim", claim_name).map(RateKey::Claim);
-        let certificate = node.get("certificate").and_then(CertificateKey::of).map(RateKey::Certificate);
-        header.or(cookie).or(claim).or(certificate)
     }
 
     /// The policies that something names. `is_verified`: a token may have been verified before the first of them is asked.
@@ -394,57 +337,4 @@ fn scope(text: &str) -> Result<String, Fault> {
         return Ok(text.to_owned());
     }
     Err(Fault::new(format!("{} is not a scope", shown(text)), "write each scope as an item of its own, without spaces"))
-}
-
-/// `N/s`, `N/m` or `N/h` as the time between two requests, in whole microseconds.
-fn rate(text: &str) -> Result<Duration, Fault> {
-    let parse = || {
-        let (count, unit) = text.split_once('/')?;
-        let seconds = match unit {
-            "s" => 1,
-            "m" => 60,
-            "h" => 3_600,
-            _ => return None,
-        };
-        let count: u64 = count.parse().ok().filter(|count| *count > 0)?;
-        Some((count, seconds))
-    };
-    let Some((count, seconds)) = parse() else {
-        return Err(Fault::new(
-            format!("{} is not a rate", shown(text)),
-            "write requests per second, minute or hour: `100/s`, `30/m`, `500/h`",
-        ));
-    };
-    if count / seconds > MAX_RATE {
-        return Err(Fault::new(
-            format!("{} is more than {MAX_RATE} requests per second", shown(text)),
-            format!("write `{MAX_RATE}/s` or less"),
-        ));
-    }
-    let micros = (seconds * 1_000_000 + count / 2) / count;
-    Ok(MICROSECOND.saturating_mul(u32::try_from(micros).unwrap_or(u32::MAX)))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn rates() {
-        for (text, micros) in [
-            ("1/s", 1_000_000),
-            ("100/s", 10_000),
-            ("3/s", 333_333),
-            ("30/m", 2_000_000),
-            ("500/h", 7_200_000),
-            ("100000/s", 10),
-        ] {
-            assert_eq!(rate(text).unwrap().as_micros(), micros, "{text}");
-        }
-        for text in ["", "100", "0/s", "-1/s", "1/d", "1.5/s", "100001/s", "1/s ", "99999999999999999999/s", "100/"] {
-            assert!(rate(text).is_err(), "{text}");
-        }
-    }
 }

@@ -21,6 +21,8 @@ pub struct PolicyConfig {
     pub deny: Option<Networks>,
     /// The largest rate of requests.
     pub rate_limit: Option<RateLimit>,
+    /// The most requests under way at once.
+    pub concurrency_limit: Option<ConcurrencyLimit>,
     /// A bearer token that requests must show.
     pub jwt: Option<TokenRule>,
     /// A user name and password that requests must show.
@@ -38,6 +40,17 @@ impl PolicyConfig {
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let lists = [&self.allow, &self.deny].into_iter().flatten().filter_map(|networks| networks.file.as_ref());
         lists.chain(self.basic.iter().map(|basic| &basic.file))
+    }
+
+    /// What its limits count apart, all parts of it.
+    pub fn limit_keys(&self) -> impl Iterator<Item = &LimitKey> {
+        let rate = self.rate_limit.iter().flat_map(|limit| &limit.key);
+        rate.chain(self.concurrency_limit.iter().flat_map(|limit| &limit.key))
+    }
+
+    /// The claims that its limits count by.
+    pub fn claims_counted(&self) -> impl Iterator<Item = &str> {
+        self.limit_keys().filter_map(|key| if let LimitKey::Claim(name) = key { Some(name.as_str()) } else { None })
     }
 
     /// The claims that it reads from a token: those of its conditions, of its fields, and the name of the user.
@@ -166,14 +179,32 @@ pub struct RateLimit {
     /// Requests that may come at once.
     pub burst: u32,
     /// What is counted apart, all of it together; empty where all requests count together.
-    pub key: Vec<RateKey>,
+    pub key: Vec<LimitKey>,
     /// Values of the key that are remembered.
     pub max_keys: usize,
 }
 
-/// What a rate limit counts apart.
+/// The most requests under way at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RateKey {
+pub struct ConcurrencyLimit {
+    /// Requests under way.
+    pub max_in_flight: u32,
+    /// What is counted apart, each combination of these; nothing: all requests count together.
+    pub key: Vec<LimitKey>,
+    /// Values of the key that are counted apart at once.
+    pub max_keys: usize,
+}
+
+impl ConcurrencyLimit {
+    /// Whether what is counted apart is one client, or what a client shows, rather than all that use a route, or everything.
+    pub fn is_of_clients(&self) -> bool {
+        self.key.iter().any(|key| *key != LimitKey::Route)
+    }
+}
+
+/// What a limit counts apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LimitKey {
     /// Client addresses; of IPv6 the /64.
     Client,
     /// Routes; what no route takes is one more.
@@ -186,14 +217,4 @@ pub enum RateKey {
     Claim(String),
     /// What the client's certificate says; without one, the client's address.
     Certificate(CertificateKey),
-}
-
-impl RateLimit {
-    /// The claims that it counts by.
-    pub fn claims(&self) -> impl Iterator<Item = &str> {
-        self.key.iter().filter_map(|key| match key {
-            RateKey::Claim(name) => Some(name.as_str()),
-            _ => None,
-        })
-    }
 }

@@ -48,6 +48,10 @@ const WORDS: &[(&[&str], &str)] = &[
         "write `rate_limit` in one of the `policies`, and that one's name as `policies` in a route; see docs/policies.md",
     ),
     (
+        &["limit_conn", "in_flight_req", "inflightreq"],
+        "write `concurrency_limit` in one of the `policies`, and that one's name as `policies` in a route; see docs/policies.md",
+    ),
+    (
         &["acme", "letsencrypt", "certresolver", "cert_resolver"],
         "remove it; an ACME client such as certbot renews into a folder that a keystore watches; see docs/certificates.md",
     ),
@@ -59,13 +63,15 @@ const WORDS: &[(&[&str], &str)] = &[
         &["jwt", "introspection", "oidc", "oauth"],
         "write how tokens are verified in `tokens`: `tokens: { id: { jwt: ... } }`; contracts name it as `tokens: id`, policies as `jwt: { verifier: id }`; see docs/access.md",
     ),
-    (&["gzip", "compression", "compress", "encode"], "remove it; responses are not compressed yet"),
+    (
+        &["gzip", "compress", "encode"],
+        "write it in `compression`, and that one's name as `compression` in a route; see docs/responses.md",
+    ),
     (&["cache", "proxy_cache"], "remove it; responses are not cached"),
     (
-        &["auth_basic", "basic_auth", "basicauth"],
-        "remove it; there is no basic authentication yet; a contract checks tokens: `jwt`",
+        &["auth_basic", "basic_auth", "basicauth", "auth_request", "forward_auth", "cors"],
+        "write `basic`, `forward_auth` or `cors` in one of the `policies`, and that one's name as `policies` in a route; see docs/access.md",
     ),
-    (&["cors"], "remove it; write the fields under `response_headers: { set: ... }`"),
 ];
 
 /// The fix for a key of another proxy.

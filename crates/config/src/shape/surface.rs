@@ -91,7 +91,8 @@ pub(crate) static OBJECTS: &[&Object] = &[
     &INTROSPECTION,
     &POLICY,
     &RATE_LIMIT,
-    &RATE_KEY,
+    &CONCURRENCY_LIMIT,
+    &LIMIT_KEY,
     &POLICY_JWT,
     &POLICY_BASIC,
     &FORWARD_AUTH,
@@ -174,7 +175,7 @@ pub(crate) static ROOT: Object = object(
             "policies",
             Shape::Table("NAME", &Shape::Object(&POLICY)),
             "(none)",
-            "Which requests may pass: by address, by rate and by who sends them. Listeners, hosts and routes refer to policies by name.",
+            "Which requests may pass: by address, by rate, by number and by who sends them. Listeners, hosts and routes refer to policies by name.",
         ),
         optional(
             "error_pages",

@@ -19,6 +19,7 @@ mod authority;
 mod bodies;
 mod claims;
 mod compression;
+mod concurrency;
 mod connections;
 mod fields;
 mod goaway;

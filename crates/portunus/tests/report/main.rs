@@ -44,6 +44,7 @@ fn record() -> RequestRecord<'static> {
         compressed: None,
         fault: Side::Nobody,
         reason: None,
+        policy: None,
         contract: None,
     }
 }

@@ -58,6 +58,7 @@ fn failure(phase: &'static str, reason: Reason) -> ConnRecord<'static> {
         phase,
         fault: Side::Client,
         reason,
+        policy: None,
         detail: "",
     }
 }

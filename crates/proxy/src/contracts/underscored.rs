@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use config::{Config, ContractConfig, Mode, RateKey};
+use config::{Config, ContractConfig, LimitKey, Mode};
 use contract::Contract;
 use contract::openapi::{Operation, Scheme};
 use contract::validate::is_everyday_field;
@@ -74,9 +74,8 @@ fn configured<'c>(config: &'c ContractConfig, whole: &'c Config) -> impl Iterato
             config.allow_addresses.as_ref().and_then(|list| list.header.as_deref()),
         ]
     });
-    let rates = whole.policies.values().filter_map(|policy| policy.rate_limit.as_ref()).flat_map(|limit| &limit.key);
-    let rates = rates.filter_map(|key| match key {
-        RateKey::Header(name) => Some(name.as_str()),
+    let counted = whole.policies.values().flat_map(|policy| policy.limit_keys()).filter_map(|key| match key {
+        LimitKey::Header(name) => Some(name.as_str()),
         _ => None,
     });
     let routes = whole.routes.iter().flat_map(|route| {
@@ -85,7 +84,7 @@ fn configured<'c>(config: &'c ContractConfig, whole: &'c Config) -> impl Iterato
         let matched = route.when.values.iter().filter(|condition| condition.of == config::ValueOf::Header);
         matched.map(|condition| &condition.name).chain(written).chain(&edits.remove)
     });
-    lists.flatten().chain(rates).chain(whole.subject_fields()).chain(routes.map(String::as_str))
+    lists.flatten().chain(counted).chain(whole.subject_fields()).chain(routes.map(String::as_str))
 }
 
 /// Whether two names differ, and only in case, `_` and `-` other than case alone.

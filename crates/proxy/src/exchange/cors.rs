@@ -42,7 +42,7 @@ pub(super) async fn begin(
             _ => None,
         };
         ledger.route = found.map(|route| Arc::clone(&route.config));
-        guard::check_preflight(context, found, head)?;
+        guard::check_preflight(context, found, head, ledger)?;
         let Some(answer) = cors::answer(rule, head, method) else {
             context.worker.report.policy(&policy.config.name, "rejected", Reason::CorsNotAllowed);
             return Err(Rejection::of(Reason::CorsNotAllowed).into());

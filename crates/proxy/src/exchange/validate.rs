@@ -51,9 +51,9 @@ pub(super) async fn serve<B: MessageBody, A: ResponseSink>(
         ValidateProtocol::ExtProc => ext_proc::serve(asked, service, exchange).await,
         ValidateProtocol::Schemas => {
             // Nothing says who sent the requests that are asked about: who asks is counted.
-            let (name, subject) = (Some(route.config.name.as_str()), &mut exchange.ledger.subject);
-            guard::check_policies(exchange.context, name, exchange.head, subject).await?;
-            guard::check_route_policies(exchange.context, route, exchange.head, subject).await?;
+            let (name, ledger) = (Some(route.config.name.as_str()), &mut *exchange.ledger);
+            guard::check_policies(exchange.context, name, exchange.head, ledger).await?;
+            guard::check_route_policies(exchange.context, route, exchange.head, ledger).await?;
             schemas::serve(asked, service, exchange).await
         }
     }
@@ -81,11 +81,11 @@ async fn decide<B: MessageBody, A: ResponseSink>(
         return Err(Rejection::of(Reason::EncodedSlash).into());
     }
     // Its client is whom its own fields name, as far as the asking proxy is trusted.
-    let context = Context::new(asking.worker, asking.conn, asking.generation, original);
+    let context = asking.of_relayed(original);
     let name = Some(route.config.name.as_str());
-    guard::check_policies(context, name, original, &mut parts.ledger.subject).await?;
+    guard::check_policies(context, name, original, parts.ledger).await?;
     guard::check_around(context, original)?;
-    guard::check_route_policies(context, route, original, &mut parts.ledger.subject).await?;
+    guard::check_route_policies(context, route, original, parts.ledger).await?;
     let active = guard::contract_of(context, route, original)?;
     let Some(active) = active else { return Err(Rejection::of(Reason::NoContract).into()) };
     guard::check_names_under(Some(active), original)?;

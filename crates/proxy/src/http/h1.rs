@@ -16,13 +16,12 @@ use net::engine::in_place;
 use net::pace::Pace;
 use net::{Chunk, Deadline, GoneWait};
 use reason::{Reason, Side};
-use telemetry::ConnRecord;
 use tokio::sync::futures::Notified;
 use transport::{Broken, Transport, buffer, recycle};
 use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
-use crate::connection::Conn;
+use crate::connection::{Conn, ended_before};
 use crate::exchange::upstream_h1::Upgraded;
 use crate::exchange::{self, Exchange};
 use crate::http::h2;
@@ -168,18 +167,7 @@ async fn rest<'w>(
 
 /// A connection that never became a request leaves its line in the log all the same.
 pub(super) fn record_silence(conn: &Conn, worker: &Worker, reason: Reason) {
-    worker.report.connection_failed(&ConnRecord {
-        started: conn.accepted_at.0,
-        listener: &conn.listener.name,
-        client: conn.client,
-        reported: conn.reported.as_deref(),
-        server_name: conn.tls.as_ref().and_then(|tls| tls.info.server_name.as_deref()),
-        duration: conn.accepted_at.1.elapsed(),
-        phase: "head",
-        fault: reason.side().of_request(),
-        reason,
-        detail: "",
-    });
+    ended_before(conn, &worker.report, "head", reason, "");
 }
 
 /// Reads one request and serves it.

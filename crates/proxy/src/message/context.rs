@@ -5,12 +5,14 @@ use reason::Reason;
 use transport::Broken;
 use wire::http::RequestHead;
 
+use crate::auth::Subject;
 use crate::client::RequestClient;
 use crate::connection::Conn;
 use crate::generation::Generation;
 use crate::message::forwarding::Facts;
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
+use crate::policies::Applicant;
 use crate::route::{Noted, Params, Sought, Values};
 use crate::upstream::Places;
 use crate::worker::Worker;
@@ -26,6 +28,8 @@ pub struct Context<'a> {
     pub generation: &'a Generation,
     /// Who sent the request.
     pub client: RequestClient,
+    /// Another proxy asks about it, so that the connection's certificate is not the client's.
+    is_relayed: bool,
 }
 
 impl<'a> Context<'a> {
@@ -38,7 +42,12 @@ impl<'a> Context<'a> {
         } else {
             RequestClient::itself(peer)
         };
-        Context { worker, conn, generation, client }
+        Context { worker, conn, generation, client, is_relayed: false }
+    }
+
+    /// That of a request that another proxy holds, who asks about it on this connection.
+    pub fn of_relayed(self, head: &RequestHead) -> Context<'a> {
+        Context { is_relayed: true, ..Context::new(self.worker, self.conn, self.generation, head) }
     }
 
     /// Where its client is counted among those of an upstream; for who connected that is looked up once per connection.
@@ -61,6 +70,16 @@ impl<'a> Context<'a> {
         'a: 'h,
     {
         Sought { head, client: self.client.address, tls: self.conn.tls.as_ref().map(|tls| &tls.info), subject: None }
+    }
+
+    /// What policies look at. `route`: the name of the request's route.
+    pub fn applicant<'h>(&self, head: &'h RequestHead, route: Option<&'h str>, subject: &'h Subject) -> Applicant<'h>
+    where
+        'a: 'h,
+    {
+        let tls = self.conn.tls.as_ref().filter(|_| !self.is_relayed);
+        let certificate = tls.and_then(|tls| tls.info.peer.as_deref());
+        Applicant { client: self.client, head: Some(head), route, certificate, subject: Some(subject) }
     }
 
     /// What templates of a route may hold of a request.

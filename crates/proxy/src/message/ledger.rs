@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::RouteConfig;
+use config::{PolicyConfig, RouteConfig};
 use reason::{Reason, Side};
 use telemetry::RequestRecord;
 use wire::http::{RequestHead, Version};
@@ -15,6 +15,7 @@ use crate::connection::Conn;
 use crate::message::contract_note::ContractNote;
 use crate::message::rejection::Rejection;
 use crate::message::scratch::Parts;
+use crate::policies::Permits;
 use crate::route::Noted;
 use crate::upstream::{Group, Server};
 use crate::worker::Worker;
@@ -58,6 +59,10 @@ pub struct Ledger {
     pub error_pages: Option<Arc<str>>,
     /// The coding that the response was given here, and the bytes of its body before that.
     pub compressed: Option<(&'static str, u64)>,
+    /// The policy that did not let it pass.
+    pub policy: Option<Arc<PolicyConfig>>,
+    /// The limits that it counts under for as long as it lasts, its tunnel included.
+    pub permits: Permits,
     /// What its contract said.
     pub contract: Option<ContractNote>,
     fault: Side,
@@ -87,6 +92,8 @@ impl Ledger {
             retries: 0,
             error_pages: None,
             compressed: None,
+            policy: None,
+            permits: Permits::default(),
             contract: None,
             fault: Side::Nobody,
             reason: None,
@@ -158,6 +165,7 @@ impl Ledger {
             compressed: self.compressed,
             fault: self.fault,
             reason: self.reason,
+            policy: self.policy.as_ref().map(|policy| policy.name.as_str()),
             contract: self.contract.as_ref().map(ContractNote::record),
         });
     }

@@ -120,12 +120,12 @@ fn micros(duration: Duration) -> u64 {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-    use config::RateKey;
+    use config::LimitKey;
 
     use super::*;
 
     fn limit(micros: u64, burst: u32) -> RateLimit {
-        RateLimit { interval: Duration::from_micros(micros), burst, key: vec![RateKey::Client], max_keys: 1024 }
+        RateLimit { interval: Duration::from_micros(micros), burst, key: vec![LimitKey::Client], max_keys: 1024 }
     }
 
     fn table(micros: u64, burst: u32) -> (RateTable, RateLimit) {

@@ -183,6 +183,7 @@ impl<'a> TunnelState<'a> {
             ended_by,
             fault,
             reason,
+            policy: None,
         };
         self.worker.report.tunnel(self.labels(), &record);
     }

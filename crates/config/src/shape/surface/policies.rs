@@ -67,6 +67,12 @@ pub(in crate::shape) static POLICY: Object = object(
             "Largest rate of requests; those beyond it are rejected with 429.",
         ),
         optional(
+            "concurrency_limit",
+            Shape::Object(&CONCURRENCY_LIMIT),
+            "(none)",
+            "Most requests under way at once; those beyond it are rejected with 429, or with 503 where `key` is `all` or `route`, since it is not their client then who has too many.",
+        ),
+        optional(
             "jwt",
             Shape::Object(&POLICY_JWT),
             "(none)",
@@ -276,37 +282,61 @@ pub(in crate::shape) static MAINTENANCE: Object = object(
 pub(in crate::shape) static RATE_LIMIT: Object = object(
     "policy.rate_limit",
     "a rate of requests",
-    &[&[
-        required(
-            "rate",
-            Shape::Text("requests per second, minute or hour such as `100/s`, `30/m` or `500/h`"),
-            "Requests that pass in the long run, for each value of `key`. They are spaced evenly beyond `burst` (GCRA).",
-        ),
-        optional(
-            "burst",
-            Shape::Int(1, 1_000_000),
-            "(the requests of one second, at least 1)",
-            "Requests that may come at once after a pause.",
-        ),
-        optional(
-            "key",
-            Shape::OneOrMany(&Shape::Either(&[Shape::Choice(&["client", "route", "all"]), Shape::Object(&RATE_KEY)])),
-            "client",
-            "What is counted apart; of a list, each combination. `client`: the address of the client, of IPv6 its /64. `route`: the route that the request takes. `all`: all requests together.",
-        ),
-        optional(
+    &[
+        &[
+            required(
+                "rate",
+                Shape::Text("requests per second, minute or hour such as `100/s`, `30/m` or `500/h`"),
+                "Requests that pass in the long run, for each value of `key`. They are spaced evenly beyond `burst` (GCRA).",
+            ),
+            optional(
+                "burst",
+                Shape::Int(1, 1_000_000),
+                "(the requests of one second, at least 1)",
+                "Requests that may come at once after a pause.",
+            ),
+        ],
+        &LIMIT_KEYS,
+        &[optional(
             "max_keys",
             Shape::Int(1_024, 100_000_000),
             "131072",
             "Values of `key` that are remembered, at 16 bytes each in the whole process. Beyond them those that have used least of their burst are forgotten.",
-        ),
-    ]],
+        )],
+    ],
 );
 
-pub(in crate::shape) static RATE_KEY: Object = Object {
+pub(in crate::shape) static CONCURRENCY_LIMIT: Object = object(
+    "policy.concurrency_limit",
+    "requests under way at once",
+    &[
+        &[required(
+            "max_in_flight",
+            Shape::Int(1, 1_000_000),
+            "Requests under way for each value of `key`, from the header to the last byte of the response; a WebSocket until it closes.",
+        )],
+        &LIMIT_KEYS,
+        &[optional(
+            "max_keys",
+            Shape::Int(1_024, 100_000_000),
+            "131072",
+            "Values of `key` that can have requests under way at once, at 16 bytes each in the whole process. What is more is counted together with others, so that it may be rejected early, but never late.",
+        )],
+    ],
+);
+
+/// What limits count apart.
+static LIMIT_KEYS: [Field; 1] = [optional(
+    "key",
+    Shape::OneOrMany(&Shape::Either(&[Shape::Choice(&["client", "route", "all"]), Shape::Object(&LIMIT_KEY)])),
+    "client",
+    "What is counted apart; of a list, each combination. `client`: the address of the client, of IPv6 its /64. `route`: the route that the request takes. `all`: all requests together.",
+)];
+
+pub(in crate::shape) static LIMIT_KEY: Object = Object {
     one_of: &["header", "cookie", "claim", "certificate"],
     ..object(
-        "policy.rate_limit.key",
+        "policy.key",
         "what is counted apart",
         &[&[
             optional(
