@@ -121,8 +121,10 @@ async fn serve<B: MessageBody, A: ResponseSink>(
             return Ok(None);
         }
     }
+    let has_policies = !context.generation.policies.is_empty();
     // Policies are asked once: there about the request that another proxy holds.
-    if !matches!(&routed, Routed::Found(route, _) if matches!(route.config.action, Action::Validate(_))) {
+    if has_policies && !matches!(&routed, Routed::Found(route, _) if matches!(route.config.action, Action::Validate(_)))
+    {
         guard::check_policies(context, routed.name(), head, exchange.ledger).await?;
     }
     guard::check_around(context, head)?;
@@ -135,7 +137,9 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     if let Action::Validate(service) = &route.config.action {
         return Box::pin(validate::serve(route, params, service, exchange)).await.map(|()| None);
     }
-    guard::check_route_policies(context, route, head, exchange.ledger).await?;
+    if has_policies {
+        guard::check_route_policies(context, route, head, exchange.ledger).await?;
+    }
     // From here on the head says who the client is: contract and upstream see the same.
     let named = exchange.ledger.subject.name_in(head);
     let head = named.as_deref().unwrap_or(head);

@@ -195,9 +195,6 @@ pub async fn check_policies(
     ledger: &mut Ledger,
 ) -> Result<(), Rejection> {
     let policies = &context.generation.policies;
-    if policies.is_empty() {
-        return Ok(());
-    }
     policy::check(policies.around(&context.conn.listener.name, head), (head, route), context, ledger).await
 }
 

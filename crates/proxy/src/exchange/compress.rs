@@ -27,12 +27,13 @@ const HELD_FOR: Duration = Duration::from_millis(20);
 pub(super) struct Compressing<'a> {
     verdict: Verdict,
     encoder: Option<(Encoder, Place<'a>)>,
+    is_of_events: bool,
 }
 
 impl<'a> Compressing<'a> {
     /// The response goes on as it is.
     pub(super) fn none() -> Compressing<'a> {
-        Compressing { verdict: Verdict::Untouched, encoder: None }
+        Compressing { verdict: Verdict::Untouched, encoder: None, is_of_events: false }
     }
 
     /// Decides on a response, and makes its encoder.
@@ -43,15 +44,17 @@ impl<'a> Compressing<'a> {
         is_of_events: bool,
     ) -> Compressing<'a> {
         let verdict = compression.decide(subject);
-        let Verdict::Compressed(encoding) = verdict else { return Compressing { verdict, encoder: None } };
+        let Verdict::Compressed(encoding) = verdict else {
+            return Compressing { verdict, encoder: None, is_of_events };
+        };
         let limit = context.generation.config.limits.max_compression_memory_bytes;
         let options = &compression.config.options;
         let bytes = encoder::memory(encoding, options, is_of_events);
         let place = Place::take(&context.worker.shared.encoder_memory, bytes, limit);
         let made = place.and_then(|place| Some((Encoder::new(encoding, options, is_of_events).ok()?, place)));
         match made {
-            Some(made) => Compressing { verdict, encoder: Some(made) },
-            None => Compressing { verdict: Verdict::Varies, encoder: None },
+            Some(made) => Compressing { verdict, encoder: Some(made), is_of_events },
+            None => Compressing { verdict: Verdict::Varies, encoder: None, is_of_events },
         }
     }
 
@@ -84,6 +87,11 @@ impl<'a> Compressing<'a> {
         if let Some(encoding) = self.encoding() {
             sink.field(b"Content-Encoding", encoder::name(encoding).as_bytes());
         }
+    }
+
+    /// Whether each piece means something by itself, so that none may wait for the next.
+    pub(super) fn is_of_events(&self) -> bool {
+        self.is_of_events
     }
 
     /// The encoder, with its place.

@@ -76,8 +76,7 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
             held.map_err(not_held)?;
         }
     }
-    let is_of_events = is_of_events(response);
-    let mut compressing = compressing(attempt, response, is_of_events, ledger);
+    let mut compressing = compressing(attempt, response, ledger);
     begin_response(attempt, response, (&compressing, ledger.noted()), sink);
     let relayed = match compressing.take() {
         None => {
@@ -85,7 +84,7 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
             upload.beside(relaying, None, |_| Poll::Pending).await
         }
         Some((encoder, _place)) => {
-            let mut compressed = Compressed::new(&mut body, encoder, is_of_events);
+            let mut compressed = Compressed::new(&mut body, encoder, compressing.is_of_events());
             // It is big, and most responses have none.
             let relaying = Box::pin(relay::download(&mut compressed, sink, idle, flow, &ledger.sent, deadline));
             let relayed = upload.beside(relaying, None, |_| Poll::Pending).await;
@@ -101,18 +100,13 @@ pub(crate) async fn relay_response<F: Future<Output = Result<(), UploadError>>>(
 }
 
 /// What becomes of an upstream's response: whether it is compressed.
-fn compressing<'a>(
-    attempt: &Attempt<'a>,
-    response: &ResponseHead,
-    is_of_events: bool,
-    ledger: &Ledger,
-) -> Compressing<'a> {
+fn compressing<'a>(attempt: &Attempt<'a>, response: &ResponseHead, ledger: &Ledger) -> Compressing<'a> {
     let (context, head) = (attempt.context, attempt.admitted.head());
     let Some(route) = &ledger.route else { return Compressing::none() };
     let compression = context.generation.responses.compression(&route.name, &context.conn.listener.name, head);
     let Some(compression) = compression else { return Compressing::none() };
     let subject = Compressible::of(head, context.facts().certificate.is_some(), response, &route.response_headers);
-    Compressing::of(context, compression, &subject, is_of_events)
+    Compressing::of(context, compression, &subject, is_of_events(response))
 }
 
 /// How long the rest of a response that is replaced may take, so that its connection can be used again.

@@ -239,6 +239,11 @@ impl<'b, B: MessageBody> GuardedBody<'b, B> {
         }
     }
 
+    /// Whether nobody looks at what passes, and nothing is held or lent.
+    fn only_passes(&self) -> bool {
+        self.watching.is_none() && self.copying.is_none() && self.held.is_empty() && self.lent.is_empty()
+    }
+
     /// The next piece, of what is held or as it comes.
     async fn next_piece(&mut self) -> Result<Option<&[u8]>, BodyError> {
         if !self.holds_back_the_end()
@@ -312,13 +317,18 @@ impl<B: MessageBody> MessageBody for GuardedBody<'_, B> {
     }
 
     async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
+        if self.only_passes() {
+            return self.inner.next().await;
+        }
         // Taken first, since what is lent borrows the rest.
         let copying = self.copying.clone();
         let next = self.next_piece().await;
-        match (&copying, &next) {
-            (Some(copying), Ok(Some(piece))) => copying.add(piece),
-            (Some(copying), Err(_)) => copying.give_up(),
-            _ => {}
+        if let Some(copying) = copying {
+            match &next {
+                Ok(Some(piece)) => copying.add(piece),
+                Ok(None) => {}
+                Err(_) => copying.give_up(),
+            }
         }
         next
     }

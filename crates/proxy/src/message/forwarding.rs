@@ -149,6 +149,7 @@ pub fn request_fields(
     mut put: impl FnMut(&[u8], &[u8]),
 ) {
     let edits = &route.request_headers;
+    let has_edits = !edits.is_empty();
     let accepts_trailers = head.fields.get_all("te").any(|value| value.eq_ignore_ascii_case(b"trailers"));
     for (name, value) in head.fields.iter() {
         let keep = match FieldKind::of(name) {
@@ -162,7 +163,7 @@ pub fn request_fields(
             FieldKind::Hop | FieldKind::Ours | FieldKind::ClientCertificate | FieldKind::RequestId => false,
         };
         let hides = facts.validates_messages && name.eq_ignore_ascii_case(b"sec-websocket-extensions");
-        if keep && !hides && !is_edited(edits, name) {
+        if keep && !hides && !(has_edits && is_edited(edits, name)) {
             put(name, value);
         }
     }
@@ -173,7 +174,7 @@ pub fn request_fields(
     if forwarding.request_id {
         put(b"X-Request-Id", noted.request_id);
     }
-    if !edits.is_empty() {
+    if has_edits {
         put_edited(edits, &facts.values(head, params, noted, forwarding), &mut put);
     }
 }
@@ -191,9 +192,8 @@ pub(crate) fn is_reported_secure(head: &RequestHead, facts: &Facts<'_>, forwardi
 }
 
 pub(crate) fn is_edited(edits: &HeaderEdits, name: &[u8]) -> bool {
-    !edits.is_empty()
-        && (edits.remove.iter().any(|removed| name.eq_ignore_ascii_case(removed.as_bytes()))
-            || edits.set.iter().any(|(set, _)| name.eq_ignore_ascii_case(set.as_bytes())))
+    edits.remove.iter().any(|removed| name.eq_ignore_ascii_case(removed.as_bytes()))
+        || edits.set.iter().any(|(set, _)| name.eq_ignore_ascii_case(set.as_bytes()))
 }
 
 fn identity_fields(head: &RequestHead, facts: &Facts<'_>, forwarding: &Forwarding, put: &mut impl FnMut(&[u8], &[u8])) {
@@ -380,6 +380,7 @@ pub fn response_fields(
     via: bool,
     mut put: impl FnMut(&[u8], &[u8]),
 ) {
+    let has_edits = !edits.is_empty();
     let mut is_dated = head.status < 200 || is_edited(edits, b"date");
     for (name, value) in head.fields.iter() {
         is_dated |= name.eq_ignore_ascii_case(b"date");
@@ -389,7 +390,7 @@ pub fn response_fields(
             _ => true,
         };
         let replaced = hsts.is_some() && name.eq_ignore_ascii_case(b"strict-transport-security");
-        if keep && !replaced && !is_edited(edits, name) {
+        if keep && !replaced && !(has_edits && is_edited(edits, name)) {
             put(name, value);
         }
     }

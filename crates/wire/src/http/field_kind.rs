@@ -21,76 +21,74 @@ pub enum FieldKind {
     Expect,
 }
 
-/// Longest name that is special as a whole. Of longer ones the start alone is looked at.
-const LONGEST_SPECIAL: usize = 24;
-
 impl FieldKind {
-    /// The kind of the field of this name, in any case.
+    /// The kind of the field of this name, in any case. Of most names their first letter and length say that they are plain.
     pub fn of(name: &[u8]) -> FieldKind {
-        let mut lower = [0; LONGEST_SPECIAL];
-        let Some(lower) = lower.get_mut(..name.len()).filter(|_| may_be_special(name)) else {
-            return kind_by_start(name);
-        };
-        lower.copy_from_slice(name);
-        lower.make_ascii_lowercase();
-        match &*lower {
-            b"connection"
-            | b"keep-alive"
-            | b"proxy-connection"
-            | b"te"
-            | b"upgrade"
-            | b"transfer-encoding"
-            | b"proxy-authorization"
-            | b"proxy-authenticate"
-            | b"http2-settings" => FieldKind::Hop,
-            b"host" | b"content-length" => FieldKind::Ours,
-            b"forwarded"
-            | b"x-real-ip"
-            | b"x-client-ip"
-            | b"x-cluster-client-ip"
-            | b"true-client-ip"
-            | b"cf-connecting-ip"
-            | b"cf-connecting-ipv6"
-            | b"fastly-client-ip"
-            | b"x-envoy-external-address"
-            | b"x-azure-clientip"
-            | b"x-azure-socketip"
-            | b"x-original-forwarded-for"
-            | b"x-original-host"
-            | b"x-original-url"
-            | b"x-rewrite-url" => FieldKind::Forwarding,
-            b"client-cert" | b"client-cert-chain" => FieldKind::ClientCertificate,
-            b"x-request-id" => FieldKind::RequestId,
-            b"x-http-method-override" | b"x-http-method" | b"x-method-override" => FieldKind::MethodOverride,
-            b"expect" => FieldKind::Expect,
-            _ => kind_by_start(name),
+        match (name.first().map_or(0, u8::to_ascii_lowercase), name.len()) {
+            (b'c', 10) if is(name, b"connection") => FieldKind::Hop,
+            (b'c', 11) if is(name, b"client-cert") => FieldKind::ClientCertificate,
+            (b'c', 14) if is(name, b"content-length") => FieldKind::Ours,
+            (b'c', 16) if is(name, b"cf-connecting-ip") => FieldKind::Forwarding,
+            (b'c', 17) if is(name, b"client-cert-chain") => FieldKind::ClientCertificate,
+            (b'c', 18) if is(name, b"cf-connecting-ipv6") => FieldKind::Forwarding,
+            (b'e', 6) if is(name, b"expect") => FieldKind::Expect,
+            (b'f', 9) if is(name, b"forwarded") => FieldKind::Forwarding,
+            (b'f', 16) if is(name, b"fastly-client-ip") => FieldKind::Forwarding,
+            (b'h', 4) if is(name, b"host") => FieldKind::Ours,
+            (b'h', 14) if is(name, b"http2-settings") => FieldKind::Hop,
+            (b'k', 10) if is(name, b"keep-alive") => FieldKind::Hop,
+            (b'p', 16) if is(name, b"proxy-connection") => FieldKind::Hop,
+            (b'p', 18) if is(name, b"proxy-authenticate") => FieldKind::Hop,
+            (b'p', 19) if is(name, b"proxy-authorization") => FieldKind::Hop,
+            (b't', 2) if is(name, b"te") => FieldKind::Hop,
+            (b't', 14) if is(name, b"true-client-ip") => FieldKind::Forwarding,
+            (b't', 17) if is(name, b"transfer-encoding") => FieldKind::Hop,
+            (b'u', 7) if is(name, b"upgrade") => FieldKind::Hop,
+            (b'x', _) => kind_of_extension(name),
+            _ => FieldKind::Plain,
         }
     }
 }
 
-/// Whether a name may be one of the special ones, by its first letter and its length.
-fn may_be_special(name: &[u8]) -> bool {
-    let first = name.first().map_or(0, u8::to_ascii_lowercase);
-    match first {
-        b'c' => matches!(name.len(), 10 | 11 | 14 | 16 | 17 | 18),
-        b'e' => name.len() == 6,
-        b'f' => matches!(name.len(), 9 | 16),
-        b'h' => matches!(name.len(), 4 | 14),
-        b'k' => name.len() == 10,
-        b'p' => matches!(name.len(), 16 | 18 | 19),
-        b't' => matches!(name.len(), 2 | 14 | 17),
-        b'u' => name.len() == 7,
-        b'x' => true,
-        _ => false,
+/// Whether this is the name, which is given in lower case. Its length is known to the compiler, so that it compares many letters at once.
+#[inline]
+fn is<const LENGTH: usize>(name: &[u8], special: &[u8; LENGTH]) -> bool {
+    let Ok(name) = <&[u8; LENGTH]>::try_from(name) else { return false };
+    name.iter().zip(special).fold(0, |differs, (own, special)| differs | (own.to_ascii_lowercase() ^ special)) == 0
+}
+
+/// The kind of a field whose name begins with `x`.
+fn kind_of_extension(name: &[u8]) -> FieldKind {
+    let is_one_of = |special: &[&str]| special.iter().any(|special| name.eq_ignore_ascii_case(special.as_bytes()));
+    if is_one_of(&EXTENSIONS_ABOUT_CLIENT) {
+        FieldKind::Forwarding
+    } else if is_one_of(&["x-request-id"]) {
+        FieldKind::RequestId
+    } else if is_one_of(&["x-http-method-override", "x-http-method", "x-method-override"]) {
+        FieldKind::MethodOverride
+    } else {
+        kind_by_start(name)
     }
 }
+
+/// Names that say who the client is or what it asked for, beyond the families of [`kind_by_start`].
+const EXTENSIONS_ABOUT_CLIENT: [&str; 10] = [
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-original-url",
+    "x-rewrite-url",
+];
 
 /// Families of names, whatever they go on with: an upstream may read members that we do not write.
 fn kind_by_start(name: &[u8]) -> FieldKind {
     let begins = |start: &[u8]| name.get(..start.len()).is_some_and(|own| own.eq_ignore_ascii_case(start));
-    if !begins(b"x-") {
-        FieldKind::Plain
-    } else if begins(b"x-forwarded-") {
+    if begins(b"x-forwarded-") {
         FieldKind::Forwarding
     } else if begins(b"x-client-cert-") {
         FieldKind::ClientCertificate
