@@ -7,7 +7,7 @@ import subprocess
 
 from stage import HERE, Failed, Settings, run
 
-PYTHON_PACKAGES = ["grpcio==1.85.1", "requests==2.34.2", "httpx[http2]==0.28.1", "aiohttp==3.14.5", "gunicorn==27.0.1", "uvicorn==0.54.0"]
+PYTHON_PACKAGES = ["grpcio==1.85.1", "requests==2.34.2", "httpx[http2]==0.28.1", "aiohttp==3.14.5", "gunicorn==27.0.1", "uvicorn==0.54.0", "h2==4.4.1", "wsproto==1.3.2"]
 GRPC_JS = "@grpc/grpc-js@1.14.7"
 GRAPHQL_PACKAGES = ["graphql@16.15.0", "graphql-yoga@5.24.1", "graphql-ws@6.4.2", "ws@8.23.0", "@apollo/client@3.14.1"]
 GRAPHQL_PYTHON = ["gql[aiohttp,requests,websockets]==4.4.0"]

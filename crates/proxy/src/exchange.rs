@@ -45,7 +45,7 @@ use compress::Compressing;
 use mirror::Duplicate;
 use replay::Replay;
 use retry::{Condition, Failed, Tries};
-use upstream_h1::{Attempt, Upgraded};
+use upstream_h1::{Attempt, Upgraded, upgrade_token};
 
 /// Everything one exchange works with, each part borrowed from its owner.
 pub struct Exchange<'a, B, A> {
@@ -107,7 +107,6 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     let (context, head) = (exchange.context, exchange.head);
     #[cfg(any(test, feature = "forced-panics"))]
     assert_ne!(head.target, b"/panic", "a fault that a test asked for");
-    check_scheme(context, head)?;
     check_connection(context, head)?;
     guard::check_method(head)?;
     guard::check_names(context, head)?;
@@ -133,6 +132,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
         other => return respond_unrouted(other, exchange).await.map(|()| None),
     };
     exchange.ledger.route = Some(Arc::clone(&route.config));
+    check_action(head, &route.config.action)?;
     exchange.sink.pace(route.config.pace(context.limits()));
     if let Action::Validate(service) = &route.config.action {
         return Box::pin(validate::serve(route, params, service, exchange)).await.map(|()| None);
@@ -170,6 +170,21 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     let sent = redirect(status, &location, exchange.sink, exchange.ledger).await;
     recycle(location);
     sent.map(|()| None)
+}
+
+/// To who asks for a WebSocket over HTTP/2, a response 2xx says that it is open (RFC 8441 §5.1): what has another meaning is rejected.
+fn check_action(head: &RequestHead, action: &Action) -> Result<(), Rejection> {
+    let is_other = matches!(action, Action::Respond { status: 200..300, .. } | Action::Validate(_));
+    if is_other && head.is_extended_connect() { Err(Rejection::of(Reason::WebsocketNotOffered)) } else { Ok(()) }
+}
+
+/// The same where it would be forwarded without that wish.
+fn check_upgrade(admitted: &Admitted<'_>, group: &Group) -> Result<(), Rejection> {
+    let is_forwarded = || group.config.protocol == UpstreamProtocol::Http1 && upgrade_token(admitted).is_some();
+    if !admitted.head().is_extended_connect() || is_forwarded() {
+        return Ok(());
+    }
+    Err(Rejection::of(Reason::WebsocketNotOffered))
 }
 
 /// Has a request checked by the contract it is under, if any, and forwards it.
@@ -241,9 +256,10 @@ fn check_scheme(context: Context<'_>, head: &RequestHead) -> Result<(), Rejectio
     Ok(())
 }
 
-/// Whether this connection may carry a request for this host: its handshake must have been done under the very rule that the host
+/// Whether this connection may carry a request for this scheme and host: its handshake must have been done under the very rule that the host
 /// has now. Else the request belongs on another connection (RFC 9110 §15.5.20).
 fn check_connection(context: Context<'_>, head: &RequestHead) -> Result<(), Rejection> {
+    check_scheme(context, head)?;
     let Some(tls) = &context.conn.tls else { return Ok(()) };
     let Some(front) = context.generation.front(&context.conn.listener.name) else {
         return Err(Rejection::of(Reason::ListenerRemoved));
@@ -262,8 +278,7 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
     exchange: &mut Exchange<'_, B, A>,
 ) -> Result<Option<Box<Upgraded>>, Failure> {
     let context = exchange.context;
-    let group = destination(context, admitted, forward, &exchange.ledger.subject)?;
-    exchange.ledger.group = Some(Arc::clone(&group));
+    let group = group_for(admitted, forward, exchange)?;
     let until = total_timeout(admitted, &group).map(|limit| Instant::now() + limit);
     let in_flight = match group.admit(context.places()) {
         Err(Full::OfAll) if group.queues() => queue(Box::pin(group.admit_in_turn(context.places())), exchange)
@@ -325,6 +340,18 @@ async fn forward_request<B: MessageBody, A: ResponseSink>(
         kept = Some(taken).filter(|_| tries.is_same_again());
         wait(pause, exchange).await?;
     }
+}
+
+/// The group that a request goes to, noted.
+fn group_for<B, A>(
+    admitted: &Admitted<'_>,
+    forward: &Forward,
+    exchange: &mut Exchange<'_, B, A>,
+) -> Result<Arc<Group>, Rejection> {
+    let group = destination(exchange.context, admitted, forward, &exchange.ledger.subject)?;
+    exchange.ledger.group = Some(Arc::clone(&group));
+    check_upgrade(admitted, &group)?;
+    Ok(group)
 }
 
 /// The time for an exchange, if there is a limit.

@@ -1,8 +1,8 @@
-//! Opaque bytes both ways between two transports, with half-close, an idle limit and a longest life.
+//! Opaque bytes both ways between a client and a server, with half-close, an idle limit and a longest life.
 //!
 //! Each direction waits for its receiver before it takes more from its sender, so what is under way is bounded by one chunk or one pipe. A
 //! direction at rest holds neither. Between two plain sockets bytes that come in bulk are moved inside the kernel; few bytes are copied, which is
-//! cheaper then.
+//! cheaper then. The client may be a stream of HTTP/2 (`http/upgraded.rs`).
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -13,7 +13,7 @@ use std::time::Duration;
 use net::clock::coarse;
 use net::splice::Pipe;
 use net::{Chunk, Deadline};
-use transport::Transport;
+use transport::{Broken, Transport};
 
 /// Less than this in a pipe is no bulk any more.
 const BULK_BYTES: usize = 16 * 1024;
@@ -68,14 +68,76 @@ pub struct Carried {
     pub ended_first: Cell<Option<Party>>,
 }
 
-/// Carries bytes until both sides have finished; both are to be closed then. `client_first` and `upstream_first` were received already and go ahead.
-pub async fn run(client: (&Transport, Chunk), upstream: (&Transport, Chunk), bounds: Bounds, carried: &Carried) -> End {
-    let (client, client_first) = client;
-    let (upstream, upstream_first) = upstream;
+/// Where the bytes of one direction come from.
+pub trait Source {
+    /// The next bytes; an empty chunk is the sender's end.
+    async fn recv(&mut self) -> Result<Chunk, Broken>;
+
+    /// Whether an end that was received is beyond doubt the sender's own.
+    fn ended_orderly(&self) -> bool;
+
+    /// The connection, if its bytes go over the socket as they are.
+    fn plain(&self) -> Option<&Transport>;
+}
+
+/// Where the bytes of one direction go.
+pub trait Sink {
+    /// Sends all of these bytes.
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken>;
+
+    /// Ends the direction. `closes_next`: the close of the whole connection follows at once.
+    async fn finish(&mut self, closes_next: bool);
+
+    /// The connection, if its bytes go over the socket as they are.
+    fn plain(&self) -> Option<&Transport>;
+}
+
+impl Source for &Transport {
+    async fn recv(&mut self) -> Result<Chunk, Broken> {
+        Transport::recv(self).await
+    }
+
+    fn ended_orderly(&self) -> bool {
+        Transport::ended_orderly(self)
+    }
+
+    fn plain(&self) -> Option<&Transport> {
+        self.is_plain().then_some(*self)
+    }
+}
+
+impl Sink for &Transport {
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        Transport::send(self, bytes).await
+    }
+
+    async fn finish(&mut self, closes_next: bool) {
+        if closes_next {
+            self.finish_before_close().await;
+        } else {
+            Transport::finish(self).await;
+        }
+    }
+
+    fn plain(&self) -> Option<&Transport> {
+        self.is_plain().then_some(*self)
+    }
+}
+
+/// Carries bytes until both sides have finished; both are to be closed then. `client` is where the client's bytes come from and where its own go. What comes
+/// with each side was received already and goes ahead.
+pub async fn run(
+    (client, client_first): ((impl Source, impl Sink), Chunk),
+    (upstream, upstream_first): (&Transport, Chunk),
+    bounds: Bounds,
+    carried: &Carried,
+) -> End {
+    let (from_client, to_client) = client;
     let moved = Cell::new(coarse());
     let first = &carried.ended_first;
-    let up = Direction { from: client, to: upstream, count: &carried.from_client, moved: &moved, ended_first: first };
-    let down = Direction { from: upstream, to: client, count: &carried.to_client, moved: &moved, ended_first: first };
+    let (sent, received) = (&carried.to_client, &carried.from_client);
+    let up = Direction { from: from_client, to: upstream, count: received, moved: &moved, ended_first: first };
+    let down = Direction { from: upstream, to: to_client, count: sent, moved: &moved, ended_first: first };
     drive(pin!(up.copy(client_first)), pin!(down.copy(upstream_first)), bounds, &moved, first).await
 }
 
@@ -143,28 +205,40 @@ pub(crate) enum Failure {
 }
 
 /// Ends our direction towards a receiver whose sender has finished. The second of both is followed by the close, which is an end as well.
-pub(crate) async fn finish(to: &Transport, ended_first: &Cell<Option<Party>>) {
-    if ended_first.get().is_some() {
-        to.finish_before_close().await;
-    } else {
-        to.finish().await;
+pub(crate) async fn finish(to: &mut impl Sink, ended_first: &Cell<Option<Party>>) {
+    to.finish(ended_first.get().is_some()).await;
+}
+
+/// Lets arrive what was sent and then resets, so that what was cut cannot look whole and nothing that came before is lost.
+pub(crate) async fn cut(transport: &Transport) {
+    arrived(|| !transport.stream().has_unsent()).await;
+    transport.reset_on_close();
+}
+
+/// Waits until what was sent before a cut has gone on, but not for a side that takes nothing.
+pub(crate) async fn arrived(has_gone_on: impl Fn() -> bool) {
+    /// How long the other side may take to receive the rest.
+    const PATIENCE: Duration = Duration::from_secs(2);
+    const POLL: Duration = Duration::from_millis(5);
+    let until = coarse() + PATIENCE;
+    while !has_gone_on() && coarse() < until {
+        tokio::time::sleep(POLL).await;
     }
 }
 
 /// One direction of a tunnel.
-#[derive(Clone, Copy)]
-struct Direction<'a> {
-    from: &'a Transport,
-    to: &'a Transport,
+struct Direction<'a, F, T> {
+    from: F,
+    to: T,
     count: &'a Cell<u64>,
     moved: &'a Cell<Duration>,
     ended_first: &'a Cell<Option<Party>>,
 }
 
-impl Direction<'_> {
+impl<F: Source, T: Sink> Direction<'_, F, T> {
     /// Until the sender finishes; then the receiver's side is finished too.
-    async fn copy(self, first: Chunk) -> Result<(), Failure> {
-        let can_splice = self.from.is_plain() && self.to.is_plain();
+    async fn copy(mut self, first: Chunk) -> Result<(), Failure> {
+        let can_splice = self.from.plain().is_some() && self.to.plain().is_some();
         let mut chunk = first;
         loop {
             let is_bulk = can_splice && chunk.is_full();
@@ -186,17 +260,18 @@ impl Direction<'_> {
         if !self.from.ended_orderly() {
             return Err(Failure::Truncated);
         }
-        finish(self.to, self.ended_first).await;
+        finish(&mut self.to, self.ended_first).await;
         Ok(())
     }
 
     /// Moves bytes inside the kernel for as long as they come in bulk. True at the sender's end.
-    async fn splice(self) -> Result<bool, Failure> {
+    async fn splice(&self) -> Result<bool, Failure> {
+        let (Some(from), Some(to)) = (self.from.plain(), self.to.plain()) else { return Ok(false) };
         loop {
             // While nothing comes, the pipe is with others.
             let filled = poll_fn(|context| {
                 let Ok(mut pipe) = Pipe::take() else { return Poll::Ready(Ok(None)) };
-                let count = ready!(self.from.poll_fill(context, &mut pipe)).map_err(|_| Failure::Sender)?;
+                let count = ready!(from.poll_fill(context, &mut pipe)).map_err(|_| Failure::Sender)?;
                 Poll::Ready(Ok(Some((pipe, count))))
             })
             .await?;
@@ -206,7 +281,7 @@ impl Direction<'_> {
                 return Ok(true);
             }
             while pipe.held() > 0 {
-                let drained = poll_fn(|context| self.to.poll_drain(context, &mut pipe)).await;
+                let drained = poll_fn(|context| to.poll_drain(context, &mut pipe)).await;
                 self.note(drained.map_err(|_| Failure::Receiver)?);
             }
             if count < BULK_BYTES {
@@ -215,7 +290,7 @@ impl Direction<'_> {
         }
     }
 
-    fn note(self, bytes: usize) {
+    fn note(&self, bytes: usize) {
         self.count.set(self.count.get() + bytes as u64);
         self.moved.set(coarse());
     }

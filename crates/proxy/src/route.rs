@@ -52,6 +52,8 @@ pub struct RouteTable {
     listeners: Vec<(Box<str>, usize)>,
     /// Listeners that see the same routes share a view.
     views: Vec<View>,
+    /// Listeners of which some route lets connections become WebSockets.
+    websockets: Vec<Box<str>>,
     forbid_unknown_hosts: bool,
 }
 
@@ -158,6 +160,11 @@ impl RouteTable {
     /// The status that [`Routed::UnknownHost`] deserves: 403 or 404.
     pub fn unknown_host_status(&self) -> u16 {
         if self.forbid_unknown_hosts { 403 } else { 404 }
+    }
+
+    /// Whether a WebSocket can be opened on a listener.
+    pub fn allow_websockets(&self, listener: &str) -> bool {
+        self.websockets.iter().any(|name| **name == *listener)
     }
 
     /// The routes in the order of `Config::routes`.

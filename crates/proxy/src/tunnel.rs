@@ -28,7 +28,7 @@ use crate::certificates::TlsFront;
 use crate::connection::Conn;
 use crate::generation::Generation;
 use crate::passport::{self, Rejected};
-use crate::pump::{self, End, Party};
+use crate::pump::{self, End, Party, cut};
 use crate::tunnel_routes::TunnelRoutes;
 use crate::upstream::{
     ConnectError, Full, Group, NoServer, Places, ServerId, Taken, Target, Wish, connect, connect_to,
@@ -117,7 +117,7 @@ pub async fn serve(
 
 /// Carries bytes until the tunnel ends, and tells now and then how many.
 async fn carry(state: &TunnelState<'_>, first: Chunk, upstream: &Transport, bounds: pump::Bounds) -> End {
-    let client = (&state.client, first);
+    let client = ((&state.client, &state.client), first);
     let mut carrying = pin!(pump::run(client, (upstream, Chunk::empty()), bounds, &state.carried));
     poll_fn(|context| {
         let polled = carrying.as_mut().poll(context);
@@ -239,16 +239,4 @@ async fn finish(state: &TunnelState<'_>, end: End, upstream: Transport) {
         End::ClientCut | End::ClientBroke | End::Rejected => cut(&upstream).await,
         End::UpstreamCut | End::UpstreamBroke => cut(&state.client).await,
     }
-}
-
-/// Lets arrive what was sent and then resets, so that what was cut cannot look whole and nothing that came before is lost.
-async fn cut(transport: &Transport) {
-    /// How long the other side may take to receive the rest.
-    const PATIENCE: Duration = Duration::from_secs(2);
-    const POLL: Duration = Duration::from_millis(5);
-    let until = coarse() + PATIENCE;
-    while transport.stream().has_unsent() && coarse() < until {
-        tokio::time::sleep(POLL).await;
-    }
-    transport.reset_on_close();
 }

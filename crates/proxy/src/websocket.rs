@@ -18,7 +18,7 @@ use wire::websocket::{ClientMessages, FrameError, Opcode, ServerFrames, Whole, w
 use crate::guard::{Answer, Lease, Messages};
 use crate::message::context::Context;
 use crate::message::contract_note::ContractNote;
-use crate::pump::{self, Bounds, Carried, End, Failure};
+use crate::pump::{self, Bounds, Carried, End, Failure, Sink, Source};
 
 /// How long the upstream may take to end the message that it is sending, once the connection is to close.
 const CLOSE_WAIT: Duration = Duration::from_secs(2);
@@ -33,18 +33,16 @@ const TRY_AGAIN: u16 = 1013;
 
 /// Carries frames until both sides have finished, as [`pump::run`] does.
 pub async fn run(
-    client: (&Transport, Chunk),
-    upstream: (&Transport, Chunk),
+    (client, client_first): ((impl Source, impl Sink), Chunk),
+    (upstream, upstream_first): (&Transport, Chunk),
     bounds: Bounds,
     carried: &Carried,
     messages: &Messages,
     (context, note): (Context<'_>, &mut Option<ContractNote>),
 ) -> End {
-    let (client, client_first) = client;
-    let (upstream, upstream_first) = upstream;
+    let (from_client, to_client) = client;
     let moved = Cell::new(coarse());
     let socket = Socket {
-        client,
         upstream,
         carried,
         moved: &moved,
@@ -57,12 +55,12 @@ pub async fn run(
         closed: Notify::new(),
         closes: Cell::new(false),
     };
-    let (up, down) = (pin!(socket.up(client_first)), pin!(socket.down(upstream_first)));
+    let up = pin!(socket.up(from_client, client_first));
+    let down = pin!(socket.down(to_client, upstream_first));
     pump::drive(up, down, bounds, &moved, &carried.ended_first).await
 }
 
 struct Socket<'a> {
-    client: &'a Transport,
     upstream: &'a Transport,
     carried: &'a Carried,
     moved: &'a Cell<Duration>,
@@ -81,7 +79,7 @@ struct Socket<'a> {
 
 impl Socket<'_> {
     /// From the client.
-    async fn up(&self, first: Chunk) -> Result<(), Failure> {
+    async fn up(&self, mut client: impl Source, first: Chunk) -> Result<(), Failure> {
         let mut frames = ClientMessages::new(self.messages.max_bytes());
         let mut lease = Lease::new(self.context);
         let mut reads = true;
@@ -116,16 +114,17 @@ impl Socket<'_> {
                     let _ = lease.hold(0);
                 }
             }
-            chunk = self.client.recv().await.map_err(|_| Failure::Sender)?;
+            chunk = client.recv().await.map_err(|_| Failure::Sender)?;
             if chunk.is_empty() {
                 break;
             }
             self.moved.set(coarse());
         }
-        if !self.client.ended_orderly() {
+        if !client.ended_orderly() {
             return Err(Failure::Truncated);
         }
-        pump::finish(self.upstream, &self.carried.ended_first).await;
+        let mut upstream = self.upstream;
+        pump::finish(&mut upstream, &self.carried.ended_first).await;
         Ok(())
     }
 
@@ -185,7 +184,7 @@ impl Socket<'_> {
     }
 
     /// To the client.
-    async fn down(&self, first: Chunk) -> Result<(), Failure> {
+    async fn down(&self, mut client: impl Sink, first: Chunk) -> Result<(), Failure> {
         let mut frames = ServerFrames::default();
         let mut chunk = first;
         loop {
@@ -193,19 +192,19 @@ impl Socket<'_> {
             while !rest.is_empty() && !self.messages.only_logs() {
                 let count = frames.follow(rest).map_err(|_| Failure::Receiver)?;
                 let (now, later) = rest.split_at(count.min(rest.len()));
-                self.pass(now).await?;
+                self.pass(&mut client, now).await?;
                 rest = later;
                 if frames.is_between() {
-                    self.respond().await?;
+                    self.respond(&mut client).await?;
                 }
             }
-            self.pass(rest).await?;
+            self.pass(&mut client, rest).await?;
             drop(chunk);
             chunk = loop {
                 if let Some(chunk) = self.next(frames.is_between()).await? {
                     break chunk;
                 }
-                self.respond().await?;
+                self.respond(&mut client).await?;
             };
             if chunk.is_empty() {
                 break;
@@ -215,7 +214,7 @@ impl Socket<'_> {
         if !self.upstream.ended_orderly() {
             return Err(Failure::Truncated);
         }
-        pump::finish(self.client, &self.carried.ended_first).await;
+        pump::finish(&mut client, &self.carried.ended_first).await;
         Ok(())
     }
 
@@ -236,10 +235,10 @@ impl Socket<'_> {
     }
 
     /// Sends the responses that wait; nothing behind the last one.
-    async fn respond(&self) -> Result<(), Failure> {
+    async fn respond(&self, client: &mut impl Sink) -> Result<(), Failure> {
         let responses = self.responses.take();
         if !responses.is_empty() {
-            self.pass(&responses).await?;
+            self.pass(client, &responses).await?;
             self.responded.notify_one();
         }
         if self.closes.get() {
@@ -249,11 +248,11 @@ impl Socket<'_> {
         Ok(())
     }
 
-    async fn pass(&self, bytes: &[u8]) -> Result<(), Failure> {
+    async fn pass(&self, client: &mut impl Sink, bytes: &[u8]) -> Result<(), Failure> {
         if bytes.is_empty() {
             return Ok(());
         }
-        self.client.send(bytes).await.map_err(|_| Failure::Receiver)?;
+        client.send(bytes).await.map_err(|_| Failure::Receiver)?;
         let count = &self.carried.to_client;
         count.set(count.get() + bytes.len() as u64);
         self.moved.set(coarse());

@@ -405,6 +405,12 @@ reasons! {
         MethodNeverAllowed "method_never_allowed" Client 405
             "CONNECT and TRACE never pass, whatever the routes say."
             "Nothing.";
+        ConnectProtocolUnknown "connect_protocol_unknown" Client 501
+            "An extended CONNECT over HTTP/2 asks for another protocol than `websocket`."
+            "Nothing: no other protocol is announced.";
+        WebsocketNotOffered "websocket_not_offered" Client 501
+            "The client asked for a WebSocket over HTTP/2, and there is none: the route has no `websocket` in `upgrades` or does not forward to an HTTP/1.1 upstream, its contract does not declare the response 101, or the server responded 2xx without switching protocols."
+            "If it should be one, look at the route, its contract and the server; else nothing.";
         EncodedSlash "encoded_slash" Client 400
             "The path holds an encoded slash (`%2F`), which servers read in two ways."
             "Set `allow_encoded_slash` on the route if the upstream expects them.";

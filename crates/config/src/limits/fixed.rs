@@ -328,7 +328,7 @@ const TUNNELS: &[FixedBound] = &[
         "The most that waits in one direction otherwise; also the largest header.",
     ),
     bound(
-        "proxy/src/tunnel.rs",
+        "proxy/src/pump.rs",
         "PATIENCE",
         "Time to receive the rest of a tunnel that was cut",
         "2s",

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
+use crate::frames::{DATA, END_STREAM, Frames, HEADERS, Outcome, frame as h2_frame};
 use crate::graphql::SCHEMA;
 use crate::harness::{Gate, Reply, Upstream, connect, read_to_end, wait_until};
 use crate::site::folder;
+use crate::websocket;
 
 /// What the server got behind its 101.
 type Got = Arc<Mutex<Vec<u8>>>;
@@ -23,12 +25,9 @@ struct Socket {
 fn socket(graphql: &str, contract: &str, granted: &'static str) -> Socket {
     let got = Got::default();
     let kept = Arc::clone(&got);
-    let upstream = Upstream::start(move |_| {
-        let kept = Arc::clone(&kept);
+    let upstream = Upstream::start(move |request| {
+        let (kept, head) = (Arc::clone(&kept), websocket::granted(request, granted));
         Reply::Take(Box::new(move |mut stream: TcpStream| {
-            let head = format!(
-                "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{granted}\r\n"
-            );
             stream.write_all(head.as_bytes()).unwrap();
             let mut buffer = [0; 1024];
             while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -279,4 +278,52 @@ fn responses_wait_for_a_client_that_does_not_read() {
         assert!(first == 0x81 && payload.starts_with(b"{"), "{}", String::from_utf8_lossy(&payload));
     }
     sending.join().unwrap();
+}
+
+/// On a stream of HTTP/2 (RFC 8441) the same messages pass, and the same pages may open one.
+#[test]
+fn messages_on_a_stream_are_validated_alike() {
+    let socket = socket("", "", TRANSPORT);
+    let mut client = Frames::open_plain(socket.gate.address("web"));
+    let opening = |origin: &'static [u8]| {
+        [
+            (":method", &b"CONNECT"[..]),
+            (":protocol", b"websocket"),
+            (":scheme", b"http"),
+            (":authority", b"api.test"),
+            (":path", b"/graphql"),
+            ("sec-websocket-version", b"13"),
+            ("sec-websocket-protocol", b"graphql-transport-ws"),
+            ("sec-websocket-extensions", b"permessage-deflate"),
+            ("origin", origin),
+        ]
+    };
+    client.headers(1, &opening(b"https://evil.test"), false);
+    assert!(matches!(client.outcome(1), Outcome::Response(403, _)));
+    assert_eq!(socket.upstream.seen().len(), 0);
+    client.headers(3, &opening(b"http://api.test"), false);
+    let data = |client: &mut Frames| loop {
+        let frame = client.next().unwrap();
+        assert!(frame.stream != 3 || frame.kind != HEADERS || frame.flags & END_STREAM == 0, "{frame:?}");
+        if frame.stream == 3 && frame.kind == DATA {
+            return frame;
+        }
+    };
+    let good = [text(&json!({ "type": "connection_init" })), text(&subscribe("1", "{ version }"))].concat();
+    // However the stream's frames cut those of the WebSocket.
+    good.chunks(7).for_each(|piece| client.send(&h2_frame(DATA, 0, 3, piece)));
+    socket.got(&good);
+    assert!(socket.upstream.seen()[0].fields("sec-websocket-extensions").is_empty());
+    client.send(&h2_frame(DATA, 0, 3, &text(&subscribe("2", "{ nothing }"))));
+    let error = data(&mut client).payload;
+    assert!(error[0] == 0x81 && String::from_utf8_lossy(&error).contains("graphql_invalid"), "{error:?}");
+    client.send(&h2_frame(DATA, 0, 3, &text(&json!([]))));
+    assert_eq!(data(&mut client).payload, [&b"\x88\x02"[..], &4400_u16.to_be_bytes()].concat());
+    assert!(data(&mut client).flags & END_STREAM != 0);
+    let line = socket.gate.log(2).remove(1);
+    assert_eq!(
+        (&line["contract"]["decision"], &line["contract"]["violations"], &line["version"]),
+        (&json!("blocked"), &json!(2), &json!("HTTP/2")),
+        "{line}"
+    );
 }

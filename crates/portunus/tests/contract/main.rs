@@ -9,6 +9,8 @@ mod harness;
 mod frames;
 #[path = "../harness/secure.rs"]
 mod secure;
+#[path = "../harness/websocket.rs"]
+mod websocket;
 
 mod api_mode;
 mod bodies;

@@ -2,8 +2,10 @@
 
 use std::sync::Mutex;
 
+use crate::frames::{Frames, Outcome};
 use crate::harness::Reply;
 use crate::site::{SHOP, Site};
+use crate::websocket;
 
 const GOOD: &str = r#"{"name":"a","price":{"amount":1,"currency":"EUR"}}"#;
 
@@ -121,6 +123,9 @@ fn responses_are_bounded_like_requests() {
     assert_eq!((got.status, got.body.len()), (200, large.len()));
 }
 
+/// Path, status, reason.
+type Asked = (&'static str, u16, &'static str);
+
 /// What a document says of classes of statuses, or by `default`, does not speak of tunnels; where nothing is blocked, everything passes and is logged.
 #[test]
 fn an_upgrade_needs_the_very_101_unless_nothing_is_blocked() {
@@ -137,10 +142,12 @@ paths:
     let granting = |seen: &crate::harness::Seen| {
         let switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
         let ordinary = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-        Reply::Close(if seen.fields("upgrade").is_empty() { ordinary } else { switching }.into())
+        match seen.fields("upgrade").is_empty() {
+            true => Reply::Close(ordinary.into()),
+            false if seen.fields("sec-websocket-key").is_empty() => Reply::Close(switching.into()),
+            false => Reply::Close(websocket::granted(seen, "").into()),
+        }
     };
-    /// Path, status, reason.
-    type Asked = (&'static str, u16, &'static str);
     let rows: [(&str, &[Asked]); 5] = [
         ("", &[("/default", 200, ""), ("/class", 200, ""), ("/ok", 200, ""), ("/ws", 101, "")]),
         (", response: log", &[("/default", 200, ""), ("/ws", 101, "")]),
@@ -167,6 +174,31 @@ paths:
             assert_eq!(contract["reason"].as_str().unwrap_or_default(), *reason, "{path}: {contract}");
             assert_eq!(decision == "logged", !reason.is_empty(), "{path}: {contract}");
         }
+        open_on_streams(&site, contract, requests);
+    }
+}
+
+/// Over HTTP/2 (RFC 8441) there is no request that could go on without the wish: it opens a WebSocket, or goes nowhere.
+fn open_on_streams(site: &Site, contract: &str, requests: &[Asked]) {
+    let lines = site.gate.log(requests.len()).len();
+    for (number, (path, status, reason)) in requests.iter().enumerate() {
+        let before = site.upstream.seen().len();
+        let mut client = Frames::open_plain(site.gate.address("web"));
+        let opening = [
+            (":method", &b"CONNECT"[..]),
+            (":protocol", b"websocket"),
+            (":scheme", b"http"),
+            (":authority", b"a"),
+            (":path", path.as_bytes()),
+        ];
+        client.headers(1, &opening, false);
+        let opens = *status == 101;
+        let expected = if opens { 200 } else { 501 };
+        assert!(matches!(client.outcome(1), Outcome::Response(got, _) if got == expected), "{contract} {path}");
+        assert_eq!(site.upstream.seen().len(), before + usize::from(opens), "{contract} {path}");
+        drop(client);
+        let line = site.gate.log(lines + number + 1)[lines + number].clone();
+        assert!(!opens || line["contract"]["reason"].as_str().unwrap_or_default() == *reason, "{line}");
     }
 }
 

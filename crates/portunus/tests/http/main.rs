@@ -13,6 +13,8 @@ mod harness;
 mod secure;
 #[path = "../harness/trial.rs"]
 mod trial;
+#[path = "../harness/websocket.rs"]
+mod websocket;
 
 mod access;
 mod authority;
@@ -33,3 +35,4 @@ mod rejections;
 mod streams;
 mod upstreams;
 mod variables;
+mod websockets;

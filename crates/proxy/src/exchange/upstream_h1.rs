@@ -23,6 +23,7 @@ use crate::message::body::{BodyError, BodyReader, BodyWriter};
 use crate::message::context::{Context, Failure, client_failed};
 use crate::message::forwarding::{self, Facts};
 use crate::message::ledger::Ledger;
+use crate::message::opening;
 use crate::message::rejection::Rejection;
 use crate::message::sides::{MessageBody, ResponseSink, while_wanted};
 use crate::route::{self, Noted};
@@ -282,6 +283,10 @@ async fn message<B: MessageBody, A: ResponseSink>(
         interim.pass(attempt, response, *sink, ledger).await?;
     }
     attempt.check_status(response.status)?;
+    if request.is_extended_connect() && (200..300).contains(&response.status) {
+        // To its client it would say that the tunnel is open.
+        return Err(OnConnection::clients(Rejection::of(Reason::WebsocketNotOffered)));
+    }
     head_arrived(response, ledger, started);
     let is_tunnel = response.status == 101;
     let mut reader = BodyReader::for_response(transport, input, response.framing);
@@ -392,19 +397,22 @@ fn ended_early(side: Side) -> OnConnection {
 
 /// A 101 is good only for what was asked for (RFC 9110 §7.8).
 fn check_upgrade(request: &RequestHead, response: &ResponseHead, attempt: &Attempt<'_>) -> Result<(), OnConnection> {
-    let asked = upgrade_token(request, attempt);
+    let asked = upgrade_token(attempt.admitted);
     let granted = response.upgrade.as_deref();
     let is_readable = attempt.admitted.messages(response).is_ok();
-    if is_readable && asked.is_some() && granted.is_some_and(|granted| Some(granted) == asked) {
+    // Nobody else looks whether the server has read a key of ours.
+    let is_proven = !request.is_extended_connect() || opening::is_proven(request, response);
+    if is_readable && is_proven && asked.is_some() && granted.is_some_and(|granted| Some(granted) == asked) {
         return Ok(());
     }
     Err(OnConnection::servers(Rejection::of(Reason::UnexpectedUpgrade)))
 }
 
 /// The protocol an upgrade may go to, if this request asks for one that its route allows.
-fn upgrade_token<'a>(request: &'a RequestHead, attempt: &Attempt<'_>) -> Option<&'a str> {
-    let token = request.upgrade.as_deref().filter(|_| attempt.admitted.may_upgrade())?;
-    let allowed = &attempt.admitted.route().config.upgrades;
+pub(super) fn upgrade_token<'a>(admitted: &Admitted<'a>) -> Option<&'a str> {
+    let request = admitted.head();
+    let token = request.upgrade.as_deref().filter(|_| admitted.may_upgrade())?;
+    let allowed = &admitted.route().config.upgrades;
     let fits = request.framing == BodyFraming::None && allowed.iter().any(|allowed| allowed == token);
     fits.then_some(token)
 }
@@ -475,9 +483,7 @@ pub(super) fn begin_response(
         begin_session(attempt, sink);
     }
     if response.status == 101 {
-        sink.field(b"Connection", b"upgrade");
-        sink.field(b"Upgrade", response.upgrade.as_deref().unwrap_or_default().as_bytes());
-        sink.finish_head(BodyFraming::None, None);
+        sink.switch(response.upgrade.as_deref().unwrap_or_default().as_bytes());
         return;
     }
     if compressing.encoding().is_some() {
@@ -524,7 +530,7 @@ fn write_head(attempt: &Attempt<'_>, noted: Noted<'_>, out: &mut Vec<u8>) -> Res
         }
         framing => forwarding::write_framing(framing, out),
     }
-    if let Some(token) = upgrade_token(request, attempt) {
+    if let Some(token) = upgrade_token(attempt.admitted) {
         let _ = write!(out, "Connection: upgrade\r\nUpgrade: {token}\r\n");
     }
     out.extend_from_slice(b"\r\n");

@@ -10,21 +10,20 @@ use std::task::Poll;
 use std::time::Duration;
 
 use config::limits::Limits;
-use contract::validate::code;
 use net::clock::coarse;
 use net::engine::in_place;
 use net::pace::Pace;
 use net::{Chunk, Deadline, GoneWait};
-use reason::{Reason, Side};
+use reason::Reason;
 use tokio::sync::futures::Notified;
 use transport::{Broken, Transport, buffer, recycle};
 use wire::http::http1::{Parsed, parse_request, write_field, write_status_line};
 use wire::http::{BodyFraming, Fields, HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use crate::connection::{Conn, ended_before};
-use crate::exchange::upstream_h1::Upgraded;
 use crate::exchange::{self, Exchange};
 use crate::http::h2;
+use crate::http::upgraded::{Ending, carry};
 use crate::message::body::{BodyReader, BodyWriter};
 use crate::message::context::{Aborted, Context};
 use crate::message::date;
@@ -34,9 +33,8 @@ use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::{self, Parts};
 use crate::message::sides::ResponseSink;
 use crate::policies::cors::Decoration;
-use crate::pump;
+use crate::pump::cut;
 use crate::responses::ErrorPages;
-use crate::websocket;
 use crate::worker::Worker;
 
 /// After a last response, how long the client may take to read it before the connection is closed under it.
@@ -273,7 +271,15 @@ async fn serve_message(
         Ok(Some(upgraded)) => {
             drop(body);
             let first = std::mem::replace(input, Chunk::empty());
-            Box::pin(tunnel_through(context, transport, first, upgraded, ledger)).await
+            // Either side of a tunnel may rest for as long as the tunnel may.
+            transport.pace_writes(None);
+            match Box::pin(carry(context, (transport, transport), first, upgraded, ledger)).await {
+                Ending::Orderly => Next::Close,
+                Ending::Cut => {
+                    Box::pin(cut(transport)).await;
+                    Next::Abandon
+                }
+            }
         }
         Ok(None) if !keep && body.is_done() && !body.has_input() => Next::Done,
         Ok(None) if !keep => Next::Close,
@@ -301,51 +307,6 @@ async fn drain_body(body: &mut BodyReader<'_>, limits: &Limits, deadline: &mut D
         }
     }
     true
-}
-
-async fn tunnel_through(
-    context: Context<'_>,
-    transport: &Transport,
-    input: Chunk,
-    upgraded: Box<Upgraded>,
-    ledger: &mut Ledger,
-) -> Next {
-    let carried = pump::Carried::default();
-    // Either side of a tunnel may rest for as long as the tunnel may.
-    transport.pace_writes(None);
-    let Upgraded { transport: upstream, first, place, messages } = *upgraded;
-    let upstream = (&upstream, first);
-    let bounds = pump::Bounds { idle: context.generation.config.limits.tunnel_idle_timeout, until: None };
-    let end = match &messages {
-        None => pump::run((transport, input), upstream, bounds, &carried).await,
-        Some(messages) => {
-            let noted = (context, &mut ledger.contract);
-            websocket::run((transport, input), upstream, bounds, &carried, messages, noted).await
-        }
-    };
-    drop(place);
-    ledger.received.set(ledger.received.get() + carried.from_client.get());
-    ledger.sent.set(ledger.sent.get() + carried.to_client.get());
-    match end {
-        // A client that leaves without close_notify has left all the same.
-        pump::End::Finished | pump::End::ClientCut | pump::End::Expired => Next::Close,
-        pump::End::Rejected => {
-            ledger.blame_on(Side::Client, Reason::of_code(code::WEBSOCKET_MESSAGE));
-            Next::Close
-        }
-        pump::End::Idle => {
-            ledger.blame(Reason::TunnelIdle);
-            Next::Close
-        }
-        pump::End::ClientBroke => {
-            ledger.blame(Reason::TunnelClientReset);
-            Next::Abandon
-        }
-        pump::End::UpstreamBroke | pump::End::UpstreamCut => {
-            ledger.blame(Reason::TunnelUpstreamReset);
-            Next::Abandon
-        }
-    }
 }
 
 /// Answers a head that could not be parsed. Nothing behind it is read as a request.
@@ -506,6 +467,12 @@ impl ResponseSink for H1Answer<'_> {
         }
         self.out.extend_from_slice(b"\r\n");
         self.writer = BodyWriter::new(self.transport, framing);
+    }
+
+    fn switch(&mut self, protocol: &[u8]) {
+        self.field(b"Connection", b"upgrade");
+        self.field(b"Upgrade", protocol);
+        self.finish_head(BodyFraming::None, None);
     }
 
     async fn flush(&mut self) -> Result<(), Broken> {

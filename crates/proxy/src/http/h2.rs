@@ -24,8 +24,10 @@ use transport::Transport;
 use wire::http::{BodyFraming, RequestHead};
 
 use crate::connection::Conn;
+use crate::exchange::upstream_h1::Upgraded;
 use crate::exchange::{self, Exchange};
 use crate::http::h1;
+use crate::http::upgraded::carry_stream;
 use crate::http2::floods::Floods;
 use crate::http2::frames::{Noticed, Sender};
 use crate::http2::io::H2Io;
@@ -33,7 +35,7 @@ use crate::http2::outbox::Outbox;
 use crate::message::context::{Aborted, Context};
 use crate::message::forwarding::remove_unbelieved;
 use crate::message::h2::{H2Answer, H2Body, Sending, is_malformed, read_request};
-use crate::message::ledger::OpenRequest;
+use crate::message::ledger::{Ledger, OpenRequest};
 use crate::message::rejection::Rejection;
 use crate::message::scratch::{self, Timers};
 use crate::message::sides::{MessageBody, ResponseSink};
@@ -66,14 +68,12 @@ pub fn is_preface(first: &[u8]) -> Option<bool> {
 
 /// Serves streams until the connection ends. `input`: bytes of the client that were received already.
 pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worker: Rc<Worker>) {
-    let generation = worker.pin();
-    let limits = generation.config.limits_at(&conn.listener.name).clone();
-    drop(generation);
+    let (limits, announces_websocket) = terms(&conn, &worker);
     let mut deadline = Deadline::new();
     let sending = Sending { outbox: Rc::default(), transport };
     let (io, noticed) = H2Io::new(Rc::clone(&sending.transport), input, Sender::Client, Floods::of_client(&limits));
     let io = io.with_outbox(&sending.outbox);
-    let handshake = builder(&limits).handshake::<_, Bytes>(io);
+    let handshake = builder(&limits, announces_websocket).handshake::<_, Bytes>(io);
     let Ok(Ok(mut connection)) = deadline.within(limits.handshake_timeout, handshake).await else {
         h1::record_silence(&conn, &worker, Reason::Http2PrefaceInvalid);
         return close(&sending).await;
@@ -134,6 +134,14 @@ pub async fn serve(transport: Rc<Transport>, input: Chunk, conn: Rc<Conn>, worke
     }
     drop(connection);
     close(&sending).await;
+}
+
+/// The limits of a connection, and whether a WebSocket may be opened on its streams.
+fn terms(conn: &Conn, worker: &Worker) -> (Limits, bool) {
+    let generation = worker.pin();
+    let listener = &conn.listener;
+    let allows_websocket = listener.options.websocket_over_http2 && generation.routes.allow_websockets(&listener.name);
+    (generation.config.limits_at(&listener.name).clone(), allows_websocket)
 }
 
 /// Closes the connection under the streams.
@@ -271,8 +279,12 @@ fn poll_streams(
     if noticed.floods.is_flooded() { Poll::Ready(Turn::Flooded) } else { Poll::Pending }
 }
 
-fn builder(limits: &Limits) -> h2::server::Builder {
+fn builder(limits: &Limits, announces_websocket: bool) -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
+    if announces_websocket {
+        // RFC 8441 §3. Who asks for a WebSocket without that has its stream reset.
+        builder.enable_connect_protocol();
+    }
     builder
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -342,7 +354,7 @@ async fn stream(
     let limits = generation.config.limits_at(&conn.listener.name);
     let path = noticed.take_path(received.stream_id().as_u32());
     let read = read_request(&message, path.as_deref(), received.is_end_stream(), limits, &mut open.parts.request);
-    let mut body = H2Body::new(received, Rc::clone(&noticed), open.parts.request.framing, true);
+    let mut body = H2Body::of_request(received, Rc::clone(&noticed), &open.parts.request);
     let mut sink = H2Answer::new(respond, &open.parts.request, sending, limits.pace());
     let context = Context::new(worker, conn, &generation, &open.parts.request);
     remove_unbelieved(&mut open.parts.request.fields, &context.client, &generation.config.forwarding);
@@ -362,8 +374,9 @@ async fn stream(
     let outcome = match read {
         Ok(()) => {
             let (body, sink) = (&mut body, &mut sink);
-            let exchange = exchange::run(Exchange { context, head: request, response, body, sink, ledger, timers });
-            exchange.await.map(|_| ()).map_err(|Aborted| ErrorCode::INTERNAL_ERROR)
+            let exchange = Exchange { context, head: request, response, body, sink, ledger: &mut *ledger, timers };
+            let upgraded = exchange::run(exchange).await;
+            carried(upgraded, context, (body, sink), ledger).await
         }
         Err(Rejected::Stream(reason)) => {
             ledger.blame(reason);
@@ -393,6 +406,20 @@ async fn stream(
     }
     open.end();
     scratch::give(parts);
+}
+
+/// What becomes of a stream with its exchange: where that has opened a tunnel, it is carried to its end.
+async fn carried(
+    upgraded: Result<Option<Box<Upgraded>>, Aborted>,
+    context: Context<'_>,
+    stream: (&mut H2Body, &mut H2Answer),
+    ledger: &mut Ledger,
+) -> Result<(), ErrorCode> {
+    match upgraded {
+        Ok(None) => Ok(()),
+        Ok(Some(upgraded)) => Box::pin(carry_stream(context, stream, upgraded, ledger)).await,
+        Err(Aborted) => Err(ErrorCode::INTERNAL_ERROR),
+    }
 }
 
 /// Why a request is not served.

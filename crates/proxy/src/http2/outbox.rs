@@ -56,6 +56,11 @@ impl Outbox {
         self.capacity.available_permits() >= bytes
     }
 
+    /// Whether all that was handed over has been written, or dropped.
+    pub fn is_empty(&self) -> bool {
+        self.queued.get() == 0
+    }
+
     /// The connection has ended: nobody waits for capacity any more.
     pub fn close(&self) {
         self.capacity.close();

@@ -11,7 +11,8 @@ pub(crate) const CONTENT_TYPE: &[u8] = b"application/grpc";
 /// Whether a request is a gRPC call: `application/grpc`, alone or with a message format (`+proto`) or parameters. gRPC-Web is none: it
 /// reads the HTTP status.
 pub(crate) fn is_call(head: &RequestHead) -> bool {
-    if head.version != Version::H2 {
+    // A status 200 would open a WebSocket.
+    if head.version != Version::H2 || head.upgrade.is_some() {
         return false;
     }
     let Some(value) = head.fields.get("content-type") else { return false };

@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use config::limits::Limits;
@@ -24,6 +25,7 @@ use crate::http2::frames::Noticed;
 use crate::http2::outbox::Outbox;
 use crate::message::body::BodyError;
 use crate::message::forwarding::interim_fields;
+use crate::message::opening;
 use crate::message::sides::{MessageBody, ResponseSink};
 use crate::policies::cors::Decoration;
 
@@ -60,7 +62,8 @@ fn read_head(
     head: &mut RequestHead,
 ) -> Result<(), HeadError> {
     head.method = Method::from_bytes(message.method.as_str().as_bytes()).ok_or(HeadError::of(Reason::BadMethod))?;
-    read_target(message, path, head)?;
+    let opens_websocket = opening::is_asked_for(message)?;
+    read_target(message, path, opens_websocket, head)?;
     // The size as a whole is bounded by the library.
     if head.target.len() > limits.max_request_line_bytes {
         return Err(HeadError::of(Reason::RequestLineTooLong));
@@ -86,7 +89,10 @@ fn read_head(
             _ => return Err(HeadError::of(Reason::MissingAuthority)),
         }
     }
+    // What follows an extended CONNECT is no body, and has no length (RFC 9110 §9.3.6).
+    let is_bodiless = is_bodiless || opens_websocket;
     head.framing = match only(message, "content-length", HeadError::of(Reason::DuplicateContentLength))? {
+        Some(_) if opens_websocket => return Err(HeadError::of(Reason::BadContentLength)),
         _ if is_bodiless => BodyFraming::None,
         // The library compares it with the data that comes.
         Some(length) => BodyFraming::Length(parse_length(length).ok_or(HeadError::of(Reason::BadContentLength))?),
@@ -96,6 +102,9 @@ fn read_head(
         None => {}
         Some(expect) if expect.eq_ignore_ascii_case(b"100-continue") && !is_bodiless => head.expects_continue = true,
         Some(_) => return Err(HeadError::of(Reason::UnknownExpectation)),
+    }
+    if opens_websocket {
+        opening::make_upgrade(head);
     }
     Ok(())
 }
@@ -133,8 +142,13 @@ fn only<'m>(
     }
 }
 
-fn read_target(message: &http::request::Parts, path: Option<&[u8]>, head: &mut RequestHead) -> Result<(), HeadError> {
-    if head.method == Method::Connect {
+fn read_target(
+    message: &http::request::Parts,
+    path: Option<&[u8]>,
+    opens_websocket: bool,
+    head: &mut RequestHead,
+) -> Result<(), HeadError> {
+    if head.method == Method::Connect && !opens_websocket {
         return Ok(());
     }
     // Of another scheme nothing is here, and no field tells the upstream of it. Without `:authority` the library drops the scheme; another one
@@ -231,6 +245,8 @@ pub struct H2Body {
     held: Bytes,
     /// Received ahead, to know whether there is input.
     done: bool,
+    /// What the client sends belongs to the tunnel that its request may open, and stays where it is until then.
+    awaits_tunnel: bool,
     trailers: Option<Fields>,
     /// A client's, whose names may not hold `_`, as in heads.
     is_request: bool,
@@ -242,7 +258,20 @@ impl H2Body {
         let done = stream.is_end_stream();
         let rest = if let BodyFraming::Length(length) = framing { Some(length) } else { None };
         let (lent, held) = (Bytes::new(), Bytes::new());
-        H2Body { stream, noticed, lent, rest, held, done, trailers: None, is_request }
+        H2Body { stream, noticed, lent, rest, held, done, awaits_tunnel: false, trailers: None, is_request }
+    }
+
+    /// The body of a request. What follows an extended CONNECT is none: it is for the tunnel that may begin.
+    pub fn of_request(stream: RecvStream, noticed: Rc<Noticed>, head: &RequestHead) -> H2Body {
+        let mut body = H2Body::new(stream, noticed, head.framing, true);
+        body.awaits_tunnel = head.is_extended_connect() && !body.done;
+        body.done |= body.awaits_tunnel;
+        body
+    }
+
+    /// The tunnel is open.
+    pub fn begin_tunnel(&mut self) {
+        self.done &= !std::mem::take(&mut self.awaits_tunnel);
     }
 
     /// Why the message is malformed, if it is: what the library does not see, or dropped.
@@ -253,7 +282,7 @@ impl H2Body {
 
     /// Whether the client has sent all of it and we have taken it.
     pub fn is_finished(&self) -> bool {
-        self.done || self.stream.is_end_stream()
+        (self.done && !self.awaits_tunnel) || self.stream.is_end_stream()
     }
 }
 
@@ -345,6 +374,8 @@ pub struct H2Answer {
     watch: Watch,
     response: Response<()>,
     is_head_request: bool,
+    /// The request is an extended CONNECT.
+    is_connect: bool,
     /// Body bytes still to come where that is known.
     rest: Option<u64>,
     /// Fields that the final response bears.
@@ -361,9 +392,20 @@ impl H2Answer {
             watch: Watch::new(pace),
             response: Response::new(()),
             is_head_request: head.method == Method::Head,
+            is_connect: head.is_extended_connect(),
             rest: None,
             decoration: None,
         }
+    }
+
+    /// The client may rest for as long as its tunnel may. What its connection as a whole has to take is bounded as before.
+    pub fn begin_tunnel(&mut self, idle: Duration) {
+        self.watch = Watch::new(Pace { idle, min_rate: 0 });
+    }
+
+    /// Whether all that the streams of its connection have handed over is written. A reset drops what is not.
+    pub fn has_gone_on(&self) -> bool {
+        self.sending.outbox.is_empty()
     }
 
     /// Ends the stream early.
@@ -498,7 +540,8 @@ impl ResponseSink for H2Answer {
     }
 
     fn field(&mut self, name: &[u8], value: &[u8]) {
-        if self.decoration.is_some() && Decoration::replaces(name) {
+        let is_dropped = self.is_connect && opening::is_of_upgrade(name);
+        if is_dropped || (self.decoration.is_some() && Decoration::replaces(name)) {
             return;
         }
         // Both were checked when they were parsed; what HTTP/2 cannot carry is left out.
@@ -527,6 +570,12 @@ impl ResponseSink for H2Answer {
         } else if let BodyFraming::Length(length) = framing {
             self.response.headers_mut().insert(http::header::CONTENT_LENGTH, HeaderValue::from(length));
         }
+    }
+
+    /// On a stream that is said by the status alone (RFC 8441 §5.1).
+    fn switch(&mut self, _protocol: &[u8]) {
+        *self.response.status_mut() = StatusCode::OK;
+        self.finish_head(BodyFraming::Chunked, None);
     }
 
     async fn flush(&mut self) -> Result<(), Broken> {

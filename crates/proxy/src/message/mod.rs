@@ -4,6 +4,7 @@ pub mod context;
 pub mod ledger;
 pub mod contract_note;
 pub mod h2;
+pub mod opening;
 pub mod sides;
 pub mod body;
 pub mod forwarding;

@@ -78,6 +78,9 @@ pub trait ResponseSink {
     /// it would be (HEAD, 304). Nothing is sent yet.
     fn finish_head(&mut self, framing: BodyFraming, declared_length: Option<&[u8]>);
 
+    /// Ends a head that has begun with 101: the client's bytes are another protocol's from here on. Nothing is sent yet.
+    fn switch(&mut self, protocol: &[u8]);
+
     /// Sends what is written so far.
     async fn flush(&mut self) -> Result<(), Broken>;
 

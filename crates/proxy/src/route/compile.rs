@@ -36,6 +36,7 @@ impl RouteTable {
         let mut seen_by: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
         let mut views = Vec::new();
         let mut named = Vec::with_capacity(listeners.len());
+        let mut websockets = Vec::new();
         for listener in listeners {
             let visible = routes.iter().filter(|route| is_visible(&route.config, listener));
             let visible: Vec<usize> = visible.map(|route| route.index).collect();
@@ -44,13 +45,17 @@ impl RouteTable {
                 views.len() - 1
             });
             named.push((Box::from(*listener), view));
+            let is_websocket = |route: &&CompiledRoute| route.config.upgrades.iter().any(|token| token == "websocket");
+            if routes.iter().filter(is_websocket).any(|route| is_visible(&route.config, listener)) {
+                websockets.push(Box::from(*listener));
+            }
         }
         problems.append(&mut conflicts.texts);
         if !problems.is_empty() {
             return Err(problems);
         }
         let forbid_unknown_hosts = routes.iter().any(|route| route.config.lenient.forbid_unknown_hosts);
-        Ok(RouteTable { routes, listeners: named, views, forbid_unknown_hosts })
+        Ok(RouteTable { routes, listeners: named, views, websockets, forbid_unknown_hosts })
     }
 }
 

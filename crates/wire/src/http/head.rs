@@ -141,6 +141,11 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
+    /// Whether it came as an extended CONNECT (RFC 8441), which is an upgrade on a stream: there is no other one over HTTP/2.
+    pub fn is_extended_connect(&self) -> bool {
+        self.version == Version::H2 && self.upgrade.is_some()
+    }
+
     /// Back to the default, keeping buffers.
     pub fn clear(&mut self) {
         self.method = Method::Get;

@@ -69,6 +69,8 @@ settings! {
     pub struct ListenerOptions, LISTENER_OPTIONS_ROWS {
         half_close: HalfClose = Shape::Choice(HalfClose::WORDS), "abort",
             "HTTP/1 clients that close their sending direction while they wait for the response. `abort`: treat it as a disconnect and abort the request. `serve`: send the response, the client may still read.";
+        websocket_over_http2: bool = Shape::Bool, "true",
+            "Announce to HTTP/2 clients that WebSockets may be opened on a stream of their connection (RFC 8441), where `upgrades` of a route allows them. `false`: clients that know HTTP/1.1 open a connection of their own for each.";
         limits: Option<ListenerLimits> = Shape::Object(&LISTENER_LIMITS), "(those of the process)",
             "Limits of this listener that go before those of the process.";
     }

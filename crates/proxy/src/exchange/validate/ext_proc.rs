@@ -210,6 +210,8 @@ impl ResponseSink for Nobody {
 
     fn finish_head(&mut self, _framing: BodyFraming, _declared_length: Option<&[u8]>) {}
 
+    fn switch(&mut self, _protocol: &[u8]) {}
+
     async fn flush(&mut self) -> Result<(), Broken> {
         Ok(())
     }

@@ -1,0 +1,148 @@
+//! What follows an upgrade: bytes both ways between a client and its server, over a connection of HTTP/1.1 or a stream of HTTP/2 (RFC 8441 §5).
+//!
+//! Owns how the end of one side is shown to the other. What is carried is `pump`'s and `websocket`'s.
+
+use h2::Reason as ErrorCode;
+use net::Chunk;
+use reason::{Reason, Side};
+use transport::Broken;
+
+use contract::validate::code;
+
+use crate::exchange::upstream_h1::Upgraded;
+use crate::message::context::Context;
+use crate::message::h2::{H2Answer, H2Body};
+use crate::message::ledger::Ledger;
+use crate::message::sides::{MessageBody, ResponseSink};
+use crate::pump::{self, Bounds, Carried, End, Sink, Source, arrived, cut};
+use crate::websocket;
+
+/// How the client's side is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// With an end of our own.
+    Orderly,
+    /// As something that was cut.
+    Cut,
+}
+
+/// Carries bytes between a client, who has sent `first` already, and the server that it was upgraded to.
+pub async fn carry(
+    context: Context<'_>,
+    client: (impl Source, impl Sink),
+    first: Chunk,
+    upgraded: Box<Upgraded>,
+    ledger: &mut Ledger,
+) -> Ending {
+    let carried = Carried::default();
+    let Upgraded { transport, first: upstream_first, place, messages } = *upgraded;
+    let upstream = (&transport, upstream_first);
+    let bounds = Bounds { idle: context.generation.config.limits.tunnel_idle_timeout, until: None };
+    let end = match &messages {
+        None => pump::run((client, first), upstream, bounds, &carried).await,
+        Some(messages) => {
+            let noted = (context, &mut ledger.contract);
+            websocket::run((client, first), upstream, bounds, &carried, messages, noted).await
+        }
+    };
+    drop(place);
+    ledger.received.set(ledger.received.get() + carried.from_client.get());
+    ledger.sent.set(ledger.sent.get() + carried.to_client.get());
+    match end {
+        End::Finished | End::Expired => Ending::Orderly,
+        // A client that leaves without close_notify has left all the same.
+        End::ClientCut => {
+            cut(&transport).await;
+            Ending::Orderly
+        }
+        End::Rejected => {
+            ledger.blame_on(Side::Client, Reason::of_code(code::WEBSOCKET_MESSAGE));
+            Ending::Orderly
+        }
+        End::Idle => {
+            ledger.blame(Reason::TunnelIdle);
+            Ending::Orderly
+        }
+        End::ClientBroke => {
+            ledger.blame(Reason::TunnelClientReset);
+            cut(&transport).await;
+            Ending::Cut
+        }
+        End::UpstreamBroke | End::UpstreamCut => {
+            ledger.blame(Reason::TunnelUpstreamReset);
+            Ending::Cut
+        }
+    }
+}
+
+/// Carries bytes between a stream of HTTP/2 and the server that its request was upgraded to.
+///
+/// # Errors
+/// The code that the stream is reset with: one side was cut (RFC 8441 §5).
+pub async fn carry_stream(
+    context: Context<'_>,
+    (body, answer): (&mut H2Body, &mut H2Answer),
+    upgraded: Box<Upgraded>,
+    ledger: &mut Ledger,
+) -> Result<(), ErrorCode> {
+    body.begin_tunnel();
+    answer.begin_tunnel(context.generation.config.limits.tunnel_idle_timeout);
+    let client = (FromStream { body }, ToStream { answer: &mut *answer });
+    match carry(context, client, Chunk::empty(), upgraded, ledger).await {
+        Ending::Orderly => answer.end(None).await.map_err(|_| ErrorCode::CANCEL),
+        Ending::Cut => {
+            // The connection's own task writes what there is.
+            tokio::task::yield_now().await;
+            arrived(|| answer.has_gone_on()).await;
+            Err(ErrorCode::CANCEL)
+        }
+    }
+}
+
+/// What the client sends on a stream.
+struct FromStream<'s> {
+    body: &'s mut H2Body,
+}
+
+impl Source for FromStream<'_> {
+    async fn recv(&mut self) -> Result<Chunk, Broken> {
+        let broken = || Broken::Socket(std::io::ErrorKind::ConnectionReset.into());
+        let Some(piece) = self.body.next().await.map_err(|_| broken())? else {
+            // A tunnel ends without fields (RFC 9113 §8.5).
+            return if self.body.trailers().is_none() { Ok(Chunk::empty()) } else { Err(broken()) };
+        };
+        let mut chunk = Chunk::take();
+        // No frame is larger than what fits.
+        let room = chunk.spare_mut().get_mut(..piece.len()).ok_or_else(broken)?;
+        room.copy_from_slice(piece);
+        chunk.filled(piece.len());
+        Ok(chunk)
+    }
+
+    fn ended_orderly(&self) -> bool {
+        true
+    }
+
+    fn plain(&self) -> Option<&transport::Transport> {
+        None
+    }
+}
+
+/// What the client gets on a stream.
+struct ToStream<'s> {
+    answer: &'s mut H2Answer,
+}
+
+impl Sink for ToStream<'_> {
+    async fn send(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        self.answer.piece(bytes).await
+    }
+
+    async fn finish(&mut self, _closes_next: bool) {
+        let _ = self.answer.end(None).await;
+    }
+
+    fn plain(&self) -> Option<&transport::Transport> {
+        None
+    }
+}
