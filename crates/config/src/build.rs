@@ -14,6 +14,7 @@ mod key_servers;
 mod key_server;
 mod keystores;
 mod listeners;
+mod log_fields;
 mod loops;
 mod placeholders;
 mod policies;
@@ -38,7 +39,7 @@ pub use variables::warnings as variable_warnings;
 
 use super::limits::Limits;
 use super::machine::Machine;
-use super::model::{Config, ListenerConfig, PolicyConfig, RouteConfig, Unused};
+use super::model::{Config, ListenerConfig, LogField, PolicyConfig, RouteConfig, Unused};
 use super::problem::{Collector, Span, closest, listed, shown};
 use super::shape::effective::Effective;
 use super::shape::surface::ROOT;
@@ -88,12 +89,13 @@ pub(super) fn build(
     let upstreams = build.upstreams(root);
     let (listeners, admin) = build.listeners_and_admin(root);
     let limits = root.get("limits").map(Limits::read).unwrap_or_default();
-    let routes = build.routes(root);
+    let mut routes = build.routes(root);
     let own =
         |listener: &Arc<ListenerConfig>| Some((listener.name.clone(), limits.at(listener.options.limits.as_ref()?)));
     let listener_limits = listeners.iter().filter_map(own).collect();
     let policies = build.policies(root);
-    let tokens = build.tokens(root, &policies, &claims_read(&routes, &policies));
+    let log_fields = build.log_fields(root, &mut routes);
+    let tokens = build.tokens(root, &policies, &claims_read(&routes, &policies, &log_fields));
     let config = Config {
         workers: process::workers(root),
         listeners,
@@ -111,7 +113,7 @@ pub(super) fn build(
         trusted_proxies: build.trusted_proxies(root),
         forwarding: build.forwarding(root),
         admin,
-        log: build.log(root),
+        log: build.log(root, log_fields),
         limits,
         listener_limits,
         included: sources.included.clone(),
@@ -125,9 +127,14 @@ pub(super) fn build(
 }
 
 /// The claims of tokens that are read, whichever policy verified them.
-fn claims_read(routes: &[RouteConfig], policies: &BTreeMap<String, Arc<PolicyConfig>>) -> BTreeSet<String> {
+fn claims_read(
+    routes: &[RouteConfig],
+    policies: &BTreeMap<String, Arc<PolicyConfig>>,
+    log_fields: &[LogField],
+) -> BTreeSet<String> {
     let counted = policies.values().flat_map(|policy| policy.claims_counted());
-    routes.iter().flat_map(RouteConfig::claims).chain(counted).map(str::to_owned).collect()
+    let logged = log_fields.iter().flat_map(|field| field.value.claims());
+    routes.iter().flat_map(RouteConfig::claims).chain(counted).chain(logged).map(str::to_owned).collect()
 }
 
 impl Build<'_> {

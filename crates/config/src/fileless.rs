@@ -210,7 +210,7 @@ impl Default for LogConfig {
 
 impl Default for AccessLog {
     fn default() -> AccessLog {
-        AccessLog { path: None, json: true, mmproxy_verbosity: None }
+        AccessLog { path: None, json: true, fields: Arc::default(), mmproxy_verbosity: None }
     }
 }
 

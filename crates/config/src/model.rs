@@ -378,6 +378,8 @@ pub struct RouteConfig {
     pub policies: Vec<String>,
     /// What holds for its responses.
     pub responses: ResponseRules,
+    /// Fields of the access log for its requests, those for all requests among them.
+    pub log_fields: Arc<[LogField]>,
     /// What a set of compatible routes does beyond native matching.
     pub lenient: Leniency,
 }
@@ -765,8 +767,19 @@ pub struct AccessLog {
     pub path: Option<PathBuf>,
     /// JSON lines, or text for people.
     pub json: bool,
+    /// Fields for requests that no route takes; routes have their own.
+    pub fields: Arc<[LogField]>,
     /// Lines as go-mmproxy writes them instead, 0 to 2 being its `-v`; no file can ask for that.
     pub mmproxy_verbosity: Option<u8>,
+}
+
+/// A field that the configuration adds to the access log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogField {
+    /// Its name.
+    pub name: String,
+    /// Its value, as bytes that the log escapes.
+    pub value: Template,
 }
 
 /// True client of a connection.

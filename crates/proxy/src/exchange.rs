@@ -78,6 +78,9 @@ pub async fn run<B: MessageBody, A: ResponseSink>(
         let forwarding = &context.generation.config.forwarding;
         exchange.ledger.given_id = forwarding::given_id(exchange.head, &context.facts(), forwarding).map(Box::from);
     }
+    if let Some(access) = context.generation.config.log.access.as_ref().filter(|access| !access.fields.is_empty()) {
+        exchange.ledger.add_fields(&access.fields, context.is_secure(exchange.head));
+    }
     let outcome = serve(&mut exchange).await;
     let Exchange { head, body, sink, ledger, .. } = exchange;
     match outcome {
@@ -131,7 +134,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
         Routed::Found(route, params) => (route, params),
         other => return respond_unrouted(other, exchange).await.map(|()| None),
     };
-    exchange.ledger.route = Some(Arc::clone(&route.config));
+    exchange.ledger.takes(&route.config, &params, || context.is_secure(head));
     check_action(head, &route.config.action)?;
     exchange.sink.pace(route.config.pace(context.limits()));
     if let Action::Validate(service) = &route.config.action {

@@ -47,7 +47,8 @@ pub use line::version_name;
 pub use once_per_second::OncePerSecond;
 pub use page::Metric;
 pub use record::{
-    ConnRecord, ContractRecord, Decision, FlowRecord, KeyOperation, KeyOutcome, RequestRecord, TunnelRecord,
+    AddedFields, ConnRecord, ContractRecord, Decision, FlowRecord, KeyOperation, KeyOutcome, RequestRecord,
+    TunnelRecord,
 };
 pub use reporter::Reporter;
 pub use shadow::ShadowKind;

@@ -16,7 +16,7 @@ use wire::proxy_protocol::{Version, kind};
 use wire::short_text::ShortText;
 
 use super::record::{
-    ConnRecord, ContractRecord, FlowRecord, KeyOperation, KeyOutcome, RequestRecord, TunnelRecord, code_of,
+    AddedFields, ConnRecord, ContractRecord, FlowRecord, KeyOperation, KeyOutcome, RequestRecord, TunnelRecord, code_of,
 };
 
 pub use mmproxy::MmproxyLine;
@@ -241,10 +241,34 @@ fn request_json(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
     if let Some(contract) = &record.contract {
         contract_json(&mut json, contract);
     }
+    if let Some(added) = record.added {
+        added_json(&mut json, added);
+    }
     json.some("fault", record.fault.word().as_bytes());
     json.some("reason", code_of(record.reason).as_bytes());
     json.some("policy", record.policy.unwrap_or("").as_bytes());
     json.end();
+}
+
+/// An object of its own, so that no name of a configuration is one of ours; absent if nothing is in it.
+fn added_json(json: &mut Json<'_>, added: &dyn AddedFields) {
+    let before = json.out.len();
+    json.open("fields");
+    let (empty, mut is_cut) = (json.out.len(), false);
+    added.each(&mut |name, value| {
+        if !value.is_empty() {
+            let kept = cut(value, FIELD_BYTES);
+            is_cut |= kept.len() < value.len();
+            json.quoted(name, kept);
+        }
+    });
+    match json.out.len() == empty {
+        true => json.out.truncate(before),
+        false => json.close(),
+    }
+    if is_cut {
+        json.note_cut("fields");
+    }
 }
 
 fn contract_json(json: &mut Json<'_>, contract: &ContractRecord<'_>) {
@@ -401,7 +425,7 @@ impl<'a> Json<'a> {
     }
 
     /// `,"name":`, or without the comma at the start of an inner object.
-    fn key(&mut self, name: &'static str) {
+    fn key(&mut self, name: &str) {
         if self.out.last() != Some(&b'{') {
             self.out.push(b',');
         }
@@ -431,12 +455,22 @@ impl<'a> Json<'a> {
     }
 
     fn bounded(&mut self, name: &'static str, value: &[u8], bound: usize) {
+        let kept = cut(value, bound);
+        self.quoted(name, kept);
+        if kept.len() < value.len() {
+            self.note_cut(name);
+        }
+    }
+
+    fn quoted(&mut self, name: &str, value: &[u8]) {
         self.key(name);
         self.out.push(b'"');
-        let kept = cut(value, bound);
-        escape(self.out, kept);
+        escape(self.out, value);
         self.out.push(b'"');
-        if kept.len() < value.len() && self.truncated_count < MAX_TRUNCATED {
+    }
+
+    fn note_cut(&mut self, name: &'static str) {
+        if self.truncated_count < MAX_TRUNCATED {
             self.truncated[self.truncated_count] = name;
             self.truncated_count += 1;
         }
@@ -509,6 +543,9 @@ fn request_text(out: &mut Vec<u8>, clock: &mut Clock, record: &RequestRecord<'_>
         text.pair("broke", code_of(contract.reason).as_bytes());
         text.pair("at", contract.place.as_bytes());
     }
+    if let Some(added) = record.added {
+        added.each(&mut |name, value| text.named("fields.", name, value));
+    }
     text.pair("id", record.request_id);
     text.pair("fault", record.fault.word().as_bytes());
     text.pair("reason", code_of(record.reason).as_bytes());
@@ -565,10 +602,15 @@ impl<'a> Text<'a> {
 
     /// ` name=value`, quoted where the value has spaces; nothing if it is empty.
     fn pair(&mut self, name: &'static str, value: &[u8]) {
+        self.named("", name, value);
+    }
+
+    fn named(&mut self, start: &'static str, name: &str, value: &[u8]) {
         if value.is_empty() {
             return;
         }
         self.space();
+        self.out.extend_from_slice(start.as_bytes());
         self.out.extend_from_slice(name.as_bytes());
         self.out.push(b'=');
         let quote = value.contains(&b' ');

@@ -54,6 +54,7 @@ fn record() -> RequestRecord<'static> {
         reason: None,
         policy: None,
         contract: None,
+        added: None,
     }
 }
 
@@ -287,4 +288,29 @@ fn any_bytes_give_one_well_formed_line() {
             assert_eq!(value["detail"].as_str().unwrap_or(""), detail, "an empty detail is left out");
         }
     }
+}
+
+/// Fields that a configuration adds.
+#[derive(Debug)]
+struct Fields<'a>(&'a [(&'a str, &'a [u8])]);
+
+impl AddedFields for Fields<'_> {
+    fn each(&self, put: &mut dyn FnMut(&str, &[u8])) {
+        self.0.iter().for_each(|(name, value)| put(name, value));
+    }
+}
+
+#[test]
+fn added_fields_stand_in_an_object_of_their_own() {
+    let long = [b'x'; 400];
+    let fields = Fields(&[("status", b"a\"b\n"), ("empty", b""), ("long", &long)]);
+    let record = RequestRecord { added: Some(&fields), ..record() };
+    let value: serde_json::Value = serde_json::from_str(&line(Form::Json, &record)).unwrap();
+    assert_eq!(value["fields"], serde_json::json!({ "status": "a\"b\n", "long": "x".repeat(256) }));
+    assert_eq!((&value["status"], &value["truncated"]), (&200.into(), &serde_json::json!(["fields"])));
+    assert!(line(Form::Text, &record).contains(" fields.status=a\\\"b\\n fields.long=xxx"));
+    let nothing = Fields(&[("empty", b"")]);
+    let value: serde_json::Value =
+        serde_json::from_str(&line(Form::Json, &RequestRecord { added: Some(&nothing), ..record })).unwrap();
+    assert!(value.get("fields").is_none() && value.get("fault").is_none(), "{value}");
 }

@@ -1,6 +1,7 @@
 //! What is known of a request or a connection when it ends. Plain data: who fills it in decides nothing about its form.
 //!
-//! Absent on purpose: header fields. Authorization and Cookie can not reach a log line, because no record has a place for them.
+//! Absent on purpose: header fields, but for those that the configuration adds. Authorization and Cookie can not reach a log line: no record has a place for
+//! them, and no configuration may add them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
@@ -124,6 +125,14 @@ pub struct RequestRecord<'a> {
     pub policy: Option<&'a str>,
     /// What its contract said, if it is under one.
     pub contract: Option<ContractRecord<'a>>,
+    /// What the configuration adds.
+    pub added: Option<&'a dyn AddedFields>,
+}
+
+/// Fields that the configuration adds to a record. Made only for a log that is written.
+pub trait AddedFields: std::fmt::Debug {
+    /// Gives the name and the value (hostile bytes possible) of each to `put`.
+    fn each(&self, put: &mut dyn FnMut(&str, &[u8]));
 }
 
 impl RequestRecord<'_> {

@@ -14,7 +14,8 @@ use super::key_server::KeyServerReporter;
 use super::line::{self, Clock, Form};
 use super::page::Metric;
 use super::record::{
-    ConnRecord, ContractRecord, Decision, FlowRecord, KeyOperation, KeyOutcome, RequestRecord, TunnelRecord,
+    AddedFields, ConnRecord, ContractRecord, Decision, FlowRecord, KeyOperation, KeyOutcome, RequestRecord,
+    TunnelRecord,
 };
 use super::reporter::Reporter;
 
@@ -113,6 +114,8 @@ pub const FIELDS: &[(&str, &str)] = &[
     ("contract.reason", "Reason code of the first violation."),
     ("contract.place", "Where it is: part of the message, name, and a pointer into the value."),
     ("contract.violations", "Violations found on both sides."),
+    ("fields", "What the configuration adds (`log.access.fields`, `log_fields` of a route)."),
+    ("fields.tenant", "An example of it. One of which nothing is made is left out."),
     ("fault", "The side at fault: `client`, `upstream`, `proxy` or `key_server`; absent where nobody is."),
     ("reason", "Reason code; absent where all went well."),
     ("policy", "The policy that did not let it pass; absent where none did."),
@@ -289,6 +292,17 @@ fn request<'a>(info: &'a tls::Info, proxy: &'a Option<ProxyInfo>) -> RequestReco
             place: "body /id",
             violations: 1,
         }),
+        added: Some(&ExampleFields),
+    }
+}
+
+/// A field that a configuration adds.
+#[derive(Debug)]
+struct ExampleFields;
+
+impl AddedFields for ExampleFields {
+    fn each(&self, put: &mut dyn FnMut(&str, &[u8])) {
+        put("tenant", b"acme");
     }
 }
 

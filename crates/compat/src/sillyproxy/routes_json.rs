@@ -245,6 +245,7 @@ impl Reader<'_> {
             contract: ContractChoice::Inherited,
             policies: Vec::new(),
             responses: ResponseRules::default(),
+            log_fields: Arc::default(),
             lenient: LENIENCY,
         });
     }

@@ -92,6 +92,8 @@ pub(super) enum Placeholder {
     Parameter(usize),
     /// A variable.
     Variable(Variable),
+    /// Something that is known elsewhere, and nothing here.
+    Nothing,
 }
 
 /// Reads what stands between two braces.
@@ -175,6 +177,15 @@ pub(super) fn field_template(text: &str, scope: Scope<'_>) -> Result<FieldValue,
 
 /// Reads a text with placeholders, all of which are written by one rule.
 pub(super) fn parts(text: &str, scope: Scope<'_>, escape: Escape) -> Result<Vec<TemplatePart>, Fault> {
+    cut(text, escape, |name| placeholder(name, scope))
+}
+
+/// Cuts a text at what stands between braces, which `read` reads.
+pub(super) fn cut(
+    text: &str,
+    escape: Escape,
+    read: impl Fn(&str) -> Result<Placeholder, Fault>,
+) -> Result<Vec<TemplatePart>, Fault> {
     let mut parts = Vec::new();
     let mut literal = String::new();
     let mut rest = text;
@@ -193,15 +204,16 @@ pub(super) fn parts(text: &str, scope: Scope<'_>, escape: Escape) -> Result<Vec<
         };
         // `${host}` is another proxy's.
         if !literal.ends_with(['$', '%']) {
-            let part = match placeholder(name, scope)? {
-                Placeholder::Parameter(index) => TemplatePart::Param { index, escape },
-                Placeholder::Variable(variable) => TemplatePart::Variable { variable, escape },
+            let part = match read(name)? {
+                Placeholder::Parameter(index) => Some(TemplatePart::Param { index, escape }),
+                Placeholder::Variable(variable) => Some(TemplatePart::Variable { variable, escape }),
+                Placeholder::Nothing => None,
             };
             foreign(&literal, text)?;
-            if !literal.is_empty() {
-                parts.push(TemplatePart::Text(std::mem::take(&mut literal)));
+            if let Some(part) = part {
+                parts.extend((!literal.is_empty()).then(|| TemplatePart::Text(std::mem::take(&mut literal))));
+                parts.push(part);
             }
-            parts.push(part);
         } else {
             literal.push('{');
             literal.push_str(name);

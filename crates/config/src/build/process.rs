@@ -1,12 +1,13 @@
 //! What concerns the process as a whole: workers, logs, forwarding fields, trusted proxies.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use wire::http::field_kind::may_be_trusted;
 
 use super::{Build, Fault, address, headers, read};
-use crate::model::{AccessLog, Forwarding, LogConfig};
+use crate::model::{AccessLog, Forwarding, LogConfig, LogField};
 use crate::problem::shown;
 use crate::yaml::Node;
 
@@ -27,7 +28,7 @@ impl Build<'_> {
         self.parsed_list(root, "trusted_proxies", address::network)
     }
 
-    pub(super) fn log(&mut self, root: &Node) -> LogConfig {
+    pub(super) fn log(&mut self, root: &Node, fields: Arc<[LogField]>) -> LogConfig {
         let mut log = LogConfig::default();
         let Some(node) = root.get("log") else { return log };
         if let Some(level) = read::text(node, "level") {
@@ -39,6 +40,7 @@ impl Build<'_> {
             log.access = Some(AccessLog {
                 path: self.log_path(access),
                 json: read::text(access, "format") != Some("text"),
+                fields,
                 ..AccessLog::default()
             });
         }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use wire::http::Method;
 
 use super::conditions::expression;
+use super::log_fields::Credentials;
 use super::placeholders::{Claims, Scope};
 use super::policies::KnownPolicies;
 use super::responses::{KnownResponses, media_type_of};
@@ -40,6 +41,7 @@ pub(super) struct Known<'a> {
     contracts: BTreeMap<&'a str, Span>,
     policies: KnownPolicies<'a>,
     responses: KnownResponses<'a>,
+    credentials: Credentials,
     /// Listeners that redirect everything, or carry bytes: no route is reached there.
     redirecting: Vec<&'a str>,
     tunnelling: Vec<&'a str>,
@@ -74,6 +76,7 @@ impl Build<'_> {
             contracts: names_in(root, "contracts"),
             policies: KnownPolicies::of(root),
             responses: KnownResponses::of(root),
+            credentials: Credentials::of(root),
             redirecting: Vec::new(),
             tunnelling: Vec::new(),
             for_tunnels: for_tunnels(root),
@@ -131,7 +134,8 @@ impl Build<'_> {
         let of_path = |build: &mut Build<'_>, path| {
             let parameters = parameter_names(path);
             let at = At { path: Some(path), scope: Scope { parameters: &parameters, claims } };
-            (build.action(node, at, known), build.edits(node, at.scope))
+            let log_fields = build.route_log_fields(node, at.scope, &known.credentials);
+            (build.action(node, at, known), build.edits(node, at.scope), log_fields)
         };
         let of_paths: Vec<_> = paths.iter().map(|path| of_path(self, path)).collect();
         if paths.is_empty() {
@@ -141,7 +145,7 @@ impl Build<'_> {
         let when = when.filter(|_| is_matched)?;
         let responses = self.response_rules(node, &known.responses);
         let mut routes = Vec::with_capacity(paths.len());
-        for (path, (action, (request_headers, response_headers))) in paths.into_iter().zip(of_paths) {
+        for (path, (action, (request_headers, response_headers), log_fields)) in paths.into_iter().zip(of_paths) {
             routes.push(RouteConfig {
                 name: name.clone(),
                 place: place.clone(),
@@ -161,6 +165,7 @@ impl Build<'_> {
                 contract: contract.clone(),
                 policies: policies.clone(),
                 responses: responses.clone(),
+                log_fields,
                 lenient: Leniency::default(),
             });
         }

@@ -340,6 +340,7 @@ fn pieces<'a>(text: &'a str, scope: Scope<'_>) -> Result<Vec<Piece<'a>>, Fault> 
         out.push(match placeholder(name, scope)? {
             Placeholder::Parameter(index) => Piece::Param(index),
             Placeholder::Variable(variable) => Piece::Variable(variable),
+            Placeholder::Nothing => Piece::Text(""),
         });
         rest = after;
     }

@@ -4,8 +4,9 @@
 //! it is a warning.
 
 use super::Fault;
-use crate::model::{Action, Config, PathPattern, Segment};
+use crate::model::{Action, Config, LogField, PathPattern, Segment, Variable};
 use crate::problem::shown;
+use crate::shape::effective::is_field_with_credential;
 
 /// What variables of other proxies begin with; nginx's are words, so that a `$` before anything else is a character like others.
 const NGINX: [&str; 25] = [
@@ -164,8 +165,32 @@ fn with_parameters(text: &str, variable: &str, path: Option<&PathPattern>) -> St
     format!("write {}; the query is appended by itself", shown(&written))
 }
 
-/// A text for each body of a route that holds what looks like a variable and is sent as it stands.
+/// A text for each template or text in which something else is probably meant.
 pub fn warnings(config: &Config) -> impl Iterator<Item = String> {
+    let of_all = config.log.access.iter().flat_map(|access| access.fields.iter());
+    let of_all = of_all.filter_map(logged_credential).map(|text| format!("log: {text}"));
+    let of_routes = config.routes.iter().filter(|route| !route.is_further_path).flat_map(|route| {
+        let is_own = |field: &&LogField| {
+            !config.log.access.iter().flat_map(|access| access.fields.iter()).any(|other| other.name == field.name)
+        };
+        let fields = route.log_fields.iter().filter(is_own).filter_map(logged_credential);
+        fields.map(|text| format!("{}: route `{}`: {text}", route.place, route.name))
+    });
+    bodies(config).chain(of_all).chain(of_routes)
+}
+
+/// Whether a field of the log holds what may be a credential.
+fn logged_credential(field: &LogField) -> Option<String> {
+    let looks_like_one = |variable: &Variable| match variable {
+        Variable::Header(name) | Variable::Cookie(name) if is_field_with_credential(name) => Some(name.clone()),
+        _ => None,
+    };
+    let name = field.value.variables().find_map(looks_like_one)?;
+    Some(format!("the field {} logs {}, which looks like a credential", shown(&field.name), shown(&name)))
+}
+
+/// A text for each body of a route that holds what looks like a variable and is sent as it stands.
+fn bodies(config: &Config) -> impl Iterator<Item = String> {
     config.routes.iter().filter(|route| !route.is_further_path).filter_map(|route| {
         let Action::Respond { body, .. } = &route.action else { return None };
         let variable = variable_in(std::str::from_utf8(body).ok()?)?;

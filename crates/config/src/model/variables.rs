@@ -70,6 +70,14 @@ impl Template {
             TemplatePart::Text(_) | TemplatePart::Param { .. } => None,
         })
     }
+
+    /// The claims of tokens that it reads.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = &str> {
+        self.variables().filter_map(|variable| match variable {
+            Variable::Claim(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
 }
 
 impl RouteConfig {
@@ -92,7 +100,8 @@ impl RouteConfig {
             Action::Redirect { to, .. } => [Some(to), None],
             Action::Respond { .. } | Action::Validate(_) => [None, None],
         };
-        fields.chain(of_action.into_iter().flatten())
+        let logged = self.log_fields.iter().map(|field| &field.value);
+        fields.chain(of_action.into_iter().flatten()).chain(logged)
     }
 
     /// Its conditions, and those of its shares.
@@ -106,10 +115,7 @@ impl RouteConfig {
 
     /// The claims of tokens that it reads.
     pub(crate) fn claims(&self) -> impl Iterator<Item = &str> {
-        let written = self.templates().flat_map(Template::variables).filter_map(|variable| match variable {
-            Variable::Claim(name) => Some(name.as_str()),
-            _ => None,
-        });
+        let written = self.templates().flat_map(Template::claims);
         let demanded = self.conditions().flat_map(|when| &when.values).filter(|value| value.of == ValueOf::Claim);
         written.chain(demanded.map(|value| value.name.as_str()))
     }

@@ -126,7 +126,7 @@ fn write_text(text: &str, out: &mut String) {
 }
 
 /// Whether the value of a header field is likely to be a credential.
-fn is_field_with_credential(name: &str) -> bool {
+pub(crate) fn is_field_with_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let known = ["authorization", "cookie"];
     let telling = ["auth", "token", "secret", "password", "passwd", "key", "credential", "session", "signature"];

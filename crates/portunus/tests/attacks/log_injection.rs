@@ -71,6 +71,46 @@ fn each_message_is_one_well_formed_line() {
     assert_eq!(line(sent + 3)["reason"], "closed_without_request");
 }
 
+/// Fields of the operator's own hold what clients send, and are no way out of their line or their place in it.
+#[test]
+fn added_fields_stay_in_their_place() {
+    let file = "log: { access: { format: json, output: access.log, fields: { a: \"{header.x-a}\", b: \"{cookie.b}{query.b}\", c: \"{path}\" } } }";
+    let trial = Trial::start(Parts { file, ..Parts::default() });
+    let long = "\"\\\u{1f}".replace('\u{1f}', "").repeat(5_000);
+    let odd = b"\xff\xfe\",\"status\":200}{\"x\":\"".to_vec();
+    let mut sent = 0;
+    for value in [
+        b"\"}},\"status\":200,\"fields\":{\"z\":\"".to_vec(),
+        b"\\".to_vec(),
+        b"\\u0022".to_vec(),
+        "\u{2028}\u{85}\u{202e}".into(),
+        odd,
+        long.into_bytes(),
+        b"a\tb".to_vec(),
+    ] {
+        let head = [
+            b"GET /%22%7D?b=%22%0d%0a\"} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nCookie: b=\"}\r\nX-A: ".as_slice(),
+            &value,
+            b"\r\n\r\n",
+        ];
+        assert_eq!(statuses(&exchange(trial.gate.address("web"), &head.concat())), [200], "{}", value.escape_ascii());
+        sent += 1;
+        let lines = raw_lines(&trial, sent);
+        let line: serde_json::Value = serde_json::from_str(&lines[sent - 1]).unwrap();
+        assert_eq!((&line["status"], &line["kind"]), (&200.into(), &"request".into()));
+        let fields = line["fields"].as_object().unwrap();
+        assert_eq!(fields.keys().collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(fields["b"], "\"}%22%0d%0a%22%7D");
+        let shown = fields["a"].as_str().unwrap();
+        assert!(shown.len() <= 256 * 4, "{}", shown.len());
+        match std::str::from_utf8(&value) {
+            Ok(text) if text.len() <= 256 => assert_eq!(shown, text),
+            Ok(_) => assert_eq!(line["truncated"], serde_json::json!(["fields"])),
+            Err(_) => assert!(shown.starts_with("\\xff\\xfe\","), "{shown}"),
+        }
+    }
+}
+
 #[test]
 fn credentials_are_not_logged() {
     let trial = Trial::start(Parts::default());

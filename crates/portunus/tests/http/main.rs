@@ -29,6 +29,7 @@ mod http2_ordinary;
 mod interim;
 mod prior_knowledge;
 mod listeners;
+mod log_fields;
 mod matching;
 mod own_responses;
 mod rejections;

@@ -46,6 +46,7 @@ fn record() -> RequestRecord<'static> {
         reason: None,
         policy: None,
         contract: None,
+        added: None,
     }
 }
 

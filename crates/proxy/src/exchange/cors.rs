@@ -1,8 +1,6 @@
 //! Requests of pages of other origins: preflights are answered here, before contract and authentication, since browsers show no credentials with them; all
 //! other responses say who may read them, rejections among them, so that a page learns why.
 
-use std::sync::Arc;
-
 use reason::Reason;
 use wire::http::{BodyFraming, Method, RequestHead};
 
@@ -38,10 +36,12 @@ pub(super) async fn begin(
         let route = index(&routed);
         let Some((policy, rule)) = generation.policies.cors(route, listener, head) else { return Ok(false) };
         let found = match &routed {
-            Routed::Found(route, _) => Some(*route),
+            Routed::Found(route, params) => {
+                ledger.takes(&route.config, params, || context.is_secure(head));
+                Some(*route)
+            }
             _ => None,
         };
-        ledger.route = found.map(|route| Arc::clone(&route.config));
         guard::check_preflight(context, found, head, ledger)?;
         let Some(answer) = cors::answer(rule, head, method) else {
             context.worker.report.policy(&policy.config.name, "rejected", Reason::CorsNotAllowed);

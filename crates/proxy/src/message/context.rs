@@ -9,7 +9,7 @@ use crate::auth::Subject;
 use crate::client::RequestClient;
 use crate::connection::Conn;
 use crate::generation::Generation;
-use crate::message::forwarding::Facts;
+use crate::message::forwarding::{Facts, is_reported_secure};
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::policies::Applicant;
@@ -80,6 +80,12 @@ impl<'a> Context<'a> {
         let tls = self.conn.tls.as_ref().filter(|_| !self.is_relayed);
         let certificate = tls.and_then(|tls| tls.info.peer.as_deref());
         Applicant { client: self.client, head: Some(head), route, certificate, subject: Some(subject) }
+    }
+
+    /// Whether its client speaks TLS, to us or to a trusted proxy.
+    pub fn is_secure(&self, head: &RequestHead) -> bool {
+        let facts = self.facts();
+        facts.secure || is_reported_secure(head, &facts, &self.generation.config.forwarding)
     }
 
     /// What templates of a route may hold of a request.

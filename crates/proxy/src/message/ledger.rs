@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use config::{PolicyConfig, RouteConfig};
+use config::{LogField, PolicyConfig, RouteConfig};
 use reason::{Reason, Side};
-use telemetry::RequestRecord;
+use telemetry::{AddedFields, RequestRecord};
 use wire::http::{RequestHead, Version};
 
 use crate::auth::Subject;
@@ -16,7 +16,7 @@ use crate::message::contract_note::ContractNote;
 use crate::message::rejection::Rejection;
 use crate::message::scratch::Parts;
 use crate::policies::Permits;
-use crate::route::Noted;
+use crate::route::{Noted, Params, Sought, Values};
 use crate::upstream::{Group, Server};
 use crate::worker::Worker;
 
@@ -65,6 +65,8 @@ pub struct Ledger {
     pub permits: Permits,
     /// What its contract said.
     pub contract: Option<ContractNote>,
+    /// What the configuration adds to its record, if it adds anything.
+    added: Option<Box<Added>>,
     fault: Side,
     reason: Option<Reason>,
 }
@@ -95,6 +97,7 @@ impl Ledger {
             policy: None,
             permits: Permits::default(),
             contract: None,
+            added: None,
             fault: Side::Nobody,
             reason: None,
         }
@@ -124,6 +127,23 @@ impl Ledger {
         self.given_id.as_deref().unwrap_or(&self.request_id)
     }
 
+    /// Has fields added to its record. `is_secure`: its client speaks TLS, to us or to a trusted proxy.
+    pub fn add_fields(&mut self, fields: &Arc<[LogField]>, is_secure: bool) {
+        if !fields.is_empty() {
+            self.added = Some(Box::new(Added { fields: Arc::clone(fields), params: Params::default(), is_secure }));
+        }
+    }
+
+    /// Notes the route that is taken, and with it which fields are added.
+    pub fn takes(&mut self, route: &Arc<RouteConfig>, params: &Params, is_secure: impl FnOnce() -> bool) {
+        if !route.log_fields.is_empty() {
+            let fields = Arc::clone(&route.log_fields);
+            let is_secure = self.added.as_ref().map_or_else(is_secure, |added| added.is_secure);
+            self.added = Some(Box::new(Added { fields, params: *params, is_secure }));
+        }
+        self.route = Some(Arc::clone(route));
+    }
+
     /// What is noted beside the head.
     pub fn noted(&self) -> Noted<'_> {
         Noted { request_id: self.id(), subject: &self.subject }
@@ -131,13 +151,20 @@ impl Ledger {
 
     /// Closes the notes: one record.
     fn close(&self, head: &RequestHead, conn: &Conn, worker: &Worker) {
+        let client = self.client.or(conn.client.map(|client| client.ip().to_canonical()));
+        let tls = conn.tls.as_ref().map(|tls| &tls.info);
+        let added = self.added.as_deref().map(|added| {
+            let sought = Sought { head, client, tls, subject: Some(&self.subject) };
+            let Added { fields, params, is_secure } = added;
+            AddedValues { fields, values: Values { sought, params, request_id: self.id(), is_secure: *is_secure } }
+        });
         worker.report.request(&RequestRecord {
             started: self.started,
             listener: &conn.listener.name,
-            client: self.client.or(conn.client.map(|client| client.ip().to_canonical())),
+            client,
             peer: conn.client,
             reported: conn.reported.as_deref(),
-            tls: conn.tls.as_ref().map(|tls| &tls.info),
+            tls,
             method: head.method.as_str(),
             version: match head.version {
                 Version::H10 => "HTTP/1.0",
@@ -167,7 +194,38 @@ impl Ledger {
             reason: self.reason,
             policy: self.policy.as_ref().map(|policy| policy.name.as_str()),
             contract: self.contract.as_ref().map(ContractNote::record),
+            added: added.as_ref().map(|added| added as &dyn AddedFields),
         });
+    }
+}
+
+/// What the configuration adds to a record.
+#[derive(Debug)]
+struct Added {
+    fields: Arc<[LogField]>,
+    /// The parameters of the path on its route.
+    params: Params,
+    /// The client speaks TLS, to us or to a trusted proxy.
+    is_secure: bool,
+}
+
+/// The same with the request that it is made of.
+#[derive(Debug)]
+struct AddedValues<'a> {
+    fields: &'a [LogField],
+    values: Values<'a>,
+}
+
+impl AddedFields for AddedValues<'_> {
+    fn each(&self, put: &mut dyn FnMut(&str, &[u8])) {
+        let mut value = transport::buffer();
+        for field in self.fields {
+            value.clear();
+            // A log takes any bytes; what has no value leaves nothing.
+            let _ = self.values.render(&field.value, &mut value);
+            put(&field.name, &value);
+        }
+        transport::recycle(value);
     }
 }
 

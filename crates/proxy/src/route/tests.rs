@@ -112,6 +112,7 @@ pub(super) fn route(text: &str) -> RouteConfig {
         contract: ContractChoice::Inherited,
         policies: Vec::new(),
         responses: config::ResponseRules::default(),
+        log_fields: [].into(),
         lenient: Leniency::default(),
     };
     for word in words {

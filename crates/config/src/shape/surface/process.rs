@@ -46,6 +46,12 @@ pub(in crate::shape) static ACCESS_LOG: Object = object(
     "the access log",
     &[&[
         optional("format", Shape::Choice(&["json", "text"]), "json", "JSON for machines, text for people."),
+        optional(
+            "fields",
+            Shape::Table("NAME", &Shape::Text("a text with variables such as `{path.tenant}`")),
+            "(none)",
+            "Fields to add to the line of each request. A field of which nothing is made is left out. Routes can add to them and replace them (`log_fields`). Credentials cannot be added.",
+        ),
         optional("output", Shape::Text("`stdout` or a file"), "stdout", "Destination. A file is reopened on SIGUSR1."),
     ]],
 );

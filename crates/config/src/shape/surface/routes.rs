@@ -94,6 +94,12 @@ pub(in crate::shape) static ROUTE: Object = Object {
                 "Changes to the header fields of the response.",
             ),
             optional(
+                "log_fields",
+                Shape::Table("NAME", &Shape::Text("a text with variables such as `{tenant}`")),
+                "(none)",
+                "Fields to add to the access log for requests of this route, besides those of `log.access.fields`; one of the same name is replaced.",
+            ),
+            optional(
                 "hsts",
                 Shape::Either(&[Shape::Bool, Shape::Text("a value such as `max-age=31536000; includeSubDomains`")]),
                 "false",
