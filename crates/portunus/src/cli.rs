@@ -42,6 +42,8 @@ pub enum Command {
         #[arg(long)]
         strict: bool,
     },
+    /// Say what becomes of a request under FILE, and why, without serving it
+    Explain(command::explain::ExplainCommand),
     /// Keep certificates and keys in stores
     Keystore(command::keystore::KeystoreCommand),
     /// Policy routing for connections onward from the client's own address
@@ -122,6 +124,7 @@ fn is_brief(command: &Command) -> bool {
         Command::Demo(command) => command.is_brief(),
         Command::KeyServer(command) => command.is_brief(),
         Command::Check { .. }
+        | Command::Explain(_)
         | Command::Keystore(_)
         | Command::Routing(_)
         | Command::Contract(_)
@@ -147,6 +150,7 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::KeyServer(command) => command::key_server::run(command),
         Command::ValidateServer(command) => command::validate_server::run(command),
         Command::Demo(command) => command::demo::run(command),
+        Command::Explain(command) => command::explain::run(&command),
         Command::Check { file, strict } => command::check::run(&file, strict),
         Command::As { program: Foreign::Sillyproxy, arguments } => command::front::run(arguments, sillyproxy::run),
         Command::As { program: Foreign::ApiFirewall, arguments } => command::front::run_api_firewall(arguments),

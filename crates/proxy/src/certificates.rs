@@ -187,6 +187,11 @@ impl TlsRule {
         self.digest == other.digest
     }
 
+    /// Whether clients are asked for a certificate, and whether they must show one.
+    pub fn demands_certificate(&self) -> Option<bool> {
+        self.settings.client_certificate.as_ref().map(|rule| rule.required)
+    }
+
     /// The SAN allow-list for client certificates; empty where there is none.
     pub fn allowed_sans(&self) -> &[String] {
         self.settings.client_certificate.as_ref().map_or(&[], |rule| &rule.allow_san)

@@ -7,6 +7,7 @@
 
 mod affinity;
 mod cors;
+mod dry_run;
 mod mirror;
 mod respond;
 mod compress;
@@ -30,6 +31,7 @@ use wire::http::{BodyFraming, Fields, RequestHead, ResponseHead, Version};
 
 use crate::auth::Subject;
 use crate::contracts::ActiveContract;
+use crate::generation::Generation;
 use crate::guard::{self, Admitted, Candidate, ExchangeParts, GuardedBody, Lease, Origin, ScratchSpace};
 use crate::message::context::{Aborted, Context, Failure, client_failed};
 use crate::message::forwarding::{self, TrailerRule};
@@ -150,10 +152,7 @@ async fn serve<B: MessageBody, A: ResponseSink>(
     let (status, location) = match &route.config.action {
         Action::Forward(forward) => return forward_admitted(head, (route, params), active, forward, exchange).await,
         Action::Respond { status, content_type, body, if_healthy, .. } => {
-            let group = if_healthy.as_ref().map(|name| context.generation.group(name));
-            if group.is_some_and(|group| group.is_none_or(|group| !group.is_up())) {
-                return Err(Rejection::of(Reason::NoHealthyUpstream).into());
-            }
+            check_health(if_healthy.as_deref(), context.generation, exchange.ledger)?;
             let body = context.generation.responses.body(route.index).unwrap_or(body);
             let fixed = (*status, content_type.as_str(), body);
             return respond_fixed(context, (&route.config, &params), fixed, head, exchange.sink, exchange.ledger)
@@ -190,6 +189,13 @@ fn check_upgrade(admitted: &Admitted<'_>, group: &Group) -> Result<(), Rejection
     Err(Rejection::of(Reason::WebsocketNotOffered))
 }
 
+/// Whether the group that a fixed response depends on has a server that is up. How servers fare is nothing that a dry run knows.
+fn check_health(group: Option<&str>, generation: &Generation, ledger: &Ledger) -> Result<(), Rejection> {
+    let Some(name) = group.filter(|_| ledger.dry_run.is_none()) else { return Ok(()) };
+    let is_up = generation.group(name).is_some_and(|group| group.is_up());
+    if is_up { Ok(()) } else { Err(Rejection::of(Reason::NoHealthyUpstream)) }
+}
+
 /// Has a request checked by the contract it is under, if any, and forwards it.
 async fn forward_admitted<B: MessageBody, A: ResponseSink>(
     head: &RequestHead,
@@ -215,12 +221,16 @@ async fn forward_admitted<B: MessageBody, A: ResponseSink>(
         }
     };
     body.rule_trailers(TrailerRule::of_request(head, &route.config, &context.generation.policies));
-    let mirror = forward.mirror.as_ref();
+    let is_dry = exchange.ledger.dry_run.is_some();
+    let mirror = forward.mirror.as_ref().filter(|_| !is_dry);
     let copy = mirror.and_then(|mirror| Duplicate::of(mirror, forward, &admitted, context, exchange.ledger.noted()));
     body.copy_to(copy.as_deref().map(Duplicate::body));
     let Exchange { sink, response, ledger, timers, .. } = exchange;
     let mut guarded = Exchange { context, head, response, body: &mut body, sink: *sink, ledger, timers };
-    let outcome = forward_request(&admitted, forward, &mut guarded).await;
+    let outcome = match is_dry {
+        true => Box::pin(dry_run::forward(&admitted, forward, &mut guarded)).await.map(|()| None),
+        false => forward_request(&admitted, forward, &mut guarded).await,
+    };
     if let Some(copy) = copy {
         // What reached no upstream is not for another one either.
         let has_gone = outcome.is_ok() || exchange.ledger.upstream_status.is_some();

@@ -16,6 +16,7 @@ mod lists;
 mod memory;
 mod messages;
 mod policy;
+mod rehearsal;
 mod relayed;
 mod request;
 pub mod response;

@@ -5,6 +5,7 @@
 
 pub mod background;
 pub mod server;
+pub mod explain;
 mod listener;
 mod conn;
 mod http;
@@ -36,6 +37,7 @@ pub mod upstream;
 mod admission;
 mod http2;
 pub mod passport;
+mod addressed;
 mod host_map;
 mod configured_map;
 mod field_fate;

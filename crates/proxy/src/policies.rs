@@ -130,7 +130,11 @@ impl ActivePolicy {
         self.count(applicant, |_| true)
     }
 
-    fn check_client(&self, applicant: &Applicant<'_>) -> Result<(), Denied> {
+    /// Whether a client may pass, whatever is counted.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub fn check_client(&self, applicant: &Applicant<'_>) -> Result<(), Denied> {
         let client = &applicant.client;
         if let Some(after) = self.maintenance.as_ref().and_then(|switch| switch.closed_for(client.certain())) {
             return Err(Denied::Maintenance(after));

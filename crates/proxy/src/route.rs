@@ -21,6 +21,7 @@
 mod ambiguous;
 mod compile;
 pub(crate) mod conditions;
+mod contenders;
 mod lenient;
 mod methods;
 mod params;
@@ -37,7 +38,8 @@ use config::{Config, RouteConfig, Segment, Service};
 use crate::host_map::HostMap;
 use ambiguous::is_more_specific;
 pub(crate) use ambiguous::{is_void, readings};
-pub use conditions::{Sought, share};
+pub use conditions::{Sought, held_share, share};
+pub use contenders::{Contender, Standing};
 use methods::MethodSet;
 pub use params::{MAX_PARAMS, Params};
 pub use template::{BadParameter, build_authority, build_location, build_target};

@@ -3,7 +3,7 @@
 //! Reads a session; changes nothing. Ruled by RFC 5280 (certificates) and RFC 4514 (names as text).
 
 use crate::ffi::{self, Owned};
-use crate::{KeyType, ProtocolVersion, trust};
+use crate::{Error, KeyType, ProtocolVersion, trust};
 use aws_lc_sys as sys;
 use std::ffi::CStr;
 use std::fmt::Write;
@@ -64,6 +64,14 @@ impl PeerCertificate {
     /// Its first alternative name: a DNS name, else a URI, else an e-mail address.
     pub fn first_name(&self) -> Option<&String> {
         self.dns_names.iter().chain(&self.uris).chain(&self.emails).next()
+    }
+
+    /// What a certificate (DER) says. Nobody has verified it: only for saying what would be if somebody had.
+    ///
+    /// # Errors
+    /// It is no certificate.
+    pub fn read(der: &[u8]) -> Result<PeerCertificate, Error> {
+        describe(&trust::certificate(der)?).ok_or_else(|| Error::Ours("its names cannot be read".into()))
     }
 }
 

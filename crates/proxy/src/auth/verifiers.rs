@@ -94,6 +94,17 @@ impl Verifier {
         }
     }
 
+    /// Where it is known whether a token is good, if not here: at its issuer, or where keys are that were never fetched.
+    pub fn who_knows(&self) -> Option<String> {
+        match self {
+            Verifier::Asked(server) => Some(format!("asks {}{}", server.config.host, server.config.target)),
+            Verifier::Signed(signed) => {
+                let is_known = signed.rule.keys.keys().is_some();
+                (!is_known).then(|| "its keys are fetched when it serves".to_owned())
+            }
+        }
+    }
+
     /// Who is asked about them, if anybody is.
     pub fn asked(&self) -> Option<&Arc<Introspection>> {
         match self {

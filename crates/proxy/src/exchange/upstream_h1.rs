@@ -509,7 +509,7 @@ fn begin_session(attempt: &Attempt<'_>, sink: &mut impl ResponseSink) {
 }
 
 /// Writes the head of the request as the upstream shall see it.
-fn write_head(attempt: &Attempt<'_>, noted: Noted<'_>, out: &mut Vec<u8>) -> Result<(), Rejection> {
+pub(super) fn write_head(attempt: &Attempt<'_>, noted: Noted<'_>, out: &mut Vec<u8>) -> Result<(), Rejection> {
     let request = attempt.admitted.head();
     let config = &attempt.admitted.route().config;
     out.extend_from_slice(request.method.as_str().as_bytes());

@@ -124,7 +124,7 @@ async fn connection(
 
 /// A connection just opened. The second part moves the frames, and must be driven beside whatever the first is used for.
 /// The request as the upstream shall see it.
-fn request(attempt: &Attempt<'_>, noted: Noted<'_>) -> Result<Request<()>, Rejection> {
+pub(super) fn request(attempt: &Attempt<'_>, noted: Noted<'_>) -> Result<Request<()>, Rejection> {
     let bad = || Rejection::of(Reason::BadRequestForHttp2);
     let head = attempt.admitted.head();
     let mut target = buffer();

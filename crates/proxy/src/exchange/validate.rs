@@ -19,9 +19,9 @@ use crate::guard::{self, Candidate, ExchangeParts, Grounds, GuardedBody, Lease, 
 use crate::message::body::BodyError;
 use crate::message::context::{Aborted, Context, Failure, client_failed};
 use crate::message::rejection::{self, Rejection};
-use crate::message::sides::{MessageBody, ResponseSink};
+use crate::message::sides::{MessageBody, Piece, ResponseSink};
 use crate::route::{CompiledRoute, Params};
-use messages::{Messages, Piece, answer_one};
+use messages::{Messages, answer_one};
 use original::Names;
 
 /// Says whether a request that another proxy holds keeps its contract.

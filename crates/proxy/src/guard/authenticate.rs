@@ -11,8 +11,10 @@ use super::forward_auth;
 use super::request::ask_about;
 use crate::auth::passwords::Credentials;
 use crate::auth::token::{self, Shown, shown_in};
-use crate::auth::{Grant, Passwords, Subject, Verifier, lookups};
+use crate::auth::{Grant, Passwords, Verifier, lookups};
 use crate::message::context::Context;
+use crate::message::dry_run::DryRun;
+use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::policies::{ActivePolicy, network_of};
 
@@ -24,12 +26,14 @@ pub(super) async fn authenticate(
     policy: &ActivePolicy,
     head: &RequestHead,
     context: Context<'_>,
-    subject: &mut Subject,
+    ledger: &mut Ledger,
 ) -> Result<(), Rejection> {
     let enforces = policy.config.mode == PolicyMode::Enforce;
     if let Some((rule, verifier)) = policy.token() {
-        let Some(grant) = verify_token(rule, verifier, enforces, head).await? else { return Ok(()) };
+        let granted = verify_token(rule, verifier, enforces, head, ledger.dry_run.as_deref_mut()).await?;
+        let Some(grant) = granted else { return Ok(()) };
         check_grant(rule, &grant)?;
+        let subject = &mut ledger.subject;
         for (field, claim) in &rule.set {
             let untellable = |_| Rejection::of(Reason::JwtClaim);
             let Some(value) = grant.text(claim).map_err(untellable)? else { continue };
@@ -43,14 +47,18 @@ pub(super) async fn authenticate(
             if rejection.status == 401 { challenge(rejection, text) } else { rejection }
         })?;
         if let Some(field) = &rule.user_header {
-            subject.set(field, user.as_bytes()).map_err(|_| Rejection::of(Reason::PasswordWrong))?;
+            ledger.subject.set(field, user.as_bytes()).map_err(|_| Rejection::of(Reason::PasswordWrong))?;
         }
-        subject.is_user(&user);
+        ledger.subject.is_user(&user);
     }
-    if let Some(rule) = &policy.config.forward_auth {
-        forward_auth::ask(rule, head, context, subject).await?;
+    match (&policy.config.forward_auth, &mut ledger.dry_run) {
+        (Some(rule), None) => forward_auth::ask(rule, head, context, &mut ledger.subject).await,
+        (Some(rule), Some(dry_run)) => {
+            dry_run.unknown("forward_auth", forward_auth::question(rule, head, context));
+            Ok(())
+        }
+        (None, _) => Ok(()),
     }
-    Ok(())
 }
 
 /// The user whose password a request shows.
@@ -84,6 +92,7 @@ async fn verify_token(
     verifier: Option<&Verifier>,
     enforces: bool,
     head: &RequestHead,
+    dry_run: Option<&mut DryRun>,
 ) -> Result<Option<Grant>, Rejection> {
     let shown = shown_in(&head.fields, rule.cookie.as_deref());
     let token = match shown {
@@ -96,6 +105,10 @@ async fn verify_token(
         Shown::Unclear => return Err(invalid(token::rejected(Reason::JwtMalformed))),
         Shown::One(token) => token,
     };
+    if let Some((dry_run, who)) = dry_run.zip(verifier.and_then(Verifier::who_knows)) {
+        dry_run.unknown("jwt", who);
+        return Ok(None);
+    }
     let granted = match verifier {
         Some(Verifier::Signed(signed)) => {
             signed.rule.check(token, SystemTime::now()).map(|claims| Grant::Claims(Box::new(claims)))

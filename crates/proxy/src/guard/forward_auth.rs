@@ -60,6 +60,21 @@ pub(super) async fn ask(
     }
 }
 
+/// What it would be asked, in words: the upstream, the request line, and what of its response would be taken over.
+pub(super) fn question(rule: &ForwardAuth, head: &RequestHead, context: Context<'_>) -> String {
+    let method = method_of(rule, head);
+    let request = request(rule, head, context, &method, b"");
+    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let copied = if rule.copy.is_empty() { String::new() } else { format!(", and copies {}", rule.copy.join(", ")) };
+    format!("asks {}: {}{copied}", rule.upstream, line.trim_end_matches(" HTTP/1.1"))
+}
+
+/// The method of the question.
+fn method_of(rule: &ForwardAuth, head: &RequestHead) -> Method {
+    if rule.append_path { head.method.clone() } else { Method::Get }
+}
+
 /// Takes over what the service says of the client.
 fn note(rule: &ForwardAuth, response: &ResponseHead, subject: &mut Subject) -> Result<(), Rejection> {
     for name in &rule.copy {
@@ -162,7 +177,7 @@ async fn ask_server(
     context: Context<'_>,
     (group, server): (&Group, &Arc<Server>),
 ) -> Result<Answered, NoAnswer> {
-    let method = if rule.append_path { head.method.clone() } else { Method::Get };
+    let method = method_of(rule, head);
     let request = request(rule, head, context, &method, server.authority.as_bytes());
     let pools = &context.worker.pools;
     loop {

@@ -11,6 +11,7 @@ use config::PolicyMode;
 use wire::http::RequestHead;
 
 use super::authenticate::authenticate;
+use super::rehearsal;
 use crate::auth::Subject;
 use crate::message::context::Context;
 use crate::message::ledger::Ledger;
@@ -28,10 +29,15 @@ pub(super) async fn check<'p>(
     ledger: &mut Ledger,
 ) -> Result<(), Rejection> {
     for policy in policies {
+        if ledger.dry_run.is_some() {
+            let checked = Box::pin(rehearsal::check(policy, head, context, ledger)).await;
+            enforced(policy, checked, context, ledger)?;
+            continue;
+        }
         let mut checked = count(policy, policy.check(&context.applicant(head, route, &ledger.subject)), ledger);
         // Made where it stays, since most policies ask for nothing of this kind.
         if checked.is_ok() && policy.authenticates() {
-            checked = Box::pin(authenticate(policy, head, context, &mut ledger.subject)).await;
+            checked = Box::pin(authenticate(policy, head, context, ledger)).await;
         }
         if checked.is_ok() {
             checked = count(policy, policy.check_identified(&context.applicant(head, route, &ledger.subject)), ledger);
@@ -71,7 +77,10 @@ pub(super) fn check_preflight<'p>(
 ) -> Result<(), Rejection> {
     let nobody = Subject::default();
     policies.into_iter().try_for_each(|policy| {
-        let checked = count(policy, policy.check_unidentified(&context.applicant(head, route, &nobody)), ledger);
+        let checked = match ledger.dry_run {
+            Some(_) => rehearsal::check_client(policy, head, context, ledger),
+            None => count(policy, policy.check_unidentified(&context.applicant(head, route, &nobody)), ledger),
+        };
         enforced(policy, checked, context, ledger)
     })
 }
@@ -83,7 +92,7 @@ fn count(policy: &ActivePolicy, checked: Result<Option<Permit>, Denied>, ledger:
     Ok(())
 }
 
-fn rejection(policy: &ActivePolicy, denied: Denied) -> Rejection {
+pub(super) fn rejection(policy: &ActivePolicy, denied: Denied) -> Rejection {
     let retry_after = match denied {
         Denied::Maintenance(after) => Some(seconds(after)),
         _ => None,

@@ -49,7 +49,7 @@ pub fn note_upgrade(admitted: &Admitted<'_>, ledger: &mut Ledger) {
         && let Some(note) = &mut ledger.contract
     {
         let place = Where::named(Part::Header, b"upgrade");
-        note.broken("request", Reason::UpgradeUndeclared, || place.to_string(), 1, false);
+        note.broken("request", Reason::UpgradeUndeclared, || (place.to_string(), String::new()), 1, false);
     }
 }
 
@@ -64,7 +64,7 @@ fn reject(
     let Some(under) = admitted.under else { return Ok(()) };
     let violation = Violation::new(reason.code(), Where::named(Part::Header, name), what);
     if let Some(note) = &mut ledger.contract {
-        note.broken("request", reason, || violation.place.to_string(), 1, blocks);
+        note.broken("request", reason, || (violation.place.to_string(), violation.what.clone()), 1, blocks);
     }
     if blocks { Err(rejection(under.active, Side::Request, &violation)) } else { Ok(()) }
 }

@@ -27,7 +27,7 @@ use crate::http::upgraded::{Ending, carry};
 use crate::message::body::{BodyReader, BodyWriter};
 use crate::message::context::{Aborted, Context};
 use crate::message::date;
-use crate::message::forwarding::{interim_fields, remove_nominated, remove_unbelieved, write_framing};
+use crate::message::forwarding::{interim_fields, remove_nominated, write_framing};
 use crate::message::ledger::{Ledger, OpenRequest};
 use crate::message::rejection::{self, Rejection};
 use crate::message::scratch::{self, Parts};
@@ -177,10 +177,7 @@ async fn message(transport: &Transport, input: &mut Chunk, conn: &Conn, worker: 
     let next = match read_head(transport, input, open.parts, limits).await {
         Ok(()) => {
             let last = served + 1 >= limits.max_requests_per_connection || worker.is_leaving();
-            let context = Context::new(worker, conn, &generation, &open.parts.request);
-            let forwarding = &generation.config.forwarding;
-            remove_unbelieved(&mut open.parts.request.fields, &context.client, forwarding);
-            generation.policies.remove_subject_fields(&mut open.parts.request.fields);
+            let context = Context::of_read(worker, conn, &generation, &mut open.parts.request);
             serve_message(context, transport, input, open.parts, &mut open.ledger, last).await
         }
         Err(Some(rejection)) => {

@@ -33,7 +33,6 @@ use crate::http2::frames::{Noticed, Sender};
 use crate::http2::io::H2Io;
 use crate::http2::outbox::Outbox;
 use crate::message::context::{Aborted, Context};
-use crate::message::forwarding::remove_unbelieved;
 use crate::message::h2::{H2Answer, H2Body, Sending, is_malformed, read_request};
 use crate::message::ledger::{Ledger, OpenRequest};
 use crate::message::rejection::Rejection;
@@ -356,9 +355,7 @@ async fn stream(
     let read = read_request(&message, path.as_deref(), received.is_end_stream(), limits, &mut open.parts.request);
     let mut body = H2Body::of_request(received, Rc::clone(&noticed), &open.parts.request);
     let mut sink = H2Answer::new(respond, &open.parts.request, sending, limits.pace());
-    let context = Context::new(worker, conn, &generation, &open.parts.request);
-    remove_unbelieved(&mut open.parts.request.fields, &context.client, &generation.config.forwarding);
-    generation.policies.remove_subject_fields(&mut open.parts.request.fields);
+    let context = Context::of_read(worker, conn, &generation, &mut open.parts.request);
     let scratch::Parts { request, response, timers } = &mut *open.parts;
     let ledger = &mut open.ledger;
     let read = match (body.malformed(), read) {

@@ -9,7 +9,7 @@ use crate::auth::Subject;
 use crate::client::RequestClient;
 use crate::connection::Conn;
 use crate::generation::Generation;
-use crate::message::forwarding::{Facts, is_reported_secure};
+use crate::message::forwarding::{Facts, is_reported_secure, remove_unbelieved};
 use crate::message::ledger::Ledger;
 use crate::message::rejection::Rejection;
 use crate::policies::Applicant;
@@ -48,6 +48,19 @@ impl<'a> Context<'a> {
     /// That of a request that another proxy holds, who asks about it on this connection.
     pub fn of_relayed(self, head: &RequestHead) -> Context<'a> {
         Context { is_relayed: true, ..Context::new(self.worker, self.conn, self.generation, head) }
+    }
+
+    /// As [`Context::new`], of a head that was just read: from here on it says of its sender only what that may say.
+    pub fn of_read(
+        worker: &'a Worker,
+        conn: &'a Conn,
+        generation: &'a Generation,
+        head: &mut RequestHead,
+    ) -> Context<'a> {
+        let context = Context::new(worker, conn, generation, head);
+        remove_unbelieved(&mut head.fields, &context.client, &generation.config.forwarding);
+        generation.policies.remove_subject_fields(&mut head.fields);
+        context
     }
 
     /// Where its client is counted among those of an upstream; for who connected that is looked up once per connection.

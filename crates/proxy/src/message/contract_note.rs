@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use config::Mode;
 use contract::validate::{Findings, Violation};
 use reason::Reason;
 use telemetry::{ContractRecord, Decision};
@@ -17,6 +18,8 @@ pub struct ContractNote {
     side: &'static str,
     reason: Option<Reason>,
     place: String,
+    /// What is wrong, for people.
+    what: String,
     /// What is counted was blocked, not just logged.
     reported_blocked: bool,
     violations: u32,
@@ -32,6 +35,7 @@ impl ContractNote {
             side: "",
             reason: None,
             place: String::new(),
+            what: String::new(),
             reported_blocked: false,
             violations: 0,
         }
@@ -44,18 +48,19 @@ impl ContractNote {
             return;
         };
         let count = u32::try_from(findings.violations().len()).unwrap_or(u32::MAX);
-        self.broken(side, Reason::of_code(first.code), || first.place.to_string(), count, blocked);
+        let about = || (first.place.to_string(), first.what.clone());
+        self.broken(side, Reason::of_code(first.code), about, count, blocked);
         if !blocked {
             findings.violations().iter().for_each(|violation| self.report(side, violation));
         }
     }
 
-    /// Something was wrong that is no finding of the document's validate.
+    /// Something was wrong that is no finding of the document's validate. `about`: where, and what.
     pub fn broken(
         &mut self,
         side: &'static str,
         reason: Reason,
-        place: impl FnOnce() -> String,
+        about: impl FnOnce() -> (String, String),
         count: u32,
         blocked: bool,
     ) {
@@ -68,7 +73,7 @@ impl ContractNote {
             self.reported_blocked = blocked;
             self.side = side;
             self.reason = Some(reason);
-            self.place = place();
+            (self.place, self.what) = about();
         }
     }
 
@@ -99,6 +104,17 @@ impl ContractNote {
 
     fn operation(&self) -> &str {
         self.operation.and_then(|number| self.active.rule(number)).map_or("", |rule| &rule.label)
+    }
+
+    /// What becomes of requests of this operation, or of one that the document does not have, that break the contract.
+    pub fn mode(&self) -> Mode {
+        let rule = self.operation.and_then(|number| self.active.rule(number));
+        rule.map_or(self.active.config.request, |rule| rule.request)
+    }
+
+    /// What is wrong where the record says.
+    pub fn what(&self) -> &str {
+        &self.what
     }
 
     /// For the record.

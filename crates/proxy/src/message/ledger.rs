@@ -13,6 +13,7 @@ use wire::http::{RequestHead, Version};
 use crate::auth::Subject;
 use crate::connection::Conn;
 use crate::message::contract_note::ContractNote;
+use crate::message::dry_run::DryRun;
 use crate::message::rejection::Rejection;
 use crate::message::scratch::Parts;
 use crate::policies::Permits;
@@ -67,6 +68,8 @@ pub struct Ledger {
     pub contract: Option<ContractNote>,
     /// What the configuration adds to its record, if it adds anything.
     added: Option<Box<Added>>,
+    /// What is noted of a request that goes nowhere.
+    pub dry_run: Option<Box<DryRun>>,
     fault: Side,
     reason: Option<Reason>,
 }
@@ -98,6 +101,7 @@ impl Ledger {
             permits: Permits::default(),
             contract: None,
             added: None,
+            dry_run: None,
             fault: Side::Nobody,
             reason: None,
         }
@@ -120,6 +124,11 @@ impl Ledger {
     pub fn rejected(&mut self, rejection: &Rejection) {
         self.status = rejection.status;
         self.blame_on(rejection.fault, rejection.reason);
+    }
+
+    /// Why it ends badly, if it does.
+    pub fn reason(&self) -> Option<Reason> {
+        self.reason
     }
 
     /// The id active.

@@ -7,6 +7,7 @@ pub mod h2;
 pub mod opening;
 pub mod sides;
 pub mod body;
+pub mod dry_run;
 pub mod forwarding;
 pub mod rejection;
 pub mod grpc;

@@ -39,6 +39,43 @@ pub(crate) fn hold(conditions: &Conditions, sought: &Sought<'_>) -> bool {
         && (conditions.certificate.is_empty() || has_certificate(&conditions.certificate, sought.tls))
 }
 
+/// The first condition that does not hold, in words.
+pub(super) fn unmet(conditions: &Conditions, sought: &Sought<'_>) -> Option<String> {
+    if let Some(condition) = conditions.values.iter().find(|condition| !holds(condition, sought)) {
+        let of = match condition.of {
+            ValueOf::Header => "header",
+            ValueOf::Query => "query parameter",
+            ValueOf::Cookie => "cookie",
+            ValueOf::Claim => "claim",
+        };
+        let any: Vec<String> = condition.any.iter().map(in_words).collect();
+        return Some(format!("{of} `{}` is not {}", condition.name, any.join(" or ")));
+    }
+    let list = |items: Vec<String>| items.join(", ");
+    if !conditions.client.is_empty() && !is_client(&conditions.client, sought.client) {
+        let networks = list(conditions.client.iter().map(ToString::to_string).collect());
+        return Some(format!("the client is not in {networks}"));
+    }
+    if !conditions.server_name.is_empty() && !has_server_name(&conditions.server_name, sought.tls) {
+        let names = list(conditions.server_name.iter().map(ToString::to_string).collect());
+        return Some(format!("the TLS server name is not {names}"));
+    }
+    if !conditions.certificate.is_empty() && !has_certificate(&conditions.certificate, sought.tls) {
+        return Some(format!("no client certificate with {}", list(conditions.certificate.clone())));
+    }
+    None
+}
+
+fn in_words(wanted: &ValueMatch) -> String {
+    match wanted {
+        ValueMatch::Absent => "absent".to_owned(),
+        ValueMatch::Present => "present".to_owned(),
+        ValueMatch::Exact(text) => format!("`{text}`"),
+        ValueMatch::Prefix(text) => format!("`{text}…`"),
+        ValueMatch::Regex(expression) => format!("like `{}`", expression.text()),
+    }
+}
+
 fn holds(condition: &ValueCondition, sought: &Sought<'_>) -> bool {
     let (name, head) = (condition.name.as_str(), sought.head);
     match condition.of {
@@ -137,9 +174,14 @@ fn has_certificate(names: &[String], tls: Option<&tls::Info>) -> bool {
     })
 }
 
+/// The first share that has conditions and whose conditions hold.
+pub fn held_share<'s>(shares: &'s [Share], sought: &Sought<'_>) -> Option<&'s Share> {
+    shares.iter().find(|share| !share.when.is_empty() && hold(&share.when, sought))
+}
+
 /// The group that gets a request: that of the first share whose conditions hold, else one by weight.
 pub fn share<'s>(shares: &'s [Share], sought: &Sought<'_>) -> Option<&'s str> {
-    let held = shares.iter().find(|share| !share.when.is_empty() && hold(&share.when, sought));
+    let held = held_share(shares, sought);
     let by_weight = || {
         let total: u64 = shares.iter().map(|share| u64::from(share.weight)).sum();
         let mut left = (total > 0).then(|| fastrand::u64(..total))?;

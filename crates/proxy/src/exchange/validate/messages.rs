@@ -2,7 +2,6 @@
 
 use wire::http::{BodyFraming, Fields};
 
-use net::Chunk;
 use reason::Reason;
 
 use crate::exchange::begin_own;
@@ -109,44 +108,4 @@ pub(super) async fn answer_one(
     sink.piece(&out).await.map_err(|broken| Failure::from(client_failed(&broken, ledger)))?;
     ledger.sent.set(out.len() as u64);
     end(sink, ledger).await
-}
-
-/// A body that is here.
-pub(super) struct Piece<'p> {
-    piece: Option<&'p [u8]>,
-    lent: &'p [u8],
-}
-
-impl<'p> Piece<'p> {
-    /// A body of these bytes.
-    pub(super) fn new(bytes: &'p [u8]) -> Piece<'p> {
-        Piece { piece: Some(bytes).filter(|bytes| !bytes.is_empty()), lent: &[] }
-    }
-}
-
-impl MessageBody for Piece<'_> {
-    fn is_done(&self) -> bool {
-        self.piece.is_none()
-    }
-
-    fn has_input(&self) -> bool {
-        self.piece.is_some()
-    }
-
-    async fn next(&mut self) -> Result<Option<&[u8]>, BodyError> {
-        self.lent = self.piece.take().unwrap_or_default();
-        Ok(Some(self.lent).filter(|piece| !piece.is_empty()))
-    }
-
-    fn trailers(&mut self) -> Option<Fields> {
-        None
-    }
-
-    fn last(&self) -> &[u8] {
-        self.lent
-    }
-
-    fn take_last(&mut self, _least_bytes: usize) -> Option<Chunk> {
-        None
-    }
 }

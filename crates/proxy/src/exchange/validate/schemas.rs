@@ -153,7 +153,7 @@ impl Said {
             let note = ledger.contract.insert(ContractNote::new(active, number));
             match violations {
                 Some(findings) => note.validated("request", findings, true),
-                None => note.broken("request", Reason::PathUndeclared, String::new, 1, true),
+                None => note.broken("request", Reason::PathUndeclared, Default::default, 1, true),
             }
         }
     }

@@ -1,0 +1,126 @@
+//! Why a request takes the route that it takes: the routes whose path fits it, and what each of them lacks. For people; nothing is decided here, and each
+//! question is put to the trees and conditions that serve.
+
+use super::conditions::{exactness, unmet};
+use super::tree::Tree;
+use super::{CompiledRoute, RouteTable, Routed, Sought};
+
+/// Most routes that are listed.
+const MOST: usize = 100;
+
+/// A route whose path fits a request.
+#[derive(Debug)]
+pub struct Contender<'t> {
+    /// The route.
+    pub route: &'t CompiledRoute,
+    /// How it stands to the request.
+    pub standing: Standing,
+}
+
+/// How a route stands to a request whose path it fits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// The request takes it.
+    Taken,
+    /// It would serve the request, and the one that is taken goes before it: what of that does.
+    GivesPlace(&'static str),
+    /// It would serve the request if its path could not be read as that of another route, or held no encoded slash.
+    PathRejected,
+    /// It serves other methods.
+    Method,
+    /// A condition of it does not hold.
+    Condition(String),
+    /// A parameter of its path is empty.
+    EmptyParameter,
+    /// It is for a host that is less specific than one that has routes, and those are all there is for the host.
+    Host,
+    /// It is for other listeners.
+    Listener,
+}
+
+impl RouteTable {
+    /// The routes whose path fits a request on `listener`: those of its host, most specific first, then those of less specific hosts, then those of
+    /// other listeners.
+    pub fn contenders(&self, listener: &str, sought: &Sought<'_>) -> Vec<Contender<'_>> {
+        let taken = match self.find(listener, *sought) {
+            Routed::Found(route, _) => Some(route),
+            _ => None,
+        };
+        let mut found = Found { table: self, contenders: Vec::new() };
+        let host = sought.head.host();
+        let own = self.listeners.iter().find(|(name, _)| **name == *listener).map(|(_, view)| *view);
+        if let Some(view) = own.and_then(|view| self.views.get(view)) {
+            let mut trees = view.hosts.matches(host).chain(&view.any);
+            if let Some(tree) = trees.next() {
+                found.add(tree, sought, |route, has_empty| standing(route, taken, has_empty, sought));
+            }
+            trees.for_each(|tree| found.add(tree, sought, |_, _| Standing::Host));
+        }
+        for (_, view) in self.views.iter().enumerate().filter(|(view, _)| Some(*view) != own) {
+            if let Some(tree) = view.tree(host) {
+                found.add(tree, sought, |_, _| Standing::Listener);
+            }
+        }
+        found.contenders
+    }
+}
+
+/// Contenders so far; each route is there once.
+struct Found<'t> {
+    table: &'t RouteTable,
+    contenders: Vec<Contender<'t>>,
+}
+
+impl<'t> Found<'t> {
+    /// Those of a tree.
+    fn add(&mut self, tree: &'t Tree, sought: &Sought<'_>, standing: impl Fn(&CompiledRoute, bool) -> Standing) {
+        tree.search(sought.head.path(), |candidates| {
+            for route in self.table.numbered(candidates.routes) {
+                if self.contenders.iter().all(|known| known.route.index != route.index) {
+                    let standing = standing(route, candidates.has_empty);
+                    self.contenders.push(Contender { route, standing });
+                }
+            }
+            self.contenders.len() >= MOST
+        });
+    }
+}
+
+/// How a route of the request's own host stands.
+fn standing(route: &CompiledRoute, taken: Option<&CompiledRoute>, has_empty: bool, sought: &Sought<'_>) -> Standing {
+    if taken.is_some_and(|taken| taken.index == route.index) {
+        return Standing::Taken;
+    }
+    if !route.methods.contains(&sought.head.method) {
+        return Standing::Method;
+    }
+    if let Some(unmet) = unmet(&route.config.when, sought) {
+        return Standing::Condition(unmet);
+    }
+    match taken {
+        _ if has_empty && !route.config.lenient.empty_parameters => Standing::EmptyParameter,
+        Some(taken) => Standing::GivesPlace(advantage(taken, route)),
+        None => Standing::PathRejected,
+    }
+}
+
+/// What has one route go before another that serves the same request: the first of the rules of `route` in which they differ.
+fn advantage(taken: &CompiledRoute, other: &CompiledRoute) -> &'static str {
+    let (one, two) = (&taken.config, &other.config);
+    if one.path.segments != two.path.segments {
+        return "its path is more specific";
+    }
+    if exactness(&one.when) != exactness(&two.when) {
+        return "its conditions are more exact";
+    }
+    if one.listeners.is_empty() != two.listeners.is_empty() {
+        return "it names the listener";
+    }
+    if taken.methods.is_any() != other.methods.is_any() {
+        return "it names the method";
+    }
+    if taken.methods.implies_head() != other.methods.implies_head() {
+        return "it names HEAD";
+    }
+    "it stands first in the file"
+}
