@@ -103,6 +103,7 @@ impl UdpListenerConfig {
             idle_timeout: setting(node, "idle_timeout"),
             max_flows: setting(node, "max_flows"),
             max_flows_per_client: setting(node, "max_flows_per_client"),
+            policies: Vec::new(),
         }
     }
 }

@@ -136,7 +136,7 @@ pub struct ListenerConfig {
     pub service: Service,
     /// The contract of everything that comes in by it, unless host or route say otherwise.
     pub contract: Option<String>,
-    /// Policies that its requests must pass.
+    /// Policies that its requests, or where it tunnels its connections, must pass.
     pub policies: Vec<String>,
     /// What holds for its responses.
     pub responses: ResponseRules,
@@ -223,6 +223,8 @@ pub struct TunnelRule {
     pub upstream: String,
     /// TLS is passed by unopened.
     pub passthrough: bool,
+    /// Policies that its connections must pass.
+    pub policies: Vec<String>,
 }
 
 /// TLS of a listener.

@@ -11,6 +11,7 @@ use telemetry::{ConnRecord, WorkerReport};
 use wire::proxy_protocol::ProxyInfo;
 
 use crate::certificates::TlsRule;
+use crate::policies::Denial;
 use crate::upstream::Places;
 
 /// What stays true for as long as a connection lives.
@@ -50,6 +51,15 @@ pub fn ended_before(conn: &Conn, report: &WorkerReport, phase: &'static str, rea
     report.connection_failed(&ConnRecord {
         duration: conn.accepted_at.1.elapsed(),
         ..record(conn, phase, reason, detail)
+    });
+}
+
+/// Tells of a connection that a policy did not let in.
+pub fn denied(conn: &Conn, report: &WorkerReport, denial: &Denial) {
+    report.connection_failed(&ConnRecord {
+        duration: conn.accepted_at.1.elapsed(),
+        policy: Some(&denial.policy.name),
+        ..record(conn, "accept", denial.reason, "")
     });
 }
 

@@ -212,7 +212,7 @@ impl Relay {
                 bytes += datagram.len();
                 let arrived = Arrived { balancer, local: piece.to, bytes: datagram, now };
                 let found =
-                    if is_trusted { self.flows.flow_of(config, arrived) } else { Err(Reason::ProxyUntrustedPeer) };
+                    if is_trusted { self.flows.flow_of(&rule, arrived) } else { Err(Reason::ProxyUntrustedPeer) };
                 match found {
                     Ok((flow, payload)) => self.pending.push(Pending { flow, slot, start: start + payload, end }),
                     Err(reason) => {

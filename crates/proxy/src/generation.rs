@@ -21,7 +21,7 @@ use crate::configured_map::ConfiguredMap;
 use crate::contracts::{ActiveContract, Contracts};
 use crate::doubtful;
 use crate::keyless::KeyGroup;
-use crate::policies::Policies;
+use crate::policies::{List, Policies};
 use crate::reach;
 use crate::responses::Responses;
 use crate::route::RouteTable;
@@ -97,15 +97,18 @@ impl Generation {
         let fronts = build_fronts(&config, &tables, &key_groups, &mut problems);
         let balancers = load_balancers(&config, &mut problems);
         let groups = build_groups(&config, previous, &mut problems);
-        let tunnel_routes = build_tunnel_routes(&config, &groups, &mut problems);
         let models = build_models(&config, &mut problems);
-        let udp_listeners = build_udp_listeners(&config, previous, &mut problems);
         let verifiers = Verifiers::load(&config, previous.map(|previous| &previous.verifiers));
         let verifiers = verifiers.map_err(|found| problems.extend(found)).unwrap_or_default();
         let contracts = Contracts::load(&config, &verifiers, previous.map(|previous| &previous.contracts));
         let contracts = contracts.map_err(|found| problems.extend(found)).ok();
         let policies = Policies::load(&config, &verifiers, previous.map(|previous| &previous.policies));
         let policies = policies.map_err(|found| problems.extend(found)).ok();
+        // Where they could not be loaded, that is said already.
+        let none = Policies::default();
+        let connection_policies = policies.as_ref().unwrap_or(&none);
+        let tunnel_routes = build_tunnel_routes(&config, &groups, connection_policies, &mut problems);
+        let udp_listeners = build_udp_listeners(&config, connection_policies, previous, &mut problems);
         let responses = Responses::load(&config).map_err(|found| problems.extend(found)).ok();
         match (routes, contracts, policies, responses) {
             (Some(routes), Some(contracts), Some(policies), Some(responses)) if problems.is_empty() => Ok(Generation {
@@ -290,17 +293,30 @@ fn listeners_by_place(config: &Config) -> HashMap<Place<Endpoint>, Arc<ListenerC
 }
 
 /// What datagrams of a UDP listener are served under.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct UdpRule {
     /// As configured.
     pub config: Arc<UdpListenerConfig>,
     /// Balancers whose headers are believed.
     pub trusted: TrustList,
+    /// Policies that flows must pass.
+    pub policies: List,
+}
+
+impl UdpRule {
+    /// Whether another one says nothing else. Policies are made anew for each generation.
+    fn is_same(&self, other: &UdpRule) -> bool {
+        self.config == other.config
+            && self.trusted == other.trusted
+            && self.policies.is_empty()
+            && other.policies.is_empty()
+    }
 }
 
 /// With their lists of trusted networks read. What did not change stays the same value.
 fn build_udp_listeners(
     config: &Config,
+    policies: &Policies,
     previous: Option<&Generation>,
     problems: &mut Vec<String>,
 ) -> HashMap<Place<SocketAddr>, Arc<UdpRule>> {
@@ -310,9 +326,10 @@ fn build_udp_listeners(
             note_trust("UDP listener", &listener.name, Some(texts), problems);
             TrustList::default()
         });
-        let rule = UdpRule { config: Arc::clone(listener), trusted };
+        let policies = policies.named(&listener.policies);
+        let rule = UdpRule { config: Arc::clone(listener), trusted, policies };
         let before = listener.places().next().and_then(|place| previous?.udp_listener(&place));
-        let rule = before.filter(|before| ***before == rule).cloned().unwrap_or_else(|| Arc::new(rule));
+        let rule = before.filter(|before| before.is_same(&rule)).cloned().unwrap_or_else(|| Arc::new(rule));
         by_place.extend(listener.places().map(|place| (place, Arc::clone(&rule))));
     }
     by_place
@@ -464,12 +481,13 @@ fn load_balancers(config: &Config, problems: &mut Vec<String>) -> HashMap<String
 fn build_tunnel_routes(
     config: &Config,
     groups: &BTreeMap<String, Arc<Group>>,
+    policies: &Policies,
     problems: &mut Vec<String>,
 ) -> HashMap<String, Arc<TunnelRoutes>> {
     let mut all = HashMap::new();
     for listener in &config.listeners {
         let Service::Tunnel(tunnel) = &listener.service else { continue };
-        match TunnelRoutes::new(tunnel, groups) {
+        match TunnelRoutes::new(tunnel, groups, policies) {
             Ok(tunnel_routes) => _ = all.insert(listener.name.clone(), Arc::new(tunnel_routes)),
             // A group that could not be made has been reported.
             Err(_) if !problems.is_empty() => {}

@@ -3,6 +3,7 @@
 //! Counts pass from one generation to the next where what is counted apart is the same: a reload gives nobody a new burst.
 
 mod concurrency;
+mod connection;
 pub mod cors;
 mod key;
 mod rate;
@@ -23,6 +24,7 @@ use crate::configured_map::ConfiguredMap;
 use crate::host_map::HostMap;
 use concurrency::ConcurrencyTable;
 pub use concurrency::{Permit, Permits};
+pub use connection::{Denial, admit};
 pub use key::{Applicant, network_of};
 use rate::RateTable;
 use switch::Switch;
@@ -200,8 +202,8 @@ impl ActivePolicy {
     }
 }
 
-/// The policies of one listener, host or route.
-pub type List = Box<[Arc<ActivePolicy>]>;
+/// The policies of one listener, host, route, or rule of a tunnel.
+pub type List = Arc<[Arc<ActivePolicy>]>;
 
 /// All policies, and where each holds.
 #[derive(Debug, Default)]
@@ -233,17 +235,26 @@ impl Policies {
         if !problems.is_empty() || policies.by_name.is_empty() {
             return if problems.is_empty() { Ok(policies) } else { Err(problems) };
         }
-        // The configuration was checked: every name is there.
-        let by_name = &policies.by_name;
-        let list = |names: &[String]| names.iter().filter_map(|name| by_name.get(name)).cloned().collect::<List>();
-        policies.listeners = config.listeners.iter().map(|one| (one.name.clone(), list(&one.policies))).collect();
+        let list = |names: &[String]| policies.named(names);
+        let listeners = config.listeners.iter().map(|one| (one.name.clone(), list(&one.policies))).collect();
         // A host that names none is under those of the wildcard above it.
         let hosts = config.host_rules.iter().filter(|rule| !rule.policies.is_empty());
-        policies.hosts = hosts.map(|rule| (rule.host.clone(), list(&rule.policies))).collect();
-        policies.routes = config.routes.iter().map(|route| list(&route.policies)).collect();
+        let hosts = hosts.map(|rule| (rule.host.clone(), list(&rule.policies))).collect();
+        let routes = config.routes.iter().map(|route| list(&route.policies)).collect();
+        (policies.listeners, policies.hosts, policies.routes) = (listeners, hosts, routes);
         policies.has_cors = config.policies.values().any(|policy| policy.cors.is_some());
         policies.subject_fields = config.subject_fields().map(Box::from).collect();
         Ok(policies)
+    }
+
+    /// Those of these names. The configuration was checked: every name is there.
+    pub fn named(&self, names: &[String]) -> List {
+        names.iter().filter_map(|name| self.by_name.get(name)).cloned().collect()
+    }
+
+    /// Those of a listener.
+    pub fn of_listener(&self, listener: &str) -> List {
+        self.listeners.get(listener).cloned().unwrap_or_default()
     }
 
     /// Whether there is none at all.
@@ -272,7 +283,7 @@ impl Policies {
     pub fn cors(&self, route: Option<usize>, listener: &str, head: &RequestHead) -> Option<(&ActivePolicy, &Cors)> {
         let route = route.map(|route| self.of_route(route)).unwrap_or_default();
         let around = [self.hosts.find(head.host()), self.listeners.get(listener)];
-        let mut all = route.iter().chain(around.into_iter().flatten().flatten());
+        let mut all = route.iter().chain(around.into_iter().flatten().flat_map(|list| &**list));
         all.find_map(|policy| Some((&**policy, policy.config.cors.as_ref()?)))
     }
 
@@ -284,7 +295,7 @@ impl Policies {
     /// Those of the listener and the host of a request, whatever its route.
     pub fn around(&self, listener: &str, head: &RequestHead) -> impl Iterator<Item = &Arc<ActivePolicy>> {
         let lists = [self.listeners.get(listener), self.hosts.find(head.host())];
-        lists.into_iter().flatten().flatten()
+        lists.into_iter().flatten().flat_map(|list| &**list)
     }
 
     /// Those of a route.

@@ -25,9 +25,10 @@ use reason::{Reason, Side};
 use transport::Transport;
 
 use crate::certificates::TlsFront;
-use crate::connection::Conn;
+use crate::connection::{Conn, denied};
 use crate::generation::Generation;
 use crate::passport::{self, Rejected};
+use crate::policies::{self, List, Permits};
 use crate::pump::{self, End, Party, cut};
 use crate::tunnel_routes::TunnelRoutes;
 use crate::upstream::{
@@ -43,6 +44,8 @@ pub struct TunnelSettings {
     config: Arc<TunnelConfig>,
     /// Who gets what.
     routes: Arc<TunnelRoutes>,
+    /// Policies that all its connections must pass.
+    policies: List,
     /// How TLS is opened; none on a plain listener.
     front: Option<Arc<TlsFront>>,
     /// For the handshake, or for the ClientHello.
@@ -58,6 +61,7 @@ impl TunnelSettings {
         Some(TunnelSettings {
             config: Arc::clone(config),
             routes: Arc::clone(generation.tunnel_routes(&listener.name)?),
+            policies: generation.policies.of_listener(&listener.name),
             front: generation.front(&listener.name).cloned(),
             handshake_timeout: generation.config.limits.handshake_timeout,
             idle_timeout: generation.config.limits.tunnel_idle_timeout,
@@ -73,6 +77,11 @@ pub async fn serve(
     settings: TunnelSettings,
     worker: &Worker,
 ) -> (u64, u64) {
+    let (address, mut permits) = (conn.client.map(|client| client.ip()), Permits::default());
+    if let Err(denial) = policies::admit(&settings.policies, address, &mut permits, &worker.report) {
+        denied(conn, &worker.report, &denial);
+        return (first.len() as u64, 0);
+    }
     let opened = match Box::pin(open::open(stream, first, conn, &settings, worker)).await {
         Ok(opened) => opened,
         Err(traffic) => return traffic,
@@ -84,6 +93,13 @@ pub async fn serve(
     let (mut state, first) = TunnelState::new(conn, worker, opened, settings.front.as_deref());
     // The rules are not needed any more, and an idle tunnel must not keep them alive.
     drop(settings);
+    let admitted = policies::admit(&state.route.policies, address, &mut permits, &worker.report);
+    if let Err(denial) = admitted {
+        state.policy = Some(denial.policy);
+        state.report_end("portunus", denial.reason);
+        Box::pin(cut(&state.client)).await;
+        return state.unreported_traffic();
+    }
     let group = Arc::clone(&state.route.group);
     let places = state.conn.client.map(|client| Places::of(client.ip()));
     let admitted = match group.admit(places) {
@@ -110,7 +126,7 @@ pub async fn serve(
         }
     };
     let end = carry(&state, first, &upstream, bounds).await;
-    drop((taken, in_flight));
+    drop((taken, in_flight, permits));
     Box::pin(finish(&state, end, upstream)).await;
     state.unreported_traffic()
 }

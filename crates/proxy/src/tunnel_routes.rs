@@ -9,6 +9,7 @@ use std::sync::Arc;
 use config::{TunnelConfig, TunnelRule};
 
 use crate::host_map::HostMap;
+use crate::policies::{List, Policies};
 use crate::upstream::Group;
 
 /// Where a connection goes.
@@ -20,6 +21,8 @@ pub struct TunnelRoute {
     pub passthrough: bool,
     /// The rule's names, for metrics; empty where it has none.
     pub name: Box<str>,
+    /// Policies that its connections must pass.
+    pub policies: List,
     /// Protocols it is for; empty for any.
     alpn: Vec<Box<[u8]>>,
 }
@@ -43,24 +46,29 @@ impl TunnelRoutes {
     ///
     /// # Errors
     /// A group that is not there.
-    pub fn new(config: &TunnelConfig, groups: &BTreeMap<String, Arc<Group>>) -> Result<TunnelRoutes, String> {
+    pub fn new(
+        config: &TunnelConfig,
+        groups: &BTreeMap<String, Arc<Group>>,
+        policies: &Policies,
+    ) -> Result<TunnelRoutes, String> {
         let mut routes = TunnelRoutes::default();
         for rule in &config.rules {
             let group =
                 groups.get(&rule.upstream).ok_or_else(|| format!("there is no upstream {:?}", rule.upstream))?;
-            routes.add(rule, group);
+            routes.add(rule, group, &policies.named(&rule.policies));
         }
         let lists = routes.named.iter_mut().map(|(_, list)| list).chain([&mut routes.any]);
         lists.for_each(|list| list.sort_by_key(|route| route.alpn.is_empty()));
         Ok(routes)
     }
 
-    fn add(&mut self, rule: &TunnelRule, group: &Arc<Group>) {
+    fn add(&mut self, rule: &TunnelRule, group: &Arc<Group>, policies: &List) {
         let route = |name: &str| {
             Arc::new(TunnelRoute {
                 group: Arc::clone(group),
                 passthrough: rule.passthrough,
                 name: name.into(),
+                policies: Arc::clone(policies),
                 alpn: rule.alpn.iter().map(|protocol| protocol.as_bytes().into()).collect(),
             })
         };
@@ -108,12 +116,13 @@ mod tests {
             alpn: alpn.iter().map(|protocol| (*protocol).to_owned()).collect(),
             upstream: (*upstream).to_owned(),
             passthrough: upstream.starts_with("unopened"),
+            policies: Vec::new(),
         });
         let config = TunnelConfig { rules: rules.collect(), idle_timeout: None, max_lifetime: None };
         let group =
             |name: &String| (name.clone(), Arc::new(Group::new(&Arc::new(UpstreamConfig::new(name.clone()))).unwrap()));
         let groups = config.rules.iter().map(|rule| group(&rule.upstream)).collect();
-        TunnelRoutes::new(&config, &groups).unwrap()
+        TunnelRoutes::new(&config, &groups, &Policies::default()).unwrap()
     }
 
     #[test]

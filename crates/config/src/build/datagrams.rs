@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::listeners::Bound;
+use super::policies::{Carried, KnownPolicies};
 use super::{Build, Fault, address, identifier, loops, read};
 use crate::model::{
     AllowedDestination, DatagramHeader, Endpoint, ServerAddress, ServerConfig, SourceConfig, TargetsConfig,
@@ -21,6 +22,7 @@ impl Build<'_> {
     pub(super) fn udp_listeners(&mut self, root: &Node) -> Vec<Arc<UdpListenerConfig>> {
         let mut bound = Bound::new();
         let mut names: HashMap<String, Span> = HashMap::new();
+        let policies = KnownPolicies::of(root);
         let mut out = Vec::new();
         for node in root.get("udp_listeners").map(Node::items).unwrap_or_default() {
             let name = self.parsed(node, "name", identifier).unwrap_or_default();
@@ -40,6 +42,7 @@ impl Build<'_> {
                 header_optional: rule.and_then(|rule| read::text(rule, "header")) == Some("optional"),
                 reply_header: rule.and_then(|rule| read::boolean(rule, "reply_header")).unwrap_or(default.reply_header),
                 source: self.source(node),
+                policies: self.connection_policies(node, &policies, Carried::Flows),
                 ..default
             };
             self.header_rules(node, &listener);

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use tls::{Policy, ProtocolVersion};
 
-use super::policies::KnownPolicies;
+use super::policies::{Carried, KnownPolicies};
 use super::responses::{KnownResponses, RESPONSE_KEYS};
+use super::tunnels::KnownHere;
 use super::{Build, Fault, address, identifier, names_in, read};
 use crate::model::{
     AdminConfig, Bindable, ClientCertificateConfig, Endpoint, ListenerConfig, ProxyHeaderRule, Service, TlsConfig,
@@ -52,9 +53,12 @@ impl Build<'_> {
                 bind: self.binds(node, &name, &mut bound),
                 tls: read::mapping(node, "tls").map(|tls| self.tls(tls, &keystores, node.entry("tunnel").is_some())),
                 proxy_protocol: read::mapping(node, "proxy_protocol").map(|rule| self.proxy_protocol(rule)),
-                service: self.service(node, &upstreams),
+                service: self.service(node, KnownHere { upstreams: &upstreams, policies: &policies }),
                 contract: node.get("contract").and_then(|name| self.name_of(name, "contract", &contracts)),
-                policies: self.policy_names(node, &policies, false),
+                policies: match node.entry("tunnel") {
+                    Some(_) => self.connection_policies(node, &policies, Carried::Tunnels),
+                    None => self.policy_names(node, &policies, false),
+                },
                 responses: self.response_rules(node, &responses),
                 options: ListenerOptions::read(node),
                 name,
@@ -103,17 +107,17 @@ impl Build<'_> {
         out
     }
 
-    fn service(&mut self, node: &Node, upstreams: &BTreeMap<&str, Span>) -> Service {
+    fn service(&mut self, node: &Node, known: KnownHere<'_>) -> Service {
         if let Some(tunnel) = read::mapping(node, "tunnel") {
             if let Some(entry) = node.entry("redirect_to_https") {
                 let what = "`tunnel` and `redirect_to_https` exclude each other";
                 self.problems.add(entry.key_span, what, "keep one of the two");
             }
-            for entry in ["contract", "policies"].into_iter().chain(RESPONSE_KEYS).filter_map(|key| node.entry(key)) {
+            for entry in ["contract"].into_iter().chain(RESPONSE_KEYS).filter_map(|key| node.entry(key)) {
                 let what = format!("`{}` has no effect beside `tunnel`, which looks at no requests", entry.key);
                 self.problems.add(entry.key_span, what, "remove one of the two");
             }
-            return Service::Tunnel(Arc::new(self.tunnel(tunnel, node.entry("tls").is_some(), upstreams)));
+            return Service::Tunnel(Arc::new(self.tunnel(tunnel, node.entry("tls").is_some(), known)));
         }
         let Some(entry) = node.entry("redirect_to_https") else { return Service::Http };
         if read::as_bool(&entry.value) == Some(false) {

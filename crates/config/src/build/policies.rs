@@ -1,6 +1,9 @@
 //! `policies`: who may pass, how often, and how many at once.
 
+mod connections;
 mod limits;
+
+pub(super) use connections::Carried;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,6 +25,7 @@ const AUTHENTICATION: [&str; 3] = ["jwt", "basic", "forward_auth"];
 /// The policies that listeners, hosts and routes refer to, and what their order makes known.
 pub(super) struct KnownPolicies<'a> {
     names: BTreeMap<&'a str, Span>,
+    entries: &'a [Entry],
     /// Those that verify a token.
     verifying: BTreeSet<&'a str>,
     /// Those that count by a claim.
@@ -53,7 +57,7 @@ impl<'a> KnownPolicies<'a> {
         let hosts = root.get("hosts").map(Node::entries).unwrap_or_default();
         let hosts = hosts.iter().filter(|entry| verify(&entry.value));
         let hosts = hosts.filter_map(|entry: &Entry| address::host_pattern(&entry.key).ok()).collect();
-        KnownPolicies { names: names_in(root, "policies"), verifying, counting, listeners, hosts }
+        KnownPolicies { names: names_in(root, "policies"), entries, verifying, counting, listeners, hosts }
     }
 
     /// Whether a policy verifies a token.
@@ -236,17 +240,18 @@ impl Build<'_> {
                     format!("{} counts by a claim, and no token is verified before its turn comes", shown(&name));
                 self.problems.add(item.span, what, "name a policy with `jwt` before it");
             }
-            if out.contains(&name) {
-                self.problems.add(
-                    item.span,
-                    format!("{} is in `policies` twice", shown(&name)),
-                    "remove one of the two",
-                );
-            } else {
-                out.push(name);
-            }
+            self.one_more_policy(item, name, &mut out);
         }
         out
+    }
+
+    fn one_more_policy(&mut self, item: &Node, name: String, out: &mut Vec<String>) {
+        if out.contains(&name) {
+            let what = format!("{} is in `policies` twice", shown(&name));
+            self.problems.add(item.span, what, "remove one of the two");
+        } else {
+            out.push(name);
+        }
     }
 }
 

@@ -33,6 +33,8 @@ pub struct UdpListenerConfig {
     pub max_flows: usize,
     /// Flows of one client address at once, per worker.
     pub max_flows_per_client: usize,
+    /// Policies that its flows must pass.
+    pub policies: Vec<String>,
 }
 
 impl UdpListenerConfig {

@@ -9,6 +9,7 @@ mod clients;
 mod harness;
 mod onward_tls;
 mod passing;
+mod policies;
 mod proxy_in;
 mod proxy_out;
 #[path = "../harness/secure.rs"]

@@ -18,7 +18,9 @@ use wire::simple_proxy;
 
 use super::header::{self, Said};
 use super::table::{FlowId, Key, Table};
+use crate::generation::UdpRule;
 use crate::passport::{self, Rejected};
+use crate::policies::{self, Permits};
 use crate::worker::Worker;
 
 /// How the balancer of a flow was found to go about headers; for the mode that finds out.
@@ -53,6 +55,8 @@ pub(super) struct Flow {
     pub(super) lost: u64,
     /// Times the network said that the target could not be reached.
     pub(super) unreachable: u64,
+    /// The limits that it counts under.
+    _permits: Permits,
 }
 
 /// A datagram on its way up.
@@ -109,11 +113,8 @@ impl Flows {
     ///
     /// # Errors
     /// Why the datagram goes nowhere.
-    pub(super) fn flow_of(
-        &mut self,
-        config: &Arc<UdpListenerConfig>,
-        arrived: Arrived<'_>,
-    ) -> Result<(FlowId, usize), Reason> {
+    pub(super) fn flow_of(&mut self, rule: &UdpRule, arrived: Arrived<'_>) -> Result<(FlowId, usize), Reason> {
+        let config = &rule.config;
         let balancer = arrived.balancer;
         let of_balancer = Key { client: None, balancer, destination: None };
         let first_only = matches!(config.header, DatagramHeader::First | DatagramHeader::Auto);
@@ -136,7 +137,7 @@ impl Flows {
         let key = if first_only { of_balancer } else { Key { client: Some(newcomer.client), balancer, destination } };
         match self.table.find(&key) {
             Some(id) => Ok((id, payload)),
-            None => Ok((self.open(config, key, &newcomer, arrived)?, payload)),
+            None => Ok((self.open(rule, key, &newcomer, arrived)?, payload)),
         }
     }
 
@@ -163,17 +164,17 @@ impl Flows {
         }
     }
 
-    fn open(
-        &mut self,
-        config: &Arc<UdpListenerConfig>,
-        key: Key,
-        newcomer: &Newcomer,
-        arrived: Arrived<'_>,
-    ) -> Result<FlowId, Reason> {
+    fn open(&mut self, rule: &UdpRule, key: Key, newcomer: &Newcomer, arrived: Arrived<'_>) -> Result<FlowId, Reason> {
         if self.is_closing {
             return Err(Reason::ListenerClosing);
         }
+        let config = &rule.config;
         let client = canonical(newcomer.client);
+        let mut permits = Permits::default();
+        policies::admit(&rule.policies, Some(client.ip()), &mut permits, &self.worker.report).map_err(|denial| {
+            self.worker.reported.once(&config.name, denial.reason, Some(client));
+            denial.reason
+        })?;
         let (target, source) = self.way(config, newcomer, client, arrived.local).map_err(|rejected| {
             self.worker.reported.once(&config.name, rejected.reason(), Some(client));
             rejected.reason()
@@ -200,6 +201,7 @@ impl Flows {
             answered: (0, 0),
             lost: 0,
             unreachable: 0,
+            _permits: permits,
         };
         let id = self.table.insert(key, client.ip(), arrived.now, flow).ok_or(Reason::FlowNotOpened)?;
         let registered = self.table.get(id).map(|flow| self.poller.add(&flow.socket, id.to_bits()));

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::PolicyConfig;
 use net::clock::coarse;
 use net::{Chunk, Source};
 use reason::{Reason, Side};
@@ -52,6 +53,8 @@ pub(super) struct TunnelState<'a> {
     pub(super) retries: u32,
     /// Whether the client's own port was kept; none before it went onward under its address.
     port_kept: Option<bool>,
+    /// The policy that did not let it pass.
+    pub(super) policy: Option<Arc<PolicyConfig>>,
     /// Its place among the tunnels that may lead to us.
     hop: Option<Hop>,
     /// What was carried so far.
@@ -87,6 +90,7 @@ impl<'a> TunnelState<'a> {
             destination: None,
             retries: 0,
             port_kept: None,
+            policy: None,
             hop: None,
             carried: Carried::default(),
             reported: Cell::default(),
@@ -183,7 +187,7 @@ impl<'a> TunnelState<'a> {
             ended_by,
             fault,
             reason,
-            policy: None,
+            policy: self.policy.as_ref().map(|policy| policy.name.as_str()),
         };
         self.worker.report.tunnel(self.labels(), &record);
     }

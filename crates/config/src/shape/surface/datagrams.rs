@@ -62,6 +62,12 @@ pub(in crate::shape) static UDP_LISTENER: Object = Object {
                 "(no headers)",
                 "Expect PROXY headers on datagrams. The client is the one that the header names.",
             ),
+            optional(
+                "policies",
+                Shape::OneOrMany(&Shape::Text("the name of a policy")),
+                "(none)",
+                "Policies that flows must pass: by address, by rate, by number. Datagrams of a client that may have no flow are dropped.",
+            ),
         ],
         &ORIGINAL_DST,
         &SOURCE_SETTINGS,

@@ -56,7 +56,7 @@ pub(in crate::shape) static LISTENER: Object = object(
                 "policies",
                 Shape::OneOrMany(&Shape::Text("the name of a policy")),
                 "(none)",
-                "Policies that all requests on this listener must pass, before they are routed.",
+                "Policies that all requests on this listener must pass, before they are routed. Beside `tunnel`: that all connections must pass, before anything of them is read but a PROXY header.",
             ),
         ],
         &RESPONSE_RULES,
@@ -129,6 +129,7 @@ pub(in crate::shape) static TUNNEL: Object = object(
             "Default upstream. If unset, unmatched connections are rejected.",
         )],
         &TUNNEL_PASSTHROUGH,
+        &TUNNEL_POLICIES,
         &[
             optional(
                 "rules",
@@ -159,6 +160,13 @@ static TUNNEL_PASSTHROUGH: [Field; 1] = [optional(
     "Do not terminate TLS: read the server name and the offered protocols from the ClientHello and forward every byte as it is.",
 )];
 
+static TUNNEL_POLICIES: [Field; 1] = [optional(
+    "policies",
+    Shape::OneOrMany(&Shape::Text("the name of a policy")),
+    "(none)",
+    "Policies that the connections to this `upstream` must pass: by address, by rate, by number.",
+)];
+
 pub(in crate::shape) static TUNNEL_RULE: Object = object(
     "tunnel.rules",
     "a rule of a tunnel",
@@ -179,6 +187,7 @@ pub(in crate::shape) static TUNNEL_RULE: Object = object(
             required("upstream", Shape::Text("the name of an upstream"), "Upstream of these connections."),
         ],
         &TUNNEL_PASSTHROUGH,
+        &TUNNEL_POLICIES,
     ],
 );
 

@@ -287,7 +287,7 @@ pub(in crate::shape) static RATE_LIMIT: Object = object(
             required(
                 "rate",
                 Shape::Text("requests per second, minute or hour such as `100/s`, `30/m` or `500/h`"),
-                "Requests that pass in the long run, for each value of `key`. They are spaced evenly beyond `burst` (GCRA).",
+                "Requests (of a tunnel connections, of a UDP listener flows) that pass in the long run, for each value of `key`. They are spaced evenly beyond `burst` (GCRA).",
             ),
             optional(
                 "burst",
@@ -313,7 +313,7 @@ pub(in crate::shape) static CONCURRENCY_LIMIT: Object = object(
         &[required(
             "max_in_flight",
             Shape::Int(1, 1_000_000),
-            "Requests under way for each value of `key`, from the header to the last byte of the response; a WebSocket until it closes.",
+            "Requests (of a tunnel connections, of a UDP listener flows) under way for each value of `key`, from the header to the last byte of the response; a WebSocket until it closes.",
         )],
         &LIMIT_KEYS,
         &[optional(
