@@ -1,6 +1,7 @@
 //! Exact decimal numbers: comparison, multiples, equality. No floats, no rounding; work is linear in the digits.
 
 use std::cmp::Ordering;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 
 /// The value of a number in JSON's grammar: `0.d₁d₂d₃… × 10^point`, with neither leading nor trailing zeros among the digits.
@@ -141,6 +142,9 @@ impl Hash for Decimal<'_> {
     }
 }
 
+/// Zeros, and digits behind the point, with which a divisor is written out.
+const MAX_PLACES: usize = 36;
+
 /// What `multipleOf` asks for: `digits × 10^scale`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divisor {
@@ -170,6 +174,21 @@ impl Divisor {
         }
         let digits = decimal.digits().fold(0, |value, digit| value * 10 + u128::from(digit - b'0'));
         Some(Self { digits, scale: decimal.point - decimal.digit_count() })
+    }
+}
+
+impl fmt::Display for Divisor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(places) = usize::try_from(self.scale.unsigned_abs()).ok().filter(|places| *places <= MAX_PLACES)
+        else {
+            return write!(out, "{}e{}", self.digits, self.scale);
+        };
+        if self.scale >= 0 {
+            return write!(out, "{}{:0<places$}", self.digits, "");
+        }
+        let digits = format!("{:0>width$}", self.digits, width = places + 1);
+        let (whole, fraction) = digits.split_at(digits.len() - places);
+        write!(out, "{whole}.{fraction}")
     }
 }
 
@@ -284,6 +303,17 @@ mod tests {
         ];
         for (value, divisor, expected) in rows {
             assert_eq!(decimal(value).is_multiple_of(&Divisor::new(divisor).unwrap()), expected, "{value} / {divisor}");
+        }
+        let texts = [
+            ("3", "3"),
+            ("2.50e3", "2500"),
+            ("0.25", "0.25"),
+            ("1e-8", "0.00000001"),
+            ("12.5", "12.5"),
+            ("1e40", "1e40"),
+        ];
+        for (written, shown) in texts {
+            assert_eq!(Divisor::new(written).unwrap().to_string(), shown);
         }
         assert_eq!(Divisor::new("0"), None);
         assert_eq!(Divisor::new("-1"), None);

@@ -113,7 +113,10 @@ impl Program {
     pub(super) fn stopped(&self, tape: &Tape, stop: &Stop, pointer: String) -> Violation {
         let found = (stop.cell < tape.len()).then(|| tape.kind(stop.cell));
         let schema = self.schemas.get(stop.schema as usize);
-        let expected = schema.and_then(|schema| explain::of_schema(schema, found, stop.reason));
+        let expected = schema.and_then(|schema| {
+            let of_kinds = || explain::of_kinds(self, schema, found?, stop.reason);
+            explain::of_schema(schema, found, stop.reason).or_else(of_kinds)
+        });
         Violation { expected: expected.map(String::into_boxed_str), ..Violation::new(stop.reason, pointer) }
     }
 }

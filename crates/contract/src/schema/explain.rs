@@ -2,7 +2,7 @@
 
 use super::constant::Constant;
 use super::ir::Schema;
-use super::program::{Program, RECORD, REJECT, kind};
+use super::program::{ACCEPT, Program, RECORD, REJECT, kind};
 use super::types::Types;
 use crate::reason::Reason;
 
@@ -28,10 +28,13 @@ const KINDS: [(Types, &str); kind::COUNT] = [
 pub(super) fn of_plan(program: &Program, plan: u32, index: usize, reason: Reason) -> Option<String> {
     let plan = program.plans.get(plan as usize)?;
     match reason {
-        Reason::Type => {
+        Reason::Type | Reason::AnyOf | Reason::OneOf => {
             let is_allowed = |at: &usize| plan.blocks[*at] != REJECT;
             let types = (0..kind::COUNT).filter(is_allowed).fold(Types::NONE, |all, at| all.with(KINDS[at].0));
-            must_be(types, KINDS[index].0)
+            let found = KINDS[index].0;
+            // Of a kind that alternatives allow, something else is wrong; and where two allow integers, it helps nobody that fractions pass.
+            let is_allowed = types.has(found) || (found == Types::INTEGER && types.has(Types::FRACTION));
+            (reason == Reason::Type || !is_allowed).then(|| must_be(types, found)).flatten()
         }
         Reason::Enum | Reason::Const => {
             let strings = program.strings.get(plan.blocks[kind::STRING] as usize).and_then(|plan| plan.values.as_ref());
@@ -40,8 +43,9 @@ pub(super) fn of_plan(program: &Program, plan: u32, index: usize, reason: Reason
             let numbers = numbers.into_iter().flatten().flat_map(|plan| &plan.values).flat_map(|(values, _)| values);
             let set = plan.blocks[kind::BOOLEAN];
             let booleans = [(1, "false"), (2, "true")].into_iter().filter(|(bit, _)| set < RECORD && set & bit != 0);
+            let null = (plan.blocks[kind::NULL] == ACCEPT).then(|| "null".to_owned());
             let all = texts.chain(numbers.map(|text| text.to_string()));
-            one_of(all.chain(booleans.map(|(_, word)| word.to_owned())))
+            one_of(all.chain(booleans.map(|(_, word)| word.to_owned())).chain(null))
         }
         _ => {
             // What a plan is made of stands behind references.
@@ -61,6 +65,15 @@ pub(super) fn of_plan(program: &Program, plan: u32, index: usize, reason: Reason
     }
 }
 
+/// What an array or object expects that holds too little or too much.
+pub(super) fn of_container(program: &Program, is_object: bool, block: u32, reason: Reason) -> Option<String> {
+    let (min, max) = match is_object {
+        true => program.objects.get(block as usize).map(|plan| (plan.min, plan.max))?,
+        false => program.arrays.get(block as usize).map(|plan| (plan.min, plan.max))?,
+    };
+    holds(reason, u64::from(min), Some(u64::from(max)))
+}
+
 /// What alternatives expect, where all but those were dropped that a kind of value leaves.
 fn of_alternatives(program: &Program, mut ids: Vec<u32>, reason: Reason) -> Option<String> {
     let mut words: Vec<String> = Vec::new();
@@ -75,6 +88,31 @@ fn of_alternatives(program: &Program, mut ids: Vec<u32>, reason: Reason) -> Opti
         at += 1;
     }
     (!words.is_empty()).then(|| short(words.join(" or ")))
+}
+
+/// What alternatives expect of which none allows a value of these types.
+pub(super) fn of_kinds(program: &Program, schema: &Schema, found: Types, reason: Reason) -> Option<String> {
+    let branches = match reason {
+        Reason::AnyOf => &schema.any_of,
+        Reason::OneOf => &schema.one_of,
+        _ => return None,
+    };
+    let types = branches.iter().take(MAX_SCHEMAS).fold(Types::NONE, |all, id| all.with(kinds_of(program, *id)));
+    (branches.len() <= MAX_SCHEMAS && !types.has(found)).then(|| must_be(types, found)).flatten()
+}
+
+/// The kinds that a schema allows with those that it refers to.
+fn kinds_of(program: &Program, id: u32) -> Types {
+    let (mut ids, mut types) = (vec![id], Types::ALL);
+    let mut at = 0;
+    while at < ids.len().min(MAX_SCHEMAS) {
+        if let Some(schema) = program.schemas.get(ids[at] as usize) {
+            types = types.within(schema.types);
+            ids.extend(&schema.all_of);
+        }
+        at += 1;
+    }
+    types
 }
 
 /// What a schema expects that a value of these types broke.
@@ -107,14 +145,29 @@ pub(super) fn of_schema(schema: &Schema, found: Option<Types>, reason: Reason) -
             let formats: Vec<&str> = string?.formats.iter().map(|format| format.name()).collect();
             (!formats.is_empty()).then(|| format!("must have the format {}", formats.join(" and ")))
         }
-        Reason::MinItems => Some(format!("must have at least {} elements", schema.array.as_deref()?.min_items)),
-        Reason::MaxItems => Some(format!("must have at most {} elements", schema.array.as_deref()?.max_items?)),
-        Reason::MinProperties => {
-            Some(format!("must have at least {} members", schema.object.as_deref()?.min_properties))
+        Reason::MultipleOf => {
+            let divisors: Vec<String> = number?.multiples.iter().map(ToString::to_string).collect();
+            (!divisors.is_empty()).then(|| format!("must be a multiple of {}", divisors.join(" and ")))
         }
-        Reason::MaxProperties => {
-            Some(format!("must have at most {} members", schema.object.as_deref()?.max_properties?))
+        Reason::MinItems | Reason::MaxItems => {
+            let rules = schema.array.as_deref()?;
+            holds(reason, rules.min_items, rules.max_items)
         }
+        Reason::MinProperties | Reason::MaxProperties => {
+            let rules = schema.object.as_deref()?;
+            holds(reason, rules.min_properties, rules.max_properties)
+        }
+        _ => None,
+    }
+}
+
+/// How much a container holds by its bounds.
+fn holds(reason: Reason, min: u64, max: Option<u64>) -> Option<String> {
+    match reason {
+        Reason::MinItems => Some(format!("must have at least {min} elements")),
+        Reason::MaxItems => Some(format!("must have at most {} elements", max?)),
+        Reason::MinProperties => Some(format!("must have at least {min} members")),
+        Reason::MaxProperties => Some(format!("must have at most {} members", max?)),
         _ => None,
     }
 }

@@ -287,7 +287,10 @@ impl Validator {
             return program.stopped(&self.space.tape, stop, pointer);
         }
         let wrong = self.wrong.filter(|(_, index)| *index < kind::COUNT);
-        let expected = wrong.and_then(|(plan, index)| explain::of_plan(program, plan, index, reason));
+        let expected = match wrong {
+            Some((plan, index)) => explain::of_plan(program, plan, index, reason),
+            None => explain::of_container(program, self.top.is_object, self.top.block, reason),
+        };
         Violation { expected: expected.map(String::into_boxed_str), ..Violation::new(reason, pointer) }
     }
 

@@ -88,6 +88,9 @@ pub(super) async fn everything(
 /// Said of what is valid as sent, but not for servers that separate at escaped delimiters.
 pub(super) const SPLIT: &str = " once escaped delimiters separate (`escaped_delimiters`)";
 
+/// Said of what is not valid as sent, and may be meant otherwise.
+const DATA: &str = "; an escaped delimiter is part of its element (`escaped_delimiters`)";
+
 /// A parameter whose value is there, and how it is escaped.
 pub(super) struct Present<'p> {
     pub(super) parameter: &'p Parameter,
@@ -109,11 +112,14 @@ impl Present<'_> {
         if is_split {
             (faults, _) = self.reading(contract, rooms, findings, true);
         }
+        let note = match is_split {
+            true => SPLIT,
+            false if has_escaped && mode != EscapedDelimiters::Split => DATA,
+            false => "",
+        };
         faults.into_iter().try_for_each(|fault| {
             let mut violation = violation(fault, self.place());
-            if is_split {
-                violation.what.push_str(SPLIT);
-            }
+            violation.what.push_str(note);
             findings.add(violation)
         })
     }

@@ -1,6 +1,7 @@
 //! What is a question of how strictly a document is meant: each setting, its default and what it changes.
 
 use contract::options::{EscapedDelimiters, Options, Undeclared};
+use contract::validate::Findings;
 
 use crate::{Request, contract_with, decision, response_decision};
 
@@ -126,6 +127,12 @@ fn escaped_delimiters_are_read_both_ways() {
         ],
     );
     queries(ids, &data, &[("ids=1%2C2", "type query ids /0")]);
+    // Many clients send that, so what is said of it leads to the setting.
+    let contract = contract_with(&document("3.0.3", "{text/plain: {}}", &format!("[{ids}]")), &both);
+    let mut found = Findings::first();
+    crate::validate(&contract, &Request::get("/a?ids=1%2C2"), usize::MAX, &mut found);
+    let said = "must be an integer, is a string; an escaped delimiter is part of its element (`escaped_delimiters`)";
+    assert_eq!(found.violations()[0].what, said);
     queries(
         tags,
         &both,
