@@ -26,10 +26,10 @@ pub fn requires_document(options: &Options) -> String {
             "extensions": { "type": ["object", "null"], "additionalProperties": true },
         },
     });
-    let body = match options.limits.batch {
-        0 | 1 => request,
-        batch => json!({ "oneOf": [request, { "type": "array", "minItems": 1, "maxItems": batch, "items": request }] }),
-    };
+    let mut body = request.clone();
+    // How many there may be in an array the endpoint says, with a reason of its own.
+    set(&mut body, "type", json!(["object", "array"]));
+    set(&mut body, "items", request);
     let anything = json!({ "default": { "description": "Not validated" } });
     let mut methods = serde_json::Map::new();
     methods.insert(

@@ -92,7 +92,7 @@ fn what_is_around_the_query_is_strict_too() {
         ("POST /graphql", "application/json", r#"{"query":"{ version }","documentId":"a"}"#, 400, "unknown_field"),
         ("POST /graphql", "application/json", r#"{"query":7}"#, 400, "type"),
         ("POST /graphql", "application/json", r#"{"operationName":"A"}"#, 400, "graphql_query_missing"),
-        ("POST /graphql", "application/json", r#"[{"query":"{ version }"}]"#, 400, "type"),
+        ("POST /graphql", "application/json", r#"[{"query":"{ version }"}]"#, 400, "graphql_batch"),
         ("POST /graphql", "application/json", "{ version }", 400, "json_syntax"),
         ("POST /graphql?query=%7Bversion%7D", "application/json", query, 400, "parameter_undeclared"),
         ("PUT /graphql", "application/json", query, 405, "method_undeclared"),
@@ -189,7 +189,9 @@ fn what_a_query_costs_is_bounded() {
     }
     let batch = |count: usize| Value::from(vec![json!({ "query": "{ version }" }); count]);
     assert_eq!(ask(&site, &batch(2)).status, 200);
-    assert_eq!(ask(&site, &batch(3)).status, 400);
+    assert_eq!(code(&ask(&site, &batch(3))), "graphql_batch");
+    assert_eq!(code(&ask(&site, &batch(0))), "graphql_request_malformed");
+    assert_eq!(code(&ask(&self::site("", ""), &batch(1))), "graphql_batch");
     let second = json!([{ "query": "{ version }" }, { "query": "{ nothing }" }]);
     assert_eq!(code(&ask(&site, &second)), "graphql_invalid");
     assert_eq!(site.seen(), 4);
