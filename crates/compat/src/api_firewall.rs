@@ -163,9 +163,10 @@ fn configured(
         match ActiveContract::check_document(&contract, &config, &text) {
             Ok(()) => good.push(schema.clone()),
             Err(problems) => {
-                let first = problems.first().map_or("", String::as_str);
-                let more = problems.len().saturating_sub(1);
-                warnings.push(format!("schema {} is left out: {first} (and {more} more)", schema.id));
+                let (first, others) =
+                    problems.split_first().map_or(("", 0), |(first, rest)| (first.as_str(), rest.len()));
+                let more = if others > 0 { format!(" (and {others} more)") } else { String::new() };
+                warnings.push(format!("schema {} is left out: {first}{more}", schema.id));
             }
         }
         config.contracts.insert(schema.contract(), Arc::new(contract));

@@ -305,6 +305,7 @@ impl<'n> Converter<'n> {
         }
         let place = first.place;
         if let Some(second) = parameters.get(1) {
+            self.assume(place, "it has two bodies, or a body beside a form, which OpenAPI 3.0 has not");
             // One of the two would not be validated.
             return Some(object(vec![("description", second.get("name").cloned().unwrap_or(text("", place)))], place));
         }
@@ -323,7 +324,11 @@ impl<'n> Converter<'n> {
         let (mut properties, mut encodings, mut required) = (Vec::new(), Vec::new(), Vec::new());
         for one in parameters {
             let Some(name) = one.get("name").and_then(Node::as_str).filter(|_| is(one, "in", "formData")) else {
-                // A body beside a form, or a field without a name: without content the reader rejects it.
+                self.assume(
+                    place,
+                    "it has a body beside a form, or a form field without a name, which OpenAPI 3.0 has not",
+                );
+                // Without content the reader rejects it.
                 return object(Vec::new(), place);
             };
             let mut encoding = object(Vec::new(), one.place);

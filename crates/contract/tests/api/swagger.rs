@@ -153,6 +153,7 @@ fn what_was_assumed_is_listed() {
         (&problems(&bare), "`produces` names no media type that fits; application/json is assumed"),
         (&said, "the style `tsv`"),
         (&said, "a request body needs its `content`"),
+        (&said, "it has two bodies, or a body beside a form"),
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }

@@ -59,7 +59,7 @@ fn bank(server: &Upstream, more: &str) -> Site {
 
 fn section(url: &str, more: &str) -> String {
     format!(
-        ", tokens: id | introspection: {{ url: \"{url}\", client_id: edge, client_secret: {{ file: secret }}{more} }}"
+        ", tokens: id, detail: pointer | introspection: {{ url: \"{url}\", client_id: edge, client_secret: {{ file: secret }}{more} }}"
     )
 }
 
@@ -131,6 +131,8 @@ fn each_response_of_the_server_is_one_decision() {
         let got = ask(&site, "GET /accounts", &number.to_string());
         let code = if *status == 200 { String::new() } else { code(&got) };
         assert_eq!((got.status, code.as_str()), (*status, *expected), "{response}: {got:?}");
+        let said = if *status == 503 { "the token cannot be verified now" } else { "the token is not accepted" };
+        assert!(*status == 200 || got.json()["detail"] == said, "{response}: {got:?}");
     }
     assert_eq!(site.seen(), 1);
     site.gate.wait_for("token not looked up");

@@ -380,7 +380,10 @@ impl<'a> Asked<'a> {
 }
 
 fn report_token(rejected: token::Rejected, findings: &mut Findings) -> token::Rejected {
-    let what = "the token is not accepted";
+    let what = match rejected.reason.status() {
+        503 => "the token cannot be verified now",
+        _ => "the token is not accepted",
+    };
     let _ = findings.add(Violation::new(rejected.reason.code(), Where::of(Part::Security), what));
     rejected
 }
